@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// tenant is everything that a user of one namespace may write, each with an address that this user
-// cannot reach.
+// tenant holds everything that a user of one namespace may write, each with an address that this
+// user cannot reach.
 const tenant = `
 kind: GatewayClass
 metadata: {name: penstock}
@@ -72,13 +72,15 @@ spec: {servers: [{address: "$A"}, {address: rebind.example}]}
 ---
 kind: InferencePool
 metadata: {namespace: mine, name: picked}
-spec: {selector: {matchLabels: {app: picked}}, targetPorts: [{number: 80}], endpointPickerRef: {name: external, port: {number: 80}}}
+spec: {selector: {matchLabels: {app: picked}}, targetPorts: [{number: 80}],
+  endpointPickerRef: {name: external, port: {number: 80}}}
 ---
 kind: InferencePoolImport
 metadata: {namespace: mine, name: import}
 status:
   clusters:
-  - {name: parent, routingMode: ParentMode, parents: [{service: [{addresses: ["$A", rebind.example], ports: [{number: 80}]}]}]}
+  - {name: parent, routingMode: ParentMode, parents: [{service: [{addresses: ["$A", rebind.example],
+      ports: [{number: 80}]}]}]}
   - name: declared
     routingMode: EndpointMode
     targetPortNumber: 80
@@ -121,8 +123,8 @@ func tenantWorld(t *testing.T, address string) []store.Op {
 	return ops
 }
 
-// endpointsOf is the text of all endpoints that Envoys get, and of the pickers that our picker
-// dials.
+// endpointsOf returns the text of all endpoints of Envoys, and of the pickers that our picker
+// calls.
 func endpointsOf(t *testing.T, tr *translator.Translator, out translator.Output) string {
 	t.Helper()
 	var b strings.Builder
@@ -308,7 +310,7 @@ func TestAddresses_EndpointsThatKubernetesListsNeedNoRange(t *testing.T) {
 	if text := endpointsOf(t, tr, out); !strings.Contains(text, "10.1.2.3") {
 		t.Errorf("a pod behind its Service is no endpoint:\n%s", text)
 	}
-	// The mark alone is worth nothing on a Service without a selector: the controller ignores it.
+	// The label alone has no effect on a Service without a selector: the controller ignores it.
 	service = service.DeepCopy()
 	service.Spec.Selector = nil
 	rev, err := s.Apply(store.Services.Put(service))
@@ -361,7 +363,7 @@ func TestHostname_OnlyNamesInUseAreResolved(t *testing.T) {
 	}
 }
 
-// decoded is the text of the addresses of an assignment.
+// decoded returns the addresses of an assignment as text.
 func decoded(t *testing.T, r *resource.Resource) string {
 	t.Helper()
 	var load endpointv3.ClusterLoadAssignment

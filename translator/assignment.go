@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// assignment lists the endpoints of one cluster. False if its object is gone.
 func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignment, bool) {
 	a := &model.Assignment{Cluster: id}
 	switch id {
@@ -85,28 +84,25 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 	return nil, false
 }
 
-// lost reports whether an external picker has ended a moment ago.
 func lost(r *graph.Reader, id model.ClusterID) bool {
 	d, ok := store.Dialects.Get(r, id.As(model.Plain).String())
 	return ok && d.Lost
 }
 
-// markUnhealthy has Envoy pass a picker by at once: until its health check has noticed, one that
-// reads bodies as a stream could not be.
+// markUnhealthy makes Envoy bypass a picker at once: it could not skip calls of a picker that reads
+// bodies as a stream.
 func markUnhealthy(a *model.Assignment) {
 	for i := range a.Endpoints {
 		a.Endpoints[i].Unhealthy = true
 	}
 }
 
-// frozen reports whether an external picker has fallen silent a moment ago.
 func frozen(r *graph.Reader, id model.ClusterID) bool {
 	d, ok := store.Dialects.Get(r, id.As(model.Plain).String())
 	return ok && d.Frozen
 }
 
-// passedBy reports whether a Service's picker is frozen, or lost and all pools that have it fail
-// open.
+// passedBy reports whether a Service's picker is frozen, or lost while all of its pools fail open.
 func (t *tables) passedBy(r *graph.Reader, id model.ClusterID) bool {
 	if frozen(r, id) {
 		return true
@@ -122,7 +118,6 @@ func (t *tables) passedBy(r *graph.Reader, id model.ClusterID) bool {
 	return true
 }
 
-// assignPool adds the endpoints of a pool's or import's cluster: members or gateways, then hops.
 func (t *tables) assignPool(r *graph.Reader, a *model.Assignment) bool {
 	id := a.Cluster
 	p, owner, ok := t.poolOrParents(r, id)
@@ -161,8 +156,8 @@ func (t *tables) assignPool(r *graph.Reader, a *model.Assignment) bool {
 	return true
 }
 
-// hopsOf are the endpoints of a pool that cannot share a cluster with hops: a hop to the pool
-// itself, then one to each place where it spills.
+// hopsOf returns the endpoints of a pool behind hops: a hop to the pool itself, then one to each
+// spill target.
 func hopsOf(p *model.Pool) []model.Endpoint {
 	out := []model.Endpoint{{Hop: p.OwnHop()}}
 	for i, s := range p.Spill {
@@ -171,8 +166,8 @@ func hopsOf(p *model.Pool) []model.Endpoint {
 	return out
 }
 
-// memberHops are the endpoints of an import with several exporting clusters: a hop to each that
-// takes requests, and then to the places where the import spills.
+// memberHops returns the endpoints of an import with several exporting clusters: a hop to each that
+// takes requests, then one to each spill target.
 func memberHops(imp *model.Import, weights []uint32) (out []model.Endpoint) {
 	next := uint32(0)
 	for i := range imp.Members {
@@ -189,9 +184,8 @@ func memberHops(imp *model.Import, weights []uint32) (out []model.Endpoint) {
 	return out
 }
 
-// hopWeights are the weights of the hops to the members of an import: what the exporters give or,
-// where our picker chooses, the number of servers of each, for requests without a pick. Where the
-// servers of some are not known, each of these counts as much as another one in the mean.
+// hopWeights returns the exporters' weights or, if our picker chooses, each member's number of
+// servers, for requests without a pick. Unknown numbers get the mean.
 func (t *tables) hopWeights(r *graph.Reader, imp *model.Import) []uint32 {
 	weights := make([]uint32, len(imp.Members))
 	for i := range imp.Members {
@@ -207,8 +201,8 @@ func (t *tables) hopWeights(r *graph.Reader, imp *model.Import) []uint32 {
 		if m.Local {
 			id.Member = ""
 		}
-		is, _ := t.members.Get(r, id)
-		for _, s := range is.Members {
+		list, _ := t.members.Get(r, id)
+		for _, s := range list.Members {
 			if !s.Draining {
 				servers[i]++
 			}
@@ -234,8 +228,8 @@ func endpoints(addrs []netip.AddrPort) []model.Endpoint {
 	return out
 }
 
-// remoteEndpoints are addresses of another cluster. Where a cluster has TLS for some alone, the
-// others are marked; secured means that a policy has all of them spoken to over TLS.
+// remoteEndpoints marks addresses without TLS as cleartext if others use it, unless a policy
+// requires TLS for all (secured).
 func remoteEndpoints(addrs []model.RemoteAddress, secured bool) []model.Endpoint {
 	_, mixed := inference.RemoteTLS(addrs)
 	out := make([]model.Endpoint, len(addrs))

@@ -12,19 +12,19 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// budgetTables hold the routes of each namespace to their budget of Envoy's time on the chains of
-// Gateways of other namespaces.
+// budgetTables keep each namespace's routes within their budget of Envoy's time on the chains of
+// other namespaces' Gateways.
 type budgetTables struct {
 	// chains with charges of wildcard hostnames: at most 1<<crowd hosts
 	crowds  *graph.Table[chainKey, int]
-	charges *graph.Table[string, *gatewayapi.Charge] // by route; only of routes that are bounded
-	cuts    *graph.Table[budgetKey, gatewayapi.Cut]  // only of namespaces above their budget
+	charges *graph.Table[string, *gatewayapi.Charge] // by route; only bounded routes
+	cuts    *graph.Table[budgetKey, gatewayapi.Cut]  // only namespaces above their budget
 
-	candidatesByNeighbour *graph.Index[string, *model.Candidate, string] // by their own keys: those that are bounded
+	candidatesByNeighbour *graph.Index[string, *model.Candidate, string] // bounded candidates, by their own keys
 	chargesByBudget       *graph.Index[string, *gatewayapi.Charge, budgetKey]
 	chargesBySize         *graph.Index[string, *gatewayapi.Charge, sizeKey]
 	candidatesByCrowd     *graph.Index[string, *model.Candidate, crowdKey]
-	chargesByWide         *graph.Index[string, *gatewayapi.Charge, budgetKey] // those with wildcard hostnames
+	chargesByWide         *graph.Index[string, *gatewayapi.Charge, budgetKey] // charges with wildcard hostnames
 	chargesByWideChain    *graph.Index[string, *gatewayapi.Charge, chainKey]
 }
 
@@ -39,25 +39,24 @@ func (k budgetKey) compare(o budgetKey) int {
 		strings.Compare(k.namespace, o.namespace))
 }
 
-// sizeKey is the routes of a budgetKey that cost less than 1<<size microseconds, and at least half
-// as much.
+// sizeKey selects the routes of a budgetKey that cost at least half of 1<<size microseconds, and
+// less than that.
 type sizeKey struct {
 	budgetKey
 	size int
 }
 
-// sizes is how many sizes there are. The last one is above the largest budget, a minute.
+// The last size exceeds the largest budget, a minute.
 const sizes = 28
 
 func sizeOf(cost time.Duration) int { return min(bits.Len64(uint64(cost.Microseconds())), sizes-1) }
 
-// crowdKey is the routes with so many hosts on a listener of a chain.
 type crowdKey struct {
 	chainKey
 	hosts int
 }
 
-// mostHosts is how many hostnames a route may have (Gateway API).
+// Gateway API's limit for a route
 const mostHosts = 16
 
 func (t *tables) declareBudgets() {
@@ -101,7 +100,7 @@ func (t *tables) declareBudgets() {
 	})
 }
 
-// declareCrowds counts hosts, roughly, so that a further one changes nothing else.
+// declareCrowds counts hosts roughly, so that one more host rarely changes the result.
 func (t *tables) declareCrowds() {
 	t.candidatesByCrowd = graph.NewIndex(t.candidates, "crowd", func(_ string, c *model.Candidate) (keys []crowdKey) {
 		for _, parent := range c.Parents {
@@ -145,13 +144,12 @@ func (t *tables) declareCrowds() {
 	})
 }
 
-// budgetOf is what a route, by its key, is charged to.
 func budgetOf(route string, on gatewayapi.ChainCharge) budgetKey {
 	return budgetKey{on.Gateway, on.Chain, routeRef(route)[0].Namespace}
 }
 
-// cut adds up a namespace's routes only if they may be above their budget: else a change of one
-// would look at all of them.
+// cut adds up a namespace's routes only if they may exceed their budget, or a change of one route
+// would read all of them.
 func (t *tables) cut(r *graph.Reader, key budgetKey) (none gatewayapi.Cut, ok bool) {
 	gw, ok := t.gateways.Get(r, key.gateway)
 	if !ok {
@@ -198,7 +196,6 @@ func (t *tables) cut(r *graph.Reader, key budgetKey) (none gatewayapi.Cut, ok bo
 	return cut, over || copies != nil
 }
 
-// overBudget are the chains on which a route has no place because of its namespace's budget.
 func (t *tables) overBudget(r *graph.Reader, key string, c *model.Candidate) (losses []model.Loss) {
 	for _, at := range gatewayapi.Neighbours(c) {
 		cut, ok := t.cuts.Get(r, budgetOf(key, at))

@@ -128,9 +128,9 @@ func (l largest) filters(rule *gatewayv1.HTTPRouteRule) {
 }
 
 // The figures are of Envoy 1.40: the time from a change of a small route to the first request that
-// sees it beside 100 of these routes, or 5,000 of those with one match, less 9 ms that the change
-// takes alone, for each of them. Filters were measured beside 10 and 20 routes on a busy machine,
-// relative to a Service.
+// sees it, with 100 of these routes, or 5,000 with one match, divided by their number, without the
+// 9 ms of the change alone. Filters were measured with 10 and 20 routes on a busy machine, relative
+// to a Service.
 func TestRouteBudget_EstimatesWhatEnvoyTakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		largest

@@ -18,7 +18,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// largeRoute has so many matches with 16 headers each, and redirects, on a host of its own name.
+// largeRoute has a number of matches with 16 headers each, and redirects, on a host of its own
+// name.
 func largeRoute(namespace, name string, created int64, matches int) *gatewayv1.HTTPRoute {
 	o := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	o.CreationTimestamp = metav1.Unix(created, 0)
@@ -51,7 +52,7 @@ func (r *tenants) put(routes ...*gatewayv1.HTTPRoute) translator.Output {
 	return r.apply(ops...)
 }
 
-// accepted is the Accepted condition of a route's only parent.
+// accepted returns the Accepted condition of a route's only parent.
 func (r *tenants) accepted(namespace, name string) report.Condition {
 	r.t.Helper()
 	rep := r.world.Reports[report.Ref{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Namespace: namespace, Name: name}]
@@ -68,7 +69,7 @@ func (r *tenants) accepted(namespace, name string) report.Condition {
 	return c
 }
 
-// hosts are the encoded virtual hosts of port 80 by their names.
+// hosts returns the encoded virtual hosts of port 80 by name.
 func (r *tenants) hosts() map[string]string {
 	out := map[string]string{}
 	for _, res := range r.tr.Resources("default/gw") {
@@ -90,13 +91,13 @@ func (r *tenants) hosts() map[string]string {
 	return out
 }
 
-// attached is how many routes the listener counts.
+// attached returns the listener's count of routes.
 func (r *tenants) attached() int32 {
 	rep := r.world.Reports[report.Ref{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: "default", Name: "gw"}]
 	return rep.Listeners[0].AttachedRoutes
 }
 
-// placed are those of n routes, by age, that have a place.
+// placed returns the routes with a place, by age, among n.
 func (r *tenants) placed(namespace string, n int) (out []int) {
 	for i := range n {
 		if r.accepted(namespace, fmt.Sprint("r", i)).Status == report.True {
@@ -153,7 +154,7 @@ func TestRouteBudget_LargeRoutesOfANamespaceLeaveItsNeighboursAlone(t *testing.T
 			t.Errorf("the condition has no %q: %+v", want, c)
 		}
 	}
-	// The next oldest takes the place of the oldest.
+	// The next oldest replaces the oldest.
 	r.apply(store.HTTPRoutes.Delete(fmt.Sprint("attacker/r", n-1)))
 	if got := r.placed("attacker", n-1); len(got) != len(placed) || got[0] != placed[0]-1 {
 		t.Errorf("without the oldest, routes with a place are %v; they were %v", got, placed)
@@ -201,7 +202,7 @@ func TestRouteBudget_GatewaysOwnerSetsIt(t *testing.T) {
 	if got := budget(1000); got != n {
 		t.Errorf("%d of %d routes have a place with a second", got, n)
 	}
-	// What runs goes on while the Gateway's parameters are missing.
+	// Running routes stay while the Gateway's parameters are missing.
 	r.apply(store.EnvoyFleets.Delete("default/fleet"))
 	if got := len(r.placed("a", n)); got != n {
 		t.Errorf("%d of %d routes have a place without the EnvoyFleet", got, n)
@@ -240,7 +241,7 @@ func TestRouteBudget_WildcardHostnamesAreBoundedInNarrowerHosts(t *testing.T) {
 	r.put(wide, largeRoute("neighbour", "small", 1, 1))
 	conditions := func() int { return strings.Count(r.hosts()["small.neighbour.example"], "x-15") }
 	if got := conditions(); got != 128 { // one is the same in both
-		t.Errorf("beside one host, it has %d matches, want those of the wider hostname too", got)
+		t.Errorf("beside one host, it has %d matches, want the wider hostname's too", got)
 	}
 	var routes []*gatewayv1.HTTPRoute
 	for i := range 50 {

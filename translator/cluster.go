@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// cluster decides one cluster. False if its object is gone.
 func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, bool) {
 	switch id {
 	case model.OurPicker:
@@ -40,7 +39,7 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 		}
 		if through && policy == nil {
 			var some bool
-			// a gateway chooses its certificate by the host that is asked for
+			// a gateway selects its certificate by the requested host
 			if some, c.Cleartext = inference.RemoteTLS(m.Parents); some {
 				c.TLS = &model.UpstreamTLS{Insecure: true, AutoSNI: true}
 			}
@@ -85,13 +84,11 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 	return nil, false
 }
 
-// endCalls has Envoy end the calls that a frozen picker does not answer: it ends those of a cluster
-// that changes. All endpoints are unhealthy meanwhile, so a health check is not needed, and the new
-// cluster is in force without waiting for its timeout.
+// endCalls makes Envoy end the calls in flight to a frozen picker, by changing its cluster. All
+// endpoints are unhealthy meanwhile, so the new cluster needs no first check.
 func endCalls(c *model.Cluster) { c.HealthService = "" }
 
-// poolCluster is the table of DESIGN, "What Envoy gets": where a request without a usable pick
-// goes.
+// poolCluster decides where a request without a usable pick goes (DESIGN, "What Envoy gets").
 func poolCluster(p *model.Pool, id model.ClusterID) *model.Cluster {
 	c := &model.Cluster{Name: id, Protocol: p.Protocol, Names: p.Picker.Names, Owners: p.Owners}
 	last := id.Variant == model.LastVariant
@@ -112,8 +109,6 @@ func poolCluster(p *model.Pool, id model.ClusterID) *model.Cluster {
 	return c
 }
 
-// serviceCluster is one port of a Service or ServiceImport. Without such a port it has no endpoints
-// either.
 func serviceCluster(svc *services.Backend, id model.ClusterID, policy *gatewayapi.BackendTLS) *model.Cluster {
 	c := &model.Cluster{Name: id, Protocol: model.HTTP1, Owners: []report.Ref{svc.Ref}}
 	port := services.Port(svc.Service, id.Port, services.Transport(id))
@@ -134,8 +129,8 @@ func serviceCluster(svc *services.Backend, id model.ClusterID, policy *gatewayap
 	return c
 }
 
-// poolOrParents finds what a cluster of a pool or an import stands for: a pool, or (nil) gateways
-// of the owner.
+// poolOrParents returns the pool of a cluster of a pool or an import, or nil if the cluster has
+// gateways of the owner.
 func (t *tables) poolOrParents(r *graph.Reader, id model.ClusterID) (*model.Pool, report.Ref, bool) {
 	if id.Kind == model.PoolKind {
 		p, ok := t.pools.Get(r, id.Key())
@@ -151,8 +146,8 @@ func (t *tables) poolOrParents(r *graph.Reader, id model.ClusterID) (*model.Pool
 	return m.Pool, imp.Ref, true
 }
 
-// importMember finds the exporting cluster that a cluster stands for. False if the import reaches
-// it in another mode now.
+// importMember returns a cluster's exporting cluster; false if the import now reaches it in another
+// mode.
 func (t *tables) importMember(r *graph.Reader, id model.ClusterID) (*model.Import, *model.ImportMember, bool) {
 	imp, ok := t.imports.Get(r, id.Key())
 	if !ok {

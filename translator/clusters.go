@@ -14,28 +14,25 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// clusterTables are clusters with their endpoints, and which Gateway has which.
 type clusterTables struct {
 	externalPickers *graph.Table[model.ClusterID, model.ExternalPicker]
 	clusters        *graph.Table[model.ClusterID, cluster]
 	assignments     *graph.Table[model.ClusterID, assignment] // for any Gateway
-	gatewayClusters *graph.Table[clusterKey, encoded]         // clusters with their assignments
+	gatewayClusters *graph.Table[clusterKey, encoded]         // each with its assignment
 	secrets         *graph.Table[secretKey, encoded]          // of listeners and clusters
-	presenters      *graph.Table[secretKey, []report.Ref]     // whose listeners present a certificate
+	presenters      *graph.Table[secretKey, []report.Ref]     // owners of listeners that present a certificate
 	policyTrusts    *graph.Table[string, *model.Secret]       // CA certificates of BackendTLSPolicies
 
 	assignmentsByOutside    *graph.Index[model.ClusterID, assignment, string]
 	gatewayClustersBySecret *graph.Index[clusterKey, encoded, secretKey]
 }
 
-// assignment is the endpoints of a cluster, and EndpointSlices with addresses that may not be among
-// them.
 type assignment struct {
 	encoded
 	outside []string
 }
 
-// cluster is a cluster for any Gateway, as a model and encoded. Equal bytes are equal models.
+// cluster is for any Gateway. Equal bytes imply equal models.
 type cluster struct {
 	model *model.Cluster
 	encoded
@@ -94,8 +91,8 @@ func (t *tables) declareClusters() {
 	})
 }
 
-// externalPicker is how this process asks a picker, which is how Envoy does. users are clusters
-// whose routes lead to the picker.
+// externalPicker returns how this process calls a picker, as Envoy does. users are clusters whose
+// routes lead to the picker.
 func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID, users ...model.ClusterID) (model.ExternalPicker,
 	bool) {
 	c, ok := t.cluster(r, id)
@@ -120,7 +117,7 @@ func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID, users ...mo
 	return p, true
 }
 
-// bundle is what a TLS trusts, in PEM; nil for the CAs of this machine.
+// bundle returns tls's CAs in PEM; nil for this machine's CAs.
 func (t *tables) bundle(r *graph.Reader, tls *model.UpstreamTLS) []byte {
 	if tls.Trust == "" {
 		return nil
@@ -128,11 +125,11 @@ func (t *tables) bundle(r *graph.Reader, tls *model.UpstreamTLS) []byte {
 	if bundle, ok := t.secret(r, secretKey{secret: tls.Trust}); ok {
 		return bundle.CA
 	}
-	return []byte{} // trusts no certificate, until the bundle is there
+	return []byte{} // trusts no certificate until the bundle exists
 }
 
-// besidePicks adds the other ports of the picker of an exporting cluster. False if nothing is to be
-// asked there: our picker asks it for picks, and it has no other port.
+// besidePicks adds the other ports of an exporting cluster's picker. False if this process needs
+// none of them.
 func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.ExternalPicker) bool {
 	imp, i, ok := inference.ImportedCluster(r, id)
 	if !ok || imp.Status.Clusters[i].EndpointPicker == nil {
@@ -159,9 +156,8 @@ func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.Exter
 	return !p.Relayed || p.Health.Port != 0 || p.Metrics.Port != 0
 }
 
-// clientCertificate is the certificate, by its SDS name, of the first Gateway with one whose routes
-// lead to clusters; "" if there is none. The routes are read only where some Gateway has a
-// certificate.
+// clientCertificate returns the SDS name of the certificate of the first Gateway that has one and
+// whose routes lead to the clusters. It reads the routes only if some Gateway has a certificate.
 func (t *tables) clientCertificate(r *graph.Reader, users []model.ClusterID) string {
 	some := false
 	for _, name := range t.gatewayCertificates.All(r) {
@@ -185,7 +181,6 @@ func (t *tables) clientCertificate(r *graph.Reader, users []model.ClusterID) str
 	return ""
 }
 
-// gatewayCluster is a cluster with its assignment, as one Gateway has it.
 func (t *tables) gatewayCluster(r *graph.Reader, key clusterKey) (encoded, bool) {
 	c, ok := t.clusters.Get(r, key.cluster)
 	if !ok {
@@ -201,7 +196,6 @@ func (t *tables) gatewayCluster(r *graph.Reader, key clusterKey) (encoded, bool)
 	return encoded{append(slices.Clip(own.resources), load.resources...), own.err}, true
 }
 
-// presenting is a cluster to whose servers a Gateway presents its certificate.
 func presenting(c *model.Cluster, certificate string) *model.Cluster {
 	out, tls := *c, *c.TLS
 	tls.Certificate = certificate

@@ -9,49 +9,45 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Config is what translation needs to know beside the objects. It does not change while a
-// Translator lives.
+// Config configures translation for a Translator's lifetime.
 type Config struct {
-	// Controller is the controllerName of GatewayClasses that are ours.
+	// Controller is the controllerName of our GatewayClasses.
 	Controller string
-	// AnyClass takes Gateways whose GatewayClass does not exist: small folders need none.
+	// AnyClass accepts Gateways whose GatewayClass does not exist.
 	AnyClass bool
-	// AnyController takes every Gateway, whatever its class is.
+	// AnyController accepts every Gateway, whatever its class is.
 	AnyController bool
-	// BehindService is set if proxies run behind a Service, which has the addresses that Gateways
-	// ask for.
+	// BehindService is set if a Service in front of the proxies has the Gateways' addresses.
 	BehindService bool
-	// ReservedPort is one that proxies which we run bind for themselves; 0: none.
+	// ReservedPort is a port that our proxies bind for themselves; 0 for none.
 	ReservedPort uint16
-	// Pickers are the addresses at which our own picker serves, as Envoys reach it.
+	// Pickers are our picker's addresses for Envoys.
 	Pickers []netip.AddrPort
-	// PickerSockets are paths of Unix sockets at which it serves Envoys of this machine, beside
+	// PickerSockets are our picker's Unix sockets for Envoys on this machine, in addition to
 	// Pickers.
 	PickerSockets []string
-	// PickerService is the Service behind which our own picker serves, as "namespace/name", and
-	// PickerPort the name of its port: Envoys then follow its endpoints, and Pickers does not
-	// count.
+	// PickerService is our picker's Service ("namespace/name"), and PickerPort its port's name. If
+	// set, Envoys follow its endpoints, and Pickers is ignored.
 	PickerService, PickerPort string
-	// PickerName is the name in the certificate of our own picker, which then speaks TLS and is
-	// shown a key; both are in the store's Authority. Empty: cleartext.
+	// PickerName is the name in our picker's certificate: the picker then uses TLS and requires a
+	// key; both are in the store's Authority. "" for cleartext.
 	PickerName string
-	// StandAlone, if set, has all InferencePools picked from by this process, for gateways that it
-	// does not configure.
+	// StandAlone, if set, makes this process pick for all InferencePools, on behalf of gateways
+	// that it does not configure.
 	StandAlone *inference.StandAlone
-	// OnDemand are tables of the store that hold only what is read: Output.Wanted asks for it.
+	// OnDemand lists store tables that hold only what translation reads; Output.Wanted requests it.
 	OnDemand []string
-	// Slices is set if every Service has EndpointSlices, as a cluster makes them. Else a Service
-	// without any selects its endpoints itself.
+	// Slices is set if every Service has EndpointSlices; otherwise a Service without any selects
+	// its endpoints directly.
 	Slices bool
 	// NoPublishers is set if model servers cannot connect to publish KV events.
 	NoPublishers bool
-	// Envoy holds what every listener shares.
+	// Envoy configures all listeners.
 	Envoy envoy.Config
-	// Collector is the OpenTelemetry collector's address; not valid: no tracing.
+	// Collector is the OpenTelemetry collector; invalid for no tracing.
 	Collector netip.AddrPort
 }
 
-// ownClusters are the clusters that every Gateway has.
 func (c Config) ownClusters() []model.ClusterID {
 	own := []model.ClusterID{model.OurPicker}
 	if c.Collector.IsValid() {
@@ -60,11 +56,9 @@ func (c Config) ownClusters() []model.ClusterID {
 	return own
 }
 
-// noController is the controllerName of no GatewayClass: an API server rejects it. A stand-alone
-// picker serves no Gateway.
+// noController is for a stand-alone picker, which serves no Gateway: an API server rejects it.
 const noController = "-"
 
-// gatewayAPI is the part that translation of Gateway API needs.
 func (c Config) gatewayAPI() gatewayapi.Config {
 	if c.StandAlone != nil {
 		return gatewayapi.Config{Controller: noController}

@@ -37,8 +37,7 @@ func config() translator.Config {
 	}
 }
 
-// proxyWorld is what all of a translator's outputs so far add up to: what Envoys, picker and status
-// would hold.
+// proxyWorld accumulates a translator's outputs: the state of Envoys, picker and status.
 type proxyWorld struct {
 	Resources map[string]map[resource.Ref]string // gateway -> resource -> version and owners
 	Reports   map[report.Ref]report.Report
@@ -53,14 +52,14 @@ type gatewayRef struct {
 	ref     resource.Ref
 }
 
-// dangling describes a resource that names one which proxies do not have; "": there is none.
+// dangling describes a resource that references one which proxies lack; "" without one.
 func (w *proxyWorld) dangling() string {
 	for gw, resources := range w.Resources {
 		for ref := range resources {
 			for _, named := range w.refs[gatewayRef{gw, ref}] {
 				if named.Type == resource.VirtualHost { // part of the hops' routes
-					if !slices.Contains(
-						w.refs[gatewayRef{gw, resource.Ref{Type: resource.RouteConfiguration, Name: model.HopListener}}], named) {
+					routes := resource.Ref{Type: resource.RouteConfiguration, Name: model.HopListener}
+					if !slices.Contains(w.refs[gatewayRef{gw, routes}], named) {
 						return fmt.Sprintf("%v of gateway %s names %v, which its routes do not have", ref, gw, named)
 					}
 					continue
@@ -121,12 +120,11 @@ func (w *proxyWorld) add(t *testing.T, out translator.Output) {
 	}
 }
 
-// TestTranslator_IncrementalEqualsFresh is the proof of the incremental engine: after each change
-// of a random sequence over all kinds, what was sent so far adds up to exactly what a fresh
-// translation makes of the whole store. In every second sequence some kinds are read on demand and
-// arrive late: then the proof holds as soon as everything has arrived, and until then no resource
-// names one that proxies do not have. PENSTOCK_SEQUENCES sets how many sequences; PENSTOCK_SEED
-// starts at another seed.
+// TestTranslator_IncrementalEqualsFresh verifies the incremental engine: after each change of a
+// random sequence over all kinds, the outputs so far equal a fresh translation of the whole store.
+// In every second sequence some kinds are read on demand and arrive late: then equality holds once
+// everything has arrived, and until then no resource references one that proxies lack.
+// PENSTOCK_SEQUENCES sets the number of sequences; PENSTOCK_SEED starts at another seed.
 func TestTranslator_IncrementalEqualsFresh(t *testing.T) {
 	sequences, first := number("PENSTOCK_SEQUENCES", 2000), number("PENSTOCK_SEED", 1)
 	certs := [2][2][]byte{keyPair(t, "a.com"), keyPair(t, "x.a.com")}
@@ -142,7 +140,7 @@ func TestTranslator_IncrementalEqualsFresh(t *testing.T) {
 	}
 }
 
-// sequence starts with a world of some objects and changes it ten times.
+// sequence starts with some objects and changes them ten times.
 func sequence(t *testing.T, c *chaos, seed int) {
 	s := store.New()
 	cfg, late := config(), demands{}
@@ -205,8 +203,8 @@ func sequence(t *testing.T, c *chaos, seed int) {
 // demands are keys that rows wait for.
 type demands map[graph.Key]bool
 
-// note adds what an update has begun to read. It returns what is at hand: discovery/kube watches
-// every EndpointSlice.
+// note adds the keys that an update began to read. It returns the available ones: discovery/kube
+// watches every EndpointSlice.
 func (d demands) note(out translator.Output) (arrived []graph.Key) {
 	for _, k := range out.Wanted {
 		if k.Table == store.EndpointSlices.Kind() {
@@ -221,10 +219,10 @@ func (d demands) note(out translator.Output) (arrived []graph.Key) {
 	return arrived
 }
 
-// arrive takes about one key of some out.
-func (d demands) arrive(rng *rand.Rand, of int) (keys []graph.Key) {
+// arrive removes about one key in oneIn.
+func (d demands) arrive(rng *rand.Rand, oneIn int) (keys []graph.Key) {
 	for _, k := range slices.SortedFunc(maps.Keys(d), graph.Key.Compare) {
-		if rng.IntN(of) == 0 {
+		if rng.IntN(oneIn) == 0 {
 			keys = append(keys, k)
 			delete(d, k)
 		}

@@ -22,25 +22,23 @@ import (
 
 // Query is a request to explain.
 type Query struct {
-	// URL has the scheme, and the host: the server name in TLS, and the request's host unless
-	// Header has Host.
+	// The URL's host is the SNI, and the request's host unless Header has Host.
 	URL *url.URL
-	// Target is the path and query as a client sends them; "": of URL.
+	// on the wire; "" for the URL's
 	Target  string
-	Method  string // "": GET, or POST where only that has a route
+	Method  string // "": GET, or POST if only that has a route
 	Header  http.Header
 	Model   string // in the request's body; "" for none
-	Gateway string // "namespace/name"; "" looks at every Gateway
+	Gateway string // "namespace/name"; "" for all Gateways
 }
 
-// ParseURL returns the query for a URL. Its path and query stay as they are written, also where Go
-// would not read them.
+// ParseURL keeps path and query as written, even if Go cannot parse them.
 func ParseURL(text string) (Query, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
 		return Query{}, errors.New("it has no scheme")
 	}
-	rest, _, _ = strings.Cut(rest, "#") // no client sends it
+	rest, _, _ = strings.Cut(rest, "#") // clients do not send the fragment
 	end := strings.IndexAny(rest+"/", "/?")
 	target := rest[end:]
 	if !strings.HasPrefix(target, "/") {
@@ -53,7 +51,6 @@ func ParseURL(text string) (Query, error) {
 	return Query{URL: u, Target: target, Header: http.Header{}}, err
 }
 
-// text is the URL with the target that is sent.
 func (q *Query) text() string {
 	switch q.Target {
 	case "":
@@ -64,7 +61,6 @@ func (q *Query) text() string {
 	return q.URL.Scheme + "://" + q.URL.Host + q.Target
 }
 
-// request is what a client sends for the query.
 func (q *Query) request(method string, tls bool) envoy.Request {
 	r := envoy.Request{Method: method, Authority: q.URL.Host, Target: q.Target, Header: q.Header, Model: q.Model,
 		TLS: tls}
@@ -77,7 +73,7 @@ func (q *Query) request(method string, tls bool) envoy.Request {
 	return r
 }
 
-// Explanation is the way of one request, as far as it gets.
+// Explanation describes a request's path through the gateway.
 type Explanation struct {
 	URL      string      `json:"url"`
 	Method   string      `json:"method,omitempty"` // "" for a connection
@@ -86,17 +82,16 @@ type Explanation struct {
 	Chain    string      `json:"chain,omitempty"`
 	Host     string      `json:"host,omitempty"`
 	Route    *report.Ref `json:"route,omitempty"`
-	Rule     int         `json:"rule"` // position in the route; with no route it means nothing
+	Rule     int         `json:"rule"` // position in the route
 	RuleName string      `json:"ruleName,omitempty"`
-	// Name is Envoy's name of the route, as in its access log.
+	// Name is Envoy's name for the route.
 	Name string `json:"name,omitempty"`
-	// Models are those by which other rules, before this one, match the same request; 8 at most.
+	// Models are the models with which earlier rules would match the same request; at most 8.
 	Models []string `json:"models,omitempty"`
 	Match  string   `json:"match,omitempty"`
-	Answer string   `json:"answer"` // what happens, in a sentence
-	// Served reports whether every share of the request reaches a backend with endpoints, or one
-	// whose servers a picker of another cluster names, or gets the redirect that its route asks
-	// for.
+	Answer string   `json:"answer"` // the result, in a sentence
+	// Served reports whether every share of the request is answered: by a backend with endpoints or
+	// with servers that another cluster's picker selects, or by the route's redirect.
 	Served   bool          `json:"served"`
 	Filters  []string      `json:"filters,omitempty"`
 	Backends []BackendView `json:"backends,omitempty"`
@@ -108,34 +103,32 @@ type BackendView struct {
 	Share     string   `json:"share"` // "50.0%"
 	Cluster   string   `json:"cluster,omitempty"`
 	Picker    string   `json:"picker,omitempty"`
-	Pool      string   `json:"pool,omitempty"`   // objectid.Target, for questions to our picker
-	Subset    string   `json:"subset,omitempty"` // labels of the endpoints that it chooses among
+	Pool      string   `json:"pool,omitempty"`   // objectid.Target, for queries to our picker
+	Subset    string   `json:"subset,omitempty"` // the picker's label selector of endpoints
 	Body      string   `json:"body,omitempty"`
-	TLS       string   `json:"tls,omitempty"` // how its servers are known
+	TLS       string   `json:"tls,omitempty"` // how its servers are verified
 	Filters   []string `json:"filters,omitempty"`
 	NoPick    string   `json:"noPick,omitempty"` // what happens without a usable pick
 	Spill     []string `json:"spill,omitempty"`
 	Endpoints []string `json:"endpoints,omitempty"`
-	relayed   bool     // its servers are those that a picker of another cluster names
-	// Hops is what stands behind those endpoints that are hops, in their order.
+	relayed   bool     // another cluster's picker selects its servers
+	// Hops describes the endpoints that are hops.
 	Hops []HopView `json:"hops,omitempty"`
 }
 
-// HopView is what a hop sends to.
+// HopView describes a hop's backends.
 type HopView struct {
 	Endpoint string `json:"endpoint"`
-	// of the requests that are sent to hops by weight, first attempts; "" for other hops
+	// of first attempts, if hops are weighted
 	Share string `json:"share,omitempty"`
-	// Later: an import's requests are sent here once the clusters before have declined them. Last:
-	// so they are once all have, to any of them.
+	// Later: after earlier clusters declined a request. Last: after all did; any cluster may serve.
 	Later    bool          `json:"later,omitempty"`
 	Last     bool          `json:"last,omitempty"`
 	Backends []BackendView `json:"backends"`
 }
 
-// Explain follows a request through what is translated now: of http and https, or of grpc and
-// grpcs, which are the same with a POST of gRPC. Of tls and tcp it follows a connection, which has
-// no method.
+// Explain follows a request through the current translation. grpc and grpcs URLs are gRPC POSTs;
+// tls, tcp and udp URLs are connections or datagrams.
 func (t *Translator) Explain(q Query) Explanation {
 	method := cmp.Or(q.Method, http.MethodGet)
 	e := t.follow(q, method)
@@ -150,7 +143,7 @@ func (t *Translator) Explain(q Query) Explanation {
 	return e
 }
 
-// Without takes into account that no server of some clusters serves.
+// Without updates e for clusters whose servers all do not serve.
 func (e *Explanation) Without(unserved func(cluster string) bool) {
 	if !e.Served || len(e.Backends) == 0 {
 		return
@@ -160,9 +153,8 @@ func (e *Explanation) Without(unserved func(cluster string) bool) {
 	}
 }
 
-// allServed reports whether servers answer the requests of all shares that take some. Shares that
-// all take none are not served. unserved reports that the servers of a cluster do not serve; nil:
-// all serve.
+// allServed reports whether servers answer the requests of all nonzero shares; false without such a
+// share. unserved may be nil.
 func allServed(backends []BackendView, unserved func(cluster string) bool) bool {
 	some := false
 	for i := range backends {
@@ -177,8 +169,6 @@ func allServed(backends []BackendView, unserved func(cluster string) bool) bool 
 	return some
 }
 
-// served reports whether a server may answer the requests of this share: behind an endpoint, or one
-// that a picker of another cluster names.
 func (b *BackendView) served(unserved func(cluster string) bool) bool {
 	if b.Cluster == "" {
 		return false
@@ -210,7 +200,7 @@ func (t *Translator) follow(q Query, method string) Explanation {
 		e.Method = ""
 	}
 	port := portOf(q.URL)
-	name := strings.ToLower(q.URL.Hostname()) // the server name in TLS
+	name := strings.ToLower(q.URL.Hostname()) // the SNI
 	if h := q.Header.Get("Host"); h != "" && !way.tls {
 		name = strings.ToLower((&url.URL{Host: h}).Hostname())
 	}
@@ -258,7 +248,6 @@ func (t *Translator) follow(q Query, method string) Explanation {
 	return e
 }
 
-// notServed explains why no listener takes a request.
 func (t *Translator) notServed(r *graph.Reader, q Query, way way, port uint16, host string) string {
 	others := false
 	for key, gw := range t.tables.gateways.All(r) {
@@ -296,7 +285,7 @@ func portOf(u *url.URL) uint16 {
 	return 80
 }
 
-// chainFor picks the filter chain as Envoy does: the most specific server name.
+// chainFor selects the filter chain with the most specific server name.
 func chainFor(chains []model.Chain, tls bool, host string) (model.Chain, bool) {
 	for _, want := range gatewayapi.Covering(host) {
 		for _, c := range chains {
@@ -322,7 +311,7 @@ func listenerFor(g *model.Gateway, chain, host string) string {
 func (t *tables) hostFor(r *graph.Reader, gateway, chain, name string) (virtualHost, bool) {
 	for _, want := range gatewayapi.Covering(name) {
 		if strings.HasPrefix(want, "*.") && len(want) > len(name) {
-			continue // * stands for one character at least
+			continue // * requires at least one character
 		}
 		if h, ok := t.virtualHosts.Get(r, hostKey{gateway, chain, want}); ok {
 			return h, true
@@ -361,7 +350,7 @@ func (t *Translator) explainHost(r *graph.Reader, e *Explanation, a *envoy.Arriv
 		e.Route, e.Rule, e.RuleName, e.Name, e.Match = &owner, route.Rule, route.RuleName, route.Name,
 			matchText(route.Match)
 		if a.Header[envoy.ModelHeader] != nil {
-			e.Models = nil // the request has the model that this rule is for
+			e.Models = nil // the request has this rule's model
 		}
 		t.explainAction(r, e, route.Action)
 		return
@@ -372,7 +361,6 @@ func (t *Translator) explainHost(r *graph.Reader, e *Explanation, a *envoy.Arriv
 	}
 }
 
-// maxModels bounds the models that an explanation suggests.
 const maxModels = 8
 
 func (t *Translator) explainAction(r *graph.Reader, e *Explanation, a *model.Action) {
@@ -392,8 +380,7 @@ func (t *Translator) explainAction(r *graph.Reader, e *Explanation, a *model.Act
 	}
 }
 
-// backendViews shows the shares of a rule. missing is what becomes of one whose backend could not
-// be resolved.
+// backendViews describes a rule's shares. missing is the result for an unresolved backend.
 func (t *Translator) backendViews(r *graph.Reader, backends []model.WeightedBackend,
 	missing string) (views []BackendView) {
 	var total uint64
@@ -454,7 +441,7 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 				continue
 			}
 			if again {
-				continue // the pool itself: NoPick has it
+				continue // the pool itself, which NoPick describes
 			}
 			v.Endpoints = append(v.Endpoints, ep.Hop.Address())
 			if hop, ok := inference.Hop(r, ep.Hop); ok { // it sends to last variants, which have no hops
@@ -476,8 +463,7 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 	return v
 }
 
-// declines notes what becomes of a request that an exporting cluster of several does not serve:
-// behind its hop it fails closed.
+// declines updates NoPick behind the hop of one of several exporting clusters, which fails closed.
 func declines(views []BackendView) {
 	for i := range views {
 		if views[i].NoPick != "" {
@@ -486,7 +472,6 @@ func declines(views []BackendView) {
 	}
 }
 
-// percent is a part of a sum as text.
 func percent(part, sum uint64) string {
 	if sum == 0 {
 		return "0%"
@@ -518,6 +503,5 @@ func valueText(m model.ValueMatch) string {
 	return m.Name + "=" + credential.Value(m.Name, cmp.Or(m.Written, m.Value))
 }
 
-// ExplainRow returns the rows of the translation with a key: what each was computed from, what
-// reads it, and when and why it changed. See graph.Engine.Explain.
+// ExplainRow returns the rows with a key. See graph.Engine.Explain.
 func (t *Translator) ExplainRow(key string) []graph.Explanation { return t.engine.Explain(key) }

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// What a rule matches is shown to everyone who may ask where a request goes, and may be another
-// client's key: by the name of its header or parameter, or by its form.
+// A rule's match may contain another client's key, by the name of its header or parameter or by its
+// form, and everyone who may query routes sees it.
 func TestExplain_ShowsNoKeysOfOtherClients(t *testing.T) {
 	const secret = "canary-0123456789"
 	regex := gatewayv1.HeaderMatchRegularExpression

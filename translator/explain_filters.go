@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// filterViews are what else a rule does with a request, a sentence each, in the order of Envoy's
-// filters.
+// filterViews describes a rule's further effects, a sentence each, in the order of Envoy's filters.
 func filterViews(a *model.Action) []string {
 	views := append(corsView(a.CORS), authView(a.Auth)...)
 	if a.Forward == nil {
@@ -28,7 +27,6 @@ func filterViews(a *model.Action) []string {
 	return append(views, mirrorViews(a.Forward.Mirrors)...)
 }
 
-// ownViews are the filters of one backendRef.
 func ownViews(w *model.WeightedBackend) (views []string) {
 	o := w.Own
 	if o == nil {
@@ -65,7 +63,6 @@ func mirrorViews(list []model.Mirror) (views []string) {
 	return views
 }
 
-// tlsView is how the servers of a cluster are verified; "" for cleartext.
 func tlsView(c *model.UpstreamTLS) string {
 	switch {
 	case c == nil:

@@ -8,10 +8,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// way is how a client connects, by its URL's scheme.
 type way struct {
-	name     string // of the listener's protocol, for people
-	requests bool   // it sends requests; else it wants a connection handed on
+	name     string // the listener's protocol, for people
+	requests bool   // sends requests; otherwise connections or datagrams
 	grpc     bool
 	tls      bool
 	udp      bool
@@ -35,13 +34,12 @@ func wayOf(scheme string) way {
 	return way{name: "HTTP", requests: true}
 }
 
-// meets reports whether a listener serves clients of this way.
 func (w way) meets(l *model.Listener) bool {
 	return l.ByName() == w.tls && l.Datagrams() == w.udp && (w.tls || l.Stream() != w.requests)
 }
 
-// explainStream follows a connection or datagram to a listener that hands it on. False if the port
-// takes requests, or has no listener for the name.
+// explainStream follows a connection or datagram. False if the port takes requests, or has no
+// listener for the name.
 func (t *Translator) explainStream(r *graph.Reader, e *Explanation, way way, g *model.Gateway, p model.Port,
 	name string) bool {
 	if !way.tls && way.requests {
@@ -100,7 +98,6 @@ func (t *Translator) explainShares(r *graph.Reader, e *Explanation, way way, s m
 	e.Backends = t.backendViews(r, s.Backends, ends+": the backend could not be resolved")
 }
 
-// streamListener is the key of the listener that a host of a socket belongs to.
 func streamListener(g *model.Gateway, socket model.Socket, host string) string {
 	for _, want := range gatewayapi.Covering(host) {
 		for _, l := range g.Listeners {

@@ -11,31 +11,29 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// expressionTables hold the regular expressions of routes to their budgets, for each namespace with
-// routes on a Gateway. One namespace's change invalidates its own row alone, unless it is its first
-// route on the Gateway, or its last.
+// expressionTables keep regular expressions within their budgets, for each namespace with routes on
+// a Gateway. A namespace's change invalidates only its own row, unless it is its first or last
+// route there.
 type expressionTables struct {
 	tenants  *graph.Table[tenantKey, tenant]
 	overruns *graph.Table[tenantKey, []model.Overrun]
 
 	attachmentsByTenant      *graph.Index[string, *model.Attachment, tenantKey]
-	attachmentsByExpressions *graph.Index[string, *model.Attachment, tenantKey] // only of routes that have some
-	// by gateway: those of them with a wildcard host
+	attachmentsByExpressions *graph.Index[string, *model.Attachment, tenantKey] // only routes with expressions
+	// by gateway: routes with expressions and a wildcard host
 	attachmentsByWide *graph.Index[string, *model.Attachment, string]
 	tenantsByGateway  *graph.Index[tenantKey, tenant, string]
 	overrunsByRoute   *graph.Index[tenantKey, []model.Overrun, string]
 }
 
-// tenantKey is a namespace with routes on a Gateway.
 type tenantKey struct{ gateway, namespace string }
 
 func (k tenantKey) compare(o tenantKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.namespace, o.namespace))
 }
 
-// tenant is what translation knows of a tenantKey.
 type tenant struct {
-	hosts int // that its routes have; counted only on a Gateway where wildcard hosts have regular expressions
+	hosts int // of its routes; counted only on a Gateway where wildcard hosts have expressions
 }
 
 func (t *tables) declareExpressions() {
@@ -114,8 +112,6 @@ func (t *tables) indexTenants() {
 		})
 }
 
-// budget is what the regular expressions of routes may be in a virtual host, of which attached are
-// the routes.
 func (t *tables) budget(r *graph.Reader, key hostKey, attached []*model.Attachment) gatewayapi.Budget {
 	return gatewayapi.Budget{
 		Over: func(a *model.Attachment, rule int) bool {
@@ -127,8 +123,8 @@ func (t *tables) budget(r *graph.Reader, key hostKey, attached []*model.Attachme
 	}
 }
 
-// widest is what the regular expressions of wider hostnames may be in a virtual host: each
-// namespace has as much again as its share for all of its own hosts together.
+// widest returns the limit for expressions of wider hostnames in a virtual host: each namespace's
+// share again, divided among its own hosts.
 func (t *tables) widest(r *graph.Reader, key hostKey, attached []*model.Attachment) (most model.Expressions) {
 	own := func(a *model.Attachment) bool { return gatewayapi.HasHost(a, key.gateway, key.chain, key.host) }
 	if !slices.ContainsFunc(attached, func(a *model.Attachment) bool {
@@ -149,7 +145,6 @@ func (t *tables) widest(r *graph.Reader, key hostKey, attached []*model.Attachme
 	return most
 }
 
-// overrunsOf are the rules of a route that are above a budget on any Gateway.
 func (t *tables) overrunsOf(r *graph.Reader, route string) (out []model.Overrun) {
 	for _, row := range t.overrunsByRoute.By(r, route) {
 		for _, o := range row.Value {

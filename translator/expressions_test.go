@@ -51,7 +51,7 @@ func (r *tenants) apply(ops ...store.Op) translator.Output {
 	return out
 }
 
-// tenantRoute is a route that is age seconds old, with a rule for each number of expressions.
+// tenantRoute returns a route that is age seconds old, with a rule for each number of expressions.
 func tenantRoute(namespace, name string, created int64, hosts []gatewayv1.Hostname, rules ...int) *gatewayv1.HTTPRoute {
 	o := &gatewayv1.HTTPRoute{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.Unix(created, 0)},
@@ -79,7 +79,7 @@ func tenantRoute(namespace, name string, created int64, hosts []gatewayv1.Hostna
 	return o
 }
 
-// compiled counts the regular expressions that Envoy gets.
+// compiled counts Envoy's regular expressions.
 func (r *tenants) compiled() (n int) {
 	for _, res := range r.tr.Resources("default/gw") {
 		if res.Type == resource.RouteConfiguration {
@@ -108,7 +108,7 @@ func TestRegularExpressions_LargestRouteKeepsTheRestOfItsRules(t *testing.T) {
 	host := []gatewayv1.Hostname{"a.example"}
 	r.apply(store.HTTPRoutes.Put(tenantRoute("a", "large", 1, host, 0, 16, 2048)))
 	if n := r.compiled(); n != 16 {
-		t.Errorf("Envoy compiles %d expressions, want those of the rule that fits", n)
+		t.Errorf("Envoy compiles %d expressions, want only the rule's that fits", n)
 	}
 	got := r.partiallyInvalid("a", "large")
 	if !strings.HasPrefix(got, "PartiallyInvalid True: Dropped Rule 2 ") || !strings.Contains(got, "spec.rules[2]") ||
@@ -123,7 +123,7 @@ func TestRegularExpressions_LargestRouteKeepsTheRestOfItsRules(t *testing.T) {
 	if got := explain("/large/0/0", ""); !strings.HasPrefix(got, "0 ") {
 		t.Errorf("the rule without expressions: %s", got)
 	}
-	// It might match: so no other rule may take it.
+	// It might match, so no other rule may take it.
 	headers := http16("x")
 	u, _ := url.Parse("http://a.example/large/2/2048")
 	if e := r.tr.Explain(translator.Query{URL: u, Header: headers}); e.Rule != 2 ||
@@ -177,7 +177,7 @@ func TestRegularExpressions_NewestRulesOfANamespaceAboveItsShareAnswer500(t *tes
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	// More namespaces: smaller shares. The third brings those of the others to 170.
+	// More namespaces, smaller shares: the third reduces the others to 170.
 	r.apply(store.HTTPRoutes.Put(tenantRoute("c", "plain", 9, []gatewayv1.Hostname{"f.example"}, 0)))
 	if got := r.partiallyInvalid("a", "m-middle"); !strings.HasPrefix(got, "Accepted False: ") ||
 		!strings.Contains(got, "3 namespaces") {
@@ -186,7 +186,7 @@ func TestRegularExpressions_NewestRulesOfANamespaceAboveItsShareAnswer500(t *tes
 	if got := r.partiallyInvalid("a", "z-oldest") + r.partiallyInvalid("b", "other"); got != "" {
 		t.Errorf("routes within their shares: %q", got)
 	}
-	// Another tenant's change asks no row of this tenant.
+	// Another tenant's change recomputes no row of this tenant.
 	out := r.apply(store.HTTPRoutes.Put(tenantRoute("b", "other", 9, []gatewayv1.Hostname{"e.example"}, 31)))
 	if !strings.Contains(out.Work, "overruns=0/1") {
 		t.Errorf("one tenant's change computed %s", out.Work)

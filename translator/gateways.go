@@ -10,21 +10,19 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// order is that of keys that are plain strings.
 func order(a, b string) int { return strings.Compare(a, b) }
 
-// gatewayTables are the Gateways that are ours, with every listener decided.
 type gatewayTables struct {
 	gateways *graph.Table[string, *model.Gateway]
 
 	gatewaysByPort       *graph.Index[string, *model.Gateway, portKey]
 	gatewaysByChain      *graph.Index[string, *model.Gateway, chainKey]
-	gatewaysByHost       *graph.Index[string, *model.Gateway, hostKey] // of listeners of requests
-	gatewaysByStream     *graph.Index[string, *model.Gateway, hostKey] // of listeners of connections
+	gatewaysByHost       *graph.Index[string, *model.Gateway, hostKey] // of listeners for requests
+	gatewaysByStream     *graph.Index[string, *model.Gateway, hostKey] // of listeners for connections
 	gatewaysBySecret     *graph.Index[string, *model.Gateway, secretKey]
 	gatewaysByCluster    *graph.Index[string, *model.Gateway, model.ClusterID]
 	gatewaysByOwnCluster *graph.Index[string, *model.Gateway, clusterKey]
-	gatewayCertificates  *graph.Table[string, string] // SDS name of the certificate that a Gateway presents to backends
+	gatewayCertificates  *graph.Table[string, string] // SDS name of the client certificate for backends
 }
 
 func (t *tables) declareGateways() {
@@ -53,7 +51,7 @@ func (t *tables) declareGateways() {
 			}
 			return keys
 		})
-	// A table of its own, so that a Gateway's other changes do not recompute all of its clusters.
+	// A separate table, so that a Gateway's other changes do not recompute all of its clusters.
 	t.gatewayCertificates = graph.Declare(t.engine, graph.Table[string, string]{
 		Name:    "gatewayCertificates",
 		Order:   order,
@@ -75,7 +73,6 @@ func deref(rep *report.Report) (report.Report, bool) {
 	return *rep, true
 }
 
-// indexGatewayPorts: by what Envoy binds.
 func (t *tables) indexGatewayPorts() {
 	t.gatewaysByPort = graph.NewIndex(t.gateways, "port", func(gw string, g *model.Gateway) (keys []portKey) {
 		for _, p := range gatewayapi.Ports(g) {
@@ -93,7 +90,6 @@ func (t *tables) indexGatewayPorts() {
 	})
 }
 
-// indexGatewayListeners: by what the listeners that take traffic name.
 func (t *tables) indexGatewayListeners() {
 	hosts := func(stream bool) func(string, *model.Gateway) []hostKey {
 		return func(gw string, g *model.Gateway) (keys []hostKey) {
@@ -123,7 +119,6 @@ func (t *tables) indexGatewayListeners() {
 	})
 }
 
-// gateway looks decided Gateways up.
 func (t *tables) gateway(r *graph.Reader) func(key string) (*model.Gateway, bool) {
 	return func(key string) (*model.Gateway, bool) { return t.gateways.Get(r, key) }
 }

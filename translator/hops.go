@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// hopTables are the hops in front of pools: virtual hosts of one route configuration, behind one
-// internal listener for each Gateway that has hops.
+// hopTables hold the hops in front of pools: virtual hosts of one route configuration for each
+// Gateway.
 type hopTables struct {
 	hops         *graph.Table[hopKey, hop]
 	hopBlocks    *graph.Table[blockKey, block]
@@ -21,7 +21,7 @@ type hopTables struct {
 	hopBlocksByChain *graph.Index[blockKey, block, chainKey]
 }
 
-// hop is a hop's virtual host, or why there is none: a bug of ours. The other hops serve on.
+// hop is a hop's virtual host, or the error of a bug in Penstock.
 type hop struct {
 	encoded *envoy.Encoded
 	err     error
@@ -83,13 +83,9 @@ func (t *tables) hopBlock(r *graph.Reader, key blockKey) (block, bool) {
 }
 
 func (t *tables) hopRoute(r *graph.Reader, key chainKey) (encoded, bool) {
-	n, rows := t.hopBlocksByChain.Each(r, key)
-	blocks := make([]*envoy.Block, 0, n)
-	for _, b := range rows {
-		if b.err != nil {
-			return encoded{err: b.err}, true
-		}
-		blocks = append(blocks, b.encoded)
+	blocks, err := encodedBlocks(t.hopBlocksByChain.Each(r, key))
+	if err != nil {
+		return encoded{err: err}, true
 	}
 	return one(envoy.HopRoutes(blocks...)), true
 }

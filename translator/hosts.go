@@ -1,6 +1,7 @@
 package translator
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -10,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// hostTables are virtual hosts, and the route configurations that they make up.
 type hostTables struct {
 	virtualHosts        *graph.Table[hostKey, virtualHost]
 	chains              *graph.Table[chainKey, model.Chain]
@@ -21,16 +21,14 @@ type hostTables struct {
 	blocksByChain       *graph.Index[blockKey, block, chainKey]
 }
 
-// virtualHost is a virtual host, as a model for explanations and encoded for its route
-// configuration.
+// virtualHost is a virtual host: the model for explanations, encoded for its route configuration.
 type virtualHost struct {
 	model   *model.VirtualHost
-	encoded *envoy.Encoded // if there is an error, of what stands in for it, or nil
-	at      []report.Ref   // owners of the routes that could not be encoded
+	encoded *envoy.Encoded // with err: the substitute, or nil
+	at      []report.Ref   // owners of routes that could not be encoded
 	err     error
 }
 
-// block is some of the virtual hosts of one route configuration, or why there are none.
 type block struct {
 	encoded *envoy.Block
 	err     error
@@ -47,16 +45,15 @@ func (t *tables) declareHosts() {
 	t.virtualHostsByBlock = graph.NewIndex(t.virtualHosts, "block", func(key hostKey, _ virtualHost) []blockKey {
 		return []blockKey{blockOf(key.gateway, key.chain, key.host)}
 	})
-	// A table of its own: every listener of a port contributes to a chain (421), and a route's
-	// change must not ask them again.
+	// A separate table: every listener of a port contributes to a chain (421), and a route's change
+	// must not read them again.
 	t.chains = graph.Declare(t.engine, graph.Table[chainKey, model.Chain]{
 		Name:    "chains",
 		Order:   chainKey.compare,
 		Sources: []graph.Source[chainKey]{t.gatewaysByChain},
 		Compute: t.chain,
 	})
-	// Between virtual hosts and their route configuration, so that one change of 5,000 hosts does
-	// not look at each of them.
+	// Blocks limit the work for one change among 5,000 hosts.
 	t.blocks = graph.Declare(t.engine, graph.Table[blockKey, block]{
 		Name:    "blocks",
 		Order:   blockKey.compare,
@@ -75,9 +72,8 @@ func (t *tables) declareHosts() {
 	})
 }
 
-// virtualHost makes one virtual host of the routes attached to it and, behind them, those attached
-// to wider hostnames of the same listener: Envoy does not go on to another virtual host when none
-// of its routes match, and Gateway API does.
+// virtualHost combines the routes of a host and, behind them, the routes of wider hostnames of the
+// same listener: Gateway API continues with a wider hostname, and Envoy does not.
 func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	if !ok {
@@ -95,8 +91,6 @@ func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
 	return virtualHost{model: vh, encoded: enc}, true
 }
 
-// attachedTo lists the routes that are attached to a host, and then those of hostnames that cover
-// it.
 func (t *tables) attachedTo(r *graph.Reader, key hostKey) (attached []*model.Attachment) {
 	for _, h := range gatewayapi.Covering(key.host) {
 		for _, row := range t.attachmentsByHost.By(r, hostKey{key.gateway, key.chain, h}) {
@@ -140,13 +134,20 @@ func (t *tables) routeConfiguration(r *graph.Reader, key chainKey) (encoded, boo
 	if !ok {
 		return encoded{}, false
 	}
-	n, rows := t.blocksByChain.Each(r, key)
+	blocks, err := encodedBlocks(t.blocksByChain.Each(r, key))
+	if err != nil {
+		return encoded{err: err}, true
+	}
+	return one(envoy.RouteConfiguration(key.chain, chain, blocks...)), true
+}
+
+func encodedBlocks(n int, rows iter.Seq2[blockKey, block]) ([]*envoy.Block, error) {
 	blocks := make([]*envoy.Block, 0, n)
 	for _, b := range rows {
 		if b.err != nil {
-			return encoded{err: b.err}, true
+			return nil, b.err
 		}
 		blocks = append(blocks, b.encoded)
 	}
-	return one(envoy.RouteConfiguration(key.chain, chain, blocks...)), true
+	return blocks, nil
 }

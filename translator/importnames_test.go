@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// A member decides how many host names an import has. Each that is used is looked up again and
-// again.
+// A member controls the number of an import's host names, and each used one is looked up
+// repeatedly.
 func TestHostname_NamesOfAnExportingClusterAreBounded(t *testing.T) {
 	service := func(prefix string, n int) []inferenceapi.ServiceImport {
 		s := inferenceapi.ServiceImport{Ports: []inferenceapi.Port{{Number: 80}}, Addresses: []string{"203.0.113.5"}}

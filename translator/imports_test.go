@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// importOffer is what a member exports as a pool, with one endpoint.
+// importOffer is a member's export of a pool with one endpoint.
 func importOffer(pool, cluster, endpoint string) store.Op {
 	return offerFailing("FailClose", pool, cluster, endpoint)
 }
@@ -35,7 +35,7 @@ func offerFailing(mode, pool, cluster, endpoint string) store.Op {
 	return store.Offers.Put(o)
 }
 
-// importRoute is a route that leads to an import.
+// importRoute is a route to an import.
 func importRoute(name, pool string) *gatewayv1.HTTPRoute {
 	r := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw"}}
@@ -46,8 +46,7 @@ func importRoute(name, pool string) *gatewayv1.HTTPRoute {
 	return r
 }
 
-// A cluster set may export ten thousand pools here: only those that a route leads to cost a pool of
-// the picker.
+// A cluster set may export ten thousand pools here: only routed ones cost a pool of the picker.
 func TestImport_HasPickerPoolsOnceARouteLeadsThere(t *testing.T) {
 	s := store.New()
 	ops := []store.Op{store.AddressPolicies.Put(addresses.Unrestricted()),
@@ -98,8 +97,8 @@ func TestImport_HasPickerPoolsOnceARouteLeadsThere(t *testing.T) {
 	}
 }
 
-// The health of a picker that our picker asks is followed, too, and a probe's request is for those
-// that Envoy asks.
+// The health of a relayed picker is followed too, but probe requests are only for pickers that
+// Envoy calls.
 func TestImport_HealthOfARelayedPickerIsFollowed(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	pickers := func(health *inferenceapi.EndpointImport, endpoints ...inferenceapi.ImportedEndpoint) (out string) {

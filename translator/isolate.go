@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// encodeHost encodes a virtual host. A route of it that cannot be encoded, which is a bug of ours,
-// becomes that of last with the same name, or answers 500: without it, its requests would go where
-// others lead. last may be nil.
+// encodeHost encodes a virtual host. A route that cannot be encoded, because of a bug in Penstock,
+// is replaced with last's route of the same name, or answers 500: without it, other routes would
+// take its requests. last may be nil.
 func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	enc, err := tryHost(vh)
 	if err == nil {
@@ -24,7 +24,7 @@ func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	out := virtualHost{err: err}
 	out.model, out.at = isolate(vh, last)
 	var also error
-	if out.encoded, also = tryHost(out.model); also != nil { // not for one route alone
+	if out.encoded, also = tryHost(out.model); also != nil { // one route is not the cause
 		out.model = alone(vh, shut(model.Route{Match: anything, Owner: vh.Owners[0]}))
 		out.encoded, also = tryHost(out.model)
 	}
@@ -32,8 +32,8 @@ func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	return out
 }
 
-// isolate replaces the routes of a virtual host that cannot be encoded, and returns their owners. A
-// route whose match cannot be encoded answers 500 to what no other route of the host takes.
+// isolate replaces the routes that cannot be encoded and returns their owners. If even a route's
+// match cannot be encoded, the host answers 500 to requests that no other route takes.
 func isolate(vh, last *model.VirtualHost) (*model.VirtualHost, []report.Ref) {
 	out, rest := *vh, false
 	out.Routes = make([]model.Route, 0, len(vh.Routes)+1)
@@ -59,10 +59,8 @@ func isolate(vh, last *model.VirtualHost) (*model.VirtualHost, []report.Ref) {
 	return &out, slices.Compact(at)
 }
 
-// anything is a match that every request meets.
 var anything = model.Match{PathKind: model.PathPrefix, Path: "/"}
 
-// shut is a route that answers 500.
 func shut(route model.Route) model.Route {
 	if route.Name == "" {
 		route.Name = "invalid"
@@ -96,7 +94,7 @@ func encodes(vh *model.VirtualHost, route model.Route) bool {
 	return err == nil
 }
 
-// tryHost encodes a virtual host; a panic on the way is an error.
+// tryHost returns a panic as an error.
 func tryHost(vh *model.VirtualHost) (enc *envoy.Encoded, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -106,8 +104,8 @@ func tryHost(vh *model.VirtualHost) (enc *envoy.Encoded, err error) {
 	return envoy.VirtualHost(vh)
 }
 
-// recoverHost makes a virtual host again whose computation panicked, without the attachments that
-// panic by themselves.
+// recoverHost recomputes a virtual host after a panic, without the attachments that panic on their
+// own.
 func (t *tables) recoverHost(r *graph.Reader, key hostKey, last virtualHost, _ bool) (virtualHost, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	if !ok {
@@ -131,12 +129,11 @@ func (t *tables) recoverHost(r *graph.Reader, key hostKey, last virtualHost, _ b
 	out := encodeHost(vh, last.model)
 	out.at = append(at, out.at...)
 	if out.encoded != nil {
-		out.err = nil // the panic is reported
+		out.err = nil // the panic is reported instead
 	}
 	return out, true
 }
 
-// attempt runs f and returns the value of its panic.
 func attempt(f func()) (panicked any) {
 	defer func() { panicked = recover() }()
 	f()

@@ -14,8 +14,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// A mistake of ours keeps a change from proxies. It must not keep there what is asked for no
-// longer.
+// A bug in Penstock keeps a change from proxies. Once the listener is no longer wanted, it must go.
 func TestListener_UnencodableRoutesKeepTheOldUntilItGoes(t *testing.T) {
 	s := store.New()
 	tr, broken := New(Config{Controller: "penstock.dev/gateway-controller", AnyClass: true}), false

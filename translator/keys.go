@@ -9,10 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Keys of tables and indexes that have parts. A gateway is "namespace/name", a chain is what
-// model.ChainName or model.StreamName makes.
+// A gateway is "namespace/name", a chain the result of model.ChainName or model.StreamName.
 
-// gatewayKey is the key of something that the Envoys of one Gateway get.
 type gatewayKey interface {
 	comparable
 	of() string // the gateway
@@ -40,7 +38,7 @@ func (k chainKey) compare(o chainKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.chain, o.chain))
 }
 
-// hostKey is a virtual host of a chain of requests, or a host of a chain of connections.
+// hostKey is a virtual host of a chain for requests, or a host of a chain for connections.
 type hostKey struct{ gateway, chain, host string }
 
 func (k hostKey) String() string { return k.gateway + " " + k.chain + " " + k.host }
@@ -50,7 +48,7 @@ func (k hostKey) compare(o hostKey) int {
 		strings.Compare(k.host, o.host))
 }
 
-// blockKey is one of the blocks that the virtual hosts of a chain are spread over (envoy.BlockOf).
+// blockKey is a block of a chain's virtual hosts (envoy.BlockOf).
 type blockKey struct {
 	gateway, chain string
 	block          int
@@ -67,14 +65,12 @@ func (k blockKey) compare(o blockKey) int {
 		strings.Compare(strconv.Itoa(k.block), strconv.Itoa(o.block)))
 }
 
-// listenerKey is a listener by its model.ListenerKey.
 type listenerKey struct{ gateway, listener string }
 
 func (k listenerKey) compare(o listenerKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.listener, o.listener))
 }
 
-// secretKey is a secret by its SDS name.
 type secretKey struct{ gateway, secret string }
 
 func (k secretKey) of() string     { return k.gateway }
@@ -108,7 +104,6 @@ func (k hopKey) compare(o hopKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), k.hop.Compare(o.hop))
 }
 
-// peerKey is the peer listener of a Gateway.
 type peerKey struct{ gateway string }
 
 func (k peerKey) of() string            { return k.gateway }

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// listenerTables are what Envoy binds, and the filter chains that hand on connections.
 type listenerTables struct {
 	streams   *graph.Table[hostKey, model.Stream]
 	listeners *graph.Table[portKey, encoded]
@@ -37,7 +36,6 @@ func (t *tables) declareListeners() {
 	})
 }
 
-// stream decides the filter chain of one host of a listener of connections.
 func (t *tables) stream(r *graph.Reader, key hostKey) (model.Stream, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	if !ok {
@@ -63,7 +61,7 @@ func (t *tables) listener(r *graph.Reader, key portKey) (encoded, bool) {
 		if p.Socket() != key.socket {
 			continue
 		}
-		if key.socket.UDP { // a route changes its cluster's endpoints alone
+		if key.socket.UDP { // a route only changes its cluster's endpoints
 			return one(envoy.DatagramListener(t.cfg.Envoy, p)), true
 		}
 		_, streams := t.streamsByPort.Each(r, key)

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// So they do with the picker of a Service, if all pools that have it fail open.
+// The same holds for a Service's picker, if all of its pools fail open.
 func TestPool_LostPickerIsUnhealthyWhereAllItsPoolsFailOpen(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	id := model.PickerCluster("default", "epp", 9002)
@@ -57,30 +57,30 @@ func TestPool_LostPickerIsUnhealthyWhereAllItsPoolsFailOpen(t *testing.T) {
 	route.Spec.Rules[0].BackendRefs[0].Group, route.Spec.Rules[0].BackendRefs[0].Kind = ptr[gatewayv1.Group](
 		"inference.networking.k8s.io"), ptr[gatewayv1.Kind]("InferencePool")
 	service, slice := pickerService()
-	if is := apply(store.AddressPolicies.Put(addresses.Unrestricted()),
+	if health := apply(store.AddressPolicies.Put(addresses.Unrestricted()),
 		store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"},
 			Spec: gatewayv1.GatewaySpec{
 				GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
 					{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
 				},
 			}}), service, slice, pool("one", inferencev1.EndpointPickerFailOpen), store.HTTPRoutes.Put(route),
-		lost(false)); is != corev3.HealthStatus_UNKNOWN {
-		t.Errorf("%v before", is)
+		lost(false)); health != corev3.HealthStatus_UNKNOWN {
+		t.Errorf("%v before", health)
 	}
-	if is := apply(lost(true)); is != corev3.HealthStatus_UNHEALTHY {
-		t.Errorf("%v while it is lost", is)
+	if health := apply(lost(true)); health != corev3.HealthStatus_UNHEALTHY {
+		t.Errorf("%v while it is lost", health)
 	}
-	if is := apply(pool("two", inferencev1.EndpointPickerFailClose)); is != corev3.HealthStatus_UNKNOWN {
-		t.Errorf("%v while it is lost, and another pool fails closed", is)
+	if health := apply(pool("two", inferencev1.EndpointPickerFailClose)); health != corev3.HealthStatus_UNKNOWN {
+		t.Errorf("%v while it is lost, and another pool fails closed", health)
 	}
 }
 
-// A picker that has fallen silent is unhealthy whatever its pools' failure modes are, and its
-// cluster changes in place: so Envoy ends the calls that are not answered.
+// A silent picker is unhealthy whatever its pools' failure modes are, and its cluster changes in
+// place, so that Envoy ends the unanswered calls.
 func TestPool_FrozenPickerIsUnhealthyAndItsClusterChangesInPlace(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	id := model.PickerCluster("default", "epp", 9002)
-	apply := func(ops ...store.Op) (name string, checks int, is corev3.HealthStatus) {
+	apply := func(ops ...store.Op) (name string, checks int, health corev3.HealthStatus) {
 		t.Helper()
 		rev, err := s.Apply(ops...)
 		if err != nil {
@@ -90,8 +90,8 @@ func TestPool_FrozenPickerIsUnhealthyAndItsClusterChangesInPlace(t *testing.T) {
 			t.Fatal(out.Err)
 		}
 		load, cluster := &endpointv3.ClusterLoadAssignment{}, &clusterv3.Cluster{}
-		for of, m := range map[resource.Type]proto.Message{resource.Endpoints: load, resource.Cluster: cluster} {
-			if err := proto.Unmarshal(pickerOf(t, tr, of, id).Body(), m); err != nil {
+		for kind, m := range map[resource.Type]proto.Message{resource.Endpoints: load, resource.Cluster: cluster} {
+			if err := proto.Unmarshal(pickerOf(t, tr, kind, id).Body(), m); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -106,29 +106,31 @@ func TestPool_FrozenPickerIsUnhealthyAndItsClusterChangesInPlace(t *testing.T) {
 	pool.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{
 		Name: "epp", Port: &inferencev1.Port{Number: 9002}, FailureMode: inferencev1.EndpointPickerFailClose,
 	}
-	frozen := func(is bool) store.Op {
+	frozen := func(silent bool) store.Op {
 		return store.Dialects.Put(&store.Dialect{ObjectMeta: metav1.ObjectMeta{Name: id.String()}, Acknowledges: true,
-			Frozen: is})
+			Frozen: silent})
 	}
 	route := importRoute("r", "one")
 	route.Spec.Rules[0].BackendRefs[0].Group, route.Spec.Rules[0].BackendRefs[0].Kind = ptr[gatewayv1.Group](
 		"inference.networking.k8s.io"), ptr[gatewayv1.Kind]("InferencePool")
 	service, slice := pickerService()
-	before, checks, is := apply(store.AddressPolicies.Put(addresses.Unrestricted()),
+	before, checks, health := apply(store.AddressPolicies.Put(addresses.Unrestricted()),
 		store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"},
 			Spec: gatewayv1.GatewaySpec{
 				GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
 					{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
 				},
 			}}), service, slice, store.InferencePools.Put(pool), store.HTTPRoutes.Put(route), frozen(false))
-	if checks != 1 || is != corev3.HealthStatus_UNKNOWN {
-		t.Errorf("before: %d health checks, %v", checks, is)
+	if checks != 1 || health != corev3.HealthStatus_UNKNOWN {
+		t.Errorf("before: %d health checks, %v", checks, health)
 	}
-	if name, checks, is := apply(frozen(true)); name != before || checks != 0 || is != corev3.HealthStatus_UNHEALTHY {
-		t.Errorf("while it is frozen: %s (before %s), %d health checks, %v", name, before, checks, is)
+	if name, checks, health := apply(frozen(true)); name != before || checks != 0 ||
+		health != corev3.HealthStatus_UNHEALTHY {
+		t.Errorf("while it is frozen: %s (before %s), %d health checks, %v", name, before, checks, health)
 	}
-	if name, checks, is := apply(frozen(false)); name != before || checks != 1 || is != corev3.HealthStatus_UNKNOWN {
-		t.Errorf("afterwards: %s (before %s), %d health checks, %v", name, before, checks, is)
+	if name, checks, health := apply(frozen(false)); name != before || checks != 1 ||
+		health != corev3.HealthStatus_UNKNOWN {
+		t.Errorf("afterwards: %s (before %s), %d health checks, %v", name, before, checks, health)
 	}
 }
 
@@ -148,9 +150,9 @@ func pickerService() (service, slice store.Op) {
 		})
 }
 
-// Envoys pass a picker by that this process has lost, where its cluster fails open: by its
-// endpoints alone, because a changed cluster would end calls in flight. This process goes on trying
-// to connect to it.
+// Envoys bypass a picker that this process has lost, if its cluster fails open: only by its
+// endpoints, because a changed cluster would end calls in flight. This process keeps trying to
+// connect to it.
 func TestImport_LostPickerIsUnhealthyWhereItsClusterFailsOpen(t *testing.T) {
 	id := model.ImportPickerCluster("default", "chat", "east")
 	for mode, want := range map[string]corev3.HealthStatus{
@@ -193,12 +195,12 @@ func TestImport_LostPickerIsUnhealthyWhereItsClusterFailsOpen(t *testing.T) {
 				}
 				return load.Endpoints[0].LbEndpoints[0].HealthStatus
 			}
-			if is := health(); is != corev3.HealthStatus_UNKNOWN {
-				t.Errorf("%s: %v before", mode, is)
+			if got := health(); got != corev3.HealthStatus_UNKNOWN {
+				t.Errorf("%s: %v before", mode, got)
 			}
 			out := apply(dialect(true))
-			if is := health(); is != want {
-				t.Errorf("%s: %v while it is lost, want %v", mode, is, want)
+			if got := health(); got != want {
+				t.Errorf("%s: %v while it is lost, want %v", mode, got, want)
 			}
 			if len(out.Pickers)+len(out.PickersGone) != 0 {
 				t.Errorf("%s: %v and %v are to be probed otherwise", mode, out.Pickers, out.PickersGone)

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// named is a cluster with a Gateway and objects that name imports.
+// named is a cluster with a Gateway and objects that reference imports.
 type named struct {
 	*testing.T
 	store   *store.Store
@@ -63,7 +63,7 @@ func (w *named) apply(ops ...store.Op) (changed []string) {
 	return changed
 }
 
-// leads is where the route of a host leads.
+// leads returns the target of a host's route.
 func (w *named) leads(host string) string {
 	w.Helper()
 	e := w.tr.Explain(translator.Query{URL: &url.URL{Scheme: "http", Host: host}})
@@ -92,7 +92,7 @@ func (w *named) finding(kind, name string, words ...string) bool {
 	return false
 }
 
-// offerSince is an export of a member that this cluster knows since some time.
+// offerSince is a member's export with the time since when it exists here.
 func offerSince(since int64, pool, cluster string, withdrawn bool) store.Op {
 	o := &store.Offer{Import: pool, Since: since, Cluster: inferenceapi.ImportedCluster{
 		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
@@ -110,8 +110,8 @@ func offerSince(since int64, pool, cluster string, withdrawn bool) store.Op {
 	return store.Offers.Put(o)
 }
 
-// failingOpen is an export of a member whose picker fails open: all such members of an import share
-// a hop.
+// failingOpen is a member's export whose picker fails open: all such members of an import share a
+// hop.
 func failingOpen(pool, cluster string) store.Op {
 	o := &store.Offer{Import: pool, Since: 5, Cluster: inferenceapi.ImportedCluster{
 		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, FailureMode: "FailOpen",
@@ -230,8 +230,8 @@ func madeByPenstock(imp *inferenceapi.InferencePoolImport) *inferenceapi.Inferen
 	return imp
 }
 
-// imported has a hub import clusters of an import since some seconds of Unix time; -1: it does not
-// import that one.
+// imported makes a hub import clusters of an import since some Unix times; -1: it does not import
+// that one.
 func imported(imp *inferenceapi.InferencePoolImport, since ...int64) *inferenceapi.InferencePoolImport {
 	for i, at := range since {
 		c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue,
@@ -244,8 +244,8 @@ func imported(imp *inferenceapi.InferencePoolImport, since ...int64) *inferencea
 	return imp
 }
 
-// Of two readings of a name the older export counts, be it the name of a pool or of one cluster of
-// an import.
+// Of two meanings of a name the older export wins, whether it is a pool or one cluster of an
+// import.
 func TestImportName_MeansWhatItMeantFirst(t *testing.T) {
 	for _, c := range []struct {
 		what  string
@@ -312,7 +312,7 @@ func TestImportName_MeansWhatItMeantFirst(t *testing.T) {
 	}
 }
 
-// Requests that may not go to a cluster do not go to a pool that has its name instead.
+// Requests that may not go to a cluster do not go to a pool with its name instead.
 func TestImportName_OfAClusterOutsideWithinLeadsToNoPoolOfThatName(t *testing.T) {
 	w := newNamed(t)
 	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "within"}}
@@ -328,8 +328,7 @@ func TestImportName_OfAClusterOutsideWithinLeadsToNoPoolOfThatName(t *testing.T)
 	}
 }
 
-// The import that does not have its name is reached by the names of its clusters, and by nothing
-// else.
+// An import without its own name is only reachable by the names of its clusters.
 func TestImportName_WithoutItsNameAnImportHasTheNamesOfItsClusters(t *testing.T) {
 	w := newNamed(t)
 	w.apply(offerSince(1, "chat", "east", false), offerSince(2, "chat-east", "north", false),

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Then is what o and the Output of the Update after it change together: what one took away and the
-// other gives back has not changed. Wanted and Unwanted are left to the caller, who has served o's.
+// Then merges o with the Output of the next Update: opposite changes cancel out. The result has no
+// Wanted and Unwanted: o's are already served.
 func (o Output) Then(later Output) Output {
 	out := Output{Work: o.Work + "; " + later.Work, Err: errors.Join(o.Err, later.Err)}
 	out.Panics = slices.Concat(o.Panics, later.Panics)
@@ -59,11 +59,10 @@ func joinDeltas(first, later []Delta) []Delta {
 	return out
 }
 
-// joinSets joins two changes of a set: what each put, by a key, and which keys it took out. Both
-// come out sorted.
+// joinSets merges two changes of a set. The results are sorted.
 func joinSets[T any, K comparable](put, laterPut []T, key func(T) K, out, laterOut []K,
 	compare func(a, b K) int) (puts []T, outs []K) {
-	if len(put)+len(out) == 0 { // as on a start, where everything comes later
+	if len(put)+len(out) == 0 { // as on start-up, when later has everything
 		return laterPut, laterOut
 	}
 	have, gone := map[K]T{}, map[K]struct{}{}

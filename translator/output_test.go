@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Two updates that are delivered as one lose nothing of the first.
+// Two updates delivered as one lose nothing of the first.
 func TestThen_KeepsEveryFieldOfTheFirstUpdate(t *testing.T) {
 	caller := map[string]bool{"Wanted": true, "Unwanted": true} // which the caller has served
 	for i := range reflect.TypeFor[translator.Output]().NumField() {

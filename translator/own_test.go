@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// A new key or authority must reach proxies as a secret alone: a changed cluster would end the
-// calls that wait for a pick.
+// A new key or authority must reach proxies only as a secret: a changed cluster would end the calls
+// that wait for a pick.
 func TestPickerKey_RotationChangesNoCluster(t *testing.T) {
 	s := store.New()
 	authority := func(key string) store.Op {
@@ -70,7 +70,7 @@ func TestPickerKey_RotationChangesNoCluster(t *testing.T) {
 	}
 }
 
-// A proxy that gives its key away gives away no other Gateway's.
+// A proxy that leaks its key leaks no other Gateway's.
 func TestPickerKey_EachGatewayGetsItsOwn(t *testing.T) {
 	s := store.New()
 	ops := []store.Op{

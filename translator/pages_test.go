@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// TestBackendTLSPolicy_MetricsOfItsPoolAreReadOverTLS has a policy for a pool, with a bundle of CAs
+// TestBackendTLSPolicy_MetricsOfItsPoolAreReadOverTLS has a policy for a pool, with a CA bundle
 // that appears later: until then no certificate is trusted, and nothing is read in cleartext.
 func TestBackendTLSPolicy_MetricsOfItsPoolAreReadOverTLS(t *testing.T) {
 	s, tr := store.New(),

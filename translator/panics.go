@@ -13,26 +13,23 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// Panic is a row whose computation panicked: a bug of ours. It keeps its last value.
+// Panic is a row whose computation panicked, a bug in Penstock. The row keeps its last value.
 type Panic struct {
-	Row   string // its table and key
+	Row   string // table and key
 	Value string // of the panic
 	Stack []byte
 }
 
-// reasonInternalError is the reason of the condition of an object whose translation panics.
 const reasonInternalError = "InternalError"
 
-// maxPanicValue bounds, in bytes, what a condition shows of a panic's value.
+// bytes of a panic's value in a condition
 const maxPanicValue = 256
 
-// panicked is what is reported about a row.
 type panicked struct {
 	owners []report.Ref
 	text   string
 }
 
-// panics notes which rows panicked, and which do not any more.
 func (t *Translator) panics(d *graph.Diff, out *Output) {
 	if len(d.Panics)+len(d.Recovered) == 0 {
 		return
@@ -51,7 +48,6 @@ func (t *Translator) panics(d *graph.Diff, out *Output) {
 	out.Failing, out.FailingChanged = t.failing(), true
 }
 
-// failing has a report for each object of whose rows some panic.
 func (t *Translator) failing() []report.Report {
 	byOwner := map[report.Ref][]string{}
 	for _, p := range t.panicked {
@@ -77,7 +73,7 @@ func (t *Translator) failing() []report.Report {
 	return out
 }
 
-// objects are the kinds of objects of which tables have one row each, by the table's name.
+// objects maps tables with one row for each object to the object's kind.
 var objects = map[string]store.Kind{
 	"gatewayClassReports": store.GatewayClasses, "gateways": store.Gateways, "gatewayReports": store.Gateways,
 	"gatewayCertificates": store.Gateways,
@@ -89,8 +85,6 @@ var objects = map[string]store.Kind{
 	"inferenceObjectiveReports":    store.InferenceObjectives, "modelServersReports": store.ModelServers,
 }
 
-// owners are the objects that a row is computed for. They are users' objects, one at least where
-// the table is listed here.
 func (t *tables) owners(r *graph.Reader, table string, key any) []report.Ref {
 	switch k := key.(type) {
 	case string:
@@ -122,7 +116,6 @@ func (t *tables) owners(r *graph.Reader, table string, key any) []report.Ref {
 	return nil
 }
 
-// routeRef is the route of a store.TargetKey.
 func routeRef(key string) []report.Ref {
 	kind, id := store.ParseTargetKey(key)
 	for _, k := range []store.Kind{store.HTTPRoutes, store.GRPCRoutes, store.TLSRoutes, store.TCPRoutes,

@@ -73,7 +73,7 @@ func redirect(name, path, to string) store.Op {
 		}})
 }
 
-// served is where requests for the paths of a.example go: a host, or a status.
+// served returns the result of requests for the paths of a.example: a host, or a status.
 func (f *fragile) served() map[string]string {
 	f.Helper()
 	out := map[string]string{}

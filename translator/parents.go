@@ -10,8 +10,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// declareParents declares the Gateways that route to a pool, for pools that other clusters reach
-// through them alone.
 func (t *tables) declareParents() {
 	t.parents = graph.Declare(t.engine, graph.Table[string, []model.ParentGateway]{
 		Name:    "parents",
@@ -34,8 +32,8 @@ func (t *tables) declareParents() {
 	})
 }
 
-// parentsOf lists the Gateways whose routes lead to a backend, sorted, with the ports at which such
-// a route takes requests.
+// parentsOf lists the Gateways whose routes lead to a backend, sorted, with the ports of these
+// routes.
 func (t *tables) parentsOf(r *graph.Reader, backend string) (out []model.ParentGateway) {
 	at := map[string]int{}
 	for _, row := range t.attachmentsByBackend.By(r, backend) {

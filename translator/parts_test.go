@@ -40,7 +40,7 @@ func newPort(t *testing.T, hosts int) (*port, *resource.Resource) {
 	return p, routes
 }
 
-// redirect is the route of a host, which redirects with a status.
+// redirect is a host's route, which redirects with a status.
 func redirect(i, status int) store.Op {
 	to := gatewayv1.PreciseHostname("elsewhere.example")
 	r := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("r", i)}}
@@ -53,7 +53,7 @@ func redirect(i, status int) store.Op {
 	return store.HTTPRoutes.Put(r)
 }
 
-// update returns the route configuration that comes of it, and what rows that took.
+// update returns the resulting route configuration, and the recomputed rows.
 func (p *port) update(ops ...store.Op) (routes *resource.Resource, work string) {
 	p.t.Helper()
 	rev, err := p.store.Apply(ops...)
@@ -83,8 +83,8 @@ func TestHTTPRoute_ChangeRecomputesTheSameRowsAmongFewAndMany(t *testing.T) {
 	}
 }
 
-// What makes a change of one host among thousands cheap: all other parts of the route configuration
-// are those of the version before, not copies of them.
+// A change of one host among thousands is cheap, because the new route configuration shares all
+// other parts with its previous version.
 func TestRouteConfiguration_HostChangeKeepsOtherParts(t *testing.T) {
 	const hosts = 200
 	p, before := newPort(t, hosts)

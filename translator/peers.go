@@ -14,8 +14,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// peerTables are the listeners of Gateways for members of the cluster set, and the pools that
-// members may use there.
+// peerTables hold the Gateways' listeners for members of the cluster set, and the pools there.
 type peerTables struct {
 	peerPools     *graph.Table[string, peerPool]
 	peerListeners *graph.Table[peerKey, encoded] // each with its route configuration
@@ -27,13 +26,12 @@ type peerTables struct {
 	peerListenersBySecret     *graph.Index[peerKey, encoded, secretKey]
 }
 
-// peerPool is an exported pool at peer listeners: at all the same, for they lead to this cluster's
-// pool alone, and never on.
+// peerPool is an exported pool at peer listeners, the same at all of them.
 type peerPool struct {
 	host     *envoy.Encoded
 	err      error
-	gateways []string          // whose routes lead to the pool, sorted
-	clusters []model.ClusterID // that the host needs, sorted
+	gateways []string          // sorted; their routes lead to the pool
+	clusters []model.ClusterID // needed by the host, sorted
 }
 
 func (t *tables) declarePeers() {
@@ -70,14 +68,13 @@ func (t *tables) declarePeers() {
 	})
 }
 
-// membership is this cluster's part in its cluster set, if its Gateways have a peer listener.
+// membership returns this cluster's membership; false if its Gateways have no peer listener.
 func membership(r store.Reader) (*store.Membership, bool) {
 	m, ok := store.Memberships.Get(r, store.OwnMembership)
 	return m, ok && m.PeerPort > 0 && len(m.Members) > 0
 }
 
-// peerPool is an exported pool as a hop to it is: without spill, so that no request of a member
-// leaves this cluster.
+// peerPool returns an exported pool without spill: no request of a member leaves this cluster.
 func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 	e, exported := store.Exports.Get(r, key)
 	m, ok := membership(r)
@@ -111,12 +108,12 @@ func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 	return out, true
 }
 
-// peerListener is the peer listener of a Gateway that serves, with all pools that its routes lead
+// peerListener returns the peer listener of a serving Gateway, with all pools that its routes lead
 // to.
 func (t *tables) peerListener(r *graph.Reader, key peerKey) (encoded, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
-	m, is := membership(r)
-	if !ok || !is || len(gatewayapi.Ports(g)) == 0 {
+	m, isMember := membership(r)
+	if !ok || !isMember || len(gatewayapi.Ports(g)) == 0 {
 		return encoded{}, false
 	}
 	if _, taken := t.peerPortTaken(r, g); taken {
@@ -142,8 +139,8 @@ func (t *tables) peerListener(r *graph.Reader, key peerKey) (encoded, bool) {
 	return encoded{append(listener.resources, routes.resources...), routes.err}, true
 }
 
-// peerPortTaken is the finding about a Gateway whose own listeners, or proxies, have the port of
-// the peer listener.
+// peerPortTaken returns the finding about a Gateway whose listeners or proxies use the peer
+// listener's port.
 func (t *tables) peerPortTaken(r store.Reader, g *model.Gateway) (f report.Finding, taken bool) {
 	m, ok := membership(r)
 	if !ok {
@@ -153,7 +150,7 @@ func (t *tables) peerPortTaken(r store.Reader, g *model.Gateway) (f report.Findi
 		return report.Finding{
 			Severity: report.Error, Owner: g.Ref, Field: "spec.gatewayClassName",
 			Problem: fmt.Sprintf(
-				"its proxies bind port %d for themselves, which is that of the ClusterSet's peerListener: members of "+
+				"its proxies bind port %d for themselves, the port of the ClusterSet's peerListener: members of "+
 					"the cluster set do not reach this Gateway", m.PeerPort),
 			Fix: "choose another port in spec.peerListener of the ClusterSet",
 		}, true
@@ -163,7 +160,7 @@ func (t *tables) peerPortTaken(r store.Reader, g *model.Gateway) (f report.Findi
 			return report.Finding{
 				Severity: report.Error, Owner: g.Ref, Field: "spec.listeners",
 				Problem: fmt.Sprintf(
-					"listener %s has port %d, which is that of the ClusterSet's peerListener: members of the cluster "+
+					"listener %s has port %d, the port of the ClusterSet's peerListener: members of the cluster "+
 						"set do not reach this Gateway", l.Name, l.Port),
 				Fix: "choose another port, here or in spec.peerListener of the ClusterSet",
 			}, true
@@ -172,7 +169,8 @@ func (t *tables) peerPortTaken(r store.Reader, g *model.Gateway) (f report.Findi
 	return f, false
 }
 
-// memberSecret is what this cluster's Gateways present to members, or what verifies members.
+// memberSecret returns the certificate of this cluster's Gateways for members, or members' trust
+// domains.
 func memberSecret(r store.Reader, name string) (*model.Secret, bool) {
 	m, ok := store.Memberships.Get(r, store.OwnMembership)
 	if !ok {
@@ -189,12 +187,11 @@ func memberSecret(r store.Reader, name string) (*model.Secret, bool) {
 	return out, len(out.Domains) > 0
 }
 
-// setOf is the ClusterSet that made a membership: a NACK is reported there.
+// setOf returns a membership's ClusterSet, which receives NACK reports.
 func setOf(m *store.Membership) []report.Ref {
 	return []report.Ref{{Group: store.ClusterSets.Group(), Kind: store.ClusterSets.Kind(), Name: m.Set}}
 }
 
-// memberTrust is what verifies the Gateways of one member.
 func memberTrust(r store.Reader, name, member string) (*model.Secret, bool) {
 	m, ok := store.Memberships.Get(r, store.OwnMembership)
 	if !ok {
@@ -207,7 +204,6 @@ func memberTrust(r store.Reader, name, member string) (*model.Secret, bool) {
 	return &model.Secret{Name: name, CA: m.Members[i].Bundle, Owners: setOf(m)}, true
 }
 
-// peerCluster is the peer listeners of an exporting cluster of an import.
 func peerCluster(imp *model.Import, m *model.ImportMember) *model.Cluster {
 	return &model.Cluster{
 		Name: m.Cluster, Protocol: model.H2C, Peer: true, Owners: []report.Ref{imp.Ref},
@@ -215,7 +211,6 @@ func peerCluster(imp *model.Import, m *model.ImportMember) *model.Cluster {
 	}
 }
 
-// withPeers adds to the Gateways that lead to a pool the peer listeners at which members find it.
 func (t *tables) withPeers(r *graph.Reader, key string, list []model.ParentGateway) []model.ParentGateway {
 	m, ok := membership(r)
 	p, exported := t.peerPools.Get(r, key)
@@ -223,8 +218,8 @@ func (t *tables) withPeers(r *graph.Reader, key string, list []model.ParentGatew
 		return list
 	}
 	for _, gw := range p.gateways {
-		g, is := t.gateways.Get(r, gw)
-		if row, listens := t.peerListeners.Get(r, peerKey{gw}); !is || !listens || row.err != nil {
+		g, exists := t.gateways.Get(r, gw)
+		if row, listens := t.peerListeners.Get(r, peerKey{gw}); !exists || !listens || row.err != nil {
 			continue
 		}
 		i := slices.IndexFunc(list, func(o model.ParentGateway) bool { return o.Ref == g.Ref })
@@ -237,7 +232,7 @@ func (t *tables) withPeers(r *graph.Reader, key string, list []model.ParentGatew
 	return list
 }
 
-// PeerPort is the port of a gateway's peer listener; 0: it has none.
+// PeerPort returns the port of a gateway's peer listener; 0 if it has none.
 func (t *Translator) PeerPort(gateway string) uint16 {
 	r := t.engine.Reader()
 	m, ok := membership(r)

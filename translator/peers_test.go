@@ -90,7 +90,7 @@ func resourceOf(t *testing.T, tr *translator.Translator, kind resource.Type, nam
 	return all[i]
 }
 
-// A request of a member reaches the local pool, and is never sent on: neither to an import nor to
+// A member's request reaches the local pool, and is never sent on: neither to an import nor to
 // another pool. So no loop can be configured.
 func TestPeerListener_LeadsToTheLocalPoolAlone(t *testing.T) {
 	_, tr := exporting(t)
@@ -107,12 +107,12 @@ func TestPeerListener_LeadsToTheLocalPoolAlone(t *testing.T) {
 	}
 }
 
-// Certificates, members and exports change without the listener, whose change would cut the
-// requests of all members.
+// Certificates, members and exports change without the listener, whose change would end all
+// members' requests.
 func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 	s, tr := exporting(t)
-	is, _ := store.Memberships.Get(s.View(), store.OwnMembership)
-	changed := is.DeepCopyObject().(*store.Membership)
+	stored, _ := store.Memberships.Get(s.View(), store.OwnMembership)
+	changed := stored.DeepCopyObject().(*store.Membership)
 	pair := keyPair(t, "west")
 	changed.Chain, changed.Key, changed.Members = pair[0], pair[1],
 		append(changed.Members, store.Member{Name: "north", Bundle: pair[0]})
@@ -136,15 +136,15 @@ func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 	}
 }
 
-// A fleet's Service has the port of the peer listener as long as there is one. It has none where
-// its proxies bind that port for themselves, and the finding names what to change.
+// A fleet's Service has the peer listener's port as long as it exists. It lacks the port if its
+// proxies bind that port for themselves, and the finding names the change to make.
 func TestPeerListener_FleetHasItsPortOrAFinding(t *testing.T) {
 	s, tr := exporting(t)
 	if got := tr.PeerPort("default/gw"); got != 15443 {
 		t.Errorf("port %d", got)
 	}
-	is, _ := store.Memberships.Get(s.View(), store.OwnMembership)
-	alone := is.DeepCopyObject().(*store.Membership)
+	stored, _ := store.Memberships.Get(s.View(), store.OwnMembership)
+	alone := stored.DeepCopyObject().(*store.Membership)
 	alone.Members = nil
 	rev, err := s.Apply(store.Memberships.Put(alone))
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// pickerOf is the cluster of an external picker, or its endpoints, in whatever configuration.
+// pickerOf returns the cluster of an external picker, or its endpoints, in any configuration.
 func pickerOf(t *testing.T, tr *translator.Translator, kind resource.Type, id model.ClusterID) *resource.Resource {
 	t.Helper()
 	all := slices.DeleteFunc(tr.Resources("default/gw"), func(r *resource.Resource) bool {
-		is, _ := model.ParseClusterID(r.Name)
-		return r.Type != kind || is.InAnyConfig() != id
+		got, _ := model.ParseClusterID(r.Name)
+		return r.Type != kind || got.InAnyConfig() != id
 	})
 	if len(all) != 1 {
 		t.Fatalf("%d %v %s", len(all), kind, id)
@@ -30,9 +30,8 @@ func pickerOf(t *testing.T, tr *translator.Translator, kind resource.Type, id mo
 	return all[0]
 }
 
-// Envoy ends the calls of a picker that are in flight, and with them the requests, where the
-// picker's cluster changes: so one with another configuration is another cluster. What else changes
-// leaves it as it is.
+// Envoy ends a picker's calls in flight, and with them the requests, when the picker's cluster
+// changes: so another configuration gets another cluster. Other changes leave it unchanged.
 func TestExternalPicker_ClusterOfAnotherConfigurationIsAnother(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	apply := func(ops ...store.Op) (cluster *clusterv3.Cluster, changed bool) {

@@ -12,41 +12,36 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// PickerPool is all that our picker needs to know of a pool.
+// PickerPool holds a pool's data for our picker.
 type PickerPool struct {
 	Pool    *model.Pool
 	Members []model.Member
-	// External is the pool's own picker, if that is not ours: our picker relays to it all requests
-	// (Pool.Relay), or those whose bodies no picker gets.
+	// External is the pool's external picker. Our picker relays all requests to it (Pool.Relay), or
+	// the requests whose bodies no picker receives.
 	External *model.ExternalPicker
-	// Gateways are how the gateways of another cluster are reached, if the pool is reached through
-	// them alone: nothing is picked for it.
+	// Gateways reach another cluster's pool if nothing is picked for it.
 	Gateways *model.ExternalPicker
-	// Choice are the exporting clusters of an import, if the picker names one of them for each
-	// request; nil for all others.
+	// Choice is set if the picker chooses an import's exporting cluster for each request.
 	Choice *Choice
-	// Scorers are the processes of Settings.Plugins.External, in their order; one that cannot be
-	// reached has no address.
+	// Scorers are the processes of Settings.Plugins.External, in order; an unreachable one has no
+	// address.
 	Scorers []model.ExternalPicker
-	// Processor is the service of Settings.Processor; nil without one. One that cannot be reached
-	// has no address.
+	// Processor is the service of Settings.Processor, without an address if unreachable.
 	Processor *model.ExternalPicker
-	// Models are what InferenceModels, InferenceModelRewrites and InferenceObjectives do; nil
-	// without any.
+	// Models is nil without InferenceModels, InferenceModelRewrites and InferenceObjectives.
 	Models *model.Models
-	// TLS is how a BackendTLSPolicy has the pool's servers spoken to; nil without one. CA is the
-	// bundle that TLS.Trust names, in PEM: empty while there is none, so that no certificate is
-	// trusted.
+	// TLS is the BackendTLSPolicy's TLS to the pool's servers. CA is the bundle of TLS.Trust, in
+	// PEM; while it is empty, no certificate is trusted.
 	TLS *model.UpstreamTLS
 	CA  []byte
 }
 
-// Choice is what our picker chooses among for an import.
+// Choice configures our picker's choice among an import's exporting clusters.
 type Choice struct {
 	Members []ChoiceMember // that take requests, sorted by name
-	Further []model.HopID  // to the places where the import spills, in order
-	Margin  time.Duration  // by which another one must be cheaper than the own cluster
-	// Latency, Blind, Sessions and Responses are as in model.Choice.
+	Further []model.HopID  // hops to the spill targets, in order
+	Margin  time.Duration  // minimum advantage over the local cluster
+	// see model.Choice
 	Latency, Blind, Sessions, Responses bool
 }
 
@@ -54,24 +49,22 @@ type Choice struct {
 type ChoiceMember struct {
 	Name    string
 	Hop     model.HopID
-	Local   bool // it is this cluster itself
-	Servers int  // that it has declared; 0: not known
-	NoGRPC  bool // it takes no gRPC
+	Local   bool // this cluster
+	Servers int  // declared by the cluster; 0 if unknown
+	NoGRPC  bool // takes no gRPC
 }
 
-// poolTables are InferencePools and InferencePoolImports, and what our picker needs of them.
 type poolTables struct {
 	pools   *graph.Table[string, *model.Pool]
 	imports *graph.Table[string, *model.Import]
 	members *graph.Table[objectid.Target, PickerPool]
-	parents *graph.Table[string, []model.ParentGateway] // of pools that are exported in ParentMode
-	// selections waits for the pods that a pool is the first to select
-	// (graph.Engine.WaitForDemands), and has no other value. A pool reads it, so that no route
-	// leads to a pool whose pods have not been read.
+	parents *graph.Table[string, []model.ParentGateway] // of pools exported in ParentMode
+	// selections has no values: its rows only wait for the pods of a pool, so that no route leads
+	// to a pool with unread pods.
 	selections *graph.Table[string, struct{}]
 
 	poolsByID     *graph.Index[string, *model.Pool, objectid.Target]
-	poolsByPicker *graph.Index[string, *model.Pool, model.ClusterID] // external ones, as plain clusters
+	poolsByPicker *graph.Index[string, *model.Pool, model.ClusterID] // external pickers, as plain clusters
 }
 
 func (t *tables) declarePools() {
@@ -129,14 +122,12 @@ func (t *tables) declarePools() {
 	})
 }
 
-// poolAt is the pool, or import, with a key of the store: its names are not empty, and have no
-// slash.
 func poolAt(key string) objectid.Pool {
 	p, _ := objectid.ParsePool(key)
 	return p
 }
 
-// ordered is what decides when the clusters of an import are first again. imp is nil if the import
+// ordered returns what decides when an import's clusters are first again. imp is nil if the import
 // is gone.
 func ordered(p objectid.Pool, imp *model.Import) OrderedImport {
 	out := OrderedImport{Import: p}
@@ -146,14 +137,14 @@ func ordered(p objectid.Pool, imp *model.Import) OrderedImport {
 	out.Ready = make(map[string]bool, len(imp.Members))
 	for i := range imp.Members {
 		m := &imp.Members[i]
-		// without a weight it is not down: a user has drained it
+		// without a weight it is not down: a user drained it
 		out.Ready[m.Name] = m.Problem == "" && m.NotReady == ""
 	}
 	return out
 }
 
-// unusable are the clusters of an import that cannot be used, unless that may change as a host name
-// is resolved.
+// unusable returns the unusable clusters of an import, except if resolving a host name may change
+// that.
 func unusable(imp *model.Import) (out map[string]UnusableCluster) {
 	if imp == nil {
 		return nil
@@ -169,8 +160,7 @@ func unusable(imp *model.Import) (out map[string]UnusableCluster) {
 	return out
 }
 
-// awaitSpill has a row wait for the pods of the pools that a pool or an import spills to: its hops
-// lead there.
+// awaitSpill makes a row wait for the pods of its spill targets.
 func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
 	for _, s := range list {
 		for _, b := range s.Ends() {
@@ -181,10 +171,9 @@ func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
 	}
 }
 
-// declareMembers declares what our picker needs of pools: of all that are here, because other
-// gateways and clusters may ask it, and of those exporting clusters of imports that attached routes
-// lead to, those that are reached through gateways included: our picker asks these for their
-// models.
+// declareMembers declares our picker's data about pools: all local ones, because other gateways and
+// clusters may use them, and the exporting clusters of imports that attached routes lead to. It
+// includes clusters behind gateways: our picker requests their models.
 func (t *tables) declareMembers() {
 	t.members = graph.Declare(t.engine, graph.Table[objectid.Target, PickerPool]{
 		Name:    "members",
@@ -229,7 +218,6 @@ func (t *tables) declareMembers() {
 	})
 }
 
-// choicePool is an import among whose exporting clusters our picker chooses.
 func (t *tables) choicePool(r *graph.Reader, id objectid.Target) (PickerPool, bool) {
 	imp, ok := t.imports.Get(r, id.Pool.String())
 	if !ok || imp.Choice == nil {
@@ -245,11 +233,11 @@ func (t *tables) choicePool(r *graph.Reader, id objectid.Target) (PickerPool, bo
 	without := inference.NoGRPC(r, imp)
 	for i := range imp.Members {
 		if m := &imp.Members[i]; m.Takes() {
-			is := ChoiceMember{Name: m.Name, Hop: imp.Hop(m), Local: m.Local, NoGRPC: without(m.Name)}
+			member := ChoiceMember{Name: m.Name, Hop: imp.Hop(m), Local: m.Local, NoGRPC: without(m.Name)}
 			if m.Pool != nil {
-				is.Servers = len(m.Pool.Remote)
+				member.Servers = len(m.Pool.Remote)
 			}
-			choice.Members = append(choice.Members, is)
+			choice.Members = append(choice.Members, member)
 		}
 	}
 	for _, s := range imp.Spill {
@@ -258,7 +246,6 @@ func (t *tables) choicePool(r *graph.Reader, id objectid.Target) (PickerPool, bo
 	return PickerPool{Pool: pool, Choice: choice}, true
 }
 
-// gatewayPool is one exporting cluster of an import that is reached through its gateways.
 func (t *tables) gatewayPool(r *graph.Reader, id objectid.Target) (PickerPool, bool) {
 	cluster := model.ParentCluster(id.Namespace, id.Name, id.Member)
 	imp, m, ok := t.importMember(r, cluster)
@@ -278,13 +265,12 @@ func (t *tables) gatewayPool(r *graph.Reader, id objectid.Target) (PickerPool, b
 	return PickerPool{Pool: to, Gateways: &at}, true
 }
 
-// poolTLS returns how a pool's servers are spoken to.
 func (t *tables) poolTLS(r *graph.Reader, p *model.Pool) (*model.UpstreamTLS, []byte) {
 	policy := gatewayapi.BackendPolicy(r, p.Last)
 	switch {
 	case policy == nil:
 		return nil, nil
-	case policy.TLS == nil: // it has no valid CA certificate
+	case policy.TLS == nil: // no valid CA certificate
 		return &model.UpstreamTLS{}, []byte{}
 	case policy.TLS.Trust == "":
 		return policy.TLS, nil
@@ -296,7 +282,6 @@ func (t *tables) poolTLS(r *graph.Reader, p *model.Pool) (*model.UpstreamTLS, []
 	return policy.TLS, ca
 }
 
-// pool finds a pool, be it an InferencePool or one exporting cluster of an import.
 func (t *tables) pool(r *graph.Reader, id objectid.Target) (*model.Pool, bool) {
 	if id.Member == "" {
 		return t.pools.Get(r, id.Pool.String())

@@ -44,7 +44,7 @@ func (c *chaos) listener(i int) gatewayv1.Listener {
 	return l
 }
 
-// age gives some objects a creation time, as a cluster does.
+// age gives some objects a creation time, as in a Kubernetes cluster.
 func (c *chaos) age(meta *metav1.ObjectMeta) {
 	if c.some(2) {
 		meta.CreationTimestamp = metav1.Unix(int64(c.IntN(3)), 0)

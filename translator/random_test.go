@@ -21,8 +21,7 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// chaos makes random operations on a small universe of objects, small enough that they meet each
-// other often.
+// chaos makes random operations on a small universe of objects, which therefore often interact.
 type chaos struct {
 	*rand.Rand
 	words *rand.Rand   // decides on regular expressions and budgets
@@ -115,7 +114,7 @@ func (c *chaos) fleet() (store.Op, func(string) store.Op, string) {
 	return made(store.EnvoyFleets, f)
 }
 
-// tenants are a Gateway and routes of another namespace, some of which are above its budget.
+// tenants returns a Gateway and routes of another namespace, some of which exceed its budget.
 func (c *chaos) tenants() (ops []store.Op) {
 	g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw0"}}
 	g.Spec.GatewayClassName = "penstock"
@@ -343,8 +342,8 @@ func (c *chaos) pool() (store.Op, func(string) store.Op, string) {
 	return made(store.InferencePools, p)
 }
 
-// importName is the name of an import. Some have the name of a cluster of another one, or with a
-// cluster of theirs two meanings.
+// importName returns the name of an import. Some equal the name of a cluster of another one, or
+// make such a name ambiguous.
 func (c *chaos) importName() string {
 	if c.some(4) {
 		return pick(c, "imp0-c-0", "imp0-c-1", "imp0-c")
@@ -396,7 +395,7 @@ func (c *chaos) importedCluster(i int) inferenceapi.ImportedCluster {
 	return m
 }
 
-// offer is what a member of the cluster set exports: to an import that may exist or not.
+// offer is a member's export to an import that may exist or not.
 func (c *chaos) offer() (store.Op, func(string) store.Op, string) {
 	name, cluster := c.importName(), c.importedCluster(c.IntN(3))
 	if c.some(4) {

@@ -18,13 +18,12 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// declareReports: of Gateways, ListenerSets, pools and imports. (A route's report comes out of its
-// attachment.)
+// declareReports declares all reports but routes', which are in their attachments.
 func (t *tables) declareReports() {
 	t.declareReport("gatewayReports", t.stored(store.Gateways.Kind()),
 		func(r *graph.Reader, key string) (report.Report, bool) {
 			g, ok := t.gateways.Get(r, key)
-			if !ok && t.cfg.StandAlone != nil { // other gateways ask it
+			if !ok && t.cfg.StandAlone != nil { // other controllers own all Gateways
 				return report.Report{}, false
 			}
 			if !ok {
@@ -57,7 +56,6 @@ func (t *tables) declareReports() {
 		})
 }
 
-// declarePolicyReports: of policies, and of what describes the servers of pools.
 func (t *tables) declarePolicyReports() {
 	t.declareReport("poolPolicyReports", t.stored(store.PoolPolicies.Kind()),
 		func(r *graph.Reader, key string) (report.Report, bool) {
@@ -83,8 +81,8 @@ func (t *tables) declarePolicyReports() {
 		func(r *graph.Reader, key string) (report.Report, bool) {
 			return inference.ObjectiveReport(r, lookup{t}, key)
 		})
-	// Nearly all EndpointSlices have nothing to report, so only those with a problem, as far as
-	// routes lead to them, get a row: one for each took 600 bytes.
+	// Only EndpointSlices with a problem, and with routes to them, have a row: one for each slice
+	// took 600 bytes.
 	t.declareReport("endpointSliceReports", []graph.Source[string]{t.assignmentsByOutside}, sliceReport)
 	if !t.cfg.Slices && t.cfg.StandAlone == nil {
 		t.declareReport("serviceReports", t.stored(store.Services.Kind()), serviceReport)
@@ -95,8 +93,7 @@ func (t *tables) declarePolicyReports() {
 		})
 }
 
-// sliceReport reports what of an EndpointSlice has no effect: host names, and addresses that may
-// not become endpoints in one that Kubernetes did not make.
+// sliceReport reports the parts of an EndpointSlice without effect.
 func sliceReport(r *graph.Reader, key string) (report.Report, bool) {
 	slice, ok := store.EndpointSlices.Get(r, key)
 	if !ok {
@@ -117,7 +114,7 @@ func sliceReport(r *graph.Reader, key string) (report.Report, bool) {
 	return rep, len(rep.Findings) > 0
 }
 
-// serviceReport reports ports of a Service whose targetPort is a name that no selected Pod has.
+// serviceReport reports ports whose targetPort is a name that no selected Pod has.
 func serviceReport(r *graph.Reader, key string) (report.Report, bool) {
 	svc, ok := store.Services.Get(r, key)
 	if !ok {
@@ -144,8 +141,8 @@ func (t *tables) poolReport(r *graph.Reader, key string) (report.Report, bool) {
 	return inference.PoolReport(p, t.gatewaysNaming(r, p.Ref), routesSpill > 0, members.Members), true
 }
 
-// usersOfImport are the Gateways whose routes name an import, and whether a pool spills to it or to
-// one of its clusters.
+// usersOfImport returns the Gateways whose routes reference an import, and whether a pool spills to
+// it.
 func (t *tables) usersOfImport(r *graph.Reader, imp *model.Import) (gateways []report.Ref, spilledTo bool) {
 	spills := func(name string) bool {
 		routes, _ := t.attachmentsByHop.Each(r, model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, name))
@@ -159,7 +156,6 @@ func (t *tables) usersOfImport(r *graph.Reader, imp *model.Import) (gateways []r
 	return t.gatewaysNaming(r, imp.Ref), spilledTo
 }
 
-// gatewaysNaming are the Gateways whose routes name a pool or import.
 func (t *tables) gatewaysNaming(r *graph.Reader, ref report.Ref) (gateways []report.Ref) {
 	for _, row := range t.attachmentsByBackend.By(r, store.TargetKey(ref.Kind, ref.Namespace, ref.Name)) {
 		gateways = append(gateways, t.gatewayRefs(r, row.Value)...)
@@ -168,7 +164,6 @@ func (t *tables) gatewaysNaming(r *graph.Reader, ref report.Ref) (gateways []rep
 	return slices.Compact(gateways)
 }
 
-// gatewayRefs are the Gateways that a route is attached to.
 func (t *tables) gatewayRefs(r *graph.Reader, a *model.Attachment) (refs []report.Ref) {
 	for _, gw := range gatewaysOf(a) {
 		if g, ok := t.gateways.Get(r, gw); ok {
@@ -191,7 +186,6 @@ func (l lookup) Attached(r store.Reader, id model.ClusterID) (out []gatewayapi.R
 	return out
 }
 
-// attached counts the routes of one listener.
 func (t *tables) attached(r *graph.Reader, gateway, listener string) int32 {
 	n, _ := t.attachmentsByListener.Each(r, listenerKey{gateway, listener})
 	return int32(n)

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// routeTables are routes of every kind: which listeners they name (candidates), which of two routes
-// gets a host (contests), and the result (attachments). A route's key is its store.TargetKey.
+// routeTables hold routes of every kind: the listeners that they reference (candidates), the winner
+// of each host (contests), and the result (attachments). A route's key is its store.TargetKey.
 type routeTables struct {
 	candidates  *graph.Table[string, *model.Candidate]
 	contests    *graph.Table[listenerKey, []model.Loss]
@@ -29,8 +29,8 @@ type routeTables struct {
 	attachmentsByCluster  *graph.Index[string, *model.Attachment, model.ClusterID]
 	// exporting clusters of imports
 	attachmentsByImportedPool *graph.Index[string, *model.Attachment, objectid.Target]
-	attachmentsByPicker       *graph.Index[string, *model.Attachment, model.ClusterID] // external ones
-	// of imports, however they are asked
+	attachmentsByPicker       *graph.Index[string, *model.Attachment, model.ClusterID] // external pickers
+	// pickers of imports, including relayed ones
 	attachmentsByRemotePicker   *graph.Index[string, *model.Attachment, model.ClusterID]
 	attachmentsByHop            *graph.Index[string, *model.Attachment, model.HopID]
 	attachmentsByGatewayCluster *graph.Index[string, *model.Attachment, clusterKey]
@@ -112,13 +112,12 @@ func (t *tables) attachment(r *graph.Reader, key string) (*model.Attachment, boo
 	a := gatewayapi.Attach(r, inference.Backends{Tables: lookup{t}}, c, t.losses(r, key, c))
 	for _, id := range a.Clusters {
 		for _, policy := range gatewayapi.PolicyKeys(r, id) {
-			t.policyTrusts.Get(r, policy) // no route leads to a cluster whose CA certificates have not been read
+			t.policyTrusts.Get(r, policy) // no route leads to a cluster with unread CA certificates
 		}
 	}
 	return a, true
 }
 
-// retain makes the attachment of a route whose attachment panics.
 func (t *tables) retain(r *graph.Reader, key string, last *model.Attachment, _ bool) (*model.Attachment, bool) {
 	c, ok := t.candidates.Get(r, key)
 	if !ok {
@@ -127,7 +126,6 @@ func (t *tables) retain(r *graph.Reader, key string, last *model.Attachment, _ b
 	return gatewayapi.Retain(r, last, c, t.losses(r, key, c)), true
 }
 
-// losses are those of one route, on every listener and chain.
 func (t *tables) losses(r *graph.Reader, key string, c *model.Candidate) (losses []model.Loss) {
 	for _, row := range t.contestsByRoute.By(r, key) {
 		for _, l := range row.Value {
@@ -139,7 +137,6 @@ func (t *tables) losses(r *graph.Reader, key string, c *model.Candidate) (losses
 	return append(losses, t.overBudget(r, key, c)...)
 }
 
-// indexAttachedHosts: by where routes are attached.
 func (t *tables) indexAttachedHosts() {
 	hosts := func(stream bool) func(string, *model.Attachment) []hostKey {
 		return func(_ string, a *model.Attachment) (keys []hostKey) {
@@ -157,7 +154,7 @@ func (t *tables) indexAttachedHosts() {
 	t.attachmentsByStream = graph.NewIndex(t.attachments, "stream", hosts(true))
 	t.attachmentsByListener = graph.NewIndex(t.attachments, "listener",
 		func(_ string, a *model.Attachment) (keys []listenerKey) {
-			if !gatewayapi.Accepted(a) { // it has places, to answer 500 there, but does not count as attached
+			if !gatewayapi.Accepted(a) { // its places answer 500, and it does not count as attached
 				return nil
 			}
 			for _, p := range a.Places {
@@ -167,7 +164,6 @@ func (t *tables) indexAttachedHosts() {
 		})
 }
 
-// indexAttachedBackends: by what the rules of attached routes need.
 func (t *tables) indexAttachedBackends() {
 	t.attachmentsByBackend = graph.NewIndex(t.attachments, "backend",
 		func(_ string, a *model.Attachment) []string { return a.Backends })
@@ -240,7 +236,6 @@ func (t *tables) indexAttachedBackends() {
 		})
 }
 
-// gatewaysOf are the Gateways that a route is attached to, sorted.
 func gatewaysOf(a *model.Attachment) []string {
 	var out []string
 	for _, p := range a.Places {

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// declarePolicyTrusts declares the CA certificates of BackendTLSPolicies.
 func (t *tables) declarePolicyTrusts() {
 	t.policyTrusts = graph.Declare(t.engine, graph.Table[string, *model.Secret]{
 		Name:    "policyTrusts",
@@ -28,7 +27,7 @@ func (t *tables) declareSecrets() {
 		func(key clusterKey, e encoded) []secretKey { return secretsOf(key.gateway, e) })
 	t.peerListenersBySecret = graph.NewIndex(t.peerListeners, "secret",
 		func(key peerKey, e encoded) []secretKey { return secretsOf(key.gateway, e) })
-	// A certificate is not parsed again because another listener of its Gateway has changed.
+	// A separate table, so that changes of other listeners do not parse a certificate again.
 	t.presenters = graph.Declare(t.engine, graph.Table[secretKey, []report.Ref]{
 		Name:    "presenters",
 		Order:   secretKey.compare,
@@ -59,7 +58,6 @@ func (t *tables) declareSecrets() {
 	})
 }
 
-// secretsOf are the secrets that resources of a Gateway name.
 func secretsOf(gateway string, e encoded) (keys []secretKey) {
 	for _, res := range e.resources {
 		for _, ref := range res.Refs {
@@ -71,7 +69,6 @@ func secretsOf(gateway string, e encoded) (keys []secretKey) {
 	return keys
 }
 
-// secret reads the certificate, CA certificates or token of an SDS name, as a Gateway gets it.
 func (t *tables) secret(r *graph.Reader, key secretKey) (*model.Secret, bool) {
 	name := key.secret
 	if name == model.OwnTrust || name == model.OwnKey {
@@ -105,8 +102,8 @@ func (t *tables) secret(r *graph.Reader, key secretKey) (*model.Secret, bool) {
 	return certificate, problem == ""
 }
 
-// presenters are the objects whose listeners present a certificate, and the Gateway if it presents
-// it to backends: without it they are closed.
+// presenters lists the owners of listeners that present a certificate, and the Gateway if it
+// presents it to backends.
 func presenters(g *model.Gateway, secret string) (out []report.Ref) {
 	if g.Certificate == secret {
 		out = append(out, g.Ref)

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// A Secret has no status: what Envoy rejects of one closes the listeners that present it, and is
-// reported there.
+// A Secret has no status: if Envoy rejects one, the listeners that present it close, and their
+// owners get the report.
 func TestSecret_IsOwnedByThoseWhoseListenersNeedIt(t *testing.T) {
 	https := func(name, host, secret string) gatewayv1.Listener {
 		return gatewayv1.Listener{

@@ -16,14 +16,12 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Endpoints come and go: with a subset for an external picker, whose list Envoy has, that is one
-// route configuration beside the endpoints; in front of our picker, which has the labels itself,
-// nothing.
+// Endpoints come and go: with a subset for an external picker, whose list Envoy has, one route
+// configuration changes besides the endpoints; with our picker, which has the labels itself, none.
 func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 	const servers = 1000
-	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	pod := func(i int, zone string) store.Op {
-		p := &corev1.Pod{ObjectMeta: named(fmt.Sprint("pod-", i))}
+		p := &corev1.Pod{ObjectMeta: inDefault(fmt.Sprint("pod-", i))}
 		p.Labels = map[string]string{"app": "a", "zone": zone}
 		p.Status.PodIP = fmt.Sprintf("10.100.%d.%d", 100+i/200, 1+i%200)
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -35,7 +33,7 @@ func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 	}
 	for _, external := range []bool{false, true} {
 		t.Run(fmt.Sprint("external ", external), func(t *testing.T) {
-			pool := &inferencev1.InferencePool{ObjectMeta: named("chat"), Spec: inferencev1.InferencePoolSpec{
+			pool := &inferencev1.InferencePool{ObjectMeta: inDefault("chat"), Spec: inferencev1.InferencePoolSpec{
 				Selector: inferencev1.LabelSelector{
 					MatchLabels: map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "a"},
 				},
@@ -46,19 +44,10 @@ func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 					Name: "epp", Port: &inferencev1.Port{Number: 9002},
 				}
 			}
-			epp := &corev1.Service{ObjectMeta: named("epp"),
+			epp := &corev1.Service{ObjectMeta: inDefault("epp"),
 				Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 9002}}}}
-			route := func(name string, filters ...gatewayv1.HTTPRouteFilter) *gatewayv1.HTTPRoute {
-				r := &gatewayv1.HTTPRoute{ObjectMeta: named(name)}
-				r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw"}}
-				r.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(name + ".example")}
-				backend := gatewayv1.HTTPBackendRef{Filters: filters}
-				backend.Group, backend.Kind, backend.Name = ptr[gatewayv1.Group]("inference.networking.k8s.io"),
-					ptr[gatewayv1.Kind]("InferencePool"), "chat"
-				r.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{backend}}}
-				return r
-			}
-			policy := &v1alpha1.PoolPolicy{ObjectMeta: named("east"),
+
+			policy := &v1alpha1.PoolPolicy{ObjectMeta: inDefault("east"),
 				Spec: v1alpha1.PoolPolicySpec{
 					Subset: &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "east"}},
 				}}
@@ -67,8 +56,8 @@ func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 			s := store.New()
 			if _, err := s.Apply(append(pods, store.InferencePools.Put(pool), store.Services.Put(epp),
 				store.PoolPolicies.Put(policy),
-				store.HTTPRoutes.Put(route("east", filter)), store.HTTPRoutes.Put(route("all")),
-				store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: named("gw"), Spec: gatewayv1.GatewaySpec{
+				store.HTTPRoutes.Put(chatRoute("east", filter)), store.HTTPRoutes.Put(chatRoute("all")),
+				store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: inDefault("gw"), Spec: gatewayv1.GatewaySpec{
 					GatewayClassName: "penstock",
 					Listeners: []gatewayv1.Listener{
 						{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
@@ -110,4 +99,19 @@ func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 			}
 		})
 	}
+}
+
+func inDefault(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "default", Name: name}
+}
+
+func chatRoute(name string, filters ...gatewayv1.HTTPRouteFilter) *gatewayv1.HTTPRoute {
+	r := &gatewayv1.HTTPRoute{ObjectMeta: inDefault(name)}
+	r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw"}}
+	r.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(name + ".example")}
+	backend := gatewayv1.HTTPBackendRef{Filters: filters}
+	backend.Group, backend.Kind, backend.Name = ptr[gatewayv1.Group]("inference.networking.k8s.io"),
+		ptr[gatewayv1.Kind]("InferencePool"), "chat"
+	r.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{backend}}}
+	return r
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// tables is everything that is computed. Each table reads only the store and tables declared before
-// it; declare has the order. A field is named as its table; an index as its table and what it is
-// by.
+// tables holds all tables. Each one reads only the store and tables declared before it; declare has
+// the order.
 type tables struct {
 	cfg    Config
 	engine *graph.Engine
@@ -28,7 +27,7 @@ type tables struct {
 	hopTables
 	peerTables
 
-	resources []resourceTable // what Envoys get
+	resources []resourceTable // for Envoys
 	reports   []reportTable
 }
 
@@ -52,12 +51,11 @@ func declare(cfg Config) *tables {
 	return t
 }
 
-// stored is the source of a table with a row for each object of a kind.
 func (t *tables) stored(kind string) []graph.Source[string] {
 	return []graph.Source[string]{t.engine.Stored(kind, store.ByID)}
 }
 
-// encoded is a row of Envoy resources, or why there are none: an error there is a bug of ours.
+// encoded is a row of Envoy resources, or the error of a bug in Penstock.
 type encoded struct {
 	resources []*resource.Resource
 	err       error
@@ -78,13 +76,11 @@ func sameError(a, b error) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
 }
 
-// resourceTable is a table of what the Envoys of each Gateway get.
 type resourceTable interface {
 	changes(d *graph.Diff, each func(rowID, string, graph.Change[string, encoded]))
 	all(r *graph.Reader) iter.Seq2[string, encoded] // by gateway
 }
 
-// rowID names a row of any table.
 type rowID struct {
 	table string
 	key   any
@@ -92,7 +88,6 @@ type rowID struct {
 
 type resourceTableOf[K gatewayKey] struct{ *graph.Table[K, encoded] }
 
-// declareResources declares a table of what Envoys get.
 func declareResources[K gatewayKey](t *tables, table graph.Table[K, encoded]) *graph.Table[K, encoded] {
 	table.Equal = sameResources
 	out := graph.Declare(t.engine, table)
@@ -100,7 +95,6 @@ func declareResources[K gatewayKey](t *tables, table graph.Table[K, encoded]) *g
 	return out
 }
 
-// changes calls each with the row, its gateway, and the row's change by gateway.
 func (t resourceTableOf[K]) changes(d *graph.Diff, each func(rowID, string, graph.Change[string, encoded])) {
 	for _, c := range t.Changes(d) {
 		gw := c.Key.of()
@@ -120,10 +114,9 @@ func (t resourceTableOf[K]) all(r *graph.Reader) iter.Seq2[string, encoded] {
 	}
 }
 
-// reportTable is a table of reports about objects of one kind.
 type reportTable = *graph.Table[string, report.Report]
 
-// declareReport declares a table of reports; false from compute leaves the object without one.
+// declareReport declares a table of reports; an object has none if compute returns false.
 func (t *tables) declareReport(name string, sources []graph.Source[string],
 	compute func(r *graph.Reader, key string) (report.Report, bool)) {
 	t.reports = append(t.reports,

@@ -17,17 +17,15 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Translator holds what has been translated so far. It is not safe for concurrent use.
+// Translator holds the current translation. It is not safe for concurrent use.
 type Translator struct {
-	tables *tables
-	engine *graph.Engine
-	// kept is what proxies still have of rows that cannot be encoded now.
-	kept map[rowID][]*resource.Resource
-	// panicked are the rows whose last computation panicked.
+	tables   *tables
+	engine   *graph.Engine
+	kept     map[rowID][]*resource.Resource
 	panicked map[rowID]panicked
 }
 
-// New makes a Translator of an empty store.
+// New returns a Translator for an empty store.
 func New(cfg Config) *Translator {
 	t := declare(cfg)
 	t.engine.Demand(cfg.OnDemand...)
@@ -36,83 +34,80 @@ func New(cfg Config) *Translator {
 		panicked: map[rowID]panicked{}}
 }
 
-// Delta is what changed for the Envoys of one Gateway.
+// Delta holds the changes for a Gateway's Envoys.
 type Delta struct {
 	Gateway string               // "namespace/name"
-	Gone    bool                 // the Gateway is gone, with all of its resources
+	Gone    bool                 // no resource is left
 	Upserts []*resource.Resource // sorted by type and name
 	Removes []resource.Ref       // sorted
 }
 
-// Output is what an Update changed.
+// Output holds the changes of an Update.
 type Output struct {
 	Deltas      []Delta         // sorted by gateway
-	Reports     []report.Report // whole reports of objects whose report changed
-	ReportsGone []report.Ref    // objects that have no report any more
-	Pools       []PickerPool    // pools that our picker should know otherwise than before
+	Reports     []report.Report // complete reports that changed
+	ReportsGone []report.Ref    // objects without a report now
+	Pools       []PickerPool    // changed pools of our picker
 	PoolsGone   []objectid.Target
-	// Parents are the Gateways that route to pools with export mode ParentMode, of those pools
-	// where they changed.
+	// Parents lists changes of the Gateways that route to pools with export mode ParentMode.
 	Parents []PoolParents
-	// Ordered are the imports whose clusters serve in an order, of those where something changed.
+	// Ordered lists changed imports with ordered clusters.
 	Ordered []OrderedImport
-	// Unusable are the exporting clusters that cannot be used, of those imports where that changed.
+	// Unusable lists changes of imports' unusable exporting clusters.
 	Unusable []UnusableClusters
-	// Pickers are those external ones, and where they are, that routes lead to now and not before,
-	// or that are elsewhere now.
+	// Pickers lists external pickers that routes newly lead to, or that moved.
 	Pickers     []model.ExternalPicker
 	PickersGone []model.ClusterID // model.ExternalPicker.Cluster
-	// Names are host names that rows use now and did not before, NamesGone those that none uses any
-	// more. Both are sorted.
+	// Names lists, sorted, host names that rows began to use, NamesGone the ones that no row uses
+	// any more.
 	Names, NamesGone []string
-	// Wanted and Unwanted are the keys of Config.OnDemand's tables that begin and cease to be read.
+	// Wanted and Unwanted list the keys in Config.OnDemand's tables that rows began and ceased to
+	// read.
 	Wanted, Unwanted []graph.Key
-	// Err joins what could not be encoded or failed the checks: bugs of ours. The resources in
-	// question keep out of Deltas, so that what Envoy has stays.
+	// Err joins encoding errors and failed checks: bugs in Penstock. Deltas excludes the affected
+	// resources.
 	Err error
-	// Panics are rows whose computation panicked: bugs of ours. If that changes the objects at
-	// which rows panic, FailingChanged is set, and Failing has the reports on all of them.
+	// Panics lists rows whose computation panicked: bugs in Penstock. If the affected objects
+	// changed, FailingChanged is set, and Failing has the reports about all of them.
 	Panics         []Panic
 	Failing        []report.Report
 	FailingChanged bool
-	// Work lists how many rows each table computed and changed, for logs.
+	// Work lists how many rows each table computed and changed.
 	Work string
 }
 
-// PoolParents are the Gateways that route to an InferencePool; none if it has another export mode.
+// PoolParents lists the Gateways that route to an InferencePool; empty for other export modes.
 type PoolParents struct {
 	Pool     objectid.Pool
 	Gateways []model.ParentGateway
 }
 
-// OrderedImport is an InferencePoolImport whose clusters serve in an order.
+// OrderedImport is an InferencePoolImport with ordered clusters.
 type OrderedImport struct {
 	Import objectid.Pool
-	// Ready has each cluster, and whether it can take requests; nil: the import is gone, or has no
-	// order any more.
+	// Ready reports whether each cluster can take requests; nil if the import is gone or no longer
+	// ordered.
 	Ready map[string]bool
 }
 
-// UnusableClusters are the exporting clusters of an InferencePoolImport that cannot be used as they
-// are, by name.
+// UnusableClusters has the unusable exporting clusters of an import, by name.
 type UnusableClusters struct {
 	Import   objectid.Pool
-	Clusters map[string]UnusableCluster // nil: all can be used, or the import is gone
+	Clusters map[string]UnusableCluster // nil if all are usable, or the import is gone
 }
 
-// UnusableCluster is why an exporting cluster cannot be used: a reason for conditions, and a
-// sentence.
+// UnusableCluster holds the condition's reason and message.
 type UnusableCluster struct{ Reason, Problem string }
 
-// Rows counts the rows that were computed since New. It is safe to call while Update runs.
+// Rows counts the rows computed since New. It is safe to call while Update runs.
 func (t *Translator) Rows() uint64 { return t.engine.Rows() }
 
-// WaitForDemands makes rows wait for the keys of Config.OnDemand's tables that they begin to read
-// from now on, until Update gets them as arrived. See graph.Engine.
+// WaitForDemands makes rows wait for keys in Config.OnDemand's tables that they begin to read,
+// until Update reports them as arrived. See graph.Engine.
 func (t *Translator) WaitForDemands() { t.engine.WaitForDemands() }
 
-// Update translates a change: view is the world now, changes what is different from the last
-// Update's. arrived are keys of Output.Wanted whose objects are in view now.
+// Update translates a change: view is the current world, changes its difference to the last
+// Update's. arrived lists keys of Output.Wanted whose objects are in view now.
 func (t *Translator) Update(view *store.View, changes []store.Change, arrived ...graph.Key) Output {
 	d := t.engine.Update(view, changes, arrived...)
 	out := Output{Work: d.Work()}
@@ -149,7 +144,6 @@ func (t *Translator) Update(view *store.View, changes []store.Change, arrived ..
 	return out
 }
 
-// usedNames splits demands into those of host names, by name, and the others.
 func usedNames(demands []graph.Key) (names []string, others []graph.Key) {
 	for _, d := range demands {
 		switch {
@@ -162,10 +156,9 @@ func usedNames(demands []graph.Key) (names []string, others []graph.Key) {
 	return names, others
 }
 
-// resources sorts out what the changed rows mean for each gateway.
 func (t *Translator) resources(d *graph.Diff, out *Output) {
 	deltas := map[string]*Delta{}
-	of := func(gw string) *Delta {
+	delta := func(gw string) *Delta {
 		if deltas[gw] == nil {
 			deltas[gw] = &Delta{Gateway: gw}
 		}
@@ -173,7 +166,7 @@ func (t *Translator) resources(d *graph.Diff, out *Output) {
 	}
 	var errs []error
 	for _, c := range t.tables.gateways.Changes(d) {
-		of(c.Key).Gone = !c.Has
+		delta(c.Key).Gone = !c.Has
 	}
 	for _, table := range t.tables.resources {
 		table.changes(d, func(row rowID, gw string, c graph.Change[string, encoded]) {
@@ -189,7 +182,7 @@ func (t *Translator) resources(d *graph.Diff, out *Output) {
 				}
 				return
 			}
-			of(gw).add(had, c.New.resources)
+			delta(gw).add(had, c.New.resources)
 		})
 	}
 	for _, c := range t.tables.virtualHosts.Changes(d) {
@@ -210,7 +203,7 @@ func (t *Translator) resources(d *graph.Diff, out *Output) {
 	r := t.engine.Reader()
 	for _, delta := range deltas {
 		if _, ok := t.tables.gateways.Get(r, delta.Gateway); !ok && !delta.Gone {
-			continue // rows that waited for what they read, and outlived it: what they had is gone with it
+			continue // waiting rows that outlived their gateway
 		}
 		delta.moved()
 		slices.SortFunc(delta.Upserts, func(a, b *resource.Resource) int { return a.Compare(b.Ref) })
@@ -234,7 +227,7 @@ func (d *Delta) add(old, now []*resource.Resource) {
 	}
 }
 
-// moved leaves out the removal of what another table has now: the listener of a port.
+// moved drops removals of resources that another table added: a port's listener may change tables.
 func (d *Delta) moved() {
 	d.Removes = slices.DeleteFunc(d.Removes, func(ref resource.Ref) bool {
 		return ref.Type == resource.Listener && slices.ContainsFunc(d.Upserts,
@@ -259,8 +252,8 @@ func (t *Translator) reports(d *graph.Diff, out *Output) {
 	slices.SortFunc(out.ReportsGone, report.Ref.Compare)
 }
 
-// routeReports are of routes that changed, and of those some of whose rules went above a budget or
-// came below it.
+// routeReports adds the reports of changed routes, and of routes with rules that went above or
+// below a budget.
 func (t *Translator) routeReports(d *graph.Diff, out *Output) {
 	r := t.engine.Reader()
 	done := map[string]bool{}
@@ -289,7 +282,7 @@ func (t *Translator) routeReports(d *graph.Diff, out *Output) {
 	}
 }
 
-// Gateways lists the Gateways that are ours, sorted.
+// Gateways lists our Gateways, sorted.
 func (t *Translator) Gateways() []string {
 	out := []string{}
 	for gw := range t.tables.gateways.All(t.engine.Reader()) {
@@ -298,7 +291,7 @@ func (t *Translator) Gateways() []string {
 	return out
 }
 
-// Resources lists everything that the Envoys of a gateway get, sorted by type and name.
+// Resources lists the Envoy resources of a gateway, sorted by type and name.
 func (t *Translator) Resources(gateway string) []*resource.Resource {
 	var out []*resource.Resource
 	r := t.engine.Reader()
@@ -313,7 +306,7 @@ func (t *Translator) Resources(gateway string) []*resource.Resource {
 	return out
 }
 
-// Listeners names the listeners of a gateway and their route configurations, sorted.
+// Listeners lists the listeners of a gateway and their route configurations, sorted.
 func (t *Translator) Listeners(gateway string) []resource.Ref {
 	var out []resource.Ref
 	r := t.engine.Reader()
@@ -335,16 +328,16 @@ func (t *Translator) Listeners(gateway string) []resource.Ref {
 	return out
 }
 
-// Port is what a Gateway binds, for people and supervisors.
+// Port is a port that a Gateway binds, for people and supervisors.
 type Port struct {
 	Listener  string // name of the Envoy listener
 	Number    uint16
 	Addresses []string
 	UDP       bool
-	Scheme    string // of what clients write: http, https, tls, tcp or udp
+	Scheme    string // of client URLs: http, https, tls, tcp or udp
 }
 
-// Ports lists the ports of a gateway, sorted by number, those of TCP first.
+// Ports lists a gateway's ports by number, TCP before UDP.
 func (t *Translator) Ports(gateway string) []Port {
 	g, ok := t.tables.gateways.Get(t.engine.Reader(), gateway)
 	if !ok {
@@ -352,7 +345,7 @@ func (t *Translator) Ports(gateway string) []Port {
 	}
 	schemes := map[model.Socket]string{}
 	for _, l := range g.Listeners {
-		if l.Chain != "" && schemes[l.Socket()] != "https" { // TLS beside HTTPS
+		if l.Chain != "" && schemes[l.Socket()] != "https" { // a port with HTTPS and TLS listeners is HTTPS
 			schemes[l.Socket()] = strings.ToLower(l.Protocol)
 		}
 	}
@@ -364,7 +357,8 @@ func (t *Translator) Ports(gateway string) []Port {
 	return out
 }
 
-// Fleet is how a gateway's proxies run; nil if the Gateway is not accepted or not ours.
+// Fleet returns the configuration of a gateway's proxies; nil if the Gateway is not accepted or not
+// ours.
 func (t *Translator) Fleet(gateway string) *v1alpha1.EnvoyFleetSpec {
 	g, ok := t.tables.gateways.Get(t.engine.Reader(), gateway)
 	if !ok {
@@ -373,7 +367,7 @@ func (t *Translator) Fleet(gateway string) *v1alpha1.EnvoyFleetSpec {
 	return g.Fleet
 }
 
-// PoolClusters are the clusters of a pool that our picker serves; none if the pool is gone.
+// PoolClusters lists the clusters of a pool of our picker; none if the pool is gone.
 func (t *Translator) PoolClusters(pool objectid.Target) []model.ClusterID {
 	p, ok := t.tables.pool(t.engine.Reader(), pool)
 	if !ok {

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -15,11 +14,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Envoy rejects an address with a zone, and with it all endpoints of a cluster. So one with a zone
-// is a finding where it is written, and the others take effect.
+// Envoy rejects an address with a zone, and with it all endpoints of a cluster. So such an address
+// gets a finding in its object, and the others take effect.
 func TestAddresses_WithAZoneAreFindingsAndReachNoEnvoy(t *testing.T) {
 	const zoned = "fd00::1%eth0"
-	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	byHand := written("chat", "east")
 	byHand.Status.Clusters[0] = inferenceapi.ImportedCluster{
 		Name: "east", RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
@@ -32,41 +30,34 @@ func TestAddresses_WithAZoneAreFindingsAndReachNoEnvoy(t *testing.T) {
 	picker.Status.Clusters[0].EndpointPicker.Service[0].Addresses = []string{zoned}
 	gateways := written("parents", "east")
 	gateways.Status.Clusters[0].Parents[0].Service[0].Addresses = []string{zoned}
-	pool := &inferencev1.InferencePool{ObjectMeta: meta("own")}
+	pool := &inferencev1.InferencePool{ObjectMeta: inDefault("own")}
 	pool.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "own"}
 	pool.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
-	servers := &v1alpha1.ModelServers{ObjectMeta: meta("own")}
+	servers := &v1alpha1.ModelServers{ObjectMeta: inDefault("own")}
 	servers.Spec.Servers = []v1alpha1.ModelServer{{Address: zoned, Labels: map[string]string{"app": "own"}}}
-	slice := &discoveryv1.EndpointSlice{ObjectMeta: meta("plain")}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: inDefault("plain")}
 	slice.Labels = map[string]string{discoveryv1.LabelServiceName: "plain"}
 	slice.Ports = []discoveryv1.EndpointPort{{Port: ptr[int32](8000)}}
 	slice.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{zoned}}}
-	service := &corev1.Service{ObjectMeta: meta("plain")}
+	service := &corev1.Service{ObjectMeta: inDefault("plain")}
 	service.Spec.Ports = []corev1.ServicePort{{Port: 80}}
-	pod := &corev1.Pod{ObjectMeta: meta("zoned"), Status: corev1.PodStatus{PodIP: zoned}}
+	pod := &corev1.Pod{ObjectMeta: inDefault("zoned"), Status: corev1.PodStatus{PodIP: zoned}}
 	pod.Labels = map[string]string{"app": "own"}
-	second := &gatewayv1.Gateway{ObjectMeta: meta("second")}
+	second := &gatewayv1.Gateway{ObjectMeta: inDefault("second")}
 	second.Spec.GatewayClassName = "penstock"
 	second.Spec.Addresses = []gatewayv1.GatewaySpecAddress{{Value: zoned}}
 	second.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 81, Protocol: gatewayv1.HTTPProtocolType}}
 	w := newNamed(t)
-	route := func(name, group, kind, backend string, port *gatewayv1.PortNumber) store.Op {
-		r := importRoute(name, backend)
-		r.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(name + ".example.com")}
-		ref := &r.Spec.Rules[0].BackendRefs[0]
-		ref.Group, ref.Kind, ref.Port = ptr(gatewayv1.Group(group)), ptr(gatewayv1.Kind(kind)), port
-		return store.HTTPRoutes.Put(r)
-	}
 	imports := func(name string) store.Op {
-		return route(name, "inference.networking.x-k8s.io", "InferencePoolImport", name, nil)
+		return routeTo(name, "inference.networking.x-k8s.io", "InferencePoolImport", name, nil)
 	}
 	rev, err := w.store.Apply(store.InferencePoolImports.Put(byHand), store.InferencePoolImports.Put(picker),
 		store.InferencePoolImports.Put(gateways),
 		store.InferencePools.Put(pool), store.ModelServers.Put(servers), store.EndpointSlices.Put(slice),
 		store.Services.Put(service),
 		store.Pods.Put(pod), store.Gateways.Put(second), imports("chat"), imports("code"), imports("parents"),
-		route("own", "inference.networking.k8s.io", "InferencePool", "own", nil),
-		route("plain", "", "Service", "plain", ptr[gatewayv1.PortNumber](80)))
+		routeTo("own", "inference.networking.k8s.io", "InferencePool", "own", nil),
+		routeTo("plain", "", "Service", "plain", ptr[gatewayv1.PortNumber](80)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,4 +91,12 @@ func TestAddresses_WithAZoneAreFindingsAndReachNoEnvoy(t *testing.T) {
 			t.Errorf("%s %s has no finding about %s: %+v", f.kind, f.name, f.field, w.reports)
 		}
 	}
+}
+
+func routeTo(name, group, kind, backend string, port *gatewayv1.PortNumber) store.Op {
+	r := importRoute(name, backend)
+	r.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(name + ".example.com")}
+	ref := &r.Spec.Rules[0].BackendRefs[0]
+	ref.Group, ref.Kind, ref.Port = ptr(gatewayv1.Group(group)), ptr(gatewayv1.Kind(kind)), port
+	return store.HTTPRoutes.Put(r)
 }

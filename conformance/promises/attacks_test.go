@@ -309,7 +309,7 @@ func tenantAddresses(p place) {
 			"address " + peer + " is outside the allowed ranges",
 			"host name chat." + p.Namespace + ".svc.cluster.local resolves to",
 			"address 169.254.169.254 is a link-local address, which is never allowed",
-			"address " + pod + " is that of an endpoint of Service " + p.Namespace + "/chat, in another namespace",
+			"address " + pod + " belongs to an endpoint of Service " + p.Namespace + "/chat, in another namespace",
 			"named is of type ExternalName, which is not allowed here",
 		} {
 			if !strings.Contains(string(all), want) {

@@ -52,7 +52,7 @@ func TestAddresses_SpecialOnesAreNeverEndpointsInAnyForm(t *testing.T) {
 		}
 	}
 	if got := r.Outside(netip.Addr{}); got == "" {
-		t.Error("an address that is none is allowed")
+		t.Error("an invalid address is allowed")
 	}
 }
 
@@ -145,7 +145,7 @@ func TestAddresses_OtherNamespacesAndPenstockItselfAreNoEndpoints(t *testing.T) 
 		"192.0.2.3":          {"", "an endpoint of Service other/web, in another namespace"},
 		"10.1.0.4":           {"is in the denied range 10.1.0.0/16", ""}, // its own pod
 		"10.1.0.9":           {"is in the denied range", "is in the denied range"},
-		"192.0.2.5":          {"", "is that of Service mine/web"},
+		"192.0.2.5":          {"", "belongs to Service mine/web"},
 		"198.51.100.1":       {"", ""},
 		"169.254.169.254":    {"never allowed", "never allowed"},
 	} {
@@ -191,7 +191,7 @@ func TestEndpointSlice_AddressesTakeOneDependency(t *testing.T) {
 	}
 }
 
-// The advice must be one that helps.
+// The advice must help.
 func TestFix_FitsTheReason(t *testing.T) {
 	ranges := addresses.Ranges{Allowed: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")},
 		Denied: []netip.Prefix{netip.MustParsePrefix("203.0.113.128/25")}}

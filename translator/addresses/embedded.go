@@ -2,7 +2,6 @@ package addresses
 
 import "net/netip"
 
-// Prefixes of IPv6 addresses that contain an IPv4 address.
 var (
 	compatible = netip.MustParsePrefix("::/96")          // RFC 4291, 2.5.5.1; deprecated
 	nat64      = netip.MustParsePrefix("64:ff9b::/96")   // RFC 6052
@@ -10,11 +9,11 @@ var (
 	sixToFour  = netip.MustParsePrefix("2002::/16")      // RFC 3056
 )
 
-// unwrap turns an IPv4-mapped address into the IPv4 address that it is, and removes the zone.
+// unwrap converts an IPv4-mapped address to IPv4 and removes the zone.
 func unwrap(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
 
-// embedded lists the IPv4 addresses that an unwrapped address may lead to through a translator.
-// certain is false if the address does not reveal which of them it is.
+// embedded lists the IPv4 addresses that an unwrapped address may reach through a translator.
+// certain is false if it is not known which one.
 func embedded(ip netip.Addr) (list []netip.Addr, certain bool) {
 	if !ip.Is6() || ip == netip.IPv6Unspecified() || ip == netip.IPv6Loopback() {
 		return nil, true
@@ -28,8 +27,7 @@ func embedded(ip netip.Addr) (list []netip.Addr, certain bool) {
 		return []netip.Addr{v4(2, 3, 4, 5)}, true
 	case localNAT64.Contains(ip):
 		// The network chooses a prefix of 48, 56, 64 or 96 bits (RFC 6052, 2.2; byte 8 is skipped).
-		// The forms that it did not choose mostly begin with zeros, and 0.0.0.0/8 is no
-		// destination.
+		// Most wrong readings begin with zeros, and 0.0.0.0/8 is no destination.
 		for _, a := range []netip.Addr{v4(6, 7, 9, 10), v4(7, 9, 10, 11), v4(9, 10, 11, 12), v4(12, 13, 14, 15)} {
 			if a.As4()[0] != 0 {
 				list = append(list, a)

@@ -11,8 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Fix is what the author of an object can do about an address that a Policy does not allow, for a
-// reason of Policy.Written or Ranges.Outside.
+// Fix returns how an object's author can correct an address that is not allowed, by the reason.
 func Fix(outside string) string {
 	if strings.Contains(outside, neverAllowed) {
 		return "write another address"
@@ -28,17 +27,13 @@ func Fix(outside string) string {
 		"--allowed-cidrs"
 }
 
-// neverAllowed is in the reasons against addresses that no range allows.
 const neverAllowed = ", which is never allowed"
 
-// inDenied is in the reasons against addresses of denied ranges.
 const inDenied = "is in the denied range "
 
-// neitherOf is in the reason against a text that no lookup may be for.
 const neitherOf = " is neither an IP address nor a host name"
 
-// Neither is why a text that a user or a member wrote as an address is none; "" if it is an IP
-// address or may be a host name.
+// Neither returns why a text is no address; "" if it is an IP address or may be a host name.
 func Neither(text string) string {
 	if _, err := netip.ParseAddr(text); err == nil || isHostName(text) {
 		return ""
@@ -46,8 +41,7 @@ func Neither(text string) string {
 	return fmt.Sprintf("%.64q", text) + neitherOf
 }
 
-// isHostName reports whether DNS may have a name: labels of 63 bytes at most, 253 in all.
-// Underscores occur in local names.
+// isHostName reports whether DNS may have a name. Underscores occur in local names.
 func isHostName(text string) bool {
 	text = strings.TrimSuffix(text, ".")
 	if len(text) > 253 {
@@ -63,7 +57,7 @@ func isHostName(text string) bool {
 	return true
 }
 
-// Policy judges addresses by the store's AddressPolicy.
+// Policy checks addresses against the store's AddressPolicy.
 type Policy struct {
 	Ranges
 	// ExternalName is set if Services of type ExternalName have endpoints.
@@ -77,17 +71,17 @@ type Policy struct {
 // Of reads the store's AddressPolicy.
 func Of(r store.Reader) Policy {
 	p := Policy{r: r}
-	is, ok := store.AddressPolicies.Get(r, store.OwnAddressPolicy)
+	stored, ok := store.AddressPolicies.Get(r, store.OwnAddressPolicy)
 	if !ok {
 		p.shared = true
 		return p
 	}
-	p.Ranges = Ranges{Allowed: prefixes(is.Allowed), Denied: prefixes(is.Denied), Loopback: is.Loopback}
-	p.ExternalName, p.shared, p.own = is.ExternalName, is.Shared, is.Own
+	p.Ranges = Ranges{Allowed: prefixes(stored.Allowed), Denied: prefixes(stored.Denied), Loopback: stored.Loopback}
+	p.ExternalName, p.shared, p.own = stored.ExternalName, stored.Shared, stored.Own
 	return p
 }
 
-// prefixes leaves out what is no CIDR: cmd has checked them.
+// prefixes ignores invalid CIDRs, which cmd has checked before.
 func prefixes(list []string) (out []netip.Prefix) {
 	for _, text := range list {
 		if p, err := ParseRange(text); err == nil {
@@ -97,8 +91,8 @@ func prefixes(list []string) (out []netip.Prefix) {
 	return out
 }
 
-// Written returns why an address that a user wrote may not become an endpoint, as a phrase that
-// follows the address; "" if it may.
+// Written returns why a written address may not become an endpoint, as a phrase that follows the
+// address.
 func (p Policy) Written(ip netip.Addr) string {
 	if why := p.Outside(ip); why != "" {
 		return why
@@ -111,27 +105,24 @@ func (p Policy) Written(ip netip.Addr) string {
 		if !ok {
 			continue
 		}
-		for _, service := range slices.Concat(o.Clusters, o.Endpoints) {
-			if p.ours(service) {
-				return fmt.Sprintf("is that of Penstock's own Service %s"+neverAllowed, service)
-			}
+		if why := p.ownService(o); why != "" {
+			return why
 		}
 	}
 	return ""
 }
 
-// Slice judges the addresses of one EndpointSlice that Kubernetes did not make. They may lie
-// outside of the allowed ranges, because Kubernetes lets only administrators write them by default,
-// but not at another namespace's endpoint (CVE-2021-25740).
+// Slice checks the addresses of an EndpointSlice that Kubernetes did not generate. By default only
+// administrators write them, so they may be outside the allowed ranges, but must not be another
+// namespace's endpoint (CVE-2021-25740).
 type Slice struct {
 	policy    Policy
 	namespace string
-	occupants map[string]*store.Occupant // by address; those of the slice's addresses, nearly always none
+	occupants map[string]*store.Occupant // of the slice's addresses, by address; nearly always empty
 }
 
-// Slice reads who has the addresses of an EndpointSlice of a namespace, all of them by one key. A
-// read of each address took 350 bytes for its dependency, its demand and its place in
-// discovery/kube: 17 MiB for 5,000 slices of 10 endpoints.
+// Slice reads the occupants of a namespace's addresses through one key. One read for each address
+// took 17 MiB for 5,000 slices of 10 endpoints.
 func (p Policy) Slice(namespace string, list []netip.Addr) Slice {
 	s := Slice{policy: p, namespace: namespace}
 	if !p.shared || len(list) == 0 {
@@ -150,27 +141,24 @@ func (p Policy) Slice(namespace string, list []netip.Addr) Slice {
 	return s
 }
 
-// Outside returns why an address of the slice may not become an endpoint, as a phrase that follows
-// the address; "" if it may.
+// Outside returns why an address may not become an endpoint, as a phrase that follows the address.
 func (s Slice) Outside(ip netip.Addr) string {
 	p := s.policy
 	if kind := p.Never(ip); kind != "" {
 		return "is " + kind + neverAllowed
 	}
-	local := false // an endpoint of the namespace itself
+	local := false // an endpoint of the same namespace
 	for _, o := range s.of(ip) {
-		for _, service := range slices.Concat(o.Clusters, o.Endpoints) {
-			if p.ours(service) {
-				return fmt.Sprintf("is that of Penstock's own Service %s"+neverAllowed, service)
-			}
+		if why := p.ownService(o); why != "" {
+			return why
 		}
 		if len(o.Clusters) > 0 {
-			return fmt.Sprintf("is that of Service %s: name the Service in the route instead", o.Clusters[0])
+			return fmt.Sprintf("belongs to Service %s: name the Service in the route instead", o.Clusters[0])
 		}
 		within := func(service string) bool { return strings.HasPrefix(service, s.namespace+"/") }
 		local = slices.ContainsFunc(o.Endpoints, within)
 		if !local && len(o.Endpoints) > 0 {
-			return fmt.Sprintf("is that of an endpoint of Service %s, in another namespace", o.Endpoints[0])
+			return fmt.Sprintf("belongs to an endpoint of Service %s, in another namespace", o.Endpoints[0])
 		}
 	}
 	if denied, ok := p.DeniedBy(ip); ok && !local {
@@ -179,7 +167,6 @@ func (s Slice) Outside(ip netip.Addr) string {
 	return ""
 }
 
-// of returns the occupants of all forms of an address.
 func (s Slice) of(ip netip.Addr) (out []*store.Occupant) {
 	if len(s.occupants) == 0 {
 		return nil
@@ -192,15 +179,22 @@ func (s Slice) of(ip netip.Addr) (out []*store.Occupant) {
 	return out
 }
 
-// appendForms appends the addresses that an address may lead to: itself, and those that it embeds.
 func appendForms(to []netip.Addr, ip netip.Addr) []netip.Addr {
 	ip = unwrap(ip)
 	inner, _ := embedded(ip)
 	return append(append(to, ip), inner...)
 }
 
-// ours reports whether a Service is in front of Penstock's own processes, or of a Gateway's
-// proxies.
+func (p Policy) ownService(o *store.Occupant) string {
+	for _, service := range slices.Concat(o.Clusters, o.Endpoints) {
+		if p.ours(service) {
+			return fmt.Sprintf("belongs to Penstock's own Service %s"+neverAllowed, service)
+		}
+	}
+	return ""
+}
+
+// ours reports whether a Service belongs to Penstock itself or to a Gateway's proxies.
 func (p Policy) ours(service string) bool {
 	if service == p.own {
 		return true
@@ -209,8 +203,8 @@ func (p Policy) ours(service string) bool {
 	return ok && s.Labels[gatewayv1.GatewayNameLabelKey] != "" && s.Labels["app.kubernetes.io/managed-by"] == "penstock"
 }
 
-// Unrestricted is the AddressPolicy of files, whose owner may name any address that is ever
-// allowed, and loopback.
+// Unrestricted returns the AddressPolicy of files: it allows everything that is not never allowed,
+// and loopback.
 func Unrestricted() *store.AddressPolicy {
 	p := &store.AddressPolicy{Loopback: true, ExternalName: true}
 	p.Name = store.OwnAddressPolicy

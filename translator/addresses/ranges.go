@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// Ranges are the addresses that an operator allows. The zero value allows none.
+// Ranges holds the operator's allowed addresses; none by default.
 type Ranges struct {
-	// Allowed less Denied are allowed.
+	// An address must be in Allowed and not in Denied.
 	Allowed, Denied []netip.Prefix
 	// Loopback allows loopback addresses that are in Allowed.
 	Loopback bool
 }
 
-// ParseRange reads a CIDR. An IPv4-mapped one becomes the IPv4 range that it is.
+// ParseRange parses a CIDR. An IPv4-mapped one becomes the IPv4 range.
 func ParseRange(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
@@ -30,14 +30,14 @@ func ParseRange(text string) (netip.Prefix, error) {
 	return p.Masked(), nil
 }
 
-// Everything is every address.
+// Everything returns the ranges that contain every address.
 func Everything() []netip.Prefix {
 	return []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 }
 
-// Never returns what kind of address ip is, if no range allows that kind; else "".
+// Never returns the kind of an address that is never allowed; else "".
 func (r *Ranges) Never(ip netip.Addr) string {
-	if ip.Zone() != "" { // it is of one machine's interface, and Envoy rejects an endpoint with it
+	if ip.Zone() != "" { // zones are local to a machine, and Envoy rejects endpoints with them
 		return "an address with a zone"
 	}
 	ip = unwrap(ip)
@@ -53,7 +53,6 @@ func (r *Ranges) Never(ip netip.Addr) string {
 	return ""
 }
 
-// special returns what kind of address an unwrapped one is, if that kind is never allowed; else "".
 func (r *Ranges) special(ip netip.Addr) string {
 	switch {
 	case !ip.IsValid(), ip.IsUnspecified(), ip.Is4() && ip.As4()[0] == 0: // 0.0.0.0/8 is this host (RFC 1122, 3.2.1.3)
@@ -68,8 +67,7 @@ func (r *Ranges) special(ip netip.Addr) string {
 	return ""
 }
 
-// Outside returns why ip is outside of the allowed ranges, as a phrase that follows the address; ""
-// if it is inside.
+// Outside returns why ip is not allowed, as a phrase that follows the address.
 func (r *Ranges) Outside(ip netip.Addr) string {
 	if kind := r.Never(ip); kind != "" {
 		return "is " + kind + neverAllowed
@@ -89,7 +87,7 @@ func (r *Ranges) Outside(ip netip.Addr) string {
 	return "is outside the allowed ranges"
 }
 
-// DeniedBy returns the denied range that ip is in.
+// DeniedBy returns the denied range that contains ip.
 func (r *Ranges) DeniedBy(ip netip.Addr) (netip.Prefix, bool) {
 	if len(r.Denied) == 0 {
 		return netip.Prefix{}, false

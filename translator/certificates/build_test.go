@@ -57,7 +57,7 @@ func tlv(tag byte, parts ...[]byte) []byte {
 
 func seq(parts ...[]byte) []byte { return tlv(0x30, parts...) }
 
-// parts are the elements in an element.
+// parts returns the elements of an element.
 func parts(t testing.TB, der []byte) (out [][]byte) {
 	t.Helper()
 	var outer, one asn1.RawValue

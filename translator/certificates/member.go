@@ -13,25 +13,24 @@ import (
 	"time"
 )
 
-// Bounds of what a member may add to the one secret of all members.
+// Limits of one member's part of the secret that all members share.
 const (
-	// maxSize bounds a certificate, and maxTotal those of a member, in bytes of DER.
+	// in bytes of DER, of one and of all certificates
 	maxSize, maxTotal = 4 << 10, 8 << 10
-	// maxCount bounds the certificates of a member: an authority has two, and four while it is
-	// replaced.
+	// An authority has two certificates, and four while it is replaced.
 	maxCount = 8
-	// maxSerial bounds a serial number, in bits (RFC 5280, 4.1.2.2).
+	// in bits (RFC 5280, 4.1.2.2)
 	maxSerial = 160
-	// A handshake names the subjects of all members' authorities, in at most 65,535 bytes (RFC
-	// 8446, 4.2.4): with more, no client of any member is served. maxSubjects is for all members,
-	// and maxShare bounds what each gets of it.
+	// A handshake lists the subjects of all members' authorities, in at most 65,535 bytes (RFC
+	// 8446, 4.2.4); with more, it fails. maxSubjects is the total, maxShare the limit for each
+	// member.
 	maxSubjects, maxShare = 64_000, 1024
 )
 
-// Share is how many bytes of subjects each of some members may have.
+// Share returns how many bytes of subjects each member may have.
 func Share(members int) int { return min(maxShare, maxSubjects/max(members, 1)) }
 
-// Vouches returns why a certificate may not vouch for a member, at any time; nil if it may.
+// Vouches returns why a certificate cannot verify a member, at any time.
 func Vouches(c *x509.Certificate) error {
 	if err := Readable(c); err != nil {
 		return err
@@ -47,7 +46,7 @@ func vouches(c *x509.Certificate) error {
 	case c.Version != 3:
 		return fmt.Errorf("its version is %d: issue it as version 3", c.Version)
 	case !c.BasicConstraintsValid || !c.IsCA:
-		return errors.New("it is that of no authority: issue it with CA:TRUE")
+		return errors.New("it is no CA certificate: issue it with CA:TRUE")
 	case c.KeyUsage != 0 && c.KeyUsage&x509.KeyUsageCertSign == 0:
 		return errors.New("its key may not sign certificates: issue it with keyCertSign")
 	case c.SerialNumber.Sign() < 0 || c.SerialNumber.BitLen() >= maxSerial:
@@ -78,13 +77,13 @@ func keyVouches(key any) error {
 		"or RSA of 2,048 to 8,192 bits")
 }
 
-// Select returns the certificates of some bundles that may vouch for a member, each once, written
-// as PEM anew. Those that have expired are left out. problems[i] has why others of bundles[i] are
-// left out. share is from Share; the newest certificates get it first.
+// Select returns the certificates in some bundles that can verify a member, without duplicates and
+// expired ones, as PEM. problems[i] lists why others of bundles[i] are left out. share is from
+// Share; the newest certificates get it first.
 func Select(now time.Time, share int, bundles ...[]byte) (out []byte, problems [][]error) {
 	type candidate struct {
 		*x509.Certificate
-		of int
+		bundle int
 	}
 	var all []candidate
 	problems = make([][]error, len(bundles))
@@ -111,7 +110,7 @@ func Select(now time.Time, share int, bundles ...[]byte) (out []byte, problems [
 			names = len(c.RawSubject) + 2
 		}
 		if count == maxCount || total+len(c.Raw) > maxTotal || names > share {
-			problems[c.of] = append(problems[c.of],
+			problems[c.bundle] = append(problems[c.bundle],
 				fmt.Errorf("there is no room for the certificate of %.100q: a member has "+
 					"%d certificates of %d bytes, with subjects of some hundred bytes; remove old ones, or use "+
 					"shorter subjects",
@@ -129,10 +128,8 @@ func Select(now time.Time, share int, bundles ...[]byte) (out []byte, problems [
 	return out, problems
 }
 
-// maxRead bounds how many PEM blocks of a bundle are read.
 const maxRead = 64
 
-// read returns the certificates of a bundle, and what else it has.
 func read(bundle []byte) (out []*x509.Certificate, problems []error) {
 	for range maxRead {
 		var block *pem.Block

@@ -43,7 +43,7 @@ func TestSelect_OnlyWhatMayVouchEntersTheSecretOfAllMembers(t *testing.T) {
 func TestSelect_AMemberHasItsShareAndTheNewestCount(t *testing.T) {
 	key := newKey(t, elliptic.P256())
 	now := time.Now()
-	of := func(subject string, age time.Duration, change func(*x509.Certificate)) []byte {
+	issue := func(subject string, age time.Duration, change func(*x509.Certificate)) []byte {
 		return authority(t, key, func(c *x509.Certificate) {
 			c.Subject, c.NotBefore = pkix.Name{CommonName: subject}, now.Add(-age)
 			if change != nil {
@@ -51,11 +51,11 @@ func TestSelect_AMemberHasItsShareAndTheNewestCount(t *testing.T) {
 			}
 		})
 	}
-	expired := of("expired", time.Hour, func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Minute) })
-	// Penstock's own authorities, three of them, fit where there are 256 members.
+	expired := issue("expired", time.Hour, func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Minute) })
+	// Three of Penstock's own authorities fit with 256 members.
 	var own [][]byte
 	for i := range 3 {
-		own = append(own, of(fmt.Sprintf("penstock %08x", i), time.Duration(i)*time.Hour, func(c *x509.Certificate) {
+		own = append(own, issue(fmt.Sprintf("penstock %08x", i), time.Duration(i)*time.Hour, func(c *x509.Certificate) {
 			c.Subject.SerialNumber = now.UTC().Format(time.RFC3339)
 		}))
 	}
@@ -65,22 +65,22 @@ func TestSelect_AMemberHasItsShareAndTheNewestCount(t *testing.T) {
 	if string(out) != string(all) || len(problems[0])+len(problems[1]) > 0 {
 		t.Errorf("%v: %s", problems, out)
 	}
-	// A long subject, and an older one for which there is no room.
-	long := of(strings.Repeat("x", share-30), 0, nil)
+	// A long subject, and an older one without room.
+	long := issue(strings.Repeat("x", share-30), 0, nil)
 	out, problems = certificates.Select(now, share, encodePEM(own[2]), encodePEM(long))
 	if string(out) != string(encodePEM(long)) || len(problems[0]) != 1 || len(problems[1]) != 0 {
 		t.Errorf("%v: %s", problems, out)
 	}
-	// As many as there are, those of a member are bounded.
+	// The number of a member's certificates is bounded.
 	var many [][]byte
 	for i := range 70 {
-		many = append(many, of("penstock", time.Duration(i)*time.Second, nil))
+		many = append(many, issue("penstock", time.Duration(i)*time.Second, nil))
 	}
 	out, problems = certificates.Select(now, share, encodePEM(many...))
 	if n := strings.Count(string(out), "BEGIN"); n != 8 || len(problems[0]) == 0 {
 		t.Errorf("%d certificates of 70, %v", n, problems)
 	}
-	// All members together stay below what a handshake can name.
+	// All members together stay below a handshake's limit.
 	for members := range 257 {
 		if total := members * certificates.Share(members); total > 65_535 || certificates.Share(members) < share {
 			t.Errorf("%d members have %d bytes of subjects", members, total)

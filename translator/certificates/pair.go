@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// Pair is a chain of certificates with the private key of the first one.
+// Pair is a certificate chain with the private key of its first certificate.
 type Pair struct {
 	Chain []*x509.Certificate
 	Key   crypto.PrivateKey
 }
 
-// ReadPair reads a chain and a key in PEM as Envoy does; other blocks in them do not count. Which
-// keys Envoy serves with is not checked.
+// ReadPair reads a chain and a key in PEM as Envoy does. It does not check which keys Envoy can
+// serve with.
 func ReadPair(chain, key []byte) (*Pair, error) {
 	blocks := Blocks(chain)
 	if len(blocks) == 0 {
@@ -50,13 +50,13 @@ func ReadPair(chain, key []byte) (*Pair, error) {
 			return nil, err
 		}
 		if p.Key = private; !public.Equal(private.Public()) {
-			return nil, errors.New("the private key is not that of the first certificate")
+			return nil, errors.New("the private key does not match the first certificate")
 		}
 		return p, nil
 	}
 }
 
-// privateKey reads a private key of the forms of PKCS #1, PKCS #8 and SEC 1.
+// privateKey reads a private key in PKCS #1, PKCS #8 or SEC 1.
 func privateKey(block *pem.Block, public any) (crypto.Signer, error) {
 	if strings.Contains(block.Type, "ENCRYPTED") || block.Headers["DEK-Info"] != "" {
 		return nil, errors.New("the private key is encrypted, and nothing has its password: write it without one")
@@ -76,8 +76,8 @@ func privateKey(block *pem.Block, public any) (crypto.Signer, error) {
 	if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
 		return key, nil
 	}
-	if of, ok := public.(*ecdsa.PublicKey); ok {
-		if key, err := explicitCurve(block.Bytes, of); err == nil {
+	if certified, ok := public.(*ecdsa.PublicKey); ok {
+		if key, err := explicitCurve(block.Bytes, certified); err == nil {
 			return key, nil
 		}
 	}
@@ -91,9 +91,8 @@ func twoPrimes(key *rsa.PrivateKey) (crypto.Signer, error) {
 	return key, nil
 }
 
-// explicitCurve reads a key of SEC 1 that has the parameters of its curve in place of the curve's
-// name. The certificate names the curve.
-func explicitCurve(der []byte, of *ecdsa.PublicKey) (*ecdsa.PrivateKey, error) {
+// explicitCurve reads a SEC 1 key that has curve parameters in place of the curve's name.
+func explicitCurve(der []byte, public *ecdsa.PublicKey) (*ecdsa.PrivateKey, error) {
 	var k struct {
 		Version    int
 		Private    []byte
@@ -103,5 +102,5 @@ func explicitCurve(der []byte, of *ecdsa.PublicKey) (*ecdsa.PrivateKey, error) {
 	if _, err := asn1.Unmarshal(der, &k); err != nil {
 		return nil, err
 	}
-	return ecdsa.ParseRawPrivateKey(of.Curve, k.Private)
+	return ecdsa.ParseRawPrivateKey(public.Curve, k.Private)
 }

@@ -14,11 +14,11 @@ import (
 	"sync"
 )
 
-// Read reads a certificate as Envoy does, who reads extensions only as far as it needs them, and
-// CAs' public keys when it verifies by them. der may have something behind the certificate. Where
-// crypto/x509 is stricter, the result has what it can read, and Raw the whole certificate: a serial
-// number is 1 then if it is negative, names lack attributes of odd types, and PublicKey is nil if
-// the key is of an unknown kind.
+// Read reads a certificate as Envoy does. Envoy parses extensions only as far as it needs them, and
+// CAs' public keys when it verifies with them. der may have data behind the certificate. If
+// crypto/x509 is stricter, the result has what it can read, and Raw has everything: a negative
+// serial number becomes 1, names lack attributes of unusual types, and PublicKey is nil if the
+// key's kind is unknown.
 func Read(der []byte) (*x509.Certificate, error) {
 	var whole asn1.RawValue
 	if rest, err := asn1.Unmarshal(der, &whole); err == nil {
@@ -34,8 +34,7 @@ func Read(der []byte) (*x509.Certificate, error) {
 	return f.simplified(der)
 }
 
-// Blocks returns the certificates of a text in PEM, each as DER, under the names that Envoy takes:
-// OpenSSL has had three.
+// Blocks returns the certificates in a PEM text as DER. Envoy accepts OpenSSL's three block names.
 func Blocks(text []byte) (out [][]byte) {
 	for {
 		var block *pem.Block
@@ -49,11 +48,9 @@ func Blocks(text []byte) (out [][]byte) {
 	}
 }
 
-// maxReplaced bounds the extensions and attributes of a certificate that simplified reads one by
-// one: each takes a parse.
+// extensions and attributes to parse one by one
 const maxReplaced = 1000
 
-// count is how many extensions and attributes a certificate has.
 func (f *fields) count() int {
 	n := len(f.extensions)
 	for _, name := range []asn1.RawValue{f.issuer, f.subject} {
@@ -66,7 +63,7 @@ func (f *fields) count() int {
 	return n
 }
 
-// readableExtensions lists the extensions that crypto/x509 reads, the first with each identifier.
+// readableExtensions lists the extensions that crypto/x509 can read, the first for each identifier.
 func readableExtensions(all []asn1.RawValue, reads func(change func(*fields)) bool) (out []asn1.RawValue) {
 	seen := map[string]bool{}
 	for _, e := range all {
@@ -82,7 +79,6 @@ func readableExtensions(all []asn1.RawValue, reads func(change func(*fields)) bo
 	return out
 }
 
-// simplified replaces all parts of a certificate that crypto/x509 does not read.
 func (f *fields) simplified(der []byte) (*x509.Certificate, error) {
 	known, err := standIn()
 	if err != nil {
@@ -120,7 +116,6 @@ func (f *fields) simplified(der []byte) (*x509.Certificate, error) {
 	return c, nil
 }
 
-// all lists the extensions.
 func (f *fields) all() (out []pkix.Extension) {
 	for _, e := range f.extensions {
 		parts, err := elements(e, asn1.TagSequence, 2, 3)
@@ -136,14 +131,13 @@ func (f *fields) all() (out []pkix.Extension) {
 	return out
 }
 
-// reads reports whether crypto/x509 reads the parts.
 func (f *fields) reads() bool {
 	_, err := x509.ParseCertificate(f.der())
 	return err == nil
 }
 
-// standIn is a certificate that crypto/x509 reads: without names, for 1970's first second, with the
-// generator of P-256 as its key. Nothing verifies its signature.
+// standIn returns a certificate that crypto/x509 can read: without names, valid in 1970's first
+// second, with the generator of P-256 as its key.
 var standIn = sync.OnceValues(func() (*fields, error) {
 	der, err := hex.DecodeString(
 		"3081a6308193a003020102020101300a06082a8648ce3d0403023000301e170d3730303130313030303030305a170d37" +
@@ -156,7 +150,7 @@ var standIn = sync.OnceValues(func() (*fields, error) {
 	return split(der)
 })
 
-// readableName replaces the values of a name that crypto/x509 does not read by their bytes as text.
+// readableName replaces attribute values that crypto/x509 cannot read.
 func readableName(name asn1.RawValue) asn1.RawValue {
 	sets, _ := elements(name, asn1.TagSequence, 0, maxParts)
 	var kept []asn1.RawValue
@@ -178,7 +172,6 @@ func readableName(name asn1.RawValue) asn1.RawValue {
 	return sequence(asn1.TagSequence, kept)
 }
 
-// readsName reports whether crypto/x509 reads a name with a set.
 func readsName(set asn1.RawValue) bool {
 	known, err := standIn()
 	if err != nil {
@@ -189,7 +182,6 @@ func readsName(set asn1.RawValue) bool {
 	return with.reads()
 }
 
-// readableTimes writes both times as GeneralizedTime, or as the first and last seconds of these.
 func readableTimes(validity asn1.RawValue) asn1.RawValue {
 	times, _ := elements(validity, asn1.TagSequence, 2, 2)
 	out := make([]asn1.RawValue, 0, len(times))
@@ -205,15 +197,13 @@ func readableTimes(validity asn1.RawValue) asn1.RawValue {
 
 var altName = asn1.ObjectIdentifier{2, 5, 29, 17}
 
-// HasAlternativeName reports whether Envoy finds a DNS name, an address or a URI in the extension
-// subjectAltName of a certificate. It finds none in one that is there twice, or has something
-// behind it.
+// HasAlternativeName reports whether Envoy finds a DNS name, an address or a URI in subjectAltName.
+// It finds none in a duplicate extension, or in one with trailing data.
 func HasAlternativeName(c *x509.Certificate) bool {
 	return slices.ContainsFunc(alternativeNames(c),
 		func(n asn1.RawValue) bool { return n.Tag == 2 || n.Tag == 6 || n.Tag == 7 })
 }
 
-// alternativeNames lists the names of the extension subjectAltName.
 func alternativeNames(c *x509.Certificate) (out []asn1.RawValue) {
 	found := false
 	for _, e := range c.Extensions {
@@ -240,7 +230,7 @@ func alternativeNames(c *x509.Certificate) (out []asn1.RawValue) {
 	return out
 }
 
-// alternatives adds the names of the extension subjectAltName where crypto/x509 has read none.
+// alternatives adds the names in subjectAltName if crypto/x509 read none.
 func alternatives(c *x509.Certificate) {
 	if len(c.DNSNames)+len(c.IPAddresses)+len(c.URIs) > 0 {
 		return

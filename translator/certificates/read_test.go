@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/certificates"
 )
 
-// A certificate whose parts are read one by one is a parse for each of them, so their number is
-// bounded: else one Secret would occupy the control plane for minutes.
+// Each part that is read on its own costs a parse, so their number is bounded: otherwise one Secret
+// would occupy the control plane for minutes.
 func TestRead_PartsThatAreReadOneByOneAreBounded(t *testing.T) {
 	with := func(n int) []byte {
 		return edit(t, authority(t, newKey(t, elliptic.P256()), nil), func(f [][]byte) [][]byte {

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Readable returns why Envoy cannot read a certificate that crypto/x509 has read; nil if it can.
+// Readable returns why Envoy cannot read a certificate that crypto/x509 can read.
 func Readable(c *x509.Certificate) error {
 	if _, err := split(c.Raw); err != nil {
 		return fmt.Errorf("the certificate of %.100q cannot be read by Envoy: %w; issue it anew with another tool",
@@ -20,7 +20,6 @@ func Readable(c *x509.Certificate) error {
 	return nil
 }
 
-// fields are the parts of a certificate, as far as Envoy reads them when it gets it.
 type fields struct {
 	version          int
 	serial           asn1.RawValue
@@ -32,7 +31,6 @@ type fields struct {
 	outer, signature asn1.RawValue
 }
 
-// split reads the parts of a certificate. An error is why Envoy does not read it.
 func split(der []byte) (*fields, error) {
 	var whole asn1.RawValue
 	if rest, err := asn1.Unmarshal(der, &whole); err != nil || len(rest) > 0 {
@@ -63,7 +61,6 @@ func split(der []byte) (*fields, error) {
 	return f, f.optional(list[6:])
 }
 
-// check checks the fields that every certificate has.
 func (f *fields) check() error {
 	for _, part := range []struct {
 		name  string
@@ -82,7 +79,7 @@ func (f *fields) check() error {
 	return nil
 }
 
-// der encodes the parts, without unique IDs, as version 3.
+// der encodes the parts as version 3, without unique IDs.
 func (f *fields) der() []byte {
 	marked := asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 0, IsCompound: true, Bytes: []byte{2, 1, 2}}
 	marked.FullBytes, _ = asn1.Marshal(marked)
@@ -96,7 +93,6 @@ func (f *fields) der() []byte {
 	return sequence(asn1.TagSequence, []asn1.RawValue{sequence(asn1.TagSequence, list), f.outer, f.signature}).FullBytes
 }
 
-// sequence is a SEQUENCE, or SET, of some elements.
 func sequence(tag int, parts []asn1.RawValue) asn1.RawValue {
 	v := asn1.RawValue{Tag: tag, IsCompound: true}
 	for _, p := range parts {
@@ -106,11 +102,9 @@ func sequence(tag int, parts []asn1.RawValue) asn1.RawValue {
 	return v
 }
 
-// errMore is that of a field with parts that its definition does not have. crypto/x509 ignores
-// them.
+// crypto/x509 ignores such parts
 var errMore = errors.New("it has more or fewer parts than RFC 5280 defines")
 
-// elements are the parts of a SEQUENCE or SET.
 func elements(v asn1.RawValue, tag, least, most int) (out []asn1.RawValue, err error) {
 	if v.Class != asn1.ClassUniversal || v.Tag != tag || !v.IsCompound {
 		return nil, errMore
@@ -131,12 +125,11 @@ func elements(v asn1.RawValue, tag, least, most int) (out []asn1.RawValue, err e
 func version(v asn1.RawValue) (int, error) {
 	var n int
 	if rest, err := asn1.Unmarshal(v.Bytes, &n); err != nil || len(rest) > 0 || !v.IsCompound || n < 0 || n > 2 {
-		return 0, errors.New("its version is none of 1, 2 and 3")
+		return 0, errors.New("its version is not 1, 2 or 3")
 	}
 	return n + 1, nil
 }
 
-// only checks an element of one type.
 func only(tag int) func(asn1.RawValue) error {
 	return func(v asn1.RawValue) error {
 		if v.Class != asn1.ClassUniversal || v.Tag != tag {
@@ -146,7 +139,6 @@ func only(tag int) func(asn1.RawValue) error {
 	}
 }
 
-// algorithm checks an AlgorithmIdentifier.
 func algorithm(v asn1.RawValue) error {
 	parts, err := elements(v, asn1.TagSequence, 1, 2)
 	if err == nil {
@@ -172,10 +164,9 @@ func publicKey(v asn1.RawValue) error {
 	return only(asn1.TagBitString)(parts[1])
 }
 
-// maxParts bounds the parts of a list; a certificate has at most as many bytes as its bundle.
+// a certificate has at most as many bytes as its bundle
 const maxParts = 1 << 20
 
-// name checks a distinguished name.
 func name(v asn1.RawValue) error {
 	sets, err := elements(v, asn1.TagSequence, 0, maxParts)
 	if err != nil {
@@ -202,10 +193,9 @@ func name(v asn1.RawValue) error {
 	return nil
 }
 
-// The tags of strings that encoding/asn1 does not name.
+// encoding/asn1 lacks this tag.
 const tagUniversalString = 28
 
-// value checks an element of any type.
 func value(v asn1.RawValue) error {
 	if v.Class != asn1.ClassUniversal {
 		return nil
@@ -251,7 +241,7 @@ func value(v asn1.RawValue) error {
 	return nil
 }
 
-// identifier checks the bytes of an OID: each part is of the fewest bytes, and complete.
+// identifier checks an OID: each part has the shortest encoding and is complete.
 func identifier(b []byte) error {
 	begins := true
 	for _, c := range b {
@@ -268,7 +258,6 @@ func identifier(b []byte) error {
 
 var errReserved = errors.New("its text has code points that Unicode reserves")
 
-// wide checks a string whose characters are of so many bytes each.
 func wide(b []byte, size int) error {
 	if len(b)%size != 0 {
 		return errors.New("its text ends within a character")
@@ -285,12 +274,11 @@ func wide(b []byte, size int) error {
 	return nil
 }
 
-// noncharacter reports the code points that BoringSSL rejects and utf8.Valid accepts.
+// noncharacter reports code points that BoringSSL rejects and utf8.Valid accepts.
 func noncharacter(r rune) bool {
 	return r&0xfffe == 0xfffe || r >= 0xfdd0 && r <= 0xfdef
 }
 
-// validity checks the two times.
 func validity(v asn1.RawValue) error {
 	times, err := elements(v, asn1.TagSequence, 2, 2)
 	if err != nil {
@@ -304,10 +292,8 @@ func validity(v asn1.RawValue) error {
 	return nil
 }
 
-// maxOffset is the largest offset of a UTCTime, in hours.
 const maxOffset = 12
 
-// instant reads a time. A UTCTime may have an offset, of up to 12 hours.
 func instant(t asn1.RawValue) (time.Time, error) {
 	fail := fmt.Errorf("%q is no time with its seconds and its Z", t.Bytes)
 	text := string(t.Bytes)
@@ -328,8 +314,7 @@ func instant(t asn1.RawValue) (time.Time, error) {
 	return time.Time{}, fail
 }
 
-// inCentury moves a time into the years 1950 to 2049, which a UTCTime stands for (RFC 5280,
-// 4.1.2.5.1).
+// inCentury moves a time into the years 1950 to 2049 of a UTCTime (RFC 5280, 4.1.2.5.1).
 func inCentury(at time.Time, err error) (time.Time, error) {
 	if at.Year() >= 2050 {
 		at = at.AddDate(-100, 0, 0)
@@ -337,8 +322,8 @@ func inCentury(at time.Time, err error) (time.Time, error) {
 	return at, err
 }
 
-// optional checks what follows the public key: unique IDs (RFC 5280, 4.1.2.8) and extensions, each
-// of some versions only.
+// optional checks unique IDs (RFC 5280, 4.1.2.8) and extensions, each allowed only in some
+// versions.
 func (f *fields) optional(list []asn1.RawValue) error {
 	last := 0
 	for _, v := range list {
@@ -363,7 +348,6 @@ func (f *fields) optional(list []asn1.RawValue) error {
 	return nil
 }
 
-// read reads the extensions; Envoy reads their values later, and not all of them.
 func (f *fields) read(v asn1.RawValue) (err error) {
 	var list asn1.RawValue
 	if rest, err := asn1.Unmarshal(v.Bytes, &list); err != nil || len(rest) > 0 || !v.IsCompound {

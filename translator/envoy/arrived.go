@@ -6,14 +6,13 @@ import (
 	"strings"
 
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Request is a request as a client sends it, by HTTP/1.1.
+// Request is a client's HTTP/1.1 request.
 type Request struct {
 	Method    string
 	Authority string // of the URL, or the header Host
@@ -23,19 +22,18 @@ type Request struct {
 	TLS       bool
 }
 
-// Arrived is a request as the routes of an edge see it: after the codec, and after what the
-// connection manager changes.
+// Arrived is a request as an edge's routes receive it.
 type Arrived struct {
 	Method    string
-	Authority string // with its port, as the header host matches it
-	Host      string // as virtual hosts match it: in lower case, without the port
+	Authority string // with its port, for matches of the header host
+	Host      string // for virtual hosts: lower case, without the port
 	Path      string
 	Query     string // "" or ?...
 	Header    map[string][]string
 }
 
-// Arrive returns a request as routes see it. A connection manager that answers by itself gives
-// answer instead. explain depends on it, and TestExplain_NeverDiffersFromEnvoy compares both.
+// Arrive returns a request as routes receive it, or the connection manager's own answer.
+// TestExplain_NeverDiffersFromEnvoy compares both.
 func Arrive(e model.Edge, r Request) (a Arrived, answer *model.Direct) {
 	bad := func(why string) (Arrived, *model.Direct) {
 		return a, &model.Direct{Status: http.StatusBadRequest, Body: why}
@@ -76,20 +74,19 @@ func Arrive(e model.Edge, r Request) (a Arrived, answer *model.Direct) {
 	return a, nil
 }
 
-// UpgradesTwice reports whether a request asks for websocket twice. Envoy answers it 403 once it
-// has a route.
+// UpgradesTwice reports whether a request asks for websocket twice: Envoy answers 403 if it has a
+// route.
 func (a *Arrived) UpgradesTwice() bool {
 	to := a.Header["upgrade"]
 	return to != nil && !strings.EqualFold(to[0], websocket)
 }
 
-// GRPCType reports whether the content type of a request makes it one of gRPC.
+// GRPCType reports whether a request's content type is gRPC.
 func GRPCType(contentType []string) bool {
 	rest, ok := strings.CutPrefix(strings.Join(contentType, ","), "application/grpc")
 	return ok && (rest == "" || rest[0] == '+')
 }
 
-// knownMethods are those that Envoy's HTTP/1 codec reads.
 var knownMethods = []string{
 	"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "COPY", "LOCK", "MKCOL",
 	"MOVE", "PROPFIND",
@@ -103,7 +100,7 @@ func noAuthority(c rune) bool {
 	return !letter && !strings.ContainsRune("-._~%!$&'()[]*+,;=:@", c)
 }
 
-// withoutDot is strip_trailing_host_dot: a name in its absolute form is the name.
+// withoutDot implements strip_trailing_host_dot.
 func withoutDot(authority string) string {
 	i := strings.LastIndexByte(authority, '.')
 	if i >= 0 && (i == len(authority)-1 || authority[i+1] == ':') {
@@ -119,7 +116,7 @@ func withoutPort(authority string) string {
 	return authority
 }
 
-// codecHeader reads a header as the codec does. why is set if it rejects the request.
+// codecHeader reads headers as the codec does. why is set if it rejects the request.
 func codecHeader(e model.Edge, in http.Header) (out map[string][]string, why string) {
 	out = map[string][]string{}
 	for name, values := range in {
@@ -149,8 +146,7 @@ func codecHeader(e model.Edge, in http.Header) (out map[string][]string, why str
 	return out, ""
 }
 
-// joined are the headers whose values Envoy keeps as one. Of others, each value is matched by
-// itself.
+// Envoy joins the values of these headers; each value of the others is matched separately.
 var joined = []string{
 	"accept", "accept-encoding", "access-control-request-headers", "access-control-request-method",
 	"access-control-request-private-network",
@@ -163,7 +159,6 @@ var joined = []string{
 	"x-forwarded-port", "x-forwarded-proto", "x-request-id",
 }
 
-// change removes and sets headers as an edge does.
 func (a *Arrived) change(e model.Edge, r Request) {
 	upgrade := slices.DeleteFunc(tokens(a.Header["upgrade"]), func(to string) bool {
 		return !strings.EqualFold(to,
@@ -197,7 +192,7 @@ func (a *Arrived) change(e model.Edge, r Request) {
 		a.Header["x-forwarded-proto"] = []string{scheme}
 	}
 	if e.RequestIDs != v1alpha1.KeepRequestIDs || a.Header["x-request-id"] == nil {
-		a.Header["x-request-id"] = []string{"00000000-0000-4000-8000-000000000000"} // of Envoy's own
+		a.Header["x-request-id"] = []string{"00000000-0000-4000-8000-000000000000"} // Envoy generates one
 	}
 	a.Header["x-forwarded-for"] = []string{strings.Join(append(a.Header["x-forwarded-for"], unknownAddress), ",")}
 	a.Header["x-envoy-external-address"] = []string{unknownAddress}
@@ -207,7 +202,6 @@ func (a *Arrived) change(e model.Edge, r Request) {
 	}
 }
 
-// tokens are the elements of a header that is a list.
 func tokens(values []string) (out []string) {
 	for t := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		out = append(out, strings.TrimSpace(t))
@@ -215,22 +209,20 @@ func tokens(values []string) (out []string) {
 	return out
 }
 
-// unknownAddress stands for the address of a client that is not known.
 const unknownAddress = "0.0.0.0"
 
-// Removed reports whether an edge removes a header of a client, by its name in lower case, before
-// it chooses a route.
+// Removed reports whether an edge removes a client's header, by its lower-case name.
 func Removed(name string) bool {
 	return slices.Contains(internalHeaders, name) || slices.ContainsFunc(edgeHeaders,
 		func(m *mutationv3.HeaderMutation) bool {
-			if prefix, ok := m.GetRemoveOnMatch().GetKeyMatcher().GetMatchPattern().(*matcherv3.StringMatcher_Prefix); ok {
-				return strings.HasPrefix(name, prefix.Prefix)
+			if prefix := m.GetRemoveOnMatch().GetKeyMatcher().GetPrefix(); prefix != "" {
+				return strings.HasPrefix(name, prefix)
 			}
 			return m.GetRemove() != "" && m.GetRemove() == name
 		})
 }
 
-// internalHeaders are those that Envoy takes from no client: hop-by-hop ones, and its own.
+// internalHeaders are hop-by-hop headers and Envoy's own; it accepts them from no client.
 var internalHeaders = []string{
 	"keep-alive", "proxy-connection", "transfer-encoding", "x-envoy-internal",
 	"x-envoy-decorator-operation", "x-envoy-downstream-service-cluster", "x-envoy-downstream-service-node",

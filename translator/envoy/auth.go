@@ -15,14 +15,13 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// notCopied are headers about how one message is sent: another message must not carry them.
+// notCopied are headers that describe one message only.
 const notCopied = "connection|content-length|date|keep-alive|server|te|trailer|transfer-encoding|upgrade|x-envoy-.*"
 
-// externalAuth is what fills the place of external authorization on a route.
 func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 	c := &authzv3.ExtAuthz{
 		TransportApiVersion: corev3.ApiVersion_V3,
-		// The service gave no answer: that is not a denial.
+		// The service gave no answer, which is not a denial.
 		StatusOnError: &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 	}
 	if len(a.Headers) > 0 {
@@ -37,15 +36,13 @@ func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 		c.Services = &authzv3.ExtAuthz_GrpcService{GrpcService: service}
 		return b.fill(filterAuthz, c)
 	}
-	copied := &matcherv3.ListStringMatcher{Patterns: []*matcherv3.StringMatcher{{
-		MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(".+")},
-	}}}
+	copied := &matcherv3.ListStringMatcher{Patterns: []*matcherv3.StringMatcher{byRegex(".+")}}
 	if len(a.Copied) > 0 {
 		copied = names(a.Copied)
 	}
 	c.Services = &authzv3.ExtAuthz_HttpService{HttpService: &authzv3.HttpService{
 		ServerUri: &corev3.HttpUri{
-			Uri:              "http://" + a.Cluster.String(), // the cluster counts
+			Uri:              "http://" + a.Cluster.String(), // only the cluster matters
 			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: b.cluster(a.Cluster)},
 			Timeout:          seconds(authTimeout),
 		},
@@ -56,12 +53,10 @@ func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 	return b.fill(filterAuthz, c)
 }
 
-// fill puts a filter into an empty place of the filter list (httpFilters).
 func (b *builder) fill(place string, filter proto.Message) *anypb.Any {
 	return b.fillWith(&compositev3.ExecuteFilterAction{TypedConfig: b.extension(place, filter)})
 }
 
-// fillAll puts several filters into a place.
 func (b *builder) fillAll(filters ...*corev3.TypedExtensionConfig) *anypb.Any {
 	return b.fillWith(&compositev3.ExecuteFilterAction{
 		FilterChain: &compositev3.FilterChainConfiguration{TypedConfig: filters},
@@ -76,7 +71,6 @@ func (b *builder) fillWith(action *compositev3.ExecuteFilterAction) *anypb.Any {
 	}})
 }
 
-// names matches headers by name.
 func names(list []string) *matcherv3.ListStringMatcher {
 	out := &matcherv3.ListStringMatcher{}
 	for _, n := range list {

@@ -13,26 +13,24 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Roles of endpoints, in their metadata under envoy.lb. Fallbacks choose by them.
+// Roles of endpoints, in their metadata under envoy.lb. Fallbacks select by role.
 const (
 	roleKey   = "role"
 	rolePod   = "pod"
 	roleSpill = "spill"
-	// roleLater marks hops after the first: only a picker chooses one of them. A fallback that
-	// spread over all hops would ignore the user's order.
+	// hops after the first, which only a picker selects: a fallback that spread over all hops would
+	// ignore the user's order
 	roleLater = "spill-later"
-	// roleNone is the role of no endpoint (subsetMatch).
+	// no endpoint has it (subsetMatch)
 	roleNone = "none"
 )
 
-// servedKey is where the endpoint picker protocol has the endpoint that served.
+// servedKey is the key of the endpoint that served (endpoint picker protocol).
 const servedKey = "x-gateway-destination-endpoint-served"
 
-// loadBalancing follows the pick in the request's metadata, where there is one; the fallback
-// decides otherwise.
 func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy {
 	f := c.Fallback
-	exact := func() *clusterv3.LoadBalancingPolicy { // round robin is the only one whose shares are exact
+	exact := func() *clusterv3.LoadBalancingPolicy { // only round robin has exact shares
 		return b.policy("envoy.load_balancing_policies.round_robin", &roundrobinv3.RoundRobin{})
 	}
 	if c.Protocol == model.UDP {
@@ -58,13 +56,13 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 		subset.DefaultSubset = &structpb.Struct{
 			Fields: map[string]*structpb.Value{roleKey: structpb.NewStringValue(role)},
 		}
-		// Without a fallback of its own, a request that asks for a role (subsetMatch) would get the
-		// default subset.
+		// Without its own fallback, a request for a role (subsetMatch) would get the default
+		// subset.
 		subset.SubsetSelectors = []*subsetv3.Subset_LbSubsetSelector{
 			{Keys: []string{roleKey}, FallbackPolicy: subsetv3.Subset_LbSubsetSelector_NO_FALLBACK},
 		}
 	case model.FallbackNone:
-		// No request ever asks for this key, and NO_FALLBACK then finds no host: 503.
+		// No request has this key, so NO_FALLBACK finds no host: 503.
 		subset.FallbackPolicy = subsetv3.Subset_NO_FALLBACK
 		subset.SubsetSelectors = []*subsetv3.Subset_LbSubsetSelector{{Keys: []string{"never"}}}
 	default:
@@ -72,11 +70,11 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 	}
 	own := model.ProtocolNames()
 	names := own
-	// Metadata only: a header would let a client steer.
+	// Metadata only: a header would let a client choose.
 	sources := []*overridev3.OverrideHost_OverrideHostSource{{Metadata: metadataKey(own.Namespace, own.Destination)}}
 	if c.Names != nil && *c.Names != own {
-		// Our picker, which relays requests whose bodies no picker gets, names endpoints by the
-		// protocol's names.
+		// Our picker relays requests whose bodies no picker receives, and uses the protocol's
+		// names.
 		names = *c.Names
 		sources = append([]*overridev3.OverrideHost_OverrideHostSource{
 			{Metadata: metadataKey(names.Namespace, names.Destination)},

@@ -7,8 +7,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// One of many virtual hosts changes: what encoding and checking it costs, and putting it among
-// 5,000.
+// The cost of encoding and checking one of many virtual hosts, and of adding it to 5,000.
 func BenchmarkVirtualHost(b *testing.B) {
 	for b.Loop() {
 		if _, err := VirtualHost(benchHost("a.example")); err != nil {

@@ -5,22 +5,24 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	upstreamcodecv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/upstream_codec/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// builder collects what one resource names while it is built, and the first failure to encode a
-// part of it.
+// builder collects a resource's references and the first encoding error.
 type builder struct {
-	hops  bool // for HopListener
-	peers bool // for peer listeners
+	hops  bool
+	peers bool
 	refs  []resource.Ref
 	err   error
 }
 
-// any encodes a nested message the one deterministic way.
+// any encodes a nested message deterministically.
 func (b *builder) any(msg proto.Message) *anypb.Any {
 	body, err := resource.Marshal(msg)
 	if err != nil && b.err == nil {
@@ -29,37 +31,46 @@ func (b *builder) any(msg proto.Message) *anypb.Any {
 	return &anypb.Any{TypeUrl: "type.googleapis.com/" + string(msg.ProtoReflect().Descriptor().FullName()), Value: body}
 }
 
-// extension is a TypedExtensionConfig.
 func (b *builder) extension(name string, msg proto.Message) *corev3.TypedExtensionConfig {
 	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: b.any(msg)}
 }
 
-// cluster notes that the resource names a cluster, and returns the name.
+func (b *builder) httpFilter(name string, config proto.Message) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(config)}}
+}
+
+func (b *builder) upstreamCodec() *hcmv3.HttpFilter {
+	return b.httpFilter("envoy.filters.http.upstream_codec", &upstreamcodecv3.UpstreamCodec{})
+}
+
+func (b *builder) only(name string, config proto.Message) []*listenerv3.Filter {
+	return []*listenerv3.Filter{{
+		Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(config)},
+	}}
+}
+
+// cluster records a reference to a cluster and returns its name.
 func (b *builder) cluster(id model.ClusterID) string {
 	name := id.String()
 	b.refs = append(b.refs, resource.Ref{Type: resource.Cluster, Name: name})
 	return name
 }
 
-// rds notes that the resource names a route configuration, and returns the name.
 func (b *builder) rds(name string) string {
 	b.refs = append(b.refs, resource.Ref{Type: resource.RouteConfiguration, Name: name})
 	return name
 }
 
-// eds notes that the resource names an assignment, and returns the name.
 func (b *builder) eds(name string) string {
 	b.refs = append(b.refs, resource.Ref{Type: resource.Endpoints, Name: name})
 	return name
 }
 
-// sds refers to a secret that comes over ADS.
 func (b *builder) sds(name string) *tlsv3.SdsSecretConfig {
 	b.refs = append(b.refs, resource.Ref{Type: resource.Secret, Name: name})
 	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: ads()}
 }
 
-// grpc calls a service in a cluster.
 func (b *builder) grpc(cluster model.ClusterID) *corev3.GrpcService {
 	return &corev3.GrpcService{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
 		EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: b.cluster(cluster)},

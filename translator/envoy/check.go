@@ -21,7 +21,14 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// checked encodes a resource, unless Envoy would reject it.
+func (b *builder) resource(t resource.Type, name string, msg proto.Message, owners []report.Ref) (*resource.Resource,
+	error) {
+	if b.err != nil {
+		return nil, b.err
+	}
+	return checked(t, name, msg, b.refs, owners)
+}
+
 func checked(t resource.Type, name string, msg proto.Message, refs []resource.Ref,
 	owners []report.Ref) (*resource.Resource, error) {
 	if err := checkMessage(msg); err != nil {
@@ -30,9 +37,8 @@ func checked(t resource.Type, name string, msg proto.Message, refs []resource.Re
 	return resource.New(t, name, msg, refs, owners)
 }
 
-// checkMessage finds what Envoy would reject, before it is sent: a NACK then means a bug of ours.
-// It checks a message by its own rules, then everything in it by ours. It looks into nested Any,
-// which the protos' own validation does not.
+// checkMessage detects what Envoy would reject, so that a NACK means a bug in Penstock. It applies
+// each message's own validation and our rules, also in nested Any.
 func checkMessage(msg proto.Message) error {
 	if v, ok := msg.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {
@@ -42,12 +48,12 @@ func checkMessage(msg proto.Message) error {
 	return walk(msg.ProtoReflect(), checkOne)
 }
 
-// walk calls visit with a message and all messages in it until there is an error. visit itself
-// looks into Any.
+// walk calls visit with a message and all messages in it until there is an error. visit must decode
+// Any.
 func walk(m protoreflect.Message, visit func(proto.Message) error) error {
 	msg := m.Interface()
 	if _, ok := msg.(*structpb.Struct); ok {
-		return nil // every endpoint has one, and it has nothing to check
+		return nil // needs no check
 	}
 	if err := visit(msg); err != nil {
 		return err
@@ -75,7 +81,6 @@ func walk(m protoreflect.Message, visit func(proto.Message) error) error {
 	return err
 }
 
-// checkOne holds the rules that the protos do not carry.
 func checkOne(msg proto.Message) error {
 	switch m := msg.(type) {
 	case *anypb.Any:
@@ -120,7 +125,6 @@ func checkWeights(w *routev3.WeightedCluster) error {
 	return nil
 }
 
-// checkHeaders finds changes of headers that Envoy lets no route make.
 func checkHeaders(add []*corev3.HeaderValueOption, remove []string) error {
 	names := remove
 	for _, h := range add {
@@ -134,7 +138,6 @@ func checkHeaders(add []*corev3.HeaderValueOption, remove []string) error {
 	return nil
 }
 
-// checkChains finds two chains that would match the same connections, or have one name.
 func checkChains(l *listenerv3.Listener) error {
 	names, matches := map[string]bool{}, map[string]string{}
 	for _, c := range l.FilterChains {

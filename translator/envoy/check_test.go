@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// What Envoy rejects must not reach it: one NACK can hold back all other resources of its type.
+// Envoy must not receive what it rejects: one NACK can hold back all other resources of its type.
 func TestNACK_CausesAreFoundBeforeSending(t *testing.T) {
 	b := &builder{}
 	deep := b.any(&extprocv3.ExternalProcessor{ // an invalid filter, two Any deep
@@ -61,10 +61,10 @@ func TestNACK_CausesAreFoundBeforeSending(t *testing.T) {
 				},
 			}}}},
 		}, "pod.example"},
-		"a certificate that is none": {resource.Secret, certificate([]byte("x"), key), "certificate"},
-		"a key that is none":         {resource.Secret, certificate(chain, []byte("x")), "key"},
+		"an invalid certificate": {resource.Secret, certificate([]byte("x"), key), "certificate"},
+		"an invalid key":         {resource.Secret, certificate(chain, []byte("x")), "key"},
 		"a key that is not the certificate's": {resource.Secret, certificate(chain, other),
-			"is not that of the first certificate"},
+			"does not match the first certificate"},
 		"weights that add up to nothing": {resource.RouteConfiguration, weightless, "add up to 0"},
 		"two chains for the same connections": {resource.Listener, &listenerv3.Listener{
 			Name: "l", FilterChains: []*listenerv3.FilterChain{{Name: "one"}, {Name: "two"}},

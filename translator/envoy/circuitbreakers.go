@@ -7,25 +7,23 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// unbounded raises circuit breakers out of the way: a queue in Envoy's defaults (1,024 connections
-// and requests) would be a limit that no object sets. Budgets on retries stay.
+// unbounded disables circuit breakers: Envoy's default of 1,024 connections and requests would be a
+// limit that no object sets.
 const unbounded = 1 << 30
 
-// Budgets of retries: how many of a cluster's requests in flight may be retries, in percent and as
-// a number. The larger counts. Where the budget is exhausted, the client gets the failure.
+// Retry budgets: how many of a cluster's requests in flight may be retries, in percent and as a
+// number; the larger counts. Without budget, the client gets the failure.
 const (
-	// Of a Service: Envoy's default of three retries would make 503s of most fail-overs.
+	// Of a Service: Envoy's default of three retries would turn most fail-overs into 503s.
 	servicePercent, serviceLeast = 25, 64
-	// Of a pool: when a server dies, all its requests are sent again at the same moment, and they
-	// may be most of the pool's (prompts draw requests to one server). The pick bounds how often a
-	// request is repeated.
+	// Of a pool: when a server dies, all its requests are retried at once, and they may be most of
+	// the pool's.
 	poolPercent, poolLeast = 100, 1024
 )
 
-// circuitBreakers let every request pass; retries get a budget, and sessions of datagrams a limit.
-// All calls that wait for a picker of our own fail at once when it does, and each has to be made
-// again: they are small, and there are as many as requests. The same is so when an exporting
-// cluster declines its share.
+// circuitBreakers sets retry budgets, and a limit for datagram sessions. When our picker fails, or
+// an exporting cluster declines its share, all its waiting requests fail at once and must be
+// retried.
 func circuitBreakers(c *model.Cluster) *clusterv3.CircuitBreakers {
 	percent, least := float64(servicePercent), uint32(serviceLeast)
 	switch {
@@ -35,7 +33,7 @@ func circuitBreakers(c *model.Cluster) *clusterv3.CircuitBreakers {
 		percent, least = poolPercent, poolLeast
 	}
 	connections := uint32(unbounded)
-	if c.Protocol == model.UDP { // a session counts as one
+	if c.Protocol == model.UDP { // a session counts as a connection
 		connections = maxSessions
 	}
 	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Cluster is one backend, pool or picker. Its endpoints come by EDS under its own name, which keeps
-// service_name unique (of two clusters that share one, Envoy would not update both).
+// Cluster encodes a backend, pool or picker. Its endpoints come by EDS under its own name: Envoy
+// would not update two clusters with the same service_name.
 func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	if c.Hops && c.Protocol != model.HTTP1 && c.Protocol != model.H2C {
 		return nil, fmt.Errorf("cluster %s speaks %s, which hops do not", c.Name, c.Protocol)
@@ -31,10 +31,10 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		ConnectTimeout:       seconds(connectTimeout),
 		LoadBalancingPolicy:  b.loadBalancing(c),
 		CircuitBreakers:      circuitBreakers(c),
-		// What left the endpoints takes no new request, however healthy it is.
+		// Removed endpoints take no new requests, even if healthy.
 		IgnoreHealthOnHostRemoval: true,
 	}
-	if c.Name.Config != 0 { // statistics go on under one name
+	if c.Name.Config != 0 { // statistics keep one name
 		cl.AltStatName = c.Name.InAnyConfig().String()
 	}
 	if c.Protocol != model.TCP && c.Protocol != model.UDP {
@@ -42,18 +42,18 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": b.any(b.protocolOptions(c)),
 		}
 	}
-	if picker && !(c.Own && c.TLS != nil) { // a handshake takes a busy machine longer
+	if picker && !(c.Own && c.TLS != nil) { // a busy machine needs longer for a handshake
 		cl.ConnectTimeout = seconds(pickerConnectTimeout)
 	}
 	if c.HealthService != "" || c.Ejects || c.Protocol == model.UDP || picker && c.Name.External() {
-		// By default Envoy holds a change of health back while the last change of the cluster is
-		// younger than a second: a picker that takes another's place would get no call for so long.
+		// By default Envoy delays a health change for up to a second; a new picker would get no
+		// calls meanwhile.
 		cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: seconds(0)}
 		if !c.Own {
-			// A picker that is down must fail at once: with FULL_DUPLEX_STREAMED only that lets a
-			// request pass without it. If all of those that are left out for failing are, the hop
-			// declines at once. Of our own, by default, all are asked where most seem to be down:
-			// that may be a busy machine's pause. Endpoints that drain get no new session.
+			// Calls to a dead picker must fail at once: with FULL_DUPLEX_STREAMED only that lets a
+			// request pass without it. If all endpoints of a hop's cluster are ejected, the hop
+			// declines at once. For our own picker the default stays: if most replicas seem dead,
+			// that may be a busy machine's pause. Draining endpoints get no new session.
 			cl.CommonLbConfig.HealthyPanicThreshold = &typev3.Percent{Value: 0}
 		}
 	}
@@ -64,23 +64,18 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		cl.OutlierDetection = ejected()
 	}
 	b.secure(cl, c)
-	if b.err != nil {
-		return nil, b.err
-	}
-	return checked(resource.Cluster, cl.Name, cl, b.refs, c.Owners)
+	return b.resource(resource.Cluster, cl.Name, cl, c.Owners)
 }
 
-// healthCheck asks a picker whether it serves. It is quick, because the first answer decides when a
-// new cluster is usable, and when Envoy answers for all clusters of a response (docs/envoy.md,
-// "Delivery"); and a lost picker is noticed by nothing else. Two failures are needed: one alone is
-// a busy picker's pause, and would take every request past it. Our own has more time still: what it
-// is slow to answer is asked again elsewhere, which needs an elsewhere that is not left out for
-// having been slow a moment ago.
+// healthCheck checks a picker. It is fast, because the first result makes a new cluster usable and
+// lets Envoy acknowledge all clusters of a response (docs/envoy.md, "Delivery"). It requires two
+// failures: one alone may be a busy picker's pause, and would make every request bypass it. Our own
+// picker gets a longer timeout: a slow call is retried at another replica, which must not be
+// unhealthy for having been slow.
 //
-// External pickers that are not known to serve health are asked the same over HTTP, where any
-// answer that is not a server's failure means that the picker is there: some serve none on this
-// port (the inference extension's reference picker), and Envoy's gRPC check takes UNIMPLEMENTED for
-// down.
+// For external pickers that may not serve health, the check uses HTTP, and any answer other than a
+// server error counts: some serve no health on this port (the inference extension's reference
+// picker), and Envoy's gRPC check treats UNIMPLEMENTED as a failure.
 func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 	check := &corev3.HealthCheck{
 		Timeout:            seconds(500 * time.Millisecond),
@@ -106,17 +101,16 @@ func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 			{Header: &corev3.HeaderValue{Key: "content-type", Value: "application/grpc"}},
 			{Header: &corev3.HeaderValue{Key: "te", Value: "trailers"}},
 		},
-		// A gRPC message without content: the health of the whole server.
+		// An empty gRPC message: the whole server's health.
 		Send:             &corev3.HealthCheck_Payload{Payload: &corev3.HealthCheck_Payload_Text{Text: "0000000000"}},
 		ExpectedStatuses: []*typev3.Int64Range{{Start: 200, End: 500}},
 	}}
 	return check
 }
 
-// ejected leaves out an endpoint that could not be reached twice, for a second: without it each
-// request of its share waits for as long as a connection may take. Answers of any status eject
-// none. The time is bounded: by default it grows with each ejection, up to five minutes, and a
-// gateway that is back would have to wait so long.
+// ejected ejects an endpoint for a second after two failed connections, or each request of its
+// share would wait for the connect timeout. Response statuses eject nothing. The time is fixed:
+// Envoy's default grows up to five minutes.
 func ejected() *clusterv3.OutlierDetection {
 	never, always := u32(0), u32(100)
 	return &clusterv3.OutlierDetection{
@@ -146,19 +140,18 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 			h2 = peerProtocol()
 		}
 		if c.Protocol == model.GRPC {
-			// A picker that is frozen, or behind a cut wire, does not close its connections.
+			// A frozen or disconnected picker does not close its connections.
 			h2.ConnectionKeepalive = &corev3.KeepaliveSettings{
 				Interval: seconds(10 * time.Second), Timeout: seconds(2 * time.Second),
 			}
 			if c.Name.Kind == model.ImportPickerKind {
-				// A pick that reads the body as a stream has no other limit (a request waited for
-				// 9.8 s where another cluster served).
+				// A pick that streams the body has no other limit.
 				h2.ConnectionKeepalive = peerKeepalive()
 			}
 			if c.Own {
-				// Without an answer to the ping the connection ends, and the call is made again at
-				// another picker. Passive outlier detection is no help: it takes the end of a call
-				// that was answered for a failure, and then leaves out the picker that works.
+				// If the ping is not answered, the connection ends, and the call is retried at
+				// another replica. Outlier detection would count the end of an answered call as a
+				// failure.
 				h2.ConnectionKeepalive = &corev3.KeepaliveSettings{
 					Interval: seconds(pickerPing), Timeout: seconds(silentPing),
 					ConnectionIdleInterval: seconds(silentBefore),
@@ -186,7 +179,6 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 	return o
 }
 
-// alpn is what the cluster speaks inside TLS; nothing where only its clients know.
 func alpn(p model.Protocol) []string {
 	switch p {
 	case model.TCP, model.UDP:

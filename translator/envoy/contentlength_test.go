@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A picker that makes a body longer than content-length, or the header smaller than the body, would
-// have the server read what is left as the next client's request.
+// If a picker made a body longer than content-length, or the header smaller than the body, the
+// server would read the rest as the next client's request.
 func TestExternalPicker_DoesNotDecideHowLongABodyIsRead(t *testing.T) {
 	for what, c := range map[string]struct {
 		cluster model.ClusterID

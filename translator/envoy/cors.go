@@ -12,15 +12,13 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// cors is what fills the place of the CORS filter on a route.
 func (b *builder) cors(c *model.CORS) *anypb.Any {
 	p := &corsv3.CorsPolicy{
 		AllowMethods:  strings.Join(c.Methods, ", "),
 		AllowHeaders:  strings.Join(c.Headers, ", "),
 		ExposeHeaders: strings.Join(c.Expose, ", "),
 		MaxAge:        strconv.FormatInt(int64(c.MaxAge.Seconds()), 10),
-		// A preflight request from elsewhere is answered, without a word of CORS, and goes no
-		// further.
+		// Preflight requests from other origins are answered without CORS headers.
 		ForwardNotMatchingPreflights: boolean(false),
 	}
 	if c.Credentials {
@@ -32,21 +30,18 @@ func (b *builder) cors(c *model.CORS) *anypb.Any {
 	return b.any(p)
 }
 
-// origin matches an Origin header. A wildcard stands for any number of labels (Gateway API,
-// HTTPCORSFilter).
+// origin matches an Origin header. A wildcard matches any number of labels (HTTPCORSFilter).
 func origin(o string) *matcherv3.StringMatcher {
 	if o == "*" {
-		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(".+")}}
+		return byRegex(".+")
 	}
 	before, after, wild := strings.Cut(o, "*")
 	if !wild {
 		return exact(o)
 	}
 	host := `[^/:]+`
-	if !strings.HasPrefix(after, ".") { // any host, so also one that is an IPv6 address
+	if !strings.HasPrefix(after, ".") { // any host, including IPv6 addresses
 		host = `([^/:]+|\[[0-9a-f:.]+\])`
 	}
-	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{
-		SafeRegex: regex(regexp.QuoteMeta(before) + host + regexp.QuoteMeta(after)),
-	}}
+	return byRegex(regexp.QuoteMeta(before) + host + regexp.QuoteMeta(after))
 }

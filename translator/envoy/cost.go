@@ -17,29 +17,28 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Cost counts what Envoy builds, on its main thread, each time that a route configuration changes.
+// Cost counts what Envoy builds on its main thread for a changed route configuration.
 type Cost struct {
 	Hosts        uint32 // virtual hosts
-	Routes       uint32 // a match becomes one of Envoy's routes, or several
+	Routes       uint32 // of Envoy, one or more for a match
 	Conditions   uint32 // on headers, query parameters and cookies
 	Changes      uint32 // of headers
-	Answers      uint32 // routes that Envoy answers by itself, without a redirect
-	Forwards     uint32 // routes that send requests on
+	Answers      uint32 // routes with a direct response
+	Forwards     uint32 // routes that forward requests
 	Backends     uint32 // of these
 	Mirrors      uint32
 	Calls        uint32 // of pickers
 	Filters      uint32 // that a route fills in, such as external authorization
-	Extensions   uint32 // configurations of any kind, in a route
+	Extensions   uint32 // configurations of any kind in a route
 	Instructions uint32 // of compiled regular expressions
 	Bytes        uint32 // of the encoded routes
 }
 
-// costs are the parts of a Cost, with the time that Envoy 1.40 takes for one of each
-// (docs/envoy.md, "Delivery").
+// costs are the parts of a Cost, with Envoy 1.40's time for each (docs/envoy.md, "Delivery").
 var costs = []struct {
 	name string
 	time time.Duration
-	of   func(c *Cost) *uint32
+	part func(c *Cost) *uint32
 }{
 	{"hostnames", 12 * time.Microsecond, func(c *Cost) *uint32 { return &c.Hosts }},
 	{"Envoy routes", 4500 * time.Nanosecond, func(c *Cost) *uint32 { return &c.Routes }},
@@ -56,28 +55,28 @@ var costs = []struct {
 	{"bytes", 4 * time.Nanosecond, func(c *Cost) *uint32 { return &c.Bytes }},
 }
 
-// Add is the sum, which does not wrap.
+// Add returns the saturating sum.
 func (c Cost) Add(o Cost) Cost {
-	for _, part := range costs {
-		p := part.of(&c)
-		*p = uint32(min(uint64(*p)+uint64(*part.of(&o)), math.MaxUint32))
+	for _, cost := range costs {
+		p := cost.part(&c)
+		*p = uint32(min(uint64(*p)+uint64(*cost.part(&o)), math.MaxUint32))
 	}
 	return c
 }
 
-// Times is n times as much, which does not wrap.
+// Times returns n times c, saturating.
 func (c Cost) Times(n int) Cost {
-	for _, part := range costs {
-		p := part.of(&c)
+	for _, cost := range costs {
+		p := cost.part(&c)
 		*p = uint32(min(uint64(*p)*uint64(n), math.MaxUint32))
 	}
 	return c
 }
 
-// Time estimates how long Envoy takes.
+// Time estimates Envoy's time.
 func (c Cost) Time() (t time.Duration) {
-	for _, part := range costs {
-		t += time.Duration(*part.of(&c)) * part.time
+	for _, cost := range costs {
+		t += time.Duration(*cost.part(&c)) * cost.time
 	}
 	return t
 }
@@ -85,19 +84,19 @@ func (c Cost) Time() (t time.Duration) {
 // String lists the parts.
 func (c Cost) String() string {
 	var parts []string
-	for _, part := range costs {
-		switch n := *part.of(&c); n {
+	for _, cost := range costs {
+		switch n := *cost.part(&c); n {
 		case 0:
 		case 1:
-			parts = append(parts, "1 "+strings.TrimSuffix(part.name, "s"))
+			parts = append(parts, "1 "+strings.TrimSuffix(cost.name, "s"))
 		default:
-			parts = append(parts, fmt.Sprint(n, " ", part.name))
+			parts = append(parts, fmt.Sprint(n, " ", cost.name))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// CostOf is what one match of a rule costs in one virtual host.
+// CostOf returns the cost of a match of a rule in one virtual host.
 func CostOf(r *model.Route) (c Cost) {
 	for _, route := range (&builder{}).routes(&model.VirtualHost{Host: "*", Routes: []model.Route{*r}}) {
 		c = c.Add(routeCost(route))
@@ -105,11 +104,9 @@ func CostOf(r *model.Route) (c Cost) {
 	return c
 }
 
-// plainer is how many instructions of an expression that Penstock writes, mostly plain text, take
-// as long as one of a user's.
+// plainer is how many instructions of our own expressions take as long as one of a user's.
 const plainer = 5
 
-// routeCost counts what is in one of Envoy's routes.
 func routeCost(r *routev3.Route) Cost {
 	c := Cost{Bytes: uint32(proto.Size(r))}
 	var count func(msg proto.Message) error
@@ -119,7 +116,7 @@ func routeCost(r *routev3.Route) Cost {
 			c.Extensions++
 			inner, err := m.UnmarshalNew()
 			if err != nil {
-				return err // as building the virtual host reports
+				return err // building the virtual host reports it
 			}
 			return walk(inner.ProtoReflect(), count)
 		case *routev3.Route:

@@ -15,11 +15,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// DatagramListener is what Envoy binds for one port of UDP of a Gateway. It names one cluster,
-// which is the listener's own, so that a route changes the endpoints of that cluster and nothing
-// here: Envoy forgets all sessions of a listener that changes. It has no traffic direction: Envoy
-// closes the inbound listeners of a Gateway that ends at once, and a socket without connections
-// would lose the answers in flight.
+// DatagramListener encodes a UDP port of a Gateway. It references only its own cluster, whose
+// endpoints routes change: a changed listener loses all sessions. It has no traffic direction:
+// Envoy closes inbound listeners at once when it ends, and answers in flight would be lost.
 func DatagramListener(cfg Config, p model.Port) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 || p.Datagrams.IsZero() {
 		return nil, fmt.Errorf("port %s of Gateway %s has no address or no cluster", p.Socket(), p.Gateway)
@@ -44,13 +42,10 @@ func DatagramListener(cfg Config, p model.Port) (*resource.Resource, error) {
 		l.AdditionalAddresses = append(l.AdditionalAddresses,
 			&listenerv3.AdditionalAddress{Address: datagramAddress(a, p.Number)})
 	}
-	if b.err != nil {
-		return nil, b.err
-	}
-	return checked(resource.Listener, l.Name, l, b.refs, p.Owners)
+	return b.resource(resource.Listener, l.Name, l, p.Owners)
 }
 
-// always is the matcher that sends everything one way. The field of a single cluster is deprecated.
+// always is a matcher with one result. The field for a single cluster is deprecated.
 func (b *builder) always(route *udpv3.Route) *xdsmatcherv3.Matcher {
 	return &xdsmatcherv3.Matcher{OnNoMatch: &xdsmatcherv3.Matcher_OnMatch{OnMatch: &xdsmatcherv3.Matcher_OnMatch_Action{
 		Action: &xdscorev3.TypedExtensionConfig{Name: "route", TypedConfig: b.any(route)},
@@ -63,7 +58,6 @@ func datagramAddress(ip string, port uint16) *corev3.Address {
 	return a
 }
 
-// datagramLog is the line of a session in the access log, when it has ended.
 func (b *builder) datagramLog(cfg Config, p model.Port) []*accesslogv3.AccessLog {
 	counted := func(what string) string { return "%DYNAMIC_METADATA(udp.proxy.session:" + what + ")%" }
 	return b.fileLog(cfg, map[string]string{

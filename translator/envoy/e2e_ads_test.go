@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// feeder is the smallest delta ADS server that a test of translation needs: it answers each
-// subscription with what it has, once, and records NACKs.
+// feeder is a minimal delta ADS server: it answers each subscription once, and records NACKs.
 type feeder struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	resources map[resource.Ref]*resource.Resource

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// pickedAgain adds a pool that fails closed, whose picker reads bodies: its cluster falls back to a
-// hop to the pool itself. The picker knows it as first on the edge, and as again behind the hop.
+// pickedAgain adds a fail-close pool whose picker reads bodies: its cluster falls back to a hop to
+// the pool itself. The picker's name for it is first on the edge, and again behind the hop.
 func (r *rig) pickedAgain(name string, protocol model.Protocol, first, again string, eps []model.Endpoint) {
 	r.t.Helper()
 	hop, last := model.HopTo("InferencePool", "ns", name), named(name).As(model.LastVariant)
@@ -35,10 +35,9 @@ func (r *rig) pickedAgain(name string, protocol model.Protocol, first, again str
 	r.forward(name, model.Forward{Backends: to(named(name), first)})
 }
 
-// Envoy repeats no call that was answered in part, and a picker that reads bodies has answered the
-// headers before it has the body: when it is killed then, the pick is lost. The cluster of a pool
-// that fails closed therefore falls back to a hop to the pool itself, where another picker is
-// asked.
+// Envoy retries no partly answered call, and a picker that reads bodies answers the headers before
+// it has the body: if it is killed then, the pick is lost. So the cluster of a fail-close pool
+// falls back to a hop to the pool itself, where another picker is called.
 func TestEndpointPicker_LostPickIsRepeatedWhereThePoolFailsClosed(t *testing.T) {
 	t.Parallel()
 	a1, a2 := startPod(t, "a1", 200), startPod(t, "a2", 200)
@@ -78,8 +77,7 @@ func TestEndpointPicker_LostPickIsRepeatedWhereThePoolFailsClosed(t *testing.T) 
 	}
 }
 
-// streamer is a pod that streams until the gate opens, and then ends with trailers. It answers with
-// the trailer that it received.
+// streamer is a pod that streams until the gate opens, and then sends the trailer that it received.
 func streamer(t *testing.T, gate chan struct{}) *pod {
 	return (&pod{name: "streamer"}).serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -92,8 +90,8 @@ func streamer(t *testing.T, gate chan struct{}) *pod {
 	}))
 }
 
-// Over HTTP/2 many requests share a connection to the hop. Envoy closes one on which too many were
-// given up early, as clients do while pickers are silent, and would cut the answers of all others.
+// Over HTTP/2 many requests share a connection to the hop. Envoy closes a connection with too many
+// early cancellations, as with silent pickers, which would end all other answers on it.
 func TestHop_CancelledRequestsCutNoStream(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})

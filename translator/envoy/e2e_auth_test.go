@@ -23,22 +23,8 @@ import (
 func TestExternalAuth_HTTPServiceDeniesRequests(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
-	var asked atomic.Pointer[http.Request]
-	var body atomic.Value
-	guard := (&pod{name: "guard"}).serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body)
-		body.Store(string(b))
-		asked.Store(r)
-		if r.Header.Get("Authorization") != "Bearer good" {
-			w.Header().Set("Www-Authenticate", "Bearer")
-			w.WriteHeader(401)
-			fmt.Fprint(w, "who are you?")
-			return
-		}
-		w.Header().Set("X-User", "ali")
-		w.Header().Set("X-Team", "red")
-		fmt.Fprint(w, "some words that are not the request's")
-	}))
+	asked := &lastAsked{}
+	guard := (&pod{name: "guard"}).serve(t, asked)
 	r := newRig(t, closedPort(t))
 	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
 	r.cluster(model.Cluster{Name: named("guard"), Protocol: model.HTTP1}, endpoints(guard.address)...)
@@ -88,27 +74,48 @@ func TestExternalAuth_HTTPServiceDeniesRequests(t *testing.T) {
 		got.header.Get("Echo-X-Team") != "red" || got.header.Get("Echo-Host") != "plain" {
 		t.Errorf("allowed: %s %v", got, got.header)
 	}
-	seen := asked.Load()
-	if seen.Method != "POST" || seen.URL.RequestURI() != "/v1/chat?q=1" || seen.Host != "plain" || body.Load() != "" ||
-		seen.ContentLength != 0 || seen.Header.Get("X-More") != "" {
+	seen := asked.request.Load()
+	if seen.Method != "POST" || seen.URL.RequestURI() != "/v1/chat?q=1" || seen.Host != "plain" ||
+		asked.body.Load() != "" || seen.ContentLength != 0 || seen.Header.Get("X-More") != "" {
 		t.Errorf("the service was asked %s %s%s with %q, %v", seen.Method, seen.Host, seen.URL.RequestURI(),
-			body.Load(), seen.Header)
+			asked.body.Load(), seen.Header)
 	}
 	got = ask("chosen", "good", "the prompt")
 	if got.body != digest([]byte("the prompt")) || got.header.Get("Echo-X-User") != "" ||
 		got.header.Get("Echo-X-Team") != "red" {
 		t.Errorf("allowed: %s %v", got, got.header)
 	}
-	seen = asked.Load()
-	if seen.URL.RequestURI() != "/check/v1/chat?q=1" || body.Load() != "the prompt" || seen.ContentLength != 10 ||
+	seen = asked.request.Load()
+	if seen.URL.RequestURI() != "/check/v1/chat?q=1" || asked.body.Load() != "the prompt" || seen.ContentLength != 10 ||
 		seen.Header.Get("X-More") != "more" {
-		t.Errorf("the service was asked for %s with %q, %v", seen.URL.RequestURI(), body.Load(), seen.Header)
+		t.Errorf("the service was asked for %s with %q, %v", seen.URL.RequestURI(), asked.body.Load(), seen.Header)
 	}
 	if got := ask("chosen", "good", strings.Repeat("long", 1000)); got.status != 413 ||
 		!openAIError(got.body, "body_too_large") ||
 		!strings.Contains(got.body, "or less by a picker or an authorization service") {
 		t.Errorf("a body that the service may not be sent: %s", got)
 	}
+}
+
+// lastAsked is an authorization service that keeps the last request.
+type lastAsked struct {
+	request atomic.Pointer[http.Request]
+	body    atomic.Value
+}
+
+func (asked *lastAsked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b, _ := io.ReadAll(r.Body)
+	asked.body.Store(string(b))
+	asked.request.Store(r)
+	if r.Header.Get("Authorization") != "Bearer good" {
+		w.Header().Set("Www-Authenticate", "Bearer")
+		w.WriteHeader(401)
+		fmt.Fprint(w, "who are you?")
+		return
+	}
+	w.Header().Set("X-User", "ali")
+	w.Header().Set("X-Team", "red")
+	fmt.Fprint(w, "some words that are not the request's")
 }
 
 // grpcGuard allows requests with the word.

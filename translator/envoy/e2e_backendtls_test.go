@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A server that asks for a client certificate, and has a certificate with a wildcard and a URI.
+// A server that requires a client certificate, with a wildcard and a URI in its own.
 func TestBackendTLSPolicy_VerifiesSANsAndPresentsTheGatewaysCertificate(t *testing.T) {
 	t.Parallel()
 	ca, clients := newAuthority(t), newAuthority(t)

@@ -54,52 +54,58 @@ func TestFrontendTLS_VerifiesClientCertificates(t *testing.T) {
 	r.start()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.pem)
-	for _, c := range []struct {
-		port, who string
-		cert      *tls.Certificate
-		want      string // status, and what the backend receives about the client
-	}{
+	for _, c := range []clientCase{
 		{"open", "anonymous", nil, "200 "}, {"open", "known", known, "200 "},
 		{"valid", "anonymous", nil, "denied"}, {"valid", "stranger", stranger, "denied"},
 		{"valid", "known", known, "200 uri,dns"},
 		{"fallback", "anonymous", nil, "200 "}, {"fallback", "stranger", stranger, "200 cert,uri,dns"},
 		{"fallback", "known", known, "200 cert,uri,dns"},
 	} {
-		config := &tls.Config{RootCAs: roots, ServerName: "gw.example"}
-		if c.cert != nil { // whichever CAs the server announces
-			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-				return c.cert, nil
-			}
-		}
-		tr := &http.Transport{TLSClientConfig: config}
-		req, err := http.NewRequest("GET", fmt.Sprintf("https://127.0.0.1:%d/", ports[c.port]), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Host = "gw.example"
-		req.Header.Set("X-Forwarded-Client-Cert", "URI=spiffe://example/root") // a lie
-		var got string
-		// secrets may come after the listener
-		r.envoy.Wait(fmt.Sprintf("%s by %s is %s", c.port, c.who, c.want), func() bool {
-			resp, err := tr.RoundTrip(req)
-			if err != nil {
-				got = "denied"
-				return c.want == got && strings.Contains(err.Error(), "tls: ")
-			}
-			resp.Body.Close()
-			received := resp.Header.Get("Echo-X-Forwarded-Client-Cert")
-			if strings.Contains(received, "spiffe://example/root") {
-				t.Errorf("%s by %s: a client names itself: %s", c.port, c.who, received)
-			}
-			var parts []string
-			for _, p := range []string{"cert", "uri", "dns"} {
-				if strings.Contains(strings.ToLower(received), p+"=") {
-					parts = append(parts, p)
-				}
-			}
-			got = fmt.Sprint(resp.StatusCode, " ", strings.Join(parts, ","))
-			return got == c.want
-		})
-		tr.CloseIdleConnections()
+		c.check(t, r, roots, ports[c.port])
 	}
+}
+
+type clientCase struct {
+	port, who string
+	cert      *tls.Certificate
+	want      string // status, and what the backend receives about the client
+}
+
+func (c *clientCase) check(t *testing.T, r *rig, roots *x509.CertPool, port uint16) {
+	config := &tls.Config{RootCAs: roots, ServerName: "gw.example"}
+	if c.cert != nil { // whichever CAs the server announces
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return c.cert, nil
+		}
+	}
+	tr := &http.Transport{TLSClientConfig: config}
+	req, err := http.NewRequest("GET", fmt.Sprintf("https://127.0.0.1:%d/", port), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = "gw.example"
+	req.Header.Set("X-Forwarded-Client-Cert", "URI=spiffe://example/root") // a lie
+	var got string
+	// secrets may come after the listener
+	r.envoy.Wait(fmt.Sprintf("%s by %s is %s", c.port, c.who, c.want), func() bool {
+		resp, err := tr.RoundTrip(req)
+		if err != nil {
+			got = "denied"
+			return c.want == got && strings.Contains(err.Error(), "tls: ")
+		}
+		resp.Body.Close()
+		received := resp.Header.Get("Echo-X-Forwarded-Client-Cert")
+		if strings.Contains(received, "spiffe://example/root") {
+			t.Errorf("%s by %s: a client names itself: %s", c.port, c.who, received)
+		}
+		var parts []string
+		for _, p := range []string{"cert", "uri", "dns"} {
+			if strings.Contains(strings.ToLower(received), p+"=") {
+				parts = append(parts, p)
+			}
+		}
+		got = fmt.Sprint(resp.StatusCode, " ", strings.Join(parts, ","))
+		return got == c.want
+	})
+	tr.CloseIdleConnections()
 }

@@ -9,8 +9,13 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// What a browser would lose: it asks before it sends (preflight), and reads an answer only if it
-// may.
+type corsCase struct {
+	host, origin string
+	ask          []string // method and headers of a preflight request; none: the request itself
+	want         map[string]string
+}
+
+// A browser asks before it sends (preflight), and reads an answer only if it may.
 func TestCORS_AllowsListedOrigins(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
@@ -35,18 +40,14 @@ func TestCORS_AllowsListedOrigins(t *testing.T) {
 	r.start()
 	const origin, methods, headers, expose, credentials, age = "Allow-Origin", "Allow-Methods", "Allow-Headers",
 		"Expose-Headers", "Allow-Credentials", "Max-Age"
-	for _, c := range []struct {
-		host, origin string
-		ask          []string // method and headers of a preflight request; none: the request itself
-		want         map[string]string
-	}{
+	for _, c := range []corsCase{
 		{"listed", "https://www.foo.com", []string{"GET", "x-header-1, x-header-2"},
 			map[string]string{origin: "https://www.foo.com", methods: "GET, OPTIONS", headers: "x-header-1, x-header-2",
 				expose: "x-header-3, x-header-4", credentials: "true", age: "3600"}},
 		{"listed", "https://xpto.www.bar.com", []string{"GET", ""},
 			map[string]string{origin: "https://xpto.www.bar.com", methods: "GET, OPTIONS"}},
 		{"listed", "http://[::1]:8080", []string{"GET", ""}, map[string]string{origin: "http://[::1]:8080"}},
-		// no browser reads the rest of it
+		// browsers do not read the rest of it
 		{"listed", "https://bar.com", []string{"GET", ""}, map[string]string{origin: ""}},
 		{"listed", "https://foobar.com", []string{"GET", ""}, map[string]string{origin: ""}},
 		{"listed", "https://a.bar.com.evil.com", []string{"GET", ""}, map[string]string{origin: ""}},
@@ -73,29 +74,31 @@ func TestCORS_AllowsListedOrigins(t *testing.T) {
 			map[string]string{origin: "https://other.foo.com", methods: "", headers: "", credentials: "true"}},
 		{"none", "https://foo.com", []string{"GET", ""}, map[string]string{origin: ""}},
 	} {
-		t.Run(fmt.Sprint(c.host, " ", c.origin, " ", c.ask), func(t *testing.T) {
-			method, pod := "GET", "a"
-			if c.ask != nil {
-				method, pod = "OPTIONS", ""
-			}
-			before := a.hits.Load()
-			req := r.request(method, c.host, "/", nil)
-			req.Header.Set("Origin", c.origin)
-			if c.ask != nil {
-				req.Header.Set("Access-Control-Request-Method", c.ask[0])
-				if c.ask[1] != "" {
-					req.Header.Set("Access-Control-Request-Headers", c.ask[1])
-				}
-			}
-			got, err := r.do(req)
-			if err != nil || got.status != 200 || got.pod != pod || a.hits.Load()-before != int32(len(pod)) {
-				t.Errorf("got %s %v", got, err)
-			}
-			for h, want := range c.want {
-				if g := strings.Join(got.header.Values("Access-Control-"+h), "|"); g != want {
-					t.Errorf("%s: want %q, got %q", h, want, g)
-				}
-			}
-		})
+		t.Run(fmt.Sprint(c.host, " ", c.origin, " ", c.ask), func(t *testing.T) { c.check(t, r, a) })
+	}
+}
+
+func (c *corsCase) check(t *testing.T, r *rig, a *pod) {
+	method, pod := "GET", "a"
+	if c.ask != nil {
+		method, pod = "OPTIONS", ""
+	}
+	before := a.hits.Load()
+	req := r.request(method, c.host, "/", nil)
+	req.Header.Set("Origin", c.origin)
+	if c.ask != nil {
+		req.Header.Set("Access-Control-Request-Method", c.ask[0])
+		if c.ask[1] != "" {
+			req.Header.Set("Access-Control-Request-Headers", c.ask[1])
+		}
+	}
+	got, err := r.do(req)
+	if err != nil || got.status != 200 || got.pod != pod || a.hits.Load()-before != int32(len(pod)) {
+		t.Errorf("got %s %v", got, err)
+	}
+	for h, want := range c.want {
+		if g := strings.Join(got.header.Values("Access-Control-"+h), "|"); g != want {
+			t.Errorf("%s: want %q, got %q", h, want, g)
+		}
 	}
 }

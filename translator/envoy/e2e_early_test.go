@@ -8,9 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A picker that is asked about the headers alone answers 429 or 503 while the client still sends.
-// The request goes to the next hop all the same, with its whole body: nothing has to hold it back
-// until then.
+// A picker that reads only the headers answers 429 or 503 while the client still sends. The request
+// still reaches the next hop with its whole body, which nothing has to hold meanwhile.
 func TestRetry_FullBeforeTheEndOfTheBodyIsSentOnWhole(t *testing.T) {
 	t.Parallel()
 	good := startPod(t, "good", 200)

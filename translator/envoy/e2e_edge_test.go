@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// edgeRig serves one pod to every host, with settings of a listener.
+// edgeRig serves one pod on every host, with a listener's settings.
 func edgeRig(t *testing.T, e model.Edge, p *pod) *rig {
 	t.Helper()
 	r := newRig(t, closedPort(t))
@@ -51,9 +51,9 @@ func get(path string, headers ...string) string {
 		strings.Join(append(headers, ""), "\r\n"))
 }
 
-// What counts is the time until the request has been received. Envoy counts the wait for a pick
-// only of a request without a body, which it answers 504; of others, message_timeout does, which is
-// never longer (Listener). A long response, and a model that thinks for long, are not cut.
+// The timeout covers the receipt of the request. Envoy only counts the wait for a pick of a request
+// without a body, which gets 504; for others, message_timeout applies, which is never longer
+// (Listener). Long responses, and long thinking of a model, are not ended.
 func TestRequestTimeout_EndsSlowUploadsAndNoResponses(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -93,7 +93,7 @@ func TestRequestTimeout_EndsSlowUploadsAndNoResponses(t *testing.T) {
 			t.Fatalf("%s: %s %v", path, e.answer, e.err)
 		}
 	}
-	// These begin after the two, so that their timeouts end after what would be those of the two.
+	// These begin after the two, so that they time out later.
 	if got := r.raw(t, "POST /upload HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\r\nbegin"); got !=
 		"HTTP/1.1 408 Request Timeout" {
 		t.Errorf("an upload that stalls: %q", got)
@@ -141,7 +141,8 @@ func TestUnderscores_InHeaderNamesAreNotTakenForHyphens(t *testing.T) {
 			t.Errorf("%q: want %s, got %s", action, want, got)
 		}
 		if action == v1alpha1.DropUnderscores || action == v1alpha1.AllowUnderscores {
-			if there := p.last.Load().Header.Get("X_penstock_pool") != ""; there != (action == v1alpha1.AllowUnderscores) {
+			there := p.last.Load().Header.Get("X_penstock_pool") != ""
+			if there != (action == v1alpha1.AllowUnderscores) {
 				t.Errorf("%q: the pod got %v", action, p.last.Load().Header)
 			}
 		}
@@ -165,7 +166,7 @@ func TestTrustedHops_DecideTheClientsAddress(t *testing.T) {
 	}
 }
 
-// A client's UUID is kept as it is, though Envoy traces the request.
+// A client's UUID stays unchanged even if Envoy traces the request.
 func TestRequestIDs_AClientsStandsWhereItIsKept(t *testing.T) {
 	t.Parallel()
 	for action, kept := range map[v1alpha1.RequestIDs]bool{

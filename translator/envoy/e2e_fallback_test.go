@@ -9,16 +9,16 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The table of fallbacks (DESIGN, "What Envoy gets"), every cell on the real Envoy: what a client
-// gets when its pool's picker answers, is full, is empty, is dead or is slow.
+// The table of fallbacks (DESIGN, "What Envoy gets"), every cell on the real Envoy: a client's
+// result if its pool's picker answers, is full, empty, dead or slow.
 
-// outcome is who answers: "picked" (the pod that was picked), "pod" (any local pod), "spill" (the
-// other pool), or a status.
+// outcome is the source of the answer: "picked" (the picked pod), "pod" (any local pod), "spill"
+// (the other pool), or a status.
 type outcome string
 
 var pickers = []string{"answers", "full", "empty", "dead", "slow"}
 
-// ours are the rows for our own picker, in modes None and Buffered alike.
+// ours are the rows for our own picker, in modes None and Buffered.
 var ours = []struct {
 	failOpen, spills bool
 	fallback         model.Fallback
@@ -91,13 +91,13 @@ func TestFailureMode_OfOurPickerDecidesWhatFailedPicksGet(t *testing.T) {
 	checkCells(r, cells, a2)
 }
 
-// cell is one cell of the table: a host, and who should answer there.
+// cell is one cell of the table: a host and its expected outcome.
 type cell struct {
 	name, host string
 	want       outcome
 }
 
-// checkCells asks all cells at once, since slow pickers take their time.
+// checkCells tests all cells in parallel, because slow pickers take time.
 func checkCells(r *rig, cells []cell, picked *pod) {
 	r.t.Helper()
 	body := []byte(`{"model":"llm","prompt":"hello"}`)
@@ -139,11 +139,10 @@ func checkOutcome(t *testing.T, got answer, want outcome, picked *pod, body []by
 	}
 }
 
-// external are the rows for a picker that is not ours, in FULL_DUPLEX_STREAMED. In that mode Envoy
-// cannot ignore an immediate response, so a pool that spills stands behind a hop of its own, whose
-// 429 or 503 moves the request on. A slow picker is never given up on by itself: only the user's
-// own timeout ends the request, or moves it on. One that is lost has an endpoint that is Unhealthy:
-// Envoy does not call it, although it would answer.
+// external are the rows for an external picker in FULL_DUPLEX_STREAMED. In that mode Envoy cannot
+// ignore an immediate response, so a pool that spills is behind its own hop, whose 429 or 503 moves
+// the request on. Only the user's timeout ends a request with a slow picker, or moves it on. A lost
+// picker has an Unhealthy endpoint: Envoy does not call it, although it would answer.
 var external = []struct {
 	failOpen, spills bool
 	fallback         model.Fallback
@@ -171,7 +170,7 @@ var external = []struct {
 	},
 }
 
-// It is the same for those that only acknowledge bodies.
+// The same holds for pickers that only acknowledge bodies.
 func TestFailureMode_OfExternalPickersDecidesWhatFailedPicksGet(t *testing.T) {
 	t.Parallel()
 	t.Run("duplex", func(t *testing.T) { externalFailures(t, model.BodyDuplex) })
@@ -224,7 +223,7 @@ func externalFailures(t *testing.T, body model.BodyMode) {
 	checkCells(r, cells, a2)
 }
 
-// behindHop puts a backend behind a hop of its own, with other hops to move on to.
+// behindHop puts a backend behind its own hop, with other hops to move on to.
 func (r *rig) behindHop(name string, backend model.WeightedBackend, next ...model.HopID) model.WeightedBackend {
 	r.t.Helper()
 	own := model.HopTo("InferencePool", "ns", name)
@@ -238,7 +237,7 @@ func (r *rig) behindHop(name string, backend model.WeightedBackend, next ...mode
 	return model.WeightedBackend{Cluster: named("hops-" + name), Weight: 1, Hops: true}
 }
 
-// poolB adds the pool that others spill to, and returns its hop.
+// poolB adds the spill target, and returns its hop.
 func (r *rig) poolB(pods ...*pod) (hop model.HopID) {
 	r.t.Helper()
 	var eps []model.Endpoint

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// entry is one line of the access log, as the picker gets it.
+// entry is one access log entry at the picker.
 type entry struct {
 	log string
 	*logv3.HTTPAccessLogEntry
@@ -148,10 +148,10 @@ func TestAccessLog_ReportsPicksToThePickerAndToFiles(t *testing.T) {
 		ours.GetFields()["lease"].GetStringValue() != "lease of "+a.address.String() {
 		t.Errorf("the entry of a pick: %v", e)
 	}
-	// The pick of the hop comes back under the name of hops. That of the edge was none.
+	// The hop's pick is logged under the name of hops. The edge's call gave no pick.
 	r.envoy.Wait("the spilled pick came back", func() bool { return len(f.find("/spilled")) == 1 })
-	if e, ok := f.find("/spilled")[model.HopListener]; !ok ||
-		e.GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"].GetFields()[servedKey].GetStringValue() != b1.address.String() {
+	spilled := f.find("/spilled")[model.HopListener].GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"]
+	if spilled.GetFields()[servedKey].GetStringValue() != b1.address.String() {
 		t.Errorf("the entry of a spilled pick: %v", f.find("/spilled"))
 	}
 	if len(f.find("/service")) != 0 {
@@ -216,7 +216,8 @@ func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
 			data["penstock"].GetFields()["lease"].GetStringValue() == "" {
 			t.Errorf("the entry of a request in flight: %v", e)
 		}
-		// The picker learns from these how fast a server reads prompts, and which it has not read.
+		// From these, the picker derives how fast a server reads prompts, and which ones it has not
+		// read.
 		common := e.GetCommonProperties()
 		sent, headers := common.GetTimeToLastUpstreamTxByte().AsDuration(),
 			common.GetTimeToFirstUpstreamRxByte().AsDuration()

@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// The places for API keys, JWT and external authorization are empty composite filters. A policy
-// that fills one must need no more than a route: a change of the filter list would cut every stream
-// of the gateway.
+// The slots for API keys, JWT and external authorization are empty composite filters. A policy that
+// fills one may only change a route: a change of the filter list would end every stream of the
+// gateway.
 func TestFilters_AuthenticationOnOneHostKeepsTheListener(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, closedPort(t))
@@ -28,7 +28,8 @@ func TestFilters_AuthenticationOnOneHostKeepsTheListener(t *testing.T) {
 	const types = "type.googleapis.com/envoy.extensions.filters.http."
 	fill := map[string]string{
 		filterAPIKey: `{"@type":"` + types +
-			`api_key_auth.v3.ApiKeyAuth","key_sources":[{"header":"x-api-key"}],"credentials":[{"key":"sesame","client":"ali"}]}`,
+			`api_key_auth.v3.ApiKeyAuth","key_sources":[{"header":"x-api-key"}],` +
+			`"credentials":[{"key":"sesame","client":"ali"}]}`,
 		filterJWT: `{"@type":"` + types +
 			`jwt_authn.v3.JwtAuthentication","providers":{"p":{"issuer":"i","local_jwks":{"inline_string":` +
 			fmt.Sprintf("%q", jwks(t)) + `}}},
@@ -40,7 +41,8 @@ func TestFilters_AuthenticationOnOneHostKeepsTheListener(t *testing.T) {
 	for filter, config := range fill {
 		perRoute := &compositev3.CompositePerRoute{}
 		if err := protojson.Unmarshal([]byte(`{"matcher":{"on_no_match":{"action":{"name":"always","typed_config":{
-			"@type":"`+types+`composite.v3.ExecuteFilterAction","typed_config":{"name":"`+filter+`","typed_config":`+config+`}}}}}}`), perRoute); err != nil {
+			"@type":"`+types+`composite.v3.ExecuteFilterAction","typed_config":{"name":"`+filter+`","typed_config":`+
+			config+`}}}}}}`), perRoute); err != nil {
 			t.Fatal(err)
 		}
 		b := &builder{}

@@ -8,9 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// All hops share a listener. Which hop a request has come to is known from the endpoint alone: Host
-// stays the client's own, through two hops of one request too, and neither a client nor a pod can
-// name a hop or see that there is one.
+// All hops share a listener. Only the endpoint determines a request's hop: Host stays the client's,
+// even through two hops, and neither a client nor a pod can select or detect a hop.
 func TestHop_ClientNamesNoneAndHostIsItsOwn(t *testing.T) {
 	t.Parallel()
 	full, good := startPod(t, "full", 503), startPod(t, "good", 200)
@@ -62,8 +61,8 @@ func TestHop_ClientNamesNoneAndHostIsItsOwn(t *testing.T) {
 	}
 }
 
-// Endpoints and routes of a hop arrive apart. A request for a hop that is not there yet, or any
-// more, is sent to the next.
+// Endpoints and routes of a hop arrive separately. A request for a hop that is not there yet, or no
+// longer, goes to the next one.
 func TestHop_ThatIsNotThereSendsRequestsOn(t *testing.T) {
 	t.Parallel()
 	good := startPod(t, "good", 200)

@@ -6,9 +6,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Each request to an exporting cluster of an import is reported once, behind a hop as well as
-// without one, and with what it is judged by: those with a lease in the log of leases, the others
-// in a log of their own. Requests to other backends are not, nor is a hop to several.
+// Each request to an exporting cluster of an import is logged once, with and without a hop, and
+// with the data for its evaluation: requests with a lease in the log of leases, others in a
+// separate log. Requests to other backends are not logged, nor is a hop to several clusters.
 func TestAccessLog_ReportsEachRequestToAnExportingCluster(t *testing.T) {
 	t.Parallel()
 	missing, well := startPod(t, "missing", 404), startPod(t, "well", 200)
@@ -53,30 +53,8 @@ func TestAccessLog_ReportsEachRequestToAnExportingCluster(t *testing.T) {
 	for _, host := range []string{"service", "direct", "several", "spilled", "picked"} {
 		r.post(t, host, []byte("{}"))
 	}
-	type seen struct {
-		log, host, member, cluster, details, route string
-		status                                     uint32
-		declined                                   bool
-	}
-	list := func() (out map[seen]int) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		out = map[seen]int{}
-		for _, e := range f.entries {
-			common, answer := e.GetCommonProperties(), e.GetResponse()
-			if e.GetRequest().GetRequestId() == "" || common.GetStartTime().AsTime().IsZero() {
-				t.Errorf("an entry lacks an ID or a time: %v", e)
-			}
-			out[seen{
-				e.log, e.GetRequest().GetAuthority(),
-				common.GetMetadata().GetFilterMetadata()["penstock"].GetFields()["member"].GetStringValue(),
-				common.GetUpstreamCluster(), answer.GetResponseCodeDetails(),
-				common.GetRouteName(), answer.GetResponseCode().GetValue(), answer.GetResponseHeaders()[peerMark] != "",
-			}]++
-		}
-		return out
-	}
-	want := []seen{
+	list := func() map[logged]int { return f.logged(t) }
+	want := []logged{
 		{"members", "direct", "ns/far@north", direct.String(), "via_upstream", "direct", 404, false},
 		{"members", "several", "", "", "no_healthy_upstream", toEmpty.String(), 503, true},
 		{"members", "several", "", west.String(), "via_upstream", toWest.String(), 200, false},
@@ -98,4 +76,30 @@ func TestAccessLog_ReportsEachRequestToAnExportingCluster(t *testing.T) {
 	if len(list()) != len(want) {
 		t.Errorf("reported: %v\nwant %v", list(), want)
 	}
+}
+
+// logged is a log entry about a request.
+type logged struct {
+	log, host, member, cluster, details, route string
+	status                                     uint32
+	declined                                   bool
+}
+
+func (f *feedback) logged(t *testing.T) map[logged]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[logged]int{}
+	for _, e := range f.entries {
+		common, answer := e.GetCommonProperties(), e.GetResponse()
+		if e.GetRequest().GetRequestId() == "" || common.GetStartTime().AsTime().IsZero() {
+			t.Errorf("an entry lacks an ID or a time: %v", e)
+		}
+		out[logged{
+			e.log, e.GetRequest().GetAuthority(),
+			common.GetMetadata().GetFilterMetadata()["penstock"].GetFields()["member"].GetStringValue(),
+			common.GetUpstreamCluster(), answer.GetResponseCodeDetails(),
+			common.GetRouteName(), answer.GetResponseCode().GetValue(), answer.GetResponseHeaders()[peerMark] != "",
+		}]++
+	}
+	return out
 }

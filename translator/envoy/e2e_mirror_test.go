@@ -47,7 +47,7 @@ func TestRequestMirror_GetsItsShareAndDelaysNothing(t *testing.T) {
 	}
 }
 
-// Envoy knows most filters for whole routes only; a user writes them on one backend of several.
+// Envoy has most filters only for whole routes; users write them on one backend of several.
 func TestBackendRefFilters_ApplyToThatBackendAlone(t *testing.T) {
 	t.Parallel()
 	a, b, copies := startPod(t, "a", 200), startPod(t, "b", 200), startPod(t, "copies", 200)

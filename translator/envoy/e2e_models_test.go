@@ -92,8 +92,8 @@ func TestModelRouting_FollowsTheModelInTheBody(t *testing.T) {
 	}
 }
 
-// hostile are bodies whose scan would take a worker thread a long time: each names no model before
-// its work is bounded.
+// hostile are bodies whose scan would take a worker thread a long time: none names a model within
+// the limit of the work.
 func hostile() map[string]string {
 	const size = maxBody - 100
 	fill := func(start, part, end string) string {
@@ -166,9 +166,8 @@ func TestModelRouting_LargeMessagesMayStandBeforeTheModel(t *testing.T) {
 	}
 }
 
-// TestModelRouting_OtherRoutesDoNotHoldBodies: a route that does not match on the model streams,
-// and sees a body that is not yet complete, unless a route before it might take the request once
-// its model is known.
+// TestModelRouting_OtherRoutesDoNotHoldBodies: a route without a model match streams, and receives
+// an incomplete body, unless an earlier route might take the request once its model is known.
 func TestModelRouting_OtherRoutesDoNotHoldBodies(t *testing.T) {
 	t.Parallel()
 	one, files := startPod(t, "one", 200), startPod(t, "files", 200)
@@ -219,7 +218,7 @@ func TestModelRouting_OtherRoutesDoNotHoldBodies(t *testing.T) {
 			t.Errorf("%s: want %s, got %s %v", path, want, got, err)
 		}
 	}
-	// What has no model, or none that can be read, goes to the route behind.
+	// Requests without a readable model go to the next route.
 	for _, content := range []string{"application/json", "multipart/form-data; boundary=x", "application/grpc"} {
 		req := r.request("POST", "models", "/v1/completions", []byte(`{"x":"one"}`))
 		req.Header.Set("Content-Type", content)

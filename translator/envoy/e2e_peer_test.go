@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// gatewayOf is the certificate of a cluster's Gateways, by an authority that may be another
+// gatewayOf returns a certificate of a cluster's Gateways, by an authority that may be another
 // cluster's.
 func (a *authority) gatewayOf(uri string) tls.Certificate {
 	_, _, pair := a.pairs(uri)
@@ -37,7 +37,7 @@ func (a *authority) pairs(uri string) (chain, key []byte, pair tls.Certificate) 
 }
 
 // peerRig is a peer listener of cluster west with two pools: members home and south may use chat,
-// south alone may use code.
+// only south may use code.
 type peerRig struct {
 	*rig
 	west, home, south *authority
@@ -118,8 +118,8 @@ func newPeerRigOf(t *testing.T, edge model.Edge) *peerRig {
 	return r
 }
 
-// client connects as a Gateway of a cluster, whose certificate an authority has signed; nil:
-// without one.
+// client connects as a cluster's Gateway, with a certificate signed by an authority; nil: without
+// one.
 func (r *peerRig) client(cluster string, ca *authority, sni string) *tls.Config {
 	c := &tls.Config{ServerName: sni, InsecureSkipVerify: true}
 	if ca != nil {
@@ -149,7 +149,7 @@ func (r *peerRig) ask(c *tls.Config, authority string, header http.Header) (answ
 	return answer{resp.StatusCode, resp.Header.Get("Pod"), resp.Header, string(body)}, err
 }
 
-// Members reach the pools that are exported to them, and no other client reaches anything.
+// Members reach the pools that are exported to them, and other clients reach nothing.
 func TestPeerListener_AdmitsMembersToTheirPoolsAlone(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -169,7 +169,7 @@ func TestPeerListener_AdmitsMembersToTheirPoolsAlone(t *testing.T) {
 		{"no certificate", chatHost, r.client("", nil, chatHost), ""},
 		{"another CA, same ID", chatHost, r.client("home", stranger, chatHost), ""},
 		{"another member's CA for this one's ID", chatHost, r.client("home", r.south, chatHost), ""},
-		{"a member's CA for a trust domain that is none", chatHost, r.client("mars", r.home, chatHost), ""},
+		{"a member's CA for the trust domain of no member", chatHost, r.client("mars", r.home, chatHost), ""},
 		{"this cluster's own Gateway", chatHost, r.client("west", r.west, chatHost), ""},
 		{"a member's control plane", chatHost, custom(r.home, "spiffe://home/penstock"), ""},
 		{"below the Gateways' ID", chatHost, custom(r.home, "spiffe://home/gateway/x"), ""},
@@ -213,8 +213,8 @@ func TestPeerListener_AdmitsMembersToTheirPoolsAlone(t *testing.T) {
 	}
 }
 
-// What a pod receives is what the client asked for, and nothing that a member, or a client behind
-// it, has forged.
+// A pod receives the client's request, without headers that a member, or a client behind it, has
+// forged.
 func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -238,8 +238,8 @@ func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 	// What the pool's own picker sets reaches its server.
 	for name, want := range map[string]string{"X-Gateway-Destination-Endpoint": r.chat.address.String(),
 		"X-Forwarded-For": "192.0.2.9", "X-Request-Id": "one", "Traceparent": forged.Get("Traceparent")} {
-		if is := got.Header.Get(name); is != want {
-			t.Errorf("the pod receives %s: %q, want %q", name, is, want)
+		if value := got.Header.Get(name); value != want {
+			t.Errorf("the pod receives %s: %q, want %q", name, value, want)
 		}
 	}
 	for name := range got.Header {
@@ -252,8 +252,8 @@ func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 	}
 }
 
-// An answer that no pod has begun is marked for the member; a pod's own answer is not, whatever it
-// writes.
+// An answer to a request that no pod has started is marked for the member; a pod's answer is not,
+// whatever it writes.
 func TestPeerListener_MarksWhatNoPodHasBegun(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -271,9 +271,8 @@ func TestPeerListener_MarksWhatNoPodHasBegun(t *testing.T) {
 	}
 }
 
-// Gateway to gateway: the pod receives the client's own host, and no answer shows what members
-// alone may read. A gateway that has the name of another cluster than it is asked for gets no
-// request.
+// Gateway to gateway: the pod receives the client's own host, and no answer shows members' headers.
+// A gateway with another cluster's name gets no request.
 func TestPeerListener_GatewayOfAMemberUsesIt(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -295,8 +294,8 @@ func TestPeerListener_GatewayOfAMemberUsesIt(t *testing.T) {
 	}
 }
 
-// A load balancer that speaks the PROXY protocol for clients does so for members, too, unless they
-// come past it.
+// A load balancer that uses the PROXY protocol for clients does so for members too, unless they
+// bypass it.
 func TestPeerListener_AdmitsMembersBehindAProxyProtocol(t *testing.T) {
 	t.Parallel()
 	// which waits for a member that is answered without the header

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// script is how a picker behaves towards one pool.
+// script is a picker's behaviour for one pool.
 type script struct {
 	endpoints string // the list it answers, "" for no pick at all
 	status    int    // an immediate response
@@ -35,7 +35,7 @@ type script struct {
 	plain     bool   // reads to the end, answering each piece without sending it back, then picks (lwepp v1.6.0)
 }
 
-// asked is one request as a picker saw it.
+// asked is one request at a picker.
 type asked struct {
 	pool     string
 	metadata metadata.MD
@@ -44,7 +44,7 @@ type asked struct {
 	served   string
 }
 
-// picker is an endpoint picker that follows its scripts, one for each pool.
+// picker is an endpoint picker with a script for each pool.
 type picker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	address netip.AddrPort
@@ -56,7 +56,7 @@ type picker struct {
 
 const extProcService = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// startPicker serves until the end of the test, with services beside picking, if any. It answers
+// startPicker serves until the end of the test, with optional additional services. It answers
 // health checks with SERVING, unless its health is given.
 func startPicker(t testing.TB, scripts map[string]script, options ...any) *picker {
 	t.Helper()
@@ -91,7 +91,7 @@ func startPicker(t testing.TB, scripts map[string]script, options ...any) *picke
 	return p
 }
 
-// seen are the requests that the picker was asked about for one pool, as far as they have ended.
+// seen returns the picker's finished calls for one pool.
 func (p *picker) seen(pool string) []asked {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,12 +141,12 @@ func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// buffers reports whether a call's first message is of mode BUFFERED.
+// buffers reports whether a call's first message is in mode BUFFERED.
 func buffers(req *extprocv3.ProcessingRequest) bool {
 	return req.GetProtocolConfig().GetRequestBodyMode() == filterv3.ProcessingMode_BUFFERED
 }
 
-// stream reports whether the request's body has no end that a picker could wait for.
+// stream reports whether the end of the request's body is unpredictable.
 func (a *asked) stream() bool {
 	content := a.headers["content-type"]
 	return a.headers["upgrade"] != "" || strings.HasPrefix(content, "application/grpc") ||
@@ -189,8 +189,7 @@ func (sc script) answer(req *extprocv3.ProcessingRequest, a *asked) []*extprocv3
 	return nil
 }
 
-// sendBack streams the body through: the pick goes before the first chunk, which is when this
-// picker has seen enough.
+// sendBack streams the body through, with the pick before the first chunk.
 func (sc script) sendBack(b *extprocv3.HttpBody, a *asked) []*extprocv3.ProcessingResponse {
 	var out []*extprocv3.ProcessingResponse
 	if first := a.body == len(b.Body); first {
@@ -203,10 +202,11 @@ func (sc script) sendBack(b *extprocv3.HttpBody, a *asked) []*extprocv3.Processi
 	for rest := b.Body; ; {
 		n := min(len(rest), most)
 		chunk := &extprocv3.StreamedBodyResponse{Body: rest[:n], EndOfStream: b.EndOfStream && n == len(rest)}
+		common := &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{
+			Mutation: &extprocv3.BodyMutation_StreamedResponse{StreamedResponse: chunk},
+		}}
 		out = append(out, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
-			RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{
-				Mutation: &extprocv3.BodyMutation_StreamedResponse{StreamedResponse: chunk},
-			}}},
+			RequestBody: &extprocv3.BodyResponse{Response: common},
 		}})
 		if rest = rest[n:]; len(rest) == 0 {
 			return out

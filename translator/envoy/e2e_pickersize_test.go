@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Envoy asks an external picker itself, and would hold an answer of any size for each request.
+// Envoy calls an external picker itself, and would hold an answer of any size for each request.
 func TestExternalPicker_AnswerOfAnySizeIsNotHeld(t *testing.T) {
 	pod := startPod(t, "a", 200)
 	r := newRig(t, closedPort(t))
@@ -53,8 +53,8 @@ func TestExternalPicker_AnswerOfAnySizeIsNotHeld(t *testing.T) {
 	}
 }
 
-// A picker of others names the lease of a request that our picker counts. It would end that
-// request's count.
+// An external picker writes the lease of a request that our picker counts. This must not end the
+// count.
 func TestExternalPicker_SettlesNoRequestOfOurs(t *testing.T) {
 	t.Parallel()
 	pod := startPod(t, "a", 200)

@@ -130,7 +130,7 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 		Backends: []model.WeightedBackend{pool("strict", "full-then-good", model.BodyBuffered)},
 		Retry:    &model.Retry{Attempts: 5, Codes: []uint32{503}},
 	})
-	// A rule that shares requests between a pool that spills and one behind hops: each walks on in
+	// A rule that shares requests between a pool that spills and one behind hops: each moves on in
 	// its own way.
 	r.forward("mixed", backends(
 		spilling(pool("spilling", "full-then-fallback", model.BodyBuffered), hopB),
@@ -144,20 +144,9 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 	if by["200 other"] == 0 || by["200 good"] == 0 || len(by) != 2 {
 		t.Errorf("a pool that spills to b and one whose next hop is c: %v", by)
 	}
-	check := func(prefix string, want map[string]string) {
-		for name, w := range want {
-			t.Run(prefix+name, func(t *testing.T) {
-				for range 5 { // once may be luck
-					if a := r.post(t, prefix+name, []byte("{}")); fmt.Sprint(a.status, " ", a.pod) != w {
-						t.Fatalf("want %s, got %s", w, a)
-					}
-				}
-			})
-		}
-	}
-	check("spilling.", want)
-	check("strict.", strict)
-	check("open.", open)
+	r.serves(t, "spilling.", want)
+	r.serves(t, "strict.", strict)
+	r.serves(t, "open.", open)
 	if a := r.post(t, "strict.user-retries", []byte("{}")); a.pod != "good" {
 		t.Errorf("a user's retry on 503 does not walk the list: %s", a)
 	}
@@ -170,10 +159,22 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 	}
 }
 
+func (r *rig) serves(t *testing.T, prefix string, want map[string]string) {
+	for name, w := range want {
+		t.Run(prefix+name, func(t *testing.T) {
+			for range 5 { // once may be luck
+				if a := r.post(t, prefix+name, []byte("{}")); fmt.Sprint(a.status, " ", a.pod) != w {
+					t.Fatalf("want %s, got %s", w, a)
+				}
+			}
+		})
+	}
+}
+
 func TestHop_NeverSpillsAgain(t *testing.T) {
 	t.Parallel()
-	// Two pools that spill to each other, both full: the client gets the answer of the second, and
-	// each was asked once on the edge or in the hop.
+	// Two full pools that spill to each other: the client gets the second one's answer, and each
+	// was asked once, on the edge or in the hop.
 	p := startPicker(t, map[string]script{"a": {status: 503}, "b": {status: 429}})
 	r := newRig(t, p.address)
 	pod := startPod(t, "never", 200)
@@ -200,7 +201,7 @@ func TestHop_NeverSpillsAgain(t *testing.T) {
 	if a := r.post(t, "to-b", []byte("{}")); a.status != 503 || a.pod != "" {
 		t.Errorf("want the second pool's 503, got %s", a)
 	}
-	// Each attempt on the edge asks the other pool's hop once more; nothing goes back to the first.
+	// Each attempt on the edge asks the other pool's hop once more; nothing returns to the first.
 	if n := len(p.seen("a")) + len(p.seen("b")); n > 2*(1+1+poolRetries) {
 		t.Errorf("the pickers were asked %d times for two requests", n)
 	}
@@ -247,7 +248,7 @@ func TestRequestBody_Of32MiBArrivesAndLargerOnesGet413(t *testing.T) {
 			t.Errorf("%s: one byte too many: %s", host, got)
 		}
 	}
-	// Without a reader of the body, nothing limits it.
+	// If no picker reads the body, it is unlimited.
 	if got := r.post(t, "None", large); got.status != 200 || got.body != digest(large) {
 		t.Errorf("None: one byte more: %s", got)
 	}

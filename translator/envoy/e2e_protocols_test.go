@@ -64,7 +64,7 @@ func at(s *httptest.Server) netip.AddrPort {
 	return netip.MustParseAddrPort(s.Listener.Addr().String())
 }
 
-// The server fails as often as a request asks it to, and then succeeds.
+// The server fails as often as the request demands, and then succeeds.
 func TestRetry_FollowsCodesAndAttempts(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -61,7 +61,7 @@ func (p *pod) serve(t testing.TB, h http.Handler) *pod {
 	return p
 }
 
-// closedPort is an address with the effect "connection refused".
+// closedPort returns an address with the effect "connection refused".
 func closedPort(t testing.TB) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(envoytest.FreePort(t)))
 }
@@ -98,7 +98,7 @@ func (r *rig) add(res *resource.Resource, err error) {
 	r.resources = append(r.resources, res)
 }
 
-// named is a cluster of any name: tests of Envoy's behaviour need no object behind it.
+// named returns a cluster of any name: tests of Envoy's behaviour need no object for it.
 func named(name string) model.ClusterID {
 	id, ok := model.ParseClusterID(name)
 	if !ok {
@@ -107,8 +107,7 @@ func named(name string) model.ClusterID {
 	return id
 }
 
-// poolNamed is a pool of namespace ns, whose scripts the test's picker finds by the plain name; ""
-// is none.
+// poolNamed returns a pool of namespace ns; the test's picker finds its scripts by the plain name.
 func poolNamed(name string) objectid.Target {
 	if name == "" {
 		return objectid.Target{}
@@ -193,7 +192,7 @@ func (r *rig) start() {
 	})
 }
 
-// healthy waits until the health checks of clusters have passed.
+// healthy waits until the clusters' health checks have passed.
 func (r *rig) healthy(clusters ...string) {
 	r.t.Helper()
 	for _, c := range clusters {
@@ -214,7 +213,7 @@ func (r *rig) request(method, host, path string, body []byte) *http.Request {
 	return req
 }
 
-// answer is what a client got.
+// answer is a client's result.
 type answer struct {
 	status int
 	pod    string

@@ -12,7 +12,7 @@ import (
 
 func prefix(p string) model.Match { return model.Match{PathKind: model.PathPrefix, Path: p} }
 
-// answers is a route that answers with a word.
+// answers returns a route that answers with a word.
 func answers(word string, m model.Match) model.Route {
 	return model.Route{Name: word, Match: m, Action: &model.Action{Direct: &model.Direct{Status: 200, Body: word}}}
 }

@@ -34,36 +34,8 @@ func TestSessionPersistence_KeepsClientsAtTheirServer(t *testing.T) {
 	r.forward("split", model.Forward{Backends: two, Session: &model.Session{Name: "s", Path: "/"}})
 	r.start()
 
-	served := func(host string, n int, prepare func(*http.Request, string)) (seen map[string]bool, first answer) {
-		seen = map[string]bool{}
-		jar, err := cookiejar.New(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u := &url.URL{Scheme: "http", Host: host, Path: "/v1/chat/completions"}
-		var last string // the last value of the header
-		for i := range n {
-			req := r.request("GET", host, u.Path, nil)
-			for _, c := range jar.Cookies(u) {
-				req.AddCookie(c)
-			}
-			if prepare != nil {
-				prepare(req, last)
-			}
-			got, err := r.do(req)
-			if err != nil || got.status != 200 {
-				t.Fatalf("%s: %s %v", host, got, err)
-			}
-			jar.SetCookies(u, (&http.Response{Header: got.header}).Cookies())
-			seen[got.pod] = true
-			if h := got.header.Get("X-S"); h != "" {
-				last = h
-			}
-			if i == 0 {
-				first = got
-			}
-		}
-		return seen, first
+	served := func(host string, n int, prepare func(*http.Request, string)) (map[string]bool, answer) {
+		return r.session(t, host, n, prepare)
 	}
 	if seen, _ := served("none", 50, nil); len(seen) != 3 {
 		t.Fatalf("without a session all servers should serve: %v", seen)
@@ -95,4 +67,40 @@ func TestSessionPersistence_KeepsClientsAtTheirServer(t *testing.T) {
 	if len(all) != 2 {
 		t.Errorf("sessions went to %v alone", all)
 	}
+}
+
+// session sends n requests of one client, and returns the servers and the first answer. prepare
+// receives the last value of the header.
+func (r *rig) session(t *testing.T, host string, n int, prepare func(*http.Request, string)) (
+	seen map[string]bool, first answer,
+) {
+	seen = map[string]bool{}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &url.URL{Scheme: "http", Host: host, Path: "/v1/chat/completions"}
+	var last string // the last value of the header
+	for i := range n {
+		req := r.request("GET", host, u.Path, nil)
+		for _, c := range jar.Cookies(u) {
+			req.AddCookie(c)
+		}
+		if prepare != nil {
+			prepare(req, last)
+		}
+		got, err := r.do(req)
+		if err != nil || got.status != 200 {
+			t.Fatalf("%s: %s %v", host, got, err)
+		}
+		jar.SetCookies(u, (&http.Response{Header: got.header}).Cookies())
+		seen[got.pod] = true
+		if h := got.header.Get("X-S"); h != "" {
+			last = h
+		}
+		if i == 0 {
+			first = got
+		}
+	}
+	return seen, first
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// freezer stands before a picker, and may freeze: then it takes connections and bytes, and answers
-// nothing.
+// freezer is in front of a picker, and may freeze: then it accepts connections and bytes, and
+// answers nothing.
 type freezer struct {
 	net.Listener
 	to     netip.AddrPort
@@ -42,7 +42,7 @@ func startFreezer(t *testing.T, to netip.AddrPort) *freezer {
 	return f
 }
 
-// relay ends when either side does, which for a frozen one is Envoy.
+// relay ends when either side does; for a frozen one that is Envoy.
 func (f *freezer) relay(down net.Conn) {
 	defer func() { _ = down.Close() }()
 	up, err := net.Dial("tcp", f.to.String())
@@ -56,7 +56,7 @@ func (f *freezer) relay(down net.Conn) {
 	back.Wait()
 }
 
-// backward is the way of answers, which are lost once the picker is frozen.
+// backward carries answers, which are lost once the picker is frozen.
 type backward struct {
 	*freezer
 	down io.Writer
@@ -71,8 +71,8 @@ func (a backward) Write(b []byte) (int, error) {
 	}
 }
 
-// A picker that is frozen still takes connections, and answers nothing. That must not cost a pick,
-// not even of a pool that is closed without one.
+// A frozen picker still accepts connections, and answers nothing. That must not cost a pick, even
+// in a fail-close pool.
 func TestEndpointPicker_FrozenLosesNoPick(t *testing.T) {
 	pod := startPod(t, "pod", 200)
 	p := startPicker(t, map[string]script{"llm": {endpoints: pod.address.String()}})

@@ -21,17 +21,16 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Requests that a picker must not wait for the end of: with a body mode of BUFFERED they would
-// hang.
+// Requests whose end a picker must not wait for: with a body mode of BUFFERED they would hang.
 
-// streamRig has a host for each body mode that waits and for each way over hops, all with the same
+// streamRig has a host for each body mode that waits and for each path over hops, all with the same
 // pods.
 func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
 	t.Helper()
 	address := pods[0].Address.String()
 	ours := startPicker(t,
 		map[string]script{"a": {endpoints: address}, "b": {endpoints: address}, "full": {status: 429}})
-	// As a real external picker does, it waits for the body before it picks.
+	// Like a real external picker, it waits for the body before it picks.
 	theirs := startPicker(t, map[string]script{"": {endpoints: address, duplex: true}})
 	r := newRig(t, ours.address)
 	r.cluster(model.Cluster{Name: named("external"), Protocol: model.GRPC, HealthService: extProcService},
@@ -46,7 +45,7 @@ func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
 	external.Picker.Cluster = named("external")
 	r.forward("Duplex", backends(external))
 	r.forward("spilled", backends(spilling(pool("hops", "full", model.BodyBuffered), hop)))
-	// Pods that speak HTTP/2 cannot share a cluster with hops: they stand behind one of their own.
+	// Pods with HTTP/2 cannot share a cluster with hops: they are behind their own hop.
 	r.forward("behind", backends(r.behindHop("behind", pool("a", "a", model.BodyBuffered), hop)))
 	r.forward("behind-full", backends(r.behindHop("behind-full", pool("a", "full", model.BodyBuffered), hop)))
 	r.start()
@@ -54,7 +53,6 @@ func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
 	return r
 }
 
-// streamHosts are its hosts.
 var streamHosts = []string{"Buffered", "Duplex", "spilled", "behind", "behind-full"}
 
 func TestWebSocket_ReachesPoolsWhosePickerReadsBodies(t *testing.T) {
@@ -66,7 +64,7 @@ func TestWebSocket_ReachesPoolsWhosePickerReadsBodies(t *testing.T) {
 	}
 }
 
-// echoFrames is a server of WebSockets that sends back what it gets, frame or not.
+// echoFrames is a WebSocket server that returns what it receives.
 func echoFrames(w http.ResponseWriter, req *http.Request) {
 	if req.Header.Get("Upgrade") != "websocket" {
 		http.Error(w, "not an upgrade", http.StatusBadRequest)
@@ -81,7 +79,7 @@ func echoFrames(w http.ResponseWriter, req *http.Request) {
 	_, _ = io.Copy(conn, rw)
 }
 
-// upgrades expects that words come back over a WebSocket one by one.
+// upgrades expects that words return over a WebSocket one by one.
 func (r *rig) upgrades(t *testing.T, host string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", r.address())
@@ -108,8 +106,7 @@ func (r *rig) upgrades(t *testing.T, host string) {
 
 func TestGRPC_StreamsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 	t.Parallel()
-	// The model server is a bidirectional gRPC service; that it is an ext_proc server too is by
-	// chance.
+	// The model server is a bidirectional gRPC service, for which an ext_proc server serves.
 	server := startPicker(t, map[string]script{"": {endpoints: "answered"}})
 	r := streamRig(t, model.H2C, endpoints(server.address)...)
 	for _, host := range streamHosts {
@@ -142,7 +139,7 @@ func TestGRPC_StreamsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 			if _, err := stream.Recv(); err != io.EOF {
 				t.Errorf("the stream's status was lost: %v", err)
 			}
-			// A status that is not OK comes in trailers.
+			// A status other than OK is in trailers.
 			_, err = healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: "unknown"})
 			if err == nil || grpcCode(err) != "NotFound" {
 				t.Errorf("want NotFound from the server, got %v", err)

@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The inference extension's reference picker, at v1.6.0, answers each piece of a body before it has
-// answered the headers, and never sends a body back. In FULL_DUPLEX_STREAMED each request with a
-// body would be a 503.
+// The inference extension's reference picker, at v1.6.0, answers each piece of a body before the
+// headers, and never sends a body back. In FULL_DUPLEX_STREAMED each request with a body would get
+// 503.
 func TestExternalPicker_ThatKeepsBodiesStillPicks(t *testing.T) {
 	pods := []*pod{startPod(t, "a", 200), startPod(t, "b", 200)}
 	p := startPicker(t, map[string]script{"": {plain: true, endpoints: pods[1].address.String()}})
@@ -55,7 +55,7 @@ func TestExternalPicker_ThatKeepsBodiesStillPicks(t *testing.T) {
 	}
 }
 
-// Of several pickers that elect a leader, the others answer NOT_SERVING to health checks, and would
+// Among pickers that elect a leader, the followers answer NOT_SERVING to health checks, and would
 // not pick.
 func TestExternalPicker_FollowersAreNotAsked(t *testing.T) {
 	pod := startPod(t, "a", 200)

@@ -20,12 +20,11 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Endpoints are the members of one cluster; an empty assignment is one too, and ends the cluster's
-// warming.
+// Endpoints encodes a cluster's assignment. An empty one also ends the cluster's warming.
 func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 	load := &endpointv3.ClusterLoadAssignment{ClusterName: a.Cluster.String()}
 	var refs []resource.Ref
-	var groups [][]byte // encoded, as those of load.Endpoints: by priority, which is how Envoy groups them
+	var groups [][]byte // encoded, by priority
 	for _, e := range a.Endpoints {
 		i := slices.IndexFunc(load.Endpoints, func(g *endpointv3.LocalityLbEndpoints) bool {
 			return g.Priority == e.Priority
@@ -45,17 +44,15 @@ func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 		}
 	}
 	for i, g := range load.Endpoints {
-		g.ProtoReflect().SetUnknown(groups[i]) // goes out as it is
+		g.ProtoReflect().SetUnknown(groups[i])
 	}
 	return checked(resource.Endpoints, load.ClusterName, load, refs, a.Owners)
 }
 
-// podSize is about what a pod is encoded in.
 const podSize = 64
 
-// appendEndpoint appends an element of LocalityLbEndpoints.lb_endpoints. There may be tens of
-// thousands of pods, each of which would be a dozen messages for the garbage collector: they are
-// written without.
+// appendEndpoint appends an element of LocalityLbEndpoints.lb_endpoints. Pods are encoded directly:
+// as messages, tens of thousands would load the garbage collector.
 func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 	const lbEndpoints = 2
 	var room [128]byte
@@ -78,7 +75,6 @@ func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 	return protowire.AppendBytes(protowire.AppendTag(b, lbEndpoints, protowire.BytesType), body), nil
 }
 
-// appendPod appends the encoding of lbEndpoint of a pod.
 func appendPod(b []byte, e model.Endpoint) []byte {
 	const (
 		endpoint, metadata, weight = 1, 3, 4 // of LbEndpoint
@@ -102,15 +98,13 @@ func appendPod(b []byte, e model.Endpoint) []byte {
 	return b
 }
 
-// podMetadata is the metadata of every pod, encoded.
 var podMetadata = func() []byte {
-	body, _ := resource.Marshal(lbEndpoint(model.Endpoint{}).Metadata) // of constants: it does not fail
+	body, _ := resource.Marshal(lbEndpoint(model.Endpoint{}).Metadata) // it does not fail
 	return body
 }()
 
-// AddEndpoints adds pods to the endpoints of a pool's cluster, where they are not among them: to a
-// cluster of which only what was sent to Envoy is left. One that a BackendTLSPolicy has closed,
-// because it has no valid CA certificate, stays as it is.
+// AddEndpoints adds missing pods to a pool's endpoints that were sent to Envoy. A cluster that a
+// BackendTLSPolicy without a valid CA certificate has closed does not change.
 func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) (*resource.Resource, error) {
 	c, load := &clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(cluster.Body(), c), proto.Unmarshal(endpoints.Body(), load)); err != nil {
@@ -135,17 +129,17 @@ func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) 
 		slices.Clone(endpoints.Owners()))
 }
 
-// maxFormer is how many former endpoints of a cluster stay behind its new ones: those of a source
-// that changes all of them over and over would add up.
+// maxFormer limits the former endpoints of a cluster: a source that repeatedly replaces all
+// endpoints would accumulate them.
 const maxFormer = 16
 
-// AddFormer adds to the endpoints of a cluster those that it had before, behind the new ones, if
-// none of them is among these: Envoy calls them while none of the new ones is known to be healthy,
-// which is so until their first check. Those that were behind others before stay so. replaced
-// reports whether before had endpoints, and none of them is left in front.
+// AddFormer adds a cluster's previous endpoints behind the new ones if the sets are disjoint: Envoy
+// uses them until a new endpoint passes its first health check. Earlier former endpoints stay.
+// replaced reports whether before had endpoints and none of them remains in front.
 func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, replaced bool, err error) {
-	load, was := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
-	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), was)); err != nil {
+	load, previous := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
+	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load),
+		proto.Unmarshal(before.Body(), previous)); err != nil {
 		return nil, false, err
 	}
 	has := map[string]bool{}
@@ -158,7 +152,7 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 		return endpoints, false, nil
 	}
 	former := &endpointv3.LocalityLbEndpoints{Priority: 1}
-	for _, group := range was.Endpoints {
+	for _, group := range previous.Endpoints {
 		stays := slices.ContainsFunc(group.LbEndpoints, func(e *endpointv3.LbEndpoint) bool { return has[hostPort(e)] })
 		if group.Priority == 0 {
 			if stays {
@@ -181,16 +175,14 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 	return with, replaced, err
 }
 
-// maxDraining is how many endpoints of a cluster of datagrams stay while they drain.
 const maxDraining = 1024
 
-// AddDraining adds to the endpoints of a cluster of datagrams those that it had before, as
-// draining: the next datagram of a session there begins one at another endpoint, and the answers to
-// its last ones still arrive. Without them, Envoy would end their sessions at once. drains reports
-// whether some begin to drain now. A cluster without another endpoint keeps none.
+// AddDraining adds a datagram cluster's previous endpoints as draining: the next datagram of such a
+// session goes to another endpoint, and pending answers still arrive. drains reports whether some
+// begin to drain now. A cluster without another endpoint keeps none.
 func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource, drains bool, err error) {
-	load, was := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
-	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), was)); err != nil {
+	load, former := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
+	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), former)); err != nil {
 		return nil, false, err
 	}
 	if len(load.Endpoints) == 0 {
@@ -201,7 +193,7 @@ func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource,
 		has[hostPort(e)] = true
 	}
 	var draining []*endpointv3.LbEndpoint
-	for _, group := range was.Endpoints {
+	for _, group := range former.Endpoints {
 		for _, e := range group.LbEndpoints {
 			if !has[hostPort(e)] && len(draining) < maxDraining {
 				drains = drains || e.HealthStatus != corev3.HealthStatus_DRAINING
@@ -219,13 +211,13 @@ func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource,
 	return with, drains, err
 }
 
-// hostPort is the address of an endpoint as text; ":0" of a hop.
+// hostPort returns an endpoint's address; ":0" for a hop.
 func hostPort(e *endpointv3.LbEndpoint) string {
 	at := e.GetEndpoint().GetAddress().GetSocketAddress()
 	return net.JoinHostPort(at.GetAddress(), strconv.Itoa(int(at.GetPortValue())))
 }
 
-// Pods are the pods among the endpoints of a cluster, hops excepted.
+// Pods returns the pods in an assignment, without hops.
 func Pods(endpoints *resource.Resource) (out []netip.AddrPort, err error) {
 	load := &endpointv3.ClusterLoadAssignment{}
 	if err := proto.Unmarshal(endpoints.Body(), load); err != nil {
@@ -257,13 +249,13 @@ func lbEndpoint(e model.Endpoint) *endpointv3.LbEndpoint {
 		if e.Later {
 			role = roleLater
 		}
-		addr =
-			&corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: &corev3.EnvoyInternalAddress{
-				AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{
-					ServerListenerName: model.HopListener,
-				},
-				EndpointId: e.Hop.String(),
-			}}}
+		hop := &corev3.EnvoyInternalAddress{
+			AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{
+				ServerListenerName: model.HopListener,
+			},
+			EndpointId: e.Hop.String(),
+		}
+		addr = &corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: hop}}
 		metadata["envoy.transport_socket_match"] = field(hopKey, structpb.NewBoolValue(true))
 	}
 	metadata["envoy.lb"] = field(roleKey, structpb.NewStringValue(role))

@@ -11,47 +11,38 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	headersv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
-	upstreamcodecv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/upstream_codec/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	inputsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/matching/common_inputs/network/v3"
 	metadatav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/matching/input_matchers/metadata/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
 
 const (
-	// metaFailed marks a call about a response that shows a failure. Its value is the server's
-	// address.
+	// metaFailed marks a call about a failure response; its value is the server's address.
 	metaFailed = "x-penstock-failed"
-	// deadMark marks such a response if our picker finds that the server is dead
-	// (extproc.HeaderDead): the request is sent to another one. It is removed from responses of
-	// pods to clients.
+	// deadMark marks such a response if our picker finds the server dead (extproc.HeaderDead): the
+	// request is then retried elsewhere.
 	deadMark = "penstock-server-dead"
-	// failedTimeout is how long Envoy waits for the picker: longer than a server may take
-	// (liveness.Checker).
+	// exceeds a server's limit (liveness.Checker)
 	failedTimeout = 3 * time.Second
 
 	filterFailed   = "failed"   // in the router: composite
 	filterUnmarked = "unmarked" // in the router: header_mutation
 )
 
-// router is the last filter. The filter of upstreams in it asks our picker about each response 500
-// and 503 to a pick: whether the server is dead. All other responses pass a comparison of their
-// status. It is in the listener, and not in clusters, whose filters would cost memory for each.
+// router is the last filter. Its upstream filter asks our picker about each response 500 and 503 to
+// a pick: whether the server is dead. It is in the listener, because filters in clusters would cost
+// memory for each.
 func (b *builder) router() *routerv3.Router {
-	filter := func(name string, config proto.Message) *hcmv3.HttpFilter {
-		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(config)}}
-	}
 	return &routerv3.Router{UpstreamHttpFilters: []*hcmv3.HttpFilter{
-		filter(filterFailed, b.failed()),
-		// Responses pass these filters from the last to the first: a server's own mark is not
-		// believed.
-		filter(filterUnmarked, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
+		b.httpFilter(filterFailed, b.failed()),
+		// Responses pass these filters from last to first: a server's own mark is removed.
+		b.httpFilter(filterUnmarked, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
 			ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(deadMark)},
 		}}),
-		filter("envoy.filters.http.upstream_codec", &upstreamcodecv3.UpstreamCodec{}),
+		b.upstreamCodec(),
 	}}
 }
 
@@ -76,9 +67,7 @@ func (b *builder) failed() *matchingv3.ExtensionWithMatcher {
 	pool := &inputsv3.DynamicMetadataInput{Filter: "penstock", Path: []*inputsv3.DynamicMetadataInput_PathSegment{
 		{Segment: &inputsv3.DynamicMetadataInput_PathSegment_Key{Key: poolKey}},
 	}}
-	present := b.any(&metadatav3.Metadata{Value: &matcherv3.ValueMatcher{
-		MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true},
-	}})
+	present := b.any(&metadatav3.Metadata{Value: presence()})
 	picked := b.single("pool", pool, &singlePredicate{
 		Matcher: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_CustomMatch{
 			CustomMatch: &xdscore.TypedExtensionConfig{Name: "present", TypedConfig: present},

@@ -14,82 +14,67 @@ import (
 	sessionv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/stateful_session/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The names of the HTTP filters, which are the keys of per-route configuration, in their order.
+// Names of the HTTP filters in order; they are the keys of per-route configuration.
 const (
-	filterUploads     = "uploads"          // composite: asks our picker whether there is room for a large body
-	filterScripts     = "scripts"          // Lua: lifts the model's name out of the body
-	filterStay        = "stay"             // Lua: keeps a session at an exporting cluster
-	filterCORS        = "cors"             //
-	filterAPIKey      = "api-key"          // composite: envoy.filters.http.api_key_auth
-	filterJWT         = "jwt"              // composite: envoy.filters.http.jwt_authn
-	filterAuthz       = "ext-authz"        // composite: envoy.filters.http.ext_authz
-	filterRBAC        = "rbac"             //
-	filterRateLimit   = "local-rate-limit" //
-	filterSession     = "stateful-session" //
-	filterHeaders     = "header-mutation"  //
-	filterMetadata    = "metadata"         // composite: envoy.filters.http.set_metadata
-	filterPicker      = "picker"           // its 503 or 429 is the client's answer
-	filterSpillPicker = "picker-spill"     // its 503 or 429 counts as "no pick"
-	filterTokenUsage  = "token-usage"      // composite: envoy.filters.http.ai_protocol_manager
-	filterRouter      = "router"           //
+	filterUploads     = "uploads" // composite: asks our picker whether a large body fits
+	filterScripts     = "scripts" // Lua: extracts the model's name from the body
+	filterStay        = "stay"    // Lua: keeps a session at an exporting cluster
+	filterCORS        = "cors"
+	filterAPIKey      = "api-key"   // composite: envoy.filters.http.api_key_auth
+	filterJWT         = "jwt"       // composite: envoy.filters.http.jwt_authn
+	filterAuthz       = "ext-authz" // composite: envoy.filters.http.ext_authz
+	filterRBAC        = "rbac"
+	filterRateLimit   = "local-rate-limit"
+	filterSession     = "stateful-session"
+	filterHeaders     = "header-mutation"
+	filterMetadata    = "metadata"     // composite: envoy.filters.http.set_metadata
+	filterPicker      = "picker"       // its 503 or 429 is the client's answer
+	filterSpillPicker = "picker-spill" // its 503 or 429 counts as "no pick"
+	filterTokenUsage  = "token-usage"  // composite: envoy.filters.http.ai_protocol_manager
+	filterRouter      = "router"
 )
 
-// httpFilters is the fixed list, of which hops have some (hopFilters). Every filter does nothing
-// until a route's per-filter configuration asks for it, and none is disabled: Envoy builds a
-// stream's filters from the route that it finds first, so a filter that is disabled there stays out
-// when the model scanner's clearRouteCache leads to another route.
+// httpFilters returns the fixed filter list; hops have a part of it (hopFilters). Filters do
+// nothing without a route's per-filter configuration. None is disabled: Envoy builds a stream's
+// filters from the first route, so a disabled filter would stay out when the model scanner's
+// clearRouteCache selects another route.
 //
-// The filter of token usage logs a warning wherever it is configured. API keys, JWT and external
-// authorization have no configuration of their own that does nothing (an API key filter without
-// keys denies every request, ext_authz wants a service, jwt_authn takes providers only from the
-// listener), so each is a composite filter without a match tree: an empty place that costs nothing,
-// into which a route puts the filter with all of its configuration (e2e_filters_test.go does).
+// API keys, JWT and external authorization have no configuration without effect, and the filter of
+// token usage logs a warning wherever it is configured. So each is a composite filter without a
+// match tree: an empty slot, into which a route puts the filter with its configuration.
 //
-// uploads is model.Edge.Uploads; 0 on hops, whose requests count at the edge. headers is done to
-// every request, before its picker is asked.
+// uploads is model.Edge.Uploads; 0 on hops, whose requests count at the edge. headers applies to
+// every request before its picker is called.
 func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64,
 	headers *headersv3.HeaderMutation) []*hcmv3.HttpFilter {
-	list := []struct {
-		name   string
-		config proto.Message
-	}{
-		{filterUploads, b.uploads(uploads)},
-		{filterScripts, scripts()},
-		{filterStay, stays()},
-		{filterCORS, &corsv3.Cors{}},
-		{filterAPIKey, &compositev3.Composite{}},
-		{filterJWT, &compositev3.Composite{}},
-		{filterAuthz, &compositev3.Composite{}},
-		{filterRBAC, &rbacv3.RBAC{}},
-		{filterRateLimit, &ratelimitv3.LocalRateLimit{StatPrefix: "local_rate_limit"}},
-		{filterSession, &sessionv3.StatefulSession{}},
-		{filterHeaders, headers},
-		{filterMetadata, &compositev3.Composite{}},
-		{filterPicker, b.picker(false, requestTimeout)},
-		{filterSpillPicker, b.picker(true, requestTimeout)},
-		{filterTokenUsage, &compositev3.Composite{}},
-		{filterRouter, b.router()},
+	return []*hcmv3.HttpFilter{
+		b.httpFilter(filterUploads, b.uploads(uploads)),
+		b.httpFilter(filterScripts, scripts()),
+		b.httpFilter(filterStay, stays()),
+		b.httpFilter(filterCORS, &corsv3.Cors{}),
+		b.httpFilter(filterAPIKey, &compositev3.Composite{}),
+		b.httpFilter(filterJWT, &compositev3.Composite{}),
+		b.httpFilter(filterAuthz, &compositev3.Composite{}),
+		b.httpFilter(filterRBAC, &rbacv3.RBAC{}),
+		b.httpFilter(filterRateLimit, &ratelimitv3.LocalRateLimit{StatPrefix: "local_rate_limit"}),
+		b.httpFilter(filterSession, &sessionv3.StatefulSession{}),
+		b.httpFilter(filterHeaders, headers),
+		b.httpFilter(filterMetadata, &compositev3.Composite{}),
+		b.httpFilter(filterPicker, b.picker(false, requestTimeout)),
+		b.httpFilter(filterSpillPicker, b.picker(true, requestTimeout)),
+		b.httpFilter(filterTokenUsage, &compositev3.Composite{}),
+		b.httpFilter(filterRouter, b.router()),
 	}
-	filters := make([]*hcmv3.HttpFilter, len(list))
-	for i, f := range list {
-		filters[i] = &hcmv3.HttpFilter{
-			Name:       f.name,
-			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(f.config)},
-		}
-	}
-	return filters
 }
 
-// pickMetadata are the namespaces of dynamic metadata that a picker sees and may write: envoy.lb is
-// the endpoint picker protocol's, penstock carries our picker's lease to the access log.
+// pickMetadata are the namespaces that a picker may read and write: envoy.lb is the endpoint picker
+// protocol's, penstock has our picker's lease.
 var pickMetadata = []string{"envoy.lb", "penstock"}
 
-// metadataOptions are the namespaces that a picker sees, and those that it may write.
 func metadataOptions(sees, writes []string) *extprocv3.MetadataOptions {
 	return &extprocv3.MetadataOptions{
 		ForwardingNamespaces: &extprocv3.MetadataOptions_MetadataNamespaces{Untyped: sees},
@@ -97,9 +82,8 @@ func metadataOptions(sees, writes []string) *extprocv3.MetadataOptions {
 	}
 }
 
-// callMetadata are the options of one pool's calls of a picker; nil: those of the filter. Pickers
-// of others neither see nor write what our picker sends the access log: they would settle each
-// other's requests.
+// callMetadata returns the options of one pool's picker calls; nil for the filter's. External
+// pickers must not access our picker's namespace: they would end each other's requests.
 func callMetadata(p *model.PickerCall, ours bool) *extprocv3.MetadataOptions {
 	names, subset := namesOf(p), p.Subset != nil && p.Cluster.External()
 	if ours && names == model.ProtocolNames() && !subset {
@@ -122,9 +106,8 @@ func namesOf(p *model.PickerCall) model.PickerNames {
 	return *p.Names
 }
 
-// picker is the endpoint picker's filter. It makes no call until a weighted cluster names its
-// picker (pickerOverride). What happens without a pick is decided by the cluster's fallback, never
-// of this filter: it always lets a request pass when the picker fails, also when the picker dies
+// picker makes no call until a weighted cluster names its picker (pickerOverride). Without a pick,
+// the cluster's fallback decides: this filter always passes requests when the picker fails, even
 // after its pick (docs/envoy.md, "Calls to pickers").
 func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.ExternalProcessor {
 	longest := maxMessageTimeout
@@ -140,19 +123,16 @@ func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.E
 		},
 		MessageTimeout:    seconds(messageTimeout),
 		MaxMessageTimeout: seconds(longest),
-		// An external picker's clear_route_cache must not choose another weighted cluster after its
-		// pick.
+		// An external picker's clear_route_cache must not select another weighted cluster.
 		RouteCacheAction: extprocv3.ExternalProcessor_RETAIN,
-		// The picker sets x-envoy-max-retries to what its list of endpoints can serve.
+		// The picker sets x-envoy-max-retries to the length of its list of endpoints.
 		MutationRules:            &mutationv3.HeaderMutationRules{AllowEnvoy: boolean(true)},
 		MetadataOptions:          metadataOptions(pickMetadata, pickMetadata),
 		DisableImmediateResponse: spills,
-		// In FULL_DUPLEX_STREAMED a picker that breaks off cannot be passed by; the default would
-		// be 500.
+		// In FULL_DUPLEX_STREAMED a failed picker cannot be bypassed.
 		StatusOnError:            &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		AllowContentLengthHeader: true,
-		// In STREAMED mode, which is for pickers that answer headers and body together
-		// (model.BodyWhole).
+		// In STREAMED mode, for pickers that answer headers and body together (model.BodyWhole).
 		SendBodyWithoutWaitingForHeaderResponse: true,
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// world is the model of a golden file, in the fields' own names.
+// world is the model in a golden file, with the fields' own names.
 type world struct {
 	Config      Config
 	Ports       []model.Port
@@ -67,8 +67,7 @@ func (w world) translate() (out []*resource.Resource, err error) {
 	return out, err
 }
 
-// inOneBlock is a route configuration whose hosts are not spread over blocks: their order is that
-// of their names.
+// inOneBlock returns a route configuration with hosts in order of their names, in one block.
 func inOneBlock(c model.Chain, hosts ...*Encoded) (*resource.Resource, error) {
 	block, err := NewBlock(hosts)
 	if err != nil {
@@ -94,8 +93,8 @@ func hopRoutes(hops ...model.Hop) (*resource.Resource, error) {
 	return HopRoutes(block)
 }
 
-// TestEnvoy_Golden shows in one file the model, and what Envoy gets. PENSTOCK_GOLDEN=rewrite writes
-// it anew.
+// TestEnvoy_Golden compares the model and Envoy's resources in one file. PENSTOCK_GOLDEN=rewrite
+// rewrites it.
 func TestEnvoy_Golden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -137,7 +136,7 @@ func TestEnvoy_Golden(t *testing.T) {
 	}
 }
 
-// readable is the resources as YAML, one document each.
+// readable returns the resources as YAML, one document each.
 func readable(t *testing.T, resources []*resource.Resource) []byte {
 	t.Helper()
 	var out bytes.Buffer

@@ -15,29 +15,25 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// hopRequests is how many requests a connection to a hop takes. Once half of 500 were given up
-// before they were answered, Envoy takes the other side of a connection for an attacker and closes
-// it (overload.premature_reset_total_stream_count), with whatever else streams through it: over
-// HTTP/2 that is other people's answers. Here it never comes to count so many.
+// hopRequests limits the requests of a connection to a hop. If half of 500 requests are cancelled
+// before an answer, Envoy closes the connection (overload.premature_reset_total_stream_count); over
+// HTTP/2 this would end other clients' streams.
 const hopRequests = 100
 
-// hopHeader has the hop that a connection was opened for, while the hop's virtual host is looked up
-// by it. It is the ID of the endpoint that Envoy has chosen: no client, no picker and no retry
-// changes it, and Host stays the client's own.
+// hopHeader selects a hop's virtual host. It is the ID of the endpoint that Envoy chose: clients,
+// pickers and retries cannot change it, and Host stays the client's.
 const hopHeader = peerHeaders + "hop"
 
-// hopFilters are those of edges that the routes of hops use. Each of the others costs a request
-// some microseconds.
+// Each of the others would cost some microseconds a request.
 var hopFilters = []string{filterScripts, filterHeaders, filterMetadata, filterPicker, filterTokenUsage, filterRouter}
 
-// HopListener is the internal listener of all hops of a Gateway. It takes HTTP/1.1, and HTTP/2 from
-// a cluster whose pods speak that (Pool.PicksAgain). The bootstrap must have the internal listener
-// extension. A hop that comes or goes changes nothing in it.
+// HopListener encodes the internal listener of all hops of a Gateway: HTTP/1.1, and HTTP/2 from a
+// cluster with h2c pods (Pool.PicksAgain). Hops come and go without changing it.
 func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	b, name := &builder{}, model.HopListener
 	m := b.manager(cfg, name, name, model.DefaultRequestTimeout, 0,
 		&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
-			RequestMutations: []*mutationv3.HeaderMutation{removeHeader(hopHeader)}, // no picker and no pod sees it
+			RequestMutations: []*mutationv3.HeaderMutation{removeHeader(hopHeader)}, // hidden from pickers and pods
 		}})
 	m.HttpFilters = slices.DeleteFunc(m.HttpFilters,
 		func(f *hcmv3.HttpFilter) bool { return !slices.Contains(hopFilters, f.Name) })
@@ -46,7 +42,8 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxRequestsPerConnection: u32(hopRequests)}
 	m.SkipXffAppend = true
 	b.keepRequestID(m)
-	m.EarlyHeaderMutationExtensions = b.strip(append(slices.Clip(hopHeaders), noteHop()))
+	m.EarlyHeaderMutationExtensions = b.strip(append(slices.Clip(hopHeaders),
+		setHeader(hopHeader, "%DOWNSTREAM_LOCAL_ADDRESS_ENDPOINT_ID%")))
 	m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY // the edge wrote it
 	l := &listenerv3.Listener{
 		Name: name,
@@ -54,30 +51,14 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 			InternalListener: &listenerv3.Listener_InternalListenerConfig{},
 		},
 		FilterChains: []*listenerv3.FilterChain{{
-			Name: name,
-			Filters: []*listenerv3.Filter{{
-				Name:       "hcm",
-				ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(m)},
-			}},
+			Name: name, Filters: b.only("hcm", m),
 		}},
 	}
-	if b.err != nil {
-		return nil, b.err
-	}
-	return checked(resource.Listener, l.Name, l, b.refs, owners)
+	return b.resource(resource.Listener, l.Name, l, owners)
 }
 
-// noteHop writes the ID of the endpoint that a connection leads to.
-func noteHop() *mutationv3.HeaderMutation {
-	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
-		Header:       &corev3.HeaderValue{Key: hopHeader, Value: "%DOWNSTREAM_LOCAL_ADDRESS_ENDPOINT_ID%"},
-		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-	}}}
-}
-
-// HopHost is the virtual host of a hop: everything goes to the hop's backends, with their own
-// pickers, but for gRPC requests that they cannot take: these are declined, so that another hop
-// takes them.
+// HopHost encodes a hop's virtual host. gRPC requests are declined if the backends cannot take
+// them, so that another hop does.
 func HopHost(h model.Hop) (*Encoded, error) {
 	name := h.Name.String()
 	all := model.Match{PathKind: model.PathPrefix, Path: "/"}
@@ -100,9 +81,8 @@ func HopHost(h model.Hop) (*Encoded, error) {
 	return host, nil
 }
 
-// HopRoutes is the route configuration of all hops of a Gateway, made of blocks of their virtual
-// hosts. Requests for a hop that is not there, because its endpoint comes before it or leaves after
-// it, are answered 503: so they go where a full hop sends them.
+// HopRoutes combines blocks of virtual hosts into the route configuration of all hops of a Gateway.
+// A missing hop answers 503, like a full one.
 func HopRoutes(hops ...*Block) (*resource.Resource, error) {
 	return routesOf(&routev3.RouteConfiguration{
 		Name:        model.HopListener,

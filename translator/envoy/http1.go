@@ -10,26 +10,19 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// websocket is the one protocol that a client may switch a connection to.
 const websocket = "websocket"
 
-// http1 sets the HTTP/1 options that all connection managers share. docs/envoy.md states why each
-// other option has its default.
 func http1() *corev3.Http1ProtocolOptions {
 	return &corev3.Http1ProtocolOptions{
-		// A server may ignore an Upgrade (RFC 9110, section 7.8), as curl's h2c or Apache
-		// HttpClient's TLS/1.2. Envoy would answer 403.
-		IgnoreHttp_11Upgrade: []*matcherv3.StringMatcher{{
-			MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(otherThan(websocket))},
-		}},
+		// A server may ignore an Upgrade (RFC 9110, section 7.8), such as curl's h2c. Envoy would
+		// answer 403.
+		IgnoreHttp_11Upgrade: []*matcherv3.StringMatcher{byRegex(otherThan(websocket))},
 	}
 }
 
-// acceptsHTTP10 reports whether an edge serves HTTP/1.0.
 func acceptsHTTP10(v v1alpha1.HTTP10) bool { return v != v1alpha1.RejectHTTP10 }
 
-// otherThan returns an expression that matches each text except one, in any case of its letters.
-// RE2 has no negation.
+// otherThan returns an expression for every text except word, ignoring case. RE2 has no negation.
 func otherThan(word string) string {
 	var alternatives []string
 	for i := range word {

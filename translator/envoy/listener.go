@@ -19,29 +19,14 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Listener is what Envoy binds for one port of a Gateway. A field of the listener itself that
-// changes cuts every stream of the port, so nothing in it depends on routes; chains come, go and
-// change one by one.
+// Listener encodes a TCP port of a Gateway. A changed field of the listener itself ends every
+// stream of the port, so no field depends on routes; chains change one by one.
 func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 || len(p.Chains)+len(p.Streams) == 0 {
 		return nil, fmt.Errorf("port %d of Gateway %s has no address or no chain", p.Number, p.Gateway)
 	}
 	b := &builder{}
-	l := &listenerv3.Listener{
-		Name:             model.ListenerName(p.Number),
-		Address:          address(p.Addresses[0], uint32(p.Number)),
-		TrafficDirection: corev3.TrafficDirection_INBOUND,
-		// What a client that does not read may leave here of an answer (Envoy's edge guide).
-		// Request bodies have limits of their own.
-		PerConnectionBufferLimitBytes: u32(connectionBuffer),
-	}
-	if cfg.OwnPorts {
-		l.EnableReusePort = boolean(false)
-	}
-	for _, a := range p.Addresses[1:] {
-		l.AdditionalAddresses = append(l.AdditionalAddresses,
-			&listenerv3.AdditionalAddress{Address: address(a, uint32(p.Number))})
-	}
+	l := tcpListener(cfg, p)
 	tls := false
 	for _, c := range p.Chains {
 		l.FilterChains = append(l.FilterChains, b.chain(cfg, p, c))
@@ -52,16 +37,30 @@ func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 		tls = tls || s.TLS
 	}
 	l.ListenerFilters = b.proxyProtocol(p.Edge.ProxyProtocol)
-	if tls { // after the PROXY protocol's header, which is in cleartext
+	if tls { // after the cleartext PROXY protocol header
 		l.ListenerFilters = append(l.ListenerFilters, b.listenerFilter("tls_inspector", &inspectorv3.TlsInspector{}))
 	}
-	if b.err != nil {
-		return nil, b.err
-	}
-	return checked(resource.Listener, l.Name, l, b.refs, p.Owners)
+	return b.resource(resource.Listener, l.Name, l, p.Owners)
 }
 
-// proxyProtocol reads the PROXY protocol's header.
+func tcpListener(cfg Config, p model.Port) *listenerv3.Listener {
+	l := &listenerv3.Listener{
+		Name:             model.ListenerName(p.Number),
+		Address:          address(p.Addresses[0], uint32(p.Number)),
+		TrafficDirection: corev3.TrafficDirection_INBOUND,
+		// Limits an answer that a client does not read (Envoy's edge guide).
+		PerConnectionBufferLimitBytes: u32(connectionBuffer),
+	}
+	if cfg.OwnPorts {
+		l.EnableReusePort = boolean(false)
+	}
+	for _, a := range p.Addresses[1:] {
+		l.AdditionalAddresses = append(l.AdditionalAddresses,
+			&listenerv3.AdditionalAddress{Address: address(a, uint32(p.Number))})
+	}
+	return l
+}
+
 func (b *builder) proxyProtocol(pp v1alpha1.ProxyProtocol) []*listenerv3.ListenerFilter {
 	if pp != v1alpha1.ProxyProtocolRequired && pp != v1alpha1.ProxyProtocolOptional {
 		return nil
@@ -77,14 +76,10 @@ func (b *builder) listenerFilter(name string, config proto.Message) *listenerv3.
 	}
 }
 
-// chain is one named filter chain: Envoy drains a chain by itself when only that one changes.
+// chain returns a named filter chain, which Envoy drains alone if only it changes.
 func (b *builder) chain(cfg Config, p model.Port, c model.Chain) *listenerv3.FilterChain {
 	fc := &listenerv3.FilterChain{
-		Name: c.Name,
-		Filters: []*listenerv3.Filter{{
-			Name:       "hcm",
-			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(b.edge(cfg, p, c))},
-		}},
+		Name: c.Name, Filters: b.only("hcm", b.edge(cfg, p, c)),
 	}
 	if !c.TLS {
 		return fc
@@ -94,7 +89,7 @@ func (b *builder) chain(cfg Config, p model.Port, c model.Chain) *listenerv3.Fil
 	return fc
 }
 
-// byName matches TLS connections by the server name that the client asks for; "" for any.
+// byName matches TLS connections by SNI; "" for any.
 func byName(server string) *listenerv3.FilterChainMatch {
 	m := &listenerv3.FilterChainMatch{TransportProtocol: "tls"}
 	if server != "" {
@@ -103,8 +98,6 @@ func byName(server string) *listenerv3.FilterChainMatch {
 	return m
 }
 
-// terminate ends TLS with one of some certificates, and asks clients for theirs if there is a way
-// to verify them.
 func (b *builder) terminate(secrets []string, clients *model.ClientValidation, alpn ...string) *corev3.TransportSocket {
 	tls := &tlsv3.CommonTlsContext{AlpnProtocols: alpn}
 	for _, s := range secrets {
@@ -124,35 +117,32 @@ func (b *builder) terminate(secrets []string, clients *model.ClientValidation, a
 	return b.socket("tls", context)
 }
 
-// edge is the connection manager that clients meet.
 func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConnectionManager {
 	m := b.manager(cfg, p.Gateway, c.Name, p.Edge.RequestTimeout, p.Edge.Uploads,
 		&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
-			// it is between gateways and hops
+			// only for gateways and hops
 			ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(peerMark), removeHeader(peerLost)},
 		}})
 	m.UseRemoteAddress = boolean(true)
-	// No address is trusted as internal, else clients in private networks could set
-	// x-envoy-max-retries and its kin. An empty list would mean the default, which is all of them;
-	// no client has this address.
+	// No address is internal, or clients in private networks could set x-envoy-max-retries. An
+	// empty list would mean all private addresses; no client has this one.
 	m.InternalAddressConfig = &hcmv3.HttpConnectionManager_InternalAddressConfig{
 		CidrRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: u32(32)}},
 	}
 	m.EarlyHeaderMutationExtensions = b.strip(edgeHeaders)
 	if c.Clients != nil {
-		// What a client sends is replaced, here and (by Envoy's default) where no certificate is
-		// asked for. A backend that has to judge a certificate gets it whole.
+		// The client's own header is replaced. A backend that must check a certificate gets the
+		// whole of it.
 		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
 			Subject: boolean(true), Dns: true, Uri: true, Cert: c.Clients.Optional,
 		}
 	}
-	// A report about a failed request can name it.
 	m.AlwaysSetRequestIdInResponse = true
 	if p.Edge.RequestIDs == v1alpha1.KeepRequestIDs {
 		b.keepRequestID(m)
 	}
-	// What a route matches is what a backend gets.
+	// Routes and backends must see the same path and headers.
 	m.HttpProtocolOptions.AcceptHttp_10 = acceptsHTTP10(p.Edge.HTTP10)
 	m.StripTrailingHostDot = true // the absolute form of a DNS name
 	m.NormalizePath = boolean(true)
@@ -168,8 +158,8 @@ func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConne
 	return m
 }
 
-// keepRequestID lets a request's x-request-id stand. Without the extension Envoy writes why it
-// traces a request into a digit of the id.
+// keepRequestID preserves x-request-id. Without the extension Envoy would encode the trace reason
+// in it.
 func (b *builder) keepRequestID(m *hcmv3.HttpConnectionManager) {
 	m.PreserveExternalRequestId = true
 	m.RequestIdExtension = &hcmv3.RequestIDExtension{

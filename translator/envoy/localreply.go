@@ -11,18 +11,15 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// localError is an error that Envoy itself answers.
 type localError struct {
-	when    string // a condition in CEL
-	reason  string // in headerReason, and the error's code
+	when    string // a CEL condition
+	reason  string // value of headerReason, and the error's code
 	message string
 }
 
 const codeDetails = "response.code_details"
 
-// ownErrors have a body of Envoy's own, which the form of the request's API replaces. The first
-// that holds counts. Other local replies may have a body of an authorization service, or of a
-// picker.
+// ownErrors have Envoy's own body, which the API's error format replaces; the first match counts.
 var ownErrors = []localError{
 	{codeDetails + " == 'route_not_found'", "no_route", "no route of this host matches the request"},
 	{codeDetails + " == 'cluster_not_found'", "no_backend",
@@ -37,7 +34,6 @@ var ownErrors = []localError{
 	{codeDetails + " == 'request_overall_timeout'", "request_timeout", "the request has not arrived in time"},
 }
 
-// otherReasons are the reasons of further local replies.
 var otherReasons = []localError{
 	{codeDetails + " == 'direct_response' && response.code == 421", "misdirected", ""},
 	{codeDetails + " == 'direct_response'", "no_backend", ""},
@@ -48,11 +44,10 @@ var otherReasons = []localError{
 	{"response.code < 500", "bad_request", ""},
 }
 
-// otherReason is the reason of all others.
 const otherReason = "unavailable"
 
-// Conditions in CEL. An API's error has its form for the requests of that API alone: gRPC has a
-// form of its own, and other clients expect none. An expression that fails is false.
+// CEL conditions; a failing one is false. Only requests of an API get its error format: gRPC has
+// its own, and other clients expect none.
 const (
 	isError     = "response.code >= 400 && !('" + headerReason + "' in response.headers)"
 	isAPI       = "request.url_path.contains('/v1/') && !(" + isGRPC + ")"
@@ -68,27 +63,24 @@ const (
 		"or an authorization service: send a smaller one"
 )
 
-// anthropicTypes are the types of errors of Anthropic's API by status.
 const anthropicTypes = "response.code == 404 ? 'not_found_error' : response.code == 413 ? 'request_too_large' : " +
 	"response.code == 504 ? 'timeout_error' : response.code < 500 ? 'invalid_request_error' : 'api_error'"
 
-// localClass is some of a hop's or a peer listener's local replies, which get further headers. The
-// first that matches counts.
+// localClass adds headers to some local replies of a hop or peer listener; the first match counts.
 type localClass struct {
 	filter *accesslogv3.AccessLogFilter
 	add    []*corev3.HeaderValueOption
 }
 
-// localReplies gives local replies a reason, and those with a body of Envoy's own the form of the
-// API. The first mapper that matches counts, so each class has mappers of its own. An edge has no
-// classes.
+// localReplies adds a reason to local replies, and the API's error format to Envoy's own bodies.
+// Each class has its own mappers, because only the first match counts.
 func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 	var mappers []*hcmv3.ResponseMapper
 	both := func(when, message, reason string) (pair []*hcmv3.ResponseMapper) {
 		return append(pair, b.apiError(when, true, message, reason), b.apiError(when, false, message, reason))
 	}
-	// Whatever holds the body has this limit: the scan for the model, a picker, and an
-	// authorization service, whose limit may be lower. The scan explains its own 413 (scan.lua).
+	// All filters that hold bodies have this limit, and authorization services may have a lower
+	// one. The scan explains its own 413 (scan.lua).
 	mappers = append(mappers, both(isTooLarge, tooLargeText, "'body_too_large'")...)
 	if len(classes) == 0 {
 		mappers = append(mappers, both(isError+" && "+isNoModel, noModelText, "'model_not_found'")...)
@@ -113,9 +105,7 @@ func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 		}
 		for _, m := range shaped {
 			if class.filter != nil {
-				m.Filter = &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{
-					AndFilter: &accesslogv3.AndFilter{Filters: []*accesslogv3.AccessLogFilter{class.filter, m.Filter}},
-				}}
+				m.Filter = allOf(class.filter, m.Filter)
 			}
 			m.HeadersToAdd = append(m.HeadersToAdd, class.add...)
 		}
@@ -126,7 +116,7 @@ func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 
 func (e localError) code() string { return e.reason }
 
-// choose is an expression for the text of the first error that holds; otherwise other.
+// choose returns an expression for the text of the first matching error, or other.
 func choose(errors []localError, text func(localError) string, other string) string {
 	var out strings.Builder
 	for _, e := range errors {
@@ -135,7 +125,7 @@ func choose(errors []localError, text func(localError) string, other string) str
 	return out.String() + "'" + other + "'"
 }
 
-// apiError answers in the form of an API what a condition matches. reason is an expression.
+// apiError answers in an API's error format. reason is an expression.
 func (b *builder) apiError(when string, anthropic bool, message, reason string) *hcmv3.ResponseMapper {
 	text := structpb.NewStringValue
 	body := map[string]*structpb.Value{
@@ -159,7 +149,6 @@ func (b *builder) apiError(when string, anthropic bool, message, reason string) 
 	}
 }
 
-// reasonOf sets the header to the value of an expression, if it is not set.
 func reasonOf(expression string) []*corev3.HeaderValueOption {
 	return []*corev3.HeaderValueOption{{
 		Header:       &corev3.HeaderValue{Key: headerReason, Value: "%CEL(" + expression + ")%"},

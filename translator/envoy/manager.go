@@ -18,29 +18,26 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// endpointHeader is how the endpoint picker protocol names the picked endpoint. Our clusters follow
-// metadata, which no client can set; the header is stripped because pods and pickers would see it.
+// endpointHeader is the endpoint picker protocol's header for a pick. Our clusters follow metadata,
+// which clients cannot set; the header is removed, or pods and pickers would receive it.
 const endpointHeader = "x-gateway-destination-endpoint"
 
-// peerHeaders begins the names of headers that only Penstock's own gateways may send to each other,
-// and an Envoy to itself.
+// peerHeaders is the prefix of headers between Penstock's gateways, and from an Envoy to itself.
 const peerHeaders = "penstock-peer-"
 
 var (
-	// edgeHeaders are what no client may send, hopHeaders what a request must not bring along from
-	// one pool to another.
+	// edgeHeaders must not come from clients, hopHeaders must not pass from one pool to another.
 	edgeHeaders = slices.Concat([]*mutationv3.HeaderMutation{
 		removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"), removePrefix(peerHeaders),
 		noteChunked(),
 	}, routingHeaders())
 	hopHeaders = append(routingHeaders(), removeHeader(endpointHeader))
-	// mirrorHeaders are what a copy must not have of its original: pickers and gateways add it for
-	// the pool and for members, and a mirror is neither.
+	// mirrorHeaders are removed from copies.
 	mirrorHeaders = append(slices.Clip(hopHeaders), removePrefix(peerHeaders))
 )
 
-// routingHeaders removes those by which a server would send a request to any address that its
-// client names, or read another client's prompt.
+// routingHeaders removes headers with which a client could make a server send a request to any
+// address, or read another client's prompt.
 func routingHeaders() (out []*mutationv3.HeaderMutation) {
 	for _, name := range endpointpicker.RoutingHeaders() {
 		out = append(out, removeHeader(name))
@@ -48,9 +45,8 @@ func routingHeaders() (out []*mutationv3.HeaderMutation) {
 	return out
 }
 
-// manager is what the connection managers of edges and hops have in common. The name is that of the
-// route configuration; owner is the gateway, or the hops, for the picker's access log. headers are
-// what each request and answer loses.
+// manager returns the common configuration of edges and hops. name is the route configuration;
+// owner is for the picker's access log. headers applies to each request and answer.
 func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Duration, uploads int64,
 	headers *headersv3.HeaderMutation) *hcmv3.HttpConnectionManager {
 	return &hcmv3.HttpConnectionManager{
@@ -60,8 +56,7 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 		},
 		HttpFilters:         b.httpFilters(requestTimeout, uploads, headers),
 		HttpProtocolOptions: http1(),
-		// Upgrades need AllowConnect to come over HTTP/2. The windows bound what one slow stream
-		// holds in memory.
+		// Upgrades over HTTP/2 need AllowConnect. The windows limit a slow stream's memory.
 		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
 			AllowConnect:                true,
 			MaxConcurrentStreams:        u32(1000),
@@ -72,9 +67,8 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		StreamIdleTimeout:          seconds(streamIdle),
 		RequestHeadersTimeout:      seconds(headersTimeout),
-		// Of a request with a body it ends with the last byte that is received, and not, as
-		// documented, with the last one that is sent on (TestRequestTimeout_...). The wait for a
-		// pick has limits of its own.
+		// It ends when the last byte is received, not, as documented, forwarded
+		// (TestRequestTimeout_...).
 		RequestTimeout:   seconds(requestTimeout),
 		LocalReplyConfig: b.localReplies(),
 		AccessLog:        b.accessLogs(cfg, owner),
@@ -83,9 +77,19 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 	}
 }
 
-// strip removes headers before anything else sees them.
 func (b *builder) strip(headers []*mutationv3.HeaderMutation) []*corev3.TypedExtensionConfig {
 	return []*corev3.TypedExtensionConfig{b.extension("strip", &earlyv3.HeaderMutation{Mutations: headers})}
+}
+
+func setHeader(name, value string) *mutationv3.HeaderMutation {
+	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: overwrite(name, value)}}
+}
+
+func overwrite(name, value string) *corev3.HeaderValueOption {
+	return &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: name, Value: value},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	}
 }
 
 func removeHeader(name string) *mutationv3.HeaderMutation {
@@ -104,8 +108,6 @@ func inline(s string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: s}}
 }
 
-// tracing makes a span of each request, of each attempt upstream and (Envoy by itself) of each call
-// of a picker.
 func (b *builder) tracing(cfg Config) *hcmv3.HttpConnectionManager_Tracing {
 	if cfg.Tracing == nil {
 		return nil
@@ -117,7 +119,7 @@ func (b *builder) tracing(cfg Config) *hcmv3.HttpConnectionManager_Tracing {
 	return &hcmv3.HttpConnectionManager_Tracing{
 		RandomSampling:    &typev3.Percent{Value: cfg.Tracing.SamplingPercent},
 		SpawnUpstreamSpan: boolean(true),
-		CustomTags: []*tracingv3.CustomTag{{ // replaces Envoy's own, which has the query
+		CustomTags: []*tracingv3.CustomTag{{ // Envoy's own includes the query
 			Tag: "http.url", Type: &tracingv3.CustomTag_Value{
 				Value: "%REQ(X-FORWARDED-PROTO)%://%REQ(:AUTHORITY)%" + pathWithoutQuery,
 			},

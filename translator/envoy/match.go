@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// routeMatch is one HTTPRouteMatch or GRPCRouteMatch.
 func routeMatch(m model.Match) *routev3.RouteMatch {
 	rm := &routev3.RouteMatch{}
 	switch prefix := elements(m.Path); {
@@ -35,7 +34,7 @@ func routeMatch(m model.Match) *routev3.RouteMatch {
 	}
 	for _, h := range firsts(m.Headers) {
 		name := h.Name
-		if name == "host" { // Envoy matches it by its HTTP/2 name only
+		if name == "host" { // Envoy only matches its HTTP/2 name
 			name = ":authority"
 		}
 		if h.Present {
@@ -65,11 +64,10 @@ func routeMatch(m model.Match) *routev3.RouteMatch {
 	return rm
 }
 
-// elements is a path prefix without the slash at its end, which means nothing in element-wise
-// comparison: "" for "/".
+// elements returns a path prefix without its trailing slash, which element-wise comparison ignores.
 func elements(prefix string) string { return strings.TrimRight(prefix, "/") }
 
-// firsts drops repetitions of a name: only the first counts (Gateway API, HTTPRouteMatch).
+// firsts drops repeated names: only the first counts (HTTPRouteMatch).
 func firsts(in []model.ValueMatch) []model.ValueMatch {
 	seen := map[string]bool{}
 	var out []model.ValueMatch
@@ -91,7 +89,7 @@ func header(name string, m *matcherv3.StringMatcher) *routev3.HeaderMatcher {
 
 func value(v model.ValueMatch) *matcherv3.StringMatcher {
 	if v.Regex {
-		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(v.Value)}}
+		return byRegex(v.Value)
 	}
 	return exact(v.Value)
 }
@@ -100,14 +98,17 @@ func exact(s string) *matcherv3.StringMatcher {
 	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: s}}
 }
 
-// regex matches a whole path or value, as RE2.
+func byRegex(pattern string) *matcherv3.StringMatcher {
+	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(pattern)}}
+}
+
+// regex is an RE2 match of a whole path or value.
 func regex(s string) *matcherv3.RegexMatcher { return &matcherv3.RegexMatcher{Regex: s} }
 
-// Matches reports whether a request meets a match, as Envoy decides it by routeMatch.
+// Matches reports whether a request meets a match, as in Envoy.
 func (a *Arrived) Matches(m model.Match) bool { return a.matches(m, nil) }
 
-// OtherModel returns the model by which a request without one, or with another, would meet a match
-// that it does not meet.
+// OtherModel returns the model with which a request would meet a match.
 func (a *Arrived) OtherModel(m model.Match) (name string, ok bool) {
 	i := slices.IndexFunc(m.Headers, func(h model.ValueMatch) bool { return h.Name == ModelHeader })
 	if i < 0 || !a.matches(m, func(h model.ValueMatch) bool { return h.Name == ModelHeader }) {
@@ -116,7 +117,6 @@ func (a *Arrived) OtherModel(m model.Match) (name string, ok bool) {
 	return m.Headers[i].Value, true
 }
 
-// matches reports whether a request meets a match, without some of its headers.
 func (a *Arrived) matches(m model.Match, without func(model.ValueMatch) bool) bool {
 	ok := false
 	switch prefix := elements(m.Path); m.PathKind {
@@ -148,7 +148,7 @@ func (a *Arrived) matches(m model.Match, without func(model.ValueMatch) bool) bo
 	return true
 }
 
-// parameter returns the first value of a query parameter, as it is sent: Envoy decodes none.
+// parameter returns the first value of a query parameter, without decoding it.
 func (a *Arrived) parameter(name string) (string, bool) {
 	for text := range strings.SplitSeq(strings.TrimPrefix(a.Query, "?"), "&") {
 		if n, value, _ := strings.Cut(text, "="); n == name && text != "" {
@@ -168,7 +168,7 @@ func valueMatches(m model.ValueMatch, value string) bool {
 	return m.Value == value
 }
 
-// fullMatch reports whether an expression matches a whole text, byte by byte, as Envoy does.
+// fullMatch reports whether an expression matches a whole text, byte by byte like Envoy.
 func fullMatch(pattern, text string) bool {
 	re, err := regexp.Compile("^(?:" + latin1(pattern) + ")$")
 	return err == nil && re.MatchString(latin1(text))

@@ -7,17 +7,16 @@ import (
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// modelsRoute is the route of requests for the list of models, which our picker answers for all
-// pools of the rule; nil where the main route does as well. It is needed where some of these
-// requests do not reach our picker, or where Envoy ignores its immediate responses because the pool
-// can spill. A share without a picker stays: a Service's models are not known. So does a rule that
-// is nothing but one cluster's gateways: they answer. An import with several exporting clusters is
-// asked for by its own name, once: a call for each of three takes 10 KiB more of Envoy's memory.
+// modelsRoute returns the route for the list of models, which our picker answers for all pools of
+// the rule; nil if the main route suffices. It is needed if some of these requests would not reach
+// our picker, or if Envoy ignores immediate responses because the pool can spill. Shares without a
+// picker stay, because a Service's models are unknown, and so does a rule with only one cluster's
+// gateways, which answer. An import with several exporting clusters is queried once by its own
+// name: three calls would take 10 KiB more of Envoy's memory.
 func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Route {
 	if b.hops {
 		return nil // the edge's route has answered
@@ -56,34 +55,25 @@ func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Rout
 	return route
 }
 
-// listMatch matches the requests for the list of models among those of a match.
 func listMatch(m model.Match) *routev3.RouteMatch {
-	matches := func(name, pattern string) *routev3.HeaderMatcher {
-		return header(name, &matcherv3.StringMatcher{
-			MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(pattern)},
-		})
-	}
 	out := routeMatch(m)
-	out.Headers = append(out.Headers, matches(":method", "GET|HEAD"), matches(":path", `.*/v1/models(\?.*)?`))
+	out.Headers = append(out.Headers, header(":method", byRegex("GET|HEAD")),
+		header(":path", byRegex(`.*/v1/models(\?.*)?`)))
 	return out
 }
 
-// listCall has our picker answer for a backend of which it picks nothing.
 func listCall(w *model.WeightedBackend) *model.PickerCall {
 	return &model.PickerCall{Cluster: model.OurPicker, Pool: w.Cluster.Pool()}
 }
 
-// behindHops reports whether a backend is a pool whose picker is asked behind a hop alone, by each
-// of its hops for itself.
 func behindHops(w *model.WeightedBackend) bool {
 	imported := w.Cluster.Kind == model.ImportKind
 	return w.Hops && (imported || w.Cluster.Kind == model.PoolKind) && w.Cluster.Variant == model.HopsVariant
 }
 
-// ListsModels reports whether a host without a route for requests for the list of models answers
-// them all the same: it has routes by model, and a model is in the list of the pools that these
-// name. A host where a route asks an authorization service answers none: a client without
-// permission would learn the names.
+// ListsModels reports whether a host answers unrouted requests for the list of models: it has
+// routes by model, whose pools have models. A host with an authorization service does not, because
+// clients without permission would learn the names.
 func ListsModels(vh *model.VirtualHost) bool {
 	some := false
 	for i := range vh.Routes {
@@ -96,18 +86,16 @@ func ListsModels(vh *model.VirtualHost) bool {
 	return some
 }
 
-// listable reports whether our picker lists the models of a backend.
 func listable(w model.WeightedBackend) bool {
 	return w.Weight > 0 && (pooled(&w) || behindHops(&w) || len(w.Members) > 0 || throughGateways(w))
 }
 
-// byModel reports whether a route matches the model's name.
 func byModel(r *model.Route) bool {
 	return slices.ContainsFunc(r.Match.Headers, func(h model.ValueMatch) bool { return h.Name == ModelHeader })
 }
 
-// hostModelsRoute answers the requests for the list of models of a host that routes by model, which
-// no rule takes: with the models of all pools that these routes name. nil for other hosts.
+// hostModelsRoute answers unrouted requests for the list of models on a host with routes by model;
+// nil for other hosts.
 func (b *builder) hostModelsRoute(vh *model.VirtualHost) *routev3.Route {
 	if b.hops || b.peers || !ListsModels(vh) {
 		return nil
@@ -140,7 +128,6 @@ func (b *builder) hostModelsRoute(vh *model.VirtualHost) *routev3.Route {
 	return &routev3.Route{Name: r.Name, Match: listMatch(r.Match), Action: b.routeAction(r, calls)}
 }
 
-// ruleBackends are all backends of a rule.
 func ruleBackends(f *model.Forward) []model.WeightedBackend {
 	if f.Rule != nil {
 		return eachMember(f.Rule)
@@ -148,7 +135,7 @@ func ruleBackends(f *model.Forward) []model.WeightedBackend {
 	return eachMember(f.Backends)
 }
 
-// eachMember has the exporting clusters of an import in place of its cluster of hops.
+// eachMember replaces an import's cluster of hops with its exporting clusters.
 func eachMember(backends []model.WeightedBackend) []model.WeightedBackend {
 	out := make([]model.WeightedBackend, 0, len(backends))
 	for _, w := range backends {
@@ -161,7 +148,6 @@ func eachMember(backends []model.WeightedBackend) []model.WeightedBackend {
 	return out
 }
 
-// rulePools lists the pools of a rule that our picker may pick from, in their order.
 func rulePools(f *model.Forward) string {
 	var pools []string
 	for _, w := range ruleBackends(f) {
@@ -172,7 +158,7 @@ func rulePools(f *model.Forward) string {
 	return strings.Join(pools, ",")
 }
 
-// listedPools lists all whose models it lists, those included that are reached through gateways.
+// listedPools lists the pools whose models our picker lists, including pools behind gateways.
 func (b *builder) listedPools(r *model.Route) string {
 	f := r.Action.Forward
 	var pools []string
@@ -202,12 +188,10 @@ func (b *builder) listedPools(r *model.Route) string {
 	return strings.Join(pools, ",")
 }
 
-// listed escapes what separates the pools of a list, and a pool from how requests for it differ, in
-// the name of an exporting cluster.
+// listed escapes the separators of pools and of their parameters.
 var listed = strings.NewReplacer("%", "%25", ",", "%2C", "?", "%3F")
 
-// addPool adds a backend's pool to a list for our picker (metaPools), with its subset, and how
-// requests for it differ.
+// addPool adds a backend's pool to a list for our picker (metaPools).
 func addPool(pools []string, w *model.WeightedBackend, how url.Values) []string {
 	id := w.Cluster.Pool()
 	if w.Picker != nil {
@@ -226,12 +210,10 @@ func addPool(pools []string, w *model.WeightedBackend, how url.Values) []string 
 	return pools
 }
 
-// pooled reports whether requests for a backend may reach our picker.
 func pooled(w *model.WeightedBackend) bool {
 	return w.Picker != nil && w.Weight > 0 && !w.Picker.Pool.IsZero()
 }
 
-// throughGateways reports whether requests for a backend go to the gateways of another cluster.
 func throughGateways(w model.WeightedBackend) bool {
 	return w.Weight > 0 && (w.Cluster.Kind == model.ParentKind || w.Cluster.Kind == model.PeerKind)
 }

@@ -7,16 +7,14 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// slashes unescapes what servers may read as a slash.
 var slashes = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", `\`, "%5c", `\`)
 
-// EscapesSlash reports whether a path has an escaped slash or backslash, which
-// FleetClients.EscapedSlashes decides about.
+// EscapesSlash reports whether a path has an escaped slash or backslash.
 func EscapesSlash(path string) bool { return slashes.Replace(path) != path }
 
-// NormalizePath returns a path, without its query, as Envoy matches it: normalize_path (the URL
-// canonicalizer of Chromium), then merge_slashes. The result is false for a path that Envoy answers
-// 400. Escaped slashes stay.
+// NormalizePath returns a path, without its query, as Envoy matches it: normalize_path (Chromium's
+// URL canonicalizer), then merge_slashes. It is false for a path that Envoy answers with 400.
+// Escaped slashes stay.
 func NormalizePath(path string) (string, bool) {
 	path = withoutParameters(path)
 	if path == "" || path[0] != '/' && path[0] != '\\' {
@@ -43,12 +41,11 @@ func withoutParameters(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// canonical is the state of the canonicalizer.
 type canonical struct {
 	in  string
 	at  int // of the next byte of in
 	out []byte
-	// invalid is the position in out of the last % that begins no escape; -1: none.
+	// invalid is the position in out of the last % without an escape, or -1.
 	invalid int
 	failed  bool
 }
@@ -98,7 +95,6 @@ func (c *canonical) dots(n int) {
 	}
 }
 
-// up removes the last segment.
 func (c *canonical) up() {
 	if i := strings.LastIndexByte(string(c.out[:len(c.out)-1]), '/'); i >= 0 {
 		c.out = c.out[:i+1]
@@ -108,7 +104,6 @@ func (c *canonical) up() {
 	}
 }
 
-// escape reads a %.
 func (c *canonical) escape() {
 	b, ok := Unescape(c.in[c.at:])
 	switch {
@@ -131,7 +126,7 @@ func (c *canonical) escape() {
 	c.at += 3
 }
 
-// nested escapes a % that would begin an escape with the byte that was unescaped just now.
+// nested escapes a % that would form an escape with the byte just unescaped.
 func (c *canonical) nested() {
 	next := len(c.out) == c.invalid+2
 	if next && (c.at == len(c.in) || c.in[c.at] >= 0x80) {
@@ -151,7 +146,6 @@ func (c *canonical) nested() {
 	c.out = append(c.out[:c.invalid+1], '2', '5', text[1], last)
 }
 
-// dot returns the length of the dot that s begins with; 0: none.
 func dot(s string) int {
 	switch {
 	case strings.HasPrefix(s, "."):
@@ -164,7 +158,7 @@ func dot(s string) int {
 
 func slash(b byte) bool { return b == '/' || b == '\\' }
 
-// Unescape reads the escape that s begins with.
+// Unescape reads a leading escape in s.
 func Unescape(s string) (byte, bool) {
 	if len(s) < 3 || s[0] != '%' {
 		return 0, false
@@ -173,12 +167,11 @@ func Unescape(s string) (byte, bool) {
 	return byte(n), err == nil
 }
 
-// Unreserved reports whether an escape of a byte means the byte itself (RFC 3986, section 2.3).
+// Unreserved reports whether a byte's escape means the byte itself (RFC 3986, section 2.3).
 func Unreserved(b byte) bool {
 	return b >= '0' && b <= '9' || b >= 'A' && b <= 'Z' || b >= 'a' && b <= 'z' || strings.IndexByte("-._~", b) >= 0
 }
 
-// escaped reports whether a byte of a path is escaped in its canonical form.
 func escaped(b byte) bool {
 	return b <= ' ' || b >= 0x7f || strings.IndexByte("\"#<>?^`{|}", b) >= 0
 }
@@ -195,8 +188,7 @@ func mergeSlashes(path string) string {
 	return out
 }
 
-// arrivedPath returns the path and query of a request as they are routed, or the status and
-// Location by which Envoy answers.
+// arrivedPath returns the path and query for routing, or the status and Location of Envoy's answer.
 func arrivedPath(action v1alpha1.EscapedSlashes, target string) (path, query string, status uint32) {
 	path, query, has := strings.Cut(target, "?")
 	if has {

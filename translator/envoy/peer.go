@@ -20,7 +20,6 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -28,95 +27,74 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Headers that pass between members alone.
+// Headers between members.
 const (
-	// peerAuthority is the authority that the client asked for: that of a request between members
-	// names the pool.
+	// peerAuthority is the client's authority: between members, the request's names the pool.
 	peerAuthority = "penstock-peer-authority"
-	// peerMark marks an answer of a member's gateway or hop that no pod can have begun, so that
-	// another member may be asked.
+	// peerMark marks an answer to a request that no pod can have started: another member may be
+	// tried.
 	peerMark = "penstock-peer-refused"
-	// peerLost marks the answer to a request whose connection to a member's gateway has ended: a
-	// pod there may have begun it.
+	// peerLost marks the answer to a request whose connection to a member's gateway ended: a pod
+	// there may have started it.
 	peerLost = "penstock-peer-lost"
-	// peerSender names the process whose picker has chosen the cluster that a request goes to. That
-	// cluster's picker counts the requests of each (picker.SenderHeader), and no pod sees it.
+	// peerSender names the process whose picker chose the cluster, whose picker counts requests by
+	// sender (picker.SenderHeader). Pods receive neither it nor the next three.
 	peerSender = "penstock-peer-sender"
-	// peerOthers is how many further clusters are asked for the request if the first one declines,
-	// and peerAttempt which of them this is: as long as another one follows, its picker does not
-	// hold the request in a queue (picker.OthersHeader). No pod sees them.
+	// peerOthers is the number of further clusters to try, peerAttempt the number of this attempt:
+	// only in the last one does the cluster's picker queue the request (picker.OthersHeader).
 	peerOthers  = "penstock-peer-others"
 	peerAttempt = "penstock-peer-attempt"
-	// peerSession is the ID of the session that a request belongs to: pickers keep it at a server
-	// (picker.SessionHeader). No pod sees it.
+	// peerSession is the ID of the request's session (picker.SessionHeader).
 	peerSession = "penstock-peer-session"
-	// peerCluster is the hop to the exporting cluster that the request's session is in, for the
-	// picker that chooses among the clusters (picker.ClusterHeader). No cluster sees it.
+	// peerCluster is the hop to the exporting cluster of the request's session
+	// (picker.ClusterHeader). Clusters do not receive it.
 	peerCluster = "penstock-peer-cluster"
 )
 
-// Filters of peer listeners alone, beside those of httpFilters.
+// Additional filters of peer listeners.
 const (
-	filterBorder  = "border"  // header_mutation: what no member may read of answers
+	filterBorder  = "border"  // header_mutation: removes internal headers from answers
 	filterRestore = "restore" // Lua: peer.lua
 )
 
 //go:embed peer.lua
 var peerScript string
 
-// peerStrip are what no member may send. Envoy's own are among them: they change retries and
-// timeouts. Those of members pass until filterRestore.
+// peerStrip are headers that members must not send, including Envoy's own, which change retries and
+// timeouts.
 var peerStrip = slices.Concat([]*mutationv3.HeaderMutation{
 	removePrefix("x-envoy-"), removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"),
 	noteChunked(),
 }, routingHeaders())
 
-// PeerListener is the listener of a Gateway for members of the cluster set: it ends mTLS with their
-// certificates, and denies what the virtual host of an exported pool does not allow. Nothing in it
-// depends on members, exports or certificates.
+// PeerListener encodes a Gateway's listener for members of the cluster set. It terminates mTLS with
+// their certificates; the virtual hosts of exported pools authorize requests. It does not depend on
+// members, exports or certificates.
 func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 {
 		return nil, fmt.Errorf("the peer listener of Gateway %s has no address", p.Gateway)
 	}
 	b := &builder{}
-	l := &listenerv3.Listener{
-		Name:                          model.ListenerName(p.Number),
-		Address:                       address(p.Addresses[0], uint32(p.Number)),
-		TrafficDirection:              corev3.TrafficDirection_INBOUND,
-		PerConnectionBufferLimitBytes: u32(connectionBuffer),
-	}
-	// The load balancer of clients is in front of this port, too, unless members have another one.
-	// TLS proves who they are in either case.
+	l := tcpListener(cfg, p.Port)
+	// The clients' load balancer may be in front of this port. TLS authenticates members in either
+	// case.
 	proxied := p.Edge.ProxyProtocol
 	if proxied == v1alpha1.ProxyProtocolRequired {
 		proxied = v1alpha1.ProxyProtocolOptional
 	}
 	l.ListenerFilters = append(b.proxyProtocol(proxied), b.listenerFilter("tls_inspector", &inspectorv3.TlsInspector{}))
-	if cfg.OwnPorts {
-		l.EnableReusePort = boolean(false)
-	}
-	for _, a := range p.Addresses[1:] {
-		l.AdditionalAddresses = append(l.AdditionalAddresses,
-			&listenerv3.AdditionalAddress{Address: address(a, uint32(p.Number))})
-	}
 	name := model.PeerChain(p.Number)
 	l.FilterChains = []*listenerv3.FilterChain{{
 		Name:             name,
 		FilterChainMatch: byName("*." + p.Cluster + "." + model.PeerDomain),
 		TransportSocket:  b.socket("tls", b.membersAlone()),
-		Filters: []*listenerv3.Filter{{
-			Name:       "hcm",
-			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(b.peer(cfg, p, name))},
-		}},
+		Filters:          b.only("hcm", b.peer(cfg, p, name)),
 	}}
-	if b.err != nil {
-		return nil, b.err
-	}
-	return checked(resource.Listener, l.Name, l, b.refs, p.Owners)
+	return b.resource(resource.Listener, l.Name, l, p.Owners)
 }
 
-// membersAlone ends TLS for clients with a certificate of a member's Gateway. Each connection is
-// verified anew: a session that is resumed would be that of a member which may be none any more.
+// membersAlone terminates TLS for members' Gateways. Sessions are not resumed, so each connection
+// is verified.
 func (b *builder) membersAlone() *tlsv3.DownstreamTlsContext {
 	return &tlsv3.DownstreamTlsContext{
 		RequireClientCertificate:         boolean(true),
@@ -138,8 +116,8 @@ func (b *builder) membersAlone() *tlsv3.DownstreamTlsContext {
 	}
 }
 
-// gateways verifies the Gateways of some clusters. With SPIFFE's validator the bundle of a cluster
-// vouches for IDs of its own trust domain alone.
+// gateways verifies some clusters' Gateways. SPIFFE's validator limits each bundle to its own trust
+// domain.
 func (b *builder) gateways(domains []model.TrustDomain) *tlsv3.CertificateValidationContext {
 	out, config := &tlsv3.CertificateValidationContext{}, &tlsv3.SPIFFECertValidatorConfig{}
 	for _, d := range domains {
@@ -153,43 +131,38 @@ func (b *builder) gateways(domains []model.TrustDomain) *tlsv3.CertificateValida
 	return out
 }
 
-// peer is the connection manager that members meet.
 func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.HttpConnectionManager {
 	m := b.manager(cfg, p.Gateway, name, p.Edge.RequestTimeout, p.Edge.Uploads, &headersv3.HeaderMutation{})
 	m.HttpFilters = b.peerFilters(m.HttpFilters)
 	m.HttpProtocolOptions.EnableTrailers = true // grpc-status
-	m.SkipXffAppend = true                      // the member's edge has added the client
+	m.SkipXffAppend = true                      // the member's edge added the client
 	b.keepRequestID(m)
 	m.EarlyHeaderMutationExtensions = b.strip(peerStrip)
 	m.LocalReplyConfig = b.localReplies(marks()...)
 	return m
 }
 
-// peerFilters are those of httpFilters, behind three of their own: the border, the rules about
-// members before anything that costs more, and the client's authority.
+// peerFilters adds three filters before httpFilters: the border, the authorization of members, and
+// the client's authority.
 func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
-	filter := func(name string, config proto.Message) *hcmv3.HttpFilter {
-		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(config)}}
-	}
 	first := []*hcmv3.HttpFilter{
-		filter(filterBorder,
+		b.httpFilter(filterBorder,
 			&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{ResponseMutations: []*mutationv3.HeaderMutation{
 				removeHeader(endpointHeader), removePrefix("x-penstock-"),
 			}}}),
-		// No policy: a request without a virtual host is denied.
-		filter(filterRBAC, &rbacv3.RBAC{Rules: &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}}),
-		// The route stays as the pool's authority has chosen it.
-		filter(filterRestore, &luav3.Lua{DefaultSourceCode: inline(peerScript), ClearRouteCache: boolean(false)}),
+		// Without a policy, a request without a virtual host is denied.
+		b.httpFilter(filterRBAC, &rbacv3.RBAC{Rules: &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}}),
+		// The pool's authority has selected the route, which stays.
+		b.httpFilter(filterRestore, &luav3.Lua{DefaultSourceCode: inline(peerScript), ClearRouteCache: boolean(false)}),
 	}
 	return append(first,
 		slices.DeleteFunc(slices.Clone(all), func(f *hcmv3.HttpFilter) bool { return f.Name == filterRBAC })...)
 }
 
-// begun are the flags of responses after which a pod may have begun the request.
+// begun are the flags of responses after which a pod may have started the request.
 var begun = []string{"UC", "UR", "UT", "LR", "SI", "UPE", "UMSDR", "DC", "DT", "DPE"}
 
-// marks marks local replies that no pod can have begun: those of a picker, or where no pod is
-// reached.
+// marks marks local replies to requests that no pod can have started.
 func marks() []localClass {
 	status := func(code uint32) *accesslogv3.AccessLogFilter {
 		return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
@@ -205,23 +178,18 @@ func marks() []localClass {
 		}}
 	}
 	add := func(name string) []*corev3.HeaderValueOption {
-		return []*corev3.HeaderValueOption{{
-			Header:       &corev3.HeaderValue{Key: name, Value: "1"},
-			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-		}}
+		return []*corev3.HeaderValueOption{overwrite(name, "1")}
 	}
-	toMember :=
-		&accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslogv3.HeaderFilter{
-			Header: header(":authority", &matcherv3.StringMatcher{
-				MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: "." + model.PeerDomain},
-			}),
-		}}}
+	member := header(":authority", &matcherv3.StringMatcher{
+		MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: "." + model.PeerDomain},
+	})
+	toMember := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{
+		HeaderFilter: &accesslogv3.HeaderFilter{Header: member},
+	}}
 	return []localClass{
 		{
-			filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{
-				AndFilter: &accesslogv3.AndFilter{Filters: []*accesslogv3.AccessLogFilter{flags("UC", "UR"), toMember}},
-			}},
-			add: add(peerLost),
+			filter: allOf(flags("UC", "UR"), toMember),
+			add:    add(peerLost),
 		},
 		{filter: flags(begun...)},
 		{
@@ -235,11 +203,10 @@ func marks() []localClass {
 	}
 }
 
-// peerPing is how often a member's gateway, and the picker of another cluster, is asked for a sign
-// of life, and how long it has for that. Without it, requests into a black hole wait for ever.
+// peerPing is the interval and timeout of pings to a member's gateway and to another cluster's
+// picker, or requests into a black hole would never end.
 const peerPing = time.Second
 
-// peerProtocol is HTTP/2 to a member's gateway; upgrades pass.
 func peerProtocol() *corev3.Http2ProtocolOptions {
 	return &corev3.Http2ProtocolOptions{
 		AllowConnect:        true,
@@ -252,31 +219,26 @@ func peerKeepalive() *corev3.KeepaliveSettings {
 		ConnectionIdleInterval: seconds(peerPing)}
 }
 
-// toPeer sends a share of requests to a member's gateways: with the pool's authority, and the one
-// that a backend would get here beside it.
+// toPeer sends a share of requests to a member's gateways, with the pool's authority.
 func toPeer(share *routev3.WeightedCluster_ClusterWeight, authority string) {
 	own := "%REQ(:AUTHORITY)%"
 	if host := share.GetHostRewriteLiteral(); host != "" {
 		own = strings.ReplaceAll(host, "%", "%%")
 	}
-	share.RequestHeadersToAdd = append(share.RequestHeadersToAdd, &corev3.HeaderValueOption{
-		Header:       &corev3.HeaderValue{Key: peerAuthority, Value: own},
-		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-	})
+	share.RequestHeadersToAdd = append(share.RequestHeadersToAdd, overwrite(peerAuthority, own))
 	share.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{
 		HostRewriteLiteral: authority,
 	}
 }
 
-// PeerHost encodes a pool for the route configuration of a peer listener. The server name of the
-// connection must be the authority: a member that may use one pool would reach others by their
-// authority.
+// PeerHost encodes a pool for a peer listener. The connection's SNI must equal the authority, or a
+// member that may use one pool could reach others.
 func PeerHost(h *model.PeerHost) (*Encoded, error) {
 	b := &builder{peers: true}
 	host := &routev3.VirtualHost{
 		Name:                    h.Host,
 		Domains:                 []string{h.Host},
-		ResponseHeadersToRemove: []string{peerMark, peerLost, peerAuthority}, // a pod does not mark its answer
+		ResponseHeadersToRemove: []string{peerMark, peerLost, peerAuthority}, // pods cannot mark answers
 		TypedPerFilterConfig: map[string]*anypb.Any{
 			filterRBAC: b.any(&rbacv3.RBACPerRoute{Rbac: &rbacv3.RBAC{Rules: peerRules(h)}}),
 		},
@@ -293,7 +255,6 @@ func PeerHost(h *model.PeerHost) (*Encoded, error) {
 	return out, nil
 }
 
-// peerRules allow members a pool.
 func peerRules(h *model.PeerHost) *rbacrulesv3.RBAC {
 	out := &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}
 	policy := &rbacrulesv3.Policy{Permissions: []*rbacrulesv3.Permission{{

@@ -1,5 +1,5 @@
--- Restores the authority that the client asked for, which a member sends beside the pool's, and removes what only
--- members may read. What the pool's picker reads stays: the route removes it.
+-- Restores the client's authority, which a member sends in addition to the pool's, and removes headers that only
+-- members may read. Headers for the pool's picker stay: the route removes them.
 local read = {
   ["penstock-peer-sender"] = true, ["penstock-peer-others"] = true, ["penstock-peer-attempt"] = true,
   ["penstock-peer-session"] = true,

@@ -11,37 +11,33 @@ import (
 	aiv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ai_protocol_manager/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	previousv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// What our picker receives about a request, in the initial metadata of its ext_proc stream.
+// Initial metadata of our picker's ext_proc streams.
 const (
 	metaPool   = "x-penstock-pool"   // objectid.Target
-	metaSpill  = "x-penstock-spill"  // model.HopID.Address of each place to spill, comma-separated
+	metaSpill  = "x-penstock-spill"  // model.HopID.Address values, comma-separated
 	metaLast   = "x-penstock-last"   // "true" on a hop, which spills no further
 	metaSubset = "x-penstock-subset" // Subset.Selector
-	// objectid.Target of each pool of the rule, comma-separated, where there are several (addPool)
+	// objectid.Target of each pool of the rule, comma-separated (addPool)
 	metaPools   = "x-penstock-pools"
-	metaRetries = "x-penstock-retries" // how often the user wants a request to be tried again, at least
-	// "true" where our picker, which relays to another one, names any endpoint if that one names
-	// none
+	metaRetries = "x-penstock-retries" // least number of retries
+	// "true" if our picker may return any endpoint when the one that it relays to returns none
 	metaOpen   = "x-penstock-open"
-	metaTries  = "x-penstock-tries"  // "fixed" where the route states how long one attempt may take
-	metaImport = "x-penstock-import" // "true" in calls to a picker of another cluster, beside metaPool
+	metaTries  = "x-penstock-tries"  // "fixed" if the route limits the time of one attempt
+	metaImport = "x-penstock-import" // "true" in calls to a picker of another cluster, with metaPool
 )
 
-// maxPickerMessage is the largest message that an external picker may send, in bytes: a pick, an
-// immediate response or a chunk of a body, for which ext_proc has 64 KiB. Without it, Envoy holds
-// an answer of any size. With a larger message the call has failed.
+// maxPickerMessage limits an external picker's message, in bytes; by default Envoy holds any size.
+// A larger message makes the call fail. ext_proc's chunks of bodies have 64 KiB.
 const maxPickerMessage = 1 << 20
 
-// pickerOverride is what makes one weighted cluster ask its picker. On the weighted cluster, never
-// on the route: there, requests of one pool would be asked at another's picker (docs/envoy.md,
-// "Calls to pickers").
+// pickerOverride makes one weighted cluster call its picker. On the route, another pool's picker
+// would be called (docs/envoy.md, "Calls to pickers").
 func (b *builder) pickerOverride(
 	p *model.PickerCall, f *model.Forward, pools string, calls pickerCalls,
 ) map[string]*anypb.Any {
@@ -50,44 +46,22 @@ func (b *builder) pickerOverride(
 	}
 	cluster, body := p.Cluster, calls.mode(p)
 	if cluster.External() && body == model.BodyNone {
-		cluster = model.OurPicker // which sends the headers on as those of a request without a body
+		cluster = model.OurPicker // which relays the headers as a request without a body
 	}
 	service := b.grpc(cluster)
-	service.RetryPolicy = b.callAgain() // that of EnvoyGrpc is read for xDS streams only
+	service.RetryPolicy = b.callAgain() // Envoy only reads EnvoyGrpc's policy for xDS streams
 	if cluster.External() {
 		service.GetEnvoyGrpc().MaxReceiveMessageLength = u32(maxPickerMessage)
 	}
-	meta := func(k, v string) { // Envoy reads the value as a format
-		service.InitialMetadata = append(service.InitialMetadata,
-			&corev3.HeaderValue{Key: k, Value: strings.ReplaceAll(v, "%", "%%")})
-	}
-	if !cluster.External() && !p.Pool.IsZero() {
-		meta(metaPool, p.Pool.String())
-		if f.Retry != nil && f.Retry.Attempts > 0 {
-			meta(metaRetries, strconv.FormatUint(uint64(f.Retry.Attempts), 10))
-		}
-		if f.BackendTimeout != nil && *f.BackendTimeout > 0 {
-			meta(metaTries, "fixed")
-		}
-		if p.Subset != nil {
-			meta(metaSubset, p.Subset.Selector)
-		}
-		if len(p.Spill) > 0 {
-			meta(metaSpill, strings.Join(p.Spill, ","))
-		}
-		if p.Last {
-			meta(metaLast, "true")
-		}
-		if p.Open && !p.Closed && p.Subset == nil {
-			meta(metaOpen, "true")
-		}
-	}
-	if cluster.External() && p.RemotePool != "" {
-		meta(metaPool, p.RemotePool)
-		meta(metaImport, "true")
+	switch {
+	case !cluster.External() && !p.Pool.IsZero():
+		describePick(service, p, f)
+	case cluster.External() && p.RemotePool != "":
+		addMeta(service, metaPool, p.RemotePool)
+		addMeta(service, metaImport, "true")
 	}
 	name := filterPicker
-	// there, an ignored immediate response would be a 503 all the same
+	// an ignored immediate response would be a 503
 	if p.Spills && p.Subset == nil && p.Body != model.BodyDuplex && !calls.models {
 		name = filterSpillPicker
 	}
@@ -95,11 +69,11 @@ func (b *builder) pickerOverride(
 		pools = calls.pools
 	}
 	if name == filterPicker && !cluster.External() && (calls.models || strings.Contains(pools, ",")) {
-		meta(metaPools, pools)
+		addMeta(service, metaPools, pools)
 	}
 	mode := processingMode(body, p.Served)
 	if cluster.External() && p.RemotePool != "" {
-		// has the call last until the response ends: so long, the request counts there
+		// keeps the call open, and the request counted, until the response ends
 		mode.ResponseTrailerMode = extprocv3.ProcessingMode_SEND
 	}
 	config := map[string]*anypb.Any{name: b.any(&extprocv3.ExtProcPerRoute{
@@ -110,12 +84,11 @@ func (b *builder) pickerOverride(
 			MetadataOptions:  callMetadata(p, !cluster.External()),
 		}},
 	})}
-	if !cluster.External() && p.Body != model.BodyWhole { // a body is waited for by the route's script
+	if !cluster.External() && p.Body != model.BodyWhole { // the route's script waits for a body
 		config[filterScripts] = b.script(responseCode)
 	}
 	if p.TokenUsage {
-		// Envoy logs a warning for each use of this filter, because its API is work in progress: it
-		// is in no list of a listener.
+		// Envoy logs a warning for each use of this filter, so it is in no listener's list.
 		config[filterTokenUsage] = b.fillAll(b.extension(filterTokenUsage,
 			&aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{
 				TokenUsage: &aiv3.TokenUsageExtraction{IncludeUnconfiguredRoutes: true},
@@ -124,8 +97,34 @@ func (b *builder) pickerOverride(
 	return config
 }
 
-// callAgain moves a call to another picker when one is gone, within the time that a request may
-// wait for it.
+func describePick(service *corev3.GrpcService, p *model.PickerCall, f *model.Forward) {
+	addMeta(service, metaPool, p.Pool.String())
+	if f.Retry != nil && f.Retry.Attempts > 0 {
+		addMeta(service, metaRetries, strconv.FormatUint(uint64(f.Retry.Attempts), 10))
+	}
+	if f.BackendTimeout != nil && *f.BackendTimeout > 0 {
+		addMeta(service, metaTries, "fixed")
+	}
+	if p.Subset != nil {
+		addMeta(service, metaSubset, p.Subset.Selector)
+	}
+	if len(p.Spill) > 0 {
+		addMeta(service, metaSpill, strings.Join(p.Spill, ","))
+	}
+	if p.Last {
+		addMeta(service, metaLast, "true")
+	}
+	if p.Open && !p.Closed && p.Subset == nil {
+		addMeta(service, metaOpen, "true")
+	}
+}
+
+func addMeta(service *corev3.GrpcService, key, value string) { // Envoy reads the value as a format
+	service.InitialMetadata = append(service.InitialMetadata,
+		&corev3.HeaderValue{Key: key, Value: strings.ReplaceAll(value, "%", "%%")})
+}
+
+// callAgain retries a lost picker's call at another one.
 func (b *builder) callAgain() *corev3.RetryPolicy {
 	return &corev3.RetryPolicy{
 		RetryOn:    "connect-failure,reset,refused-stream,unavailable",
@@ -144,9 +143,8 @@ func (b *builder) callAgain() *corev3.RetryPolicy {
 	}
 }
 
-// processingMode is how much of a request its picker sees. Only external pickers get response
-// headers, which name the endpoint that served (endpoint picker protocol); ours reads the access
-// log, beside the request's path.
+// processingMode selects the parts of a request for the picker. Only external pickers get response
+// headers, with the endpoint that served (endpoint picker protocol); ours reads the access log.
 func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode {
 	m := &extprocv3.ProcessingMode{
 		RequestHeaderMode:  extprocv3.ProcessingMode_SEND,
@@ -160,20 +158,19 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 		m.RequestBodyMode = extprocv3.ProcessingMode_BUFFERED
 	case model.BodyDuplex:
 		m.RequestBodyMode = extprocv3.ProcessingMode_FULL_DUPLEX_STREAMED
-		m.RequestTrailerMode = extprocv3.ProcessingMode_SEND // Envoy demands it with FULL_DUPLEX_STREAMED
+		m.RequestTrailerMode = extprocv3.ProcessingMode_SEND // Envoy requires it with FULL_DUPLEX_STREAMED
 	case model.BodyWhole:
-		// With BUFFERED, Envoy would hold the body back until the headers are answered, which these
+		// With BUFFERED, Envoy would hold the body until the headers are answered, which these
 		// pickers do last.
 		m.RequestBodyMode = extprocv3.ProcessingMode_STREAMED
 	}
 	return m
 }
 
-// pickerCalls is how the pickers of one of Envoy's routes are called.
 type pickerCalls struct {
 	mode   func(*model.PickerCall) model.BodyMode
-	models bool   // the route's requests are for the list of models
-	pools  string // metaPools of such a route; "": those of the rule that our picker may pick from
+	models bool   // the route is for the list of models
+	pools  string // metaPools of such a route; "" for the rule's pools that our picker may pick from
 }
 
 var (
@@ -192,19 +189,18 @@ func waits(w model.WeightedBackend) bool {
 	return w.Picker != nil && w.Picker.Body != model.BodyNone && !w.Picker.EndsStreams()
 }
 
-// bodyRoutes are the main route of a rule and, before it, siblings that are equal but for the body,
-// which their pickers do not get. Where all pickers are ours there are none: ours ends its call
-// when a body is a stream.
+// bodyRoutes returns a rule's main route, preceded by equal siblings whose pickers do not receive
+// the body. Without external pickers it has no sibling: ours ends its call for a streamed body.
 func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Route {
 	f := r.Action.Forward
-	// Also where no picker reads the body: what a retry cannot repeat is answered 507.
+	// Even if no picker reads the body: one that a retry cannot repeat gets 507.
 	main.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
 	if slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool {
 		return w.Picker != nil && w.Picker.Body == model.BodyWhole
 	}) {
 		put(&main.TypedPerFilterConfig, filterScripts, b.script(waitCode))
 	}
-	if r.Match.GRPC != nil { // streams, all of them
+	if r.Match.GRPC != nil { // all are streams
 		main.Action = b.routeAction(r, bodylessCalls)
 		return []*routev3.Route{main}
 	}
@@ -227,24 +223,21 @@ func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Rou
 	return append(routes, main)
 }
 
-// sibling is one kind of request that must be sent on before its body has ended, or that has none.
+// sibling is a kind of request that must be forwarded before its body ends, or that has no body.
 type sibling struct {
 	suffix  string
 	headers []*routev3.HeaderMatcher
 }
 
-// bodyless are the kinds: a picker that waits for the end of a body would never answer an upgrade
-// or a gRPC stream, and has nothing to learn from a multipart body. An external picker gets the
-// headers of such a request from ours, with the end of the request: Envoy would send them without,
-// and the picker wait for the body.
+// bodyless returns these kinds: a picker that waits for the end of a body would never answer an
+// upgrade or a gRPC stream, and learns nothing from a multipart body. An external picker gets the
+// headers from ours, with the end of the request.
 func bodyless() []sibling {
 	present := &routev3.HeaderMatcher{
 		Name:                 "upgrade",
 		HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true},
 	}
-	content := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{
-		SafeRegex: regex(`(?i)(application/grpc|multipart/).*`),
-	}}
+	content := byRegex(`(?i)(application/grpc|multipart/).*`)
 	return []sibling{
 		{"#upgrade", []*routev3.HeaderMatcher{present}},
 		{"#stream", []*routev3.HeaderMatcher{header("content-type", content)}},

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A release that writes the clusters of external pickers in another way must give them other names:
-// Envoy would end the requests in flight.
+// A release that encodes the clusters of external pickers differently must rename them: Envoy would
+// end the requests in flight.
 func TestCluster_PickersEncodingHasAVersion(t *testing.T) {
 	const version, want = 2, "51eb2293bc81c3df"
 	hash := fnv.New64a()

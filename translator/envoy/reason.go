@@ -9,18 +9,16 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// headerReason is why Penstock itself has answered a request. Only local replies have it: of the
-// picker, of the scripts, of routes.
+// headerReason states why Penstock itself answered a request.
 const headerReason = "x-penstock-reason"
 
-// hopsReason empties the header of a pod's response, and keeps it in a hop's and in a local reply:
-// a list of headers to remove does not depend on which endpoint of a cluster has answered.
+// hopsReason empties the header in a pod's response, and keeps it in a hop's and in a local reply.
+// A list of headers to remove would not depend on the endpoint.
 const hopsReason = "%CEL(has(upstream.address) && !upstream.address.startsWith('envoy://') ? '' : " +
 	"response.headers['" + headerReason + "'])%"
 
-// ownReason keeps servers from writing headerReason. What a route removes of responses, it does not
-// remove of local replies. A hop's response has passed the hop's own route. Gateways of other
-// clusters may have written theirs.
+// ownReason prevents servers from writing headerReason. A hop's response has passed the hop's own
+// route, and other clusters' gateways may write theirs.
 func (b *builder) ownReason(s *routev3.WeightedCluster_ClusterWeight, w *model.WeightedBackend) {
 	gateways := w.Cluster.Kind == model.ParentKind || w.Cluster.Kind == model.PeerKind
 	switch p := w.Picker; {
@@ -36,7 +34,6 @@ func (b *builder) ownReason(s *routev3.WeightedCluster_ClusterWeight, w *model.W
 	}
 }
 
-// hoistReason has a route remove the header once if all of its clusters would.
 func hoistReason(r *routev3.Route) {
 	clusters := r.GetRoute().GetWeightedClusters().GetClusters()
 	keeps := func(s *routev3.WeightedCluster_ClusterWeight) bool {

@@ -16,9 +16,7 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 	308: routev3.RedirectAction_PERMANENT_REDIRECT,
 }
 
-// redirect answers by Gateway API's HTTPRequestRedirectFilter. The port is the one given, else the
-// well-known one of a scheme that was given, else the listener's; it is left out of the Location
-// where it is the scheme's own.
+// redirect implements HTTPRequestRedirectFilter. The Location omits the scheme's default port.
 func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.Match, r *model.Redirect) {
 	code, ok := redirectCodes[r.Code]
 	if !ok {
@@ -42,11 +40,11 @@ func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.
 	case port != wellKnown(scheme):
 		ra.PortRedirect = port
 	case ra.HostRedirect != "":
-		// The host replaces the request's, port included.
+		// The host replaces the request's, including the port.
 	case !strings.HasPrefix(vh.Host, "*"):
 		ra.HostRedirect = vh.Host
 	default:
-		// Envoy keeps the port of the request's Host header unless the redirect sets another.
+		// Envoy keeps the port of the Host header unless the redirect sets one.
 		ra.PortRedirect = port
 		put(&route.TypedPerFilterConfig, filterScripts, b.script(portCode))
 	}

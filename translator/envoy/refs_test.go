@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Delivery goes by the references of a resource: an edited cluster is never warm unless its
-// endpoints are sent again behind it, and then nothing that comes after it arrives either.
+// Delivery follows the references of a resource: a changed cluster is not warm until its endpoints
+// are sent again after it, and later resources would wait.
 func TestReferences_ClusterNamesItsEndpointsAndListenerItsRoutes(t *testing.T) {
 	names := func(r *resource.Resource, err error, ref resource.Ref) {
 		t.Helper()

@@ -12,21 +12,19 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// maxProgram is the largest compiled expression that Envoy takes: the bootstrap sets
-// re2.max_program_size.error_level to 100,000 instructions.
+// maxProgram is the bootstrap's re2.max_program_size.error_level, in instructions.
 const maxProgram = 100_000
 
-// CheckRegex reports whether Envoy accepts a regular expression: RE2's syntax, which is Go's, and a
+// CheckRegex reports whether Envoy accepts an expression: RE2's syntax, which is Go's, and a
 // bounded program.
 func CheckRegex(pattern string) error {
 	_, err := ProgramSize(pattern)
 	return err
 }
 
-// ProgramSize is how many instructions RE2 compiles an expression to, estimated without compiling
-// it: at most a quarter less than Envoy finds, and for most expressions the same but for 5
-// (TestRegex_ProgramSizeIsEnvoys). Repetitions are counted out: they are what makes programs large.
-// An instruction takes Envoy some 20 bytes, an expression 3 KiB beside.
+// ProgramSize estimates how many instructions RE2 compiles an expression to: at most a quarter
+// below Envoy's number, and for most expressions within 5 (TestRegex_ProgramSizeIsEnvoys). An
+// instruction takes about 20 bytes, an expression 3 KiB more.
 func ProgramSize(pattern string) (int, error) {
 	if pattern == "" {
 		return 0, errors.New("the regular expression is empty")
@@ -47,7 +45,7 @@ func ProgramSize(pattern string) (int, error) {
 			maxProgram)
 }
 
-// Beginning is the text that every match of an expression begins with, as far as it is plain.
+// Beginning returns the plain text with which every match of an expression begins.
 func Beginning(pattern string) string {
 	re, err := parse(pattern)
 	if err != nil {
@@ -68,12 +66,10 @@ func Beginning(pattern string) string {
 	return ""
 }
 
-// parse reads an expression as Envoy does: byte by byte.
 func parse(pattern string) (*syntax.Regexp, error) {
 	return syntax.Parse(latin1(pattern), syntax.Perl)
 }
 
-// latin1 has a character for each byte of a text.
 func latin1(text string) string {
 	bytes := make([]rune, len(text))
 	for i := range len(text) {
@@ -90,7 +86,6 @@ func fromBytes(text []rune) string {
 	return b.String()
 }
 
-// short is as much of an expression as a message shows.
 func short(pattern string) string {
 	const most = 100
 	if len(pattern) > most {
@@ -99,7 +94,7 @@ func short(pattern string) string {
 	return fmt.Sprintf("%q", pattern)
 }
 
-// programSize does not expand repetitions, which may be nested. It stops counting above maxProgram.
+// programSize does not expand repetitions, which may be nested. It saturates above maxProgram.
 func programSize(re *syntax.Regexp) (size int64) {
 	for _, s := range re.Sub {
 		size += programSize(s)
@@ -135,8 +130,7 @@ func programSize(re *syntax.Regexp) (size int64) {
 	return min(size, maxProgram+1)
 }
 
-// Expressions are the regular expressions of one match of a rule, each as often as Envoy compiles
-// it: once for each of its own routes that the match becomes.
+// Expressions counts a match's regular expressions, once for each of Envoy's routes.
 func Expressions(r *model.Route) (sum model.Expressions) {
 	add := func(m *matcherv3.RegexMatcher) {
 		if m != nil {
@@ -155,11 +149,10 @@ func Expressions(r *model.Route) (sum model.Expressions) {
 	return sum
 }
 
-// programOf is the ProgramSize of an expression.
 func programOf(m *matcherv3.RegexMatcher) uint32 {
 	size, err := ProgramSize(m.Regex)
 	if err != nil {
-		size = maxProgram // no rule has one: it would have been reported
+		size = maxProgram // reported elsewhere: no rule has one
 	}
 	return uint32(size)
 }
@@ -180,9 +173,7 @@ func Matchers(m model.Match) int {
 	return n
 }
 
-// WithoutExpressions is a match that takes at least the requests that m takes, without a regular
-// expression: of a path its plain beginning counts, of headers and query parameters that they are
-// there.
+// WithoutExpressions returns a match without regular expressions that takes at least m's requests.
 func WithoutExpressions(m model.Match) model.Match {
 	if m.PathKind == model.PathRegex {
 		m.PathKind, m.Path = model.PathBeginning, Beginning(m.Path)

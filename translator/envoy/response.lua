@@ -1,7 +1,7 @@
 -- Reads the beginning of a response, for the access log. Nothing is held back.
 --
--- Of each stream, whether it is an error: the events in its first 4 KiB, in 4 chunks. Servers end so
--- what they cannot begin after they have sent status 200.
+-- For each stream, whether it is an error, by the events in its first 4 KiB, in 4 chunks. Servers send
+-- such an event if they fail after status 200.
 --
 -- The ID of a response of the Responses API that its server keeps: the body's "id" or, of a
 -- stream, "id" in the "response" of the first event. The picker asks for it by "keeps". Only the
@@ -11,7 +11,7 @@ local limit, chunks, longest = 16384, 32, 256
 local early, earlyChunks = 4096, 4
 local QUOTE, BACKSLASH, COLON = 34, 92, 58
 
--- closing is where the string that begins at pos ends; nil: not in this text.
+-- closing returns the end of the string that begins at pos; nil if it is not in this text.
 local function closing(text, pos)
   while true do
     local at = find(text, '["\\]', pos)
@@ -66,7 +66,7 @@ local function read(text, stream)
   end
 end
 
--- Lines by which events of errors begin (vLLM, SGLang, TGI, Anthropic's API, the Responses API,
+-- First lines of error events (vLLM, SGLang, TGI, Anthropic's API, the Responses API,
 -- llama.cpp). The text of tokens has no line breaks of its own.
 local errors = {
   '\ndata:%s*{%s*"error"%s*:%s*[{"]', '\ndata:%s*{%s*"type"%s*:%s*"error"', '\ndata:%s*{%s*"object"%s*:%s*"error"',
@@ -75,7 +75,7 @@ local errors = {
 -- Fields of errors with a status, and with the name of a kind of errors.
 local numbers, names = { "http_status_code", "code", "status_code" }, { "code", "error_type", "type" }
 
--- kinds are the names that an error has; "" if it has none.
+-- kinds returns an error's names; "" without any.
 local function kinds(text, at)
   local found = {}
   for _, name in ipairs(names) do
@@ -89,8 +89,8 @@ local function kinds(text, at)
   return table.concat(found, " ")
 end
 
--- failed returns where the event of an error begins, its code, and the names that it has without one;
--- nil: there is no such event, or no such code.
+-- failed returns the position of an error event, and its code, or without a code its names;
+-- nil without such an event or code.
 local function failed(text)
   for _, line in ipairs(errors) do
     local at = find(text, line)

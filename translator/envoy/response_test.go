@@ -29,11 +29,11 @@ func (r *responseRun) run(t *testing.T, kind, status, keeps, body string, size i
 	values := map[string]string{":status": status, "content-type": kind}
 	metadata := object(map[string]lua.LGFunction{
 		"get": func(l *lua.LState) int {
-			of := l.NewTable()
+			settings := l.NewTable()
 			if keeps != "" {
-				of.RawSetString("keeps", lua.LString(keeps))
+				settings.RawSetString("keeps", lua.LString(keeps))
 			}
-			l.Push(of)
+			l.Push(settings)
 			return 1
 		},
 		"set": func(l *lua.LState) int {
@@ -85,7 +85,7 @@ func newResponseRun(t *testing.T) *responseRun {
 	t.Helper()
 	r := &responseRun{state: lua.NewState()}
 	t.Cleanup(r.state.Close)
-	// This Lua panics where string.find begins beyond the end of a text.
+	// This Lua panics if string.find begins beyond the end of a text.
 	const within = "local f=string.find string.find=function(s,p,i,n) return f(s,p,math.min(i or 1,#s+1),n) end "
 	if err := r.state.DoString(within + responseScript); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func newResponseRun(t *testing.T) *responseRun {
 	return r
 }
 
-// A stream that begins with an error has failed, however its server writes that, and no other one.
+// A stream that begins with an error has failed, in every server's format; other streams have not.
 func TestStreamError_ScriptFindsItAtTheBegin(t *testing.T) {
 	r := newResponseRun(t)
 	const stream = "text/event-stream; charset=utf-8"
@@ -150,8 +150,8 @@ data: {"type":"error","error":{"type":"overloaded_error"}}` + "\n\n", true, 0, "
 	}
 }
 
-// The ID of a response is read wherever a chunk ends, and no other ID: those of items, of metadata
-// that a client has written, and of other APIs' responses lead follow-ups nowhere.
+// A response's own ID is found wherever a chunk ends, and no other: IDs of items, of clients'
+// metadata and of other APIs' responses would mislead follow-ups.
 func TestResponseAffinity_ScriptReadsTheResponsesOwnID(t *testing.T) {
 	r := newResponseRun(t)
 	const whole, stream = "application/json", "text/event-stream; charset=utf-8"

@@ -12,54 +12,49 @@ import (
 )
 
 const (
-	// safeRetries repeat what no backend can have begun to answer.
+	// safeRetries retries requests that no backend can have started.
 	safeRetries = "connect-failure,refused-stream,reset-before-request"
-	// userRetries are the causes that a route with a retry rule covers (Gateway API,
-	// HTTPRouteRetry).
+	// userRetries are the causes of HTTPRouteRetry.
 	userRetries = ",reset,retriable-status-codes"
-	// spillRetries also repeat what a pod, or a hop's picker, was too full for; to a gRPC request
-	// that is answered by a grpc-status.
+	// spillRetries also retries if a pod or a hop's picker was full; gRPC answers have a
+	// grpc-status.
 	spillRetries = ",retriable-status-codes,unavailable,resource-exhausted"
 
-	// resetRetries also repeat what a server may have begun and has not answered: its connection
-	// has ended.
+	// resetRetries also retries if the connection to a server ended before its answer.
 	resetRetries = ",reset"
 
-	// markedRetries repeat what is marked: by a hop to an exporting cluster, or a member's gateway,
-	// because no pod has begun it; or because our picker has found that the server that answered
-	// 500 or 503 is dead (failed.go).
+	// markedRetries retries marked answers: by a hop to an exporting cluster or a member's gateway,
+	// or by our picker, which found the server of a 500 or 503 dead (failed.go).
 	markedRetries = ",retriable-headers"
 
-	// poolRetries walks a list of picked endpoints; our picker sets the number that its list can
-	// serve.
+	// poolRetries is replaced by our picker for its list.
 	poolRetries    = 3
 	serviceRetries = 1
 	retryBackoff   = time.Millisecond
-	// otherHostTries is how often a retry draws again when it draws a host that has failed. Least
-	// request takes the better of two draws, and a host that fails has nothing to do: of two hosts
-	// the failed one comes three times in four, and ten draws (0.75^10) would leave one retry in
-	// eighteen where it was.
+	// otherHostTries is how often a retry draws another host after a failed one. Least request
+	// takes the better of two draws, and a failed host is idle: of two hosts it wins three times in
+	// four, so ten draws would leave one retry in eighteen at the failed host.
 	otherHostTries = 64
-	// otherMemberTries is the same for exporting clusters, which are drawn by their weights. Of
-	// 98:1:1, 64 draws find the first alone for one request in four; a thousand for none in 2,000,
-	// at 435 us of CPU.
+	// otherMemberTries is the same for exporting clusters, drawn by weight. For 98:1:1, 64 draws
+	// only find the first for one request in four; a thousand for less than one in 2,000, at 435 us
+	// of CPU.
 	otherMemberTries = 1000
 	maxRetryDelay    = 10 * time.Millisecond
 )
 
 var spillCodes = []uint32{429, 503}
 
-// retryPolicy is a route's; the budget of all retries to a cluster is among its circuitBreakers. It
-// composes three wishes: repeating what never began (always), walking a picker's list and spilling
-// (pools), and a user's own. The larger count holds; a picker learns of the user's
-// (pickerOverride), because the number that it sets overrides the one here.
+// retryPolicy combines retries of requests that never started (always), a picker's list and
+// spilling (pools), and a user's rule. The larger count applies; a picker receives the user's
+// (pickerOverride), because its own number overrides this one. circuitBreakers has each cluster's
+// retry budget.
 func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	p := &routev3.RetryPolicy{
 		RetryOn: safeRetries,
 		RetryBackOff: &routev3.RetryPolicy_RetryBackOff{
 			BaseInterval: seconds(retryBackoff), MaxInterval: seconds(maxRetryDelay),
 		},
-		// Clusters that follow a pick ignore this; among servers of a Service it finds another one.
+		// Clusters that follow a pick ignore this; for a Service it finds another server.
 		RetryHostPredicate: []*routev3.RetryPolicy_RetryHostPredicate{{
 			Name: "previous-hosts",
 			ConfigType: &routev3.RetryPolicy_RetryHostPredicate_TypedConfig{
@@ -70,7 +65,7 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	}
 	timed := f.BackendTimeout != nil && *f.BackendTimeout > 0
 	if movesOn(f) {
-		if !timed { // "reset" would also repeat an attempt that takes too long
+		if !timed { // "reset" would also retry an attempt that timed out
 			p.RetryOn += resetRetries
 		}
 		p.RetryOn += markedRetries
@@ -89,8 +84,8 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 			p.RetryPriority = b.nextPriority(1)
 		}
 		if n := uint32(len(w.Members)); n > 0 {
-			// Each is asked once. The order in which hosts are drawn again is by their weights; a
-			// picker that names hops names all of them, and those beyond its list are drawn.
+			// Each is tried once. Hosts are drawn again by weight; a picker that selects hops lists
+			// all of them.
 			p.RetryOn += markedRetries
 			p.RetriableHeaders = append(p.RetriableHeaders, present(peerMark))
 			p.HostSelectionRetryMaxAttempts = otherMemberTries
@@ -116,9 +111,9 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	return p
 }
 
-// movesOn reports whether a request that a server may have begun is sent to another server of its
-// pool once the server is dead. A retry rule without attempts forbids it. Requests to hops move on
-// behind the hop.
+// movesOn reports whether requests that a dead server may have started are retried at another
+// server of the pool. A retry rule without attempts forbids it. Requests to hops move on behind the
+// hop.
 func movesOn(f *model.Forward) bool {
 	if f.Retry != nil && f.Retry.Attempts == 0 {
 		return false
@@ -134,8 +129,6 @@ func present(header string) *routev3.HeaderMatcher {
 	}
 }
 
-// memberOrder has each hop of an import with several clusters asked once, in the order of their
-// priorities.
 func (b *builder) memberOrder(p *routev3.RetryPolicy, w *model.WeightedBackend) {
 	switch {
 	case w.Order.Priorities > 1:
@@ -145,10 +138,9 @@ func (b *builder) memberOrder(p *routev3.RetryPolicy, w *model.WeightedBackend) 
 	}
 }
 
-// memberRetries returns how often a request to an import with several clusters is sent again. Where
-// priorities have more than one hop, Envoy goes on to the next priority after each attempt, and
-// comes back for those that are left: so a smaller priority may be asked again, as Envoy has no
-// other order.
+// memberRetries returns the number of retries for an import with several clusters. With several
+// hops in a priority, Envoy moves to the next priority after each attempt and returns later, so it
+// may try a smaller priority twice.
 func memberRetries(w *model.WeightedBackend) uint32 {
 	n, o := uint32(len(w.Members)), w.Order
 	switch {
@@ -160,7 +152,6 @@ func memberRetries(w *model.WeightedBackend) uint32 {
 	return o.Priorities*o.Largest - 1
 }
 
-// retryAlso repeats what a server may have begun, as a user allows.
 func (b *builder) retryAlso(p *routev3.RetryPolicy, on model.RetryOn) {
 	if on.Full {
 		p.RetriableStatusCodes = append(p.RetriableStatusCodes, 429)
@@ -176,8 +167,7 @@ func (b *builder) retryAlso(p *routev3.RetryPolicy, on model.RetryOn) {
 	}
 }
 
-// nextPriority moves on to the next priority after a number of attempts: with 1, to the next hop of
-// a cluster of hops. Clusters with one priority do not notice.
+// nextPriority moves to the next priority after some attempts.
 func (b *builder) nextPriority(attempts uint32) *routev3.RetryPolicy_RetryPriority {
 	return &routev3.RetryPolicy_RetryPriority{
 		Name: "previous-priorities",

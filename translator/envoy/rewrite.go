@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// rewrite changes the path of what is forwarded. The host is rewritten by the shares, each of which
-// may have one of its own: the route's would win.
+// rewrite changes the path. Shares rewrite the host, because the route's would override theirs.
 func (b *builder) rewrite(m model.Match, f *model.Forward, ra *routev3.RouteAction) {
 	switch c := f.RewritePath; {
 	case c.Full != nil:
@@ -21,14 +20,12 @@ func (b *builder) rewrite(m model.Match, f *model.Forward, ra *routev3.RouteActi
 	}
 }
 
-// wholePath replaces a path, whatever it is; a query stays.
 func wholePath(path string) *matcherv3.RegexMatchAndSubstitute {
 	return &matcherv3.RegexMatchAndSubstitute{Pattern: regex("^/.*"), Substitution: literal(path)}
 }
 
-// prefixRewrite replaces a matched prefix element-wise, by the table of Gateway API's
-// HTTPPathModifier. Envoy's own prefix_rewrite does, except where nothing is to stay of the prefix:
-// /foo/bar without /foo is /bar, but /foo is /.
+// prefixRewrite replaces a matched prefix by the table of HTTPPathModifier. Envoy's prefix_rewrite
+// does so unless the replacement is empty: /foo/bar without /foo is /bar, but /foo is /.
 func (b *builder) prefixRewrite(m model.Match, replacement string) (string, *matcherv3.RegexMatchAndSubstitute) {
 	if m.PathKind == model.PathExact || m.PathKind == model.PathRegex {
 		b.fail("a prefix can be replaced only where a prefix is matched, not in %s %q", m.PathKind, m.Path)
@@ -47,5 +44,5 @@ func (b *builder) prefixRewrite(m model.Match, replacement string) (string, *mat
 	}
 }
 
-// literal escapes what a substitution reads as the number of a group.
+// literal escapes group references in a substitution.
 func literal(s string) string { return strings.ReplaceAll(s, `\`, `\\`) }

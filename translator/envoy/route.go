@@ -13,12 +13,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// unresolved is the cluster of a backend that could not be resolved. It never exists, so its share
-// of the requests is answered with the route's cluster_not_found_response_code.
+// unresolved never exists: its share gets the route's cluster_not_found_response_code.
 const unresolved = "unresolved"
 
-// route is one route of the model: one of Envoy's, or several, of which the first that matches
-// counts.
 func (b *builder) route(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	if limit := maxGateways(r.Action.Forward); limit > 0 {
 		return append(b.ringRoutes(vh, r, limit), b.allRoutes(vh, r)...)
@@ -36,7 +33,6 @@ func (b *builder) allRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Ro
 	return []*routev3.Route{b.singleRoute(vh, r)}
 }
 
-// backendRoutes forward requests to a rule's backends.
 func (b *builder) backendRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := r.Action.Forward
 	switch {
@@ -48,7 +44,6 @@ func (b *builder) backendRoutes(vh *model.VirtualHost, r *model.Route) []*routev
 	return b.bodyRoutes(r, b.singleRoute(vh, r))
 }
 
-// singleRoute is a route with everything but the action of forwarding.
 func (b *builder) singleRoute(vh *model.VirtualHost, r *model.Route) *routev3.Route {
 	main := &routev3.Route{Name: r.Name, Match: routeMatch(r.Match)}
 	a := r.Action
@@ -78,7 +73,6 @@ func (b *builder) singleRoute(vh *model.VirtualHost, r *model.Route) *routev3.Ro
 	return main
 }
 
-// put sets what a filter does on a route.
 func put(to *map[string]*anypb.Any, filter string, config *anypb.Any) {
 	if *to == nil {
 		*to = map[string]*anypb.Any{}
@@ -86,8 +80,8 @@ func put(to *map[string]*anypb.Any, filter string, config *anypb.Any) {
 	(*to)[filter] = config
 }
 
-// noBackend is what a share without a backend is answered: 500 (Gateway API, HTTPRouteRule), or
-// UNAVAILABLE to a gRPC request (GRPCRouteRule), which is what Envoy makes of 503.
+// noBackend returns the status for a share without a backend: 500 (HTTPRouteRule), or 503 for gRPC,
+// which Envoy turns into UNAVAILABLE (GRPCRouteRule).
 func noBackend(m model.Match) uint32 {
 	if m.GRPC != nil {
 		return 503
@@ -117,8 +111,8 @@ func directResponse(d *model.Direct) *routev3.Route_DirectResponse {
 	return &routev3.Route_DirectResponse{DirectResponse: r}
 }
 
-// routeAction sends requests on. Each backend's share is a weighted cluster, also if there is only
-// one: pickers, headers and unresolved backends then have one form.
+// routeAction forwards requests. Even a single backend is a weighted cluster, so that pickers,
+// headers and unresolved backends have one form.
 func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_Route {
 	f := r.Action.Forward
 	ra := &routev3.RouteAction{
@@ -126,8 +120,7 @@ func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_
 			WeightedClusters: &routev3.WeightedCluster{Clusters: b.weightedClusters(f, calls)},
 		},
 		ClusterNotFoundResponseCode: routev3.RouteAction_INTERNAL_SERVER_ERROR,
-		// Gateway API has no default timeout, and Envoy's own 15 s would cut most answers of a
-		// model.
+		// Envoy's default of 15 s would end most answers of a model.
 		Timeout:     seconds(0),
 		IdleTimeout: seconds(idleTimeout(f)),
 		RetryPolicy: b.retryPolicy(f),
@@ -144,10 +137,9 @@ func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_
 	return &routev3.Route_Route{Route: ra}
 }
 
-// idleTimeout ends a request without a byte in either direction. It is also all that ends one whose
-// picker takes too long: the route's timeout starts only when the router has got the request, after
-// the pick. A timeout that a user has set is never outvoted: a model may be silent until then. Hops
-// leave it to the edge, which alone has the route's timeout.
+// idleTimeout ends a request without a byte in either direction. It is the only limit for a slow
+// pick, because the route's timeout starts after the pick. A user's timeout takes precedence: a
+// model may be silent until then. For hops the edge enforces it.
 func idleTimeout(f *model.Forward) time.Duration {
 	picked := slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Picker != nil })
 	switch t := f.Timeout; {
@@ -161,7 +153,6 @@ func idleTimeout(f *model.Forward) time.Duration {
 	return streamIdle
 }
 
-// changeHeaders applies to the answers of redirects and direct responses too.
 func changeHeaders(r *routev3.Route, a *model.Action) {
 	r.RequestHeadersToAdd = additions(a.RequestHeaders)
 	r.RequestHeadersToRemove = a.RequestHeaders.Remove

@@ -1,6 +1,6 @@
--- Lifts the top-level "model" string out of a JSON body into x-gateway-model-name, and has the route chosen again.
--- One pass; long strings (prompts) are skipped by plain searches for quotes. It reads no more JSON than it must: what is
--- not an object, or has no model that is a string, gets no header, and the routes decide what becomes of it.
+-- Copies the top-level "model" string of a JSON body to x-gateway-model-name, and makes Envoy choose the route again.
+-- One pass; long strings (prompts) are skipped by plain searches for quotes. It parses no more JSON than needed: a body
+-- that is no object, or whose model is no string, gets no header, and the routes decide.
 local find, byte, sub, char = string.find, string.byte, string.sub, string.char
 local floor, max, min, tonumber = math.floor, math.max, math.min, tonumber
 
@@ -47,7 +47,7 @@ local function text(raw)
 end
 
 -- closing finds the quote that ends a string whose first byte is at pos: one after an even number of backslashes. It
--- returns nil if there is none, or if the work, which it returns too, reaches the limit.
+-- returns nil without one, or if the work, which it also returns, reaches the limit.
 local function closing(s, pos, work)
   local at = pos
   while work < limit do
@@ -149,7 +149,7 @@ local function decline(handle, status, code, message)
   handle:respond({ [":status"] = status, ["content-type"] = "application/json", ["x-penstock-reason"] = code }, body)
 end
 
--- lift puts the model into the header. It returns whether the request goes on.
+-- lift sets the header. It returns whether the request proceeds.
 local function lift(handle)
   local headers = handle:headers()
   local content = (headers:get("content-type") or ""):lower()

@@ -17,8 +17,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ModelHeader carries the model's name, for routes to match. It comes from the body and never from
-// a client.
+// ModelHeader has the model's name from the body, for routes to match.
 const ModelHeader = "x-gateway-model-name"
 
 var (
@@ -34,20 +33,19 @@ var (
 	sessionScript string
 )
 
-// The names under which a virtual host or route starts a script.
+// Names of scripts.
 const (
 	scanCode = "scan"
 	waitCode = "wait"
 	portCode = "port"
-	// responseCode is of weighted clusters: it follows a pick.
+	// responseCode is for weighted clusters: it follows a pick.
 	responseCode = "response"
-	// sessionCode is of weighted clusters too, in a filter of its own: filterStay.
+	// sessionCode is for weighted clusters, in filterStay.
 	sessionCode = "session"
 )
 
-// scripts is the Lua filter: it lifts the model's name out of the body, waits for the body,
-// corrects a redirect's port, or reads a response's ID. It does nothing until a virtual host or
-// route names a script; a change of a script is a change of the chain.
+// scripts does nothing until a virtual host or route names a script; a changed script changes the
+// chain.
 func scripts() *luav3.Lua {
 	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{
 		scanCode: inline(scanScript), waitCode: inline(waitScript), portCode: inline(portScript),
@@ -55,8 +53,6 @@ func scripts() *luav3.Lua {
 	}}
 }
 
-// stays is the Lua filter that keeps a session at an exporting cluster. It does nothing until a
-// weighted cluster names its script.
 func stays() *luav3.Lua {
 	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{sessionCode: inline(sessionScript)}}
 }
@@ -65,8 +61,8 @@ func (b *builder) script(name string) *anypb.Any {
 	return b.any(&luav3.LuaPerRoute{Override: &luav3.LuaPerRoute_Name{Name: name}})
 }
 
-// scanned matches requests whose body has been read for a model; inverted, all others. The dynamic
-// metadata stands in a namespace that no client and no picker can write.
+// scanned matches requests whose body has been read for a model; inverted, all others. Clients and
+// pickers cannot write this metadata.
 func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	return &matcherv3.MetadataMatcher{
 		Filter: "penstock.model",
@@ -78,12 +74,10 @@ func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	}
 }
 
-// scanRoute is the route before one that matches the model's name. It takes the same requests,
-// whatever their model is, reads the model, and has the route chosen again; so the bodies of
-// requests that no such route can take are not held. Nil for a route that does not match the
-// model's name, or takes gRPC, whose bodies are not read.
-//
-// It leads nowhere: 404. It is no direct response, because that would ignore the buffer limit.
+// scanRoute returns the route before one that matches the model's name. It takes the same requests
+// regardless of their model, reads the model, and makes Envoy choose the route again: only bodies
+// of these requests are held. It is nil for other routes, and for gRPC, whose bodies are not read.
+// It answers 404 without a direct response, which would ignore the buffer limit.
 func (b *builder) scanRoute(r *model.Route) *routev3.Route {
 	ofModel := func(h model.ValueMatch) bool { return h.Name == ModelHeader }
 	if r.Match.GRPC != nil || !byModel(r) {
@@ -102,7 +96,6 @@ func (b *builder) scanRoute(r *model.Route) *routev3.Route {
 	return scan
 }
 
-// nowhere is the action of a route that answers 404.
 func nowhere() *routev3.Route_Route {
 	return &routev3.Route_Route{Route: &routev3.RouteAction{
 		ClusterSpecifier:            &routev3.RouteAction_Cluster{Cluster: unresolved},
@@ -111,21 +104,17 @@ func nowhere() *routev3.Route_Route {
 	}}
 }
 
-// noModelRoute is the name of the route of requests whose model no route of the host has.
 const noModelRoute = "no-model"
 
-// maxModelNames is how many models the answer to such a request names.
 const maxModelNames = 20
 
-// noModelText is the answer's message: a request's model, and the text in the route's metadata.
 const noModelText = "this host has no route for model %CEL('" + ModelHeader +
 	"' in request.headers ? request.headers['" + ModelHeader +
 	"'] : '(none)')%%METADATA(ROUTE:" + noModelRoute + ":models)%"
 
-// noModel answers 404 to requests whose body was read for a model that no route of the host has.
-// The answer names the models of the routes, but for hosts where a route asks an authorization
-// service: a client without permission would learn them. It is no direct response, as scanRoute is
-// none.
+// noModel answers 404 to requests for a model that no route of the host has. The answer lists the
+// routes' models, except on hosts with an authorization service, where clients without permission
+// would learn them. It is no direct response, like scanRoute.
 func noModel(vh *model.VirtualHost) *routev3.Route {
 	var names []string
 	for i := range vh.Routes {
@@ -161,8 +150,6 @@ func noModel(vh *model.VirtualHost) *routev3.Route {
 	}
 }
 
-// holdScanned lets every route of a host take a body that was held for its model: of all those it
-// may be the one that is chosen then.
 func holdScanned(routes []*routev3.Route) {
 	for _, r := range routes {
 		r.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)

@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Secret is a certificate with its key, the CAs of a cluster's endpoints, or a token for them, for
-// SDS.
+// Secret encodes, for SDS, a certificate with its key, CAs, trust domains, or a token.
 func Secret(s model.Secret) (*resource.Resource, error) {
 	b, out := &builder{}, &tlsv3.Secret{Name: s.Name}
 	switch {
@@ -29,10 +28,7 @@ func Secret(s model.Secret) (*resource.Resource, error) {
 			PrivateKey:       data(s.Key),
 		}}
 	}
-	if b.err != nil {
-		return nil, b.err
-	}
-	return checked(resource.Secret, s.Name, out, nil, slices.Clone(s.Owners))
+	return b.resource(resource.Secret, s.Name, out, slices.Clone(s.Owners))
 }
 
 func data(b []byte) *corev3.DataSource {

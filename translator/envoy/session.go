@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// session is the configuration of session persistence on a route. Another endpoint replaces one
-// that is gone, and the client gets a new cookie or header.
+// session keeps clients at endpoints. If one is gone, another replaces it, and the client gets a
+// new cookie or header.
 func (b *builder) session(s *model.Session) *anypb.Any {
 	var state *corev3.TypedExtensionConfig
 	if s.Header {
@@ -37,8 +37,8 @@ func (b *builder) session(s *model.Session) *anypb.Any {
 	}})
 }
 
-// keep has a share of a rule keep its clients: at an exporting cluster, or by Envoy's own filter at
-// an endpoint.
+// keep makes a share keep its clients: at an exporting cluster, or, by Envoy's own filter, at an
+// endpoint.
 func (b *builder) keep(share *routev3.WeightedCluster_ClusterWeight, f *model.Forward, w *model.WeightedBackend) {
 	if f.Session == nil || w.Cluster.IsZero() || !anyImported(f) {
 		return
@@ -58,13 +58,11 @@ func (b *builder) keep(share *routev3.WeightedCluster_ClusterWeight, f *model.Fo
 	}
 }
 
-// anyImported reports whether sessions are kept by cluster for a part of the requests.
 func anyImported(f *model.Forward) bool {
 	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Imported() })
 }
 
-// sessionContext is what session.lua reads: the cookie or header, and the hops to the exporting
-// clusters that take requests, or the one cluster that does.
+// sessionContext is session.lua's input.
 func sessionContext(s *model.Session, w *model.WeightedBackend) *structpb.Struct {
 	fields := map[string]*structpb.Value{}
 	if s.Header {
@@ -87,18 +85,17 @@ func sessionContext(s *model.Session, w *model.WeightedBackend) *structpb.Struct
 	return &structpb.Struct{Fields: fields}
 }
 
-// clusterID stands for an exporting cluster in what clients have of a session: it shows no name.
+// clusterID identifies an exporting cluster without disclosing its name.
 func clusterID(hop model.HopID) string { return fmt.Sprintf("%016x", xxhash.Sum64String(hop.String())) }
 
-// faithful reports whether sessions must stay at one of several backends: their own cookie names an
-// endpoint, and Envoy looks for it only in the cluster that it has drawn.
+// faithful reports whether sessions must stay at one of several backends: a session's cookie names
+// an endpoint, and Envoy only looks for it in the drawn cluster.
 func faithful(f *model.Forward) bool {
 	return f.Session != nil && !f.Session.Header && len(f.Backends) > 1
 }
 
-// sessionRoutes make the answers of each backend set a second cookie that names it, and put a route
-// before the others for each backend, for requests that bring its cookie. So a session also
-// outlives a change of weights.
+// sessionRoutes adds to each backend's answers a second cookie that identifies it, and a preceding
+// route for requests with that cookie: a session survives a change of weights.
 func (b *builder) sessionRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := *r.Action.Forward
 	cookie := f.Session.Name + "-backend"

@@ -1,10 +1,10 @@
--- Keeps a client at an exporting cluster of an import, by the cookie or header that its route names: the time of the
--- session's first request in Unix seconds, its ID, and what stands for the cluster. The hop to the cluster is named as
--- a pick would name it. Pickers get the session's ID, and keep it at a server.
+-- Keeps a client at an exporting cluster of an import, by its route's cookie or header: the time of the
+-- session's first request in Unix seconds, its ID, and the cluster's ID. The hop to the cluster is set like
+-- a pick. Pickers receive the session's ID, and keep it at a server.
 local match, gmatch, format, floor = string.match, string.gmatch, string.format, math.floor
 local pick, longest = "x-gateway-destination-endpoint", 128
 
--- named is what the client has of its session; nil without.
+-- named is the client's session; nil without one.
 local function named(headers, context)
   if context:get("header") then return headers:get(context:get("header")) end
   for pair in gmatch(headers:get("cookie") or "", "[^;]+") do
@@ -44,13 +44,13 @@ function envoy_on_request(handle)
   found:set("envoy.lb", pick, hop)
 end
 
--- serving is what stands for the cluster that has served; nil: none of the import has.
+-- serving is the ID of the cluster that served; nil if none of the import's did.
 local function serving(context, found)
   if context:get("cluster") then return context:get("cluster") end
   local lb = found:get("envoy.lb")
   local hop = lb and lb[pick .. "-served"]
-  for id, of in pairs(context:get("hops")) do
-    if of == hop then return id end
+  for id, address in pairs(context:get("hops")) do
+    if address == hop then return id end
   end
 end
 

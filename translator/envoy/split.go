@@ -11,23 +11,20 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// million is the denominator of the finest fraction of requests that Envoy has.
 const million = 1_000_000
 
-// fraction is a share of the requests, in millionths.
 func fraction(n uint32) *corev3.RuntimeFractionalPercent {
 	return &corev3.RuntimeFractionalPercent{
 		DefaultValue: &typev3.FractionalPercent{Numerator: n, Denominator: typev3.FractionalPercent_MILLION},
 	}
 }
 
-// ownFilters reports whether a backend that gets requests has filters that need a route.
 func ownFilters(f *model.Forward) bool {
 	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Own != nil && w.Weight > 0 })
 }
 
-// mixed reports whether an import with several exporting clusters shares a rule with other
-// backends: whether and how often a request is sent again is the route's, and differs.
+// mixed reports whether a rule has other backends besides an import with several exporting
+// clusters: the retries then differ.
 func mixed(f *model.Forward) bool {
 	taking, members := 0, false
 	for _, w := range f.Backends {
@@ -38,10 +35,9 @@ func mixed(f *model.Forward) bool {
 	return members && taking > 1
 }
 
-// splitRoutes give each backend of a rule a route of its own: Envoy's weighted clusters can change
-// headers, and no more. The routes take their shares one after another. A request has one random
-// number for all its routes, so that each fraction holds what those before it have taken. Shares
-// are exact to a millionth.
+// splitRoutes gives each backend of a rule its own route, because Envoy's weighted clusters can
+// only change headers. A request has one random number for all routes, so each fraction includes
+// the earlier ones. Shares are exact to a millionth.
 func (b *builder) splitRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := r.Action.Forward
 	sum := weightSum(f.Backends)
@@ -69,8 +65,7 @@ func (b *builder) splitRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.
 	return routes
 }
 
-// alone is a rule's action for one of its backends, which has the requests from one millionth to
-// another.
+// alone returns a rule's action for one backend, which takes a range of millionths.
 func alone(a *model.Action, w model.WeightedBackend, from, to uint32) *model.Action {
 	action, f := *a, *a.Forward
 	var own model.OwnFilters
@@ -93,7 +88,7 @@ func alone(a *model.Action, w model.WeightedBackend, from, to uint32) *model.Act
 	}
 	f.Mirrors = nil
 	for _, m := range slices.Concat(a.Forward.Mirrors, own.Mirrors) {
-		// The same random number decides on copies: they come from the share's own millionths.
+		// The same random number selects copies.
 		m.Numerator, m.Denominator = from+uint32(uint64(to-from)*uint64(m.Numerator)/uint64(m.Denominator)), million
 		f.Mirrors = append(f.Mirrors, m)
 	}
@@ -111,13 +106,12 @@ func both(a, b model.HeaderChanges) model.HeaderChanges {
 		Remove: slices.Concat(a.Remove, b.Remove)}
 }
 
-// mirrors are the copies that Envoy sends beside a request.
 func (b *builder) mirrors(list []model.Mirror) []*routev3.RouteAction_RequestMirrorPolicy {
 	var out []*routev3.RouteAction_RequestMirrorPolicy
 	for _, m := range list {
 		p := &routev3.RouteAction_RequestMirrorPolicy{
 			Cluster: b.cluster(m.Cluster),
-			// A copy is to look like its original, Host header included.
+			// A copy has its original's Host header.
 			DisableShadowHostSuffixAppend: true,
 			RequestHeadersMutations:       mirrorHeaders,
 		}

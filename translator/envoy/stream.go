@@ -11,13 +11,12 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// stream is a filter chain that hands connections on. There is no route configuration for these: a
-// route that changes changes its chain, and no other. Connections of the old chain go on for the
-// drain time.
+// stream forwards connections. A changed route only changes its own chain, and open connections
+// continue for the drain time.
 func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 	proxy := &tcpv3.TcpProxy{
 		StatPrefix: "stream",
-		// The name of a cluster that does not exist: Envoy closes such a connection.
+		// A cluster that does not exist: Envoy closes the connection.
 		ClusterSpecifier:   &tcpv3.TcpProxy_Cluster{Cluster: unresolved},
 		IdleTimeout:        seconds(streamIdle),
 		MaxConnectAttempts: u32(connectAttempts),
@@ -27,24 +26,19 @@ func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 		proxy.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: b.streamClusters(s.Backends)}
 	}
 	fc := &listenerv3.FilterChain{
-		Name: s.Name,
-		Filters: []*listenerv3.Filter{{
-			Name:       "tcp",
-			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(proxy)},
-		}},
+		Name: s.Name, Filters: b.only("tcp", proxy),
 	}
 	if s.TLS {
 		fc.FilterChainMatch = byName(s.ServerName)
 	}
 	if len(s.Secrets) > 0 {
-		// no ALPN: what is inside is between the client and the backend
+		// no ALPN: the client and the backend negotiate the content
 		fc.TransportSocket = b.terminate(s.Secrets, nil)
 	}
 	return fc
 }
 
-// streamClusters divides connections. A backend that could not be resolved keeps its share, which
-// is closed at once.
+// streamClusters divides connections. An unresolved backend's share is closed at once.
 func (b *builder) streamClusters(backends []model.WeightedBackend) *tcpv3.TcpProxy_WeightedCluster {
 	out := &tcpv3.TcpProxy_WeightedCluster{}
 	for _, w := range backends {
@@ -60,7 +54,6 @@ func (b *builder) streamClusters(backends []model.WeightedBackend) *tcpv3.TcpPro
 	return out
 }
 
-// streamLog is the line of a connection in the access log, when it has ended.
 func (b *builder) streamLog(cfg Config, chain string) []*accesslogv3.AccessLog {
 	return b.fileLog(cfg, map[string]string{
 		"time":     "%START_TIME%",
@@ -78,7 +71,6 @@ func (b *builder) streamLog(cfg Config, chain string) []*accesslogv3.AccessLog {
 	})
 }
 
-// fileLog writes lines of JSON with some fields, whose values are formats, to the operator's file.
 func (b *builder) fileLog(cfg Config, fields map[string]string) []*accesslogv3.AccessLog {
 	if cfg.AccessLog == "" {
 		return nil

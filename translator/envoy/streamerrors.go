@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Where the access log has the error of a stream whose status is 200 (accesslog.Entry.Error): that
-// there is one, its code, and the names of its kind.
+// Metadata with the error of a stream whose status is 200, for the access log
+// (accesslog.Entry.Error).
 const (
 	errorNamespace = "penstock.stream"
 	errorKey       = "error"
@@ -16,8 +16,8 @@ const (
 	errorKindKey   = "kind"
 )
 
-// streamErrors finds the event by which a server ends a stream that it cannot complete: an object
-// with error.message, or in the Responses API response.error.message.
+// streamErrors detects the event with which a server ends a stream that it cannot complete: an
+// object with error.message, or in the Responses API response.error.message.
 func (b *builder) streamErrors() *ssev3.SseToMetadata {
 	rule := func(key string, value *structpb.Value, path ...string) *parserv3.JsonContentParser_RuleConfig {
 		pair := &jsonv3.JsonToMetadata_KeyValuePair{MetadataNamespace: errorNamespace, Key: key}

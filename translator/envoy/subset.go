@@ -8,12 +8,11 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// subsetKey is where the endpoint picker protocol has the endpoints among which a picker must
-// choose.
+// endpoint picker protocol
 const subsetKey = "x-gateway-destination-endpoint-subset"
 
-// subsetHint sets the metadata that has an external picker choose among some endpoints. An empty
-// list allows none (endpoint picker protocol).
+// subsetHint restricts an external picker to some endpoints. An empty list allows none (endpoint
+// picker protocol).
 func subsetHint(p *model.PickerCall) *setv3.Metadata {
 	list := &structpb.ListValue{Values: make([]*structpb.Value, 0, len(p.Subset.Addresses))}
 	for _, a := range p.Subset.Addresses {
@@ -26,9 +25,8 @@ func subsetHint(p *model.PickerCall) *setv3.Metadata {
 	}
 }
 
-// subsetMatch is what a request of a subset asks of an endpoint that no picker has named: to be a
-// place to spill. A cluster without such endpoints then has none for it (balancing.go), whatever
-// its failure mode: any other might be outside of the subset.
+// subsetMatch restricts a subset's requests without a pick to spill targets, whatever the failure
+// mode is: other endpoints might be outside the subset.
 func subsetMatch(p *model.PickerCall) *corev3.Metadata {
 	if p == nil || p.Subset == nil && !p.Closed {
 		return nil

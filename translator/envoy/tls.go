@@ -15,18 +15,16 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// hopKey marks hops in the metadata that transport sockets are matched by: a hop is inside Envoy
-// and speaks no TLS, also where the pods of its cluster do.
+// hopKey marks hops in the metadata that selects transport sockets: a hop has no TLS, even if its
+// cluster's pods do.
 const hopKey = "hop"
 
-// cleartextKey marks addresses whose port speaks no TLS, in clusters where others do.
+// cleartextKey marks addresses without TLS.
 const cleartextKey = "cleartext"
 
-// systemRoots are the CAs of the machine that Envoy runs on, where Debian, Alpine and Envoy's
-// images have them. Envoy 1.40 does not know system_root_certs yet.
+// systemRoots is the path in Debian, Alpine and Envoy's images. Envoy 1.40 lacks system_root_certs.
 const systemRoots = "/etc/ssl/certs/ca-certificates.crt"
 
-// secure speaks TLS to the cluster's endpoints, where it is asked for.
 func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 	if c.TLS == nil {
 		return
@@ -36,11 +34,11 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{b.sds(c.TLS.Certificate)}
 	}
 	b.trust(common, c.TLS)
-	if c.Own { // where the server is ours too, nothing older is spoken
+	if c.Own { // nothing older is needed
 		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
-	// a client is limited to 1.2 by default, and pickers of Penstock in other clusters speak 1.3
+	// the client default is 1.2, and Penstock's pickers speak 1.3
 	if !c.Own && c.Protocol == model.GRPC {
 		common.TlsParams = &tlsv3.TlsParameters{TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
@@ -49,7 +47,7 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
 	cl.TransportSocket = b.socket("tls", &tlsv3.UpstreamTlsContext{Sni: c.TLS.SNI, CommonTlsContext: common})
-	// Whatever matches none of these gets the socket above.
+	// Endpoints without a match use the socket above.
 	plain := func(key string) {
 		cl.TransportSocketMatches = append(cl.TransportSocketMatches, &clusterv3.Cluster_TransportSocketMatch{
 			Name: key, Match: field(key, structpb.NewBoolValue(true)),
@@ -64,7 +62,7 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 	}
 }
 
-// trust is whose certificates are accepted. Without a validation context Envoy accepts any.
+// trust sets the accepted certificates. Without a validation context Envoy accepts any.
 func (b *builder) trust(common *tlsv3.CommonTlsContext, t *model.UpstreamTLS) {
 	if t.Insecure {
 		return
@@ -88,7 +86,6 @@ func (b *builder) trust(common *tlsv3.CommonTlsContext, t *model.UpstreamTLS) {
 	common.ValidationContextType = b.trusted(check, t.Trust)
 }
 
-// trusted is a validation context whose CAs come over SDS.
 func (b *builder) trusted(check *tlsv3.CertificateValidationContext,
 	trust string) *tlsv3.CommonTlsContext_CombinedValidationContext {
 	return &tlsv3.CommonTlsContext_CombinedValidationContext{
@@ -99,16 +96,14 @@ func (b *builder) trusted(check *tlsv3.CertificateValidationContext,
 	}
 }
 
-// dnsName matches names of a certificate. A wildcard in one is Envoy's business; one that a user
-// asks for stands for any first label, that of another wildcard included.
+// dnsName matches names in a certificate. A user's wildcard matches any first label, including
+// another wildcard.
 func dnsName(san string) *matcherv3.StringMatcher {
 	rest, wild := strings.CutPrefix(san, "*")
 	if !wild {
 		return exact(san)
 	}
-	return &matcherv3.StringMatcher{
-		MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(`[^.]+` + regexp.QuoteMeta(rest))},
-	}
+	return byRegex(`[^.]+` + regexp.QuoteMeta(rest))
 }
 
 func (b *builder) socket(name string, config proto.Message) *corev3.TransportSocket {

@@ -18,31 +18,24 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// metaUpload marks a call about an upload. Its value is how many bytes of bodies the Envoy may hold
-// in all.
+// metaUpload marks a call about an upload; its value is the Envoy's limit for all bodies, in bytes.
 const metaUpload = "x-penstock-upload"
 
-// largeBody matches the Content-Length of bodies that count: of 10,000 bytes and more. Smaller ones
-// are bounded by the number of connections: 50,000 of them hold a quarter of a heap of 2 GiB.
+// largeBody matches the Content-Length of bodies that count: 10,000 bytes and more. The number of
+// connections bounds smaller ones.
 const largeBody = "[0-9]{5,}"
 
-// chunkedHeader has the Transfer-Encoding of a request, which Envoy removes before its filters see
-// it. Our picker removes it when it is asked about the upload.
+// chunkedHeader has a request's Transfer-Encoding, which Envoy removes before its filters run.
 const chunkedHeader = "x-penstock-chunked"
 
 func noteChunked() *mutationv3.HeaderMutation {
-	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
-		Header:       &corev3.HeaderValue{Key: chunkedHeader, Value: "%REQ(TRANSFER-ENCODING)%"},
-		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-	}}}
+	return setHeader(chunkedHeader, "%REQ(TRANSFER-ENCODING)%")
 }
 
-// uploads is a place that asks our picker about each request with a large body, or with one of
-// unknown length (chunked transfer coding), before anything holds it: scripts, pickers and the
-// router's retries hold up to maxBody until the request ends. Envoy bounds neither their sum nor,
-// in HTTP/1.1, resets the largest (its overload manager keeps no account of them). The call lasts
-// as long as the request. If the picker fails, requests pass: the overload manager is the last
-// resort.
+// uploads asks our picker about each request with a large or unknown body length, before anything
+// holds the body: scripts, pickers and retries hold up to maxBody until the request ends. Envoy
+// neither limits the sum nor, for HTTP/1.1, resets the largest. The call lasts as long as the
+// request. If the picker fails, requests pass: the overload manager is the last resort.
 func (b *builder) uploads(limit int64) proto.Message {
 	if limit <= 0 {
 		return &compositev3.Composite{}
@@ -58,7 +51,7 @@ func (b *builder) uploads(limit int64) proto.Message {
 			ResponseHeaderMode:  extprocv3.ProcessingMode_SKIP,
 			ResponseTrailerMode: extprocv3.ProcessingMode_SEND, // keeps the call open until the request ends
 		},
-		AllowModeOverride: true, // a body of unknown length is watched
+		AllowModeOverride: true, // to watch a body of unknown length
 		MessageTimeout:    seconds(messageTimeout),
 		RouteCacheAction:  extprocv3.ExternalProcessor_RETAIN,
 		StatPrefix:        filterUploads,
@@ -74,7 +67,6 @@ type (
 	singlePredicate = matcherxds.Matcher_MatcherList_Predicate_SinglePredicate
 )
 
-// anyHeader matches requests of whose headers one at least matches its regular expression.
 func (b *builder) anyHeader(patterns map[string]string) *predicate {
 	var any []*predicate
 	for _, name := range slices.Sorted(maps.Keys(patterns)) {
@@ -86,25 +78,23 @@ func (b *builder) anyHeader(patterns map[string]string) *predicate {
 	}
 }
 
-// matching matches an input, of any name, with a regular expression.
 func (b *builder) matching(name string, input proto.Message, pattern string) *predicate {
-	return b.single(name, input, &singlePredicate{
-		Matcher: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_ValueMatch{ValueMatch: &matcherxds.StringMatcher{
-			MatchPattern: &matcherxds.StringMatcher_SafeRegex{SafeRegex: &matcherxds.RegexMatcher{
-				EngineType: &matcherxds.RegexMatcher_GoogleRe2{GoogleRe2: &matcherxds.RegexMatcher_GoogleRE2{}},
-				Regex:      pattern,
-			}},
+	value := &matcherxds.StringMatcher{
+		MatchPattern: &matcherxds.StringMatcher_SafeRegex{SafeRegex: &matcherxds.RegexMatcher{
+			EngineType: &matcherxds.RegexMatcher_GoogleRe2{GoogleRe2: &matcherxds.RegexMatcher_GoogleRE2{}},
+			Regex:      pattern,
 		}},
+	}
+	return b.single(name, input, &singlePredicate{
+		Matcher: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_ValueMatch{ValueMatch: value},
 	})
 }
 
-// single completes a predicate with its input.
 func (b *builder) single(name string, input proto.Message, p *singlePredicate) *predicate {
 	p.Input = &xdscore.TypedExtensionConfig{Name: name, TypedConfig: b.any(input)}
 	return &predicate{MatchType: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_{SinglePredicate: p}}
 }
 
-// asking is a place that is filled with a filter for what a predicate matches.
 func (b *builder) asking(when *predicate, name string, filter proto.Message) *matchingv3.ExtensionWithMatcher {
 	ask := &xdscore.TypedExtensionConfig{
 		Name:        "ask",

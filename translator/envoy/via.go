@@ -6,21 +6,17 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// headerVia lists the gateways that a request has passed through (RFC 9110, section 7.6.3). Each of
-// ours is "1.1 penstock".
+// headerVia lists the gateways that a request has passed through (RFC 9110, section 7.6.3).
 const headerVia = "via"
 
-// ringStatus answers a request that has passed through too many gateways: Loop Detected (RFC 5842,
-// section 7.2).
+// Loop Detected (RFC 5842, section 7.2)
 const ringStatus = 508
 
-// via counts this gateway in a request to one of another cluster, and takes the other one out of
-// its answer.
+// via adds this gateway to a request, and removes the other one from its answer.
 func (b *builder) via(share *routev3.WeightedCluster_ClusterWeight) {
 	share.RequestHeadersToAdd = append(share.RequestHeadersToAdd, &corev3.HeaderValueOption{
 		Header:       &corev3.HeaderValue{Key: headerVia, Value: "1.1 penstock"},
@@ -29,8 +25,8 @@ func (b *builder) via(share *routev3.WeightedCluster_ClusterWeight) {
 	share.ResponseHeadersToRemove = append(slices.Clip(share.ResponseHeadersToRemove), headerVia)
 }
 
-// maxGateways is how many gateways a request may have passed through that this one sends to another
-// cluster's: the least of a rule's backends; 0 if none of them is in another cluster.
+// maxGateways returns how many gateways a request may have passed through: the minimum of a rule's
+// backends; 0 if none is in another cluster.
 func maxGateways(f *model.Forward) (least uint32) {
 	if f == nil {
 		return 0
@@ -43,9 +39,8 @@ func maxGateways(f *model.Forward) (least uint32) {
 	return least
 }
 
-// ringRoutes take the requests of a rule that have passed through too many gateways: their routes
-// name each other's imports. Only the rule's other backends get them. Without one they end here. (A
-// Lua filter of the cluster would cost 275 KiB a cluster.)
+// ringRoutes take a rule's requests that have passed through too many gateways, because routes
+// reference each other's imports. They go to the rule's other backends, or end here.
 func (b *builder) ringRoutes(vh *model.VirtualHost, r *model.Route, limit uint32) []*routev3.Route {
 	one, action := *r, *r.Action
 	one.Name, one.Action = r.Name+"#ring", &action
@@ -62,9 +57,7 @@ func (b *builder) ringRoutes(vh *model.VirtualHost, r *model.Route, limit uint32
 		}
 	}
 	routes := b.allRoutes(vh, &one)
-	passed := header(headerVia, &matcherv3.StringMatcher{
-		MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(fmt.Sprintf("(.*penstock){%d}.*", limit))},
-	})
+	passed := header(headerVia, byRegex(fmt.Sprintf("(.*penstock){%d}.*", limit)))
 	for _, route := range routes {
 		route.Match.Headers = append(route.Match.Headers, passed)
 	}

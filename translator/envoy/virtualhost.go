@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Encoded is one virtual host, ready to be copied into a block. Immutable.
+// Encoded is an encoded virtual host. Immutable.
 type Encoded struct {
 	Host   string
 	Body   []byte // an encoded envoy.config.route.v3.VirtualHost
@@ -23,8 +23,7 @@ type Encoded struct {
 	Owners []report.Ref
 }
 
-// VirtualHost encodes one host of a chain. It checks what it has made, like all that make whole
-// resources.
+// VirtualHost encodes and checks one host of a chain.
 func VirtualHost(vh *model.VirtualHost) (*Encoded, error) {
 	b := &builder{hops: vh.Chain == model.HopListener}
 	host := &routev3.VirtualHost{
@@ -39,7 +38,6 @@ func VirtualHost(vh *model.VirtualHost) (*Encoded, error) {
 	return out, nil
 }
 
-// encoded encodes a virtual host that was built.
 func (b *builder) encoded(host *routev3.VirtualHost, owners []report.Ref) (*Encoded, error) {
 	err := b.err
 	if err == nil {
@@ -86,30 +84,26 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 	return routes
 }
 
-// blocks is how many blocks the virtual hosts of a route configuration are spread over. With 5,000
-// hosts, a change then encodes some 300 of them again and finds the rest encoded; more blocks would
-// make each of the many route configurations that have few hosts larger.
+// blocks is the number of blocks of a route configuration: with 5,000 hosts, a change encodes about
+// 300 again. More blocks would enlarge the many route configurations with few hosts.
 const blocks = 16
 
-// BlockOf is the block that a host belongs to, in [0, 16). Names that differ only in capitals,
-// which Envoy takes for repeats, fall into one.
+// BlockOf returns the block of a host. Names that only differ in case, which Envoy treats as
+// duplicates, share one.
 func BlockOf(host string) int { return int(xxhash.Sum64String(strings.ToLower(host)) % blocks) }
 
-// Block is some of the virtual hosts of a route configuration, encoded one behind the other.
-// Immutable.
+// Block is a part of a route configuration's virtual hosts. Immutable.
 type Block struct {
-	hosts []string // their names, sorted
+	hosts []string // sorted names
 	part  *resource.Part
 }
 
-// Equal reports whether two blocks are the same in everything.
+// Equal reports whether two blocks are equal.
 func (b *Block) Equal(o *Block) bool { return b == o || b != nil && o != nil && b.part.Equal(o.part) }
 
-// virtualHostsField is the number of RouteConfiguration.virtual_hosts.
 const virtualHostsField = 2
 
-// NewBlock puts encoded virtual hosts together, without decoding them. A host that comes twice is
-// an error: Envoy would reject it.
+// NewBlock joins virtual hosts. A duplicate host is an error: Envoy would reject it.
 func NewBlock(hosts []*Encoded) (*Block, error) {
 	hosts = slices.SortedFunc(slices.Values(hosts), func(a, b *Encoded) int { return cmp.Compare(a.Host, b.Host) })
 	b := &Block{hosts: make([]string, len(hosts))}
@@ -137,14 +131,12 @@ func NewBlock(hosts []*Encoded) (*Block, error) {
 	return b, nil
 }
 
-// RouteConfiguration is made of blocks of virtual hosts, which it shares with the version before:
-// one host of thousands changes at a time. No host is in two blocks. The name is that of the chain.
-// Hosts of other listeners of the port (chain.Misdirected) answer 421; hosts that no listener and
-// no route has get Envoy's 404.
+// RouteConfiguration joins blocks of virtual hosts. Hosts of other listeners of the port
+// (chain.Misdirected) answer 421; unknown hosts get Envoy's 404.
 func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resource.Resource, error) {
 	rc := &routev3.RouteConfiguration{
 		Name: name,
-		// A Host header may carry the port; the backend still gets it as it was sent.
+		// A Host header may have a port; the backend still receives it.
 		IgnorePortInHostMatching: true,
 	}
 	if m := misdirected(chain.Misdirected, hosts); m != nil {
@@ -153,7 +145,6 @@ func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resou
 	return routesOf(rc, hosts)
 }
 
-// routesOf is a route configuration with further virtual hosts.
 func routesOf(rc *routev3.RouteConfiguration, hosts []*Block) (*resource.Resource, error) {
 	head, err := resource.Marshal(rc)
 	if err != nil {
@@ -167,9 +158,8 @@ func routesOf(rc *routev3.RouteConfiguration, hosts []*Block) (*resource.Resourc
 	return resource.FromParts(resource.RouteConfiguration, rc.Name, parts...), nil
 }
 
-// misdirected answers for hosts of other listeners of the same port, which a client asked for on a
-// connection that it opened for this one: 421 makes it open another (Gateway API, listener
-// isolation; RFC 9110, 15.5.20).
+// misdirected answers for hosts of other listeners of the port: 421 makes a client open another
+// connection (Gateway API, listener isolation; RFC 9110, 15.5.20).
 func misdirected(domains []string, hosts []*Block) *routev3.VirtualHost {
 	own := func(d string) bool {
 		return slices.ContainsFunc(hosts, func(b *Block) bool {

@@ -1,5 +1,5 @@
 -- Holds a request back until its body is here: a picker that answers headers and body together (model.BodyWhole) gets the body in one piece.
--- Streams are not held back, nor what is too large to be.
+-- Streams and bodies above the limit are not held.
 function envoy_on_request(handle)
   local headers = handle:headers()
   local content = (headers:get("content-type") or ""):lower()

@@ -16,13 +16,11 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// framing are the headers by which the end of a body is found. An external picker may change a
-// body's length, or one of the headers alone: the server would read what is left of the body as the
-// next request of the connection, and the client as the next response. So both are removed after
-// the pick, and Envoy writes its own. Our picker writes content-length itself.
+// framing are the headers that delimit a body. An external picker may change a body's length, or
+// only one of the headers: the server would read the rest of the body as the next request, and the
+// client as the next response. So both are removed after the pick, and Envoy writes its own.
 var framing = []string{"content-length", "transfer-encoding"}
 
-// ownFraming removes framing from a response, after its picker has seen it.
 func (b *builder) ownFraming() *anypb.Any {
 	var remove []*mutationv3.HeaderMutation
 	for _, name := range framing {
@@ -37,7 +35,7 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 	for i := range f.Backends {
 		w := &f.Backends[i]
 		if w.Weight == 0 {
-			continue // its cluster is kept alive by other routes, if any
+			continue
 		}
 		s := &routev3.WeightedCluster_ClusterWeight{
 			Name:                    unresolved,
@@ -52,18 +50,18 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers,
 				peerAttempt, peerSession)
 		}
-		if further { // a picker that names one cluster alone has written it
+		if further { // a picker that selects one cluster alone has written it
 			s.RequestHeadersToAdd = append(slices.Clip(s.RequestHeadersToAdd), &corev3.HeaderValueOption{
 				Header:       &corev3.HeaderValue{Key: peerOthers, Value: strconv.Itoa(int(memberRetries(w)))},
 				AppendAction: corev3.HeaderValueOption_ADD_IF_ABSENT,
 			})
 		}
 		if b.hops && !further {
-			// a hop alone writes it
+			// only hops write it
 			s.ResponseHeadersToRemove = append(slices.Clip(s.ResponseHeadersToRemove), peerLost)
 		}
 		if b.hops && w.Peer == "" && !further {
-			// only a hop marks answers, and a member's gateway
+			// only hops and members' gateways mark answers
 			s.ResponseHeadersToRemove = append(s.ResponseHeadersToRemove, peerMark)
 		}
 		if w.Picker != nil && !further {
@@ -99,8 +97,6 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 	return shares
 }
 
-// metadata is what requests to a backend carry in their dynamic metadata: for an external picker,
-// and for the access log.
 func (b *builder) metadata(w *model.WeightedBackend) (list []*setv3.Metadata) {
 	if p := w.Picker; p != nil && p.Subset != nil && p.Cluster.External() {
 		list = append(list, subsetHint(p))

@@ -12,14 +12,12 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonRouteConflict is the reason of a route that is not accepted because one of another kind has
-// its hosts; the specification leaves it open.
+// reasonRouteConflict is for a route that loses its hosts to a route of another kind.
 const reasonRouteConflict gatewayv1.RouteConditionReason = "RouteConflict"
 
-// Attach decides one route: where it is attached, what its rules do, and its report. losses are
-// those of the route, on every listener. A route of whose parents none is ours comes back without
-// rules. One that is not Accepted because of its rules keeps its Places all the same: its requests
-// get what its rules have become, which is 500.
+// Attach decides a route's places, rule actions and report. losses are the route's, on every
+// listener. A route without a parent of ours has no rules in the result. A route that is not
+// Accepted because of its rules keeps its Places: requests get 500.
 func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []model.Loss) *model.Attachment {
 	a := placed(c, losses)
 	if len(a.Parents) == 0 {
@@ -37,7 +35,6 @@ func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []mode
 	return a
 }
 
-// placed attaches a route where its candidate has won. Its rules are still missing.
 func placed(c *model.Candidate, losses []model.Loss) *model.Attachment {
 	a := &model.Attachment{Route: c.Route, Created: c.Created, Hostnames: c.Hostnames,
 		Findings: slices.Clone(c.Findings)}
@@ -53,7 +50,6 @@ func placed(c *model.Candidate, losses []model.Loss) *model.Attachment {
 	return a
 }
 
-// attachParent takes over what is left of a parent's places when the losses are taken off.
 func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []model.Loss) {
 	if parent.NotAccepted != nil {
 		a.Parents = append(a.Parents, report.Parent{
@@ -124,7 +120,6 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 	a.Parents = append(a.Parents, report.Parent{Ref: parent.Ref, Conditions: []report.Condition{accepted}})
 }
 
-// precedence is why another route of a kind has a host, for messages.
 func precedence(kind string) string {
 	if kind == store.UDPRoutes.Kind() {
 		return "older"
@@ -139,7 +134,7 @@ func hostText(host string) string {
 	return " for " + host
 }
 
-// Accepted reports whether a route counts as attached: AttachedRoutes counts no others.
+// Accepted reports whether a route counts in AttachedRoutes.
 func Accepted(a *model.Attachment) bool {
 	return slices.ContainsFunc(a.Parents, func(p report.Parent) bool {
 		c := report.Find(p.Conditions, string(gatewayv1.RouteConditionAccepted))

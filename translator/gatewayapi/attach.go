@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Candidate follows a route's parentRefs. key is one of store.ByRoute; nil if there is no such
-// route. gateways returns a Gateway of ours, decided; false for others.
+// Candidate resolves a route's parentRefs. key is in store.ByRoute; the result is nil if the route
+// does not exist. gateways returns a decided Gateway of ours; false for others.
 func Candidate(r store.Reader, cfg Config, gateways func(key string) (*model.Gateway, bool),
 	key string) *model.Candidate {
 	rt, ok := findRoute(r, key)
@@ -32,7 +32,6 @@ func Candidate(r store.Reader, cfg Config, gateways func(key string) (*model.Gat
 	return c
 }
 
-// parentFinder follows a route's parentRefs.
 type parentFinder struct {
 	r        store.Reader
 	cfg      Config
@@ -55,7 +54,6 @@ func (p *parentFinder) find() {
 	}
 }
 
-// parentRef fills in the defaults of a parentRef.
 func parentRef(namespace string, spec *gatewayv1.ParentReference) report.ParentRef {
 	ref := report.ParentRef{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: namespace, Name: string(spec.Name)}
 	if spec.Group != nil {
@@ -102,12 +100,10 @@ func (p *parentFinder) parent(i int) {
 	p.out.Parents = append(p.out.Parents, parent)
 }
 
-// gateway is the Gateway of ours that a parentRef leads to, by way of a ListenerSet or not; nil if
-// there is none.
 func (p *parentFinder) gateway(ref report.ParentRef, field string) *model.Gateway {
 	key := objectid.Join(ref.Namespace, ref.Name)
 	severity := report.Error
-	if !p.cfg.AnyClass { // among other controllers it may be theirs, and come later
+	if !p.cfg.AnyClass { // another controller's parent may be created later
 		severity = report.Warning
 	}
 	if ref.Kind == "ListenerSet" {
@@ -131,17 +127,15 @@ func (p *parentFinder) gateway(ref report.ParentRef, field string) *model.Gatewa
 	return nil
 }
 
-// missing is why a parent has no effect.
 func (p *parentFinder) missing(kind store.Kind, key string) string {
 	ref := store.RefOf(kind, key)
 	return NotExist(p.r, report.Ref{Namespace: ref.Namespace}, ref)
 }
 
-// fixMissing is what to do about a parent that does not exist.
 const fixMissing = "create it, or name one that exists"
 
-// places are where a route is attached to the listeners of a parent, or the condition with the
-// reason why there are none: the one that came nearest to being accepted.
+// places returns a route's attachments to a parent's listeners, or a condition with the reason
+// closest to acceptance.
 func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []model.Place,
 	notAccepted *report.Condition) {
 	owner := report.Ref{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
@@ -190,7 +184,6 @@ func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []mo
 	return out, nil
 }
 
-// listenerNames lists the names of the listeners of a Gateway or ListenerSet.
 func listenerNames(gw *model.Gateway, owner report.Ref) (out []string) {
 	for _, l := range gw.Listeners {
 		if l.Owner == owner {
@@ -200,14 +193,11 @@ func listenerNames(gw *model.Gateway, owner report.Ref) (out []string) {
 	return out
 }
 
-// allowed reports whether a listener's allowedRoutes take the route.
 func (p *parentFinder) allowed(l *model.Listener) bool {
 	return slices.Contains(l.Allowed.Kinds, report.Ref{Group: p.route.ref.Group, Kind: p.route.ref.Kind}) &&
 		allowedNamespace(p.r, l.Allowed.From, l.Allowed.Selector, l.Owner.Namespace, p.route.ref.Namespace)
 }
 
-// allowedNamespace reports whether a namespace is one of those that a from and a selector mean,
-// seen from owner's.
 func allowedNamespace(r store.Reader, from, selector, owner, namespace string) bool {
 	switch gatewayv1.FromNamespaces(from) {
 	case gatewayv1.NamespacesFromAll:
@@ -221,8 +211,8 @@ func allowedNamespace(r store.Reader, from, selector, owner, namespace string) b
 	return false
 }
 
-// namespaceLabels are a namespace's labels with the name label that every cluster adds, so that a
-// selector by name works where no Namespace object was written.
+// namespaceLabels adds the name label that every cluster adds: a selector by name works without a
+// Namespace object.
 func namespaceLabels(r store.Reader, name string) labels.Set {
 	set := labels.Set{corev1.LabelMetadataName: name}
 	if ns, ok := store.Namespaces.Get(r, name); ok {
@@ -233,8 +223,8 @@ func namespaceLabels(r store.Reader, name string) labels.Set {
 	return set
 }
 
-// place intersects the route's hostnames with a listener's. Hosts that belong to a more specific
-// listener are left to it; a listener without a chain has no hosts but counts as attached.
+// place intersects the route's hostnames with a listener's, without hosts of a more specific
+// listener. A listener without a chain has no hosts but counts as attached.
 func (p *parentFinder) place(gw *model.Gateway, l *model.Listener) (model.Place, bool) {
 	place := model.Place{Gateway: gw.Ref.Key(), Listener: l.Key, Chain: l.Chain, Stream: l.Stream(),
 		Passthrough: l.Passthrough, ListenerHost: l.Hostname}

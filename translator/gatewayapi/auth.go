@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// externalAuth reads an ExternalAuth filter. One whose service cannot be resolved must not be
-// skipped (specification, HTTPRouteFilter): the requests are answered 500.
+// externalAuth reads an ExternalAuth filter. If its service is unresolved, requests get 500: the
+// filter must not be skipped (HTTPRouteFilter).
 func (b *ruleBuilder) externalAuth(f *filters, spec *gatewayv1.HTTPExternalAuthFilter, field string) {
 	a := &model.ExternalAuth{}
 	switch {
@@ -45,8 +45,7 @@ func (b *ruleBuilder) externalAuth(f *filters, spec *gatewayv1.HTTPExternalAuthF
 	f.auth, f.clusters = a, append(f.clusters, a.Cluster)
 }
 
-// authPath is a path prefix without a slash at its end. Envoy would append the client's path to
-// anything.
+// authPath returns a path prefix without a trailing slash: Envoy appends the client's path.
 func (b *ruleBuilder) authPath(path, field string) string {
 	if path == "" {
 		return ""
@@ -57,7 +56,6 @@ func (b *ruleBuilder) authPath(path, field string) string {
 	return strings.TrimRight(path, "/")
 }
 
-// headerNames are the names of a list, in lower case.
 func (b *ruleBuilder) headerNames(list []string, field string) (names []string) {
 	for i, name := range list {
 		names = append(names, b.headerName(name, fmt.Sprintf("%s[%d]", field, i)))

@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// shares resolves a rule's backendRefs.
 func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.Match, field string) []share {
 	var out []share
 	for i := range specs {
@@ -34,16 +33,13 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 		if res.Ref != "" {
 			s.backend = res.Ref
 		}
-		// an object without a grant neither changes the route nor has a status because of it
+		// without a grant, nothing about the object is disclosed
 		if res.Reason != string(gatewayv1.RouteReasonRefNotPermitted) {
 			b.out.Backends = append(b.out.Backends, s.backend)
 			b.ambiguous(ref, at)
 		}
 		if res.Reason != "" {
-			c := falseCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteConditionReason(res.Reason),
-				res.Message)
-			b.unresolved = append(b.unresolved, c)
-			b.out.Findings = append(b.out.Findings, finding(b.out.Route, at, res.Message, ""))
+			b.fail(res, at)
 		} else {
 			b.outside(res, at)
 			b.withoutGRPC(res, ref, at)
@@ -59,15 +55,17 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 	return out
 }
 
-// speakHTTP2 is what the author of a pool or an import can do about servers that take no gRPC.
+func (b *ruleBuilder) fail(res Resolution, field string) {
+	b.unresolved = append(b.unresolved, falseCondition(gatewayv1.RouteConditionResolvedRefs,
+		gatewayv1.RouteConditionReason(res.Reason), res.Message))
+	b.out.Findings = append(b.out.Findings, finding(b.out.Route, field, res.Message, ""))
+}
+
+// speakHTTP2 is the fix for a pool or an import whose servers take no gRPC.
 const speakHTTP2 = "set appProtocol: kubernetes.io/h2c on it if its servers speak that"
 
-// takesGRPC reports whether gRPC requests may be sent to a pool, or to an exporting cluster of an
-// import.
 func takesGRPC(t Target) bool { return t.Protocol == model.H2C }
 
-// withoutGRPC warns of the exporting clusters of an import that take none of a GRPCRoute's
-// requests.
 func (b *ruleBuilder) withoutGRPC(res Resolution, ref report.Ref, field string) {
 	if !b.grpc() || res.Members == nil {
 		return
@@ -80,7 +78,6 @@ func (b *ruleBuilder) withoutGRPC(res Resolution, ref report.Ref, field string) 
 	}
 }
 
-// ambiguous warns of the name of an import that has several meanings.
 func (b *ruleBuilder) ambiguous(ref report.Ref, field string) {
 	if !isPool(ref) || ref.Kind != store.InferencePoolImports.Kind() {
 		return
@@ -90,7 +87,6 @@ func (b *ruleBuilder) ambiguous(ref report.Ref, field string) {
 	}
 }
 
-// drained warns of backends whose targets take no new request, though their weight is above zero.
 func (b *ruleBuilder) drained(specs []gatewayv1.HTTPBackendRef, shares []share, field string) {
 	takes := func(s share) bool {
 		return s.weight > 0 &&
@@ -110,8 +106,8 @@ func (b *ruleBuilder) drained(specs []gatewayv1.HTTPBackendRef, shares []share, 
 	}
 }
 
-// onlyService resolves what only a Service can be: where requests are mirrored to, or asked about.
-// Its cluster is zero if it could not be resolved; a finding has the reason.
+// onlyService resolves a backend that must be a Service. The cluster is zero if that fails; a
+// finding has the reason.
 func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, field string) (cluster model.ClusterID,
 	ref report.Ref) {
 	ref = backendRef(b.out.Route.Namespace, spec)
@@ -120,10 +116,7 @@ func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, f
 		res = b.resolve(ref, spec.Port)
 	}
 	if res.Reason != "" {
-		c := falseCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteConditionReason(res.Reason),
-			res.Message)
-		b.unresolved = append(b.unresolved, c)
-		b.out.Findings = append(b.out.Findings, finding(b.out.Route, field, res.Message, ""))
+		b.fail(res, field)
 		return model.ClusterID{}, ref
 	}
 	b.outside(res, field)
@@ -131,11 +124,8 @@ func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, f
 	return res.Targets[0].Cluster, ref
 }
 
-// addressNotAllowed is the reason of ResolvedRefs for a backend with addresses that may not become
-// endpoints.
 const addressNotAllowed gatewayv1.RouteConditionReason = "AddressNotAllowed"
 
-// outside reports a backend with addresses that may not become endpoints.
 func (b *ruleBuilder) outside(res Resolution, field string) {
 	if res.Outside != "" {
 		b.unresolved = append(b.unresolved,
@@ -144,7 +134,6 @@ func (b *ruleBuilder) outside(res Resolution, field string) {
 	}
 }
 
-// backendRef fills in the defaults of a reference.
 func backendRef(namespace string, spec *gatewayv1.BackendObjectReference) report.Ref {
 	ref := report.Ref{Kind: "Service", Namespace: namespace, Name: string(spec.Name)}
 	if spec.Group != nil {
@@ -159,16 +148,16 @@ func backendRef(namespace string, spec *gatewayv1.BackendObjectReference) report
 	return ref
 }
 
-// isPool reports whether a reference is to a pool or an import. Routes of the InferenceModel era
-// name pools in the group that now has the imports: either group does for either.
+// isPool reports whether a reference is to a pool or an import. Older routes use the imports' group
+// for pools.
 func isPool(ref report.Ref) bool {
 	pools, imports := store.InferencePools, store.InferencePoolImports
 	return (ref.Group == pools.Group() || ref.Group == imports.Group()) &&
 		(ref.Kind == pools.Kind() || ref.Kind == imports.Kind())
 }
 
-// resolve finds the clusters of a backend, or the reason why there are none. The kind comes first,
-// then the grant, then the object: without a grant, nothing about the object is disclosed.
+// resolve returns the clusters of a backend, or the reason for a failure. It checks the kind, then
+// the grant, then the object: without a grant, nothing about the object is disclosed.
 func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolution {
 	pool := isPool(ref)
 	switch {
@@ -220,7 +209,6 @@ func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolu
 	return res
 }
 
-// groupOf returns the group of a kind of backend that has one; "" for other kinds.
 func groupOf(kind string) string {
 	for _, k := range []store.Kind{store.InferencePools, store.InferencePoolImports, store.ServiceImports} {
 		if k.Kind() == kind {
@@ -230,8 +218,8 @@ func groupOf(kind string) string {
 	return ""
 }
 
-// poolMeant suggests the pool that has the name of a Service: a backendRef without group and kind
-// names a Service. Without a grant nothing is disclosed.
+// poolMeant suggests the pool with the name of a Service: a backendRef without group and kind is a
+// Service. Without a grant it suggests nothing.
 func (b *ruleBuilder) poolMeant(ref report.Ref) string {
 	kind := store.InferencePools
 	pool := report.Ref{Group: kind.Group(), Kind: kind.Kind(), Namespace: ref.Namespace, Name: ref.Name}
@@ -242,7 +230,6 @@ func (b *ruleBuilder) poolMeant(ref report.Ref) string {
 		pool.Kind)
 }
 
-// portCluster is the cluster of one port of a Service or ServiceImport.
 func portCluster(ref report.Ref, kind model.ClusterKind, port int32) model.ClusterID {
 	id := model.ServiceCluster(ref.Namespace, ref.Name, port).WithKind(kind)
 	if services.IsServiceImport(ref) {
@@ -251,7 +238,6 @@ func portCluster(ref report.Ref, kind model.ClusterKind, port int32) model.Clust
 	return id
 }
 
-// service resolves one port of a Service or ServiceImport for a route.
 func service(r store.Reader, from, ref report.Ref, port int32) Resolution {
 	kind := from.Kind
 	svc, ok := services.Find(r, ref)
@@ -297,14 +283,13 @@ func service(r store.Reader, from, ref report.Ref, port int32) Resolution {
 	}
 	res := Resolution{Targets: []Target{{Cluster: cluster, Share: 1, Protocol: protocol}},
 		Clusters: []model.ClusterID{cluster}}
-	if outside != "" { // the addresses that are allowed serve
+	if outside != "" { // the allowed addresses serve
 		res.Outside = fmt.Sprintf("%s: %s; %s", ref, outside, addresses.Fix(outside))
 	}
 	return res
 }
 
-// ExternalNameFix is what the author of an object can do about a Service of type ExternalName that
-// has no endpoints.
+// ExternalNameFix is the fix for a Service of type ExternalName without endpoints.
 const ExternalNameFix = "use a Service with endpoints, or ask the operator of Penstock for --allow-external-name"
 
 func unresolved(reason gatewayv1.RouteConditionReason, format string, args ...any) Resolution {

@@ -14,25 +14,24 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// BackendTLS is what a BackendTLSPolicy makes of the connections to a backend; nil is the lack of a
-// policy.
+// BackendTLS is a BackendTLSPolicy's effect on connections to a backend; nil without a policy.
 type BackendTLS struct {
 	Policy report.Ref
-	TLS    *model.UpstreamTLS // nil: the policy has no valid CA certificate, and connections must fail
+	TLS    *model.UpstreamTLS // nil without a valid CA certificate: connections must fail
 }
 
-// Secure makes a cluster originate TLS as the policy demands.
+// Secure makes a cluster originate the policy's TLS.
 func (b *BackendTLS) Secure(c *model.Cluster) {
 	if b != nil {
 		c.TLS, c.Owners = b.TLS, append(slices.Clip(c.Owners), b.Policy)
 	}
 }
 
-// Trusts reports whether the backend may have endpoints. Without a valid CA certificate its cluster
-// has none: requests are answered 503, and not sent in clear.
+// Trusts reports whether the backend may have endpoints: without a valid CA certificate, requests
+// get 503 and are not sent in cleartext.
 func (b *BackendTLS) Trusts() bool { return b == nil || b.TLS != nil }
 
-// BackendPolicy is the policy in force for the object of a cluster; nil if there is none.
+// BackendPolicy returns the policy in force for a cluster's object; nil without one.
 func BackendPolicy(r store.Reader, id model.ClusterID) *BackendTLS {
 	target, ok := policyTarget(id)
 	if !ok {
@@ -57,12 +56,12 @@ func BackendPolicy(r store.Reader, id model.ClusterID) *BackendTLS {
 	return PolicyFor(r, target, section)
 }
 
-// pickerSection is the section of an import for the picker of an exporting cluster alone: model
-// servers may speak cleartext behind a picker that speaks TLS. A policy for the cluster, or for the
-// whole import, reaches its picker too.
+// pickerSection returns an import's section for an exporting cluster's picker alone: model servers
+// may speak cleartext behind a picker with TLS. Policies for the cluster or the whole import also
+// apply to its picker.
 func pickerSection(cluster string) string { return cluster + ".picker" }
 
-// PolicyKeys are the keys of the policies that name the object of a cluster, or a section of it.
+// PolicyKeys returns the keys of the policies for a cluster's object or a section of it.
 func PolicyKeys(r store.Reader, id model.ClusterID) (keys []string) {
 	target, ok := policyTarget(id)
 	if !ok {
@@ -82,8 +81,6 @@ func PolicyKeys(r store.Reader, id model.ClusterID) (keys []string) {
 	return keys
 }
 
-// policyTarget is the object that a policy for a cluster names; false for a cluster that can have
-// none.
 func policyTarget(id model.ClusterID) (report.Ref, bool) {
 	target := services.RefOf(id)
 	switch id.Kind {
@@ -103,9 +100,8 @@ func policiesOf(r store.Reader, target report.Ref) []*gatewayv1.BackendTLSPolicy
 	return store.BackendTLSPolicies.By(r, store.ByTarget, store.TargetKey(target.Kind, target.Namespace, target.Name))
 }
 
-// PolicyFor is the policy in force for a backend; nil if there is none. The section is the name of
-// a Service's port, or of an exporting cluster of an import: a policy for it precedes one for the
-// whole.
+// PolicyFor returns the policy in force for a backend. The section is a Service's port name or an
+// import's exporting cluster; a policy for it precedes one for the whole.
 func PolicyFor(r store.Reader, target report.Ref, section string) *BackendTLS {
 	p := winner(r, target, section)
 	if p == nil {
@@ -118,7 +114,7 @@ func PolicyFor(r store.Reader, target report.Ref, section string) *BackendTLS {
 	return out
 }
 
-// PolicyTrust is the bundle of CA certificates of the policy with a key; false if it has none.
+// PolicyTrust returns the CA bundle of a policy; false without one.
 func PolicyTrust(r store.Reader, key string) (*model.Secret, bool) {
 	p, ok := store.BackendTLSPolicies.Get(r, key)
 	if !ok {
@@ -129,8 +125,8 @@ func PolicyTrust(r store.Reader, key string) (*model.Secret, bool) {
 	return &model.Secret{Name: model.PolicyTrust(p.Namespace, p.Name), CA: bundle, Owners: owners}, len(bundle) > 0
 }
 
-// winner is the policy that counts for a section of a target: of equal ones the oldest, then the
-// first by name. A policy for NAME-CLUSTER is one for that section of the import NAME.
+// winner returns the policy in force: the oldest, then the first by name. A policy for NAME-CLUSTER
+// applies to that section of the import NAME.
 func winner(r store.Reader, target report.Ref, section string) *gatewayv1.BackendTLSPolicy {
 	list := policiesOf(r, target)
 	if p := oldest(list, target, section); section != "" {
@@ -153,8 +149,6 @@ func winner(r store.Reader, target report.Ref, section string) *gatewayv1.Backen
 	return p
 }
 
-// oldest is the oldest of the policies of a list that name a target with a section, then the first
-// by name.
 func oldest(
 	list []*gatewayv1.BackendTLSPolicy, target report.Ref, section string,
 ) (best *gatewayv1.BackendTLSPolicy) {
@@ -166,7 +160,6 @@ func oldest(
 	return best
 }
 
-// isService reports whether a target has ports: it is a Service or a ServiceImport.
 func isService(t report.Ref) bool {
 	return t.Group == "" && t.Kind == store.Services.Kind() || services.IsServiceImport(t)
 }
@@ -175,8 +168,7 @@ func isImport(t report.Ref) bool {
 	return t.Group == store.InferencePoolImports.Group() && t.Kind == store.InferencePoolImports.Kind()
 }
 
-// unaliased is the import with one of its exporting clusters as section, where a policy names
-// NAME-CLUSTER; other targets are left as they are.
+// unaliased turns NAME-CLUSTER into the import NAME with a section.
 func unaliased(r store.Reader, target report.Ref, section string) (report.Ref, string) {
 	if !isImport(target) || section != "" {
 		return target, section
@@ -206,10 +198,9 @@ func older(a, b *gatewayv1.BackendTLSPolicy) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(store.ID(a), store.ID(b))) < 0
 }
 
-// policyDecision is what a policy means by itself, whatever other policies its targets have.
 type policyDecision struct {
 	tls                *model.UpstreamTLS
-	accepted, resolved report.Condition // zero: nothing is wrong
+	accepted, resolved report.Condition // zero: no problem
 	findings           []report.Finding
 }
 

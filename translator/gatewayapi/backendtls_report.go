@@ -12,22 +12,21 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// PolicyTargets looks up what policies are about: decided pools and imports by key, and the routes
-// that need a cluster.
+// PolicyTargets looks up the targets of policies.
 type PolicyTargets interface {
 	Pool(r store.Reader, key string) (*model.Pool, bool)
 	Import(r store.Reader, key string) (*model.Import, bool)
 	Attached(r store.Reader, id model.ClusterID) []RouteGateways
 }
 
-// RouteGateways is a route with the Gateways that it is attached to.
+// RouteGateways is a route with its Gateways.
 type RouteGateways struct {
 	Route    report.Ref
 	Gateways []report.Ref
 }
 
-// PolicyReport reports on the BackendTLSPolicy with a key, towards each Gateway that sends requests
-// to its targets: its ancestors (GEP-713).
+// PolicyReport reports on a BackendTLSPolicy for each Gateway that sends requests to its targets:
+// its ancestors (GEP-713).
 func PolicyReport(r store.Reader, key string, targets PolicyTargets) (report.Report, bool) {
 	p, ok := store.BackendTLSPolicies.Get(r, key)
 	if !ok {
@@ -87,7 +86,6 @@ func PolicyReport(r store.Reader, key string, targets PolicyTargets) (report.Rep
 	return out, true
 }
 
-// targeted is the Accepted condition of a policy as far as one of its targets goes.
 func targeted(r store.Reader, p *gatewayv1.BackendTLSPolicy, target report.Ref, section string,
 	sections []string) report.Condition {
 	missing := func(format string, args ...any) report.Condition {
@@ -121,7 +119,6 @@ func policyTargets(t report.Ref) bool {
 	return isService(t) || isImport(t)
 }
 
-// sections are what a policy's target is divided into; nil if there is no such target.
 func sections(r store.Reader, target report.Ref, targets PolicyTargets) []string {
 	out := []string{}
 	switch target.Kind {
@@ -143,7 +140,7 @@ func sections(r store.Reader, target report.Ref, targets PolicyTargets) []string
 			return nil
 		}
 		for _, m := range imp.Members {
-			if m.Local { // the pool's own policy
+			if m.Local { // the pool's own policy applies
 				continue
 			}
 			out = append(out, m.Name)
@@ -155,7 +152,6 @@ func sections(r store.Reader, target report.Ref, targets PolicyTargets) []string
 	return out
 }
 
-// policyGateways are the Gateways that send requests to what a policy is about.
 func policyGateways(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets PolicyTargets) (out []report.Ref) {
 	for _, t := range p.Spec.TargetRefs {
 		target, section := unaliased(r, report.Ref{
@@ -171,8 +167,7 @@ func policyGateways(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets Polic
 	return slices.Compact(out)
 }
 
-// policyStreams are the routes whose connections reach what a policy is about as TLS already, which
-// no policy changes.
+// policyStreams returns routes with TLS passthrough, which no policy changes.
 func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets PolicyTargets) (out []report.Ref) {
 	for _, target := range p.Spec.TargetRefs {
 		svc, ok := services.Find(r,
@@ -191,8 +186,8 @@ func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets Policy
 	return slices.Compact(out)
 }
 
-// policyClusters are all clusters that can be made of a policy's target, those of pickers as plain
-// ones. section counts for an import alone: "" for all of its exporting clusters.
+// policyClusters returns all possible clusters of a policy's target, with pickers as plain
+// clusters. section "" selects all exporting clusters.
 func policyClusters(r store.Reader, target report.Ref, section string, targets PolicyTargets) (out []model.ClusterID) {
 	switch namespace, name := target.Namespace, target.Name; target.Kind {
 	case store.Services.Kind(), store.ServiceImports.Kind():
@@ -215,7 +210,7 @@ func policyClusters(r store.Reader, target report.Ref, section string, targets P
 				if m.Local {
 					continue
 				}
-				// routes lead to both or to none
+				// routes lead to both or neither
 				if section == "" || section == m.Name || section == pickerSection(m.Name) {
 					out = append(out, m.Cluster, m.Cluster.As(model.LastVariant))
 				}

@@ -16,17 +16,16 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonBudget is the reason of a route that is not accepted because its namespace's routes take
-// too much of Envoy's time; the specification leaves it open.
+// reasonBudget is for a route whose namespace's routes take too much of Envoy's time.
 const reasonBudget gatewayv1.RouteConditionReason = "RouteBudgetExceeded"
 
-// defaultBudget is what the routes of one namespace may take of Envoy's main thread for each change
-// of a route configuration. A change without them takes 9 ms from its file to the first request,
-// and estimates may be too low by half: 8 times as long.
+// defaultBudget limits the time of Envoy's main thread that one namespace's routes take for each
+// change of a route configuration. A change without them takes 9 ms, and estimates may be too low
+// by half: 8 times as long.
 const defaultBudget = 40 * time.Millisecond
 
-// RouteBudget is what the routes of each namespace but the Gateway's own may take of Envoy's time
-// on one chain. A Gateway that is not accepted has none: its proxies go on as they are.
+// RouteBudget returns the limit of Envoy's time on a chain for each namespace other than the
+// Gateway's. A Gateway that is not accepted has none.
 func RouteBudget(gw *model.Gateway) (budget time.Duration, bounded bool) {
 	switch {
 	case gw.Fleet == nil:
@@ -37,14 +36,14 @@ func RouteBudget(gw *model.Gateway) (budget time.Duration, bounded bool) {
 	return defaultBudget, true
 }
 
-// Charge is what a route costs on the chains of Gateways of other namespaces.
+// Charge is a route's cost on the chains of other namespaces' Gateways.
 type Charge struct {
 	Age    Age
 	Each   envoy.Cost // in one host
 	Chains []ChainCharge
 }
 
-// ChainCharge is what a route costs on one chain, in all of its hosts.
+// ChainCharge is a route's cost on one chain, in all of its hosts.
 type ChainCharge struct {
 	Gateway, Chain string
 	Cost           envoy.Cost
@@ -53,22 +52,21 @@ type ChainCharge struct {
 
 func wildcard(host string) bool { return strings.HasPrefix(host, "*") }
 
-// Age orders the routes of a namespace: older ones come first, then it goes by name.
+// Age orders a namespace's routes: older ones first, then by name.
 type Age struct {
 	Created    int64
 	Name, Kind string
 }
 
-// AgeOf is a route's.
+// AgeOf returns a route's Age.
 func AgeOf(c *model.Candidate) Age { return Age{c.Created, c.Route.Name, c.Route.Kind} }
 
-// Compare orders two routes of one namespace.
+// Compare orders two routes of a namespace.
 func (a Age) Compare(o Age) int {
 	return cmp.Or(cmp.Compare(a.Created, o.Created), strings.Compare(a.Name, o.Name), strings.Compare(a.Kind, o.Kind))
 }
 
-// Neighbours are the hosts that a route has on chains of requests of Gateways of other namespaces,
-// without their costs.
+// Neighbours returns a route's hosts on chains of other namespaces' Gateways, without their costs.
 func Neighbours(c *model.Candidate) (chains []ChainCharge) {
 	own := c.Route.Namespace + "/"
 	var listeners []string
@@ -81,7 +79,7 @@ func Neighbours(c *model.Candidate) (chains []ChainCharge) {
 			if slices.Contains(listeners, key) {
 				continue
 			}
-			listeners = append(listeners, key) // another parent may name it again
+			listeners = append(listeners, key) // another parent may have it again
 			at := func(o ChainCharge) bool { return o.Gateway == p.Gateway && o.Chain == p.Chain }
 			i := slices.IndexFunc(chains, at)
 			if i < 0 {
@@ -94,8 +92,8 @@ func Neighbours(c *model.Candidate) (chains []ChainCharge) {
 	return chains
 }
 
-// ChargeOf is what a candidate would cost on chains of other namespaces' Gateways; nil if it has no
-// hosts there.
+// ChargeOf returns a candidate's cost on chains of other namespaces' Gateways; nil without hosts
+// there.
 func ChargeOf(r store.Reader, backends Backends, c *model.Candidate) *Charge {
 	charge := &Charge{Age: AgeOf(c), Chains: Neighbours(c)}
 	if len(charge.Chains) == 0 {
@@ -111,8 +109,8 @@ func ChargeOf(r store.Reader, backends Backends, c *model.Candidate) *Charge {
 	return charge
 }
 
-// costOf is what a route costs in one host. Rules whose regular expressions are above the route's
-// budget have none in Envoy.
+// costOf returns a route's cost in one host. Rules above the route's budget have no expressions in
+// Envoy.
 func costOf(a *model.Attachment) envoy.Cost {
 	sum := envoy.Cost{Hosts: 1}
 	var own model.Expressions
@@ -133,30 +131,29 @@ func costOf(a *model.Attachment) envoy.Cost {
 	return sum
 }
 
-// Cut is where the budget of a namespace's routes on a chain ends.
+// Cut limits a namespace's routes on a chain.
 type Cut struct {
 	Budget time.Duration
-	// From is the oldest route that does not fit beside older ones; nil: all fit except for routes
-	// that are above the budget alone.
+	// From is the oldest route that exceeds the budget together with older ones; nil if routes only
+	// exceed it alone.
 	From *Age
-	// Copies is the Cut of what routes of wildcard hostnames take again in narrower hosts, of half
-	// the budget; nil: all of these routes stand there.
+	// Copies is the Cut for copies of wildcard routes in narrower hosts, with half of the budget;
+	// nil if all fit.
 	Copies *Cut
 }
 
-// Takes reports whether a route has a place: routes that are newer than one without a place have
-// none either.
+// Takes reports whether a route has a place: routes newer than an excluded one have none.
 func (c Cut) Takes(age Age, takes time.Duration) bool {
 	return takes <= c.Budget && (c.From == nil || age.Compare(*c.From) < 0)
 }
 
-// CutOf is the Cut of routes with what each takes; false if all have a place.
+// CutOf returns the Cut of routes with their costs; false if all have a place.
 func CutOf(budget time.Duration, routes iter.Seq2[Age, time.Duration]) (Cut, bool) {
 	out := Cut{Budget: budget}
 	var sum time.Duration
 	alone := false
 	for _, takes := range routes {
-		if takes > budget { // it has no place whatever the others are
+		if takes > budget { // excluded regardless of the others
 			alone = true
 			continue
 		}
@@ -186,7 +183,7 @@ func CutOf(budget time.Duration, routes iter.Seq2[Age, time.Duration]) (Cut, boo
 	return out, true
 }
 
-// BudgetLoss is that of a route which has no place on a chain because of its namespace's budget.
+// BudgetLoss returns the loss of a route without a place on a chain.
 func BudgetLoss(route report.Ref, budget time.Duration, charge ChainCharge) model.Loss {
 	takes, who, more := charge.Cost.Time(), "this route, which takes", ", has no room beside older ones"
 	if takes > budget {
@@ -198,7 +195,7 @@ func BudgetLoss(route report.Ref, budget time.Duration, charge ChainCharge) mode
 		more)}
 }
 
-// CopiesLoss is that of a route which does not stand in narrower hosts because of the budget.
+// CopiesLoss returns the loss of a route that is not copied into narrower hosts.
 func CopiesLoss(route report.Ref, budget time.Duration, at ChainCharge, hosts int, takes time.Duration) model.Loss {
 	return model.Loss{Route: route, Gateway: at.Gateway, Chain: at.Chain, Copies: true, Over: fmt.Sprintf(
 		"the routes of namespace %s may take %v of Envoy's time for each change again in narrower hosts on %s of "+
@@ -208,7 +205,6 @@ func CopiesLoss(route report.Ref, budget time.Duration, at ChainCharge, hosts in
 		route.Namespace, budget, at.Chain, at.Gateway, takes.Round(time.Microsecond), hosts)}
 }
 
-// budgetFix is what to write instead of a route without a place.
 func budgetFix(loss model.Loss) string {
 	return fmt.Sprintf(
 		"write fewer hostnames, matches and conditions, attach the route to a Gateway of namespace %s, or "+

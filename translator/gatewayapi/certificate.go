@@ -25,8 +25,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// certificate resolves a listener's reference to a Secret: its SDS name and the certificate, or a
-// false ResolvedRefs condition.
 func (b *listenerBuilder) certificate(ref gatewayv1.SecretObjectReference) (name string, leaf *x509.Certificate,
 	cond report.Condition) {
 	target := secretRef(b.owner.Namespace, ref)
@@ -46,7 +44,6 @@ func (b *listenerBuilder) certificate(ref gatewayv1.SecretObjectReference) (name
 	return "", nil, falseCondition(gatewayv1.ListenerConditionResolvedRefs, reason, problem)
 }
 
-// secretRef fills in the defaults of a reference to a Secret.
 func secretRef(namespace string, ref gatewayv1.SecretObjectReference) report.Ref {
 	target := report.Ref{Kind: "Secret", Namespace: namespace, Name: string(ref.Name)}
 	if ref.Group != nil {
@@ -61,9 +58,8 @@ func secretRef(namespace string, ref gatewayv1.SecretObjectReference) report.Ref
 	return target
 }
 
-// usableCertificate resolves a reference to a certificate. problem is a sentence if it cannot be
-// used. The kind comes first, then the grant, then the object: without a grant, nothing about the
-// object is disclosed.
+// usableCertificate resolves a reference to a certificate; problem describes a failure. It checks
+// the kind, then the grant, then the object, as resolve does.
 func usableCertificate(r store.Reader, from, target report.Ref) (secret *model.Secret, leaf *x509.Certificate,
 	problem string) {
 	switch {
@@ -78,9 +74,8 @@ func usableCertificate(r store.Reader, from, target report.Ref) (secret *model.S
 	return readCertificate(r, target.Namespace, target.Name)
 }
 
-// Certificate reads a certificate and its key from a Secret and checks that Envoy can use them.
-// problem is a sentence that names the Secret if it cannot; "" otherwise. Dates are not checked:
-// that would need a clock.
+// Certificate reads a certificate and its key from a Secret, if Envoy can use them; else problem is
+// a sentence that names the Secret. It does not check dates.
 func Certificate(r store.Reader, namespace, name string) (secret *model.Secret, problem string) {
 	secret, _, problem = readCertificate(r, namespace, name)
 	return secret, problem
@@ -117,8 +112,7 @@ func readCertificate(r store.Reader, namespace, name string) (secret *model.Secr
 	return &model.Secret{Name: model.SecretName(namespace, name), Chain: chain, Key: key, Owners: owners}, leaf, ""
 }
 
-// encode writes a certificate and its key as PEM again. Envoy parses PEM more strictly than Go: it
-// rejects a certificate with headers, for instance.
+// encode encodes PEM again: Envoy rejects headers, for instance, which Go accepts.
 func encode(pair *certificates.Pair) (chain, key []byte, err error) {
 	for _, c := range pair.Chain {
 		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
@@ -130,11 +124,10 @@ func encode(pair *certificates.Pair) (chain, key []byte, err error) {
 	return chain, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// mustStaple is the extension by which clients demand OCSP responses (RFC 7633), which Penstock
-// does not fetch.
+// mustStaple demands OCSP responses (RFC 7633), which Penstock does not fetch.
 var mustStaple = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 24}
 
-// usable finds certificates that Go accepts and Envoy 1.40 rejects.
+// usable returns why Envoy 1.40 rejects a certificate that Go accepts.
 func usable(leaf *x509.Certificate) error {
 	if slices.ContainsFunc(leaf.Extensions, demandsOCSP) {
 		return errors.New("clients demand OCSP responses with it (must-staple), which are not supported: " +
@@ -163,8 +156,8 @@ func usable(leaf *x509.Certificate) error {
 	return nil
 }
 
-// demandsOCSP reports whether an extension is must-staple. Envoy looks for the one feature
-// status_request alone.
+// demandsOCSP reports whether an extension is must-staple, with Envoy's exact feature
+// status_request.
 func demandsOCSP(e pkix.Extension) bool {
 	return e.Id.Equal(mustStaple) && bytes.Equal(e.Value, []byte{0x30, 3, 2, 1, 5})
 }
@@ -173,7 +166,7 @@ var keyUsage = asn1.ObjectIdentifier{2, 5, 29, 15}
 
 var commonName = asn1.ObjectIdentifier{2, 5, 4, 3}
 
-// nameless returns why Envoy rejects a certificate for servers; nil if it does not.
+// nameless returns why Envoy rejects a server certificate by its names.
 func nameless(leaf *x509.Certificate) error {
 	if !certificates.HasAlternativeName(leaf) && leaf.Subject.CommonName == "" {
 		return errors.New("it is for no name, and Envoy rejects that: issue it for the host names of the listener")
@@ -185,7 +178,6 @@ func nameless(leaf *x509.Certificate) error {
 	return nil
 }
 
-// fits reports whether one of a listener's certificates is valid for its hostname.
 func fits(hostname string, leaves []*x509.Certificate) bool {
 	if hostname == "*" {
 		return true
@@ -195,7 +187,7 @@ func fits(hostname string, leaves []*x509.Certificate) bool {
 	})
 }
 
-// SecretData is an entry of a Secret, which files may also give as text.
+// SecretData returns an entry of a Secret, which may be text in files.
 func SecretData(s *corev1.Secret, key string) []byte {
 	if text, ok := s.StringData[key]; ok {
 		return []byte(text)

@@ -26,8 +26,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// A certificate that Envoy rejects would leave its listener without one, and no report would
-// explain why.
+// A certificate that Envoy rejects would leave its listener without one, unreported.
 func TestCertificate_KeysThatEnvoyRejectsAreReported(t *testing.T) {
 	must := func(key crypto.Signer, err error) crypto.Signer {
 		if err != nil {
@@ -72,8 +71,8 @@ func TestCertificate_KeysThatEnvoyRejectsAreReported(t *testing.T) {
 	}
 }
 
-// envoyRejects is what an Envoy that has just started reports about a certificate of a listener;
-// "": nothing.
+// envoyRejects returns a freshly started Envoy's error about a listener's certificate; "" without
+// one.
 func envoyRejects(t *testing.T, cert, key string) string {
 	t.Helper()
 	socket := fmt.Sprintf(`{"name": "tls", "typed_config": {
@@ -83,7 +82,14 @@ func envoyRejects(t *testing.T, cert, key string) string {
 	return envoytest.Validate(t, []byte(bootstrap(socket, regexRoutes("a"))))
 }
 
-// Envoy judges more of a certificate than its key.
+type judged struct {
+	name   string
+	key    crypto.Signer
+	ok     bool
+	change func(*x509.Certificate)
+}
+
+// Envoy checks more of a certificate than its key.
 func TestCertificate_IsJudgedAsEnvoyDoes(t *testing.T) {
 	t.Setenv("GODEBUG", "x509negativeserial=1") // as in cmd/penstock
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -99,12 +105,7 @@ func TestCertificate_IsJudgedAsEnvoyDoes(t *testing.T) {
 		return func(c *x509.Certificate) { c.ExtraExtensions = []pkix.Extension{{Id: id, Value: value}} }
 	}
 	id := &url.URL{Scheme: "spiffe", Host: "a", Path: "/b"}
-	for _, c := range []struct {
-		name   string
-		key    crypto.Signer
-		ok     bool
-		change func(*x509.Certificate)
-	}{
+	for _, c := range []judged{
 		{"no name", ec, false, unnamed},
 		{"an organization alone", ec, false, func(c *x509.Certificate) {
 			unnamed(c)
@@ -135,34 +136,36 @@ func TestCertificate_IsJudgedAsEnvoyDoes(t *testing.T) {
 		{"not valid yet", ec, true, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }},
 		{"of an authority", ec, true, func(c *x509.Certificate) { c.IsCA, c.BasicConstraintsValid = true, true }},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			change := c.change
-			if change == nil {
-				change = func(*x509.Certificate) {}
-			}
-			cert, key := selfSigned(t, c.key, change)
-			if c.change == nil {
-				block, _ := pem.Decode([]byte(cert))
-				// Nothing verifies the signature.
-				block.Bytes = bytes.Replace(block.Bytes, []byte{2, 1, 1, 0x30}, []byte{2, 1, 0x81, 0x30}, 1)
-				cert = string(pem.EncodeToMemory(block))
-			}
-			gw := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}}
-			refs := []gatewayv1.SecretObjectReference{{Name: "s"}}
-			gw.Spec.Listeners = []gatewayv1.Listener{{
-				Name: "a", Port: 443, Protocol: gatewayv1.HTTPSProtocolType,
-				TLS: &gatewayv1.ListenerTLSConfig{CertificateRefs: refs},
-			}}
-			w := decide(view(t, []store.Op{store.Gateways.Put(gw), store.Secrets.Put(&corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"},
-				Data:       map[string][]byte{"tls.crt": []byte(cert), "tls.key": []byte(key)},
-			})}), gatewayapi.Config{Controller: "penstock.dev/gateway-controller", AnyClass: true})
-			if l := w.gateways["default/gw"].Listeners[0]; (len(l.Secrets) > 0) != c.ok {
-				t.Errorf("the listener presents %q", l.Secrets)
-			}
-			if problem := envoyRejects(t, cert, key); (problem == "") != c.ok {
-				t.Errorf("Envoy reports %q", problem)
-			}
-		})
+		t.Run(c.name, c.check)
+	}
+}
+
+func (c *judged) check(t *testing.T) {
+	change := c.change
+	if change == nil {
+		change = func(*x509.Certificate) {}
+	}
+	cert, key := selfSigned(t, c.key, change)
+	if c.change == nil {
+		block, _ := pem.Decode([]byte(cert))
+		// Nothing verifies the signature.
+		block.Bytes = bytes.Replace(block.Bytes, []byte{2, 1, 1, 0x30}, []byte{2, 1, 0x81, 0x30}, 1)
+		cert = string(pem.EncodeToMemory(block))
+	}
+	gw := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}}
+	refs := []gatewayv1.SecretObjectReference{{Name: "s"}}
+	gw.Spec.Listeners = []gatewayv1.Listener{{
+		Name: "a", Port: 443, Protocol: gatewayv1.HTTPSProtocolType,
+		TLS: &gatewayv1.ListenerTLSConfig{CertificateRefs: refs},
+	}}
+	w := decide(view(t, []store.Op{store.Gateways.Put(gw), store.Secrets.Put(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"},
+		Data:       map[string][]byte{"tls.crt": []byte(cert), "tls.key": []byte(key)},
+	})}), gatewayapi.Config{Controller: "penstock.dev/gateway-controller", AnyClass: true})
+	if l := w.gateways["default/gw"].Listeners[0]; (len(l.Secrets) > 0) != c.ok {
+		t.Errorf("the listener presents %q", l.Secrets)
+	}
+	if problem := envoyRejects(t, cert, key); (problem == "") != c.ok {
+		t.Errorf("Envoy reports %q", problem)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Class reports on a GatewayClass: nil if there is none of that name or it is another controller's.
+// Class reports on a GatewayClass; nil if it does not exist or is another controller's.
 func Class(r store.Reader, cfg Config, name string) *report.Report {
 	class, ok := store.GatewayClasses.Get(r, name)
 	if !ok || !cfg.AnyController && string(class.Spec.ControllerName) != cfg.controller() {
@@ -30,7 +30,6 @@ func Class(r store.Reader, cfg Config, name string) *report.Report {
 	return out
 }
 
-// ours reports whether a Gateway is for us to serve; if not, why not.
 func ours(r store.Reader, cfg Config, gw *gatewayv1.Gateway) (bool, report.Finding) {
 	name := string(gw.Spec.GatewayClassName)
 	f := report.Finding{Owner: store.Gateways.Ref(gw), Field: "spec.gatewayClassName"}

@@ -11,15 +11,14 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// clientRule is what a Gateway demands of the certificates of its clients (spec.tls.frontend), for
-// one port or for those that have no rule of their own (port 0).
+// clientRule is a requirement for client certificates (spec.tls.frontend), for one port or for all
+// ports without their own rule (0).
 type clientRule struct {
 	port       uint16
 	field      string                           // JSON path
-	validation *gatewayv1.FrontendTLSValidation // nil: none is asked for
+	validation *gatewayv1.FrontendTLSValidation // nil: none required
 }
 
-// clientRules are a Gateway's, the default one first.
 func clientRules(gw *gatewayv1.Gateway) []clientRule {
 	if gw.Spec.TLS == nil || gw.Spec.TLS.Frontend == nil {
 		return nil
@@ -35,7 +34,6 @@ func clientRules(gw *gatewayv1.Gateway) []clientRule {
 	return out
 }
 
-// ruleFor is the rule for a port; its validation is nil if clients need no certificate there.
 func ruleFor(rules []clientRule, port uint16) (out clientRule) {
 	for _, c := range rules {
 		if c.port == port || c.port == 0 {
@@ -60,8 +58,8 @@ func (c clientRule) refs(gw *gatewayv1.Gateway) (refs []report.Ref) {
 	return refs
 }
 
-// ClientTrust is the bundle of CA certificates by which a Gateway verifies its clients: those of
-// the rule for a port, or the default one's (0). False if there is none.
+// ClientTrust returns a Gateway's CA bundle for client certificates, for a port or the default (0);
+// false without one.
 func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {
@@ -78,9 +76,8 @@ func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) 
 	return nil, false
 }
 
-// clients reads the CA certificates by which an HTTPS listener verifies its clients. A reference
-// that cannot be resolved is in the listener's conditions; without any that can, the listener stays
-// closed.
+// clients reads the CA certificates for an HTTPS listener's clients. If none resolves, the listener
+// stays closed.
 func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	c := ruleFor(clientRules(b.gw), l.Port)
 	if c.validation == nil {
@@ -110,8 +107,8 @@ func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	}
 }
 
-// clientFindings reports, once for all listeners, what is wrong with the rules about clients, and
-// which of them let in clients without a valid certificate. The condition is nil if none does.
+// clientFindings reports, once for all listeners, problems of the client rules, and the rules that
+// allow clients without a valid certificate. The condition is nil if no rule does.
 func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
 	var open []string
 	for _, c := range clientRules(gw) {
@@ -140,9 +137,8 @@ func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *
 	return &c
 }
 
-// ownCertificate is the certificate that a Gateway shows to backends (spec.tls.backend). It returns
-// a false ResolvedRefs condition if there is none where one is asked for: backends are then shown
-// none.
+// ownCertificate sets the Gateway's client certificate for backends (spec.tls.backend), or returns
+// a false ResolvedRefs condition; connections then have none.
 func ownCertificate(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
 	if gw.Spec.TLS == nil || gw.Spec.TLS.Backend == nil || gw.Spec.TLS.Backend.ClientCertificateRef == nil {
 		return nil

@@ -11,14 +11,11 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonInternalError is the reason of a route whose translation panics.
 const reasonInternalError gatewayv1.RouteConditionReason = "InternalError"
 
-// Retain decides a route for which Attach panics. Its rules stay what they were in last, at the
-// places that the route has now: a listener that no longer allows the route does not keep it. A
-// route without a last attachment keeps its places too, and its rules answer 500, or close the
-// connection, so that its requests go nowhere else. A rule of which even the matches cannot be read
-// takes no request.
+// Retain decides a route for which Attach panics. The rules of last stay in force, at the route's
+// current places. Without last, all rules answer 500 or close the connection, so that no other
+// route takes their traffic.
 func Retain(r store.Reader, last *model.Attachment, c *model.Candidate, losses []model.Loss) *model.Attachment {
 	a := placed(c, losses)
 	if last != nil && !closed(last) {
@@ -45,14 +42,12 @@ func Retain(r store.Reader, last *model.Attachment, c *model.Candidate, losses [
 	return a
 }
 
-// closed reports whether an attachment never had rules of its own.
 func closed(a *model.Attachment) bool {
 	return slices.ContainsFunc(a.Parents, func(p report.Parent) bool {
 		return p.Conditions[0].Reason == string(reasonInternalError)
 	})
 }
 
-// closedRule gives a rule its matches, and an error for them.
 func (b *ruleBuilder) closedRule(rule *model.Rule, field string, matches func(field string) []model.Match) {
 	rule.Action = b.errorAction("This route's configuration cannot be translated.")
 	defer func() {

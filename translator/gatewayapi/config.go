@@ -7,24 +7,21 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Controller is the controllerName of GatewayClasses that are ours.
+// Controller is the default controllerName of our GatewayClasses.
 const Controller = "penstock.dev/gateway-controller"
 
-// Config is what translation needs beside the objects.
+// Config configures the translation of Gateway API.
 type Config struct {
-	// Controller is the controllerName of the classes that are ours; Controller if empty.
+	// Controller is the controllerName of our classes; "" for the default.
 	Controller string
-	// AnyClass makes a Gateway ours whose GatewayClass does not exist: small files need no class. A
-	// class that exists and names another controller still makes it that controller's.
+	// AnyClass makes a Gateway without an existing GatewayClass ours: small folders need none.
 	AnyClass bool
-	// AnyController makes every Gateway ours, whatever its class is: for reading files of any
-	// origin.
+	// AnyController makes every Gateway ours: for files of any origin.
 	AnyController bool
-	// BehindService is set if a Service stands in front of the proxies: the addresses that a
-	// Gateway asks for are the Service's, and proxies bind any.
+	// BehindService is set if a Service in front of the proxies has the Gateway's addresses: the
+	// proxies bind any address.
 	BehindService bool
-	// ReservedPort is one that the proxies which we run (an EnvoyFleet's mode managed) bind for
-	// themselves, and no listener of theirs can have; 0: none.
+	// ReservedPort is a port that managed proxies bind for themselves; 0 for none.
 	ReservedPort uint16
 }
 
@@ -35,63 +32,52 @@ func (c Config) controller() string {
 	return c.Controller
 }
 
-// Backends resolves the backends that are not Services: InferencePools and InferencePoolImports.
-// Whether the reference may cross namespaces is already decided when it is asked.
+// Backends resolves InferencePools and InferencePoolImports, after a check of grants.
 type Backends interface {
-	// Resolve finds where requests for ref go. port is the backendRef's, 0 if it has none.
+	// Resolve returns the target of requests for ref. port is 0 without one.
 	Resolve(r store.Reader, ref report.Ref, port int32) Resolution
-	// Restrict is Resolve for an InferencePool of whose endpoints the requests may reach a policy's
-	// subset alone.
+	// Restrict is Resolve for an InferencePool, limited to the endpoints of a policy's subset.
 	Restrict(r store.Reader, ref report.Ref, policy *v1alpha1.PoolPolicy) Resolution
 }
 
-// Resolution is where requests for one backend go.
+// Resolution is the target of requests for one backend.
 type Resolution struct {
-	Targets []Target // one for a pool, one for each exporting cluster of an import
-	// Clusters and Hops are all that the targets need: their own clusters, pickers', and those of
-	// spill targets.
+	Targets []Target // one for each exporting cluster of an import
+	// Clusters and Hops are everything that the targets need.
 	Clusters []model.ClusterID
 	Hops     []model.HopID
-	// Members are the hops to Targets, of an import with several exporting clusters; nil for
-	// others.
+	// Members is for an import with several exporting clusters.
 	Members *Members
-	// Ref is the store.TargetKey of the object that the name resolved to; "" for the one that it
-	// names.
+	// Ref is the store.TargetKey of the object behind an alias; "" for the referenced object.
 	Ref string
-	// Reason and Message are why it could not be resolved: a reason of the ResolvedRefs condition
-	// and a sentence. The backend's share of requests is then answered 500. Reason is "" for a
-	// backend that was resolved.
+	// Reason (of ResolvedRefs) and Message (a sentence) are set if the backend is unresolved: its
+	// share gets 500.
 	Reason, Message string
-	// Outside is set if the backend was resolved but has addresses that may not become endpoints:
-	// which and why.
+	// Outside describes addresses of a resolved backend that are not allowed.
 	Outside string
 }
 
-// Members are the hops to the exporting clusters of an import.
+// Members describes the hops to an import's exporting clusters.
 type Members struct {
 	Cluster model.ClusterID // of the hops
-	Spills  uint32          // how many further hops it has
+	Spills  uint32          // further hops
 	Order   model.HopOrder
-	Chooser *model.PickerCall // is asked for the hop; nil: none is
+	Chooser *model.PickerCall // selects the hop
 	RetryOn model.RetryOn
 }
 
-// Target is one cluster of a backend, with its share of the backend's requests.
+// Target is a cluster of a backend. Fields without a comment are as in model.WeightedBackend.
 type Target struct {
 	Cluster model.ClusterID
-	Share   uint32 // relative to the other targets; 0 takes no new request
+	Share   uint32 // relative to the other targets; 0 takes no new requests
 	Picker  *model.PickerCall
-	// Protocol is what its endpoints speak, those behind hops too.
-	Protocol model.Protocol
-	Hops     bool // see model.WeightedBackend
-	External bool // see model.WeightedBackend
-	// MaxGateways is model.WeightedBackend's.
+	// also behind hops
+	Protocol    model.Protocol
+	Hops        bool
+	External    bool
 	MaxGateways uint32
-	// Peer is model.WeightedBackend's.
-	Peer string
-	// Hop is model.WeightedBackend's.
-	Hop model.HopID
-	// Hostname is the Host that its endpoints are asked for, whatever a route's filters have it be;
-	// "": they decide.
+	Peer        string
+	Hop         model.HopID
+	// Hostname is the Host for its endpoints, which overrides a route's filters.
 	Hostname string
 }

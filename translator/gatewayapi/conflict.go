@@ -10,9 +10,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// clash is why two listeners are not distinct: a reason, the field to change, and a sentence about
-// the other one; "" if they are. Listeners of protocols that are not supported are distinct from
-// all others.
+// clash returns why two listeners are not distinct: a reason, the field to change, and a sentence
+// about the other one; "" if they are distinct.
 func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, field, problem string) {
 	name := o.Name
 	if o.Owner != l.Owner {
@@ -40,10 +39,9 @@ func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, fiel
 	return "", "", ""
 }
 
-// conflicts marks listeners that are not distinct. Of those of one object none wins (Gateway API,
-// "Handling indistinct Listeners"); the Gateway's own win over those of its ListenerSets, and of
-// these the ones with higher precedence (ListenerSetSpec.Listeners). A listener that lost conflicts
-// with no other.
+// conflicts marks listeners that are not distinct. Within one object all of them lose (Gateway API,
+// "Handling indistinct Listeners"). The Gateway's own win over its ListenerSets', which win by
+// precedence. A listener that lost does not conflict with others.
 func (b *listenerBuilder) conflicts() {
 	for first := 0; first < len(b.state); {
 		last := first
@@ -52,7 +50,7 @@ func (b *listenerBuilder) conflicts() {
 		}
 		for i := first; i < last; i++ {
 			b.against(i, 0, first,
-				"the Gateway's own listeners come first, then those of older ListenerSets: make them distinct")
+				"the Gateway's own listeners come first, then listeners of older ListenerSets: make them distinct")
 		}
 		lost := make([]bool, last)
 		for i := first; i < last; i++ {
@@ -60,7 +58,7 @@ func (b *listenerBuilder) conflicts() {
 		}
 		for i := first; i < last; i++ {
 			for j := first; j < last && !lost[i]; j++ {
-				if i != j && !lost[j] && b.against(i, j, j+1, "of such listeners none is served: make them distinct") {
+				if i != j && !lost[j] && b.against(i, j, j+1, "none of these listeners is served: make them distinct") {
 					break
 				}
 			}
@@ -69,8 +67,6 @@ func (b *listenerBuilder) conflicts() {
 	}
 }
 
-// against marks listener i if it is not distinct from one of those from a on, before z, that are
-// served.
 func (b *listenerBuilder) against(i, a, z int, fix string) bool {
 	for j := a; j < z; j++ {
 		if b.state[j].source != b.state[i].source && b.state[j].conflicted.Type != "" {
@@ -89,7 +85,6 @@ func (b *listenerBuilder) against(i, a, z int, fix string) bool {
 	return false
 }
 
-// finish names the chains of the listeners that take traffic and writes the conditions.
 func (b *listenerBuilder) finish(rejected bool) {
 	for i, l := range b.out.Listeners {
 		s := &b.state[i]
@@ -134,9 +129,8 @@ func chainName(l *model.Listener) string {
 	return model.ChainName(l.ByName(), l.Port, l.Hostname)
 }
 
-// overlaps marks HTTPS listeners whose hostnames overlap with another's of the same port that goes
-// by the server name: a client may reuse one's connection for the other (Gateway API,
-// OverlappingTLSConfig; such requests are answered 421).
+// overlaps marks HTTPS listeners whose hostname overlaps with another TLS listener's on the port: a
+// client may reuse a connection (Gateway API, OverlappingTLSConfig).
 func overlaps(out *model.Gateway) {
 	for _, l := range out.Listeners {
 		var others []string
@@ -153,7 +147,7 @@ func overlaps(out *model.Gateway) {
 			l.Conditions = append(l.Conditions, report.Condition{
 				Type: string(gatewayv1.ListenerConditionOverlappingTLSConfig), Status: report.True,
 				Reason: string(gatewayv1.ListenerReasonOverlappingHostnames),
-				Message: "the hostname overlaps with that of listener " + strings.Join(others, ", ") +
+				Message: "the hostname overlaps with the hostname of listener " + strings.Join(others, ", ") +
 					"; misdirected requests are answered 421",
 			})
 		}

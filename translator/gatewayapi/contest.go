@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Contest decides between the candidates of one listener that cannot have the same hosts; what it
-// returns are the losses, by host and route.
+// Contest decides between a listener's candidates that exclude each other. It returns the losses,
+// by host and route.
 func Contest(gateway, listener string, candidates []*model.Candidate) []model.Loss {
 	var all []contender
 	for _, c := range candidates {
@@ -32,13 +32,11 @@ func Contest(gateway, listener string, candidates []*model.Candidate) []model.Lo
 	return kindLosses(all)
 }
 
-// contender is a candidate at one listener.
 type contender struct {
 	from  *model.Candidate
 	place model.Place
 }
 
-// compare puts older routes first, then goes by name.
 func (c contender) compare(o contender) int {
 	return cmp.Or(
 		cmp.Compare(c.from.Created, o.from.Created),
@@ -52,9 +50,8 @@ func (c contender) loss(host string, winner report.Ref) model.Loss {
 		Winner: winner}
 }
 
-// streamLosses: of routes of connections one has a host, the one with the most specific hostname of
-// its own for it and then the first. The others keep what they have beside it, and all are accepted
-// (the conformance suite asks for it: TCPRouteMultipleRoutesAttachment,
+// streamLosses: only one route of connections gets a host, the one with the most specific hostname
+// for it, then the first. All are accepted (conformance: TCPRouteMultipleRoutesAttachment,
 // UDPRouteMultipleRoutesAttachment).
 func streamLosses(all []contender) (losses []model.Loss) {
 	byHost := map[string][]contender{}
@@ -75,8 +72,8 @@ func streamLosses(all []contender) (losses []model.Loss) {
 	return losses
 }
 
-// kindLosses: HTTPRoutes and GRPCRoutes do not mix. Of two whose hostnames intersect the first gets
-// the listener, and the other is not accepted there (Gateway API, GRPCRouteSpec.Hostnames).
+// kindLosses: an HTTPRoute and a GRPCRoute whose hostnames intersect exclude each other; the first
+// gets the listener (GRPCRouteSpec.Hostnames).
 func kindLosses(all []contender) (losses []model.Loss) {
 	taken := map[string]*claims{}
 	for _, kind := range []string{"HTTPRoute", "GRPCRoute"} {
@@ -95,10 +92,9 @@ func kindLosses(all []contender) (losses []model.Loss) {
 	return losses
 }
 
-// claims are hosts that are taken, by whom first.
 type claims struct {
 	exact map[string]report.Ref
-	below map[string]report.Ref // hosts that cover one that is taken
+	below map[string]report.Ref // hosts that cover a claimed one
 }
 
 func (c *claims) add(host string, owner report.Ref) {
@@ -112,7 +108,6 @@ func (c *claims) add(host string, owner report.Ref) {
 	}
 }
 
-// meets finds the route that has a host which intersects with one of hosts.
 func (c *claims) meets(hosts []string) (report.Ref, bool) {
 	for _, h := range hosts {
 		if owner, ok := c.below[h]; ok {

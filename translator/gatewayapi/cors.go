@@ -12,10 +12,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// originForm is what the schema asks of an origin (CORSOrigin), and no wildcard in the middle.
+// originForm is the schema's form of an origin (CORSOrigin).
 var originForm = regexp.MustCompile(`^https?://(\*|(\*\.)?([a-zA-Z0-9-]+\.)*[a-zA-Z0-9-]+)(:[0-9]{1,5})?$`)
 
-// cors reads a CORS filter.
 func (b *ruleBuilder) cors(spec *gatewayv1.HTTPCORSFilter, field string) *model.CORS {
 	out := &model.CORS{MaxAge: 5 * time.Second} // the default of the field
 	if spec.MaxAge > 0 {
@@ -48,14 +47,14 @@ func (b *ruleBuilder) cors(spec *gatewayv1.HTTPCORSFilter, field string) *model.
 	out.Headers = read(spec.AllowHeaders, field+".allowHeaders")
 	out.Expose = read(spec.ExposeHeaders, field+".exposeHeaders")
 	if out.Credentials && slices.Contains(out.Expose, "*") {
-		// Browsers take it for the name of a header then.
+		// Browsers treat it as a header name then.
 		out.Expose = slices.DeleteFunc(out.Expose, func(h string) bool { return h == "*" })
 		b.warn(field+".exposeHeaders", `"*" exposes nothing where credentials are allowed`, "name the headers")
 	}
 	return out
 }
 
-// origin is an origin as browsers write it: in lower case, without the scheme's own port.
+// origin normalizes an origin as browsers send it.
 func origin(o string) string {
 	o = strings.ToLower(o)
 	for scheme, port := range map[string]string{"http://": ":80", "https://": ":443"} {

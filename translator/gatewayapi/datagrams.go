@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// maxWeights is the largest sum of the weights of a cluster's endpoints. Envoy takes 2^32-1,
-// endpoints that drain included.
+// maxWeights limits the sum of a cluster's weights: Envoy's limit of 2^32-1 includes draining
+// endpoints.
 const maxWeights = 1 << 31
 
 // DatagramShare is one backend of a UDPRoute with its endpoints.
@@ -19,10 +19,9 @@ type DatagramShare struct {
 	Endpoints []netip.AddrPort
 }
 
-// DatagramEndpoints divides the weight of each backend among its endpoints, so that backends get
-// their shares whatever number of endpoints they have. The share of a backend without an endpoint
-// goes to model.DropAddress (UDPRouteRule, backendRefs: "Packet drops must respect weight").
-// Without any endpoint there is none at all, and all is dropped.
+// DatagramEndpoints divides each backend's weight among its endpoints. model.DropAddress gets the
+// share of backends without endpoints (UDPRouteRule, backendRefs: "Packet drops must respect
+// weight"). If no backend has endpoints, the result is empty, and everything is dropped.
 func DatagramEndpoints(shares []DatagramShare) []model.Endpoint {
 	parts := map[netip.AddrPort]*big.Rat{}
 	add := func(at netip.AddrPort, part *big.Rat) {

@@ -20,7 +20,7 @@ func datagramShare(backend int, weight uint32, endpoints int) (s gatewayapi.Data
 }
 
 // sums adds the weights of endpoints by the second byte of their address, which is the backend; 255
-// is what is dropped.
+// is dropped.
 func sums(t *testing.T, endpoints []model.Endpoint) (by map[byte]uint64, all uint64) {
 	t.Helper()
 	by = map[byte]uint64{}

@@ -1,31 +1,25 @@
-// Package gatewayapi decides what Gateway API objects mean: which Gateways and ListenerSets are
-// ours, which listeners take traffic, where each route is attached, what its rules do, in which
-// order they are tried, and the report to the user.
+// Package gatewayapi decides the meaning of Gateway API objects: which Gateways and ListenerSets
+// are ours, which listeners take traffic, where routes attach, what their rules do and in which
+// order, and the reports to users.
 //
-// The root of translator calls it, one function a result: Class and Gateway for the objects of an
-// operator; for a route Candidate (which listeners may take it), Contest (which candidates of a
-// listener exclude each other) and Attach (the result); VirtualHost for one host of a chain of
-// requests (of each hostname of its listeners, with or without routes, and of each route), Stream
-// for one host of a listener that hands connections on; and the functions in report.go for reports
-// about them. Certificate and ClientTrust read what listeners refer to; backendtls.go has which
-// BackendTLSPolicy is in force for a backend, and backendtls_report.go its report. meaning.go has
-// what the name of an import means (ImportNamed): every lookup of such a name goes through it.
-// Pools and imports come in by Backends.
+// translator calls it, with one function for each result. For routes, Candidate returns the
+// listeners that may take a route, Contest decides between candidates of a listener that exclude
+// each other, and Attach returns the result. VirtualHost returns a host of a chain for requests,
+// Stream a host of a listener for connections. Every lookup of an import's name goes through
+// ImportNamed (meaning.go). Pools and imports come from Backends.
 //
-// Invariants: every function is pure. It reads objects only through the store.Reader that it is
-// given, by the keys of indexes and never a whole table, so that what it has read is what it
-// depends on. Results are immutable, sorted, and do not depend on the order in which objects
-// arrived. What a user wrote wrong is a condition or a finding that names the field; the rest of
-// the object goes on working.
+// Invariants: functions are pure. They read objects only through their store.Reader, by index keys
+// and never whole tables, so the reads are the dependencies. Results are immutable, sorted, and
+// independent of the order of arrival. A user's mistake becomes a condition or a finding with the
+// field; the rest of the object stays in force.
 //
 // # Decisions
 //
-// Certificates are encoded again before Envoy gets them (certificate.go, trust.go): Envoy parses
-// PEM more strictly than Go, and rejects a block with headers, for instance. So the bytes at a
-// proxy are not those of the Secret; the certificates and the key are.
+// Certificates are encoded again for Envoy (certificate.go, trust.go), which parses PEM more
+// strictly than Go: the bytes at a proxy may differ from the Secret's.
 //
-// A BackendTLSPolicy that trusts no CA takes the endpoints away: the cluster stays, requests get
-// 503, and nothing meant for TLS is ever sent in cleartext.
+// A BackendTLSPolicy without a valid CA removes the endpoints: the cluster stays, requests get 503,
+// and nothing meant for TLS is sent in cleartext.
 //
 // Tests: go test ./translator/gatewayapi
 package gatewayapi

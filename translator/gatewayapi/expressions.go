@@ -14,24 +14,21 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonExpressions is the reason of a route some of whose rules have regular expressions above a
-// budget; the specification leaves it open.
+// reasonExpressions is for a route with rules whose regular expressions exceed a budget.
 const reasonExpressions gatewayv1.RouteConditionReason = "TooManyRegularExpressions"
 
-// Budgets of regular expressions, as Envoy compiles them: for each host and each of its own routes
-// again. Envoy compiles all of a route configuration again with each change of it, at 1 to 3 us an
-// instruction, on its main thread: 50,000 of them are some 100 ms for every change of every route
-// of the chain. An expression takes Envoy 3 KiB, 20 bytes an instruction, and up to 2.8 MiB of
-// states once clients send what it was made to be slow for: 512 of them fit into Envoy's default
-// heap.
+// Budgets of regular expressions, counted for each host and each of Envoy's routes. Envoy compiles
+// all expressions of a route configuration again with each change, at 1 to 3 us an instruction, on
+// its main thread: 50,000 instructions take about 100 ms. An expression takes 3 KiB, 20 bytes an
+// instruction, and up to 2.8 MiB of states under hostile requests: 512 of them fit into Envoy's
+// default heap.
 var (
-	routeBudget     = model.Expressions{Number: 128, Size: 10_000} // of one host
+	routeBudget     = model.Expressions{Number: 128, Size: 10_000} // in one host
 	namespaceBudget = model.Expressions{Number: 256, Size: 25_000} // on one Gateway
 	gatewayBudget   = model.Expressions{Number: 512, Size: 50_000}
 )
 
-// Share is what the regular expressions of one of several namespaces with routes may be on a
-// Gateway.
+// Share returns a namespace's expression budget on a Gateway.
 func Share(namespaces int) model.Expressions {
 	n := uint32(max(1, namespaces))
 	return model.Expressions{
@@ -40,13 +37,14 @@ func Share(namespaces int) model.Expressions {
 	}
 }
 
-// Budget is what the regular expressions of routes may be in a virtual host.
+// Budget limits the regular expressions of routes in a virtual host.
 type Budget struct {
 	Over  func(a *model.Attachment, rule int) bool // whether a rule, by its index, has an Overrun
-	Wider model.Expressions                        // of routes of wider hostnames, together
+	Wider model.Expressions                        // of wider hostnames' routes together
 }
 
-// expressions are those of a rule. It does not look closer at more than a route may have.
+// expressions counts a rule's expressions, without their sizes if there are more than a route may
+// have.
 func expressions(rule *model.Rule) (sum model.Expressions) {
 	for _, m := range rule.Matches {
 		sum.Number += uint32(envoy.Matchers(m))
@@ -63,15 +61,14 @@ func expressions(rule *model.Rule) (sum model.Expressions) {
 	return sum
 }
 
-// HasExpressions reports whether a route matches by regular expressions.
+// HasExpressions reports whether a route uses regular expressions.
 func HasExpressions(a *model.Attachment) bool {
 	return slices.ContainsFunc(a.Rules, func(r model.Rule) bool { return !r.Expressions.IsZero() })
 }
 
-// Overruns are the rules of a namespace's routes on a Gateway whose regular expressions are above a
-// budget: of each route what is above its own, and then what the share of the namespace does not
-// have place for. The rules of older routes come first. attached are the routes of the namespace
-// that have expressions. The result is sorted by route and rule.
+// Overruns returns the rules of a namespace's routes on a Gateway whose expressions exceed a
+// budget: each route's own, and then the namespace's share, with older routes first. attached are
+// the namespace's routes with expressions. The result is sorted.
 func Overruns(gateway string, namespaces int, attached []*model.Attachment) (out []model.Overrun) {
 	attached = slices.SortedFunc(slices.Values(attached), func(a, b *model.Attachment) int {
 		return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Route.Name, b.Route.Name),
@@ -142,7 +139,7 @@ func HasWildcard(gateway string, a *model.Attachment) bool {
 	})
 }
 
-// HostsOn counts the virtual hosts of a Gateway in which a route stands under its own hostnames.
+// HostsOn counts a route's own virtual hosts on a Gateway.
 func HostsOn(gateway string, a *model.Attachment) (n int) {
 	for _, p := range a.Places {
 		if p.Gateway == gateway && !p.Stream {
@@ -152,8 +149,6 @@ func HostsOn(gateway string, a *model.Attachment) (n int) {
 	return n
 }
 
-// overrun adds the rules that are above a budget on one Gateway to the conditions of a parent
-// there.
 func overrun(a *model.Attachment, conditions []report.Condition, overruns []model.Overrun) []report.Condition {
 	b := ruleBuilder{out: a}
 	for _, o := range overruns {

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// filters is what a list of filters comes to.
 type filters struct {
 	redirect          *model.Redirect
 	rewriteHost       string
@@ -22,14 +21,12 @@ type filters struct {
 	mirrors           []model.Mirror
 	cors              *model.CORS
 	auth              *model.ExternalAuth
-	clusters          []model.ClusterID    // what mirrors and auth stand on
+	clusters          []model.ClusterID    // needed by mirrors and auth
 	subset            *v1alpha1.PoolPolicy // of an ExtensionRef
-	// fails is set if a filter that must not be skipped refers to an object that does not exist:
-	// requests are answered 500.
+	// fails is set if a mandatory filter references a missing object.
 	fails bool
 }
 
-// own are the filters of a backendRef that need a route; nil if there are none.
 func (f *filters) own() *model.OwnFilters {
 	if f.redirect == nil && f.rewritePath == (model.PathChange{}) && f.mirrors == nil && f.cors == nil &&
 		f.auth == nil {
@@ -39,7 +36,6 @@ func (f *filters) own() *model.OwnFilters {
 		Auth: f.auth}
 }
 
-// filters reads a rule's filters, or those of a backend. field is the list's.
 func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model.Match, field string,
 	backend bool) filters {
 	var f filters
@@ -89,8 +85,8 @@ func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model
 	return f
 }
 
-// headers reads a header modifier; of equal names the first counts. Envoy changes the Host header
-// only by rewriting: setting it is that, where host is given.
+// headers reads a header modifier; the first of equal names counts. Envoy only changes Host by
+// rewriting, so setting it fills host.
 func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, host *string) model.HeaderChanges {
 	read := func(list []gatewayv1.HTTPHeader, field string, set bool) (out []model.Header) {
 		for i, h := range list {
@@ -127,8 +123,8 @@ func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, ho
 // token is the form of a header's name (RFC 9110, 5.6.2).
 var token = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// headerName is a header's name in lower case. The schema leaves some lists of names unchecked, and
-// Envoy rejects a whole route configuration for one bad name.
+// headerName returns a header's name in lower case. Envoy rejects a whole route configuration for
+// an invalid one.
 func (b *ruleBuilder) headerName(name, field string) string {
 	if !token.MatchString(name) {
 		b.unsupported(field, "%q is not the name of a header", name)
@@ -136,7 +132,6 @@ func (b *ruleBuilder) headerName(name, field string) string {
 	return strings.ToLower(name)
 }
 
-// text checks what becomes part of a header or of the first line of a request.
 func (b *ruleBuilder) text(s, field string) {
 	if strings.ContainsAny(s, "\x00\r\n") {
 		b.unsupported(field, "%q has a character that ends a header", s)
@@ -168,7 +163,6 @@ func (b *ruleBuilder) redirect(spec *gatewayv1.HTTPRequestRedirectFilter, matche
 	return out
 }
 
-// pathChange reads a path modifier. Replacing a prefix needs matches that have one.
 func (b *ruleBuilder) pathChange(spec *gatewayv1.HTTPPathModifier, matches []model.Match,
 	field string) model.PathChange {
 	switch {
@@ -188,7 +182,7 @@ func (b *ruleBuilder) pathChange(spec *gatewayv1.HTTPPathModifier, matches []mod
 	return model.PathChange{}
 }
 
-// gep2257 is the form of durations (GEP-2257), a part of what Go parses.
+// gep2257 is the form of durations (GEP-2257), a subset of Go's.
 var gep2257 = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
 
 func (b *ruleBuilder) duration(spec *gatewayv1.Duration, field string) *time.Duration {
@@ -217,7 +211,6 @@ func (b *ruleBuilder) timeouts(spec *gatewayv1.HTTPRouteTimeouts, field string) 
 	return request, backend
 }
 
-// retry reads a retry rule. Attempts default to one, as Envoy's do.
 func (b *ruleBuilder) retry(spec *gatewayv1.HTTPRouteRetry, field string) *model.Retry {
 	if spec == nil {
 		return nil

@@ -20,7 +20,7 @@ import (
 )
 
 // FuzzCertificate_AgreesWithTLS: a Secret counts as a certificate only if it has one with its key,
-// and what Envoy gets is the same chain and key, in PEM that has nothing else.
+// and Envoy gets the same chain and key, in PEM without other content.
 func FuzzCertificate_AgreesWithTLS(f *testing.F) {
 	seeds := pemSeeds(f)
 	for i := 0; i < len(seeds); i += 2 {
@@ -60,7 +60,7 @@ func FuzzCertificate_AgreesWithTLS(f *testing.F) {
 	})
 }
 
-// pemSeeds are certificates and keys, in turn.
+// pemSeeds are certificates and keys, alternately.
 func pemSeeds(f *testing.F) (out [][]byte) {
 	f.Helper()
 	archive, err := txtar.ParseFile("testdata/fuzz-seeds.pem.txt")
@@ -93,8 +93,8 @@ func sameChain(t *testing.T, got, want [][]byte) {
 	}
 }
 
-// onlyPEM checks that a text is blocks as pem.Encode writes them, without headers: other parsers
-// read others differently.
+// onlyPEM checks that a text consists of blocks as pem.Encode writes them, without headers: other
+// parsers read other forms differently.
 func onlyPEM(t *testing.T, text []byte) {
 	t.Helper()
 	for rest := text; len(rest) > 0; {
@@ -107,9 +107,9 @@ func onlyPEM(t *testing.T, text []byte) {
 	}
 }
 
-// FuzzCABundle_AgreesWithX509: a bundle's certificates are those that x509 and Envoy read, and one
-// that cannot be read takes the whole bundle out: less trust than its author meant is a condition,
-// and never another trust.
+// FuzzCABundle_AgreesWithX509: a bundle has exactly the certificates that x509 and Envoy read, and
+// an unreadable one invalidates the whole bundle: less trust than intended is a condition, and
+// different trust impossible.
 func FuzzCABundle_AgreesWithX509(f *testing.F) {
 	seeds := pemSeeds(f)
 	for i := 0; i < len(seeds); i += 2 {

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// FuzzRoute_TakesNoNeighbourDown: whatever one user writes into a route, it is either not accepted
-// with a condition or something that passes the checks of Envoy's configuration. Otherwise a
-// virtual host would be withheld whole.
+// FuzzRoute_TakesNoNeighbourDown: whatever a user writes into a route, it is either not accepted,
+// with a condition, or passes the checks of Envoy's configuration. Otherwise a whole virtual host
+// would be withheld.
 func FuzzRoute_TakesNoNeighbourDown(f *testing.F) {
 	f.Add("/a", "X-A", "b", "q", "c", "d.example.com", "/e", "X-Remove", int32(1), int32(302), "GET", "10s")
 	f.Add("", "", "", "", "", "", "", "", int32(0), int32(0), "", "")
@@ -32,21 +32,7 @@ func FuzzRoute_TakesNoNeighbourDown(f *testing.F) {
 		for _, kind := range []gatewayv1.PathMatchType{
 			gatewayv1.PathMatchExact, gatewayv1.PathMatchPathPrefix, gatewayv1.PathMatchRegularExpression,
 		} {
-			match := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: &kind, Value: &path}}
-			headers, queries := gatewayv1.HeaderMatchExact, gatewayv1.QueryParamMatchExact
-			if kind == gatewayv1.PathMatchRegularExpression {
-				headers, queries = gatewayv1.HeaderMatchRegularExpression, gatewayv1.QueryParamMatchRegularExpression
-			}
-			match.Headers = []gatewayv1.HTTPHeaderMatch{
-				{Type: &headers, Name: gatewayv1.HTTPHeaderName(name), Value: value},
-			}
-			match.QueryParams = []gatewayv1.HTTPQueryParamMatch{
-				{Type: &queries, Name: gatewayv1.HTTPHeaderName(query), Value: queryValue},
-			}
-			if method != "" {
-				m := gatewayv1.HTTPMethod(method)
-				match.Method = &m
-			}
+			match := fuzzedMatch(kind, path, name, value, query, queryValue, method)
 			changes := &gatewayv1.HTTPHeaderFilter{
 				Set:    []gatewayv1.HTTPHeader{{Name: gatewayv1.HTTPHeaderName(name), Value: value}},
 				Add:    []gatewayv1.HTTPHeader{{Name: gatewayv1.HTTPHeaderName(query), Value: queryValue}},
@@ -100,7 +86,28 @@ func FuzzRoute_TakesNoNeighbourDown(f *testing.F) {
 	})
 }
 
-// fuzzedFilters are rules with the filters and the session that have places of their own in Envoy.
+func fuzzedMatch(
+	kind gatewayv1.PathMatchType, path, name, value, query, queryValue, method string,
+) gatewayv1.HTTPRouteMatch {
+	match := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: &kind, Value: &path}}
+	headers, queries := gatewayv1.HeaderMatchExact, gatewayv1.QueryParamMatchExact
+	if kind == gatewayv1.PathMatchRegularExpression {
+		headers, queries = gatewayv1.HeaderMatchRegularExpression, gatewayv1.QueryParamMatchRegularExpression
+	}
+	match.Headers = []gatewayv1.HTTPHeaderMatch{
+		{Type: &headers, Name: gatewayv1.HTTPHeaderName(name), Value: value},
+	}
+	match.QueryParams = []gatewayv1.HTTPQueryParamMatch{
+		{Type: &queries, Name: gatewayv1.HTTPHeaderName(query), Value: queryValue},
+	}
+	if method != "" {
+		m := gatewayv1.HTTPMethod(method)
+		match.Method = &m
+	}
+	return match
+}
+
+// fuzzedFilters are rules with the filters and the session that have their own slots in Envoy.
 func fuzzedFilters(path, name, value, host, newPath, duration string, number int32) []gatewayv1.HTTPRouteRule {
 	svc := gatewayv1.BackendObjectReference{Name: "svc", Port: new(int32(80))}
 	times, prefix := gatewayv1.Duration(duration), gatewayv1.PathMatchPathPrefix
@@ -144,7 +151,7 @@ func fuzzedFilters(path, name, value, host, newPath, duration string, number int
 	for i := range rules {
 		rules[i].Matches = []gatewayv1.HTTPRouteMatch{{
 			Path: &gatewayv1.HTTPPathMatch{Type: &prefix, Value: &path},
-			// or the first would hide the others
+			// otherwise the first would hide the others
 			Headers: []gatewayv1.HTTPHeaderMatch{{Name: "x-rule", Value: fmt.Sprint(i)}},
 		}}
 	}

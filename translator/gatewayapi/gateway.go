@@ -15,11 +15,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// anyAddress is what a Gateway binds that asks for no address.
 const anyAddress = "0.0.0.0"
 
-// Gateway decides a Gateway and all of its listeners. key is "namespace/name". It is nil for a
-// Gateway that does not exist or is not ours (NotOurs has the reason).
+// Gateway decides a Gateway ("namespace/name") and its listeners; nil if it does not exist or is
+// not ours (see NotOurs).
 func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {
@@ -53,7 +52,7 @@ func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	}
 	b.sets()
 	b.conflicts()
-	b.finish(unsupported != nil) // parameters are about the proxies: those that run go on
+	b.finish(unsupported != nil) // bad parameters only affect proxies, and running ones stay
 	overlaps(out)
 	gatewayConditions(out, rejected, ownCertificate(r, out, gw))
 	if open := clientFindings(r, out, gw); open != nil {
@@ -64,8 +63,6 @@ func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	return out
 }
 
-// bindings fills in what to bind. It returns the condition of a Gateway that asks for what we do
-// not have.
 func bindings(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Condition {
 	for i, a := range gw.Spec.Addresses {
 		field := fmt.Sprintf("spec.addresses[%d]", i)
@@ -77,7 +74,7 @@ func bindings(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Con
 				field+": "+problem+": "+fix)
 			return &c
 		}
-		if a.Value == "" { // any address of the type will do
+		if a.Value == "" { // any address of the type
 			out.Addresses = append(out.Addresses, anyAddress)
 			continue
 		}
@@ -100,7 +97,6 @@ func bindings(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Con
 	return nil
 }
 
-// notUsed warns of fields that have no effect here, so that nothing is dropped silently.
 func notUsed(out *model.Gateway, gw *gatewayv1.Gateway) {
 	warn := func(field, problem, fix string) {
 		f := finding(out.Ref, field, problem, fix)
@@ -120,8 +116,8 @@ func notUsed(out *model.Gateway, gw *gatewayv1.Gateway) {
 	}
 }
 
-// gatewayConditions sums up the listeners (Gateway API, GatewayConditionType), after what is wrong
-// with the Gateway itself.
+// gatewayConditions summarizes the listeners (Gateway API, GatewayConditionType); problems of the
+// Gateway itself take precedence.
 func gatewayConditions(out *model.Gateway, rejected, unshown *report.Condition) {
 	var bad, unresolved []string
 	own, serving := 0, 0
@@ -171,9 +167,8 @@ func gatewayConditions(out *model.Gateway, rejected, unshown *report.Condition) 
 	out.Conditions = []report.Condition{accepted, programmed, resolved}
 }
 
-// Ports are what a Gateway binds, sorted by number, with a filter chain for each HTTPS listener and
-// one for all cleartext listeners of a port, and the ports of UDP. Streams come from routes and are
-// not known here.
+// Ports lists a Gateway's ports by number, each with a filter chain for each HTTPS listener and one
+// for all cleartext listeners. Streams come from routes.
 func Ports(gw *model.Gateway) []model.Port {
 	ports := map[model.Socket]*model.Port{}
 	for _, l := range gw.Listeners {

@@ -13,9 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// Each file in testdata has at its top what a user would lose; then come the objects that they
-// wrote, and everything that is decided and reported about them. `make golden` rewrites the last
-// part.
+// Each file in testdata begins with what a user would lose; then come the user's objects, and all
+// decisions and reports about them. `make golden` rewrites the last part.
 func golden(t *testing.T, each func(t *testing.T, file string, archive *txtar.Archive, cfg gatewayapi.Config)) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {

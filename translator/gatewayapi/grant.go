@@ -5,9 +5,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Granted reports whether an object of from's group, kind and namespace may refer to the object to:
-// because both are in one namespace, or because a ReferenceGrant in to's namespace allows it.
-// from's name does not matter.
+// Granted reports whether an object of from's kind and namespace may refer to to: in the same
+// namespace, or by a ReferenceGrant.
 func Granted(r store.Reader, from, to report.Ref) bool {
 	if from.Namespace == to.Namespace {
 		return true

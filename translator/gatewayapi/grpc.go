@@ -9,11 +9,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A GRPCRoute's rules are an HTTPRoute's but for their matches: filters, backends and session
-// persistence have the same fields, at the same places.
+// A GRPCRoute's rules only differ from an HTTPRoute's in their matches.
 
 func (b *ruleBuilder) grpcRules(rules []gatewayv1.GRPCRouteRule) {
-	if len(rules) == 0 { // a route without rules has every gRPC request, and no backend for it
+	if len(rules) == 0 { // a route without rules takes every gRPC request, and has no backend
 		rules = []gatewayv1.GRPCRouteRule{{}}
 	}
 	for i := range rules {
@@ -42,7 +41,6 @@ func grpcFilters(specs []gatewayv1.GRPCRouteFilter) []gatewayv1.HTTPRouteFilter 
 	return out
 }
 
-// grpcMatches are the matches of a rule that can be expressed; the others are problems.
 func (b *ruleBuilder) grpcMatches(specs []gatewayv1.GRPCRouteMatch, field string) []model.Match {
 	if len(specs) == 0 {
 		specs = []gatewayv1.GRPCRouteMatch{{}}
@@ -77,10 +75,9 @@ func (b *ruleBuilder) grpcMatch(spec *gatewayv1.GRPCRouteMatch, field string) mo
 	return m
 }
 
-// anyName matches one element of a gRPC request's path, which is /SERVICE/METHOD.
+// one element of a gRPC path, /SERVICE/METHOD
 const anyName = "[^/]+"
 
-// grpcMethod reads a method match into a path match.
 func (b *ruleBuilder) grpcMethod(m *model.Match, spec *gatewayv1.GRPCMethodMatch, field string) {
 	if spec.Service != nil {
 		m.GRPC.Service = *spec.Service
@@ -116,7 +113,6 @@ func (b *ruleBuilder) grpcMethod(m *model.Match, spec *gatewayv1.GRPCMethodMatch
 	}
 }
 
-// grpcPattern is a regular expression of one name: the whole name, as everywhere in Gateway API.
 func (b *ruleBuilder) grpcPattern(pattern, field string) string {
 	if pattern == "" {
 		return anyName
@@ -127,7 +123,7 @@ func (b *ruleBuilder) grpcPattern(pattern, field string) string {
 	return "(?:" + pattern + ")"
 }
 
-// grpcNameForm is what the schema asks of exact services and methods, one pattern for both.
+// grpcNameForm is the schema's form of exact services and methods.
 var grpcNameForm = regexp.MustCompile(`^[A-Za-z0-9_.]+$`)
 
 func (b *ruleBuilder) grpcName(name, field string) {

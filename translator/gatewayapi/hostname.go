@@ -7,9 +7,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Hostnames are in lower case, and of three forms: "example.com", "*.example.com" (any number of
-// labels before the suffix, at least one) and "*" (every host; what an empty hostname of a listener
-// or route means).
+// Hostnames are in lower case: "example.com", "*.example.com" (one or more labels before the
+// suffix) and "*" (every host; also for an empty hostname).
 
 // covers reports whether pattern matches every host that host matches.
 func covers(pattern, host string) bool {
@@ -20,8 +19,6 @@ func covers(pattern, host string) bool {
 	return wild && strings.HasSuffix(strings.TrimPrefix(host, "*"), suffix)
 }
 
-// intersect returns the hosts that both match: the more specific of two hostnames, of which one
-// must cover the other.
 func intersect(a, b string) (string, bool) {
 	switch {
 	case covers(a, b):
@@ -32,8 +29,7 @@ func intersect(a, b string) (string, bool) {
 	return "", false
 }
 
-// bySpecificity orders hostnames as the specification tries them: exact ones first, then wildcards,
-// longest first.
+// bySpecificity orders hostnames: exact ones, then wildcards, longest first.
 func bySpecificity(a, b string) int {
 	return cmp.Or(
 		cmp.Compare(wildness(a), wildness(b)),
@@ -49,8 +45,8 @@ func wildness(host string) int {
 	return 0
 }
 
-// Covering lists every hostname whose routes may answer for host, host itself first, then by
-// falling specificity: for x.a.com it is x.a.com, *.a.com, *.com and *.
+// Covering lists the hostnames whose routes may answer for host, most specific first: for x.a.com
+// these are x.a.com, *.a.com, *.com and *.
 func Covering(host string) []string {
 	out := []string{host}
 	rest := strings.TrimPrefix(host, "*.")
@@ -67,10 +63,8 @@ func Covering(host string) []string {
 	}
 }
 
-// ownerOf is the listener that a host belongs to: of those with the same port as l that take
-// traffic and are distinguished in the same way, the one with the most specific hostname that
-// covers the host (Gateway API, "Listener Isolation"). The server name distinguishes both HTTPS and
-// TLS listeners.
+// ownerOf returns the listener of a host: on l's port and with the same use of server names, the
+// one with the most specific hostname that covers the host (Gateway API, "Listener Isolation").
 func ownerOf(gw *model.Gateway, l *model.Listener, host string) *model.Listener {
 	var owner *model.Listener
 	for _, o := range gw.Listeners {

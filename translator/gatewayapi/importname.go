@@ -11,16 +11,15 @@ import (
 	"github.com/penstock-project/penstock/multicluster/selection"
 )
 
-// Imported reads the import with a key, as its object and the Offers of the cluster set's members
-// have it, within the clusters that its PoolPolicy allows; false if there is neither object nor
-// Offer. Without the object, the import has the Offers alone.
+// Imported returns an import with its object's clusters and the members' Offers that its PoolPolicy
+// allows; false if neither object nor Offer exists.
 func Imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bool) {
 	obj, _, ok := ImportedWithin(r, key)
 	return obj, ok
 }
 
-// ImportedWithin is Imported, with the names of the clusters that the import would have without
-// spec.selection.within of its PoolPolicy.
+// ImportedWithin is Imported, with the clusters that spec.selection.within of the PoolPolicy
+// excludes.
 func ImportedWithin(r store.Reader, key string) (obj *inferenceapi.InferencePoolImport, outside []string, ok bool) {
 	obj, ok = imported(r, key)
 	if !ok {
@@ -30,8 +29,8 @@ func ImportedWithin(r store.Reader, key string) (obj *inferenceapi.InferencePool
 	if len(policies) == 0 || policies[0].Spec.Selection == nil || policies[0].Spec.Selection.Within == nil {
 		return obj, nil, true
 	}
-	of := policies[0].Spec.Selection.Within
-	within := selection.Within{Clusters: of.Clusters, Regions: of.Regions}
+	limits := policies[0].Spec.Selection.Within
+	within := selection.Within{Clusters: limits.Clusters, Regions: limits.Regions}
 	bounded := *obj
 	bounded.Status.Clusters = nil
 	for _, c := range obj.Status.Clusters {
@@ -50,7 +49,7 @@ func ImportedWithin(r store.Reader, key string) (obj *inferenceapi.InferencePool
 	return &bounded, outside, true
 }
 
-// OwnPlace is where this cluster is; zero if it is in no cluster set.
+// OwnPlace returns this cluster's place; zero outside a cluster set.
 func OwnPlace(r store.Reader) selection.Place {
 	m, ok := store.Memberships.Get(r, store.OwnMembership)
 	if !ok {
@@ -59,8 +58,7 @@ func OwnPlace(r store.Reader) selection.Place {
 	return selection.Place{Name: m.Cluster, Region: m.Region, Zone: m.Zone}
 }
 
-// PoolPolicies lists the policies of a pool. The first is in force: the oldest, then the first by
-// name.
+// PoolPolicies lists the policies of a pool; the first is in force.
 func PoolPolicies(r store.Reader, kind, namespace, name string) []*v1alpha1.PoolPolicy {
 	return slices.SortedStableFunc(
 		slices.Values(store.PoolPolicies.By(r, store.ByTarget, store.TargetKey(kind, namespace, name))),
@@ -69,8 +67,8 @@ func PoolPolicies(r store.Reader, kind, namespace, name string) []*v1alpha1.Pool
 		})
 }
 
-// ImportPolicies is PoolPolicies for a whole import: none if its name means a cluster of another
-// import, whose policies they are.
+// ImportPolicies is PoolPolicies for a whole import; empty if its name means a cluster of another
+// import.
 func ImportPolicies(r store.Reader, namespace, name string) []*v1alpha1.PoolPolicy {
 	list := PoolPolicies(r, "InferencePoolImport", namespace, name)
 	if len(list) > 0 && !HasItsName(r, namespace, name) {
@@ -79,7 +77,6 @@ func ImportPolicies(r store.Reader, namespace, name string) []*v1alpha1.PoolPoli
 	return list
 }
 
-// imported is Imported with all clusters.
 func imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bool) {
 	obj, ok := store.InferencePoolImports.Get(r, key)
 	offers := store.Offers.By(r, store.ByImport, key)
@@ -100,7 +97,7 @@ func imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bo
 		}
 		clusters[i] = c
 	}
-	for _, o := range offers { // each of another cluster
+	for _, o := range offers { // each from a different cluster
 		if i, ok := written[o.Cluster.Name]; ok {
 			clusters[i] = o.Cluster
 		} else {

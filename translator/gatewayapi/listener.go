@@ -14,12 +14,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// routeKind is a kind of route of Gateway API.
 func routeKind(kind string) report.Ref { return report.Ref{Group: gatewayv1.GroupName, Kind: kind} }
 
-// routeKinds are the kinds of route that a listener takes, by its protocol and TLS mode; none for a
-// protocol that is not supported. Only the server name distinguishes connections that pass a
-// gateway unread, so it takes no TCPRoute.
+// routeKinds returns the kinds of route that a listener takes; nil for unsupported protocols. A
+// passthrough listener takes no TCPRoute: only the server name distinguishes its connections.
 func routeKinds(protocol string, passthrough bool) []report.Ref {
 	switch gatewayv1.ProtocolType(protocol) {
 	case gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType:
@@ -37,25 +35,24 @@ func routeKinds(protocol string, passthrough bool) []report.Ref {
 	return nil
 }
 
-// listenerBuilder decides the listeners of one Gateway and its ListenerSets: each by itself first,
-// then against each other.
+// listenerBuilder decides the listeners of a Gateway and its ListenerSets: first each alone, then
+// against each other.
 type listenerBuilder struct {
 	r     store.Reader
 	gw    *gatewayv1.Gateway
 	owner report.Ref // whose listeners are being added
 	out   *model.Gateway
-	state []listenerState // beside out.Listeners
+	state []listenerState // parallel to out.Listeners
 	found []report.Finding
-	// reserved is Config.ReservedPort, where it counts.
+	// reserved is Config.ReservedPort if it applies.
 	reserved uint16
 }
 
-// listenerState is what is wrong with a listener; a zero Type means nothing is.
 type listenerState struct {
 	field                          string // JSON path in the owner
-	source                         int    // 0 for the Gateway's own, then by falling precedence
+	source                         int    // 0: the Gateway's own; then by descending precedence
 	accepted, resolved, conflicted report.Condition
-	noCertificate                  bool // TLS is to be terminated without one usable certificate
+	noCertificate                  bool // no certificate is usable
 }
 
 func (b *listenerBuilder) add(spec *gatewayv1.Listener, source, i int) {
@@ -92,7 +89,6 @@ func (b *listenerBuilder) add(spec *gatewayv1.Listener, source, i int) {
 	b.state = append(b.state, s)
 }
 
-// allowed reads allowedRoutes.
 func (b *listenerBuilder) allowed(l *model.Listener, s *listenerState, spec *gatewayv1.Listener, kinds []report.Ref,
 	field string) {
 	l.Allowed = model.AllowedRoutes{Kinds: kinds, From: string(gatewayv1.NamespacesFromSame)}
@@ -127,7 +123,6 @@ func (b *listenerBuilder) allowed(l *model.Listener, s *listenerState, spec *gat
 	l.Allowed.Selector = selector.String()
 }
 
-// kinds are those of the wanted kinds that are supported, in the order of the spec.
 func (b *listenerBuilder) kinds(s *listenerState, wanted []gatewayv1.RouteGroupKind, supported []report.Ref,
 	field string) (out []report.Ref) {
 	for i, k := range wanted {
@@ -149,7 +144,6 @@ func (b *listenerBuilder) kinds(s *listenerState, wanted []gatewayv1.RouteGroupK
 	return out
 }
 
-// kindNames lists kinds for a sentence: "HTTPRoute or GRPCRoute".
 func kindNames(kinds []report.Ref) string {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -158,7 +152,6 @@ func kindNames(kinds []report.Ref) string {
 	return strings.Join(names, " or ")
 }
 
-// tls reads the certificates of a listener that terminates TLS.
 func (b *listenerBuilder) tls(l *model.Listener, s *listenerState, spec *gatewayv1.Listener, field string) {
 	if spec.Protocol == gatewayv1.HTTPSProtocolType {
 		b.clients(l, s)

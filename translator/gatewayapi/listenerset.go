@@ -15,11 +15,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonParentNotProgrammed is a reason of a ListenerSet's Programmed condition that has no
-// constant.
+// reasonParentNotProgrammed has no constant upstream.
 const reasonParentNotProgrammed gatewayv1.ListenerSetConditionReason = "ParentNotProgrammed"
 
-// parentOf is the key of the Gateway that a ListenerSet names; "" if it names something else.
 func parentOf(set *gatewayv1.ListenerSet) string {
 	p := set.Spec.ParentRef
 	if p.Group != nil && *p.Group != gatewayv1.GroupName || p.Kind != nil && *p.Kind != "Gateway" {
@@ -32,8 +30,7 @@ func parentOf(set *gatewayv1.ListenerSet) string {
 	return objectid.Join(ns, string(p.Name))
 }
 
-// listenerSets are the ListenerSets that name a Gateway, by falling precedence: older first, then
-// by name.
+// listenerSets lists a Gateway's ListenerSets by descending precedence: older first, then by name.
 func listenerSets(r store.Reader, key string) []*gatewayv1.ListenerSet {
 	sets := store.ListenerSets.By(r, store.ByParent, key)
 	return slices.SortedFunc(slices.Values(sets), func(a, b *gatewayv1.ListenerSet) int {
@@ -41,8 +38,7 @@ func listenerSets(r store.Reader, key string) []*gatewayv1.ListenerSet {
 	})
 }
 
-// takes reports whether a Gateway's allowedListeners let a ListenerSet of a namespace in; by
-// default they do not.
+// takes reports whether allowedListeners allows a namespace's ListenerSets; by default it does not.
 func takes(r store.Reader, gw *gatewayv1.Gateway, namespace string) bool {
 	a := gw.Spec.AllowedListeners
 	if a == nil || a.Namespaces == nil || a.Namespaces.From == nil {
@@ -60,7 +56,6 @@ func takes(r store.Reader, gw *gatewayv1.Gateway, namespace string) bool {
 	return false
 }
 
-// sets adds the listeners of the ListenerSets that the Gateway takes.
 func (b *listenerBuilder) sets() {
 	for i, set := range listenerSets(b.r, store.ID(b.gw)) {
 		out := model.ListenerSet{Ref: store.ListenerSets.Ref(set)}
@@ -83,8 +78,8 @@ func (b *listenerBuilder) sets() {
 	b.owner = b.out.Ref
 }
 
-// finishSets sums up the listeners of each ListenerSet (Gateway API, ListenerSetConditionType).
-// gateway is the Gateway's own Accepted condition, programmed its Programmed one.
+// finishSets summarizes each ListenerSet's listeners (ListenerSetConditionType). gateway and
+// programmed are the Gateway's Accepted and Programmed conditions.
 func (b *listenerBuilder) finishSets(gateway, programmed report.Condition) {
 	for i := range b.out.Sets {
 		set := &b.out.Sets[i]
@@ -133,7 +128,6 @@ func setConditions(accepted, programmed gatewayv1.ListenerSetConditionReason, me
 	}
 }
 
-// share gives each finding to the object whose field it is about.
 func (b *listenerBuilder) share() {
 	for _, f := range b.found {
 		to := &b.out.Findings
@@ -146,9 +140,8 @@ func (b *listenerBuilder) share() {
 	}
 }
 
-// ListenerSetReport reports on the ListenerSet with a key; nil if there is none or its Gateway is
-// another controller's. gateways returns a Gateway of ours, decided; attached counts the routes of
-// a listener key of it.
+// ListenerSetReport reports on a ListenerSet; nil if it does not exist or its Gateway is another
+// controller's. attached counts the routes of a listener key.
 func ListenerSetReport(r store.Reader, cfg Config, key string, gateways func(key string) (*model.Gateway, bool),
 	attached func(gateway, listener string) int32) *report.Report {
 	set, ok := store.ListenerSets.Get(r, key)
@@ -170,7 +163,7 @@ func ListenerSetReport(r store.Reader, cfg Config, key string, gateways func(key
 			return nil
 		}
 		f := finding(ref, "spec.parentRef", NotExist(r, ref, store.RefOf(store.Gateways, parent)), fixMissing)
-		if !cfg.AnyClass { // among other controllers it may be theirs, and come later
+		if !cfg.AnyClass { // another controller's Gateway may be created later
 			f.Severity = report.Warning
 		}
 		return &report.Report{Owner: ref, Findings: []report.Finding{f}}

@@ -13,11 +13,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// pathForm is what the schema asks of exact paths and prefixes (HTTPPathMatch).
+// pathForm is the schema's form of exact paths and prefixes (HTTPPathMatch).
 var pathForm = regexp.MustCompile(`^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+$`)
 
-// wideEscape is an escape of a character above \xFF: Go accepts it, and Envoy, which reads bytes,
-// rejects it.
+// wideEscape is an escape above \xFF, which Go accepts and Envoy, which reads bytes, rejects.
 var wideEscape = regexp.MustCompile(`(^|[^\\])(\\\\)*\\x\{0*[1-9a-fA-F][0-9a-fA-F]{2,}\}`)
 
 var methods = []gatewayv1.HTTPMethod{
@@ -26,7 +25,6 @@ var methods = []gatewayv1.HTTPMethod{
 	gatewayv1.HTTPMethodConnect, gatewayv1.HTTPMethodOptions, gatewayv1.HTTPMethodTrace, gatewayv1.HTTPMethodPatch,
 }
 
-// matches are the matches of a rule that can be expressed; the others are problems.
 func (b *ruleBuilder) matches(specs []gatewayv1.HTTPRouteMatch, field string) []model.Match {
 	if len(specs) == 0 { // the default of the field
 		specs = []gatewayv1.HTTPRouteMatch{{}}
@@ -120,7 +118,7 @@ func (b *ruleBuilder) path(m *model.Match, spec *gatewayv1.HTTPPathMatch, field 
 	}
 }
 
-// value reads one header or query parameter match. Of equal names the first counts (specification).
+// value reads a header or query parameter match; the first of equal names counts (specification).
 func (b *ruleBuilder) value(list *[]model.ValueMatch, typ, name, value, field string) {
 	v := model.ValueMatch{Name: name, Value: value}
 	switch typ {
@@ -128,7 +126,7 @@ func (b *ruleBuilder) value(list *[]model.ValueMatch, typ, name, value, field st
 	case string(gatewayv1.HeaderMatchRegularExpression):
 		v.Regex = true
 		wrong := regexProblem(value)
-		if wrong != "" && credential.Named(name) { // a report does not quote what authenticates clients
+		if wrong != "" && credential.Named(name) { // reports do not quote credentials
 			wrong = "the regular expression is not one of RE2, or is too large"
 		}
 		if wrong != "" {
@@ -144,9 +142,8 @@ func (b *ruleBuilder) value(list *[]model.ValueMatch, typ, name, value, field st
 	}
 }
 
-// regexProblem is what is wrong with a regular expression; "" if Envoy accepts it. An expression
-// must match the whole value. Envoy rejects a whole route configuration for one bad expression, so
-// it must be found here.
+// regexProblem returns why Envoy rejects a regular expression, and with it the whole route
+// configuration.
 func regexProblem(pattern string) string {
 	if wideEscape.MatchString(pattern) {
 		return "characters above \\xFF must be written as they are, not as \\x{...}"

@@ -15,21 +15,21 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Meaning is one meaning of the name of an InferencePoolImport: the import of that name, or as
-// NAME-CLUSTER one of the exporting clusters of an import (multi-cluster proposal, "Importing
-// Cluster Manifests").
+// Meaning is one meaning of an InferencePoolImport's name: the import of that name, or, as
+// NAME-CLUSTER, an exporting cluster of an import (multi-cluster proposal, "Importing Cluster
+// Manifests").
 type Meaning struct {
 	Namespace, Import string
-	Cluster           string // "": the whole import
+	Cluster           string // "" for the whole import
 
-	written bool  // a user or another controller wrote the import of exactly that name
+	written bool  // a user or another controller wrote it
 	since   int64 // store.Offer.Since
 }
 
-// Key is the import's key.
+// Key returns the import's key.
 func (m *Meaning) Key() string { return objectid.Join(m.Namespace, m.Import) }
 
-// String names what the name means.
+// String describes the meaning.
 func (m *Meaning) String() string {
 	text := "InferencePoolImport " + m.Key()
 	if m.Cluster != "" {
@@ -38,10 +38,9 @@ func (m *Meaning) String() string {
 	return text
 }
 
-// compare orders meanings by precedence. An import that a user or another controller wrote has its
-// exact name. Of all others the older one counts, so that no export of a member changes where a
-// name leads. If the ages are equal, a cluster of an import precedes an import, and the longer NAME
-// precedes.
+// compare orders meanings by precedence: an import that a user or another controller wrote comes
+// first, then the older meaning, so that a new export never changes a name. For equal ages, a
+// cluster of an import precedes an import, and a longer NAME precedes.
 func (m *Meaning) compare(o *Meaning) int {
 	rank := func(first bool) int {
 		if first {
@@ -53,10 +52,9 @@ func (m *Meaning) compare(o *Meaning) int {
 		rank(m.Cluster != "")-rank(o.Cluster != ""), len(o.Import)-len(m.Import))
 }
 
-// ImportNamed finds the InferencePoolImport that a name means, as its key. cluster is "" for a
-// whole import, else the one exporting cluster that the name means. Every lookup of a name that a
-// user wrote goes through it. The bounds of a PoolPolicy do not change what a name means: a cluster
-// outside has its name, and takes no requests.
+// ImportNamed returns the key of the import that a name means, and the exporting cluster, or "" for
+// the whole import. Every lookup of a user's name must use it. A PoolPolicy's limits do not change
+// meanings: an excluded cluster keeps its name.
 func ImportNamed(r store.Reader, namespace, name string) (key, cluster string, ok bool) {
 	list := meanings(r, namespace, name)
 	if len(list) == 0 {
@@ -65,7 +63,6 @@ func ImportNamed(r store.Reader, namespace, name string) (key, cluster string, o
 	return list[0].Key(), list[0].Cluster, true
 }
 
-// meanings lists what a name may mean. The first one counts.
 func meanings(r store.Reader, namespace, name string) (out []Meaning) {
 	if m, ok := wholeImport(r, namespace, name); ok {
 		out = append(out, m)
@@ -82,7 +79,6 @@ func meanings(r store.Reader, namespace, name string) (out []Meaning) {
 	return out
 }
 
-// wholeImport is an import by its own name.
 func wholeImport(r store.Reader, namespace, name string) (m Meaning, ok bool) {
 	m = Meaning{Namespace: namespace, Import: name}
 	obj, exists := store.InferencePoolImports.Get(r, m.Key())
@@ -102,7 +98,6 @@ func wholeImport(r store.Reader, namespace, name string) (m Meaning, ok bool) {
 	return m, exists || len(offers) > 0
 }
 
-// oneCluster is an exporting cluster of an import.
 func oneCluster(r store.Reader, namespace, name, cluster string) (m Meaning, ok bool) {
 	m = Meaning{Namespace: namespace, Import: name, Cluster: cluster}
 	if o, offered := store.Offers.Get(r, objectid.Join(namespace, store.OfferName(name, cluster))); offered &&
@@ -125,25 +120,23 @@ func oneCluster(r store.Reader, namespace, name, cluster string) (m Meaning, ok 
 	return m, ok || imported
 }
 
-// entered is since when an import has an entry of a cluster, as store.Offer.Since. imported is
-// false if the hub that wrote the entry does not import that cluster.
+// entered returns when an import got an entry of a cluster, like store.Offer.Since. imported is
+// false if the hub that wrote the entry does not import the cluster.
 func entered(obj *inferenceapi.InferencePoolImport, c *inferenceapi.ImportedCluster) (since int64, imported bool) {
 	if made(obj) {
 		since = created(obj)
 	}
-	if is := meta.FindStatusCondition(c.Conditions, v1alpha1.ConditionImported); is != nil {
-		return max(since, is.LastTransitionTime.UnixMicro()), is.Status == metav1.ConditionTrue
+	if condition := meta.FindStatusCondition(c.Conditions, v1alpha1.ConditionImported); condition != nil {
+		return max(since, condition.LastTransitionTime.UnixMicro()), condition.Status == metav1.ConditionTrue
 	}
-	return since, true // a user or another controller wrote it, or an earlier release of the hub
+	return since, true // written by a user, another controller, or an earlier release of the hub
 }
 
-// made reports whether Penstock made an import for what members export, here or as a hub. Such an
-// import is no user's word.
+// made reports whether Penstock made an import from members' exports, here or as a hub.
 func made(obj *inferenceapi.InferencePoolImport) bool {
 	return obj.Labels[v1alpha1.ImportedByLabel] != ""
 }
 
-// created is when an object was created, as store.Offer.Since.
 func created(obj *inferenceapi.InferencePoolImport) int64 {
 	if obj.CreationTimestamp.IsZero() {
 		return 0
@@ -151,24 +144,22 @@ func created(obj *inferenceapi.InferencePoolImport) int64 {
 	return obj.CreationTimestamp.UnixMicro()
 }
 
-// AliasName is the name by which one exporting cluster of an import is referred to.
+// AliasName returns the name for one exporting cluster of an import.
 func AliasName(name, cluster string) string { return name + "-" + cluster }
 
-// IsImportAlias reports whether AliasName means that cluster, and nothing else.
+// IsImportAlias reports whether AliasName means that cluster.
 func IsImportAlias(r store.Reader, namespace, name, cluster string) bool {
 	key, pinned, ok := ImportNamed(r, namespace, AliasName(name, cluster))
 	return ok && pinned == cluster && key == objectid.Join(namespace, name)
 }
 
-// HasItsName reports whether the name of an import means that import, and not a cluster of another
-// one.
+// HasItsName reports whether an import's name means that import.
 func HasItsName(r store.Reader, namespace, name string) bool {
 	_, cluster, ok := ImportNamed(r, namespace, name)
 	return !ok || cluster == ""
 }
 
-// Ambiguous is the finding about a name of an import that has several meanings; false if it has
-// one.
+// Ambiguous returns the finding about an ambiguous name of an import.
 func Ambiguous(r store.Reader, owner report.Ref, field, namespace, name string) (f report.Finding, ok bool) {
 	list := meanings(r, namespace, name)
 	if len(list) < 2 {

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Missing is why the object of a reference has no effect, as a sentence without a period: it is
-// invalid, or else absent, which is such a sentence, followed by the name that from may mean.
+// Missing returns why a referenced object has no effect, without a period: it is invalid, or else
+// the caller's text, with a suggestion of a similar name.
 func Missing(r store.Reader, from, ref report.Ref, absent string) string {
 	if invalid(r, ref) {
 		return ref.String() + " is invalid: see its findings"
@@ -17,7 +17,6 @@ func Missing(r store.Reader, from, ref report.Ref, absent string) string {
 	return absent + meantObject(r, from, ref)
 }
 
-// invalid reports whether files define an object that is invalid and not in use.
 func invalid(r store.Reader, ref report.Ref) bool {
 	mark := report.Ref{Namespace: ref.Namespace, Name: store.InvalidName(ref.Kind, ref.Name)}
 	_, ok := store.Invalids.Get(r, mark.Key())
@@ -29,8 +28,6 @@ func NotExist(r store.Reader, from, ref report.Ref) string {
 	return Missing(r, from, ref, ref.String()+" does not exist")
 }
 
-// meantObject suggests the object of a reference's kind and namespace with a similar name, if from
-// may refer to it.
 func meantObject(r store.Reader, from, ref report.Ref) string {
 	if !Granted(r, from, ref) {
 		return ""
@@ -43,9 +40,8 @@ func meantObject(r store.Reader, from, ref report.Ref) string {
 	return DidYouMean(ref.Name, names)
 }
 
-// Elsewhere suggests the pool or import of another namespace that has the name of one which is
-// missing: "; did you mean …?", or "". Where several users have namespaces, it discloses nothing
-// about those that from may not refer to. A folder's files are one user's.
+// Elsewhere suggests the pool or import with the same name in another namespace: "; did you mean
+// …?", or "". If namespaces belong to several users, it discloses nothing without a grant.
 func Elsewhere(r store.Reader, from, ref report.Ref) string {
 	if invalid(r, ref) {
 		return ""
@@ -67,23 +63,21 @@ func Elsewhere(r store.Reader, from, ref report.Ref) string {
 	return ""
 }
 
-// mostNames is among how many objects a suggestion is looked for: each change of one of them
-// translates anew what refers to a missing one.
+// mostNames limits the search for a suggestion: each object's change recomputes the reference.
 const mostNames = 64
 
-// idsOf lists the primary keys of the objects of a reference's kind with a key of an index; none if
-// there are more than mostNames, of a kind without the index, or of which the store has only what
-// is read.
+// idsOf lists the primary keys of objects with an index key; nil for more than mostNames, for kinds
+// without the index, and for kinds that the store holds on demand.
 func idsOf(r store.Reader, ref report.Ref, index, key string) []string {
-	is := func(k store.Kind) bool { return k.Group() == ref.Group && k.Kind() == ref.Kind }
-	i := slices.IndexFunc(store.Tables(), is)
+	matches := func(k store.Kind) bool { return k.Group() == ref.Group && k.Kind() == ref.Kind }
+	i := slices.IndexFunc(store.Tables(), matches)
 	if i < 0 || onDemand(r, ref.Kind) {
 		return nil
 	}
 	return store.IDs(r, store.Tables()[i], index, key, mostNames)
 }
 
-// DidYouMean suggests the most similar of some names: ": did you mean NAME?", or "".
+// DidYouMean suggests the most similar name: ": did you mean NAME?", or "".
 func DidYouMean(name string, names []string) string {
 	if near := report.Nearest(name, names); near != "" {
 		return fmt.Sprintf(": did you mean %s?", near)
@@ -91,8 +85,7 @@ func DidYouMean(name string, names []string) string {
 	return ""
 }
 
-// onDemand reports whether a kind's table has only what is read: then it cannot be searched. A
-// folder's tables have everything.
+// onDemand reports whether the store only holds what is read of a kind, which prevents a search.
 func onDemand(r store.Reader, kind string) bool {
 	graph, ok := r.(interface{ OnDemand(table string) bool })
 	return ok && graph.OnDemand(kind)

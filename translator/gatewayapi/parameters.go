@@ -14,13 +14,12 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// badParameters is a parametersRef that leads nowhere.
 type badParameters struct{ field, problem, fix string }
 
-// parameters are the EnvoyFleets of a Gateway and of its class, merged: the Gateway's fields win
-// where both set one (GEP-1867). Never nil; empty if neither names an EnvoyFleet.
+// parameters merges the EnvoyFleets of a Gateway and its class: the Gateway's fields take
+// precedence (GEP-1867). The result is not nil without an error.
 func parameters(r store.Reader, gw *gatewayv1.Gateway) (*v1alpha1.EnvoyFleetSpec, *badParameters) {
-	of, base := &v1alpha1.EnvoyFleetSpec{}, &v1alpha1.EnvoyFleetSpec{}
+	own, base := &v1alpha1.EnvoyFleetSpec{}, &v1alpha1.EnvoyFleetSpec{}
 	if class, ok := store.GatewayClasses.Get(r, string(gw.Spec.GatewayClassName)); ok {
 		found, bad := classParameters(r, class)
 		if bad != nil {
@@ -39,12 +38,12 @@ func parameters(r store.Reader, gw *gatewayv1.Gateway) (*v1alpha1.EnvoyFleetSpec
 			bad.field = "spec.infrastructure.parametersRef" + bad.field
 			return nil, bad
 		}
-		of = found
+		own = found
 	}
-	return over(of, base), nil
+	return over(own, base), nil
 }
 
-// classParameters is nil without an error for a class that names none.
+// classParameters returns nil without an error for a class without parameters.
 func classParameters(r store.Reader, class *gatewayv1.GatewayClass) (*v1alpha1.EnvoyFleetSpec, *badParameters) {
 	ref := class.Spec.ParametersRef
 	if ref == nil {
@@ -65,7 +64,7 @@ func envoyFleet(r store.Reader, group, kind, namespace, name string) (*v1alpha1.
 	if group != v1alpha1.Group || kind != store.EnvoyFleets.Kind() {
 		return nil,
 			&badParameters{"",
-				fmt.Sprintf("parameters of kind %s (%s) are not supported, only those of kind %s (%s)", kind,
+				fmt.Sprintf("parameters of kind %s (%s) are not supported, only kind %s (%s)", kind,
 					cmp.Or(group, "core"), store.EnvoyFleets.Kind(), v1alpha1.Group),
 				fmt.Sprintf("name an EnvoyFleet (group %s), or remove it", v1alpha1.Group)}
 	}
@@ -84,35 +83,35 @@ func missingFleet(r store.Reader, namespace, name string) string {
 	return NotExist(r, ref, ref)
 }
 
-// over merges a Gateway's parameters over those of its class, field by field of the first level.
-func over(of, base *v1alpha1.EnvoyFleetSpec) *v1alpha1.EnvoyFleetSpec {
+// over merges own over base, field by field at the first level.
+func over(own, base *v1alpha1.EnvoyFleetSpec) *v1alpha1.EnvoyFleetSpec {
 	out := &v1alpha1.EnvoyFleetSpec{
-		Mode:         cmp.Or(of.Mode, base.Mode),
-		Image:        cmp.Or(of.Image, base.Image),
-		Replicas:     cmp.Or(of.Replicas, base.Replicas),
-		Autoscaling:  cmp.Or(of.Autoscaling, base.Autoscaling),
-		Resources:    cmp.Or(of.Resources, base.Resources),
-		Concurrency:  cmp.Or(of.Concurrency, base.Concurrency),
-		DrainSeconds: cmp.Or(of.DrainSeconds, base.DrainSeconds),
-		Service:      cmp.Or(of.Service, base.Service),
-		Pod:          cmp.Or(of.Pod, base.Pod),
-		Bootstrap:    cmp.Or(of.Bootstrap, base.Bootstrap),
-		Clients:      cmp.Or(of.Clients, base.Clients),
-		External:     cmp.Or(of.External, base.External),
-		Routes:       cmp.Or(of.Routes, base.Routes),
+		Mode:         cmp.Or(own.Mode, base.Mode),
+		Image:        cmp.Or(own.Image, base.Image),
+		Replicas:     cmp.Or(own.Replicas, base.Replicas),
+		Autoscaling:  cmp.Or(own.Autoscaling, base.Autoscaling),
+		Resources:    cmp.Or(own.Resources, base.Resources),
+		Concurrency:  cmp.Or(own.Concurrency, base.Concurrency),
+		DrainSeconds: cmp.Or(own.DrainSeconds, base.DrainSeconds),
+		Service:      cmp.Or(own.Service, base.Service),
+		Pod:          cmp.Or(own.Pod, base.Pod),
+		Bootstrap:    cmp.Or(own.Bootstrap, base.Bootstrap),
+		Clients:      cmp.Or(own.Clients, base.Clients),
+		External:     cmp.Or(own.External, base.External),
+		Routes:       cmp.Or(own.Routes, base.Routes),
 
-		NetworkPolicy: cmp.Or(of.NetworkPolicy, base.NetworkPolicy),
+		NetworkPolicy: cmp.Or(own.NetworkPolicy, base.NetworkPolicy),
 	}
-	switch { // they exclude each other: the class's gives way
-	case of.Replicas != nil:
+	switch { // they are exclusive: the class's is dropped
+	case own.Replicas != nil:
 		out.Autoscaling = nil
-	case of.Autoscaling != nil:
+	case own.Autoscaling != nil:
 		out.Replicas = nil
 	}
 	return out
 }
 
-// edge is how the listeners of a Gateway treat clients. fleet may be nil.
+// edge returns how a Gateway's listeners treat clients. fleet may be nil.
 func edge(fleet *v1alpha1.EnvoyFleetSpec) model.Edge {
 	e := model.Edge{RequestTimeout: model.DefaultRequestTimeout, Uploads: model.UploadsOf(model.DefaultMemory)}
 	if fleet != nil && fleet.Resources != nil {

@@ -52,7 +52,8 @@ spec: {mode: external}
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: managed}
-spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}, {name: ready, port: 19003, protocol: HTTP}]}
+spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP},
+  {name: ready, port: 19003, protocol: HTTP}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -62,18 +63,18 @@ spec:
   infrastructure: {parametersRef: {group: penstock.dev, kind: EnvoyFleet, name: theirs}}
   listeners: [{name: ready, port: 19003, protocol: HTTP}]
 `))
-	for _, of := range []struct {
+	for _, c := range []struct {
 		gateway  string
 		reserved uint16
 		free     bool
 	}{{"managed", 19003, false}, {"managed", 0, true}, {"external", 19003, true}} {
-		gw := gatewayapi.Gateway(v, gatewayapi.Config{AnyClass: true, ReservedPort: of.reserved}, "default/"+of.gateway)
+		gw := gatewayapi.Gateway(v, gatewayapi.Config{AnyClass: true, ReservedPort: c.reserved}, "default/"+c.gateway)
 		l := gw.Listeners[len(gw.Listeners)-1]
 		accepted := report.Find(l.Conditions, "Accepted")
-		if (l.Chain != "") != of.free || !of.free &&
+		if (l.Chain != "") != c.free || !c.free &&
 			(accepted.Reason != "PortUnavailable" ||
 				!strings.Contains(accepted.Message, "port 19003 is taken in the proxies' pods")) {
-			t.Errorf("%+v: chain %q, %+v", of, l.Chain, accepted)
+			t.Errorf("%+v: chain %q, %+v", c, l.Chain, accepted)
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// compare is the order in which matches are tried (Gateway API, HTTPRouteSpec.Hostnames,
-// HTTPRouteRule.Matches and GRPCRouteRule.Matches). Matches of the two kinds never meet: Contest
-// sees to that.
+// compare orders matches as the specification tries them (HTTPRouteSpec.Hostnames,
+// HTTPRouteRule.Matches, GRPCRouteRule.Matches). HTTP and gRPC matches never meet, because of
+// Contest.
 func (c candidate) compare(o candidate) int {
 	byPath := cmp.Or(
 		cmp.Compare(pathRank(c.match), pathRank(o.match)),
@@ -32,8 +32,8 @@ func (c candidate) compare(o candidate) int {
 	)
 }
 
-// pathRank puts regular expressions, whose place the specification leaves open, between exact paths
-// and prefixes: behind prefixes, any rule for "/" would hide them.
+// pathRank ranks regular expressions, which the specification leaves open, before prefixes: behind
+// them, any rule for "/" would hide them.
 func pathRank(m *model.Match) int {
 	switch m.PathKind {
 	case model.PathExact:

@@ -16,11 +16,11 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// request is what a client sends.
+// request is a client's request.
 type request struct{ host, path, method, header string }
 
-// oracle answers a request by the specification's text, straight from the objects: the listener by
-// the most specific hostname, then the best of all matches of the routes attached to it. "" is 404.
+// oracle answers a request by the specification's text, directly from the objects: the listener
+// with the most specific hostname, then the best match of the routes attached to it. "" is 404.
 func oracle(gw *gatewayv1.Gateway, routes []*gatewayv1.HTTPRoute, q request) string {
 	var listener *gatewayv1.Listener
 	for i := range gw.Spec.Listeners {
@@ -125,7 +125,7 @@ func prefixed(path, prefix string) bool {
 	return path == prefix || strings.HasPrefix(path, prefix+"/")
 }
 
-// asEnvoy answers a request as Envoy does: the virtual host of the most specific domain, its first
+// asEnvoy answers a request like Envoy: the virtual host of the most specific domain, its first
 // route that matches.
 func asEnvoy(hosts []*model.VirtualHost, q request) string {
 	var best *model.VirtualHost

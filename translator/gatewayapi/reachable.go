@@ -12,15 +12,13 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Envoy changes requests before it matches them, and matches query parameters as they are sent. So
-// a match is brought into the form that requests have then; one that has none is a Warning.
+// Envoy changes requests before matching, and matches encoded query parameters. So matches are
+// converted to that form, and impossible ones get a Warning.
 
-// unreachable warns of a match that no request meets.
 func (b *ruleBuilder) unreachable(field, why, fix string) {
 	b.warn(field, "no request meets this match: "+why, fix)
 }
 
-// normalPath brings an exact path or a prefix into the form of normalized paths.
 func (b *ruleBuilder) normalPath(m *model.Match, field string) {
 	path, ok := envoy.NormalizePath(m.Path)
 	switch {
@@ -38,7 +36,6 @@ func (b *ruleBuilder) normalPath(m *model.Match, field string) {
 	m.Path = path
 }
 
-// reachableHeader warns of a header that routes never see.
 func (b *ruleBuilder) reachableHeader(name, typ, value, field string) {
 	name = strings.ToLower(name)
 	exact := typ == string(gatewayv1.HeaderMatchExact)
@@ -67,8 +64,7 @@ func (b *ruleBuilder) reachableHeader(name, typ, value, field string) {
 
 func isControl(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }
 
-// queryParameter has the last match of a query parameter match the forms in which clients send the
-// value.
+// queryParameter extends the last query parameter match to all encodings of its value.
 func (b *ruleBuilder) queryParameter(m *model.Match, q gatewayv1.HTTPQueryParamMatch,
 	typ gatewayv1.QueryParamMatchType, field string) {
 	if strings.ContainsAny(string(q.Name), "#&") {
@@ -89,9 +85,8 @@ func (b *ruleBuilder) queryParameter(m *model.Match, q gatewayv1.HTTPQueryParamM
 	}
 }
 
-// sentForms returns an expression for the forms of a query parameter's value that clients send: as
-// it is, and percent-encoded. A value that is encoded already means the same as without the
-// encoding. It is "" for a value with one form.
+// sentForms returns an expression for all encodings of a query parameter's value; "" if only one
+// exists. An encoded value is decoded first.
 func sentForms(value string) string {
 	var out strings.Builder
 	several := false
@@ -116,8 +111,6 @@ func sentForms(value string) string {
 	return out.String()
 }
 
-// sentForm returns an expression for the forms of one byte. Only those that a query can have are
-// among them.
 func sentForm(c byte, plain bool) string {
 	forms := []string{fmt.Sprintf("%%(?i:%02x)", c)}
 	switch {
@@ -132,7 +125,7 @@ func sentForm(c byte, plain bool) string {
 	return "(?:" + strings.Join(forms, "|") + ")"
 }
 
-// reachablePattern warns of an expression that demands a text that never occurs.
+// reachablePattern warns about an expression that requires a text that never occurs.
 func (b *ruleBuilder) reachablePattern(pattern string, never func(string) bool, why, field string) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -144,8 +137,7 @@ func (b *ruleBuilder) reachablePattern(pattern string, never func(string) bool, 
 	}
 }
 
-// demanded returns a text that each match of an expression has, and that never accepts; "" without
-// one.
+// demanded returns a text that every match of an expression contains and for which never is true.
 func demanded(re *syntax.Regexp, never func(string) bool) string {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -166,13 +158,11 @@ func demanded(re *syntax.Regexp, never func(string) bool) string {
 	return ""
 }
 
-// unreachableInPath reports whether no normalized path has a text.
 func unreachableInPath(text string) bool {
 	path, ok := envoy.NormalizePath("/x" + text + "x")
 	return !ok || path != "/x"+text+"x"
 }
 
-// unreachableInQuery reports whether no value of a query parameter has a text.
 func unreachableInQuery(text string) bool {
 	return strings.IndexFunc(text, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '#' || c == '&' }) >= 0
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// A match is brought into the form that requests have once Envoy routes them, or a Warning states
-// why no request meets it.
+// A match is converted to the form of requests at Envoy's routes, or a Warning states why no
+// request meets it.
 func TestUnreachable_MatchesAreNormalizedOrWarned(t *testing.T) {
 	path := func(typ gatewayv1.PathMatchType, value string) gatewayv1.HTTPRouteMatch {
 		return gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: &typ, Value: &value}}

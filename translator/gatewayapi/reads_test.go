@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// indexed is a reader that does not let a whole table be read: a reader of one would be recomputed
-// at each change of any object of the kind.
+// indexed is a reader that forbids reads of whole tables: their readers would be recomputed at each
+// change of any object of the kind.
 type indexed struct {
 	t *testing.T
 	store.Reader

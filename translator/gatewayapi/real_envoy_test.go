@@ -37,7 +37,7 @@ func TestGatewayAPI_RealEnvoyAcceptsTheResult(t *testing.T) {
 	})
 }
 
-// routeConfiguration is a chain's routes as JSON, for clusters that come later.
+// routeConfiguration returns a chain's routes as JSON, for clusters that come later.
 func routeConfiguration(t *testing.T, c model.Chain, hosts []*model.VirtualHost) string {
 	t.Helper()
 	var encoded []*envoy.Encoded
@@ -68,7 +68,7 @@ func routeConfiguration(t *testing.T, c model.Chain, hosts []*model.VirtualHost)
 	return string(text)
 }
 
-// bootstrap makes one listener a route configuration, all with the same transport socket (JSON; ""
+// bootstrap gives each route configuration a listener, all with the same transport socket (JSON; ""
 // for cleartext).
 func bootstrap(transport string, routes ...string) string {
 	var listeners []string
@@ -80,10 +80,10 @@ func bootstrap(transport string, routes ...string) string {
 		listeners = append(listeners,
 			fmt.Sprintf(`{"name": "l%d", "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
 			"filter_chains": [{%s "filters": [{"name": "hcm", "typed_config": {
-				"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+				"@type": "%s.network.http_connection_manager.v3.HttpConnectionManager",
 				"stat_prefix": "x", "route_config": %s,
-				"http_filters": [{"name": "r", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]}]}`,
-				i, socket, rc))
+				"http_filters": [{"name": "r", "typed_config": {"@type": "%[3]s.http.router.v3.Router"}}]}}]}]}`,
+				i, socket, "type.googleapis.com/envoy.extensions.filters", rc))
 	}
 	return fmt.Sprintf(
 		`{"layered_runtime": {"layers": [{"name": "s", "static_layer": {"re2.max_program_size.error_level": 100000}}]},

@@ -18,8 +18,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// One bad expression makes Envoy reject a whole route configuration: what it rejects must be
-// reported here.
+// One bad expression makes Envoy reject a whole route configuration, so it must be reported here.
 func TestRegex_ExpressionsThatEnvoyRejectsAreReported(t *testing.T) {
 	rejected := []string{"", "a(b", "a**", "(?=a)", `\x{100}`, `\x{10FFFF}`, `\x{D800}`, `[\x{100}-\x{200}]`,
 		`\\\x{100}`, strings.Repeat(`\pL{1000}`, 20)}
@@ -51,8 +50,8 @@ func TestRegex_ExpressionsThatEnvoyRejectsAreReported(t *testing.T) {
 	}
 }
 
-// A budget holds only if it counts as Envoy does: our estimate of a program's size is at most a
-// fifth below, and nowhere more than twice as much.
+// A budget is only effective if it counts like Envoy: our estimate of a program's size is at most a
+// fifth too low, and at most twice too high.
 func TestRegex_ProgramSizeIsEnvoys(t *testing.T) {
 	found := regexp.MustCompile(`program size of (\d+)`)
 	for _, pattern := range []string{
@@ -87,7 +86,7 @@ func regexRoutes(patterns ...string) string {
 	return `{"virtual_hosts": [{"name": "a", "domains": ["*"], "routes": [` + strings.Join(routes, ",") + `]}]}`
 }
 
-// regexProblem is the report on a route with a pattern for its path.
+// regexProblem returns the report on a route with a pattern for its path.
 func regexProblem(t *testing.T, pattern string) string {
 	t.Helper()
 	kind := gatewayv1.PathMatchRegularExpression

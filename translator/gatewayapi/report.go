@@ -7,8 +7,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// GatewayReport reports on a Gateway. attached counts the routes of a listener key: those with a
-// Place there that are Accepted.
+// GatewayReport reports on a Gateway. attached counts the Accepted routes of a listener key.
 func GatewayReport(gw *model.Gateway, attached func(listener string) int32) report.Report {
 	out := report.Report{
 		Owner: gw.Ref, Conditions: gw.Conditions, Addresses: gw.Addresses, Findings: gw.Findings,
@@ -22,7 +21,6 @@ func GatewayReport(gw *model.Gateway, attached func(listener string) int32) repo
 	return out
 }
 
-// listenerReports report on the listeners of one owner.
 func listenerReports(gw *model.Gateway, owner report.Ref,
 	attached func(listener string) int32) (out []report.Listener) {
 	for _, l := range gw.Listeners {
@@ -36,8 +34,8 @@ func listenerReports(gw *model.Gateway, owner report.Ref,
 	return out
 }
 
-// RouteReport reports on a route. overruns are its rules that are above a budget, on any Gateway; c
-// is read only if there are some.
+// RouteReport reports on a route. overruns are its rules above a budget; c is only read with
+// overruns.
 func RouteReport(a *model.Attachment, c *model.Candidate, overruns []model.Overrun) report.Report {
 	out := report.Report{Owner: a.Route, Parents: a.Parents, Findings: a.Findings}
 	if len(overruns) == 0 {

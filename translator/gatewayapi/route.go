@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// route is what routes of every kind have.
 type route struct {
 	ref       report.Ref
 	created   metav1.Time
@@ -19,7 +18,6 @@ type route struct {
 	hostnames []gatewayv1.Hostname
 }
 
-// findRoute reads the route of a key of store.ByRoute.
 func findRoute(r store.Reader, key string) (route, bool) {
 	kind, id := store.ParseTargetKey(key)
 	switch kind {
@@ -47,7 +45,6 @@ func findRoute(r store.Reader, key string) (route, bool) {
 	return route{}, false
 }
 
-// hosts are a route's hostnames in lower case, sorted; "*" for none.
 func (rt route) hosts() []string {
 	if len(rt.hostnames) == 0 {
 		return []string{"*"}

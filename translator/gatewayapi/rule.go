@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// problem is why a rule cannot be served as written.
 type problem struct {
 	field  string // JSON path
 	reason gatewayv1.RouteConditionReason
@@ -21,18 +20,16 @@ type problem struct {
 	fix    string
 }
 
-// ruleBuilder decides the rules of one route.
-//
-// A rule with a problem answers 500 for every match that can be expressed: its traffic must not
-// fall to a rule that was never meant to have it.
+// ruleBuilder decides the rules of one route. A rule with a problem answers 500 for every valid
+// match, so that other rules do not take its traffic.
 type ruleBuilder struct {
 	r        store.Reader
 	backends Backends
 	out      *model.Attachment
 	closed   bool // no rule takes effect: see Retain
 
-	dropped    []int     // positions of rules with problems
-	unread     bool      // some match is one of them
+	dropped    []int     // indexes of rules with problems
+	unread     bool      // some match has a problem
 	problems   []problem // of all rules
 	unresolved []report.Condition
 }
@@ -74,7 +71,6 @@ func (b *ruleBuilder) build() {
 	}
 }
 
-// sorted sorts a list in place and drops duplicates.
 func sorted[T comparable](list []T, order func(a, b T) int) []T {
 	slices.SortFunc(list, order)
 	return slices.Compact(list)
@@ -91,7 +87,7 @@ func (b *ruleBuilder) httpRules(rules []gatewayv1.HTTPRouteRule) {
 	}
 }
 
-// rule decides one rule; matches reads its matches, which are another kind's in a GRPCRoute.
+// rule decides one rule; matches reads its matches.
 func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int, matches func(field string) []model.Match) model.Rule {
 	field := fmt.Sprintf("spec.rules[%d]", i)
 	rule := model.Rule{Index: i}
@@ -113,9 +109,8 @@ func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int, matches func(fi
 	return rule
 }
 
-// errorAction is the action of a rule that cannot do what it should: 500 (Gateway API,
-// HTTPRouteRule), or UNAVAILABLE to a gRPC request (GRPCRouteRule), which is what Envoy makes of
-// 503.
+// errorAction returns the action of a rule that cannot work: 500 (HTTPRouteRule), or 503 for a
+// GRPCRoute, which Envoy turns into UNAVAILABLE (GRPCRouteRule).
 func (b *ruleBuilder) errorAction(body string) model.Action {
 	status := uint32(500)
 	if b.grpc() {
@@ -126,18 +121,14 @@ func (b *ruleBuilder) errorAction(body string) model.Action {
 
 func (b *ruleBuilder) grpc() bool { return b.out.Route.Kind == "GRPCRoute" }
 
-// streams reports whether the route hands on connections or datagrams, and not requests.
 func (b *ruleBuilder) streams() bool {
 	return b.out.Route.Kind == "TLSRoute" || b.out.Route.Kind == "TCPRoute" || b.datagrams()
 }
 
-// datagrams reports whether the route hands on datagrams.
 func (b *ruleBuilder) datagrams() bool { return b.out.Route.Kind == store.UDPRoutes.Kind() }
 
-// carried is what the route hands on, for messages.
 func (b *ruleBuilder) carried() string { return carried(b.out.Route.Kind) }
 
-// carried is what a route of a kind hands on, for messages.
 func carried(kind string) string {
 	switch kind {
 	case store.UDPRoutes.Kind():
@@ -148,7 +139,6 @@ func carried(kind string) string {
 	return "requests"
 }
 
-// answered is what becomes of requests, connections or datagrams without a backend, for messages.
 func (b *ruleBuilder) answered() string {
 	switch {
 	case b.datagrams():
@@ -161,17 +151,14 @@ func (b *ruleBuilder) answered() string {
 	return "requests for it are answered 500"
 }
 
-// elsewhere adds what becomes of the requests of a match that cannot be read: which requests these
-// are is unknown.
 func (b *ruleBuilder) elsewhere() string {
 	if !b.unread {
 		return ""
 	}
-	return ", and go where other rules lead if only a match that cannot be read stands for them"
+	return ", or follow other rules if only a match that cannot be read selects them"
 }
 
-// action reads what a rule does. What is wrong goes to b.problems; with more of them than before
-// the rule was read, the result does not count and needs nothing.
+// action reads a rule's action. With any problem in b.problems, the result is not used.
 func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string,
 	before int) model.Action {
 	f := b.filters(spec.Filters, matches, field+".filters", false)
@@ -208,7 +195,6 @@ func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Matc
 	return action
 }
 
-// need notes what the rule's backends stand on.
 func (b *ruleBuilder) need(shares []share) {
 	for _, s := range shares {
 		b.out.Clusters = append(b.out.Clusters, s.clusters...)
@@ -226,9 +212,9 @@ func (b *ruleBuilder) warn(field, text, fix string) {
 	b.out.Findings = append(b.out.Findings, f)
 }
 
-// conditions adds the problems of the rules to the Accepted condition of one parent. A route of
-// whose rules all have problems is not accepted; of some, it is PartiallyInvalid (Gateway API,
-// RouteConditionPartiallyInvalid: "Dropped Rule").
+// conditions adds the rules' problems to a parent's Accepted condition. If all rules have problems,
+// the route is not accepted; if some do, it is PartiallyInvalid (RouteConditionPartiallyInvalid:
+// "Dropped Rule").
 func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 	if len(b.dropped) == 0 || parent[0].Status != report.True {
 		return parent
@@ -250,8 +236,7 @@ func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 	return append(parent, c)
 }
 
-// resolvedRefs is the route's ResolvedRefs condition: the first reference that does not resolve
-// gives the reason.
+// resolvedRefs has the reason of the first unresolved reference.
 func (b *ruleBuilder) resolvedRefs() report.Condition {
 	if len(b.unresolved) == 0 {
 		return trueCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteReasonResolvedRefs)

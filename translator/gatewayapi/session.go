@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// session reads a rule's sessionPersistence. It is for Services and imports, whose sessions stay in
-// one cluster. The endpoint of a pool here is its picker's choice, which weighs what a prompt has
-// in common with those before it better than a cookie does.
+// session reads a rule's sessionPersistence. It is for Services, and for imports, whose sessions
+// stay in one cluster. A pool's picker chooses endpoints better than a cookie, by the prompts'
+// common prefixes.
 func (b *ruleBuilder) session(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string) *model.Session {
 	s := spec.SessionPersistence
 	if s == nil {
@@ -56,7 +56,7 @@ func (b *ruleBuilder) session(spec *gatewayv1.HTTPRouteRule, matches []model.Mat
 	return out
 }
 
-// sessionName is the user's, or one that no other rule has.
+// sessionName returns the user's name, or one that is unique to the rule.
 func (b *ruleBuilder) sessionName(s *gatewayv1.SessionPersistence, header bool, matches []model.Match,
 	rule *gatewayv1.SectionName, field string) string {
 	if s.SessionName != nil && *s.SessionName != "" {
@@ -83,8 +83,7 @@ func (b *ruleBuilder) sessionName(s *gatewayv1.SessionPersistence, header bool, 
 	return fmt.Sprintf("%s%016x", prefix, xxhash.Sum64String(id))
 }
 
-// commonPrefix is the path that all matches of a rule share, for its cookies; "/" if they do not,
-// or if no cookie can have it.
+// commonPrefix returns the matches' common path for cookies; "/" without a valid one.
 func commonPrefix(matches []model.Match) string {
 	path := ""
 	for _, m := range matches {

@@ -9,8 +9,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// stream decides a rule of a route of connections or datagrams: a TLSRoute's, TCPRoute's or
-// UDPRoute's. Only the first counts; the schema of today takes no others.
+// stream decides a rule of a TLSRoute, TCPRoute or UDPRoute. Only the first rule counts.
 func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.BackendRef, i int) {
 	field := fmt.Sprintf("spec.rules[%d]", i)
 	if i > 0 {
@@ -29,7 +28,7 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 	shares := b.shares(refs, nil, field)
 	for _, s := range shares { // the listeners decide which clusters
 		if b.datagrams() {
-			break // the listener's own has all endpoints
+			break // the listener's cluster has all endpoints
 		}
 		for _, c := range s.clusters {
 			for _, p := range b.out.Places {
@@ -41,10 +40,9 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 	b.out.Rules = append(b.out.Rules, rule)
 }
 
-// Stream decides the filter chain of one host of a listener of connections, or what a UDP listener
-// hands on. chain is the listener's; attached are the routes that have the host there, of which
-// there is one at most. Nil if no such listener takes traffic, or if neither it nor a route has the
-// host.
+// Stream decides the filter chain of a host of a listener for connections, or the stream of a UDP
+// listener. attached has at most one route for the host. Nil if no such listener takes traffic, or
+// if neither it nor a route has the host.
 func Stream(gw *model.Gateway, chain, host string, attached []*model.Attachment) *model.Stream {
 	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool { return l.Chain == chain && l.Stream() })
 	if i < 0 || len(attached) == 0 && gw.Listeners[i].Hostname != host {
@@ -70,7 +68,6 @@ func Stream(gw *model.Gateway, chain, host string, attached []*model.Attachment)
 	return out
 }
 
-// streamName is the name of what hands the connections or datagrams of one host of a listener on.
 func streamName(l *model.Listener, host string) string {
 	if l.Datagrams() {
 		return model.DatagramName(l.Port)
@@ -78,8 +75,7 @@ func streamName(l *model.Listener, host string) string {
 	return model.StreamName(l.ByName(), l.Port, host)
 }
 
-// DatagramListener is the UDP listener whose cluster an ID is; nil if there is none that takes
-// traffic.
+// DatagramListener returns the UDP listener of a cluster; nil if it takes no traffic.
 func DatagramListener(gw *model.Gateway, id model.ClusterID) *model.Listener {
 	for _, l := range gw.Listeners {
 		if l.Datagrams() && l.Chain != "" && int32(l.Port) == id.Port {
@@ -89,7 +85,7 @@ func DatagramListener(gw *model.Gateway, id model.ClusterID) *model.Listener {
 	return nil
 }
 
-// DatagramClusters are the clusters of a Gateway's UDP listeners.
+// DatagramClusters returns the clusters of a Gateway's UDP listeners.
 func DatagramClusters(gw *model.Gateway) (out []model.ClusterID) {
 	for _, l := range gw.Listeners {
 		if l.Datagrams() && l.Chain != "" {
@@ -99,7 +95,6 @@ func DatagramClusters(gw *model.Gateway) (out []model.ClusterID) {
 	return out
 }
 
-// streamCluster is the cluster of a Service on a listener of connections; zero stays.
 func streamCluster(tcp model.ClusterID, passthrough bool) model.ClusterID {
 	if tcp.IsZero() || !passthrough {
 		return tcp

@@ -9,9 +9,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// extension reads an ExtensionRef filter: the PoolPolicy whose subset is for one backend. One that
-// cannot be resolved must not be skipped (specification, HTTPRouteFilter): the requests are
-// answered 500.
+// extension reads an ExtensionRef filter: a PoolPolicy with a subset for one backend. If it is
+// unresolved, requests get 500 (HTTPRouteFilter).
 func (b *ruleBuilder) extension(f *filters, spec *gatewayv1.LocalObjectReference, field string, backend bool) {
 	policies := store.PoolPolicies
 	ref := report.Ref{Group: string(spec.Group), Kind: string(spec.Kind), Namespace: b.out.Route.Namespace,
@@ -46,14 +45,13 @@ func (b *ruleBuilder) extension(f *filters, spec *gatewayv1.LocalObjectReference
 	}
 }
 
-// restrict applies a backend's subset to what the backend was resolved to.
 func (b *ruleBuilder) restrict(res *Resolution, ref report.Ref, f *filters, field string) {
 	switch {
 	case f.subset == nil || res.Reason != "":
 	case ref.Kind != store.InferencePools.Kind():
 		b.unsupported(field,
-			"a PoolPolicy's subset selects endpoints of an InferencePool by their labels, and %s is none: remove "+
-				"the filter", ref)
+			"a PoolPolicy's subset selects endpoints of an InferencePool by their labels, and %s is no "+
+				"InferencePool: remove the filter", ref)
 	default:
 		*res = b.backends.Restrict(b.r, ref, f.subset)
 	}

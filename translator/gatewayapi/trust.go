@@ -11,27 +11,25 @@ import (
 	"github.com/penstock-project/penstock/translator/certificates"
 )
 
-// caKey is where a ConfigMap has its CA certificates (Gateway API, CACertificateRefs).
+// Gateway API, CACertificateRefs
 const caKey = "ca.crt"
 
-// Why a reference to CA certificates is of no use.
 type caProblem int
 
 const (
 	caFine   caProblem = iota
-	caBroken           // there is no such object, or no certificate in it
-	caKind             // it is of a kind that we do not read
+	caBroken           // no such object, or no certificate in it
+	caKind             // unsupported kind
 	caDenied           // no ReferenceGrant allows it
 )
 
-// trustProblem is one reference to CA certificates that is of no use.
 type trustProblem struct {
 	index int // in the list
 	why   caProblem
 	text  string
 }
 
-// trust joins the certificates of ConfigMaps, as PEM. from is the object that refers to them.
+// trust joins the certificates of ConfigMaps. from is the object that references them.
 func trust(r store.Reader, from report.Ref, refs []report.Ref) (bundle []byte, problems []trustProblem) {
 	for i, ref := range refs {
 		certs, why, text := caCertificates(r, from, ref)

@@ -12,16 +12,15 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// VirtualHost puts the routes of one host of a chain in order. attached are the routes that are
-// attached to the host or to hostnames that cover it (Covering), in any order; routes of other
-// listeners among them are left out. Nil if neither a listener nor a route has the host on this
+// VirtualHost orders the routes of a host of a chain. attached are the routes of the host and of
+// hostnames that cover it (Covering). Nil if neither a listener nor a route has the host on this
 // chain.
 //
-// The specification orders rules across the hostnames of a listener: what x.a.com does not match,
-// *.a.com may answer. Envoy's virtual hosts do not fall through, so x.a.com carries the routes of
-// *.a.com behind its own.
+// The specification orders rules across a listener's hostnames: *.a.com may answer requests that
+// x.a.com does not match. Envoy's virtual hosts do not fall through, so x.a.com includes the routes
+// of *.a.com behind its own.
 //
-// Rules whose regular expressions are above a budget answer 500.
+// Rules with regular expressions above a budget answer 500.
 func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attachment,
 	budget Budget) *model.VirtualHost {
 	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool {
@@ -60,7 +59,7 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 	slices.SortFunc(all, candidate.compare)
 	seen := map[string]bool{}
 	for _, c := range all {
-		if seen[c.key] { // a request that matches this has matched before
+		if seen[c.key] { // an earlier route matches the same requests
 			continue
 		}
 		seen[c.key] = true
@@ -71,14 +70,14 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 		if !c.rule.Expressions.IsZero() && (budget.Over(c.from, c.rule.Index) || c.wider && wider.above(c)) {
 			r.Match, r.Action = envoy.WithoutExpressions(r.Match), overAction(c.from)
 			key := "without expressions: " + matchKey(&r.Match)
-			if seen[key] { // many matches differ in their expressions alone
+			if seen[key] { // many matches only differ in their expressions
 				continue
 			}
 			seen[key] = true
 		}
 		vh.Routes = append(vh.Routes, r)
 		vh.Owners = append(vh.Owners, c.from.Route)
-		if c.key == everything { // nothing behind it is ever reached
+		if c.key == everything { // later routes are unreachable
 			break
 		}
 	}
@@ -87,8 +86,8 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 	return vh
 }
 
-// mostSpecific is the most specific of a route's hostnames that covers host. It is the route's own
-// and not what is left of it on the listener: on a listener x.a.com, *.a.com still comes before *.
+// mostSpecific returns the most specific of a route's hostnames that covers host, whatever the
+// listener's hostname is.
 func mostSpecific(hostnames []string, host string) (best string) {
 	for _, h := range hostnames {
 		if covers(h, host) && (best == "" || bySpecificity(h, best) < 0) {
@@ -98,7 +97,6 @@ func mostSpecific(hostnames []string, host string) (best string) {
 	return best
 }
 
-// candidate is one match of one rule, with the hostname of its route that is in force.
 type candidate struct {
 	host  string
 	from  *model.Attachment
@@ -121,14 +119,14 @@ func candidates(a *model.Attachment, host string, wider bool) []candidate {
 	return out
 }
 
-// wideRules bounds the regular expressions of wider hostnames in one virtual host: each host that
-// stands under them has them again.
+// wideRules limits the regular expressions of wider hostnames in one virtual host, because each
+// narrower host repeats them.
 type wideRules struct {
 	allowed, used model.Expressions
-	rules         map[*model.Rule]bool // whether each is above
+	rules         map[*model.Rule]bool // whether each is above the limit
 }
 
-// above reports whether a rule has no place. It is asked in the order in which matches are tried.
+// above reports whether a rule exceeds the limit. Calls follow the order of the matches.
 func (w *wideRules) above(c candidate) bool {
 	if above, asked := w.rules[c.rule]; asked {
 		return above
@@ -144,16 +142,14 @@ func (w *wideRules) above(c candidate) bool {
 	return w.rules[c.rule]
 }
 
-// overAction is that of a rule that is over a budget.
 func overAction(a *model.Attachment) *model.Action {
 	action := (&ruleBuilder{out: a}).errorAction("The regular expressions of this route are above their budget.")
 	return &action
 }
 
-// everything is the matchKey of a match that every request meets.
 var everything = matchKey(&model.Match{PathKind: model.PathPrefix, Path: "/"})
 
-// matchKey is equal for matches that match the same requests because they have the same fields.
+// matchKey is equal for matches with the same fields.
 func matchKey(m *model.Match) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %q %s", m.PathKind, m.Path, m.Method)
@@ -168,8 +164,8 @@ func matchKey(m *model.Match) string {
 	return b.String()
 }
 
-// routeName is "KIND/NAMESPACE/NAME/RULE/HASH": RULE is the rule's name and left out if it has
-// none, HASH is of the match. So reordering rules renames nothing.
+// routeName returns "KIND/NAMESPACE/NAME/RULE/HASH": the rule's name, if it has one, and the
+// match's hash. Reordering rules renames nothing.
 func routeName(owner report.Ref, rule, match string) string {
 	parts := []string{owner.Kind, owner.Namespace, owner.Name}
 	if rule != "" {

@@ -9,11 +9,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// share is one backendRef: its weight, and the targets that divide it among them.
 type share struct {
 	weight            uint32
 	backend           string   // store.TargetKey
-	targets           []Target // none: not resolved; without a share above 0 the backend counts as one of weight 0
+	targets           []Target // none: unresolved; without a share above 0, weight 0
 	clusters          []model.ClusterID
 	hops              []model.HopID
 	members           *Members // Resolution.Members
@@ -22,11 +21,9 @@ type share struct {
 	own               *model.OwnFilters
 }
 
-// weigh turns the weights of a rule's backendRefs and the shares within them into exact weights of
-// clusters. What takes nothing is left out: an import whose clusters all have weight 0 is a
-// backendRef of weight 0. A backend that was not resolved keeps its share, with no cluster: 500.
-//
-// An import with several exporting clusters is one cluster of hops to them.
+// weigh converts the weights of a rule's backendRefs and the shares within them into exact weights
+// of clusters. Backends without weight are left out. An unresolved backend keeps its share, without
+// a cluster: 500. An import with several exporting clusters is one cluster of hops to them.
 func weigh(shares []share) []model.WeightedBackend {
 	var out []model.WeightedBackend
 	var parts []*big.Rat
@@ -43,7 +40,7 @@ func weigh(shares []share) []model.WeightedBackend {
 			one.Spills, one.Order, one.Picker, one.RetryOn = m.Spills, m.Order, m.Chooser, m.RetryOn
 			for _, t := range targets {
 				behind := s.to(t)
-				behind.Weight = 1 // requests are not drawn by it
+				behind.Weight = 1 // not used for selection
 				one.Members = append(one.Members, behind)
 			}
 			out, parts = append(out, one), append(parts, new(big.Rat).SetInt64(int64(s.weight)))
@@ -65,7 +62,6 @@ func weigh(shares []share) []model.WeightedBackend {
 	return out
 }
 
-// to is the share's backend with one of its targets.
 func (s *share) to(t Target) model.WeightedBackend {
 	return model.WeightedBackend{
 		Cluster: t.Cluster, Backend: s.backend, Picker: t.Picker, Hops: t.Hops, External: t.External,
@@ -75,8 +71,8 @@ func (s *share) to(t Target) model.WeightedBackend {
 	}
 }
 
-// integers scales fractions by the least number that makes all of them whole. If their sum then
-// exceeds most, it divides that number among them, the largest remainders first.
+// integers scales fractions to integers by the least factor. If their sum would exceed most, it
+// distributes most by largest remainder.
 func integers(parts []*big.Rat, most int64) []uint32 {
 	out := make([]uint32, len(parts))
 	scale := big.NewInt(1)

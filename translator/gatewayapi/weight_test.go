@@ -28,15 +28,16 @@ func backendOf(weight uint32, targets ...uint32) share {
 
 func TestWeight_ImportWithSeveralClustersIsOneBackend(t *testing.T) {
 	members := model.MembersCluster("ns", "far")
-	of := func(s share) share { s.members = &Members{Cluster: members}; return s }
-	failed, local := of(share{weight: 1}), backendOf(1, 1)
+	imported := func(s share) share { s.members = &Members{Cluster: members}; return s }
+	failed, local := imported(share{weight: 1}), backendOf(1, 1)
 	for what, c := range map[string]struct {
 		shares []share
 		want   []model.ClusterID
 	}{
-		"two clusters": {[]share{of(backendOf(1, 2, 3)), local},
+		"two clusters": {[]share{imported(backendOf(1, 2, 3)), local},
 			[]model.ClusterID{members, {Name: "c"}}},
-		"none takes requests now":             {[]share{of(backendOf(1, 0, 0)), local}, []model.ClusterID{{Name: "c"}}},
+		"none takes requests now": {[]share{imported(backendOf(1, 0, 0)), local},
+			[]model.ClusterID{{Name: "c"}}},
 		"a filter that fails is answered 500": {[]share{failed, local}, []model.ClusterID{{}, {Name: "c"}}},
 	} {
 		var got []model.ClusterID
@@ -77,8 +78,8 @@ func TestWeight_SplitsExactly(t *testing.T) {
 	}
 }
 
-// Sixteen backends of primes cannot be exact in 32 bits: they must be as near as it gets, and never
-// exceed Envoy's limit on their sum.
+// Sixteen backends of primes cannot be exact in 32 bits: they must be as close as possible, and
+// never exceed Envoy's limit on their sum.
 func TestWeight_OverflowStaysWithinOnePart(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	for range 200 {

@@ -107,8 +107,8 @@ func view(t *testing.T, ops []store.Op) *store.View {
 	return s.View()
 }
 
-// fakeBackends knows the pools and imports in the store; an import's targets are its clusters with
-// their weights.
+// fakeBackends resolves the pools and imports in the store; an import's targets are its clusters
+// with their weights.
 type fakeBackends struct{}
 
 func (b fakeBackends) Restrict(r store.Reader, ref report.Ref, _ *v1alpha1.PoolPolicy) gatewayapi.Resolution {
@@ -151,8 +151,7 @@ func importTargets(imp *inferenceapi.InferencePoolImport) (res gatewayapi.Resolu
 	return res
 }
 
-// world is everything that is decided about the objects in a view, as the root of translator would
-// have it.
+// world holds all decisions about the objects in a view, like package translator.
 type world struct {
 	view     store.Reader
 	cfg      gatewayapi.Config
@@ -193,7 +192,7 @@ func decide(view store.Reader, cfg gatewayapi.Config) *world {
 
 func (w *world) gateway(key string) (*model.Gateway, bool) { g, ok := w.gateways[key]; return g, ok }
 
-// routeKeys are the keys of all routes in store.ByRoute, by kind.
+// routeKeys returns the keys of all routes in store.ByRoute, by kind.
 func routeKeys(view store.Reader) (keys []string) {
 	for _, o := range store.HTTPRoutes.All(view) {
 		keys = append(keys, store.TargetKey("HTTPRoute", o.Namespace, o.Name))
@@ -222,7 +221,7 @@ func (w *world) gatewayKeys() []string {
 	return keys
 }
 
-// hosts are the virtual hosts of a chain, by rising name.
+// hosts returns the virtual hosts of a chain, by name.
 func (w *world) hosts(gw *model.Gateway, chain string) (out []*model.VirtualHost) {
 	var names []string
 	for _, l := range gw.Listeners {
@@ -326,7 +325,7 @@ func (w *world) chain(b *bytes.Buffer, gw *model.Gateway, p model.Port, c model.
 	}
 }
 
-// streams are the chains of a port that hand connections on, by name.
+// streams returns the chains of a port that forward connections, by name.
 func (w *world) streams(gw *model.Gateway, socket model.Socket) (out []model.Stream) {
 	by := map[string]*model.Stream{}
 	for _, l := range gw.Listeners {
@@ -385,10 +384,10 @@ func matchText(m model.Match) string {
 		out = "gRPC " + out
 	}
 	for _, list := range []struct {
-		what string
-		of   []model.ValueMatch
+		what   string
+		values []model.ValueMatch
 	}{{"header", m.Headers}, {"query", m.Query}} {
-		for _, v := range list.of {
+		for _, v := range list.values {
 			op := "="
 			if v.Regex {
 				op = "~"

@@ -6,42 +6,40 @@ import (
 	"strings"
 )
 
-// Key is one key of one index of one table of the store.
+// Key is a key in an index of a table of the store.
 type Key struct{ Table, Index, Key string }
 
-// Compare orders by table, index, key.
+// Compare orders keys by table, index, key.
 func (k Key) Compare(o Key) int {
 	return cmp.Or(strings.Compare(k.Table, o.Table), strings.Compare(k.Index, o.Index), strings.Compare(k.Key, o.Key))
 }
 
-// Demand makes each Diff list which keys of some tables of the store begin and cease to be read:
-// only what is read has to be in the store. Call it before the first Update. Until WaitForDemands,
-// rows are computed from what the store has.
+// Demand makes each Diff report which keys of some store tables rows start and stop reading: the
+// store needs only these. Call it before the first Update.
 func (e *Engine) Demand(tables ...string) { e.follow(true, tables) }
 
-// Follow is Demand for tables whose rows come late, or never: no row waits for them.
+// Follow is Demand for tables whose objects arrive late or never: no row waits for them.
 func (e *Engine) Follow(tables ...string) { e.follow(false, tables) }
 
 func (e *Engine) follow(wait bool, tables []string) {
 	for _, t := range tables {
 		e.demanded[t] = wait
 	}
-	for name, c := range e.columns { // of sources
+	for name, c := range e.columns {
 		c.demand = e.demandFor(name)
 	}
 }
 
-// OnDemand reports whether the store has only what is read of a table.
+// OnDemand reports whether the store holds only the keys of a table that rows read.
 func (r *Reader) OnDemand(table string) bool {
 	wait, ok := r.engine.demanded[table]
 	return ok && wait
 }
 
-// WaitForDemands makes rows wait from now on for the keys that they begin to read, until an Update
-// has the keys among those that have arrived. A row that waits keeps its last value, and so does a
-// row that would go while a row that is its source waits. A row without one does not exist yet, and
-// a row that reads it by its key waits too: so a change takes effect when all that it reads is
-// there, and nothing else waits for it.
+// WaitForDemands makes rows wait for keys that they start to read, until an Update lists the keys
+// as arrived. A waiting row keeps its last value, and so does a row that would go while one of its
+// source rows waits. A waiting row without a value does not exist yet; rows that read it by key
+// wait too. So a change takes effect once everything that it reads has arrived.
 func (e *Engine) WaitForDemands() { e.demand.wait = true }
 
 func (e *Engine) demandFor(name [2]string) *demandedIndex {
@@ -52,25 +50,22 @@ func (e *Engine) demandFor(name [2]string) *demandedIndex {
 	return &demandedIndex{table: name[0], index: name[1], wait: wait, read: map[string]bool{}}
 }
 
-// demandedIndex names an index of a table of the store that Demand or Follow named.
 type demandedIndex struct {
 	table, index string
-	wait         bool            // rows wait for it
-	read         map[string]bool // keys that were read at the last Diff; whether the key has arrived
+	wait         bool
+	read         map[string]bool // keys read as of the last Diff; true once arrived
 }
 
-// demand holds which keys of demanded tables are read.
 type demand struct {
-	wait  bool                        // rows wait for keys that have not arrived
-	dirty map[*keyed[string]]struct{} // readers came or went since the last Diff
+	wait  bool
+	dirty map[*keyed[string]]struct{} // their readers changed since the last Diff
 }
 
-// misses reports whether a row that reads a key has to wait for it.
+// misses reports whether a row must wait for a key.
 func (d *demand) misses(c *column[string], key string) bool {
 	return d.wait && c.demand != nil && c.demand.wait && !c.demand.read[key]
 }
 
-// arrive marks keys as arrived, and invalidates the rows that wait for them.
 func (e *Engine) arrive(keys []Key) {
 	for _, k := range keys {
 		c := e.column(k.Table, k.Index)
@@ -84,16 +79,15 @@ func (e *Engine) arrive(keys []Key) {
 	}
 }
 
-// sourceWaits reports whether a source has a key because of the last value of a row that waits.
-// Rows that read that value may name the row of the key, which therefore does not go before. (A
-// Gateway's new certificate has not arrived, and the old one is deleted: its listener still names
-// the old one.)
+// sourceWaits reports whether a source has a key only through the last value of a waiting row. Rows
+// that read that value may reference the key's row, so it must stay. (Example: a Gateway's new
+// certificate has not arrived, and its listener still references the deleted one.)
 func (t *Table[K, V]) sourceWaits(key K) bool {
 	return slices.ContainsFunc(t.Sources, func(s Source[K]) bool { return s.has(key) && s.waits(key) })
 }
 
-// keep makes the next Update compute a row again: the end of a source's wait, alone, invalidates no
-// row.
+// keep makes the next Update recompute a row, because the end of a source's wait alone invalidates
+// nothing.
 func (t *Table[K, V]) keep(key K) {
 	if t.kept == nil {
 		t.kept = map[K]struct{}{}
@@ -101,7 +95,6 @@ func (t *Table[K, V]) keep(key K) {
 	t.kept[key] = struct{}{}
 }
 
-// readersChanged notes that a subject gets or loses a reader.
 func (d *demand) readersChanged(s *subject) {
 	if k, ok := s.key.(*keyed[string]); ok && k.column.demand != nil {
 		if d.dirty == nil {
@@ -113,15 +106,15 @@ func (d *demand) readersChanged(s *subject) {
 
 func (d *demand) settle() (wanted, unwanted []Key) {
 	for s := range d.dirty {
-		of := s.column.demand
-		key := Key{of.table, of.index, s.value}
-		_, was := of.read[s.value]
+		index := s.column.demand
+		key := Key{index.table, index.index, s.value}
+		_, before := index.read[s.value]
 		switch now := s.column.isRead(s.value); {
-		case now && !was:
-			of.read[s.value] = !d.wait || !of.wait
+		case now && !before:
+			index.read[s.value] = !d.wait || !index.wait
 			wanted = append(wanted, key)
-		case was && !now:
-			delete(of.read, s.value)
+		case before && !now:
+			delete(index.read, s.value)
 			unwanted = append(unwanted, key)
 		}
 	}

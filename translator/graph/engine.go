@@ -13,26 +13,25 @@ import (
 
 // Engine recomputes tables. It is not safe for concurrent use.
 type Engine struct {
-	layers   []layer // in the order of computation
+	layers   []layer
 	names    map[string]bool
-	columns  map[[2]string]*column[string] // of the store, by table and index
-	demanded map[string]bool               // tables of the store; whether rows wait for them
+	columns  map[[2]string]*column[string] // by table and index
+	demanded map[string]bool               // true if rows wait for the table's keys
 	demand   *demand
 	world    *store.View
-	revision uint32 // of world; for explanations
+	revision uint32 // of world
 
-	computation uint64        // counts up
-	rows        atomic.Uint64 // how many were computed; read by other goroutines
-	seen        []*subject    // what the computation in progress has read, each once
+	computation uint64
+	rows        atomic.Uint64 // computed so far; other goroutines read it
+	seen        []*subject    // reads of the computation in progress
 }
 
-// New makes an engine without tables.
+// New returns an engine without tables.
 func New() *Engine {
 	return &Engine{names: map[string]bool{}, columns: map[[2]string]*column[string]{}, demanded: map[string]bool{},
 		demand: &demand{}}
 }
 
-// column finds or makes the column of an index of the store.
 func (e *Engine) column(table, index string) *column[string] {
 	name := [2]string{table, index}
 	c := e.columns[name]
@@ -43,7 +42,7 @@ func (e *Engine) column(table, index string) *column[string] {
 	return c
 }
 
-// Stored is an index of the store as a source.
+// Stored returns an index of the store as a source.
 func (e *Engine) Stored(table, index string) Source[string] {
 	return stored{e, table, index}
 }
@@ -64,23 +63,21 @@ func (s stored) feed(to dependent[string]) {
 	c.dependents = append(c.dependents, to)
 }
 
-// Diff is what an Update changed, and how much work it was.
+// Diff reports what an Update changed and computed.
 type Diff struct {
 	changes map[string]any // []Change by table
-	// Computed counts the rows that were computed, Changed those that came out different, by table.
+	// Computed and Changed count rows by table.
 	Computed, Changed map[string]int
-	// Wanted are keys of the tables that Demand named which some row reads now and none did before;
-	// Unwanted, the other way around. Both are sorted.
+	// Wanted and Unwanted list, sorted, the keys of Demand's tables that rows began and ceased to
+	// read.
 	Wanted, Unwanted []Key
-	// Panics are the rows whose computation panicked; Recovered, those that panicked before and do
-	// not any more.
-	Panics    []*Panic
-	Recovered []Recovered
+	Panics           []*Panic
+	Recovered        []Recovered
 }
 
-// Update brings every row up to date with view. changes must name everything that is different from
-// the view of the last Update; for a new engine that is store.Everything. arrived are keys that a
-// Diff wanted and whose objects, if there are any, are in view now.
+// Update brings every row up to date with view. changes must list all differences from the last
+// Update's view; for a new engine, use store.Everything. arrived lists wanted keys whose objects,
+// if they exist, are in view now.
 func (e *Engine) Update(view *store.View, changes []store.Change, arrived ...Key) *Diff {
 	e.world, e.revision = view, uint32(view.Revision())
 	d := &Diff{changes: map[string]any{}, Computed: map[string]int{}, Changed: map[string]int{}}
@@ -97,20 +94,18 @@ func (e *Engine) Update(view *store.View, changes []store.Change, arrived ...Key
 	return d
 }
 
-// Rows counts the rows that were computed since the engine was made. It is safe to call while
-// Update runs, which is stuck if the number stays.
+// Rows counts the rows computed since New. It is safe to call while Update runs.
 func (e *Engine) Rows() uint64 { return e.rows.Load() }
 
-// Reader is what a Compute function reads through. It implements store.Reader, and records what is
-// read.
+// Reader is a Compute function's access to the store and to earlier tables; it records reads.
 type Reader struct {
 	engine    *Engine
 	layer     int
 	remembers bool
-	waits     bool // it has read a key that has not arrived, or a row that waits and does not exist yet
+	waits     bool // it read a key that has not arrived, or a waiting row without a value
 }
 
-// Reader reads the engine's rows as they stand, without recording: for output and explanations.
+// Reader reads the engine's current rows without recording, for output and explanations.
 func (e *Engine) Reader() *Reader { return &Reader{engine: e, layer: len(e.layers)} }
 
 // Rows implements store.Reader.
@@ -123,14 +118,13 @@ func (r *Reader) Rows(table, index, key string) store.Rows {
 	return r.engine.world.Rows(table, index, key)
 }
 
-// check panics unless the reader may read a table: only later tables may.
 func (r *Reader) check(table string, layer int) {
 	if layer >= r.layer {
 		panic(misuse(fmt.Sprintf("graph: table %q is read by one that was not declared after it", table)))
 	}
 }
 
-// Work lists how many rows each table computed and changed, the most first: for logs and debug
+// Work lists how many rows each table computed and changed, in descending order, for logs and debug
 // pages.
 func (d *Diff) Work() string {
 	names := slices.SortedFunc(maps.Keys(d.Computed), func(a, b string) int {

@@ -6,32 +6,31 @@ import (
 	"strings"
 )
 
-// Explanation is why a row is as it is.
+// Explanation describes how a row got its value.
 type Explanation struct {
 	Table string `json:"table"`
 	Key   string `json:"key"`
-	// Exists is false for a key that a source has and for which Compute makes no row.
+	// Exists is false if Compute makes no row for the key.
 	Exists bool `json:"exists"`
 	// Waits is true while the row keeps its last value because something that it reads has not
 	// arrived (WaitForDemands).
 	Waits bool `json:"waits,omitempty"`
-	// Computed and Changed are the revisions of the store at which the row was recomputed, and came
-	// out different, last.
+	// Computed and Changed are the store revisions of the last recomputation and of the last new
+	// value.
 	Computed uint32 `json:"computed"`
 	Changed  uint32 `json:"changed"`
-	// Cause is what changed and made the last recomputation necessary, as in Reads; empty: the key
-	// came to a source.
+	// Cause is the changed read that led to the last recomputation, as in Reads; "" if a source
+	// gained the key.
 	Cause string `json:"cause,omitempty"`
-	// Reads are the keys that the row was computed from, sorted: of the store ("store KIND by
-	// INDEX: KEY"), or of other tables ("TABLE: KEY", "TABLE by INDEX: KEY").
+	// Reads lists, sorted, the keys that the row read: "store KIND by INDEX: KEY", "TABLE: KEY" or
+	// "TABLE by INDEX: KEY".
 	Reads []string `json:"reads,omitempty"`
-	// Readers are the rows that have read this one, sorted: "TABLE: KEY". Rows that found it
-	// through an index or by reading the whole table are left out.
+	// Readers lists, sorted, the rows that read this one by key.
 	Readers []string `json:"readers,omitempty"`
 }
 
-// Explain returns the rows, of all tables, whose key is the given text; if there are none, those
-// whose key contains it. It walks over all rows: for debug pages only.
+// Explain returns the rows of all tables whose key equals the given text, or else contains it.
+// It walks over all rows: for debug pages only.
 func (e *Engine) Explain(key string) []Explanation {
 	list := e.explain(func(k string) bool { return k == key })
 	if len(list) == 0 {

@@ -17,16 +17,16 @@ import (
 	"github.com/penstock-project/penstock/translator/graph"
 )
 
-// zone is a key with two parts, as those of translator.
+// zone is a key with two parts, like translator's.
 type zone struct{ region, name string }
 
 func (z zone) compare(o zone) int {
 	return cmp.Or(strings.Compare(z.region, o.region), strings.Compare(z.name, o.name))
 }
 
-// world is a small translation. The label "wants" of a pod lists services; a service that some pod
-// wants has a row, which reads its ConfigMap, whether that exists or not; a zone lists the services
-// that name it, and a copy repeats the first service that a pod wants.
+// world is a small translation. A pod's label "wants" lists services; each service that some pod
+// wants has a row, which reads its ConfigMap, existing or not; a zone lists the services that name
+// it, and a copy repeats the first service that a pod wants.
 type world struct {
 	engine    *graph.Engine
 	wants     *graph.Table[string, string]
@@ -299,8 +299,8 @@ func TestGraph_RowKeepsItsValueWhileItWaits(t *testing.T) {
 	}
 }
 
-// As a Gateway (pod) whose new certificate (ConfigMap) has not arrived when the old one is deleted:
-// its listener still names the old one.
+// Like a Gateway (pod) whose new certificate (ConfigMap) has not arrived when the old one is
+// deleted: its listener still references the old one.
 func TestGraph_RowThatIsNamedByALastValueStays(t *testing.T) {
 	e, s := graph.New(), store.New()
 	gateways := graph.Declare(e, graph.Table[string, string]{
@@ -363,9 +363,9 @@ func TestGraph_RowsThatWaitedEqualFresh(t *testing.T) {
 				delete(late, k)
 			}
 		}
-		some := func(of int) (keys []graph.Key) {
+		some := func(oneIn int) (keys []graph.Key) {
 			for _, k := range slices.SortedFunc(maps.Keys(late), graph.Key.Compare) {
-				if rng.IntN(of) == 0 {
+				if rng.IntN(oneIn) == 0 {
 					keys = append(keys, k)
 					delete(late, k)
 				}

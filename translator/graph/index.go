@@ -5,25 +5,23 @@ import (
 	"slices"
 )
 
-// Index holds a table's rows by further keys, of type I. It is a source of these keys for later
-// tables.
+// Index holds a table's rows by additional keys, and is a source of these keys.
 type Index[K comparable, V any, I comparable] struct {
 	table *Table[K, V]
 	keys  func(key K, value V) []I
 	rows  map[I][]*row[K, V] // sorted; no empty lists
 	reads column[I]
 
-	old, now []I // the keys of the row that changes: from prepare until move
+	old, now []I // keys of the changing row, from prepare until move
 }
 
-// index is an Index with keys of any type.
 type index[K comparable, V any] interface {
 	prepare(c Change[K, V])
 	move(n *row[K, V])
 }
 
-// NewIndex adds an index to a table. keys must be a pure function: it is called again for a value
-// that goes.
+// NewIndex adds an index to a table. keys must be a pure function: it is called again for an old
+// value.
 func NewIndex[K comparable, V any, I comparable](t *Table[K, V], name string,
 	keys func(key K, value V) []I) *Index[K, V, I] {
 	ix := &Index[K, V, I]{table: t, keys: keys, rows: map[I][]*row[K, V]{}}
@@ -34,7 +32,6 @@ func NewIndex[K comparable, V any, I comparable](t *Table[K, V], name string,
 
 func (ix *Index[K, V, I]) has(key I) bool { return len(ix.rows[key]) > 0 }
 
-// waits reports whether a row with a key waits: its last value has the key, and its next may not.
 func (ix *Index[K, V, I]) waits(key I) bool {
 	return slices.ContainsFunc(ix.rows[key], func(n *row[K, V]) bool { return n.waits })
 }
@@ -46,8 +43,6 @@ func (ix *Index[K, V, I]) feed(to dependent[I]) {
 // few is how many keys are compared one by one.
 const few = 16
 
-// prepare computes the keys that a change takes a row from, and to. Nothing has changed yet if it
-// panics.
 func (ix *Index[K, V, I]) prepare(c Change[K, V]) {
 	ix.old, ix.now = nil, nil
 	if c.Had {
@@ -58,9 +53,9 @@ func (ix *Index[K, V, I]) prepare(c Change[K, V]) {
 	}
 }
 
-// move takes a row from its old keys to its new ones. A key that both values have cannot have come
-// or gone: rows that exist because of it stay, and are recomputed only if they have read it. (Else
-// each change of a route would recompute its clusters and their endpoints.)
+// move moves a row from its old keys to its new ones. A key of both values neither came nor went:
+// rows that exist because of it are recomputed only if they read it, or each change of a route
+// would recompute its clusters.
 func (ix *Index[K, V, I]) move(n *row[K, V]) {
 	old, now := ix.old, ix.now
 	ix.old, ix.now = nil, nil
@@ -107,7 +102,7 @@ func (ix *Index[K, V, I]) read(r *Reader, key I) []*row[K, V] {
 	return ix.rows[key]
 }
 
-// By reads the rows that have a key, sorted by their own keys.
+// By returns a key's rows, sorted by their own keys.
 func (ix *Index[K, V, I]) By(r *Reader, key I) []Row[K, V] {
 	list := ix.read(r, key)
 	rows := make([]Row[K, V], len(list))
@@ -117,8 +112,7 @@ func (ix *Index[K, V, I]) By(r *Reader, key I) []Row[K, V] {
 	return rows
 }
 
-// Each is By without a copy: how many rows there are, and a walk over them. Walk before the Compute
-// ends.
+// Each is By without a copy. Use rows before the Compute returns.
 func (ix *Index[K, V, I]) Each(r *Reader, key I) (n int, rows iter.Seq2[K, V]) {
 	list := ix.read(r, key)
 	return len(list), walk(list)

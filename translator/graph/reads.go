@@ -1,29 +1,27 @@
 package graph
 
-// column is one set of keys that can be read: of the store, of a table, or of an index. Of reads
-// there are more than of anything else, so a column has its own map and a read is one lookup.
+// column is a set of keys that rows read. Reads are the most frequent operation, so each column has
+// its own map and a read is one lookup.
 type column[K comparable] struct {
-	name       string // for people: the table, and the index
+	name       string // table and index, for people
 	subjects   map[K]*keyed[K]
 	dependents []dependent[K]
-	demand     *demandedIndex // nil: Demand does not name the table
+	demand     *demandedIndex
 }
 
-// subject is one key that rows have read.
+// subject is a key that rows have read.
 type subject struct {
-	key     described // the keyed that holds it
+	key     described // the keyed around it
 	readers readers
-	seen    uint64 // the last computation that has read it
+	seen    uint64 // the last computation that read it
 }
 
-// keyed is a subject with its key.
 type keyed[K comparable] struct {
 	subject
 	column *column[K]
 	value  K
 }
 
-// described is a keyed with a key of any type.
 type described interface {
 	forget()
 	describe() string
@@ -33,36 +31,34 @@ func (s *keyed[K]) forget() { delete(s.column.subjects, s.value) }
 
 func (s *keyed[K]) describe() string { return describe(s.column.name, s.value) }
 
-// node is the part of a row that is the same in all tables.
 type node struct {
-	row   anyRow // the row that holds it
+	row   anyRow
 	reads []*subject
-	// cause is the read whose change led to the last recomputation; nil: the row's key came to, or
-	// went from, a source.
+	// cause is the changed read that led to the last recomputation; nil if a source gained or lost
+	// the key.
 	cause *subject
-	// computed and changed are the revisions of the store at which it was recomputed, and came out
-	// different, last.
+	// computed and changed are the store revisions of the last recomputation and of the last new
+	// value.
 	computed, changed uint32
 }
 
-// anyRow is a row of any table.
 type anyRow interface {
 	invalidate(cause *subject)
 	describe() string
 }
 
-// crowd is how many readers are looked through one by one.
+// crowd is how many readers are searched one by one.
 const crowd = 16
 
-// readers is a set of rows. Nearly all have one to three, for which a list or a map would take more
-// than the rest of a subject.
+// readers is a set of rows. Nearly all sets have one to three rows, for which a list or a map would
+// be larger than the rest of a subject.
 type readers struct {
-	first *node // nil: the set is empty
+	first *node // nil if the set is empty
 	more  *moreReaders
 }
 
-// moreReaders are further rows of a set, as a linked list of pairs: only the first pair may have
-// one row alone. If the set is large, many has all of them instead.
+// moreReaders holds further rows of a set in a linked list of pairs; only the first pair may have a
+// single row. In a large set, many replaces the list.
 type moreReaders struct {
 	pair [2]*node
 	next *moreReaders
@@ -71,7 +67,7 @@ type moreReaders struct {
 
 func (s *readers) empty() bool { return s.first == nil }
 
-// add puts in a row that is not in the set.
+// add requires that n is not in the set.
 func (s *readers) add(n *node) {
 	switch m := s.more; {
 	case s.first == nil:
@@ -92,7 +88,6 @@ func (s *readers) add(n *node) {
 	}
 }
 
-// rows counts the rows of a list whose pairs are full.
 func (m *moreReaders) rows() (n int) {
 	for ; m != nil; m = m.next {
 		n += 2
@@ -125,7 +120,6 @@ func (s *readers) remove(n *node) {
 	}
 }
 
-// pop takes some row but the first out of the set; nil if there is none.
 func (s *readers) pop() (n *node) {
 	m := s.more
 	switch {
@@ -147,7 +141,6 @@ func (s *readers) pop() (n *node) {
 	return n
 }
 
-// all walks over the set, in no order.
 func (s *readers) all(yield func(*node) bool) {
 	if s.first != nil && yield(s.first) {
 		s.more.all(yield)
@@ -169,15 +162,14 @@ func (m *moreReaders) all(yield func(*node) bool) {
 	}
 }
 
-// invalidate marks all rows that have read the subject dirty.
 func (s *subject) invalidate() {
 	for n := range s.readers.all {
 		n.row.invalidate(s)
 	}
 }
 
-// changed marks everything dirty that has read a key and, if the key may have come or gone (moved),
-// every row whose existence depends on it.
+// changed marks the readers of a key dirty and, if moved is set, every row whose existence depends
+// on it.
 func (c *column[K]) changed(key K, moved bool) {
 	if s := c.subjects[key]; s != nil {
 		s.invalidate()
@@ -190,7 +182,6 @@ func (c *column[K]) changed(key K, moved bool) {
 	}
 }
 
-// read records a read of the computation in progress.
 func read[K comparable](r *Reader, c *column[K], key K) {
 	if !r.remembers {
 		return
@@ -207,7 +198,6 @@ func read[K comparable](r *Reader, c *column[K], key K) {
 	r.engine.note(&s.subject)
 }
 
-// note adds a subject to the reads of the computation in progress.
 func (e *Engine) note(s *subject) {
 	if s.seen != e.computation {
 		s.seen = e.computation
@@ -215,13 +205,11 @@ func (e *Engine) note(s *subject) {
 	}
 }
 
-// isRead reports whether rows have read a key.
 func (c *column[K]) isRead(key K) bool {
 	s := c.subjects[key]
 	return s != nil && !s.readers.empty()
 }
 
-// dropReads takes a row out of the readers of all that it has read.
 func (e *Engine) dropReads(n *node) {
 	for _, s := range n.reads {
 		e.demand.readersChanged(s)
@@ -233,7 +221,6 @@ func (e *Engine) dropReads(n *node) {
 	n.reads = nil
 }
 
-// replaceReads makes what the computation that has just ended read the reads of its row.
 func (e *Engine) replaceReads(n *node) {
 	same := len(n.reads) == len(e.seen)
 	for _, s := range n.reads {

@@ -6,9 +6,7 @@ import (
 	"slices"
 )
 
-// Panic is a row whose computation panicked. The row keeps its last value, or gets what
-// Table.Recover makes. It is the one exception to "incremental equals fresh", and ends with the
-// first computation that does not panic.
+// Panic is a row whose computation panicked. The row keeps its last value, or gets Table.Recover's.
 type Panic struct {
 	Table string
 	Key   any
@@ -16,29 +14,28 @@ type Panic struct {
 	Stack []byte
 }
 
+// String returns the row and the value.
 func (p *Panic) String() string {
 	return describe(p.Table, p.Key) + ": " + fmt.Sprint(p.Value)
 }
 
-// Recovered is a row that panicked before, and that was computed now or is gone.
+// Recovered is a row that panicked before.
 type Recovered struct {
 	Table string
 	Key   any
 }
 
-// misuse is the panic of a program that reads tables in the wrong order. No row recovers from it:
-// it shows in every test.
+// misuse is the panic value for a program that reads tables in the wrong order. No row recovers
+// from it.
 type misuse string
 
-// fallen is a row whose last computation panicked.
 type fallen struct {
-	// what the last good value was computed from: it must stay in the store as long as that value
-	// is used
+	// reads of the last good value, which the store must keep
 	good []*subject
 }
 
-// compute makes a row's new value, or its old one again if that panics or waits for what has not
-// arrived. It reports whether they differ, and whether the row waits.
+// compute computes a row's new value. It keeps the old one if the computation panics or must wait.
+// It returns whether the value changed, and whether the row waits.
 func (t *Table[K, V]) compute(c *Change[K, V], n *row[K, V], d *Diff) (changed, waits bool) {
 	r := &Reader{engine: t.engine, layer: t.layer, remembers: true}
 	changed, p := t.try(r, c, t.Compute)
@@ -59,7 +56,7 @@ func (t *Table[K, V]) compute(c *Change[K, V], n *row[K, V], d *Diff) (changed, 
 	return false, false
 }
 
-// try computes a row with everything that may panic on the way to its place in the table.
+// try runs everything that may panic before a row's new value is in the table.
 func (t *Table[K, V]) try(r *Reader, c *Change[K, V], compute func(*Reader, K) (V, bool)) (changed bool, p *Panic) {
 	defer func() {
 		v := recover()
@@ -88,8 +85,8 @@ func (t *Table[K, V]) try(r *Reader, c *Change[K, V], compute func(*Reader, K) (
 	return true, nil
 }
 
-// fell notes that a row panicked, and adds to the reads of the computation in progress those of the
-// row's last good value.
+// fell records a panic, and adds the reads of the row's last good value to the computation in
+// progress.
 func (t *Table[K, V]) fell(key K, n *row[K, V]) {
 	f, again := t.fallen[key]
 	if !again && n != nil {
@@ -104,7 +101,6 @@ func (t *Table[K, V]) fell(key K, n *row[K, V]) {
 	}
 }
 
-// recovered notes that a row is computed, or gone.
 func (t *Table[K, V]) recovered(key K, d *Diff) {
 	if _, ok := t.fallen[key]; ok {
 		delete(t.fallen, key)

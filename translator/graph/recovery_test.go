@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/graph"
 )
 
-// fragile is a table of what pods want, which cannot take "bug", with an index that cannot take
-// "index", and a table behind it.
+// fragile is a table of pods' wants that panics at "bug", with an index that panics at "index", and
+// a table that depends on it.
 type fragile struct {
 	engine *graph.Engine
 	wants  *graph.Table[string, string]

@@ -7,60 +7,55 @@ import (
 	"slices"
 )
 
-// Table is one kind of result: rows of V, each with a key of type K. Declare adds it to an engine,
-// which fills it.
+// Table is one kind of result: rows of type V with keys of type K.
 type Table[K comparable, V any] struct {
 	Name string
-	// Order compares keys: rows are computed and listed in it.
-	Order func(a, b K) int
-	// Sources hold the keys of the rows.
+	// Order compares keys: rows are computed and listed in this order.
+	Order   func(a, b K) int
 	Sources []Source[K]
-	// Compute makes the row of a key; false if there is none after all. It must be a pure function
-	// of what it reads through r and of key, and must not change what it was given or gave.
+	// Compute returns the row of a key; false if it has none. It must be a pure function of key and
+	// of what it reads through r, and must not modify its inputs or earlier results.
 	Compute func(r *Reader, key K) (V, bool)
-	// Recover makes the row of a key for which Compute panicked; last is its value before, if it
-	// had one. nil keeps that value.
+	// Recover returns a row for a key whose Compute panicked; last is its value before, if had is
+	// set. A nil Recover keeps that value.
 	Recover func(r *Reader, key K, last V, had bool) (V, bool)
 	// Equal reports whether two values mean the same; nil is reflect.DeepEqual.
 	Equal func(a, b V) bool
 
 	engine   *Engine
-	layer    int // its place among the engine's tables
+	layer    int
 	rows     map[K]*row[K, V]
-	existing []*row[K, V] // sorted; nil: All has not been called since a row came or went
+	existing []*row[K, V] // sorted; nil until All is called again after a row came or went
 	indexes  []index[K, V]
-	dirty    map[K]*subject   // what changed; nil: the key came to, or went from, a source
-	fallen   map[K]fallen     // rows whose last computation panicked
-	kept     map[K]struct{}   // rows without a value but the last, which sources that wait still have
-	byKey    column[K]        // reads of single rows
-	all      column[struct{}] // reads of the whole table
+	dirty    map[K]*subject // value: the changed read; nil if a source gained or lost the key
+	fallen   map[K]fallen
+	kept     map[K]struct{} // rows with only a last value
+	byKey    column[K]
+	all      column[struct{}]
 }
 
-// Source is a set of keys of type K, for which a table has rows.
+// Source is a set of keys for which a table has rows.
 type Source[K comparable] interface {
 	has(key K) bool
-	waits(key K) bool // for a key that it has: whether that is of a last value, of a row that waits
+	waits(key K) bool // a present key stems from the last value of a waiting row
 	feed(to dependent[K])
 }
 
-// dependent is a table whose rows exist because of the keys of a source.
 type dependent[K comparable] interface{ markDirty(key K, cause *subject) }
 
-// row is one row, with what it has read.
 type row[K comparable, V any] struct {
 	node
 	table *Table[K, V]
 	key   K
 	value V
-	exist bool // Compute gave a value
-	waits bool // value is not of the last Compute, which has read what has not arrived yet
+	exist bool
+	waits bool // value precedes the last Compute, which read something that has not arrived
 }
 
 func (n *row[K, V]) invalidate(cause *subject) { n.table.markDirty(n.key, cause) }
 
 func (n *row[K, V]) describe() string { return describe(n.table.Name, n.key) }
 
-// layer is a Table of any type.
 type layer interface {
 	update(d *Diff)
 	explain(matches func(key string) bool) []Explanation
@@ -89,7 +84,6 @@ func (t *Table[K, V]) markDirty(key K, cause *subject) {
 	t.dirty[key] = cause
 }
 
-// has and feed make a table a source of its own keys.
 func (t *Table[K, V]) has(key K) bool {
 	n := t.rows[key]
 	return n != nil && n.exist
@@ -99,7 +93,6 @@ func (t *Table[K, V]) waits(key K) bool { return t.rows[key].waits }
 
 func (t *Table[K, V]) feed(to dependent[K]) { t.byKey.dependents = append(t.byKey.dependents, to) }
 
-// update recomputes the dirty rows.
 func (t *Table[K, V]) update(d *Diff) {
 	var changes []Change[K, V]
 	for key := range t.kept {
@@ -124,7 +117,6 @@ func (t *Table[K, V]) update(d *Diff) {
 	}
 }
 
-// recompute brings one row up to date, and invalidates what has read it if it changed.
 func (t *Table[K, V]) recompute(key K, cause *subject, d *Diff) (c Change[K, V], changed bool) {
 	e, n := t.engine, t.rows[key]
 	c.Key = key
@@ -169,7 +161,6 @@ func (t *Table[K, V]) recompute(key K, cause *subject, d *Diff) (c Change[K, V],
 	return c, true
 }
 
-// endWait invalidates the rows that waited for a row if it turns out not to exist.
 func (t *Table[K, V]) endWait(key K, waited bool) {
 	if waited {
 		t.byKey.changed(key, false)
@@ -183,8 +174,6 @@ func (t *Table[K, V]) equal(a, b V) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// set gives a row its new value, moves it to the value's index keys, and invalidates what has read
-// the row or one of those keys.
 func (t *Table[K, V]) set(n *row[K, V], c Change[K, V]) {
 	n.value, n.exist = c.New, c.Has
 	moved := c.Had != c.Has
@@ -198,7 +187,6 @@ func (t *Table[K, V]) set(n *row[K, V], c Change[K, V]) {
 	}
 }
 
-// with is a sorted list with a row, which may be in it.
 func with[K comparable, V any](list []*row[K, V], n *row[K, V]) []*row[K, V] {
 	i, ok := find(list, n)
 	if ok {
@@ -207,7 +195,6 @@ func with[K comparable, V any](list []*row[K, V], n *row[K, V]) []*row[K, V] {
 	return slices.Insert(list, i, n)
 }
 
-// without is a sorted list without a row, which need not be in it.
 func without[K comparable, V any](list []*row[K, V], n *row[K, V]) []*row[K, V] {
 	if i, ok := find(list, n); ok {
 		return slices.Delete(list, i, i+1)
@@ -220,7 +207,7 @@ func find[K comparable, V any](list []*row[K, V], n *row[K, V]) (int, bool) {
 	return slices.BinarySearchFunc(list, n.key, func(o *row[K, V], key K) int { return order(o.key, key) })
 }
 
-// Get reads the row of a key.
+// Get returns the row of a key.
 func (t *Table[K, V]) Get(r *Reader, key K) (value V, ok bool) {
 	r.check(t.Name, t.layer)
 	read(r, &t.byKey, key)
@@ -238,7 +225,7 @@ type Row[K comparable, V any] struct {
 	Value V
 }
 
-// All walks over all rows, sorted by key. Walk before the Compute ends.
+// All iterates over all rows, sorted by key. Use it before the Compute returns.
 func (t *Table[K, V]) All(r *Reader) iter.Seq2[K, V] {
 	r.check(t.Name, t.layer)
 	read(r, &t.all, struct{}{})
@@ -263,14 +250,14 @@ func walk[K comparable, V any](list []*row[K, V]) iter.Seq2[K, V] {
 	}
 }
 
-// Change is what an Update did to one row.
+// Change describes how an Update changed a row.
 type Change[K comparable, V any] struct {
 	Key      K
 	Old, New V
-	Had, Has bool // whether Old and New exist
+	Had, Has bool
 }
 
-// Changes lists what an Update did to the table's rows, sorted by key.
+// Changes lists the rows of the table that an Update changed, sorted by key.
 func (t *Table[K, V]) Changes(d *Diff) []Change[K, V] {
 	list, _ := d.changes[t.Name].([]Change[K, V])
 	return list

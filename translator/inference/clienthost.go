@@ -13,13 +13,13 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// ClientHost is a gateway of another cluster that is asked for the Host of each client.
+// ClientHost is a gateway of another cluster that receives each client's own Host.
 type ClientHost struct {
-	Field   string // where its parents[].hostname would be
-	Gateway string // its own name, "namespace/name"; "" if the import has none
+	Field   string // the path of the missing parents[].hostname
+	Gateway string // "namespace/name" of the gateway; "" if the import has none
 }
 
-// ClientHosts finds them in an import.
+// ClientHosts finds the ClientHost gateways of an import.
 type ClientHosts struct {
 	r       store.Reader
 	members []model.ImportMember
@@ -36,9 +36,9 @@ func NewClientHosts(r store.Reader, key string) *ClientHosts {
 	return c
 }
 
-// At finds the gateway of an exporting cluster that has an address, or else the cluster's first.
-// False if there is no such cluster, or its gateways are asked for a Host of their own, or for the
-// pool (peer listeners).
+// At returns the gateway of an exporting cluster at an address, or else its first. False if the
+// cluster does not exist, or its gateways receive a Host of their own or the pool's authority (peer
+// listeners).
 func (c *ClientHosts) At(member string, at netip.AddrPort) (out ClientHost, ok bool) {
 	m := slices.IndexFunc(c.members, func(m model.ImportMember) bool { return m.Name == member })
 	i := slices.IndexFunc(c.entries, func(e inferenceapi.ImportedCluster) bool { return e.Name == member })
@@ -62,7 +62,6 @@ func (c *ClientHosts) At(member string, at netip.AddrPort) (out ClientHost, ok b
 	return out, ok
 }
 
-// hasAddress reports whether one of the Services stands for an address.
 func hasAddress(r store.Reader, list []inferenceapi.ServiceImport, at netip.AddrPort) bool {
 	for _, s := range list {
 		if len(s.Ports) == 0 || uint16(s.Ports[0].Number) != at.Port() {

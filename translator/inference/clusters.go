@@ -6,9 +6,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// withDocument returns the policy of a whole import as its EndpointPickerConfig has it, if that
-// chooses among clusters: the document is another form of selection. Any other document is for
-// pools, and has no effect here (ineffectiveOn). One that is invalid leaves what the policy has.
+// withDocument applies a whole import's EndpointPickerConfig if it chooses among clusters. Other
+// documents have no effect here (ineffectiveOn). An invalid one leaves the policy's selection.
 func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy, []report.Finding) {
 	if policy == nil || policy.Spec.Picker.Strategy != v1alpha1.StrategyPlugins || policy.Spec.Picker.ConfigRef == nil {
 		return policy, nil
@@ -19,10 +18,11 @@ func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPo
 	if profile != nil && profile.Clusters == nil {
 		return policy, nil
 	}
-	is := *policy
-	is.Spec.Picker.Strategy, is.Spec.Picker.ConfigRef = "", nil // ineffectiveOn is not to name them
+	clusterPolicy := *policy
+	// ineffectiveOn must not report them
+	clusterPolicy.Spec.Picker.Strategy, clusterPolicy.Spec.Picker.ConfigRef = "", nil
 	if profile == nil {
-		return &is, findings
+		return &clusterPolicy, findings
 	}
 	selection := v1alpha1.SelectionSpec{}
 	if s := policy.Spec.Selection; s != nil {
@@ -30,11 +30,10 @@ func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPo
 	}
 	if p := selection.Policy; p != "" && p != v1alpha1.SelectWeighted && p != v1alpha1.SelectLeastLoad ||
 		selection.Affinity != "" {
-		return &is, append(findings, report.Finding{
-			Severity: report.Warning, Owner: owner, Field: fieldConfigRef,
-			Problem: "the document has no effect: spec.selection has a policy or an affinity of its own",
-			Fix:     "remove picker.configRef and picker.strategy, or selection.policy and selection.affinity",
-		})
+		return &clusterPolicy,
+			append(findings, warningOn(owner, fieldConfigRef,
+				"the document has no effect: spec.selection has a policy or an affinity of its own",
+				"remove picker.configRef and picker.strategy, or selection.policy and selection.affinity"))
 	}
 	selection.Policy, selection.Affinity = v1alpha1.SelectLeastLoad, v1alpha1.AffinityNone
 	switch {
@@ -43,6 +42,6 @@ func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPo
 	case profile.Clusters.Prefix:
 		selection.Affinity = v1alpha1.AffinityPrefix
 	}
-	is.Spec.Selection = &selection
-	return &is, findings
+	clusterPolicy.Spec.Selection = &selection
+	return &clusterPolicy, findings
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// documented is a policy of an import with an EndpointPickerConfig of some plugins, as an object
-// and as a text.
+// documented returns policies of an import with an EndpointPickerConfig of some plugins, as an
+// object and as text.
 func documented(plugins, more string) []string {
 	policy := func(ref string) string {
 		return "\n---\nkind: PoolPolicy\nmetadata: {name: p}\nspec: {targetRef: {kind: InferencePoolImport, name: " +

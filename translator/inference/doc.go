@@ -1,13 +1,12 @@
 // Package inference turns InferencePools, InferencePoolImports and their PoolPolicies into the
-// model: which cluster a pool is, which picker it has, what happens without a pick, where it
-// spills, and which model servers it has.
+// model: clusters, pickers, fallbacks, spill targets and model servers.
 //
-// translator calls it, one function a kind of result; every function is pure and reads only through
-// the store.Reader it is given, so that the caller learns what a result hangs on.
+// translator calls it, with one function for each kind of result. Functions are pure and read only
+// through their store.Reader.
 //
 // Invariants: spilling is one hop deep: a hop sends to a pool's last variant, which has no spill
 // endpoints. A pool that cannot be served as written still has a model, with the reason in
-// Resolved, so that its routes fail for exactly its share.
+// Resolved, so that exactly its share of the requests fails.
 //
 // Tests: go test ./translator/inference
 package inference

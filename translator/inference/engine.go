@@ -11,16 +11,15 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// unknownEngine is the finding that labels of a pool's servers name no engine whose metrics can be
-// read. There is one for each pool, which names the first server: a wrong template of pods has all
-// of them wrong.
+// unknownEngine reports labels with an unknown engine. One finding for each pool names the first
+// server: a wrong pod template affects all.
 func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, found bool) {
 	if p.External || !needsPages(&p.Settings) {
 		return f, false
 	}
 	var first *model.Member
 	var label, value string
-	unknown := map[string]bool{} // by server: it has an address for each of its ports
+	unknown := map[string]bool{} // by server, which has an address for each port
 	for i := range members {
 		key, engine := endpointpicker.EngineOf(members[i].Labels)
 		if engine == "" || slices.Contains(endpointpicker.Engines, engine) {
@@ -38,7 +37,8 @@ func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, fou
 		kind = "ModelServers"
 	}
 	problem := fmt.Sprintf(
-		"%s %s has the label %s: %.63q, which is no known engine: its metrics are read as those of %s", kind, first.Pod,
+		"%s %s has the label %s: %.63q, which is no known engine: its metrics are read as metrics of %s", kind,
+		first.Pod,
 		label, value, cmp.Or(p.Settings.Engine, endpointpicker.Engines[0]))
 	if more := len(unknown) - 1; more > 0 {
 		have := "have"
@@ -54,8 +54,5 @@ func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, fou
 		func(known string) bool { return strings.EqualFold(known, value) }); i >= 0 {
 		fix = "write " + endpointpicker.Engines[i] + " in the label, in lower case"
 	}
-	return report.Finding{
-		Severity: report.Warning, Owner: p.Ref, Field: "spec.selector", Problem: problem,
-		Fix: fix,
-	}, true
+	return warningOn(p.Ref, "spec.selector", problem, fix), true
 }

@@ -4,24 +4,11 @@ import (
 	"fmt"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
-	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// exposure is how requests reach some servers of an exporting cluster. policy is the one in force
-// for them; nil: none is.
-func exposure(
-	id model.ClusterID, at []model.RemoteAddress, policy *gatewayapi.BackendTLS, member bool, who, field string,
-) model.Exposure {
-	out := model.Exposure{Cluster: id, Who: who, Field: field, Policy: policy != nil, Member: member}
-	for _, a := range at {
-		out.Cleartext, out.TLS = out.Cleartext || a.Cleartext, out.TLS || !a.Cleartext
-	}
-	return out
-}
-
-// Exposed returns the findings about requests that leave this cluster without TLS, or towards
-// servers that are not verified.
+// Exposed returns the findings about requests that leave this cluster without TLS, or reach
+// unverified servers.
 func Exposed(imp *model.Import) (out []report.Finding) {
 	for i := range imp.Exposed {
 		e := &imp.Exposed[i]
@@ -36,7 +23,7 @@ func Exposed(imp *model.Import) (out []report.Finding) {
 				Problem: "cluster " + e.Cluster.Member + ": " + problem, Fix: fix,
 			})
 		}
-		// A policy for a picker leaves ports alone that are marked as cleartext.
+		// A picker's policy does not affect ports that are marked as cleartext.
 		if e.Cleartext && (!e.Policy || e.Cluster.Kind == model.ImportPickerKind) {
 			fix := write
 			switch e.Cluster.Kind {

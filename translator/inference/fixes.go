@@ -1,7 +1,7 @@
 package inference
 
-// exporterFixes are what makes an exporting cluster reachable, and its servers speak TLS. What a
-// member of the cluster set exports is corrected there: nothing here has the fields of its entry.
+// exporterFixes describe how to make an exporting cluster reachable, with TLS. A member's export
+// must be corrected there: no object here has the fields of its entry.
 type exporterFixes struct {
 	member  bool
 	cluster string

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Hop decides what a hop sends to: the last variants of its pool or import. False if there is no
-// such pool, or none of its clusters takes traffic.
+// Hop returns a hop's backends: the last variants of its pool or import. False if the pool does not
+// exist, or no cluster of the import takes requests.
 func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 	hop := &model.Hop{Name: id}
 	if id.Import {
@@ -34,16 +34,16 @@ func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 	return hop, true
 }
 
-// importHop decides what a hop to an import sends to: to the hops of its exporting clusters if
-// there are several, so that another one serves what one declines; one of them if the hop names it;
-// or with model.AnyMember, all by weight.
+// importHop returns the backends of a hop to an import. If several exporting clusters take
+// requests, these are their hops, so that another one serves what one declines. If the hop names
+// one, it is that cluster, and with model.AnyMember all, by weight.
 func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 	id := hop.Name
 	one := id.Member != "" && id.Member != model.AnyMember // of several, or the only one
 	var imp *model.Import
 	var ok bool
 	switch {
-	case id.Member != "": // made of an import, and not of a name that a user wrote
+	case id.Member != "": // derived from an import, not from a user's name
 		if imp, _, _, ok = baseImport(r, id.Key()); !ok {
 			return nil, false
 		}
@@ -82,7 +82,7 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 			}
 			continue
 		}
-		// a spill leads to other clusters: the pool of the same name may be the one that spills
+		// a spill leads to other clusters: the pool of the same name may be its source
 		if !m.Takes() || m.Local {
 			continue
 		}
@@ -106,28 +106,27 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 	return hop, len(hop.Backends) > 0
 }
 
-// NoGRPC reports of which exporting clusters of an import gRPC requests are kept away: of those
-// that speak HTTP/1.1, if another one speaks HTTP/2.
+// NoGRPC reports which exporting clusters get no gRPC requests: with HTTP/1.1, if another one
+// speaks HTTP/2.
 func NoGRPC(r store.Reader, imp *model.Import) func(member string) bool {
 	speaks := map[string]model.Protocol{}
 	some := false
 	for i := range imp.Members {
 		m := &imp.Members[i]
-		of := m.Protocol
+		protocol := m.Protocol
 		switch {
 		case m.Pool != nil:
-			of = m.Pool.Protocol
+			protocol = m.Pool.Protocol
 		case m.Local:
 			if pool, ok := store.InferencePools.Get(r, imp.Ref.Key()); ok {
-				of = protocolOf(pool.Spec.AppProtocol)
+				protocol = protocolOf(pool.Spec.AppProtocol)
 			}
 		}
-		speaks[m.Name], some = of, some || m.Takes() && of == model.H2C
+		speaks[m.Name], some = protocol, some || m.Takes() && protocol == model.H2C
 	}
 	return func(member string) bool { return some && speaks[member] != model.H2C }
 }
 
-// throughMembers sends to the hops of an import's exporting clusters.
 func throughMembers(r store.Reader, hop *model.Hop, imp *model.Import) *model.Hop {
 	to := model.WeightedBackend{
 		Cluster: imp.Cluster, Backend: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Weight: 1,
@@ -150,7 +149,7 @@ func throughMembers(r store.Reader, hop *model.Hop, imp *model.Import) *model.Ho
 	return hop
 }
 
-// lastBackend sends to a pool as a hop does: asked at its own picker, spilling no further.
+// lastBackend sends to a pool's own picker, without further spill.
 func lastBackend(p *model.Pool, weight uint32) model.WeightedBackend {
 	b := model.WeightedBackend{Cluster: p.Last, Backend: store.TargetKey(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name),
 		Weight: weight}

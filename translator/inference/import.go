@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,13 +16,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
-	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// Import decides everything about the InferencePoolImport with a key; false if there is none.
+// Import returns the decisions about an InferencePoolImport; false if it does not exist.
 func Import(r store.Reader, key string) (*model.Import, bool) {
 	imp, whole, policies, ok := baseImport(r, key)
 	if !ok {
@@ -42,25 +40,20 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 		}
 		spills := policy != nil && len(policy.Spec.Spill) > 0
 		if spills && policy != whole && !imp.Cluster.IsZero() {
-			imp.Findings = append(imp.Findings, report.Finding{
-				Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
-				Problem: fmt.Sprintf(
-					"it is for requests that name cluster %s alone: those for the whole import are sent to another "+
-						"of its clusters", m.Name),
-				Fix: "to have them spill once all clusters decline, write a PoolPolicy whose targetRef is the import",
-			})
+			imp.Findings = append(imp.Findings, infoOn(store.PoolPolicies.Ref(policy), "spec.spill",
+				fmt.Sprintf("it is for requests that name cluster %s alone: requests for the whole import are sent to "+
+					"another of its clusters", m.Name),
+				"to have them spill once all clusters decline, write a PoolPolicy whose targetRef is the import"))
 		}
 		switch {
 		case m.Pool != nil:
 			addSpill(r, m.Pool, policy)
 			imp.Findings = append(imp.Findings, m.Pool.Findings...)
 		case m.Cluster.Kind != model.ImportKind && !m.Local && spills && (policy != whole || imp.Cluster.IsZero()):
-			imp.Findings = append(imp.Findings, report.Finding{
-				Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
-				Problem: fmt.Sprintf(
-					"exporting cluster %s is reached through its gateway (ParentMode), where no picker is asked: its "+
-						"requests do not spill", m.Name),
-			})
+			imp.Findings = append(imp.Findings, warningOn(store.PoolPolicies.Ref(policy), "spec.spill",
+				fmt.Sprintf(
+					"exporting cluster %s is reached through its gateway (ParentMode), where no picker is asked: "+
+						"its requests do not spill", m.Name), ""))
 		}
 	}
 	for _, policy := range append([]*v1alpha1.PoolPolicy{whole}, policies...) {
@@ -78,7 +71,7 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 					", and the policy is for one of them", "write it into a PoolPolicy whose targetRef is the import"))
 		}
 	}
-	imp.Findings = unique(imp.Findings) // those about a policy are the same for each of its clusters
+	imp.Findings = unique(imp.Findings) // the clusters share findings about their policy
 	return imp, true
 }
 
@@ -96,8 +89,8 @@ func unique(findings []report.Finding) (out []report.Finding) {
 	return out
 }
 
-// baseImport is Import without the spill targets, as basePool is to Pool. whole is its policy,
-// policies are those of the members.
+// baseImport is Import without the spill targets. whole is the import's policy, and policies has
+// one for each member.
 func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.PoolPolicy,
 	policies []*v1alpha1.PoolPolicy, ok bool) {
 	obj, outside, ok := gatewayapi.ImportedWithin(r, key)
@@ -120,7 +113,7 @@ func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.
 	for n, i := range order {
 		c := &clusters[i]
 		if n == 0 || clusters[order[n-1]].Name != c.Name {
-			place = i // the first of its name
+			place = i // position of the name's first entry
 		}
 		imp.Credentials = imp.Credentials || asksWithSecret(c)
 		policy, ignored := memberPolicy(r, imp.Ref, c.Name, whole)
@@ -144,25 +137,22 @@ func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.
 	return imp, whole, policies, true
 }
 
-// beyond are the findings about a policy that keeps requests within some clusters.
 func beyond(policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport, outside []string) []report.Finding {
 	if len(outside) == 0 || len(obj.Status.Clusters) > 0 {
 		return nil
 	}
 	slices.Sort(outside)
-	return []report.Finding{{
-		Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: fieldWithin,
-		Problem: fmt.Sprintf("it leaves no cluster of InferencePoolImport %s/%s, which %s export: it takes no requests",
-			obj.Namespace, obj.Name, strings.Join(outside, ", ")),
-		Fix: "allow one of these clusters, or its region, or export the pool from one that is allowed",
-	}}
+	return []report.Finding{
+		errorOn(store.PoolPolicies.Ref(policy), fieldWithin,
+			fmt.Sprintf("it leaves no cluster of InferencePoolImport %s/%s, which %s export: it takes no requests",
+				obj.Namespace, obj.Name, strings.Join(outside, ", ")),
+			"allow one of these clusters, or its region, or export the pool from one that is allowed"),
+	}
 }
 
-// listedNames bounds how many clusters a finding lists.
 const listedNames = 8
 
-// misnamed are the findings about the clusters that a policy names and that do not export the pool:
-// no cluster may have such a name.
+// misnamed reports clusters in a policy that do not exist or do not export the pool.
 func misnamed(r store.Reader, policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport,
 	outside []string) (out []report.Finding) {
 	if policy == nil || policy.Spec.Selection == nil {
@@ -203,15 +193,12 @@ func misnamed(r store.Reader, policy *v1alpha1.PoolPolicy, obj *inferenceapi.Inf
 	return out
 }
 
-// fieldWithin bounds the clusters of an import.
 const fieldWithin = "spec.selection.within"
 
-// memberPolicy is the policy of one exporting cluster: the one for NAME-CLUSTER, else that of the
-// whole import.
+// memberPolicy returns the policy for NAME-CLUSTER, or else for the whole import.
 func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy,
 	[]report.Finding) {
-	// Whether the name means this cluster costs as much as the import has clusters: it is asked
-	// only where there is a policy.
+	// IsImportAlias reads all clusters of the import, so it is only called if there is a policy.
 	if own, ignored := policyFor(r, "InferencePoolImport", imp.Namespace,
 		gatewayapi.AliasName(imp.Name, member)); own != nil &&
 		gatewayapi.IsImportAlias(r, imp.Namespace, imp.Name, member) {
@@ -220,8 +207,8 @@ func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1
 	return whole, nil
 }
 
-// notReady is the reason of the condition Ready, if that is False. Unknown is not False: an
-// exporter that falls silent withdraws nothing.
+// notReady returns the reason of Ready=False. Unknown does not count: a silent exporter withdraws
+// nothing.
 func notReady(conditions []metav1.Condition) string {
 	if ready := meta.FindStatusCondition(conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse {
 		return cmp.Or(ready.Reason, "NotReady")
@@ -229,14 +216,14 @@ func notReady(conditions []metav1.Condition) string {
 	return ""
 }
 
-// withheld is why a cluster of an import takes no new requests although its own conditions allow
-// them: the reason of the condition Accepted or Ready of the whole import, or of the controller
-// that lists the cluster, if that is False; "" if none is. What Penstock's own controllers write
-// has no such effect: a member would withhold the clusters of others, and those that a user wrote.
+// withheld returns why a cluster takes no new requests although its own conditions allow them: the
+// reason of a False Accepted or Ready, of the whole import or of the controller that lists the
+// cluster. Conditions of Penstock's own controllers have no such effect: one member could disable
+// other members' and users' clusters.
 func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePoolImportStatus,
 	cluster string) (f report.Finding, reason string) {
 	if _, offered := store.Offers.Get(r, objectid.Join(imp.Namespace, store.OfferName(imp.Name, cluster))); offered {
-		return f, "" // the conditions are not about the export of a member
+		return f, "" // the conditions are not about a member's export
 	}
 	f = report.Finding{Severity: report.Info, Owner: imp, Field: "status.conditions"}
 	ours := func(c upstream.ImportController) bool { return v1alpha1.OfPenstock(string(c.Name)) }
@@ -261,7 +248,6 @@ func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePool
 	return f, reason
 }
 
-// declined is the condition Accepted or Ready, if that is False; else nil.
 func declined(conditions []metav1.Condition) *metav1.Condition {
 	for i := range conditions {
 		if c := &conditions[i]; c.Status == metav1.ConditionFalse && (c.Type == "Accepted" || c.Type == "Ready") {
@@ -271,341 +257,17 @@ func declined(conditions []metav1.Condition) *metav1.Condition {
 	return nil
 }
 
-func importMember(
-	r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy, c *inferenceapi.ImportedCluster, field string,
-) model.ImportMember {
-	m := model.ImportMember{
-		Name: c.Name, Region: c.Region, Zone: c.Zone, Protocol: model.HTTP1,
-		Cluster: model.ImportCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name),
-		Share:   uint32(max(0, or(c.Weight, 1))),
-	}
-	if m.NotReady = notReady(c.Conditions); m.NotReady != "" {
-		m.Share = 0
-		imp.Findings = append(imp.Findings, report.Finding{
-			Severity: report.Info, Owner: imp.Ref, Field: field + ".conditions",
-			Problem: fmt.Sprintf("cluster %s takes no new requests: its controller reports Ready=False, reason %s",
-				c.Name, m.NotReady),
-		})
-	}
-	problem := func(sub, problem, fix string) {
-		m.Problem, m.Reason = problem, reasonNotSupported
-		imp.Findings = append(imp.Findings, report.Finding{
-			Severity: report.Error, Owner: imp.Ref, Field: field + sub, Problem: "cluster " + c.Name + ": " + problem,
-			Fix: fix,
-		})
-	}
-	if strings.ContainsFunc(c.Name, unicode.IsControl) { // Envoy sends the name in a header
-		problem(".name", "the name has control characters", "write the name of the exporting cluster")
-		return m
-	}
-	offer, member := store.Offers.Get(r, objectid.Join(imp.Ref.Namespace, store.OfferName(imp.Ref.Name, c.Name)))
-	if c.Local && !member || member && offer.Local {
-		m.Cluster, m.Local = model.PoolCluster(imp.Ref.Namespace, imp.Ref.Name), true
-		if _, ok := store.InferencePools.Get(r, imp.Ref.Key()); !ok {
-			problem("", "there is no InferencePool "+imp.Ref.Key()+" here", "")
-		}
-		return m
-	}
-	fixes := exporterFixes{member, c.Name}
-	allowed, pods := allowedFor(r, imp.Ref.Namespace, imp.Ref.Name, c.Name)
-	allowed, bad := allowed.narrowed(policy, fieldAddresses)
-	pods, badPods := pods.narrowed(policy, fieldPodCIDRs)
-	imp.Findings = append(append(imp.Findings, bad...), badPods...)
-	names := namesOf(c)
-	imp.Findings = append(imp.Findings, names.findings(imp, c.Name, field)...)
-	if c.RoutingMode == inferenceapi.ParentMode && throughPeers(r, imp, &m, c, names, allowed, field) {
-		m.Protocol = protocolOf(c.AppProtocol)
-		return m
-	}
-	if c.RoutingMode == inferenceapi.ParentMode {
-		m.Cluster, m.MaxGateways = model.ParentCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), defaultMaxGateways
-		if policy != nil && policy.Spec.Remote.MaxGateways != nil {
-			m.MaxGateways = uint32(max(1, *policy.Spec.Remote.MaxGateways))
-		}
-		waiting, cleartext := "", cleartextAllowed(r, m.Cluster)
-		var denied []outside
-		var speak []string // appProtocols
-		for i, parent := range c.Parents {
-			if parent.Peer {
-				continue
-			}
-			if why := unusableHostname(&m, parent.Hostname, len(m.Parents) > 0); why != "" {
-				imp.Findings = append(imp.Findings, report.Finding{
-					Severity: report.Error, Owner: imp.Ref, Field: fmt.Sprintf("%s.parents[%d].hostname", field, i),
-					Problem: fmt.Sprintf("cluster %s: gateway %.64s/%.64s is not used: %s", c.Name, parent.Namespace,
-						parent.Name, why),
-					Fix: "write the host name that its route has, such as api.example.com, the same at each parent " +
-						"of the cluster",
-				})
-				continue
-			}
-			if why := notReady(parent.Conditions); why != "" {
-				waiting = why
-				imp.Findings = append(imp.Findings, report.Finding{
-					Severity: report.Info, Owner: imp.Ref, Field: fmt.Sprintf("%s.parents[%d].conditions", field, i),
-					Problem: fmt.Sprintf(
-						"cluster %s: gateway %.64s/%.64s takes no new requests: its condition Ready is "+
-							"False, reason %s", c.Name, parent.Namespace, parent.Name, why),
-				})
-				continue
-			}
-			at := fmt.Sprintf("%s.parents[%d].service", field, i)
-			addrs, no := dialable(r, allowed, names, parent.Service, at, func(appProtocol string) bool {
-				speak = append(speak, appProtocol)
-				return appProtocol != "https"
-			})
-			if !cleartext {
-				var without []outside
-				addrs, without = encrypted(addrs, at, c.Name)
-				no = append(no, without...)
-			}
-			m.Parents, denied = append(m.Parents, addrs...), append(denied, no...)
-		}
-		imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, denied)...)
-		m.Parents = distinct(m.Parents)
-		m.Protocol = gatewaysProtocol(imp, c.Name, field+".parents", speak)
-		switch {
-		case len(m.Parents) > 0:
-		case waiting != "":
-			m.NotReady, m.Share = cmp.Or(m.NotReady, waiting), 0
-		default:
-			const unknown = "no parent gateway has a known address"
-			unaddressed(imp, &m, denied, field+".parents", unknown, fixes.gatewayAddresses())
-		}
-		tls := gatewayapi.BackendPolicy(r, m.Cluster)
-		imp.Exposed = append(imp.Exposed, exposure(m.Cluster, m.Parents, tls, member, "its gateways", field+".parents"))
-		return m
-	}
-	if c.EndpointPicker == nil {
-		problem(".endpointPicker", "EndpointMode needs the remote picker",
-			"add endpointPicker with its service, or use ParentMode")
-		return m
-	}
-	pickers, outside := dialablePickers(r, allowed, names, c.EndpointPicker.Service, field+".endpointPicker.service")
-	imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
-	if len(pickers) == 0 {
-		const unknown = "no address of the remote picker is known"
-		unaddressed(imp, &m, outside, field+".endpointPicker.service", unknown, fixes.pickerAddresses())
-		return m
-	}
-	at := model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
-	if c.EndpointPicker.Peer && !trusted(r, c.Name) {
-		if m.NotReady != "" { // such as one that has left the set, while its export drains
-			m.Problem, m.Reason = "the ClusterSet here has no certificates of "+c.Name, reasonNotSupported
-			return m
-		}
-		problem(".endpointPicker",
-			"its picker serves members of its cluster set alone, and the ClusterSet here has no certificates of "+
-				c.Name,
-			"add it to the ClusterSet here (penstock clusters join), or have the pool exported for clusters that are "+
-				"no members")
-		return m
-	}
-	tls := gatewayapi.BackendPolicy(r, at)
-	if !tls.Trusts() {
-		problem(".endpointPicker", fmt.Sprintf("%s for its picker has no valid CA certificate", tls.Policy),
-			"correct the policy")
-		return m
-	}
-	m.Pool = remotePool(imp, policy, c, m.Cluster, field)
-	if name := c.EndpointPicker.Pool; name != "" {
-		if id, ok := objectid.ParseTarget(name); !ok || id.Imported() ||
-			strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			problem(".endpointPicker.pool", fmt.Sprintf("%.100q is not the name of a pool", name),
-				"write NAMESPACE/NAME, or remove it")
-			return m
-		}
-		m.Pool.Picker.RemotePool = name
-	}
-	if tls != nil {
-		m.Pool.Owners = append(m.Pool.Owners, tls.Policy)
-	}
-	pods.exporter, badPods = exporterRanges(imp.Ref, c, field)
-	m.Pool.Findings = append(m.Pool.Findings, badPods...)
-	var denied string
-	if len(c.Endpoints) > 0 {
-		askExternal(r, m.Pool, at, "cluster "+c.Name+": ", field+".endpointPicker", field+".failureMode")
-		m.Pool.Picker.Cluster = configured(importPicker(m.Pool.Picker.Cluster, imp.Ref, c, pickers, tls))
-		denied = declaredEndpoints(r, m.Pool, imp, c, pods, field)
-	} else {
-		denied = relayed(m.Pool, imp, c, pods, pickers, field)
-	}
-	if denied != "" {
-		m.Problem, m.Reason = denied, reasonNotAllowed
-	}
-	if !c.EndpointPicker.Peer {
-		service := field + ".endpointPicker.service"
-		imp.Exposed = append(imp.Exposed, exposure(at, pickers, tls, member, "its picker", service))
-	}
-	tls = gatewayapi.BackendPolicy(r, m.Cluster)
-	cleartext := []model.RemoteAddress{{Cleartext: true}}
-	imp.Exposed = append(imp.Exposed, exposure(m.Cluster, cleartext, tls, member, "its model servers", field))
-	nameLast(m.Pool, policy)
-	return m
-}
-
-// gatewaysProtocol is what the gateways of an exporting cluster are spoken to in, by the
-// appProtocols of their addresses: they are one cluster for Envoy.
-func gatewaysProtocol(imp *model.Import, cluster, field string, appProtocols []string) model.Protocol {
-	h2c := func(p string) bool { return protocolOf(p) == model.H2C }
-	other := func(p string) bool { return !h2c(p) }
-	switch {
-	case !slices.ContainsFunc(appProtocols, h2c):
-		return model.HTTP1
-	case !slices.ContainsFunc(appProtocols, other):
-		return model.H2C
-	}
-	imp.Findings = append(imp.Findings, report.Finding{
-		Severity: report.Warning, Owner: imp.Ref, Field: field,
-		Problem: fmt.Sprintf(
-			"cluster %s: some of its gateways have appProtocol kubernetes.io/h2c and others have not: "+
-				"all get HTTP/1.1, and no gRPC", cluster),
-		Fix: "write the same appProtocol for all gateways of the cluster",
-	})
-	return model.HTTP1
-}
-
-func remotePool(
-	imp *model.Import, policy *v1alpha1.PoolPolicy, c *inferenceapi.ImportedCluster, cluster model.ClusterID,
-	field string,
-) *model.Pool {
-	p := &model.Pool{
-		Name: objectid.Target{Pool: objectid.Pool{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name},
-			Member: c.Name},
-		Ref:      imp.Ref,
-		Cluster:  cluster,
-		Protocol: protocolOf(c.AppProtocol),
-		FailOpen: c.FailureMode == "FailOpen",
-		Settings: settings(policy),
-		Picker:   model.PickerCall{Names: pickerNames(policy)},
-		Owners:   []report.Ref{imp.Ref},
-		Resolved: report.Condition{Type: "ResolvedRefs", Status: report.True, Reason: "ResolvedRefs"},
-	}
-	if policy != nil {
-		p.Owners = append(p.Owners, store.PoolPolicies.Ref(policy))
-	}
-	for i, port := range c.TargetPorts {
-		p.Ports = append(p.Ports, uint16(port.Number))
-		if port.AppProtocol != "" && port.AppProtocol != cmp.Or(c.AppProtocol, "http") {
-			p.Findings = append(p.Findings, report.Finding{
-				Severity: report.Warning, Owner: imp.Ref,
-				Field:   fmt.Sprintf("%s.targetPorts[%d].appProtocol", field, i),
-				Problem: fmt.Sprintf("cluster %s: it has no effect", c.Name), Fix: "write appProtocol of the cluster",
-			})
-		}
-	}
-	if len(p.Ports) == 0 {
-		p.Ports = []uint16{uint16(c.TargetPortNumber)}
-	}
-	return p
-}
-
-// declaredEndpoints: the exporter declares its pods, so Envoy asks the remote picker itself. It
-// returns why none of them is allowed; "" if one is, or there is none.
-func declaredEndpoints(
-	r store.Reader, p *model.Pool, imp *model.Import, c *inferenceapi.ImportedCluster, allowed ranges, field string,
-) (denied string) {
-	p.External, p.Remote = true, make([]netip.AddrPort, 0, len(c.Endpoints))
-	policy := addresses.Of(r)
-	var found []report.Finding
-	for i, e := range c.Endpoints {
-		addr, err := netip.ParseAddr(e.Address)
-		if err != nil {
-			found = append(found, report.Finding{
-				Severity: report.Error, Owner: imp.Ref, Field: fmt.Sprintf("%s.endpoints[%d].address", field, i),
-				Problem: fmt.Sprintf("%.64q is not an IP address", e.Address), Fix: "write an IPv4 or IPv6 address",
-			})
-			continue
-		}
-		if e.Draining {
-			continue
-		}
-		if why := cmp.Or(policy.Written(addr), allowed.outside(addr)); why != "" {
-			denied = cmp.Or(denied, fmt.Sprintf("none of its model servers is allowed: address %s %s", e.Address, why))
-			is := outside{fmt.Sprintf("%s.endpoints[%d].address", field, i),
-				fmt.Sprintf("address %s %s", e.Address, why)}
-			found = append(found, notAllowed(imp.Ref, c.Name, []outside{is})...)
-			continue
-		}
-		ports := p.Ports
-		if len(e.Ports) > 0 {
-			ports = nil
-			for _, port := range e.Ports {
-				ports = append(ports, uint16(port))
-			}
-		}
-		for _, port := range ports {
-			p.Remote = append(p.Remote, netip.AddrPortFrom(addr.Unmap(), port))
-		}
-	}
-	p.Findings = append(p.Findings, few(found)...)
-	slices.SortFunc(p.Remote, netip.AddrPort.Compare)
-	if p.Remote = slices.Compact(p.Remote); len(p.Remote) > 0 {
-		return ""
-	}
-	return denied
-}
-
-// relayed: the pods are not known here. Our picker asks the remote one, checks what it names, and
-// has it added to the cluster before it answers. It returns why it can name none; "" if it can.
-func relayed(
-	p *model.Pool, imp *model.Import, c *inferenceapi.ImportedCluster, allowed ranges, pickers []model.RemoteAddress,
-	field string,
-) (denied string) {
-	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name,
-		RemotePool: p.Picker.RemotePool, Body: model.BodyBuffered, Served: true, Open: p.FailOpen}
-	p.Relay = &model.Relay{Pickers: pickers, Import: imp.Ref.Key(), Member: c.Name, Field: field,
-		Within: allowed.lists()}
-	if len(p.Relay.Within) == 0 {
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Warning, Owner: imp.Ref, Field: field + ".podCIDRs",
-			Problem: fmt.Sprintf(
-				"cluster %s names neither its pods nor their range: its picker may name any allowed address but "+
-					"loopback ones", c.Name),
-			Fix: "give podCIDRs here, or remote.podCIDRs in a PoolPolicy for this import",
-		})
-	}
-	if why := allowed.disjoint(); why != "" {
-		denied = "none of its model servers is allowed: " + why
-		p.Findings = append(p.Findings, notAllowed(imp.Ref, c.Name, []outside{{field + ".podCIDRs", denied}})...)
-	}
-	return denied
-}
-
-// Reasons of model.ImportMember.
-const (
-	reasonNotSupported = "NotSupported"
-	reasonNotAllowed   = "NotAllowed"
-)
-
-// unaddressed notes that a member has no address to be reached at: none is allowed of those denied,
-// which have findings, or none is known yet.
-func unaddressed(imp *model.Import, m *model.ImportMember, denied []outside, field, unknown, fix string) {
-	if len(denied) > 0 {
-		m.Reason, m.Problem = reasonNotAllowed, denied[0].problem
-		return
-	}
-	m.Reason, m.Problem = "", unknown
-	imp.Findings = append(imp.Findings, report.Finding{
-		Severity: report.Error, Owner: imp.Ref, Field: field, Problem: "cluster " + m.Name + ": " + unknown, Fix: fix,
-	})
-}
-
-// outside is a field with an address that may not become an endpoint.
 type outside struct{ field, problem string }
 
-// notAllowed are the findings about such fields of an exporting cluster.
 func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.Finding) {
 	for _, o := range list {
-		out = append(out,
-			report.Finding{Severity: report.Error, Owner: owner, Field: o.field,
-				Problem: "cluster " + cluster + ": " + o.problem, Fix: fixOutside(o.problem)})
+		out = append(out, errorOn(owner, o.field, "cluster "+cluster+": "+o.problem, fixOutside(o.problem)))
 	}
 	return few(out)
 }
 
-// few returns the first findings about the elements of a list, and one that counts the others: a
-// member of the cluster set decides how many there are.
+// few returns the first findings about elements of a list, and one that counts the others: a member
+// of the cluster set controls their number.
 func few(list []report.Finding) []report.Finding {
 	more := len(list) - mostErrors
 	if more <= 0 {
@@ -620,10 +282,8 @@ func few(list []report.Finding) []report.Finding {
 	return append(list[:mostErrors:mostErrors], last)
 }
 
-// dialable lists the addresses of remote Services, each at its Service's first port, host names
-// looked up. cleartext decides by the port's appProtocol whether it is spoken to without TLS. field
-// is where the list is, and names are those that are looked up. A name is resolved once a route
-// uses the import (useNames).
+// dialable returns the addresses of remote Services, at each Service's first port. It does not mark
+// names as used (see useNames). cleartext decides by appProtocol. field is the path of the list.
 func dialable(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport, field string,
 	cleartext func(appProtocol string) bool) (out []model.RemoteAddress, no []outside) {
 	for i, s := range list {
@@ -655,7 +315,7 @@ func dialable(r store.Reader, allowed ranges, names hostNames, list []inferencea
 	return distinct(out), no
 }
 
-// distinct sorts addresses. Of one with TLS and without, TLS counts.
+// distinct sorts addresses and removes duplicates; TLS takes precedence.
 func distinct(list []model.RemoteAddress) []model.RemoteAddress {
 	slices.SortFunc(list, func(a, b model.RemoteAddress) int {
 		if c := a.Addr.Compare(b.Addr); c != 0 || a.Cleartext == b.Cleartext {
@@ -674,7 +334,7 @@ func dialablePickers(r store.Reader, allowed ranges, names hostNames, list []inf
 	return dialable(r, allowed, names, list, field, func(appProtocol string) bool { return Cleartext(&appProtocol) })
 }
 
-// Dialable lists where the picker of an exporting cluster of an import is asked.
+// Dialable returns the addresses of an exporting cluster's picker.
 func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport,
 	c *inferenceapi.ImportedCluster) []model.RemoteAddress {
 	if c.EndpointPicker == nil {
@@ -688,7 +348,6 @@ func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport,
 	return out
 }
 
-// importNamed finds the import that a name means (gatewayapi.ImportNamed), with get.
 func importNamed(r store.Reader, namespace, name string, get func(key string) (*model.Import, bool)) (*model.Import,
 	bool) {
 	key, cluster, ok := gatewayapi.ImportNamed(r, namespace, name)
@@ -702,8 +361,7 @@ func importNamed(r store.Reader, namespace, name string, get func(key string) (*
 	return pinnedTo(imp, cluster)
 }
 
-// pinnedTo is an import with one of its exporting clusters alone, whose weight among the others
-// then means nothing; false if it has no such cluster.
+// pinnedTo returns an import with only one exporting cluster; false if it does not exist.
 func pinnedTo(imp *model.Import, member string) (*model.Import, bool) {
 	i := slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == member })
 	if i < 0 {

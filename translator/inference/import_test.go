@@ -80,7 +80,8 @@ func TestInferencePoolImport_NamePinsOneCluster(t *testing.T) {
 ---
 kind: InferencePoolImport
 metadata: {name: llm-east}
-status: {clusters: [{name: c, routingMode: ParentMode, parents: [{service: [{addresses: [192.0.2.9], ports: [{number: 80}]}]}]}]}
+status: {clusters: [{name: c, routingMode: ParentMode, parents: [{service: [{addresses: [192.0.2.9],
+  ports: [{number: 80}]}]}]}]}
 `)
 	if clusters, _, _ := resolve(v, "llm-east"); !slices.Equal(clusters, []string{"parent/default/llm-east/c"}) {
 		t.Errorf("the import of exactly that name must win, got %v", clusters)
@@ -245,7 +246,8 @@ kind: InferencePoolImport
 metadata: {name: llm}
 status:
   clusters:
-  - {name: a, routingMode: ParentMode, weight: 0, parents: [{service: [{addresses: [192.0.2.9], ports: [{number: 80}]}]}]}
+  - {name: a, routingMode: ParentMode, weight: 0, parents: [{service: [{addresses: [192.0.2.9],
+      ports: [{number: 80}]}]}]}
   - {name: b, routingMode: ParentMode, weight: 0}
 `
 	v, _ := imported(t, two) // b has no address, which is of no consequence
@@ -263,7 +265,8 @@ status:
 
 func TestInferencePoolImport_ClusterThatIsNotReadyTakesNoNewRequest(t *testing.T) {
 	notReady := strings.Replace(llmImport, "routingMode: EndpointMode", `routingMode: EndpointMode
-    conditions: [{type: Ready, status: "False", reason: Draining, message: the exporter is being upgraded, lastTransitionTime: "2026-01-01T00:00:00Z"}]`, 1)
+    conditions: [{type: Ready, status: "False", reason: Draining, message: the exporter is being upgraded,
+      lastTransitionTime: "2026-01-01T00:00:00Z"}]`, 1)
 	v, imp := imported(t, notReady+westHost)
 	clusters, shares, _ := resolve(v, "llm")
 	if !slices.Equal(clusters, []string{"last/import/default/llm/east", "last/parent/default/llm/west-2"}) ||
@@ -288,7 +291,8 @@ func TestInferencePoolImport_ClusterThatIsNotReadyTakesNoNewRequest(t *testing.T
 }
 
 func TestInferencePoolImport_WithheldByItsControllerTakesNoNewRequest(t *testing.T) {
-	const declined = `{type: TYPE, status: "False", reason: Paused, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}`
+	const declined = `{type: TYPE, status: "False", reason: Paused, message: "", ` +
+		`lastTransitionTime: "2026-01-01T00:00:00Z"}`
 	for _, c := range []struct {
 		status string // before status.clusters
 		shares []uint32
@@ -335,7 +339,8 @@ func TestInferencePoolImport_SpillsToASiblingExporter(t *testing.T) {
 ---
 kind: PoolPolicy
 metadata: {name: p}
-spec: {targetRef: {kind: InferencePoolImport, name: llm}, spill: [{kind: InferencePoolImport, name: llm-west-2}, {kind: InferencePoolImport, name: llm-east}]}
+spec: {targetRef: {kind: InferencePoolImport, name: llm}, spill: [{kind: InferencePoolImport, name: llm-west-2},
+  {kind: InferencePoolImport, name: llm-east}]}
 `)
 	for i, want := range []string{"hop.default.import.llm-west-2", "hop.default.import.llm-east"} {
 		p := imp.Members[i].Pool
@@ -351,7 +356,8 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, spill: [{kind: Inferen
 ---
 kind: PoolPolicy
 metadata: {name: p}
-spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, spill: [{kind: InferencePoolImport, name: llm-east}, {kind: InferencePoolImport, name: llm}]}
+spec: {targetRef: {kind: InferencePoolImport, name: llm-east},
+  spill: [{kind: InferencePoolImport, name: llm-east}, {kind: InferencePoolImport, name: llm}]}
 `)
 	if text := texts(imp.Findings); strings.Count(text, "a pool cannot spill to itself") != 2 {
 		t.Errorf("findings: %s", text)
@@ -367,7 +373,8 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: {podCIDRs: [10
 ---
 kind: PoolPolicy
 metadata: {name: east}
-spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, remote: {podCIDRs: [10.9.0.0/16]}, spill: [{name: big}, {name: nowhere}]}
+spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, remote: {podCIDRs: [10.9.0.0/16]},
+  spill: [{name: big}, {name: nowhere}]}
 ---
 kind: PoolPolicy
 metadata: {name: second}
@@ -520,7 +527,8 @@ func TestBackendTLSPolicy_ReachesThePickerOfAnImport(t *testing.T) {
 }
 
 func TestInferencePoolImport_ParentThatIsNotReadyTakesNoNewRequest(t *testing.T) {
-	const draining = `conditions: [{type: Ready, status: "False", reason: Draining, message: m, lastTransitionTime: "2026-01-01T00:00:00Z"}], `
+	const draining = `conditions: [{type: Ready, status: "False", reason: Draining, message: m, ` +
+		`lastTransitionTime: "2026-01-01T00:00:00Z"}], `
 	two := strings.Replace(llmImport, `parents: [{service`,
 		`parents: [{name: old, namespace: web, `+draining+
 			`service: [{addresses: [192.0.2.81], ports: [{number: 80}]}]}, {service`, 1)
@@ -549,7 +557,9 @@ func TestInferencePoolImport_ParentThatIsNotReadyTakesNoNewRequest(t *testing.T)
 
 func TestInferencePoolImport_EachPickerServiceDecidesAboutTLSByItsOwnPort(t *testing.T) {
 	_, imp := imported(t, strings.Replace(llmImport, `{service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}`,
-		`{service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}, {addresses: [192.0.2.2], ports: [{number: 9002, appProtocol: kubernetes.io/h2c}]}, {addresses: [192.0.2.3], ports: [{number: 9002, appProtocol: http2}]}]}`, 1)+westHost)
+		`{service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}, `+
+			`{addresses: [192.0.2.2], ports: [{number: 9002, appProtocol: kubernetes.io/h2c}]}, `+
+			`{addresses: [192.0.2.3], ports: [{number: 9002, appProtocol: http2}]}]}`, 1)+westHost)
 	got := fmt.Sprint(imp.Members[0].Pool.Relay.Pickers)
 	if want := "[{192.0.2.1:9002 false} {192.0.2.2:9002 true} {192.0.2.3:9002 false}]"; got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -582,7 +592,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: ` + remote + `
 		"podCIDRs: [10.1.0.0/16, 10.2.0.0/16]\n    endpoints: [{address: 10.1.0.5}, {address: 10.2.0.5}, {address: "+
 			"10.3.0.5}]", 1)
 	_, imp = imported(t, declared+policy("{podCIDRs: [10.2.0.0/15]}"))
-	// neither what the policy nor what the exporter leaves out
+	// neither the policy's nor the exporter's exclusions
 	if got := fmt.Sprint(imp.Members[0].Pool.Remote); got != "[10.2.0.5:8000]" {
 		t.Errorf("declared pods %s", got)
 	}
@@ -598,7 +608,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: ` + remote + `
 	}
 }
 
-// What a remote picker changes in a request must not reach the pool that it spills to.
+// A remote picker's changes to a request must not reach the spill target.
 func TestInferencePoolImport_RelayedPoolThatSpillsIsBehindAHop(t *testing.T) {
 	_, imp := imported(t, llmImport+westHost+`
 ---
@@ -612,7 +622,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, spill: [{kind: In
 	}
 }
 
-// A member of the cluster set decides how long its lists are: findings about them are few.
+// A member controls the length of its lists: findings about them are few.
 func TestInferencePoolImport_FindingsAboutManyElementsAreFew(t *testing.T) {
 	for what, list := range map[string]string{
 		"endpoints": "endpoints: [" + strings.Repeat("{address: x}, ", 1000) + "]",
@@ -642,7 +652,7 @@ status:
 	}
 }
 
-// A member of the cluster set decides how long its texts are: findings quote their beginning.
+// A member controls the length of its texts: findings quote their beginning.
 func TestInferencePoolImport_FindingsQuoteTheBeginningOfATextAlone(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	for what, entry := range map[string]string{

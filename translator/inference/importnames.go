@@ -14,26 +14,23 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// mostNames is how many host names of an exporting cluster of an import are looked up. The exporter
-// decides how many there are, and each is looked up again and again.
+// mostNames limits the lookups of host names: the exporter controls their number.
 const mostNames = 32
 
-// hostNames are the host names of an exporting cluster that are looked up.
 type hostNames struct {
 	used  map[string]bool // in lower case
-	first string          // the first one that is not used
+	first string          // first name that is not looked up
 	all   int
 }
 
-// namesOf chooses the first names of a cluster: the names of its picker, then the names of its
-// gateways.
+// namesOf selects the first names, of the picker before the gateways.
 func namesOf(c *inferenceapi.ImportedCluster) hostNames {
 	out, seen := hostNames{used: map[string]bool{}}, map[string]bool{}
 	add := func(list []inferenceapi.ServiceImport) {
 		for _, s := range list {
 			for _, a := range s.Addresses {
 				if _, err := netip.ParseAddr(a); err == nil || addresses.Neither(a) != "" {
-					continue // services.Lookup does not look it up
+					continue // services.Lookup ignores it
 				}
 				name := strings.ToLower(a)
 				if seen[name] {
@@ -57,7 +54,6 @@ func namesOf(c *inferenceapi.ImportedCluster) hostNames {
 	return out
 }
 
-// leavesOut reports whether an address is a name that is not looked up.
 func (n hostNames) leavesOut(address string) bool {
 	if n.all <= mostNames || n.used[strings.ToLower(address)] {
 		return false
@@ -66,21 +62,19 @@ func (n hostNames) leavesOut(address string) bool {
 	return err != nil && addresses.Neither(address) == ""
 }
 
-// findings report names that are not looked up. field is where the cluster is.
 func (n hostNames) findings(imp *model.Import, cluster, field string) []report.Finding {
 	if n.all <= mostNames {
 		return nil
 	}
-	return []report.Finding{{
-		Severity: report.Error, Owner: imp.Ref, Field: field,
-		Problem: fmt.Sprintf(
-			"cluster %s: it has %d host names, and %d are looked up: %.253s and those after it are not used",
-			cluster, n.all, mostNames, n.first),
-		Fix: fmt.Sprintf("have it exported with %d host names at most, or with IP addresses", mostNames),
-	}}
+	return []report.Finding{
+		errorOn(imp.Ref, field,
+			fmt.Sprintf(
+				"cluster %s: it has %d host names, and %d are looked up: %.253s and those after it are not used",
+				cluster, n.all, mostNames, n.first),
+			fmt.Sprintf("have it exported with %d host names at most, or with IP addresses", mostNames)),
+	}
 }
 
-// useNames makes the host names of an import used.
 func useNames(r store.Reader, key string) {
 	imp, ok := gatewayapi.Imported(r, key)
 	if !ok {

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ineffective are the findings about fields of a policy that have no effect on an InferencePool.
 func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Finding) {
 	if policy == nil {
 		return nil
@@ -86,8 +85,8 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 	return drop(out)
 }
 
-// withoutHeadersTimeout is the finding that no stream of a pool has a limit for its headers,
-// although its policy asks for one.
+// withoutHeadersTimeout reports headersTimeout Learned on a pool where no stream gets such a
+// timeout.
 func withoutHeadersTimeout(p *model.Pool, policy *v1alpha1.PoolPolicy) report.Finding {
 	fields := []string{"spec.picker.headersTimeout"}
 	switch {
@@ -101,36 +100,31 @@ func withoutHeadersTimeout(p *model.Pool, policy *v1alpha1.PoolPolicy) report.Fi
 	return report.Finding{}
 }
 
-// NotListening is the finding about a policy by which model servers connect to publish KV events,
-// for a process without an address for them.
+// NotListening reports a policy in which model servers connect to publish KV events, for a process
+// without an address for that.
 func NotListening(r store.Reader, key string) (f report.Finding, found bool) {
 	policy, ok := store.PoolPolicies.Get(r, key)
 	if !ok || policy.Spec.Picker.KVEvents == nil || policy.Spec.Picker.KVEvents.Mode != modeListen {
 		return f, false
 	}
-	return report.Finding{
-		Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.picker.kvEvents.mode",
-		Problem: "model servers cannot connect: penstock was started without --picker-kv-events",
-		Fix:     "start it with --picker-kv-events HOST:PORT, or use mode Dial",
-	}, true
+	return warningOn(store.PoolPolicies.Ref(policy), "spec.picker.kvEvents.mode",
+		"model servers cannot connect: penstock was started without --picker-kv-events",
+		"start it with --picker-kv-events HOST:PORT, or use mode Dial"), true
 }
 
-// modeListen is the mode of KV events in which model servers connect.
 const modeListen = "Listen"
 
-// readsCriticality reports whether something in a policy reads the criticality of requests.
 func readsCriticality(s *model.PickerSettings) bool {
 	return s.Strategy == string(v1alpha1.StrategyTree) || s.Strategy == string(v1alpha1.StrategyLoad) ||
 		s.ShedAfter > 0 || s.FlowControl.On
 }
 
-// readsSessions reports whether a strategy keeps sessions at an endpoint.
 func readsSessions(s *model.PickerSettings) bool {
 	return s.Strategy == string(v1alpha1.StrategySession) || s.Plugins != nil && s.Plugins.Sessions
 }
 
-// comparesPrefixes reports whether a strategy, or its shadow, compares what servers have cached of
-// a prompt, and prompts are read.
+// comparesPrefixes reports whether a strategy, or its shadow, compares prompts with the servers'
+// caches.
 func comparesPrefixes(s *model.PickerSettings) bool {
 	compares := s.Strategy == string(v1alpha1.StrategyLoad) || s.Shadow == string(v1alpha1.StrategyLoad)
 	if s.Strategy == string(v1alpha1.StrategyPlugins) {
@@ -139,13 +133,11 @@ func comparesPrefixes(s *model.PickerSettings) bool {
 	return compares && readsBody(s)
 }
 
-// needsPages reports whether something in a policy reads metrics pages.
 func needsPages(s *model.PickerSettings) bool {
 	return readsPages(s) || readsPages(&model.PickerSettings{Strategy: s.Shadow}) || s.FullQueue > 0 ||
 		s.FullKVCachePercent > 0 || s.ShedAfter > 0 || s.FlowControl.On
 }
 
-// readsPages reports whether a strategy reads metrics pages.
 func readsPages(s *model.PickerSettings) bool {
 	switch v1alpha1.Strategy(s.Strategy) {
 	case v1alpha1.StrategyLoad, v1alpha1.StrategyTree:
@@ -156,9 +148,8 @@ func readsPages(s *model.PickerSettings) bool {
 	return false
 }
 
-// ineffectiveOn are the findings about fields of a policy that have no effect on an import, or on
-// those of its exporting clusters that the policy is in force for. whole: it is the policy of the
-// whole import.
+// ineffectiveOn returns the findings about policy fields without effect on an import, or on the
+// members that the policy governs. whole is set for the policy of the whole import.
 func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha1.PoolPolicy,
 	whole bool) (out []report.Finding) {
 	if policy == nil {
@@ -166,18 +157,20 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	}
 	if len(members) == 0 {
 		if policy.Spec.Selection != nil || len(policy.Spec.RetryOn) > 0 {
-			return nil // it is in force for the whole import
+			return nil // it applies to the whole import
 		}
-		return []report.Finding{{Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec",
-			Problem: fmt.Sprintf("the policy has no effect: each exporting cluster of %s has a PoolPolicy of its own",
-				ref), Fix: "remove it, or one of theirs"}}
+		return []report.Finding{
+			warningOn(store.PoolPolicies.Ref(policy), "spec",
+				fmt.Sprintf("the policy has no effect: each exporting cluster of %s has a PoolPolicy of its own", ref),
+				"remove it, or one of theirs"),
+		}
 	}
 	spec := policy.Spec.Picker
 	if whole && keepsSessions(policy) {
-		spec.Session = nil // it is in force between the clusters
+		spec.Session = nil // it applies between the clusters
 	}
 	if whole && chooses(policy) {
-		spec.ResponseAffinity = false // the same
+		spec.ResponseAffinity = false // likewise
 	}
 	out = append(out,
 		unused(policy, pickerFields(&spec), "the picker of the exporting cluster decides for "+ref.String(),
@@ -190,12 +183,10 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 				"remove it"))
 	}
 	if whole && chooses(policy) && policy.Spec.Picker.ResponseAffinity && pickers {
-		out = append(out, report.Finding{
-			Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.picker.responseAffinity",
-			Problem: fmt.Sprintf("it finds the cluster of a response, and no server there: clusters of %s "+
-				"have pickers that are asked (EndpointMode), and these see no responses", ref),
-			Fix: "export the pool in ParentMode, and write responseAffinity into its PoolPolicy there",
-		})
+		out = append(out, warningOn(store.PoolPolicies.Ref(policy), "spec.picker.responseAffinity",
+			fmt.Sprintf("it finds the cluster of a response, and no server there: clusters of %s have pickers that "+
+				"are asked (EndpointMode), and these see no responses", ref),
+			"export the pool in ParentMode, and write responseAffinity into its PoolPolicy there"))
 	}
 	parents := slices.ContainsFunc(members, func(m model.ImportMember) bool { return m.MaxGateways > 0 })
 	if policy.Spec.Remote.MaxGateways != nil && !parents {
@@ -212,8 +203,8 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	return drop(out)
 }
 
-// pickerFields are the fields of spec.picker that a user has set. Values that are defaults may be
-// the API server's.
+// pickerFields lists the fields of spec.picker that a user set; default values may come from the
+// API server.
 func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 	for _, f := range []struct {
 		name string
@@ -247,7 +238,6 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 	return out
 }
 
-// unused is the finding that fields have no effect; zero without a field.
 func unused(policy *v1alpha1.PoolPolicy, fields []string, why, fix string) report.Finding {
 	if len(fields) == 0 {
 		return report.Finding{}
@@ -257,11 +247,9 @@ func unused(policy *v1alpha1.PoolPolicy, fields []string, why, fix string) repor
 		problem = "it and " + strings.Join(fields[1:], ", ") + " have no effect: " + why
 		fix = strings.Replace(fix, "remove it", "remove them", 1)
 	}
-	return report.Finding{Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: fields[0],
-		Problem: problem, Fix: fix}
+	return warningOn(store.PoolPolicies.Ref(policy), fields[0], problem, fix)
 }
 
-// drop leaves zero findings out.
 func drop(list []report.Finding) (out []report.Finding) {
 	for _, f := range list {
 		if f != (report.Finding{}) {

@@ -38,7 +38,7 @@ func TestLeastLoad_PickerChoosesAmongTheClusters(t *testing.T) {
 		t.Error("sessions are kept without affinity Session")
 	}
 	if text := texts(imp.Findings); !strings.Contains(text,
-		"spec.selection.localMargin: it has no effect: this cluster is not among those of") {
+		"spec.selection.localMargin: it has no effect: InferencePoolImport default/llm does not include this cluster") {
 		t.Errorf("findings: %s", text)
 	}
 	if _, imp = imported(t, llmImport+leastLoad("")); imp.Choice != nil {
@@ -46,8 +46,8 @@ func TestLeastLoad_PickerChoosesAmongTheClusters(t *testing.T) {
 	}
 }
 
-// The sessions of an import are those of its own policy; without affinity, and for one of its
-// clusters, a finding reports that the field has no effect.
+// The import's own policy configures its sessions; without affinity, and for one of its clusters, a
+// finding reports that the field has no effect.
 func TestSession_PolicyOfTheImportSetsCookieAndTTL(t *testing.T) {
 	with := func(selection string) string {
 		return strings.Replace(leastLoad(selection), "targetRef:",
@@ -74,8 +74,8 @@ func TestSession_PolicyOfTheImportSetsCookieAndTTL(t *testing.T) {
 	}
 }
 
-// Of an import the policy finds the cluster of a response; where it finds no server there, or does
-// nothing, a finding reports it.
+// An import's policy finds the cluster of a response; if it finds no server there, or has no
+// effect, a finding reports it.
 func TestResponseAffinity_PolicyOfTheImportFindsTheCluster(t *testing.T) {
 	with := func(policy string) string {
 		return strings.Replace(policy, "targetRef:", "picker: {responseAffinity: true}, targetRef:", 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// Selection reads the pods that the InferencePool with a key selects, without looking at them.
+// Selection only records a read of the pods that an InferencePool selects.
 func Selection(r store.Reader, key string) {
 	obj, ok := store.InferencePools.Get(r, key)
 	if !ok {
@@ -24,9 +24,9 @@ func Selection(r store.Reader, key string) {
 	services.Candidates(r, obj.Namespace, selector)
 }
 
-// Members lists the model servers of a pool, sorted by address: pods and ModelServers that its
-// selector matches, or what an import declares and our picker has learned. Each target port is a
-// server of its own (InferencePool, targetPorts).
+// Members lists the model servers of a pool, sorted by address: matching Pods and ModelServers, or
+// an import's declared or learned endpoints. Each target port is a server of its own
+// (InferencePool, targetPorts).
 func Members(r store.Reader, p *model.Pool) []model.Member {
 	var out []model.Member
 	switch {

@@ -44,8 +44,8 @@ func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool
 	return rep.Report, true
 }
 
-// RewriteReport reports whether an InferenceModelRewrite is in force, and which of its rules
-// another object goes before.
+// RewriteReport reports whether an InferenceModelRewrite is in force, and which of its rules others
+// override.
 func RewriteReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
 	rw, ok := store.InferenceModelRewrites.Get(r, key)
 	if !ok {
@@ -86,10 +86,8 @@ func RewriteReport(r store.Reader, tables Tables, key string) (report.Report, bo
 			}
 		}
 		if len(rule.Targets) == 0 {
-			rep.Findings = append(rep.Findings, report.Finding{
-				Severity: report.Info, Owner: rep.Owner, Field: fmt.Sprintf("spec.rules[%d]", i),
-				Problem: "it has no targets: the requests that it matches keep their model",
-			})
+			rep.Findings = append(rep.Findings, infoOn(rep.Owner, fmt.Sprintf("spec.rules[%d]", i),
+				"it has no targets: the requests that it matches keep their model", ""))
 		}
 	}
 	if more := shadowed - mostErrors; more > 0 {
@@ -101,12 +99,12 @@ func RewriteReport(r store.Reader, tables Tables, key string) (report.Report, bo
 		rep.Conditions[0] = report.Condition{Type: "Accepted", Status: report.False, Reason: "Conflicted",
 			Message: rep.Findings[0].Field + ": " + rep.Findings[0].Problem}
 	case len(rw.Spec.Rules) == 0:
-		rep.warn("spec.rules", "there are none: the object has no effect", "write a rule, or remove the object")
+		rep.warn("spec.rules", "it is empty: the object has no effect", "write a rule, or remove the object")
 	}
 	return rep.Report, true
 }
 
-// shadow returns the rule that goes before rule i of an object for some model; "" if none does.
+// shadow describes the rule that overrides rule i of an object for a model.
 func shadow(c *claims, rw *llmd.InferenceModelRewrite, i int) string {
 	switch m, other, rule := c.targets(); {
 	case m != nil:
@@ -130,16 +128,13 @@ func ObjectiveReport(r store.Reader, tables Tables, key string) (report.Report, 
 	problem, fix := invalidPoolRef(o.Spec.PoolRef.Group, o.Spec.PoolRef.Kind)
 	if pool := rep.pool(r, tables, o.Spec.PoolRef.Name, problem, "spec.poolRef", fix); pool != nil &&
 		!pool.Settings.TrustHeaders {
-		rep.Findings = append(rep.Findings, report.Finding{
-			Severity: report.Info, Owner: rep.Owner,
-			Problem: "requests cannot name it: the header that does is a client's, and counts only if the " +
-				"pool trusts it", Fix: "set spec.picker.trustHeaders: true in a PoolPolicy of " + pool.Ref.String(),
-		})
+		rep.Findings = append(rep.Findings, infoOn(rep.Owner, "",
+			"requests cannot name it: the header that does is a client's, and counts only if the pool trusts it",
+			"set spec.picker.trustHeaders: true in a PoolPolicy of "+pool.Ref.String()))
 	}
 	return rep.Report, true
 }
 
-// modelReport is the report on an object that belongs to a pool.
 type modelReport struct{ report.Report }
 
 func newModelReport(owner report.Ref) *modelReport {
@@ -150,8 +145,7 @@ func newModelReport(owner report.Ref) *modelReport {
 	}
 }
 
-// pool finds the pool that the object names. It returns nil if the report is complete: the object
-// has no effect.
+// pool returns the object's pool; nil if the report is complete.
 func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field, fix string) *model.Pool {
 	if problem != "" {
 		notAccepted(rep, "Invalid", field, problem, fix)
@@ -166,21 +160,18 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 		notAccepted(rep, "PoolNotFound", "spec.poolRef.name",
 			noneOf(r, store.InferencePools, rep.Owner.Namespace, name), "name an InferencePool of the same namespace")
 		return nil
-	case p.External: // it may read the object, and write its conditions
+	case p.External: // its controller may read the object and write its conditions
 		rep.Conditions = nil
-		rep.Findings = append(rep.Findings, report.Finding{
-			Severity: report.Info, Owner: rep.Owner, Field: "spec.poolRef",
-			Problem: fmt.Sprintf(
-				"it has no effect on what Penstock does: %s has an external picker, which decides alone", p.Ref),
-			Fix: "remove endpointPickerRef from the pool to have Penstock's own picker",
-		})
+		rep.Findings = append(rep.Findings, infoOn(rep.Owner, "spec.poolRef",
+			fmt.Sprintf("it has no effect on what Penstock does: %s has an external picker, which decides alone",
+				p.Ref), "remove endpointPickerRef from the pool to have Penstock's own picker"))
 		return nil
 	}
 	return p
 }
 
-// elsewhere reports whether there is an InferencePool that is not picked from here: a stand-alone
-// picker has one pool, and what belongs to others is for their pickers.
+// elsewhere reports whether this process does not serve an existing InferencePool: a stand-alone
+// picker has one pool.
 func elsewhere(r store.Reader, namespace, name string) bool {
 	_, there := store.InferencePools.Get(r, objectid.Join(namespace, name))
 	return there
@@ -190,13 +181,9 @@ func notAccepted(rep *modelReport, reason, field, problem, fix string) {
 	rep.Conditions = []report.Condition{
 		{Type: "Accepted", Status: report.False, Reason: reason, Message: field + ": " + problem + "; " + fix},
 	}
-	rep.Findings = append(rep.Findings, report.Finding{
-		Severity: report.Error, Owner: rep.Owner, Field: field, Problem: problem, Fix: fix,
-	})
+	rep.Findings = append(rep.Findings, errorOn(rep.Owner, field, problem, fix))
 }
 
 func (rep *modelReport) warn(field, problem, fix string) {
-	rep.Findings = append(rep.Findings, report.Finding{
-		Severity: report.Warning, Owner: rep.Owner, Field: field, Problem: problem, Fix: fix,
-	})
+	rep.Findings = append(rep.Findings, warningOn(rep.Owner, field, problem, fix))
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Models collects what the InferenceModels, InferenceModelRewrites and InferenceObjectives of a
-// pool do; nil if it has none. Invalid objects have no effect.
+// Models returns the effects of a pool's InferenceModels, InferenceModelRewrites and
+// InferenceObjectives; nil without any.
 func Models(r store.Reader, id objectid.Target) *model.Models {
-	if id.Imported() { // of an import: the exporting cluster's picker has them
+	if id.Imported() { // the exporting cluster's picker has them
 		return nil
 	}
 	target := store.TargetKey("InferencePool", id.Namespace, id.Name)
@@ -70,8 +70,6 @@ func Models(r store.Reader, id objectid.Target) *model.Models {
 	return out
 }
 
-// modelUse reports whether a pool's picker must read the models of requests, and whether it
-// replaces some.
 func modelUse(r store.Reader, namespace, pool string) (reads, rewrites bool) {
 	target := store.TargetKey("InferencePool", namespace, pool)
 	for _, m := range store.InferenceModels.By(r, store.ByTarget, target) {
@@ -87,23 +85,21 @@ func modelUse(r store.Reader, namespace, pool string) (reads, rewrites bool) {
 	return reads, rewrites
 }
 
-// claims are the objects that name one model of a pool, "" for all models. Each may be in a list
-// twice.
+// claims holds the objects that name one model of a pool, "" for all models. The lists may have
+// duplicates.
 type claims struct {
 	name     string
 	models   []*inferenceapi.InferenceModel
 	rewrites []*llmd.InferenceModelRewrite
 }
 
-// claimsOn reads the claims on one model of a pool.
 func claimsOn(r store.Reader, namespace, pool, name string) *claims {
 	key := store.ModelKey(namespace, pool, name)
 	return &claims{name, store.InferenceModels.By(r, store.ByModel, key),
 		store.InferenceModelRewrites.By(r, store.ByModel, key)}
 }
 
-// model is the InferenceModel that counts: the oldest, then the first by name. nil if there is none
-// that is valid.
+// model returns the InferenceModel in force: the oldest valid one, then the first by name.
 func (c *claims) model() *inferenceapi.InferenceModel {
 	return oldest(c.models, func(m *inferenceapi.InferenceModel) bool {
 		problem, _, _ := invalidModel(m)
@@ -111,8 +107,7 @@ func (c *claims) model() *inferenceapi.InferenceModel {
 	})
 }
 
-// rewrite is the InferenceModelRewrite that counts, and which of its rules: the oldest, then the
-// first by name; its first rule.
+// rewrite returns the InferenceModelRewrite in force and its first matching rule.
 func (c *claims) rewrite() (*llmd.InferenceModelRewrite, int) {
 	rw := oldest(c.rewrites, func(rw *llmd.InferenceModelRewrite) bool {
 		problem, _, _ := invalidRewrite(rw)
@@ -127,8 +122,8 @@ func (c *claims) rewrite() (*llmd.InferenceModelRewrite, int) {
 		})
 }
 
-// targets decides between the two kinds: the older one counts, and an InferenceModel without
-// targetModels leaves the name to a rewrite. At most one of the results is set.
+// targets decides between the two kinds: the older object wins, except that an InferenceModel
+// without targetModels leaves the name to a rewrite. At most one result is set.
 func (c *claims) targets() (*inferenceapi.InferenceModel, *llmd.InferenceModelRewrite, int) {
 	m := c.model()
 	rw, rule := c.rewrite()
@@ -138,7 +133,6 @@ func (c *claims) targets() (*inferenceapi.InferenceModel, *llmd.InferenceModelRe
 	return nil, rw, rule
 }
 
-// rule is what is done with the requests for the model; false if nothing is.
 func (c *claims) rule() (out model.ModelRule, ok bool) {
 	if m := c.model(); m != nil {
 		ok, out.Criticality = true, m.Spec.Criticality
@@ -171,13 +165,12 @@ func oldest[T interface {
 	return out
 }
 
-// older orders objects by age, and by name those of one age, as all of a folder are.
+// older orders objects by age, then by name: a folder's objects have the same age.
 func older(a, b metav1.Object) bool {
 	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	return cmp.Or(at.Compare(bt.Time), strings.Compare(a.GetName(), b.GetName())) < 0
 }
 
-// rewritten are the models that an InferenceModelRewrite names, each once.
 func rewritten(rw *llmd.InferenceModelRewrite) (names []string) {
 	for i := range rw.Spec.Rules {
 		if len(rw.Spec.Rules[i].Matches) == 0 {
@@ -193,7 +186,6 @@ func rewritten(rw *llmd.InferenceModelRewrite) (names []string) {
 	return slices.Compact(names)
 }
 
-// matches reports whether a rule matches a model by its name, or with "" whether it matches all.
 func matches(rule *llmd.InferenceModelRewriteRule, name string) bool {
 	if name == "" {
 		return len(rule.Matches) == 0
@@ -201,8 +193,7 @@ func matches(rule *llmd.InferenceModelRewriteRule, name string) bool {
 	return slices.ContainsFunc(rule.Matches, func(m llmd.Match) bool { return m.Model != nil && m.Model.Value == name })
 }
 
-// invalidModel returns what is wrong with an InferenceModel, in which field, and what to write
-// instead. A schema reports the same; a cluster may have an older one.
+// invalidModel validates an InferenceModel; a cluster may have an older schema.
 func invalidModel(m *inferenceapi.InferenceModel) (problem, field, fix string) {
 	if problem, fix := invalidPoolRef(m.Spec.PoolRef.Group, m.Spec.PoolRef.Kind); problem != "" {
 		return problem, "spec.poolRef", fix
@@ -217,7 +208,6 @@ func invalidModel(m *inferenceapi.InferenceModel) (problem, field, fix string) {
 	return invalidWeights(weights, "spec.targetModels")
 }
 
-// invalidRewrite is invalidModel for an InferenceModelRewrite.
 func invalidRewrite(rw *llmd.InferenceModelRewrite) (problem, field, fix string) {
 	if rw.Spec.PoolRef == nil {
 		return "it is missing", "spec.poolRef", "name an InferencePool of the same namespace"
@@ -258,11 +248,9 @@ func invalidWeights(weights []*int32, path string) (problem, field, fix string) 
 	return "", "", ""
 }
 
-// maxWeight of a target.
 const maxWeight = 1_000_000
 
-// invalidPoolRef returns what is wrong with the group and kind of a reference to a pool. Both
-// groups of InferencePools may be named.
+// Both groups of InferencePools are valid.
 func invalidPoolRef(group, kind string) (problem, fix string) {
 	fix = "name an InferencePool of the same namespace"
 	switch {

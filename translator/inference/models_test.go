@@ -17,7 +17,8 @@ const models = chatPool + `
 ---
 kind: InferenceModel
 metadata: {name: first, creationTimestamp: "2025-01-01T00:00:00Z"}
-spec: {modelName: llama, criticality: Critical, poolRef: {name: chat}, targetModels: [{name: v1, weight: 75}, {name: v2, weight: 25}]}
+spec: {modelName: llama, criticality: Critical, poolRef: {name: chat},
+  targetModels: [{name: v1, weight: 75}, {name: v2, weight: 25}]}
 ---
 kind: InferenceModel
 metadata: {name: a-second, creationTimestamp: "2025-01-02T00:00:00Z"}
@@ -58,7 +59,8 @@ spec:
   poolRef: {name: chat}
   rules:
   - {targets: [{modelRewrite: any}]}
-  - {matches: [{model: {value: food}}], targets: [{modelRewrite: food-v1, weight: 10}, {modelRewrite: food-v2, weight: 90}]}
+  - {matches: [{model: {value: food}}], targets: [{modelRewrite: food-v1, weight: 10},
+      {modelRewrite: food-v2, weight: 90}]}
 ---
 kind: InferenceModelRewrite
 metadata: {name: useless, creationTimestamp: "2025-02-03T00:00:00Z"}
@@ -105,8 +107,9 @@ func TestInferenceModel_OlderCountsAndExactGoesBeforeGeneric(t *testing.T) {
 func TestInferenceModel_EachEndsInAConditionThatNamesTheField(t *testing.T) {
 	v := world(t, models)
 	for name, want := range map[string]string{
-		"first":    "True Accepted: ",
-		"a-second": `False ModelNameInUse: spec.modelName: InferenceModel first, which is older or comes first by name, has model "llama" of InferencePool default/chat`,
+		"first": "True Accepted: ",
+		"a-second": `False ModelNameInUse: spec.modelName: InferenceModel first, which is older or comes first by ` +
+			`name, has model "llama" of InferencePool default/chat`,
 		"zero": "False Invalid: spec.targetModels[0].weight: a weight of 0 is not 1 to 1000000; write a weight " +
 			"in this range",
 		"half": "False Invalid: spec.targetModels: 1 of 2 have a weight; write a weight for each, or for none",
@@ -119,8 +122,9 @@ func TestInferenceModel_EachEndsInAConditionThatNamesTheField(t *testing.T) {
 		accepts(t, name, rep, want)
 	}
 	for name, want := range map[string]string{
-		"old":   "True Accepted: ",
-		"young": `True Accepted: warning spec.rules[0].matches[0]: it has no effect: rule 1 of InferenceModelRewrite old, which is older or comes first by name, rewrites model "food"`,
+		"old": "True Accepted: ",
+		"young": `True Accepted: warning spec.rules[0].matches[0]: it has no effect: rule 1 of ` +
+			`InferenceModelRewrite old, which is older or comes first by name, rewrites model "food"`,
 		"useless": "False Conflicted: spec.rules[0]: it has no effect: rule 0 of InferenceModelRewrite old, which is " +
 			"older or comes first by name, rewrites all models without a rule of their own",
 		"minus": "False Invalid: spec.rules[0].targets[0].weight: a weight of -3 is not 1 to 1000000",
@@ -138,8 +142,8 @@ func TestInferenceModel_EachEndsInAConditionThatNamesTheField(t *testing.T) {
 	accepts(t, "urgent", rep, "True Accepted: info requests cannot name it: the header that does is a client's")
 }
 
-// accepts compares a report's condition Accepted and its first finding, which may be about what has
-// no effect.
+// accepts compares a report's condition Accepted and its first finding, which may be about fields
+// without effect.
 func accepts(t *testing.T, name string, rep report.Report, want string) {
 	t.Helper()
 	c := report.Find(rep.Conditions, "Accepted")
@@ -157,7 +161,7 @@ func accepts(t *testing.T, name string, rep report.Report, want string) {
 	}
 }
 
-// A picker that is not ours may read the object and write its conditions.
+// An external picker's controller may read the object and write its conditions.
 func TestInferenceModel_OfAnExternalPickersPoolGetsNoCondition(t *testing.T) {
 	v := world(t, bigPool+`  endpointPickerRef: {name: epp, port: {number: 9002}}
 ---

@@ -18,7 +18,8 @@ const offers = `
 kind: Offer
 metadata: {name: llm.north}
 Import: llm
-Cluster: {name: north, routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.3.0.0/16], endpointPicker: {service: [{addresses: [192.0.2.3], ports: [{number: 9002}]}]}}
+Cluster: {name: north, routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.3.0.0/16],
+  endpointPicker: {service: [{addresses: [192.0.2.3], ports: [{number: 9002}]}]}}
 Allowed: [192.0.2.0/30]
 Pods: [10.3.1.0/24]
 ---
@@ -42,8 +43,8 @@ func TestOffer_IsPartOfTheImportOfItsName(t *testing.T) {
 	}
 }
 
-// What every cluster of an import costs must not grow with their number: a set of a hundred
-// clusters that export the same hundred pools took minutes to sync.
+// The cost of each cluster of an import must not grow with their number: a set of a hundred
+// clusters with the same hundred pools took minutes to sync.
 func TestOffer_CostOfAClusterDoesNotGrowWithTheirNumber(t *testing.T) {
 	allocated := func(clusters int) uint64 {
 		var docs []string
@@ -52,7 +53,8 @@ func TestOffer_CostOfAClusterDoesNotGrowWithTheirNumber(t *testing.T) {
 kind: Offer
 metadata: {name: llm.c-%[1]d}
 Import: llm
-Cluster: {name: c-%[1]d, routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.3.0.0/16], endpointPicker: {service: [{addresses: [192.0.2.3], ports: [{number: 9002}]}]}}
+Cluster: {name: c-%[1]d, routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.3.0.0/16],
+  endpointPicker: {service: [{addresses: [192.0.2.3], ports: [{number: 9002}]}]}}
 `, i))
 		}
 		v := world(t, strings.Join(docs, "---\n"))
@@ -97,10 +99,10 @@ func TestOffer_AddressesOutsideItsMembersRangesAreNotDialled(t *testing.T) {
 	}
 }
 
-// A cluster of which nothing is allowed takes no request, and its exporter learns why
+// A cluster without any allowed server takes no request, and its exporter receives the reason
 // (multicluster/imports).
 func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
-	const of = " is outside the ranges that the ClusterSet allows member "
+	const outside = " is outside the ranges that the ClusterSet allows member "
 	endpoints := func(list string) string {
 		return strings.Replace(offers, "endpointPicker: {", "endpoints: ["+list+"], endpointPicker: {", 1)
 	}
@@ -109,15 +111,15 @@ func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 		"a model server": {endpoints("{address: 10.3.1.1}, {address: 10.3.2.1}"), "north", "", "",
 			"status.clusters[1].endpoints[1].address"},
 		"no model server": {endpoints("{address: 10.3.2.1}, {address: 10.3.1.1, draining: true}"), "north",
-			"none of its model servers is allowed: address 10.3.2.1" + of + "north", "NotAllowed",
+			"none of its model servers is allowed: address 10.3.2.1" + outside + "north", "NotAllowed",
 			"status.clusters[1].endpoints[0].address"},
 		"no declared range": {strings.Replace(offers, "10.3.0.0/16", "10.4.0.0/16", 1), "north",
 			"none of its model servers is allowed: podCIDRs of the exporting cluster are outside the ranges that the " +
 				"ClusterSet allows member north", "NotAllowed", "status.clusters[1].podCIDRs"},
 		"no picker": {strings.Replace(offers, "192.0.2.3", "192.0.2.77", 1), "north",
-			"address 192.0.2.77" + of + "north", "NotAllowed",
+			"address 192.0.2.77" + outside + "north", "NotAllowed",
 			"status.clusters[1].endpointPicker.service[0].addresses[0]"},
-		"no gateway": {offers + "Allowed: [192.0.2.0/30]\n", "east", "address 192.0.2.9" + of + "east",
+		"no gateway": {offers + "Allowed: [192.0.2.0/30]\n", "east", "address 192.0.2.9" + outside + "east",
 			"NotAllowed", "status.clusters[0].parents[0].service[0].addresses[0]"},
 		"an unresolved name": {strings.Replace(offers, "[192.0.2.9]", "[gw.example.com]", 1), "east",
 			"no parent gateway has a known address", "", ""},
@@ -137,7 +139,7 @@ func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 			continue
 		}
 		i := slices.IndexFunc(imp.Findings, func(f report.Finding) bool {
-			return f.Field == c.field && strings.Contains(f.Problem, of[4:])
+			return f.Field == c.field && strings.Contains(f.Problem, outside[4:])
 		})
 		if i < 0 ||
 			imp.Findings[i].Fix !=
@@ -147,13 +149,14 @@ func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 		}
 		if strings.Contains(texts(imp.Findings), "is known") ||
 			strings.Contains(texts(imp.Findings), "a known address") {
-			t.Errorf("%s: beside what is denied, that there is none: %s", what, texts(imp.Findings))
+			t.Errorf("%s: besides the denied address, a finding that there is no address: %s", what,
+				texts(imp.Findings))
 		}
 	}
 }
 
-// A member that has left the set is not trusted any more while its exports drain: it is not to be
-// added again.
+// A member that left the set is no longer trusted while its exports drain; no finding suggests
+// adding it again.
 func TestOffer_ClusterThatTakesNoNewRequestsNeedsNoCertificates(t *testing.T) {
 	peers := strings.NewReplacer("service: [{addresses: [192.0.2.9]", "peer: true, service: [{addresses: [192.0.2.9]",
 		"endpointPicker: {", "endpointPicker: {peer: true, ").Replace(offers)
@@ -183,7 +186,7 @@ func TestImport_MissingOneIsMadeByAnExport(t *testing.T) {
 	}
 }
 
-// No object here has the fields of a member's entry: what a fix names is in the member's cluster.
+// No object here has the fields of a member's entry: a fix names fields in the member's cluster.
 func TestOffer_FixesAreForTheMembersCluster(t *testing.T) {
 	cleartext := strings.NewReplacer("number: 9002", "number: 9002, appProtocol: kubernetes.io/h2c").Replace(offers)
 	unresolved := strings.NewReplacer("192.0.2.3", "picker.example.com", "192.0.2.9", "gw.example.com").Replace(offers)
@@ -235,7 +238,8 @@ spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}]}
 kind: InferencePoolImport
 apiVersion: inference.networking.x-k8s.io/v1alpha1
 metadata: {name: llm}
-status: {clusters: [{name: here, local: true, routingMode: EndpointMode, targetPortNumber: 8000, weight: 3, endpointPicker: {service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}},
+status: {clusters: [{name: here, local: true, routingMode: EndpointMode, targetPortNumber: 8000, weight: 3,
+  endpointPicker: {service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}},
   {name: east, local: true, routingMode: ParentMode}]}
 `
 	clusters, shares, reason = resolve(world(t, strings.TrimPrefix(offers+hub+pool, "\n---")), "llm")
@@ -250,7 +254,7 @@ status: {clusters: [{name: here, local: true, routingMode: EndpointMode, targetP
 }
 
 // A member that exports in ParentMode gets no prompts in cleartext unless its ClusterSet entry
-// allows it. Entries that a user wrote, and gateways with TLS, are not affected.
+// allows it. This does not affect users' entries and gateways with TLS.
 func TestOffer_GatewaysOfAMemberGetNoCleartextUnlessAllowed(t *testing.T) {
 	denied := strings.Replace(offers, "Cleartext: true\n", "", 1)
 	east := func(documents string) (*model.ImportMember, string) {

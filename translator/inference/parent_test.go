@@ -18,7 +18,8 @@ func TestInferencePoolImport_ParentsHostnameIsChecked(t *testing.T) {
 		`{hostname: llm.example, ` + parent + `, {hostname: llm.example, ` + parent: {"llm.example", ""},
 		`{hostname: llm.example, ` + parent + `, {hostname: other.example, ` + parent: {
 			"llm.example",
-			`status.clusters[0].parents[1].hostname: cluster west: gateway / is not used: it has hostname "other.example", and another one of the cluster has "llm.example"; write the host name`,
+			`status.clusters[0].parents[1].hostname: cluster west: gateway / is not used: it has hostname ` +
+				`"other.example", and another one of the cluster has "llm.example"; write the host name`,
 		},
 		`{hostname: "*.example", ` + parent + `, {hostname: llm.example, ` + parent: {
 			"llm.example", `parents[0].hostname: cluster west: gateway / is not used: "*.example" is not a host name`,
@@ -80,10 +81,15 @@ kind: InferencePoolImport
 metadata: {name: llm}
 status:
   clusters:
-  - {name: west, routingMode: ParentMode, parents: [{namespace: infra, name: a, service: [{addresses: [192.0.2.1], ports: [{number: 80}]}]}, {peer: true, namespace: infra, name: p, service: [{addresses: [192.0.2.3], ports: [{number: 80}]}]}, {namespace: infra, name: b, service: [{addresses: [192.0.2.2, 192.0.2.3], ports: [{number: 80}]}]}]}
-  - {name: named, routingMode: ParentMode, parents: [{hostname: llm.example, service: [{addresses: [192.0.2.1], ports: [{number: 80}]}]}]}
+  - {name: west, routingMode: ParentMode, parents: [{namespace: infra, name: a,
+      service: [{addresses: [192.0.2.1], ports: [{number: 80}]}]},
+      {peer: true, namespace: infra, name: p, service: [{addresses: [192.0.2.3], ports: [{number: 80}]}]},
+      {namespace: infra, name: b, service: [{addresses: [192.0.2.2, 192.0.2.3], ports: [{number: 80}]}]}]}
+  - {name: named, routingMode: ParentMode, parents: [{hostname: llm.example,
+      service: [{addresses: [192.0.2.1], ports: [{number: 80}]}]}]}
   - {name: broken, routingMode: ParentMode}
-  - {name: pods, routingMode: EndpointMode, targetPortNumber: 80, endpointPicker: {service: [{addresses: [192.0.2.1], ports: [{number: 80}]}]}}
+  - {name: pods, routingMode: EndpointMode, targetPortNumber: 80,
+      endpointPicker: {service: [{addresses: [192.0.2.1], ports: [{number: 80}]}]}}
 `)
 	hosts := inference.NewClientHosts(v, "default/llm")
 	for at, want := range map[string]string{

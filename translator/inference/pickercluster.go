@@ -13,11 +13,10 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// pickerHealth is the gRPC health service of pickers: followers of a leader-elected picker answer
-// NOT_SERVING (FIELD_NOTES 1).
+// pickerHealth is the gRPC health service of pickers: followers answer NOT_SERVING (FIELD_NOTES 1).
 const pickerHealth = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// PickerCluster decides the cluster of an external picker. False if its object is gone.
+// PickerCluster returns the cluster of an external picker; false if its object is gone.
 func PickerCluster(r store.Reader, id model.ClusterID) (*model.Cluster, bool) {
 	if id.Kind == model.ImportPickerKind {
 		obj, i, ok := ImportedCluster(r, id)
@@ -51,15 +50,13 @@ func pickerCluster(id model.ClusterID) *model.Cluster {
 	}
 }
 
-// importPicker decides the cluster of the picker of an exporting cluster, which is asked at some
-// addresses. tls is the BackendTLSPolicy in force for it.
 func importPicker(
-	id model.ClusterID, owner report.Ref, of *inferenceapi.ImportedCluster, at []model.RemoteAddress,
+	id model.ClusterID, owner report.Ref, cluster *inferenceapi.ImportedCluster, at []model.RemoteAddress,
 	tls *gatewayapi.BackendTLS,
 ) *model.Cluster {
 	c := pickerCluster(id)
 	c.Owners = []report.Ref{owner}
-	if of.EndpointPicker.Peer {
+	if cluster.EndpointPicker.Peer {
 		c.TLS = PeerTLS(id.Member, model.PeerAuthority(owner.Namespace, owner.Name, id.Member))
 		return c
 	}
@@ -71,9 +68,8 @@ func importPicker(
 	return c
 }
 
-// configured is the name of the cluster of an external picker with its configuration in it. Whether
-// the picker serves health is in the name already, as the variant, so it stays out of the hash: a
-// translation that has not probed the picker yet then differs in the variant alone.
+// configured returns the cluster's ID with its configuration hash, which excludes ServesHealth: the
+// variant states it.
 func configured(c *model.Cluster) model.ClusterID {
 	id, config := c.Name, *c
 	config.Name, config.TLS, config.Owners, config.ServesHealth = model.ClusterID{}, nil, nil, false
@@ -87,8 +83,7 @@ func configured(c *model.Cluster) model.ClusterID {
 	return id
 }
 
-// ImportedCluster finds the exporting cluster of an import, as its exporter declares it: its place
-// in status.clusters.
+// ImportedCluster returns the import and the index of an exporting cluster in status.clusters.
 func ImportedCluster(r store.Reader, id model.ClusterID) (imp *inferenceapi.InferencePoolImport, i int, ok bool) {
 	obj, ok := gatewayapi.Imported(r, id.Key())
 	if !ok {
@@ -98,14 +93,15 @@ func ImportedCluster(r store.Reader, id model.ClusterID) (imp *inferenceapi.Infe
 	return obj, i, i >= 0
 }
 
-// RemoteTLS reports whether some addresses are spoken to over TLS, and whether others are not.
+// RemoteTLS reports whether some addresses use TLS, and whether others do not.
 func RemoteTLS(addrs []model.RemoteAddress) (some, mixed bool) {
 	cleartext := slices.ContainsFunc(addrs, func(a model.RemoteAddress) bool { return a.Cleartext })
 	some = slices.ContainsFunc(addrs, func(a model.RemoteAddress) bool { return !a.Cleartext })
 	return some, some && cleartext
 }
 
-// PeerTLS is how a member is dialled by its Gateways' identity, under the name of one of its pools.
+// PeerTLS returns the TLS to a member: its Gateways' identity, and the server name of one of its
+// pools.
 func PeerTLS(member, name string) *model.UpstreamTLS {
 	return &model.UpstreamTLS{SNI: name, Trust: model.MemberTrust(member), URIs: []string{model.GatewayURI(member)},
 		Certificate: model.MemberCertificate}

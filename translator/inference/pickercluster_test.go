@@ -8,15 +8,16 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// A control plane that starts has not probed any picker yet. If what a probe finds changed the
-// hash, each start would replace the clusters of all external pickers, and a fresh translation of
-// the same files would differ from a running one.
+// A control plane that starts has not probed any picker. If a probe's result changed the hash, each
+// start would replace the clusters of all external pickers, and a fresh translation of the same
+// files would differ from a running one.
 func TestPickerCluster_ProbedHealthChangesVariantAndNotHash(t *testing.T) {
 	s := store.New()
 	if _, err := s.Apply(
 		put(t, "Service", "metadata: {name: epp}\nspec: {ports: [{port: 9002}], selector: {app: epp}}"),
 		put(t, "InferencePool", `metadata: {name: llm}
-spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: epp, port: {number: 9002}}}`),
+spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}],
+  endpointPickerRef: {name: epp, port: {number: 9002}}}`),
 	); err != nil {
 		t.Fatal(err)
 	}

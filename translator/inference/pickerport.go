@@ -14,19 +14,17 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The entries of a Secret that a secretRef names; a client certificate has the ones of every TLS
-// Secret.
+// The entries of a Secret in a secretRef; a client certificate uses the standard ones.
 const (
 	tokenKey    = "token"
 	usernameKey = corev1.BasicAuthUsernameKey
 	passwordKey = corev1.BasicAuthPasswordKey
 )
 
-// PickerPort decides how a port of the picker of an exporting cluster is asked: in cleartext, or,
-// with a secretRef, over TLS as the picker's BackendTLSPolicy verifies it, with the Secret's
-// credential. Where that cannot be, the port is not asked at all; problem and fix are sentences
-// then, about the secretRef. A Secret of another namespace is not read without a grant, so that
-// nothing about it is disclosed.
+// PickerPort returns how a port of an exporting cluster's picker is called: in cleartext, or, with
+// a secretRef, over TLS verified by the picker's BackendTLSPolicy, with the Secret's credential.
+// Otherwise problem and fix describe why it is not called. Without a grant, nothing about a Secret
+// in another namespace is disclosed.
 func PickerPort(r store.Reader, owner report.Ref, cluster string, at *inferenceapi.EndpointImport) (p model.PickerPort,
 	problem, fix string) {
 	switch {
@@ -64,8 +62,7 @@ func PickerPort(r store.Reader, owner report.Ref, cluster string, at *inferencea
 	return p, "", ""
 }
 
-// credential reads that of a Secret: a token, or else a username with a password, and a client
-// certificate if there is one.
+// credential reads a Secret's token, or username and password, and a client certificate if present.
 func credential(r store.Reader, ref report.Ref, p *model.PickerPort) (problem, fix string) {
 	s, ok := store.Secrets.Get(r, ref.Key())
 	if !ok {
@@ -107,15 +104,12 @@ func credential(r store.Reader, ref report.Ref, p *model.PickerPort) (problem, f
 	return "", ""
 }
 
-// asksWithSecret reports whether a port of the picker of an exporting cluster is asked with a
-// credential.
 func asksWithSecret(c *inferenceapi.ImportedCluster) bool {
 	named := func(at *inferenceapi.EndpointImport) bool { return at != nil && at.SecretRef != nil }
 	return c.EndpointPicker != nil && (named(c.EndpointPicker.Health) || named(c.EndpointPicker.Metrics))
 }
 
-// PickerPortFindings are those about the credentials of an import's pickers, for its report. The
-// pickers take requests all the same.
+// PickerPortFindings returns the findings about the credentials of an import's pickers.
 func PickerPortFindings(r store.Reader, key string) (out []report.Finding) {
 	imp, ok := gatewayapi.Imported(r, key)
 	if !ok {
@@ -134,12 +128,10 @@ func PickerPortFindings(r store.Reader, key string) (out []report.Finding) {
 			{"metrics", "its metrics are not read", c.EndpointPicker.Metrics},
 		} {
 			if _, problem, fix := PickerPort(r, owner, c.Name, port.at); problem != "" {
-				out = append(out, report.Finding{
-					Severity: report.Error, Owner: owner,
-					Field: fmt.Sprintf("status.clusters[%d].endpointPicker.%s.secretRef", i, port.name),
-					Problem: fmt.Sprintf("cluster %s: the %s port of its picker is not asked, and %s: %s", c.Name,
-						port.name, port.follows, problem), Fix: fix,
-				})
+				out = append(out,
+					errorOn(owner, fmt.Sprintf("status.clusters[%d].endpointPicker.%s.secretRef", i, port.name),
+						fmt.Sprintf("cluster %s: the %s port of its picker is not asked, and %s: %s", c.Name, port.name,
+							port.follows, problem), fix))
 			}
 		}
 	}

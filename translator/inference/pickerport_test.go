@@ -58,6 +58,13 @@ func pair(t *testing.T) (chain, key string) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
+type credentialCase struct {
+	name, ref, more string
+	header          string // Authorization
+	certificate     bool
+	problem         string // "": the port is asked
+}
+
 func TestSecretRef_CredentialIsForAVerifiedPickerAlone(t *testing.T) {
 	chain, key := pair(t)
 	const grant = `
@@ -68,12 +75,7 @@ spec:
   from: [{group: inference.networking.x-k8s.io, kind: InferencePoolImport, namespace: default}]
   to: [{group: "", kind: Secret}]
 `
-	for _, c := range []struct {
-		name, ref, more string
-		header          string // Authorization
-		certificate     bool
-		problem         string // "": the port is asked
-	}{
+	for _, c := range []credentialCase{
 		{
 			name: "a token", ref: "{name: epp}", more: verified +
 				secretOf("default", "epp", map[string]string{"token": "s3cret\n"}), header: "Bearer s3cret",
@@ -137,39 +139,44 @@ spec:
 				"kind: Secret", "kind: Secret\ntype: kubernetes.io/service-account-token", 1),
 			problem: "Secret default/epp has a token of this cluster's API server, which no other cluster gets"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			v := world(t, asking(c.ref)+westHost+c.more)
-			imp, _ := store.InferencePoolImports.Get(v, "default/llm")
-			i := slices.IndexFunc(imp.Status.Clusters,
-				func(c inferenceapi.ImportedCluster) bool { return c.Name == "east" })
-			p, _, _ := inference.PickerPort(v, ownerOfLLM, "east", imp.Status.Clusters[i].EndpointPicker.Health)
-			if asked := p.Port == 9003 && p.TLS != nil && p.TLS.SNI == "epp.example"; asked != (c.problem == "") ||
-				p.Authorization != c.header || (p.Key != nil) != c.certificate {
-				t.Errorf("port %d, TLS %+v, a header: %t, a certificate: %t", p.Port, p.TLS, p.Authorization != "",
-					p.Key != nil)
-			}
-			text := texts(inference.PickerPortFindings(v, "default/llm"))
-			if strings.Contains(text, "s3cret") || c.problem == "" && text != "" {
-				t.Errorf("findings: %s", text)
-			}
-			for field, follows := range map[string]string{
-				"health": "its health counts as unknown: ", "metrics": "its metrics are not read: ",
-			} {
-				want := fmt.Sprintf(
-					"status.clusters[1].endpointPicker.%s.secretRef: cluster east: the %[1]s port of its picker is "+
-						"not asked, and %s%s", field, follows, c.problem)
-				if c.problem != "" && !strings.Contains(text, want) {
-					t.Errorf("no finding %q in\n%s", want, text)
-				}
-			}
-			all, _ := inference.Import(v, "default/llm")
-			rep := inference.ImportReport(all, inference.PickerPortFindings(v, "default/llm"), nil, false)
-			if refs := rep.Conditions[1]; (refs.Status == report.False &&
-				strings.Contains(refs.Message, "secretRef")) != (c.problem != "") {
-				t.Errorf("condition %+v", refs)
-			}
-		})
+		t.Run(c.name, c.check)
 	}
+}
+
+func (c *credentialCase) check(t *testing.T) {
+	v := world(t, asking(c.ref)+westHost+c.more)
+	imp, _ := store.InferencePoolImports.Get(v, "default/llm")
+	i := slices.IndexFunc(imp.Status.Clusters,
+		func(c inferenceapi.ImportedCluster) bool { return c.Name == "east" })
+	p, _, _ := inference.PickerPort(v, ownerOfLLM, "east", imp.Status.Clusters[i].EndpointPicker.Health)
+	if asked := p.Port == 9003 && p.TLS != nil && p.TLS.SNI == "epp.example"; asked != (c.problem == "") ||
+		p.Authorization != c.header || (p.Key != nil) != c.certificate {
+		t.Errorf("port %d, TLS %+v, a header: %t, a certificate: %t", p.Port, p.TLS, p.Authorization != "",
+			p.Key != nil)
+	}
+	text := texts(inference.PickerPortFindings(v, "default/llm"))
+	if strings.Contains(text, "s3cret") || c.problem == "" && text != "" {
+		t.Errorf("findings: %s", text)
+	}
+	for field, follows := range map[string]string{
+		"health": "its health counts as unknown: ", "metrics": "its metrics are not read: ",
+	} {
+		want := fmt.Sprintf(
+			"status.clusters[1].endpointPicker.%s.secretRef: cluster east: the %[1]s port of its picker is "+
+				"not asked, and %s%s", field, follows, c.problem)
+		if c.problem != "" && !strings.Contains(text, want) {
+			t.Errorf("no finding %q in\n%s", want, text)
+		}
+	}
+	all, _ := inference.Import(v, "default/llm")
+	rep := inference.ImportReport(all, inference.PickerPortFindings(v, "default/llm"), nil, false)
+	if refs := rep.Conditions[1]; (refs.Status == report.False &&
+		strings.Contains(refs.Message, "secretRef")) != (c.problem != "") {
+		t.Errorf("condition %+v", refs)
+	}
+}
+
+func TestPickerPort_WithoutASecretRefIsAskedInCleartext(t *testing.T) {
 	v := world(t, strings.Replace(llmImport, "endpointPicker: {", "endpointPicker: {health: {port: 9003}, ", 1)+
 		westHost+verified)
 	imp, _ := store.InferencePoolImports.Get(v, "default/llm")

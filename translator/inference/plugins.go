@@ -19,14 +19,13 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Fields of a policy that configure the strategy plugins.
 const (
 	fieldPlugins   = "spec.picker.plugins"
 	fieldConfigRef = "spec.picker.configRef"
 )
 
-// plugins sets the profile of a pool with the strategy plugins. An invalid one leaves the pool
-// without: the picker then keeps the last valid one.
+// plugins sets the profile of a pool with strategy plugins. Without one, the picker keeps the last
+// valid profile.
 func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if p.Settings.Strategy != string(v1alpha1.StrategyPlugins) {
 		return
@@ -37,7 +36,7 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		profile, problems := endpointpicker.Inline(spec.Plugins)
 		p.Settings.Plugins = profile
 		found(fieldPlugins, "", problems...)
-	case spec.ConfigRef != nil: // an API server and discovery/file admit no policy without both
+	case spec.ConfigRef != nil: // an API server and discovery/file require one of the two
 		p.Settings.Plugins = document(r, policy, found)
 	}
 	if profile := p.Settings.Plugins; profile != nil && profile.Clusters != nil {
@@ -77,7 +76,7 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		found(field, "",
 			endpointpicker.Problem{
 				Warning: true, Problem: endpointpicker.PrecisePrefixProducer +
-					" has no KV events: prefixes are those of picks", Fix: "set spec.picker.kvEvents",
+					" has no KV events: prefixes come from picks", Fix: "set spec.picker.kvEvents",
 			})
 	}
 	found(field, "", stageProblems(p, profile)...)
@@ -90,8 +89,8 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	}
 }
 
-// document returns the profile of the document that a policy names, and passes its problems to
-// found; nil if there is no valid one.
+// document returns the profile of a policy's document, and passes problems to found; nil if it is
+// not valid.
 func document(r store.Reader, policy *v1alpha1.PoolPolicy,
 	found func(field, where string, problems ...endpointpicker.Problem)) *endpointpicker.Profile {
 	ref := policy.Spec.Picker.ConfigRef
@@ -109,7 +108,7 @@ func document(r store.Reader, policy *v1alpha1.PoolPolicy,
 					Fix: "write it into a file of the folder; on Kubernetes put the document into a ConfigMap"})
 			return nil
 		}
-		profile, _ := endpointpicker.Resolve(doc) // discovery/file has reported its problems
+		profile, _ := endpointpicker.Resolve(doc) // discovery/file reports its problems
 		return profile
 	}
 	text, where, problem := configMapText(r, policy.Namespace, ref)
@@ -122,19 +121,17 @@ func document(r store.Reader, policy *v1alpha1.PoolPolicy,
 	return profile
 }
 
-// problemsOf returns a function that adds problems of a policy's document to findings.
 func problemsOf(owner report.Ref, to *[]report.Finding) func(field, where string, problems ...endpointpicker.Problem) {
 	return func(field, where string, problems ...endpointpicker.Problem) {
 		for i, problem := range problems {
-			f := report.Finding{Severity: report.Error, Owner: owner, Field: field, Problem: problem.Problem,
-				Fix: problem.Fix}
+			f := errorOn(owner, field, problem.Problem, problem.Fix)
 			switch {
 			case problem.Warning:
 				f.Severity = report.Warning
 			case i >= mostErrors:
 				continue
 			}
-			if where != "" { // the field is one of the document
+			if where != "" { // the field is in the document
 				f.Problem = where + ": " + strings.TrimPrefix(problem.Field+": "+problem.Problem, ": ")
 			} else if problem.Field != "" {
 				f.Field += "." + problem.Field
@@ -144,10 +141,10 @@ func problemsOf(owner report.Ref, to *[]report.Finding) func(field, where string
 	}
 }
 
-// stageProblems are what a profile for servers of several roles asks of its pool and does not get.
+// stageProblems reports what a profile for servers of several roles needs and its pool lacks.
 func stageProblems(p *model.Pool, profile *endpointpicker.Profile) (out []endpointpicker.Problem) {
 	if profile.Dynamo != nil {
-		p.Settings.Prefix = true // bodies name workers too
+		p.Settings.Prefix = true // bodies also name workers
 	}
 	d := profile.Disagg
 	if d == nil {
@@ -174,12 +171,11 @@ func stageProblems(p *model.Pool, profile *endpointpicker.Profile) (out []endpoi
 	return out
 }
 
-// scorerProblem begins the problems of a scorer's Service: without it the scorer does not count,
-// and all else is in force.
+// scorerProblem is the prefix of problems with a scorer's Service: only the scorer is ignored.
 const scorerProblem = endpointpicker.ExternalScorer + ": "
 
-// servicePort returns why a process behind a port of a Service cannot be asked, and what to do,
-// with %s for the process; "" if it can.
+// servicePort returns why a process behind a Service's port cannot be called, and the fix with %s
+// for the process.
 func servicePort(r store.Reader, namespace, name string, port int32) (problem, fix string) {
 	svc, ok := store.Services.Get(r, objectid.Join(namespace, name))
 	switch {
@@ -192,23 +188,20 @@ func servicePort(r store.Reader, namespace, name string, port int32) (problem, f
 	return "", ""
 }
 
-// noService is why a Service of a namespace has no effect.
 func noService(r store.Reader, namespace, name string) string {
 	return noneOf(r, store.Services, namespace, name)
 }
 
-// noneOf is why an object that another one of its namespace refers to has no effect.
+// noneOf describes a missing object in the same namespace.
 func noneOf(r store.Reader, kind store.Kind, namespace, name string) string {
 	ref := store.RefOf(kind, objectid.Join(namespace, name))
 	return gatewayapi.Missing(r, ref, ref, "there is no "+ref.String())
 }
 
-// invalidScorer reports whether an error is about a scorer's Service.
 func invalidScorer(f report.Finding) bool {
 	return f.Severity == report.Error && strings.HasPrefix(f.Problem, scorerProblem)
 }
 
-// configMapText returns the text that a policy names, and its place; a problem if there is none.
 func configMapText(r store.Reader, namespace string, ref *v1alpha1.ConfigRef) (text, where string,
 	problem endpointpicker.Problem) {
 	m, ok := store.ConfigMaps.Get(r, objectid.Join(namespace, ref.Name))
@@ -237,8 +230,7 @@ func configMapText(r store.Reader, namespace string, ref *v1alpha1.ConfigRef) (t
 	return text, fmt.Sprintf("ConfigMap %s/%s, key %s", namespace, ref.Name, key), endpointpicker.Problem{}
 }
 
-// pluginsCondition is the condition Accepted of a policy whose plugins are invalid; false for any
-// other.
+// pluginsCondition returns the condition Accepted of a policy with invalid plugins.
 func pluginsCondition(findings []report.Finding) (report.Condition, bool) {
 	invalid := slices.DeleteFunc(slices.Clone(findings),
 		func(f report.Finding) bool { return !strings.HasPrefix(f.Field, fieldPlugins) || invalidScorer(f) })
@@ -247,22 +239,21 @@ func pluginsCondition(findings []report.Finding) (report.Condition, bool) {
 	return c, c.Status == report.False
 }
 
-// invalidConfigRef reports whether a policy's configRef names no valid document.
 func invalidConfigRef(findings []report.Finding) bool {
 	return slices.ContainsFunc(findings, func(f report.Finding) bool {
 		return f.Severity == report.Error && strings.HasPrefix(f.Field, fieldConfigRef) && !invalidScorer(f)
 	})
 }
 
-// cleartextPages reports a document that has pages read over TLS, for a pool whose Envoys Penstock
-// configures: its pages are read as its requests are sent.
+// cleartextPages reports a document that requests TLS for metrics pages: our Envoys' pools read
+// pages as requests are sent.
 func cleartextPages(p *model.Pool, policy *v1alpha1.PoolPolicy) []report.Finding {
 	if p.Settings.Plugins == nil || !p.Settings.Plugins.Source.TLS {
 		return nil
 	}
-	return []report.Finding{{
-		Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: fieldConfigRef,
-		Problem: "the scheme https of the document has no effect: pages are read as requests are sent",
-		Fix:     "write a BackendTLSPolicy for the InferencePool, and remove the scheme",
-	}}
+	return []report.Finding{
+		warningOn(store.PoolPolicies.Ref(policy), fieldConfigRef,
+			"the scheme https of the document has no effect: pages are read as requests are sent",
+			"write a BackendTLSPolicy for the InferencePool, and remove the scheme"),
+	}
 }

@@ -17,7 +17,8 @@ apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 metadata: {name: scorers}
 plugins: [{type: prefix-cache-scorer}, {type: queue-scorer}]
-schedulingProfiles: [{name: default, plugins: [{pluginRef: prefix-cache-scorer, weight: 3}, {pluginRef: queue-scorer, weight: 2}]}]
+schedulingProfiles: [{name: default, plugins: [{pluginRef: prefix-cache-scorer, weight: 3},
+  {pluginRef: queue-scorer, weight: 2}]}]
 `
 
 // configMap has a document under the keys.
@@ -102,7 +103,8 @@ func TestPoolPolicy_InvalidPluginsAreReported(t *testing.T) {
 		"unknown plugin": {"configRef: {name: scorers}",
 			configMap(strings.ReplaceAll(scorers, "queue-scorer", "dyn-prefill-scorer"), "a"), "ResolvedRefs",
 			"InvalidConfigRef",
-			`spec.picker.configRef: ConfigMap default/scorers, key a: plugins[1].type: "dyn-prefill-scorer" is not a type of plugins that Penstock has: `},
+			`spec.picker.configRef: ConfigMap default/scorers, key a: plugins[1].type: "dyn-prefill-scorer" is not ` +
+				`a type of plugins that Penstock has: `},
 		"no scorer": {"plugins: {scorers: [{type: external-scorer, parameters: {service: scorer}}]}", "",
 			"ResolvedRefs", "InvalidScorerRef",
 			"spec.picker.plugins: external-scorer: there is no Service default/scorer; create it, or remove " +

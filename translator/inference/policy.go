@@ -13,13 +13,12 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// policyFor chooses the policy of a pool: the oldest, then the first by name. Findings report that
-// the others are not used.
+// policyFor returns the policy of a pool: the oldest, then the first by name. Findings report the
+// others.
 func policyFor(r store.Reader, kind, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
 	return oldestPolicy(gatewayapi.PoolPolicies(r, kind, namespace, name), kind, namespace, name)
 }
 
-// importPolicy is policyFor for a whole import.
 func importPolicy(r store.Reader, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
 	return oldestPolicy(gatewayapi.ImportPolicies(r, namespace, name), store.InferencePoolImports.Kind(), namespace,
 		name)
@@ -31,17 +30,13 @@ func oldestPolicy(list []*v1alpha1.PoolPolicy, kind, namespace, name string) (*v
 	}
 	var ignored []report.Finding
 	for _, p := range list[1:] {
-		ignored = append(ignored, report.Finding{
-			Severity: report.Error, Owner: store.PoolPolicies.Ref(p), Field: "spec.targetRef",
-			Problem: fmt.Sprintf("%s %s/%s already has PoolPolicy %s; this one is not used", kind, namespace, name,
-				list[0].Name),
-			Fix: "put both into one PoolPolicy",
-		})
+		ignored = append(ignored, errorOn(store.PoolPolicies.Ref(p), "spec.targetRef",
+			fmt.Sprintf("%s %s/%s already has PoolPolicy %s; this one is not used", kind, namespace, name,
+				list[0].Name), "put both into one PoolPolicy"))
 	}
 	return list[0], ignored
 }
 
-// settings fills in the defaults of a policy's picker part.
 func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	s := model.PickerSettings{Strategy: string(v1alpha1.StrategyLoad), Criticality: string(v1alpha1.Standard),
 		Fallbacks: 2, Prefix: true}
@@ -94,8 +89,6 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	return s
 }
 
-// pickerNames are the names that a policy states for an external picker; nil for those of the
-// protocol.
 func pickerNames(policy *v1alpha1.PoolPolicy) *model.PickerNames {
 	if policy == nil || policy.Spec.ExternalPicker == nil {
 		return nil
@@ -114,9 +107,9 @@ func readsBodies(s v1alpha1.Strategy) bool {
 }
 
 const (
-	// defaultKVEvents is the port of vLLM's PUB socket.
+	// vLLM's PUB socket
 	defaultKVEvents = 5557
-	// defaultRender is how long a pick waits for token IDs, in milliseconds.
+	// in milliseconds
 	defaultRender = 20
 )
 
@@ -127,41 +120,36 @@ func or[T int32 | int64](v *T, otherwise T) T {
 	return *v
 }
 
-// ourPicker wires Penstock's own picker. It fails open unless the policy sets another failure mode:
-// a pool that asks for no picker of its own should not stop when ours does. A pool whose picker
-// changes bodies fails closed: servers would get what is not for them.
+// ourPicker configures Penstock's own picker. By default it fails open, because a pool that
+// requests no picker should not stop with ours. If the picker changes bodies, the pool fails
+// closed: servers could not process the originals.
 func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.FailOpen = !p.Settings.ChangesBodies()
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyNone}
 	if readsBody(&p.Settings) {
 		p.Picker.Body = model.BodyBuffered
 	}
-	// Served is for the token in the response
+	// Served is for the session token in the response
 	p.Picker.Served, p.Picker.TokenUsage = readsSessions(&p.Settings), p.Settings.TokenUsage
 	p.Picker.ResponseIDs = p.Settings.ResponseAffinity
 	if policy == nil || policy.Spec.Picker.FailureMode == "" {
 		return
 	}
 	if p.FailOpen = policy.Spec.Picker.FailureMode == failOpen; p.FailOpen && p.Settings.ChangesBodies() {
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.picker.failureMode",
-			Problem: "without a pick, servers get bodies as clients sent them: with model names that are not " +
-				"replaced, and with fields for the processor",
-			Fix: "remove it, or write FailClose",
-		})
+		p.Findings = append(p.Findings, warningOn(store.PoolPolicies.Ref(policy), "spec.picker.failureMode",
+			"without a pick, servers get bodies as clients sent them: with model names that are not replaced, "+
+				"and with fields for the processor",
+			"remove it, or write FailClose"))
 	}
 }
 
-// failOpen is the failure mode in which requests without a pick go to any server.
 const failOpen = "FailOpen"
 
-// readsBody reports whether a pool's picker reads the bodies of requests.
 func readsBody(s *model.PickerSettings) bool {
 	return s.Prefix || s.ResponseAffinity || s.EveryBody || s.ReadsModels || s.Processor != nil
 }
 
-// nameLast names the variant of a pool's cluster that has no hops among its endpoints: the cluster
-// itself, if it has none.
+// nameLast sets the variant of a pool's cluster without hops.
 func nameLast(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.Last = p.Cluster
 	if policy != nil && len(policy.Spec.Spill) > 0 || p.PicksAgain() {
@@ -169,7 +157,6 @@ func nameLast(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	}
 }
 
-// addSpill gives a pool its spill targets.
 func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if policy == nil {
 		return
@@ -180,16 +167,13 @@ func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		if problem == "" && slices.ContainsFunc(spill.Ends(),
 			func(b model.WeightedBackend) bool { return b.Cluster == p.Last }) {
 			if p.Name.Member != "" && policy.Spec.TargetRef.Name == p.Ref.Name && ref.Name != p.Ref.Name {
-				continue // a policy for a whole import, one of whose clusters is a place to spill for the others
+				continue // the policy is for a whole import, and this cluster is a spill target of the others
 			}
 			problem, fix = "a pool cannot spill to itself",
 				"name another pool, or another exporting cluster of the import as NAME-CLUSTER"
 		}
 		if problem != "" {
-			p.Findings = append(p.Findings, report.Finding{
-				Severity: report.Error, Owner: owner, Field: fmt.Sprintf("spec.spill[%d]", i), Problem: problem,
-				Fix: fix,
-			})
+			p.Findings = append(p.Findings, errorOn(owner, fmt.Sprintf("spec.spill[%d]", i), problem, fix))
 			continue
 		}
 		p.Spill = append(p.Spill, spill)

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// Pool decides everything about the InferencePool with a key; false if there is none.
+// Pool returns the decisions about an InferencePool; false if it does not exist.
 func Pool(r store.Reader, key string) (*model.Pool, bool) {
 	obj, ok := store.InferencePools.Get(r, key)
 	if !ok {
@@ -34,8 +34,8 @@ func Pool(r store.Reader, key string) (*model.Pool, bool) {
 	return p, true
 }
 
-// basePool is Pool without the spill targets themselves. Hops are made of it: that ends the
-// recursion between pools that spill to each other.
+// basePool is Pool without the spill targets. Hops use it, which ends the recursion between pools
+// that spill to each other.
 func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1alpha1.PoolPolicy) {
 	policy, ignored := policyFor(r, "InferencePool", obj.Namespace, obj.Name)
 	p := describe(obj, policy, ignored)
@@ -56,7 +56,6 @@ func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1a
 	return p, policy
 }
 
-// describe returns what of a pool does not depend on whose picker it has.
 func describe(obj *inferencev1.InferencePool, policy *v1alpha1.PoolPolicy, ignored []report.Finding) *model.Pool {
 	p := &model.Pool{
 		Name:     objectid.Target{Pool: objectid.Pool{Namespace: obj.Namespace, Name: obj.Name}},
@@ -88,17 +87,15 @@ func protocolOf[S ~string](appProtocol S) model.Protocol {
 	return model.HTTP1
 }
 
-// externalPicker wires the picker that an endpointPickerRef names. Without a usable one the pool is
-// left with its fallback alone.
+// externalPicker configures the picker in an endpointPickerRef. Without a usable one, the pool only
+// has its fallback.
 func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *inferencev1.EndpointPickerRef) {
 	p.External = true
 	p.FailOpen = ref.FailureMode == inferencev1.EndpointPickerFailOpen
 	unresolved := func(field, problem, fix string) {
 		p.Resolved = report.Condition{Type: "ResolvedRefs", Status: report.False, Reason: "InvalidExtensionRef",
 			Message: problem + "; " + fix}
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Error, Owner: p.Ref, Field: "spec.endpointPickerRef." + field, Problem: problem, Fix: fix,
-		})
+		p.Findings = append(p.Findings, errorOn(p.Ref, "spec.endpointPickerRef."+field, problem, fix))
 	}
 	if g := ref.Group; ref.Kind != "" && ref.Kind != "Service" || g != nil && *g != "" {
 		unresolved("kind", fmt.Sprintf("an endpoint picker must be a core Service, not %s", ref.Kind),
@@ -143,8 +140,7 @@ func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *infere
 	}
 }
 
-// externalName returns why a picker's Service of type ExternalName has no endpoints, and what to
-// do; "" for others.
+// externalName returns why a picker's Service of type ExternalName has no endpoints, and the fix.
 func externalName(r store.Reader, svc *corev1.Service) (problem, fix string) {
 	if svc.Spec.Type != corev1.ServiceTypeExternalName {
 		return "", ""
@@ -160,8 +156,8 @@ func externalName(r store.Reader, svc *corev1.Service) (problem, fix string) {
 	return "", ""
 }
 
-// askExternal makes Envoy ask an external picker by the endpoint picker protocol, or in the mode
-// that it supports (picker/probe). field names the picker; mode is the field of its failure mode.
+// askExternal makes Envoy call an external picker by the endpoint picker protocol, or in the mode
+// that the picker supports (picker/probe). field names the picker, mode its failure mode.
 func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, field, mode string) {
 	p.Picker = model.PickerCall{Cluster: cluster, Names: p.Picker.Names, Pool: p.Name, RemotePool: p.Picker.RemotePool,
 		Body: model.BodyDuplex, Served: true, Open: p.FailOpen}
@@ -171,13 +167,10 @@ func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, f
 	}
 	if known && d.Acknowledges {
 		p.Picker.Body = model.BodyWhole
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Info, Owner: p.Ref, Field: field,
-			Problem: what +
-				"the picker reads bodies and does not send them back, which the endpoint picker protocol demands: it " +
-				"gets each body in one piece, and its changes to the body are ignored",
-			Fix: "nothing; a newer release of the picker may speak the protocol (lwepp does after v1.6.0)",
-		})
+		p.Findings = append(p.Findings, infoOn(p.Ref, field,
+			what+"the picker reads bodies and does not send them back, which the endpoint picker protocol demands: "+
+				"it gets each body in one piece, and its changes to the body are ignored",
+			"nothing; a newer release of the picker may speak the protocol (lwepp does after v1.6.0)"))
 		return
 	}
 	if p.FailOpen {
@@ -185,26 +178,19 @@ func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, f
 	}
 }
 
-// bestEffort is the finding that FailOpen has limits with an external picker.
 func bestEffort(owner report.Ref, field string) report.Finding {
-	return report.Finding{
-		Severity: report.Info, Owner: owner, Field: field,
-		Problem: "FailOpen is best effort with a picker that reads bodies as a stream: a request that it has begun " +
-			"to read cannot be sent elsewhere",
-	}
+	return infoOn(owner, field,
+		"FailOpen is best effort with a picker that reads bodies as a stream: a request that it has begun to read "+
+			"cannot be sent elsewhere", "")
 }
 
-// unverified is the finding that a picker's certificate is not verified: those in the field are
-// self-signed (FIELD_NOTES 1).
+// Common pickers are self-signed (FIELD_NOTES 1).
 func unverified(owner report.Ref, field, what, cleartext string) report.Finding {
-	return report.Finding{
-		Severity: report.Info, Owner: owner, Field: field,
-		Problem: what + "the picker is asked over TLS, and its certificate is not verified",
-		Fix:     "for a picker without TLS " + cleartext,
-	}
+	return infoOn(owner, field, what+"the picker is asked over TLS, and its certificate is not verified",
+		"for a picker without TLS "+cleartext)
 }
 
-// Cleartext reports whether a picker's port speaks gRPC without TLS. "http2" names the protocol and
+// Cleartext reports whether a picker's port speaks gRPC without TLS. "http2" names the protocol,
 // not the transport (FIELD_NOTES 1): pickers serve TLS unless the port has appProtocol
 // kubernetes.io/h2c.
 func Cleartext(appProtocol *string) bool {

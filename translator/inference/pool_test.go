@@ -191,8 +191,8 @@ spec:
 	if !p.ViaHops() || p.OwnHop().String() != "hop.default.pool.chat" {
 		t.Fatalf("via hops %v, own %s", p.ViaHops(), p.OwnHop())
 	}
-	// A request whose route has no pick must not meet a cluster that demands one, while a pool
-	// becomes one of hops or ceases to.
+	// A request whose route has no pick must not meet a cluster that requires one, while a pool
+	// gets or loses hops.
 	if p.Cluster.String() != "hops/pool/default/chat" || p.Last.String() != "last/pool/default/chat" {
 		t.Errorf("clusters %s and %s", p.Cluster, p.Last)
 	}
@@ -250,13 +250,15 @@ spec: {selector: {matchLabels: {app: far}}, targetPorts: [{number: 8000}]}
 ---
 kind: PoolPolicy
 metadata: {name: chat}
-spec: {targetRef: {name: chat}, spill: [{name: chat}, {name: nowhere}, {name: far, namespace: other}, {name: big}, {kind: InferencePoolImport, name: drained}]}
+spec: {targetRef: {name: chat}, spill: [{name: chat}, {name: nowhere}, {name: far, namespace: other}, {name: big},
+  {kind: InferencePoolImport, name: drained}]}
 ---
 kind: InferencePoolImport
 metadata: {name: drained}
 status:
   clusters:
-  - {name: a, routingMode: ParentMode, weight: 0, parents: [{service: [{addresses: [192.0.2.9], ports: [{number: 80}]}]}]}
+  - {name: a, routingMode: ParentMode, weight: 0, parents: [{service: [{addresses: [192.0.2.9],
+      ports: [{number: 80}]}]}]}
 `
 	p := pool(t, world(t, chatPool+"\n---\n"+bigPool+far), "default/chat")
 	if len(p.Spill) != 1 || p.Spill[0].Target != "InferencePool default/big" {
@@ -359,14 +361,17 @@ func TestInferencePool_UnknownEngineOfItsServersIsReportedOnce(t *testing.T) {
 	const first, second = "llm-d.ai/engine-type", "inference.networking.k8s.io/engine-type"
 	for name, tt := range map[string]struct{ policy, label, value, want string }{
 		"mistyped": {"", first, "vlm",
-			`Pod pod-10.0.0.1 has the label llm-d.ai/engine-type: "vlm", which is no known engine: its metrics are read as those of vllm; 2 more have an unknown engine` +
+			`Pod pod-10.0.0.1 has the label llm-d.ai/engine-type: "vlm", which is no known engine: its metrics are ` +
+				`read as metrics of vllm; 2 more have an unknown engine` +
 				"; write vllm, sglang, trtllm-serve, triton-tensorrt-llm, llamacpp or triton in the label, or remove " +
 				"it and set picker.metrics in a PoolPolicy"},
 		"another case": {"", first, "vLLM",
-			`: "vLLM", which is no known engine: its metrics are read as those of vllm; 2 more have an unknown engine; write vllm in the label, in lower case`},
+			`: "vLLM", which is no known engine: its metrics are read as metrics of vllm; 2 more have an unknown ` +
+				`engine; write vllm in the label, in lower case`},
 		"a long one's case": {"", second, "TRTLLM-Serve", "; write trtllm-serve in the label, in lower case"},
 		"the pool's engine": {policy + "{metrics: {engine: sglang}}}", second, "tgi",
-			`Pod pod-10.0.0.1 has the label inference.networking.k8s.io/engine-type: "tgi", which is no known engine: its metrics are read as those of sglang; 2 more`},
+			`Pod pod-10.0.0.1 has the label inference.networking.k8s.io/engine-type: "tgi", which is no known ` +
+				`engine: its metrics are read as metrics of sglang; 2 more`},
 		"known":                  {"", second, "triton", ""},
 		"no label":               {"", "x", "y", ""},
 		"no metrics are read":    {policy + "{strategy: random}}", first, "vlm", ""},

@@ -23,8 +23,7 @@ const (
 	defaultProcessorTimeout = time.Second
 )
 
-// withProcessor sets the processor of a pool that our picker picks for: its policy's, else the
-// default of this process.
+// withProcessor sets a pool's processor: its policy's, or else this process's default.
 func withProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	by, _ := store.ProcessorDefaults.Get(r, store.OwnProcessor)
 	if by == nil {
@@ -34,21 +33,20 @@ func withProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		p.Settings.Processor = processorAt(by)
 	} else {
 		spec := policy.Spec.Picker.Processor
-		of := &model.Processor{Service: spec.Service, Port: or(spec.Port, defaultProcessorPort),
+		processor := &model.Processor{Service: spec.Service, Port: or(spec.Port, defaultProcessorPort),
 			Timeout: defaultProcessorTimeout, Headers: spec.Headers, Route: by.Route}
 		if spec.Timeout != nil {
-			of.Timeout = spec.Timeout.Duration
+			processor.Timeout = spec.Timeout.Duration
 		}
 		if spec.Route != nil {
-			of.Route = *spec.Route
+			processor.Route = *spec.Route
 		}
-		p.Settings.Processor = of
+		p.Settings.Processor = processor
 	}
 	checkProcessor(r, p, policy)
 }
 
-// processorAt is the processor that a process has by default; nil without one. cmd has checked the
-// URL.
+// cmd has validated the URL
 func processorAt(by *store.ProcessorDefault) *model.Processor {
 	at, err := url.Parse(by.URL)
 	if by.URL == "" || err != nil {
@@ -65,51 +63,45 @@ func processorAt(by *store.ProcessorDefault) *model.Processor {
 	return p
 }
 
-// ProcessorHost is how this process asks a processor that is no Service.
-func ProcessorHost(r store.Reader, of *model.Processor) (at model.ExternalPicker) {
-	if of.Host == "" {
+// ProcessorHost returns the address of a processor that is not a Service.
+func ProcessorHost(r store.Reader, processor *model.Processor) (at model.ExternalPicker) {
+	if processor.Host == "" {
 		return at
 	}
-	for _, ip := range services.Lookup(r, of.Host).Addresses {
+	for _, ip := range services.Lookup(r, processor.Host).Addresses {
 		at.Addresses = append(at.Addresses, model.RemoteAddress{
-			Addr: netip.AddrPortFrom(ip, uint16(of.Port)), Cleartext: !of.TLS,
+			Addr: netip.AddrPortFrom(ip, uint16(processor.Port)), Cleartext: !processor.TLS,
 		})
 	}
-	if of.TLS {
-		at.TLS = model.UpstreamTLS{SNI: of.Host, SANs: []string{of.Host}}
+	if processor.TLS {
+		at.TLS = model.UpstreamTLS{SNI: processor.Host, SANs: []string{processor.Host}}
 	}
 	return at
 }
 
-// checkProcessor finds a processor whose Service cannot be asked.
 func checkProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
-	of := p.Settings.Processor
+	processor := p.Settings.Processor
 	switch {
-	case of == nil:
+	case processor == nil:
 		return
-	case of.Service == "":
-		host := services.Mention(r, of.Host)
+	case processor.Service == "":
+		host := services.Mention(r, processor.Host)
 		problem, fix := host.Outside, addresses.Fix(host.Outside)
 		if host.Failed {
 			problem, fix = host.Unresolved, "correct the host in EXTERNAL_LLM_PROCESSOR_ENDPOINT, or its record in DNS"
 		}
 		if problem != "" {
-			p.Findings = append(p.Findings, report.Finding{
-				Severity: report.Error, Owner: p.Ref,
-				Problem: "the processor of EXTERNAL_LLM_PROCESSOR_ENDPOINT is not asked: " + problem, Fix: fix,
-			})
+			p.Findings = append(p.Findings,
+				errorOn(p.Ref, "", "the processor of EXTERNAL_LLM_PROCESSOR_ENDPOINT is not asked: "+problem, fix))
 		}
 		return
 	}
-	if problem, fix := servicePort(r, p.Ref.Namespace, of.Service, of.Port); problem != "" {
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: fieldProcessor, Problem: problem,
-			Fix: fmt.Sprintf(fix, "the processor"),
-		})
+	if problem, fix := servicePort(r, p.Ref.Namespace, processor.Service, processor.Port); problem != "" {
+		p.Findings = append(p.Findings,
+			errorOn(store.PoolPolicies.Ref(policy), fieldProcessor, problem, fmt.Sprintf(fix, "the processor")))
 	}
 }
 
-// invalidProcessor reports whether an error is about a processor's Service.
 func invalidProcessor(f report.Finding) bool {
 	return f.Severity == report.Error && strings.HasPrefix(f.Field, fieldProcessor)
 }

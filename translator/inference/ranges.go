@@ -16,30 +16,29 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ranges are what one exporting cluster may have addresses in: what the ClusterSet allows the
-// member, and what a PoolPolicy does. Without prefixes, a list allows what the operator allows.
+// ranges restricts an exporting cluster's addresses to the ClusterSet's allowed ranges for the
+// member, and to a PoolPolicy's. Without prefixes, everything that the operator allows is allowed.
 type ranges struct {
 	member   string
 	prefixes []netip.Prefix
-	policy   *v1alpha1.PoolPolicy // of which field narrows them; nil: none does
+	policy   *v1alpha1.PoolPolicy // its field narrows them; nil for none
 	field    string
 	narrow   []netip.Prefix
-	exporter []netip.Prefix // the exporter's own podCIDRs, which narrow them too
+	exporter []netip.Prefix // the exporter's podCIDRs, which also narrow them
 }
 
-// allowedFor returns the ranges of an exporting cluster of an import: those of its pickers and
-// gateways, and those of its pods. A cluster that is no member has none of its own.
+// allowedFor returns the ranges for an exporting cluster's pickers and gateways, and for its pods;
+// empty if it is no member.
 func allowedFor(r store.Reader, namespace, name, cluster string) (servers, pods ranges) {
 	o, ok := store.Offers.Get(r, objectid.Join(namespace, store.OfferName(name, cluster)))
 	if !ok {
 		return ranges{}, ranges{}
 	}
-	at, _ := parseRanges(o.Allowed) // validation has checked them
-	of, _ := parseRanges(o.Pods)
-	return ranges{member: cluster, prefixes: at}, ranges{member: cluster, prefixes: of}
+	at, _ := parseRanges(o.Allowed) // validated before
+	podRanges, _ := parseRanges(o.Pods)
+	return ranges{member: cluster, prefixes: at}, ranges{member: cluster, prefixes: podRanges}
 }
 
-// narrowed is the ranges within those of a field of a policy.
 func (a ranges) narrowed(policy *v1alpha1.PoolPolicy, field string) (ranges, []report.Finding) {
 	if policy == nil {
 		return a, nil
@@ -52,10 +51,9 @@ func (a ranges) narrowed(policy *v1alpha1.PoolPolicy, field string) (ranges, []r
 	var findings []report.Finding
 	a.narrow, bad = parseRanges(list)
 	for _, cidr := range bad {
-		findings = append(findings, report.Finding{
-			Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: field,
-			Problem: fmt.Sprintf("%.64q is not an address range", cidr), Fix: "write it as 10.0.0.0/8",
-		})
+		findings = append(findings,
+			errorOn(store.PoolPolicies.Ref(policy), field, fmt.Sprintf("%.64q is not an address range", cidr),
+				"write it as 10.0.0.0/8"))
 	}
 	if len(list) > 0 {
 		a.policy, a.field = policy, field
@@ -63,35 +61,31 @@ func (a ranges) narrowed(policy *v1alpha1.PoolPolicy, field string) (ranges, []r
 	return a, findings
 }
 
-// The fields of a PoolPolicy that narrow ranges.
 const (
 	fieldPodCIDRs  = "spec.remote.podCIDRs"
 	fieldAddresses = "spec.remote.addresses"
 )
 
-// fieldMaxGateways is the field of a PoolPolicy that ends rings of gateways, and defaultMaxGateways
-// its default.
+// fieldMaxGateways ends loops of gateways.
 const (
 	fieldMaxGateways   = "spec.remote.maxGateways"
 	defaultMaxGateways = 4
 )
 
-// exporterRanges are the podCIDRs of an exporting cluster.
 func exporterRanges(
 	owner report.Ref, c *inferenceapi.ImportedCluster, field string,
 ) (list []netip.Prefix, findings []report.Finding) {
 	list, bad := parseRanges(c.PodCIDRs)
 	for _, cidr := range bad {
-		findings = append(findings, report.Finding{
-			Severity: report.Error, Owner: owner, Field: field + ".podCIDRs",
-			Problem: fmt.Sprintf("%.64q is not an address range", cidr), Fix: "write it as 10.0.0.0/8",
-		})
+		findings = append(findings,
+			errorOn(owner, field+".podCIDRs", fmt.Sprintf("%.64q is not an address range", cidr),
+				"write it as 10.0.0.0/8"))
 	}
 	return list, findings
 }
 
-// lists are the ranges: an address must be in one of each list. If all of a policy's are invalid,
-// none is.
+// lists returns the lists of ranges; one range of each must contain an address. If all of a
+// policy's ranges are invalid, its list is empty and allows nothing.
 func (a ranges) lists() (out [][]netip.Prefix) {
 	if a.policy != nil {
 		out = append(out, a.narrow)
@@ -104,8 +98,7 @@ func (a ranges) lists() (out [][]netip.Prefix) {
 	return out
 }
 
-// outside returns why an address may not become an endpoint, as a phrase that follows it; "" if it
-// may.
+// outside returns why an address may not become an endpoint, as a phrase that follows the address.
 func (a ranges) outside(ip netip.Addr) string {
 	within := func(list []netip.Prefix) bool {
 		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip.Unmap()) })
@@ -127,11 +120,8 @@ func (a ranges) ofPolicy() string {
 	return fmt.Sprintf("%s of %s", a.field, store.PoolPolicies.Ref(a.policy))
 }
 
-// outsideClusterSet is in the reasons against addresses outside of what the ClusterSet allows a
-// member.
 const outsideClusterSet = "the ranges that the ClusterSet allows member "
 
-// disjoint returns which two of the lists have no address in common; "" if none are such.
 func (a ranges) disjoint() string {
 	switch {
 	case len(a.exporter) == 0:
@@ -146,12 +136,10 @@ func (a ranges) disjoint() string {
 	return ""
 }
 
-// overlap reports whether lists have an address in common.
 func overlap(a, b []netip.Prefix) bool {
 	return slices.ContainsFunc(a, func(p netip.Prefix) bool { return slices.ContainsFunc(b, p.Overlaps) })
 }
 
-// fixOutside is addresses.Fix, for the ranges that an exporting cluster may have.
 func fixOutside(problem string) string {
 	switch {
 	case strings.Contains(problem, noCleartext):
@@ -169,7 +157,6 @@ func fixOutside(problem string) string {
 	return addresses.Fix(problem)
 }
 
-// parseRanges parses CIDRs, sorted; bad are those that are none.
 func parseRanges(cidrs []string) (list []netip.Prefix, bad []string) {
 	for _, cidr := range cidrs {
 		p, err := addresses.ParseRange(cidr)
@@ -183,18 +170,15 @@ func parseRanges(cidrs []string) (list []netip.Prefix, bad []string) {
 	return slices.Compact(list), bad
 }
 
-// noCleartext is in the reasons against gateways that are reached without TLS.
 const noCleartext = "is reached in cleartext, which the ClusterSet does not allow member "
 
-// cleartextAllowed reports whether requests may go to the gateways of a cluster of an import
-// without TLS: for a member the ClusterSet decides, and with a BackendTLSPolicy all have TLS. An
-// entry that a user or another controller wrote is that user's word.
+// cleartextAllowed reports whether requests may reach an exporting cluster's gateways without TLS.
+// For a member the ClusterSet decides, unless a BackendTLSPolicy makes all of them use TLS.
 func cleartextAllowed(r store.Reader, id model.ClusterID) bool {
 	o, member := store.Offers.Get(r, objectid.Join(id.Namespace, store.OfferName(id.Name, id.Member)))
 	return !member || o.Cleartext || gatewayapi.BackendPolicy(r, id) != nil
 }
 
-// encrypted leaves out the addresses of gateways that are reached without TLS.
 func encrypted(addrs []model.RemoteAddress, field, member string) (out []model.RemoteAddress, no []outside) {
 	for _, a := range addrs {
 		if a.Cleartext {

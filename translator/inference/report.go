@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// PoolReport reports on an InferencePool, towards each Gateway whose routes name it (InferencePool,
-// status.parents). gateways are sorted; spilledTo is set if another pool spills to this one.
+// PoolReport reports on an InferencePool for each Gateway whose routes name it. gateways are
+// sorted; spilledTo is set if another pool spills to this one.
 func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []model.Member) report.Report {
 	rep := report.Report{Owner: p.Ref, Findings: of(p.Ref, p.Findings)}
 	for _, gw := range gateways {
@@ -30,132 +30,133 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []
 		})
 	}
 	if len(gateways) == 0 && !spilledTo {
-		rep.Findings = append(rep.Findings, report.Finding{
-			Severity: report.Info, Owner: p.Ref, Problem: "no route that a Gateway accepted names this pool",
-		})
+		rep.Findings = append(rep.Findings, infoOn(p.Ref, "", "no route that a Gateway accepted names this pool", ""))
 	}
 	if f, found := unknownEngine(p, members); found {
 		rep.Findings = append(rep.Findings, f)
 	}
 	if len(members) == 0 {
-		rep.Findings = append(rep.Findings, report.Finding{
-			Severity: report.Warning, Owner: p.Ref, Field: "spec.selector",
-			Problem: "no ready Pod and no ModelServers of the namespace match, at an address that is allowed",
-			Fix:     "label the model servers so that they match; a denied address has a finding of its own",
-		})
+		rep.Findings = append(rep.Findings, warningOn(p.Ref, "spec.selector",
+			"no ready Pod and no ModelServers of the namespace match, at an address that is allowed",
+			"label the model servers so that they match; a denied address has a finding of its own"))
 	}
 	return rep
 }
 
-// ImportReport reports whether an InferencePoolImport can be used, towards each Gateway whose
-// routes name it. ports are the findings about its pickers' ports, gateways are sorted; spilledTo
-// is set if a pool spills to it.
+// ImportReport reports whether an InferencePoolImport is usable, for each Gateway whose routes name
+// it. ports are the findings about its pickers' ports, gateways are sorted; spilledTo is set if a
+// pool spills to it.
 func ImportReport(imp *model.Import, ports []report.Finding, gateways []report.Ref, spilledTo bool) report.Report {
 	rep := report.Report{Owner: imp.Ref, Findings: append(of(imp.Ref, imp.Findings), ports...)}
 	rep.Conditions = []report.Condition{imp.Accepted, resolved("InvalidCluster", rep.Findings), imp.Ready}
-	for _, gw := range gateways { // the board puts the conditions there
+	for _, gw := range gateways { // the board adds the conditions
 		rep.Parents = append(rep.Parents, report.Parent{
 			Ref: report.ParentRef{Group: gw.Group, Kind: gw.Kind, Namespace: gw.Namespace, Name: gw.Name},
 		})
 	}
 	if len(gateways) == 0 && !spilledTo {
-		rep.Findings = append(rep.Findings, report.Finding{
-			Severity: report.Info, Owner: imp.Ref, Problem: "no route that a Gateway accepted names this import",
-		})
+		rep.Findings = append(rep.Findings,
+			infoOn(imp.Ref, "", "no route that a Gateway accepted names this import", ""))
 	} else {
 		rep.Findings = append(rep.Findings, Exposed(imp)...)
 	}
 	return rep
 }
 
-// PolicyReport reports whether a PoolPolicy is in force; tables have the pools and imports that it
-// may target.
+// PolicyReport reports whether a PoolPolicy is in force.
 func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
 	policy, ok := store.PoolPolicies.Get(r, key)
 	if !ok {
 		return report.Report{}, false
 	}
-	owner := store.PoolPolicies.Ref(policy)
-	rep := report.Report{Owner: owner}
-	target := policy.Spec.TargetRef
-	var all []report.Finding
-	found := false
-	if target.Kind == "InferencePoolImport" {
-		var imp *model.Import
-		if imp, found = importNamed(r, policy.Namespace, target.Name,
-			func(key string) (*model.Import, bool) { return tables.Import(r, key) }); found {
-			all = imp.Findings
-		}
-	} else if target.Name != "" {
-		var p *model.Pool
-		if p, found = tables.Pool(r, objectid.Join(policy.Namespace, target.Name)); found {
-			all = p.Findings
-		}
-	}
-	if target.Name == "" { // routes name it
-		found = true
-	}
+	owner, target := store.PoolPolicies.Ref(policy), policy.Spec.TargetRef
+	all, found := targetFindings(r, tables, policy)
 	if !found && target.Kind != "InferencePoolImport" && elsewhere(r, policy.Namespace, target.Name) {
 		return report.Report{}, false
 	}
-	rep.Findings = of(owner, all)
-	rep.Findings = append(rep.Findings, ambiguous(r, policy)...)
+	rep := report.Report{Owner: owner, Findings: append(of(owner, all), ambiguous(r, policy)...)}
 	if ns := target.Namespace; ns != "" && ns != policy.Namespace {
-		rep.Findings = append(rep.Findings, report.Finding{
-			Severity: report.Warning, Owner: owner, Field: "spec.targetRef.namespace",
-			Problem: fmt.Sprintf("it has no effect: the policy is for %s %s/%s", kindOf(target).Kind(),
-				policy.Namespace, target.Name),
-			Fix: "remove it, and write the policy in namespace " + ns,
-		})
+		rep.Findings = append(rep.Findings, warningOn(owner, "spec.targetRef.namespace",
+			fmt.Sprintf("it has no effect: the policy is for %s %s/%s", kindOf(target).Kind(), policy.Namespace,
+				target.Name), "remove it, and write the policy in namespace "+ns))
 	}
 	if f, invalid := subsetFinding(policy); invalid {
 		rep.Findings = append(rep.Findings, f)
 	}
-	accepted := report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted"}
-	conflict := func(f report.Finding) bool { return f.Field == "spec.targetRef" }
-	switch {
-	case !found:
+	if !found {
 		problem := noneOf(r, kindOf(target), policy.Namespace, target.Name)
-		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "TargetNotFound", Message: problem}
-		rep.Findings = append(rep.Findings, report.Finding{
-			Severity: report.Error, Owner: owner, Field: "spec.targetRef.name", Problem: problem,
-			Fix: "name a pool of the policy's own namespace",
-		})
-	case slices.ContainsFunc(rep.Findings, conflict):
-		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "Conflicted",
-			Message: rep.Findings[slices.IndexFunc(rep.Findings, conflict)].Problem}
-	case slices.ContainsFunc(rep.Findings, func(f report.Finding) bool {
-		return f.Field == fieldSubset && f.Severity == report.Error
-	}):
-		f := rep.Findings[slices.IndexFunc(rep.Findings, func(f report.Finding) bool { return f.Field == fieldSubset })]
-		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "InvalidSubset",
-			Message: f.Field + ": " + f.Problem + "; " + f.Fix}
-	default:
-		if c, invalid := pluginsCondition(rep.Findings); invalid {
-			accepted = c
-		}
+		rep.Findings = append(rep.Findings,
+			errorOn(owner, "spec.targetRef.name", problem, "name a pool of the policy's own namespace"))
+		rep.Conditions = []report.Condition{unaccepted("TargetNotFound", problem)}
+		return rep, true
 	}
+	accepted := policyAccepted(rep.Findings)
 	rep.Conditions = []report.Condition{accepted}
 	if accepted.Status == report.True {
-		refs := resolved("InvalidSpillTarget", rep.Findings)
-		switch {
-		case invalidConfigRef(rep.Findings):
-			refs = resolved("InvalidConfigRef", rep.Findings)
-		case slices.ContainsFunc(rep.Findings, invalidScorer):
-			refs = resolved("InvalidScorerRef", rep.Findings)
-		case slices.ContainsFunc(rep.Findings, invalidProcessor):
-			refs = resolved("InvalidProcessorRef", rep.Findings)
-		case slices.ContainsFunc(rep.Findings, func(f report.Finding) bool {
-			return f.Field == fieldWithin && f.Severity == report.Error
-		}):
-			refs = resolved("NoClusterWithin", rep.Findings)
-		}
-		rep.Conditions = append(rep.Conditions, refs)
+		rep.Conditions = append(rep.Conditions, policyResolved(rep.Findings))
 	}
 	return rep, true
 }
 
-// ambiguous are the findings about names of imports in a policy that have several meanings.
+// targetFindings returns all findings of a policy's pool; false if it does not exist.
+func targetFindings(r store.Reader, tables Tables, policy *v1alpha1.PoolPolicy) ([]report.Finding, bool) {
+	target := policy.Spec.TargetRef
+	if target.Kind == "InferencePoolImport" {
+		imp, found := importNamed(r, policy.Namespace, target.Name,
+			func(key string) (*model.Import, bool) { return tables.Import(r, key) })
+		if !found {
+			return nil, target.Name == ""
+		}
+		return imp.Findings, true
+	}
+	if target.Name == "" {
+		return nil, true // routes name the policy
+	}
+	p, found := tables.Pool(r, objectid.Join(policy.Namespace, target.Name))
+	if !found {
+		return nil, false
+	}
+	return p.Findings, true
+}
+
+func policyAccepted(findings []report.Finding) report.Condition {
+	for _, f := range findings {
+		if f.Field == "spec.targetRef" {
+			return unaccepted("Conflicted", f.Problem)
+		}
+	}
+	for _, f := range findings {
+		if f.Field == fieldSubset && f.Severity == report.Error {
+			return unaccepted("InvalidSubset", f.Field+": "+f.Problem+"; "+f.Fix)
+		}
+	}
+	if c, invalid := pluginsCondition(findings); invalid {
+		return c
+	}
+	return report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted"}
+}
+
+func unaccepted(reason, message string) report.Condition {
+	return report.Condition{Type: "Accepted", Status: report.False, Reason: reason, Message: message}
+}
+
+func policyResolved(findings []report.Finding) report.Condition {
+	reason := "InvalidSpillTarget"
+	switch {
+	case invalidConfigRef(findings):
+		reason = "InvalidConfigRef"
+	case slices.ContainsFunc(findings, invalidScorer):
+		reason = "InvalidScorerRef"
+	case slices.ContainsFunc(findings, invalidProcessor):
+		reason = "InvalidProcessorRef"
+	case slices.ContainsFunc(findings, func(f report.Finding) bool {
+		return f.Field == fieldWithin && f.Severity == report.Error
+	}):
+		reason = "NoClusterWithin"
+	}
+	return resolved(reason, findings)
+}
+
 func ambiguous(r store.Reader, policy *v1alpha1.PoolPolicy) (out []report.Finding) {
 	owner := store.PoolPolicies.Ref(policy)
 	check := func(field string, ref v1alpha1.PoolRef) {
@@ -174,11 +175,10 @@ func ambiguous(r store.Reader, policy *v1alpha1.PoolPolicy) (out []report.Findin
 	return out
 }
 
-// mostErrors is how many errors a condition names: its message may have 32,768 characters.
+// A condition's message may have 32,768 characters.
 const mostErrors = 16
 
-// resolved puts the errors among findings into a condition: on Kubernetes, users see conditions and
-// no findings.
+// On Kubernetes users do not see findings.
 func resolved(reason string, findings []report.Finding) report.Condition {
 	var errs []string
 	for _, f := range findings {
@@ -204,8 +204,7 @@ func kindOf(ref v1alpha1.PoolRef) store.Kind {
 	return store.InferencePools
 }
 
-// ServersReport reports which host names of ModelServers have no address, and which addresses may
-// not become endpoints.
+// ServersReport reports unresolved host names and disallowed addresses of ModelServers.
 func ServersReport(r store.Reader, key string) (report.Report, bool) {
 	ms, ok := store.ModelServers.Get(r, key)
 	if !ok {
@@ -249,7 +248,6 @@ func ServersReport(r store.Reader, key string) (report.Report, bool) {
 	return rep, true
 }
 
-// of keeps the findings about one owner.
 func of(owner report.Ref, list []report.Finding) []report.Finding {
 	var out []report.Finding
 	for _, f := range list {
@@ -258,4 +256,16 @@ func of(owner report.Ref, list []report.Finding) []report.Finding {
 		}
 	}
 	return out
+}
+
+func errorOn(owner report.Ref, field, problem, fix string) report.Finding {
+	return report.Finding{Severity: report.Error, Owner: owner, Field: field, Problem: problem, Fix: fix}
+}
+
+func warningOn(owner report.Ref, field, problem, fix string) report.Finding {
+	return report.Finding{Severity: report.Warning, Owner: owner, Field: field, Problem: problem, Fix: fix}
+}
+
+func infoOn(owner report.Ref, field, problem, fix string) report.Finding {
+	return report.Finding{Severity: report.Info, Owner: owner, Field: field, Problem: problem, Fix: fix}
 }

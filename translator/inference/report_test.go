@@ -8,13 +8,14 @@ import (
 	"github.com/penstock-project/penstock/translator/inference"
 )
 
-// On Kubernetes users see conditions and no findings: an error that is in no condition is lost.
+// On Kubernetes users see conditions and no findings: an error without a condition would be lost.
 func TestCondition_NamesWhatHasNoEffect(t *testing.T) {
 	v := world(t, chatPool+`
 ---
 kind: PoolPolicy
 metadata: {name: p}
-spec: {targetRef: {name: chat}, spill: [{name: nowhere}, {kind: InferencePoolImport, name: elsewhere, namespace: other}]}
+spec: {targetRef: {name: chat}, spill: [{name: nowhere}, {kind: InferencePoolImport, name: elsewhere,
+  namespace: other}]}
 ---
 kind: PoolPolicy
 metadata: {name: fine}
@@ -42,7 +43,7 @@ kind: ModelServers
 metadata: {name: addresses}
 spec: {servers: [{address: 192.0.2.2}]}
 `)
-	is := func(what string, rep report.Report, status, reason string, words ...string) {
+	check := func(what string, rep report.Report, status, reason string, words ...string) {
 		t.Helper()
 		c := report.Find(rep.Conditions, "ResolvedRefs")
 		if c == nil || c.Status != status || c.Reason != reason {
@@ -56,25 +57,26 @@ spec: {servers: [{address: 192.0.2.2}]}
 		}
 	}
 	rep, _ := inference.PolicyReport(v, direct{}, "default/p")
-	is("a policy", rep, report.False, "InvalidSpillTarget",
+	check("a policy", rep, report.False, "InvalidSpillTarget",
 		"spec.spill[0]: there is no usable InferencePool default/nowhere; create it",
 		"spec.spill[1]: no ReferenceGrant")
 	rep, _ = inference.PolicyReport(v, direct{}, "default/fine")
-	is("a policy without mistakes", rep, report.True, "ResolvedRefs")
+	check("a policy without mistakes", rep, report.True, "ResolvedRefs")
 	imp, _ := inference.Import(v, "default/far")
 	rep = inference.ImportReport(imp, nil, nil, false)
-	is("an import", rep, report.False, "InvalidCluster", `"ten" is not an IP address`)
+	check("an import", rep, report.False, "InvalidCluster", `"ten" is not an IP address`)
 	rep, _ = inference.ServersReport(v, "default/names")
-	is("model servers", rep, report.False, "AddressNotFound", "spec.servers[1].address: host name not-known.example")
+	check("model servers", rep, report.False, "AddressNotFound", "spec.servers[1].address: host name not-known.example")
 	rep, _ = inference.ServersReport(v, "default/addresses")
-	is("model servers without mistakes", rep, report.True, "ResolvedRefs")
+	check("model servers without mistakes", rep, report.True, "ResolvedRefs")
 }
 
-func TestPoolPolicy_FieldsWithoutEffectAreReported(t *testing.T) {
-	const everything = "picker: {strategy: random, criticality: Critical, shedAfter: 1s, chwbl: {}, session: {}, " +
-		"failureMode: FailClose, full: {queue: 5}, metrics: {path: /m}, fallbacks: 3, body: Buffered}, remote: " +
-		"{podCIDRs: [10.0.0.0/8], maxGateways: 2}"
-	v := world(t, chatPool+"---"+bigPool+`  endpointPickerRef: {name: epp, port: {number: 9002}}
+const everyField = "picker: {strategy: random, criticality: Critical, shedAfter: 1s, chwbl: {}, session: {}, " +
+	"failureMode: FailClose, full: {queue: 5}, metrics: {path: /m}, fallbacks: 3, body: Buffered}, remote: " +
+	"{podCIDRs: [10.0.0.0/8], maxGateways: 2}"
+
+// withoutEffect has policies with fields that have no effect.
+const withoutEffect = chatPool + "---" + bigPool + `  endpointPickerRef: {name: epp, port: {number: 9002}}
 ---
 kind: Service
 metadata: {name: epp}
@@ -82,11 +84,12 @@ spec: {ports: [{port: 9002, appProtocol: kubernetes.io/h2c}]}
 ---
 kind: PoolPolicy
 metadata: {name: external}
-spec: {targetRef: {name: big}, `+everything+`}
+spec: {targetRef: {name: big}, ` + everyField + `}
 ---
 kind: PoolPolicy
 metadata: {name: own}
-spec: {targetRef: {name: chat}, picker: {strategy: random, criticality: Sheddable, chwbl: {loadFactorPercent: 150}, metrics: {path: /m}, kvEvents: {}}}
+spec: {targetRef: {name: chat}, picker: {strategy: random, criticality: Sheddable, chwbl: {loadFactorPercent: 150},
+  metrics: {path: /m}, kvEvents: {}}}
 ---
 kind: InferencePool
 metadata: {name: unshed}
@@ -94,7 +97,8 @@ spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}]}
 ---
 kind: PoolPolicy
 metadata: {name: unshed}
-spec: {targetRef: {name: unshed}, picker: {criticality: Critical, shedAfter: 2s, prefix: false, kvEvents: {}, headersTimeout: Learned}}
+spec: {targetRef: {name: unshed}, picker: {criticality: Critical, shedAfter: 2s, prefix: false, kvEvents: {},
+  headersTimeout: Learned}}
 ---
 kind: InferencePool
 metadata: {name: shadowed}
@@ -111,20 +115,24 @@ spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}]}
 kind: PoolPolicy
 metadata: {name: hashed}
 spec: {targetRef: {name: hashed}, picker: {strategy: chwbl, kvEvents: {}, fallbacks: 0, headersTimeout: Learned}}
----`+llmImport+`
+---` + llmImport + `
 ---
 kind: PoolPolicy
 metadata: {name: relayed}
-spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, `+everything+`}
+spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, ` + everyField + `}
 ---
 kind: PoolPolicy
 metadata: {name: parent}
-spec: {targetRef: {kind: InferencePoolImport, name: llm-west-2}, picker: {strategy: load, fallbacks: 2}, remote: {podCIDRs: [10.0.0.0/8], maxGateways: 2}}
+spec: {targetRef: {kind: InferencePoolImport, name: llm-west-2}, picker: {strategy: load, fallbacks: 2},
+  remote: {podCIDRs: [10.0.0.0/8], maxGateways: 2}}
 ---
 kind: PoolPolicy
 metadata: {name: whole}
 spec: {targetRef: {kind: InferencePoolImport, name: llm}}
-`)
+`
+
+func TestPoolPolicy_FieldsWithoutEffectAreReported(t *testing.T) {
+	v := world(t, withoutEffect)
 	const all = "spec.picker.strategy: it and spec.picker.criticality, spec.picker.shedAfter, spec.picker.chwbl, " +
 		"spec.picker.session, spec.picker.failureMode, spec.picker.full, spec.picker.metrics, spec.picker.fallbacks, " +
 		"spec.picker.body have no effect: "
@@ -169,8 +177,8 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}}
 	}
 }
 
-// A policy is for a pool of its own namespace. One that names another namespace is in force for the
-// pool of that name beside it, without a word about the pool that its author meant.
+// A policy is for a pool of its own namespace. One that names another namespace applies to the pool
+// of that name in its own, so a finding must report the mistake.
 func TestPoolPolicy_NamespaceOfItsTargetIsReported(t *testing.T) {
 	v := world(t, chatPool+`
 ---

@@ -12,18 +12,16 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Tables looks decided pools and imports up by key, remembering what it was asked, also what was
-// not there.
+// Tables looks up decided pools and imports by key, and records these reads.
 type Tables interface {
 	Pool(r store.Reader, key string) (*model.Pool, bool)
 	Import(r store.Reader, key string) (*model.Import, bool)
 }
 
-// Backends resolves the backendRefs of routes that name pools and imports. It implements
-// gatewayapi.Backends.
+// Backends resolves routes' backendRefs to pools and imports. It implements gatewayapi.Backends.
 type Backends struct{ Tables Tables }
 
-// Resolve finds the clusters of a backendRef to an InferencePool or InferencePoolImport.
+// Resolve returns the clusters of a backendRef to an InferencePool or InferencePoolImport.
 func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Resolution {
 	if ref.Kind == "InferencePool" {
 		p, ok := b.Tables.Pool(r, ref.Key())
@@ -47,8 +45,8 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	} else {
 		b.together(&res, r, imp)
 	}
-	// An import whose clusters all have weight 0 counts as a backendRef of weight 0. One whose only
-	// clusters with a weight cannot be reached does not.
+	// If all clusters of an import have weight 0, it counts as a backendRef of weight 0; if the
+	// clusters with a weight are unusable, it does not.
 	takes := slices.ContainsFunc(res.Targets, func(t gatewayapi.Target) bool { return t.Share > 0 })
 	broken := slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool {
 		return m.Problem != "" && m.Share > 0
@@ -61,7 +59,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	return finish(res)
 }
 
-// apart resolves an import of which one exporting cluster takes requests, or none.
+// apart resolves an import with at most one exporting cluster that takes requests.
 func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.Import) {
 	for i := range imp.Members {
 		m, before := &imp.Members[i], len(res.Targets)
@@ -69,7 +67,7 @@ func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.I
 		case m.Problem != "" && m.Share > 0:
 			continue
 		case m.Problem != "":
-			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster}) // takes nothing: see Resolve
+			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster}) // without requests: see Resolve
 		case m.Pool != nil:
 			addPool(res, m.Pool, m.Share)
 			useSpillNames(r, m.Pool)
@@ -83,7 +81,7 @@ func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.I
 				Cluster: m.Cluster, Share: m.Share, Protocol: m.Protocol, MaxGateways: m.MaxGateways, Peer: m.Peer,
 				Hostname: m.Hostname,
 			})
-			res.Clusters = append(res.Clusters, m.Cluster, model.OurPicker) // which is asked for the models of the rule
+			res.Clusters = append(res.Clusters, m.Cluster, model.OurPicker) // which lists the rule's models
 		}
 		for j := range res.Targets[before:] {
 			res.Targets[before+j].Hop = imp.Hop(m)
@@ -91,8 +89,8 @@ func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.I
 	}
 }
 
-// together resolves an import with several exporting clusters: a hop to each, behind which its own
-// picker is asked.
+// together resolves an import with several exporting clusters: a hop to each, and its own picker
+// behind the hop.
 func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *model.Import) {
 	res.Members = &gatewayapi.Members{Cluster: imp.Cluster, Spills: uint32(len(imp.Spill)), Order: imp.Order,
 		RetryOn: imp.RetryOn}
@@ -111,7 +109,7 @@ func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *mode
 		if !m.Local {
 			t.Cluster = t.Cluster.As(model.LastVariant)
 		}
-		asked := model.OurPicker // for the models of the rule
+		asked := model.OurPicker // lists the rule's models
 		p := m.Pool
 		if m.Local {
 			p, _ = b.Tables.Pool(r, imp.Ref.Key())
@@ -121,7 +119,7 @@ func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *mode
 			t.Cluster, t.Picker, t.External, t.Protocol = last.Cluster, last.Picker, p.External, p.Protocol
 			asked = p.Picker.Cluster
 		}
-		// also of one that takes no new request: it has some
+		// also for a cluster without new requests: it has requests in flight
 		res.Targets, res.Hops = append(res.Targets, t), append(res.Hops, imp.Hop(m))
 		if res.Clusters = append(res.Clusters, t.Cluster); !asked.IsZero() {
 			res.Clusters = append(res.Clusters, asked)
@@ -133,14 +131,13 @@ func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *mode
 	}
 }
 
-// useSpillNames makes the host names of the imports that a pool spills to used.
 func useSpillNames(r store.Reader, p *model.Pool) {
 	for _, key := range p.SpillImports {
 		useNames(r, key)
 	}
 }
 
-// missingImport is missing for an import, or for a cluster of one that its policy leaves out.
+// missingImport also reports a cluster that the import's policy excludes.
 func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	key, cluster, known := gatewayapi.ImportNamed(r, ref.Namespace, ref.Name)
 	if !known || cluster == "" {
@@ -155,9 +152,8 @@ func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	}
 }
 
-// missing is the resolution of a pool that does not exist. Its message names a similar one of the
-// namespace, if any. A route that names a pool which does not exist so reads them all: it is the
-// price of a mistake, and gone with it.
+// missing suggests a similar name, which requires a read of the whole namespace while the mistake
+// exists.
 func missing(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	message, fix := gatewayapi.Missing(r, ref, ref, fmt.Sprintf("there is no %s", ref)),
 		"create it, or name another one"
@@ -170,7 +166,6 @@ func missing(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 
 func targetKey(ref report.Ref) string { return store.TargetKey(ref.Kind, ref.Namespace, ref.Name) }
 
-// addPool adds a pool's cluster, its picker, and whatever its spilling needs.
 func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
 	t := gatewayapi.Target{Cluster: p.Cluster, Share: share, Hops: p.ViaHops(), External: p.External,
 		Protocol: p.Protocol}
@@ -178,7 +173,7 @@ func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
 	if !p.Picker.Cluster.IsZero() {
 		res.Clusters = append(res.Clusters, p.Picker.Cluster)
 	}
-	if t.Hops { // the picker is asked behind the pool's own hop
+	if t.Hops { // the picker is called behind the pool's own hop
 		res.Hops = append(res.Hops, p.OwnHop())
 		res.Clusters = append(res.Clusters, p.Last)
 	} else if !p.Picker.Cluster.IsZero() {
@@ -194,7 +189,6 @@ func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
 	addSpills(res, p.Spill)
 }
 
-// addSpills adds what the places stand on where a pool or an import spills.
 func addSpills(res *gatewayapi.Resolution, list []model.Spill) {
 	for _, s := range list {
 		res.Hops = append(res.Hops, s.Hop)

@@ -14,19 +14,17 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// StandAlone is the role of a picker that gateways ask which Penstock does not configure.
+// StandAlone configures a picker for gateways that Penstock does not configure.
 type StandAlone struct {
 	// Pool is the only InferencePool; zero for all.
 	Pool objectid.Pool
-	// Source is where metrics pages are read, unless the pool's policy or the EndpointPickerConfig
-	// has it.
+	// Source locates metrics pages, unless the pool's policy or the EndpointPickerConfig does.
 	Source endpointpicker.PageSource
 }
 
-// StandAlonePool decides about the InferencePool with a key for a stand-alone picker; false if
-// there is none. The pool's endpointPickerRef names this process, so it does not count. Where the
-// process was started with an EndpointPickerConfig, that takes the place of the strategy in the
-// pool's policy. Nothing spills: hops are endpoints of Envoys that Penstock configures.
+// StandAlonePool returns the decisions about an InferencePool for a stand-alone picker. It ignores
+// endpointPickerRef, which names this process. The process's EndpointPickerConfig replaces the
+// policy's strategy. Nothing spills, because hops need Envoys that Penstock configures.
 func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, bool) {
 	obj, ok := store.InferencePools.Get(r, key)
 	if !ok || !only.Pool.IsZero() && only.Pool != objectid.PoolOf(obj) {
@@ -52,7 +50,7 @@ func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, 
 		p.Settings.Fallbacks = 0 // an ORIGINAL_DST cluster reads one address
 	}
 	p.Last = p.Cluster
-	if policy != written { // what is found in the document is not the policy's fault
+	if policy != written { // problems of the document are not the policy's
 		for i := range p.Findings {
 			if f := &p.Findings[i]; f.Field == fieldConfigRef && f.Owner == store.PoolPolicies.Ref(policy) {
 				f.Owner, f.Field = p.Ref, store.OwnPickerConfig
@@ -61,18 +59,14 @@ func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, 
 	}
 	p.Findings = append(p.Findings, ineffective(p, written)...)
 	if written != nil && len(written.Spec.Spill) > 0 {
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Warning, Owner: store.PoolPolicies.Ref(written), Field: "spec.spill",
-			Problem: "has no effect: a stand-alone picker names endpoints of its own pool alone",
-			Fix:     "remove it, or serve the pool with penstock serve",
-		})
+		p.Findings = append(p.Findings, warningOn(store.PoolPolicies.Ref(written), "spec.spill",
+			"has no effect: a stand-alone picker names endpoints of its own pool alone",
+			"remove it, or serve the pool with penstock serve"))
 	}
 	if written != nil && written.Spec.Subset != nil {
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Warning, Owner: store.PoolPolicies.Ref(written), Field: fieldSubset,
-			Problem: "has no effect: a stand-alone picker chooses among the endpoints that the gateway lists",
-			Fix:     "remove it, or have Penstock configure the gateway",
-		})
+		p.Findings = append(p.Findings, warningOn(store.PoolPolicies.Ref(written), fieldSubset,
+			"has no effect: a stand-alone picker chooses among the endpoints that the gateway lists",
+			"remove it, or have Penstock configure the gateway"))
 	}
 	if written != nil && written.Spec.Picker.HeadersTimeout == v1alpha1.HeadersTimeoutLearned &&
 		p.Settings.Fallbacks > 0 {
@@ -84,7 +78,7 @@ func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, 
 	return p, true
 }
 
-// withOwnConfig returns a policy with the EndpointPickerConfig of this process in place of its
+// withOwnConfig returns a policy in which this process's EndpointPickerConfig replaces the
 // strategy.
 func withOwnConfig(namespace string, written *v1alpha1.PoolPolicy) *v1alpha1.PoolPolicy {
 	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Envoy sends bodies to pickers that need them, and the policy may still decide.
+// Envoy sends bodies to pickers that need them, and the policy may override this.
 func TestPoolPolicy_StrategyDecidesWhetherBodiesAreRead(t *testing.T) {
 	for picker, want := range map[string]model.BodyMode{
 		"{strategy: random}":                 model.BodyNone,

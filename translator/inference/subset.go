@@ -15,14 +15,14 @@ import (
 
 const (
 	fieldSubset = "spec.subset"
-	// nothing is a selector that matches nothing.
+	// matches no endpoint
 	nothing = "penstock.dev/none,!penstock.dev/none"
-	// maxSelector bounds the text of a selector, in bytes: it is in every call of our picker.
+	// maxSelector is in bytes; every call of our picker contains the selector.
 	maxSelector = 4 << 10
 )
 
-// subsetSelector is a policy's subset as text; "" for all endpoints. An invalid one matches
-// nothing, and problem is why.
+// subsetSelector returns a policy's subset as text; "" for all endpoints. An invalid one matches
+// nothing and has a problem.
 func subsetSelector(policy *v1alpha1.PoolPolicy) (text, problem string) {
 	if policy == nil || policy.Spec.Subset == nil {
 		return "", ""
@@ -37,18 +37,13 @@ func subsetSelector(policy *v1alpha1.PoolPolicy) (text, problem string) {
 	return selector.String(), ""
 }
 
-// subsetFinding is the finding about a policy whose subset is not a label selector.
 func subsetFinding(policy *v1alpha1.PoolPolicy) (report.Finding, bool) {
 	_, problem := subsetSelector(policy)
-	return report.Finding{
-		Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: fieldSubset,
-		Problem: problem + "; requests for the subset are answered 503",
-		Fix:     "write matchLabels or matchExpressions as in a Deployment's selector",
-	}, problem != ""
+	return errorOn(store.PoolPolicies.Ref(policy), fieldSubset, problem+"; requests for the subset are answered 503",
+		"write matchLabels or matchExpressions as in a Deployment's selector"), problem != ""
 }
 
-// withSubset has a pool's picker choose among the endpoints that a selector matches; "" changes
-// nothing. What a pool has already stays: both must match.
+// withSubset restricts a pool's picker, in addition to earlier restrictions.
 func withSubset(r store.Reader, p *model.Pool, text string) {
 	if text == "" {
 		return
@@ -61,7 +56,7 @@ func withSubset(r store.Reader, p *model.Pool, text string) {
 		return
 	}
 	selector, err := labels.Parse(text)
-	if err != nil { // of two that are long, or that mean nothing together
+	if err != nil { // the combination is invalid
 		selector = labels.Nothing()
 	}
 	p.Picker.Subset.Addresses = []string{}

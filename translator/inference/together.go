@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
-	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/selection"
@@ -13,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// takers are the clusters behind the hops of an import's exporting clusters that take requests, or
-// would if they were ready; nil if there are not several.
+// takers returns the clusters behind the hops of members that take requests, or would if they were
+// ready; nil if there are fewer than two.
 func takers(imp *model.Import) (out []model.ClusterID) {
 	for i := range imp.Members {
 		switch m := &imp.Members[i]; {
@@ -33,9 +32,9 @@ func takers(imp *model.Import) (out []model.ClusterID) {
 	return out
 }
 
-// together makes one cluster of hops of an import with several exporting clusters. Behind its hop
-// each of them fails closed, because another one serves. Once all have failed, those that fail open
-// get the request by a hop to the whole import.
+// together gives an import with several exporting clusters one cluster of hops. Behind its hop each
+// of them fails closed, because another one serves. Once all have failed, a hop to the whole import
+// serves for clusters that fail open.
 func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	takers := takers(imp)
 	if takers == nil {
@@ -49,21 +48,17 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	for _, s := range whole.Spill {
 		if !slices.ContainsFunc(s.Ends(), func(b model.WeightedBackend) bool {
 			return slices.Contains(takers, b.Cluster.As(model.LastVariant)) || slices.Contains(takers, b.Cluster)
-		}) { // the others' requests are sent there anyway
+		}) { // the others' requests go there anyway
 			imp.Spill = append(imp.Spill, s)
 		}
 	}
-	if len(imp.Spill) > 1 && !imp.Order.InOrder && imp.Choice == nil { // a pick names them in their order
-		imp.Findings = append(imp.Findings, report.Finding{
-			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
-			Problem: fmt.Sprintf("%s has several clusters: the places where it spills are tried in any order", imp.Ref),
-		})
+	if len(imp.Spill) > 1 && !imp.Order.InOrder && imp.Choice == nil { // a pick keeps their order
+		imp.Findings = append(imp.Findings, infoOn(store.PoolPolicies.Ref(policy), "spec.spill",
+			fmt.Sprintf("%s has several clusters: the places where it spills are tried in any order", imp.Ref), ""))
 	}
 	imp.Spill = append(imp.Spill, failingOpen(r, imp, policy)...)
 }
 
-// ordered makes one cluster of hops of an import with several exporting clusters, in the order that
-// its policy gives them.
 func ordered(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	imp.Cluster = model.MembersCluster(imp.Ref.Namespace, imp.Ref.Name)
 	prioritize(r, imp, policy)
@@ -75,9 +70,9 @@ func ordered(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	}
 }
 
-// failingOpen is the hop to the whole import for requests that all its exporting clusters have
-// failed, if some of them fail open. With a policy that has servers' own answers followed by
-// another cluster there is none: a server that has answered would be asked again.
+// failingOpen returns the hop to the whole import for requests that all exporting clusters failed,
+// if some fail open. It is absent if the policy retries servers' own answers: a server that
+// answered would get the request again.
 func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) []model.Spill {
 	if !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool {
 		return m.Takes() && m.Pool != nil && m.Pool.FailOpen
@@ -85,12 +80,10 @@ func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy)
 		return nil
 	}
 	if imp.RetryOn.Full || imp.RetryOn.Unavailable {
-		imp.Findings = append(imp.Findings, report.Finding{
-			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.retryOn",
-			Problem: fmt.Sprintf(
-				"with it, failureMode FailOpen has no effect on %s while several clusters take requests: no cluster "+
-					"is asked again once its servers have answered", imp.Ref),
-		})
+		imp.Findings = append(imp.Findings, infoOn(store.PoolPolicies.Ref(policy), "spec.retryOn",
+			fmt.Sprintf(
+				"with it, failureMode FailOpen has no effect on %s while several clusters take requests: no "+
+					"cluster is asked again once its servers have answered", imp.Ref), ""))
 		return nil
 	}
 	open := model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name)
@@ -105,10 +98,9 @@ func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy)
 	}
 }
 
-// SpilledTo is an import with several exporting clusters as pools and other imports spill to it: in
-// other clusters than this one, because the pool of the same name may be the one that spills, and
-// without the places where it spills itself, so that no request goes round. False if there are not
-// several.
+// SpilledTo returns an import with several exporting clusters as a spill target. It excludes this
+// cluster, whose pool of the same name may be the source, and the import's own spill targets, so
+// that no request loops. False if fewer than two clusters remain.
 func SpilledTo(r store.Reader, key string) (*model.Import, bool) {
 	imp, policy, _, ok := baseImport(r, key)
 	if !ok {
@@ -125,12 +117,11 @@ func SpilledTo(r store.Reader, key string) (*model.Import, bool) {
 	return imp, true
 }
 
-// priority reports whether a policy gives the clusters an order.
 func priority(policy *v1alpha1.PoolPolicy) bool {
 	return policy != nil && policy.Spec.Selection != nil && policy.Spec.Selection.Policy == v1alpha1.SelectPriority
 }
 
-// choose has our picker name a hop for each request, if a policy asks for it.
+// choose makes our picker select a hop for each request.
 func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	if !chooses(policy) {
 		return
@@ -143,7 +134,7 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	} else {
 		call.Body = model.BodyBuffered
 	}
-	call.Served = keepsSessions(policy) // for the token in the response
+	call.Served = keepsSessions(policy) // for the session token in the response
 	blind := call.Body == model.BodyNone
 	if policy.Spec.Picker.ResponseAffinity {
 		call.ResponseIDs, call.Body = true, model.BodyBuffered
@@ -154,19 +145,17 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	}
 	imp.Choice = &model.Choice{Picker: call, Margin: margin, Latency: latency, Blind: blind}
 	if keepsSessions(policy) {
-		of := settings(policy)
-		imp.Choice.Sessions, imp.Choice.SessionTTL, imp.Choice.SessionCookie = true, of.SessionTTL, of.SessionCookie
+		session := settings(policy)
+		imp.Choice.Sessions, imp.Choice.SessionTTL, imp.Choice.SessionCookie = true, session.SessionTTL,
+			session.SessionCookie
 	}
 	if s.LocalMargin != nil && !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Local }) {
-		imp.Findings = append(imp.Findings, report.Finding{
-			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.selection.localMargin",
-			Problem: fmt.Sprintf("it has no effect: this cluster is not among those of %s", imp.Ref),
-			Fix:     "remove it, or set imports: All in the ClusterSet and export the pool here",
-		})
+		imp.Findings = append(imp.Findings, infoOn(store.PoolPolicies.Ref(policy), "spec.selection.localMargin",
+			fmt.Sprintf("it has no effect: %s does not include this cluster", imp.Ref),
+			"remove it, or set imports: All in the ClusterSet and export the pool here"))
 	}
 }
 
-// chooses reports whether a policy has our picker choose among the clusters of an import.
 func chooses(policy *v1alpha1.PoolPolicy) bool {
 	if policy == nil || policy.Spec.Selection == nil {
 		return false
@@ -175,12 +164,10 @@ func chooses(policy *v1alpha1.PoolPolicy) bool {
 	return by == v1alpha1.SelectLatency || by == v1alpha1.SelectLeastLoad
 }
 
-// keepsSessions reports whether a policy keeps the sessions of an import in one cluster each.
 func keepsSessions(policy *v1alpha1.PoolPolicy) bool {
 	return policy != nil && policy.Spec.Selection != nil && policy.Spec.Selection.Affinity == v1alpha1.AffinitySession
 }
 
-// prioritize decides which hop of an import with several clusters is tried first.
 func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	own := gatewayapi.OwnPlace(r)
 	var members []selection.Candidate
@@ -199,43 +186,36 @@ func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) 
 		spec = policy.Spec.Selection
 	}
 	var shares []selection.Share
-	warning := ""
+	note := ""
 	switch spec.Policy {
 	case v1alpha1.SelectPriority:
 		shares = selection.Priority(own.Name, spec.Order, members)
 		imp.Order.InOrder = true
 	case v1alpha1.SelectLocality:
-		shares, warning = selection.Locality(own, members)
+		shares, note = selection.Locality(own, members)
 		if own.Region == "" {
-			imp.Findings = append(imp.Findings, report.Finding{
-				Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.selection.policy",
-				Problem: "the region of this cluster is not known: only this cluster itself is near",
-				Fix:     "write spec.region, and zone, into its ClusterSet",
-			})
+			imp.Findings = append(imp.Findings, warningOn(store.PoolPolicies.Ref(policy), "spec.selection.policy",
+				"the region of this cluster is not known: only this cluster itself is near",
+				"write spec.region, and zone, into its ClusterSet"))
 		}
 	default:
-		shares, warning = selection.Weighted(members)
+		shares, note = selection.Weighted(members)
 	}
-	if warning != "" {
-		imp.Findings = append(imp.Findings, report.Finding{
-			Severity: report.Warning, Owner: imp.Ref, Field: "status.clusters", Problem: warning,
-		})
+	if note != "" {
+		imp.Findings = append(imp.Findings, warningOn(imp.Ref, "status.clusters", note, ""))
 	}
 	setOrder(imp, shares)
 }
 
-// recovering reports whether a member that takes requests did not do so a moment ago, so that it
-// must not be first yet.
+// recovering reports whether a member was recently down, so that it must not be first yet.
 func recovering(r store.Reader, imp *model.Import, m *model.ImportMember) bool {
-	of, ok := store.Failbacks.Get(r, imp.Ref.Key())
-	if !ok || !slices.Contains(of.Clusters, m.Name) {
+	failback, ok := store.Failbacks.Get(r, imp.Ref.Key())
+	if !ok || !slices.Contains(failback.Clusters, m.Name) {
 		return false
 	}
-	imp.Findings = append(imp.Findings, report.Finding{
-		Severity: report.Info, Owner: imp.Ref, Field: "status.clusters",
-		Problem: fmt.Sprintf("cluster %s comes last until it has been ready for %s: it was not ready before", m.Name,
-			selection.Recovery),
-	})
+	imp.Findings = append(imp.Findings, infoOn(imp.Ref, "status.clusters",
+		fmt.Sprintf("cluster %s comes last until it has been ready for %s: it was not ready before", m.Name,
+			selection.Recovery), ""))
 	return true
 }
 
@@ -243,7 +223,6 @@ func place(m *model.ImportMember) selection.Place {
 	return selection.Place{Name: m.Name, Region: m.Region, Zone: m.Zone}
 }
 
-// setOrder gives the members of an import the priorities of their hops.
 func setOrder(imp *model.Import, shares []selection.Share) {
 	hops := map[uint32]uint32{}
 	for _, s := range shares {

@@ -15,7 +15,8 @@ func within(name, target, clusters string) string {
 ---
 kind: PoolPolicy
 metadata: {name: ` + name + `}
-spec: {targetRef: {kind: InferencePoolImport, name: ` + target + `}, selection: {within: {clusters: [` + clusters + `]}}}
+spec: {targetRef: {kind: InferencePoolImport, name: ` + target + `},
+  selection: {within: {clusters: [` + clusters + `]}}}
 `
 }
 
@@ -76,14 +77,15 @@ func TestWithin_OlderOfTwoPoliciesCounts(t *testing.T) {
 	}
 }
 
-// A name that no cluster has is a mistake. One whose cluster does not export the pool now is none,
-// and where nothing is known of the clusters it may be one of them.
+// An unknown cluster name is a mistake. A cluster that does not export the pool now is not, and
+// without known clusters any name may be valid.
 func TestSelection_NameThatNoClusterHasIsWarnedOf(t *testing.T) {
 	const order = `
 ---
 kind: PoolPolicy
 metadata: {name: p}
-spec: {targetRef: {kind: InferencePoolImport, name: llm}, selection: {policy: Priority, order: [east, north, wset-2], within: {clusters: [east, west-2, nroth]}}}
+spec: {targetRef: {kind: InferencePoolImport, name: llm}, selection: {policy: Priority, order: [east, north, wset-2],
+  within: {clusters: [east, west-2, nroth]}}}
 `
 	const set = `
 ---

@@ -16,8 +16,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// world puts YAML documents, in the kinds' own present forms, into a store. Objects without a
-// namespace go to "default".
+// world puts YAML documents into a store. Objects without a namespace go to "default".
 func world(t *testing.T, documents string) *store.View {
 	t.Helper()
 	s := store.New()
@@ -54,7 +53,7 @@ func put(t *testing.T, kind, doc string) store.Op {
 	return store.Op{}
 }
 
-// direct computes pools and imports where translator looks them up.
+// direct computes pools and imports that translator would look up.
 type direct struct{}
 
 func (direct) Pool(r store.Reader, key string) (*model.Pool, bool) { return inference.Pool(r, key) }
@@ -73,7 +72,7 @@ func pool(t *testing.T, r store.Reader, key string) *model.Pool {
 	return p
 }
 
-// texts joins the texts of findings, to look for words in.
+// texts joins the texts of findings, for searches.
 func texts(findings []report.Finding) string {
 	var b strings.Builder
 	for _, f := range findings {

@@ -10,166 +10,154 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// ClusterID identifies one Envoy cluster. String makes the cluster's name, ParseClusterID reads a
-// name back. Two clusters are the same exactly when their IDs are equal; the zero ID is no cluster.
-//
-// IDs are keys of many maps, so the struct is small: its strings are those of the objects.
+// ClusterID identifies an Envoy cluster. The zero ID is no cluster. IDs are keys of many maps, so
+// the struct is small and shares its strings with the objects.
 type ClusterID struct {
 	Namespace, Name string // of the object
-	// exporting cluster of an import, or subset of a pool's hops (SubsetMember); "" for others
+	// exporting cluster of an import, or SubsetMember; "" for others
 	Member  string
-	Port    int32          // of a Service; 0 for other kinds
-	Kind    ClusterKind    // of object, and of protocol for a Service
-	Variant ClusterVariant // what sets the cluster apart from the plain one of the same object
-	// Config is a hash of an external picker's cluster, without its endpoints and a Gateway's own
-	// certificate; 0 for other kinds, and in any configuration. Envoy ends every call in flight
-	// through a cluster that changes, and such a call lasts as long as its request: so a cluster
-	// with another configuration is another one, to which only new requests go.
+	Port    int32 // of a Service; 0 for other kinds
+	Kind    ClusterKind
+	Variant ClusterVariant
+	// Config is a hash of an external picker's cluster without its endpoints and the Gateway's
+	// certificate; 0 for other kinds, and for any configuration. Envoy ends all calls in flight
+	// when a cluster changes, and such a call lasts as long as its request. So a new configuration
+	// gets a new cluster, for new requests.
 	Config uint16
 }
 
-// PickerEncoding is the version of how package envoy writes the clusters of external pickers, which
-// Config has in its hash. It grows with each change of that, because a new release's clusters are
-// then others than those of the release before; a test there notices.
+// PickerEncoding is part of the hash in Config. It must increase with each change to how package
+// envoy encodes external pickers' clusters; a test detects a missing increase.
 const PickerEncoding = 2
 
-// ClusterKind is the kind of object that a cluster stands for, and so the protocol of a Service's
-// clusters.
+// ClusterKind is the kind of object that a cluster belongs to, and for a Service the protocol.
 type ClusterKind uint8
 
-// The kinds of clusters.
 const (
-	// FixedKind is a cluster of no object: OurPicker or Collector. Its Name is its name.
+	// FixedKind is for OurPicker and Collector, which have only a Name.
 	FixedKind ClusterKind = iota
-	// ServiceKind is one port of a Service. Its protocol follows the port's appProtocol.
+	// ServiceKind is a Service's port, with the protocol of its appProtocol.
 	ServiceKind
-	// GRPCKind is one port of a Service that serves gRPC, and so HTTP/2, whatever the port's
-	// appProtocol is.
+	// GRPCKind is a Service's port for gRPC, whatever its appProtocol is.
 	GRPCKind
-	// TCPKind is one port of a Service for connections without TLS, or whose TLS ended at the
-	// listener. A BackendTLSPolicy makes the cluster originate TLS.
+	// TCPKind is a Service's port for connections without TLS, or whose TLS ended at the listener.
+	// A BackendTLSPolicy adds TLS.
 	TCPKind
-	// PassthroughKind is one port of a Service for connections that are TLS already. No policy
-	// changes them.
+	// PassthroughKind is a Service's port for connections that are TLS already; no policy changes
+	// them.
 	PassthroughKind
-	// PickerKind is one port of the Service of an external picker.
+	// PickerKind is a port of an external picker's Service.
 	PickerKind
 	// PoolKind is an InferencePool.
 	PoolKind
-	// ImportKind is one exporting cluster of an import in EndpointMode: its pods.
+	// ImportKind holds the pods of one exporting cluster of an import in EndpointMode.
 	ImportKind
-	// ParentKind is one exporting cluster of an import in ParentMode: its gateways. It differs from
-	// ImportKind so that only new routes use a cluster whose mode changes: routes in force would
-	// find gateways where they pick pods, or pods where they do not pick.
+	// ParentKind holds an exporting cluster's gateways, in ParentMode. It differs from ImportKind
+	// so that a change of the mode affects only new routes: others would pick among gateways, or
+	// not pick among pods.
 	ParentKind
 	// ImportPickerKind is the remote picker of one exporting cluster of an import.
 	ImportPickerKind
-	// PeerKind is one exporting cluster of an import in ParentMode: the peer listeners of its
-	// gateways. It differs from ParentKind because requests to them have another authority.
+	// PeerKind holds the peer listeners of an exporting cluster's gateways. Its requests have
+	// another authority.
 	PeerKind
-	// MembersKind is an import with several exporting clusters: a hop to each of them.
+	// MembersKind holds a hop to each exporting cluster of an import.
 	MembersKind
-	// UDPKind is one port of a Service for datagrams. It is no cluster of Envoy's: its endpoints
-	// are among those of a cluster of DatagramKind.
+	// UDPKind is a Service's port for datagrams; a cluster of DatagramKind contains its endpoints.
 	UDPKind
-	// DatagramKind is what a UDP listener sends to: all backends of its route. The object is the
+	// DatagramKind is the target of a UDP listener: all backends of its route. The object is the
 	// Gateway, and Port the listener's.
 	DatagramKind
 )
 
-// kinds are the kinds in names; FixedKind has none.
+// FixedKind has no name.
 var kinds = [...]string{"", "service", "grpc", "tcp", "passthrough", "picker", "pool", "import", "parent",
 	"import-picker", "peer", "members", "udp",
 	"datagrams"}
 
-// ClusterVariant sets a cluster apart from the plain one of the same object.
+// ClusterVariant distinguishes clusters of the same object.
 type ClusterVariant uint8
 
-// The variants.
 const (
 	Plain ClusterVariant = iota
-	// LastVariant is a pool's cluster that spills no further. Of an exporting cluster's gateways it
-	// is the one behind the hop of an import with several clusters: another one serves while the
-	// gateways cannot be reached.
+	// LastVariant is a pool's cluster that spills no further. For an exporting cluster's gateways
+	// it is the cluster behind a hop: another exporting cluster serves while they are unreachable.
 	LastVariant
-	// HopsVariant is a pool's cluster of hops alone (Pool.ViaHops). Its requests are not picked
-	// for, so routes of one kind must not meet a cluster of the other while they change.
+	// HopsVariant is a pool's cluster of hops alone (Pool.ViaHops). It has no picker, so routes for
+	// one of the two clusters must not meet the other while they change.
 	HopsVariant
-	// HealthVariant is an external picker's cluster in which the picker's own health service
-	// decides which replica is asked. Whether the picker serves health is known only after its
-	// first answer.
+	// HealthVariant is an external picker's cluster whose own health service selects the replica;
+	// whether it has one is known after its first answer.
 	HealthVariant
-	// ImportedVariant is the cluster of a port of a ServiceImport, with the kind that it would have
-	// for a Service.
+	// ImportedVariant is the cluster of a ServiceImport's port, with the kind for a Service.
 	ImportedVariant
 )
 
-// variants are the variants in names; Plain has none.
+// Plain has no name.
 var variants = [...]string{"", "last", "hops", "health", "imported"}
 
-// OurPicker is the cluster of Penstock's own picker; it also takes access logs.
+// OurPicker is Penstock's own picker, which also receives access logs.
 var OurPicker = ClusterID{Name: "penstock-picker"}
 
-// Collector is the cluster of the OpenTelemetry collector, where one is configured.
+// Collector is the OpenTelemetry collector.
 var Collector = ClusterID{Name: "penstock-otlp"}
 
-// ServiceCluster is the cluster of one port of a Service.
+// ServiceCluster returns the cluster of a Service's port.
 func ServiceCluster(namespace, name string, port int32) ClusterID {
 	return ClusterID{Kind: ServiceKind, Namespace: namespace, Name: name, Port: port}
 }
 
-// GRPCCluster is the cluster of one port of a Service for gRPC.
+// GRPCCluster returns the cluster of a Service's port for gRPC.
 func GRPCCluster(namespace, name string, port int32) ClusterID {
 	return ClusterID{Kind: GRPCKind, Namespace: namespace, Name: name, Port: port}
 }
 
-// TCPCluster is the cluster of one port of a Service for connections.
+// TCPCluster returns the cluster of a Service's port for connections.
 func TCPCluster(namespace, name string, port int32) ClusterID {
 	return ClusterID{Kind: TCPKind, Namespace: namespace, Name: name, Port: port}
 }
 
-// PickerCluster is the cluster of an external picker's Service.
+// PickerCluster returns the cluster of an external picker's Service.
 func PickerCluster(namespace, name string, port int32) ClusterID {
 	return ClusterID{Kind: PickerKind, Namespace: namespace, Name: name, Port: port}
 }
 
-// PoolCluster is the cluster of an InferencePool.
+// PoolCluster returns the cluster of an InferencePool.
 func PoolCluster(namespace, name string) ClusterID {
 	return ClusterID{Kind: PoolKind, Namespace: namespace, Name: name}
 }
 
-// ImportCluster is the cluster of the pods of one exporting cluster of an import.
+// ImportCluster returns the cluster of an exporting cluster's pods.
 func ImportCluster(namespace, name, member string) ClusterID {
 	return ClusterID{Kind: ImportKind, Namespace: namespace, Name: name, Member: member}
 }
 
-// ParentCluster is the cluster of the gateways of one exporting cluster of an import.
+// ParentCluster returns the cluster of an exporting cluster's gateways.
 func ParentCluster(namespace, name, member string) ClusterID {
 	return ClusterID{Kind: ParentKind, Namespace: namespace, Name: name, Member: member}
 }
 
-// ImportPickerCluster is the cluster of the remote picker of one exporting cluster of an import.
+// ImportPickerCluster returns the cluster of an exporting cluster's picker.
 func ImportPickerCluster(namespace, name, member string) ClusterID {
 	return ClusterID{Kind: ImportPickerKind, Namespace: namespace, Name: name, Member: member}
 }
 
-// PeerCluster is the cluster of the peer listeners of one exporting cluster of an import.
+// PeerCluster returns the cluster of an exporting cluster's peer listeners.
 func PeerCluster(namespace, name, member string) ClusterID {
 	return ClusterID{Kind: PeerKind, Namespace: namespace, Name: name, Member: member}
 }
 
-// MembersCluster is the cluster of hops to the exporting clusters of an import.
+// MembersCluster returns the cluster of hops to an import's exporting clusters.
 func MembersCluster(namespace, name string) ClusterID {
 	return ClusterID{Kind: MembersKind, Namespace: namespace, Name: name}
 }
 
-// DatagramCluster is the cluster of a UDP listener of a Gateway.
+// DatagramCluster returns the cluster of a Gateway's UDP listener.
 func DatagramCluster(namespace, gateway string, port uint16) ClusterID {
 	return ClusterID{Kind: DatagramKind, Namespace: namespace, Name: gateway, Port: int32(port)}
 }
 
-// Pool is the pool whose endpoints, gateways or exporting clusters the cluster has; zero if it has
-// those of none.
+// Pool returns the pool of the cluster's endpoints, gateways or hops; zero for other kinds.
 func (id ClusterID) Pool() objectid.Target {
 	switch id.Kind {
 	case PoolKind:
@@ -182,35 +170,34 @@ func (id ClusterID) Pool() objectid.Target {
 	return objectid.Target{}
 }
 
-// InAnyConfig is the cluster without its configuration.
+// InAnyConfig returns the ID without Config.
 func (id ClusterID) InAnyConfig() ClusterID {
 	id.Config = 0
 	return id
 }
 
-// As is a variant of the cluster, in place of the one that it is, in any configuration.
+// As returns another variant of the cluster, in any configuration.
 func (id ClusterID) As(v ClusterVariant) ClusterID {
 	id.Variant, id.Config = v, 0
 	return id
 }
 
-// WithKind is the cluster of another kind for the same object.
+// WithKind returns the ID of another kind for the same object.
 func (id ClusterID) WithKind(k ClusterKind) ClusterID {
 	id.Kind = k
 	return id
 }
 
-// IsZero reports whether id is no cluster.
+// IsZero reports whether id is the zero ID.
 func (id ClusterID) IsZero() bool { return id == ClusterID{} }
 
-// Key is the store's key of the object: "namespace/name".
+// Key returns the object's key in the store: "namespace/name".
 func (id ClusterID) Key() string { return id.Namespace + "/" + id.Name }
 
-// External reports whether the cluster is that of an external picker, in any variant.
+// External reports whether the cluster belongs to an external picker.
 func (id ClusterID) External() bool { return id.Kind == PickerKind || id.Kind == ImportPickerKind }
 
-// Imported reports whether the cluster holds the pods of an exporting cluster of an import, and
-// names their pool.
+// Imported returns the pool of an exporting cluster's pods; false for other clusters.
 func (id ClusterID) Imported() (objectid.Target, bool) {
 	if id.Kind != ImportKind || id.Variant == HopsVariant {
 		return objectid.Target{}, false
@@ -231,15 +218,13 @@ func (id ClusterID) Compare(o ClusterID) int {
 	)
 }
 
-// hasPort and hasMember report what stands behind the object in the names of a kind.
 func (k ClusterKind) hasPort() bool   { return k >= ServiceKind && k <= PickerKind || k >= UDPKind }
 func (k ClusterKind) hasMember() bool { return k >= ImportKind && k <= PeerKind }
 
-// String is the cluster's name: "pool/NAMESPACE/NAME", "service/NAMESPACE/NAME/PORT",
-// "import/NAMESPACE/NAME/CLUSTER", "members/NAMESPACE/NAME"; with the variant before it,
-// "last/pool/NAMESPACE/NAME", and with a subset's member,
-// "hops/pool/NAMESPACE/NAME/NAMESPACE.POLICY". Config is behind it,
-// "picker/NAMESPACE/NAME/PORT/0f3c". That of the zero ID is "".
+// String returns the cluster's name: "pool/NAMESPACE/NAME", "service/NAMESPACE/NAME/PORT",
+// "import/NAMESPACE/NAME/CLUSTER" or "members/NAMESPACE/NAME". A variant precedes it
+// ("last/pool/NAMESPACE/NAME"); a subset's member ("hops/pool/NAMESPACE/NAME/NAMESPACE.POLICY") and
+// Config ("picker/NAMESPACE/NAME/PORT/0f3c") follow it.
 func (id ClusterID) String() string {
 	var room [96]byte
 	b := room[:0]
@@ -264,8 +249,7 @@ func (id ClusterID) String() string {
 	return string(b)
 }
 
-// ParseClusterID reads a cluster's name. It accepts exactly the names that String makes; "" is none
-// of them.
+// ParseClusterID accepts exactly the names that String returns for nonzero IDs.
 func ParseClusterID(name string) (ClusterID, bool) {
 	var id ClusterID
 	kind, rest, more := strings.Cut(name, "/")
@@ -315,8 +299,7 @@ func ParseClusterID(name string) (ClusterID, bool) {
 // MarshalText implements encoding.TextMarshaler: the cluster's name.
 func (id ClusterID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It fails for a text that is not a cluster's
-// name; "" is the zero ID.
+// UnmarshalText implements encoding.TextUnmarshaler; "" is the zero ID.
 func (id *ClusterID) UnmarshalText(text []byte) error {
 	parsed, ok := ParseClusterID(string(text))
 	if !ok && len(text) > 0 {

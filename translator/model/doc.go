@@ -1,15 +1,12 @@
-// Package model is what stands between Gateway API and Envoy: plain structs, in the field's own
-// words.
+// Package model defines the plain structs between Gateway API and Envoy.
 //
-// translator/gatewayapi and translator/inference make them from objects; translator/envoy makes
-// protos from them; translator itself carries them from one to the other. Values are immutable once
-// returned and hold nothing that depends on an order of arrival, so that two of them are equal when
-// they mean the same.
+// translator/gatewayapi and translator/inference make them from objects, translator/envoy makes
+// protos from them, and translator connects these packages. Values are immutable once returned and
+// do not depend on the order of arrival: two values that mean the same are equal.
 //
-// Names are values: ClusterID and HopID, each with String and a function that parses what String
-// makes. Names of chains, listeners and secrets are in names.go, and those of pools in
-// discovery/objectid. No other package joins or splits a name. Names derive from identity, never
-// from a position.
+// Names derive from identity, never from a position. ClusterID and HopID each have String and a
+// parser; names of chains, listeners and secrets are in names.go, names of pools in
+// discovery/objectid. No other package joins or splits a name.
 //
 // Tests: go test ./translator/...
 package model

@@ -7,30 +7,28 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Gateway is a Gateway of ours, with every listener decided: valid or not, which routes it takes,
-// which chain it is in.
+// Gateway is a Gateway of ours with the decisions about each listener.
 type Gateway struct {
 	Ref       report.Ref
-	Addresses []string // IP addresses to bind; ["0.0.0.0"] unless spec.addresses has others
-	// Listeners are the Gateway's own in the order of the spec, then those of its ListenerSets by
-	// falling precedence.
+	Addresses []string // to bind; ["0.0.0.0"] unless spec.addresses has others
+	// Listeners holds the Gateway's own in order, then its ListenerSets' by descending precedence.
 	Listeners []*Listener
-	Sets      []ListenerSet // all that name the Gateway, those that it does not take too, by falling precedence
-	// Fleet is how its proxies run, the class's parameters included; nil if the Gateway is not
-	// accepted: what runs stays.
+	Sets      []ListenerSet // accepted or not, by descending precedence
+	// Fleet configures its proxies. It is nil if the Gateway is not accepted: running proxies stay
+	// as they are.
 	Fleet *v1alpha1.EnvoyFleetSpec
-	// Certificate is the SecretName of the one that backends are shown that speak TLS; "" for none.
+	// Certificate is the SecretName of the client certificate for backends; "" for none.
 	Certificate string
 	Conditions  []report.Condition
 	Findings    []report.Finding
 }
 
-// ParentGateway is a Gateway as other clusters send requests to it.
+// ParentGateway is a Gateway as other clusters reach it.
 type ParentGateway struct {
 	Ref       report.Ref
 	Addresses []string     // that it binds
 	Ports     []ParentPort // HTTPS first
-	// PeerPort is that of its peer listener, at which members find the pool; 0: there is none.
+	// PeerPort is its peer listener's; 0 for none.
 	PeerPort uint16
 }
 
@@ -40,8 +38,7 @@ type ParentPort struct {
 	HTTPS  bool
 }
 
-// ListenerSet is the decisions about a ListenerSet, except for its listeners, which are the
-// Gateway's.
+// ListenerSet holds the decisions about a ListenerSet. Its listeners are in the Gateway.
 type ListenerSet struct {
 	Ref        report.Ref
 	Accepted   bool // counts as attached
@@ -49,58 +46,56 @@ type ListenerSet struct {
 	Findings   []report.Finding
 }
 
-// Listener is one listener of a Gateway, its own or of a ListenerSet.
+// Listener is a listener of a Gateway or ListenerSet.
 type Listener struct {
-	Owner       report.Ref // the Gateway or ListenerSet that has it in its spec
+	Owner       report.Ref // the Gateway or ListenerSet
 	Name        string     // unique in its owner
 	Key         string     // ListenerKey: unique in the Gateway
 	Port        uint16
-	Protocol    string // HTTP, HTTPS, TLS, TCP or UDP; others carry conditions and no chain
-	Passthrough bool   // TLS only: connections are passed on as they are
-	Hostname    string // lower case; "*" when the user gave none; "*.example.com"
-	// ChainName, StreamName of its hostname or DatagramName; "" if it takes no traffic (its
-	// conditions have the reason)
+	Protocol    string // HTTP, HTTPS, TLS, TCP or UDP; others have conditions but no chain
+	Passthrough bool   // TLS is not terminated
+	Hostname    string // lower case; "*" if the spec has none; "*.example.com"
+	// ChainName, StreamName or DatagramName; "" if it takes no traffic
 	Chain          string
-	Secrets        []string // SecretName of each certificate, where TLS is terminated, in the order of the spec
+	Secrets        []string // SecretName of each certificate, in order
 	Clients        *ClientValidation
 	Allowed        AllowedRoutes
 	SupportedKinds []report.Ref // Group and Kind only
 	Conditions     []report.Condition
 }
 
-// ClientValidation is how the clients of an HTTPS listener are verified. Nil: clients present no
-// certificate.
+// ClientValidation configures how an HTTPS listener verifies clients; nil: no certificate is
+// requested.
 type ClientValidation struct {
-	Trust    string // GatewayTrust: SDS name of the CA certificates
-	Optional bool   // one that is missing or not valid is let pass, for the backend to judge
+	Trust    string // GatewayTrust
+	Optional bool   // a missing or invalid certificate passes
 }
 
-// Stream reports whether a listener hands on connections or datagrams, and not requests.
+// Stream reports whether a listener forwards connections or datagrams.
 func (l *Listener) Stream() bool { return l.Protocol == "TLS" || l.Protocol == "TCP" || l.Datagrams() }
 
-// Datagrams reports whether a listener hands on datagrams.
+// Datagrams reports whether a listener forwards datagrams.
 func (l *Listener) Datagrams() bool { return l.Protocol == "UDP" }
 
-// Socket is what the listener binds.
+// Socket returns the socket that the listener binds.
 func (l *Listener) Socket() Socket { return Socket{UDP: l.Datagrams(), Port: l.Port} }
 
-// ByName reports whether the server name in the TLS handshake selects the filter chain of a
-// connection.
+// ByName reports whether the SNI selects a connection's filter chain.
 func (l *Listener) ByName() bool { return l.Protocol == "HTTPS" || l.Protocol == "TLS" }
 
-// AllowedRoutes is which routes may attach to a listener.
+// AllowedRoutes restricts which routes may attach to a listener.
 type AllowedRoutes struct {
 	Kinds    []report.Ref // Group and Kind only
 	From     string       // All, Same, Selector or None
-	Selector string       // labels.Selector in text form, for From Selector
+	Selector string       // labels.Selector as text
 }
 
-// Port is what Envoy binds: all listeners of a Gateway on one port of TCP, or the one on a port of
-// UDP.
+// Port is a socket that Envoy binds: all listeners of a Gateway on a TCP port, or the one on a UDP
+// port.
 type Port struct {
 	Gateway   string // "namespace/name"
 	Number    uint16
-	Datagrams ClusterID // that the datagrams of a port of UDP are sent to; zero for a port of TCP
+	Datagrams ClusterID // of a UDP port; zero for TCP
 	Addresses []string
 	Edge      Edge
 	Chains    []Chain  // sorted by name
@@ -108,113 +103,106 @@ type Port struct {
 	Owners    []report.Ref
 }
 
-// Edge is how a listener treats clients. The empty values are the defaults of
+// Edge configures how a listener treats clients. Empty values mean the defaults of
 // v1alpha1.FleetClients.
 type Edge struct {
 	RequestTimeout time.Duration // 0: none
-	Streams        uint32        // of one HTTP/2 connection; 0: the default
+	Streams        uint32        // of an HTTP/2 connection; 0: the default
 	EscapedSlashes v1alpha1.EscapedSlashes
 	Underscores    v1alpha1.HeadersWithUnderscores
 	HTTP10         v1alpha1.HTTP10
 	RequestIDs     v1alpha1.RequestIDs
 	TrustedHops    uint32
 	ProxyProtocol  v1alpha1.ProxyProtocol
-	Uploads        int64 // bytes of large request bodies that one Envoy may hold in all
+	Uploads        int64 // total bytes of large request bodies in one Envoy
 }
 
-// UploadsOf is Edge.Uploads of an Envoy whose container has so many bytes of memory: half of its
-// heap, which is nine tenths of the memory. The other half is for copies, such as those that
-// scripts and pickers read, and for everything else.
+// UploadsOf returns Edge.Uploads for an Envoy's memory limit, in bytes: half of its heap, which is
+// nine tenths of the memory. The rest is for copies, as for scripts and pickers, and everything
+// else.
 func UploadsOf(memory int64) int64 { return memory / 20 * 9 }
 
-// DefaultMemory is the memory limit of an Envoy's container where no EnvoyFleet sets one, in bytes.
+// DefaultMemory is an Envoy's memory limit without an EnvoyFleet's, in bytes.
 const DefaultMemory = 1 << 30
 
-// DefaultRequestTimeout is the default of Edge.RequestTimeout, also that of hops.
+// DefaultRequestTimeout is the default of Edge.RequestTimeout, also for hops.
 const DefaultRequestTimeout = 10 * time.Minute
 
-// Socket is what is bound.
+// Socket returns the socket that the port binds.
 func (p *Port) Socket() Socket { return Socket{UDP: !p.Datagrams.IsZero(), Port: p.Number} }
 
-// Stream is what hands connections or datagrams on: one filter chain of a TCP listener, or of one
-// server name of a TLS listener; or a UDP listener.
+// Stream forwards connections or datagrams: a filter chain of a TCP listener or of one server name
+// of a TLS listener, or a UDP listener.
 type Stream struct {
 	Name       string // StreamName or DatagramName
-	TLS        bool   // of a TLS listener: matched by server name
+	TLS        bool   // matched by server name
 	ServerName string // "" for any
 	Secrets    []string
-	// Backends share the connections or datagrams. None: each is closed or dropped at once, and so
-	// is the share of a backend without a Cluster.
+	// Backends share the connections or datagrams. Without any, and for a backend without a
+	// Cluster, Envoy closes or drops each.
 	Backends []WeightedBackend
-	Owners   []report.Ref // the route; none if no route has the name
+	Owners   []report.Ref // the route
 }
 
-// Chain is one filter chain, with one route configuration, both of the same name.
+// Chain is a filter chain and its route configuration.
 type Chain struct {
 	Name       string // ChainName
-	ServerName string // "" for cleartext and for "*"; else the SNI to match, "example.com" or "*.example.com"
+	ServerName string // SNI, "example.com" or "*.example.com"; "" for cleartext and "*"
 	TLS        bool
 	Secrets    []string // SDS names, for TLS
 	Clients    *ClientValidation
-	// Misdirected are hostnames of other HTTPS and TLS listeners on the same port: a request for
-	// one of them that came over this chain is answered 421 (Gateway API, "Listener isolation and
-	// connection coalescing").
+	// Misdirected lists hostnames of other HTTPS and TLS listeners on the port. Requests for them
+	// over this chain get 421 (Gateway API, "Listener isolation and connection coalescing").
 	Misdirected []string
 }
 
-// Place is where a route is attached: hosts of one listener's chain.
+// Place is a route's attachment to one listener.
 type Place struct {
 	Gateway  string // "namespace/name"
 	Listener string // ListenerKey
-	// Listener.Chain; "" for one that takes no traffic, to which a route may be attached all the
-	// same
+	// Listener.Chain; "" for a listener without traffic
 	Chain        string
-	Stream       bool   // the listener hands on connections or datagrams
-	Passthrough  bool   // and does not end their TLS
-	ListenerHost string // the listener's hostname
-	Narrow       bool   // the route does not stand behind those of narrower hosts
-	// the hosts that the route answers for there, sorted: intersection of listener's and route's
-	// hostnames
+	Stream       bool // Listener.Stream
+	Passthrough  bool // the TLS is not terminated
+	ListenerHost string
+	Narrow       bool // narrower hosts do not contain the route
+	// sorted intersection of the listener's and the route's hostnames
 	Hosts []string
 }
 
-// Candidate is a route with the listeners that may take it: all that can be decided without other
-// routes.
+// Candidate is a route with the listeners that may take it: decided without other routes.
 type Candidate struct {
 	Route report.Ref
-	// creation time in seconds since 1970, 0 from files: older routes win ties (Gateway API,
-	// HTTPRouteRule)
+	// Unix seconds, 0 from files: older routes win ties (Gateway API, HTTPRouteRule)
 	Created int64
-	// Hostnames are the route's own, in lower case, sorted; "*" if it has none. They order routes
-	// that meet at one host.
+	// Hostnames in lower case, sorted; "*" if it has none. They order routes that meet at one host.
 	Hostnames []string
 	Parents   []CandidateParent
 	Findings  []report.Finding
 }
 
-// CandidateParent is one parentRef that leads to a Gateway of ours.
+// CandidateParent is a parentRef to a Gateway of ours.
 type CandidateParent struct {
 	Field       string // JSON path
 	Ref         report.ParentRef
-	Places      []Place           // sorted by listener; none if NotAccepted
-	NotAccepted *report.Condition // why the route is attached nowhere; nil if it is
+	Places      []Place           // sorted; none if NotAccepted
+	NotAccepted *report.Condition // nil if the route attaches
 }
 
-// Loss is what a route does not get: on a listener because another route has it, or on a whole
-// chain because the routes of its namespace are above a budget.
+// Loss records what a route does not get: a listener that another route has, or a chain on which
+// its namespace's routes exceed a budget.
 type Loss struct {
 	Route    report.Ref
 	Gateway  string // "namespace/name"
 	Listener string // ListenerKey; "" for all of Chain
-	Chain    string // ChainName, if Over is set
+	Chain    string // if Over is set
 	Host     string // "" for the whole listener
 	Winner   report.Ref
-	Over     string // which budget, and what the route costs; "" if there is a Winner
-	Copies   bool   // the route stands in its own hosts, and not again in narrower ones
+	Over     string // the budget and the route's cost
+	Copies   bool   // only narrower hosts lack the route
 }
 
-// Attachment is a route with everything decided about it: where it is attached, what its rules do,
-// its report.
+// Attachment is a route with all decisions about it.
 type Attachment struct {
 	Route     report.Ref
 	Created   int64    // Candidate.Created
@@ -223,26 +211,25 @@ type Attachment struct {
 	Rules     []Rule
 	Parents   []report.Parent
 	Findings  []report.Finding
-	// Backends are the objects that its rules name, as store.TargetKey: "InferencePool
-	// default/llm".
+	// Backends lists the objects in its rules as store.TargetKey.
 	Backends []string
-	// Clusters and Hops are all that its rules need, spill targets and pickers included; sorted.
+	// Clusters and Hops are everything that its rules need; sorted.
 	Clusters []ClusterID
 	Hops     []HopID
 }
 
-// Rule is one rule of a route; its matches are alternatives with one action.
+// Rule is one rule of a route: alternative matches with one action.
 type Rule struct {
-	Name    string  // the rule's own name, if it has one
-	Index   int     // position, for findings and explanations; never part of a name
+	Name    string  // "" without one
+	Index   int     // position, for messages; never part of a name
 	Matches []Match // none in routes of connections
 	Action  Action
-	// Expressions are those of the matches, for each host of the route: Envoy compiles one again
-	// for each of its own routes that a match becomes.
+	// Expressions are the matches' cost in each host: Envoy compiles them again for each of its
+	// routes.
 	Expressions Expressions
 }
 
-// VirtualHost is one host of a chain with its routes in the order in which Envoy shall try them.
+// VirtualHost is a host of a chain, with its routes in Envoy's order.
 type VirtualHost struct {
 	Gateway string
 	Chain   string
@@ -251,12 +238,11 @@ type VirtualHost struct {
 	Owners  []report.Ref // routes, and the Gateway
 }
 
-// Route is one match of one rule, in its place within a virtual host.
+// Route is one match of a rule in a virtual host.
 type Route struct {
-	Name  string // RouteName: unique in its virtual host
-	Owner report.Ref
-	Rule  int // position of the rule in its owner, for explanations
-	// RuleName is the rule's own name; "" if it has none.
+	Name     string // RouteName: unique in its virtual host
+	Owner    report.Ref
+	Rule     int // position, for explanations
 	RuleName string
 	Match    Match
 	Action   *Action

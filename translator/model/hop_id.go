@@ -9,24 +9,21 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// HopListener is the internal listener that all hops of a Gateway share, and the route
-// configuration behind it.
+// HopListener is the name of the internal listener of all hops of a Gateway, and of its route
+// configuration.
 const HopListener = "hops"
 
-// HopID identifies a hop: the virtual host of HopListener in front of a pool or an import. The zero
-// ID is no hop.
+// HopID identifies a hop: the virtual host in front of a pool or an import. The zero ID is no hop.
 type HopID struct {
-	Import          bool // in front of an InferencePoolImport, not of an InferencePool
+	Import          bool // else an InferencePool
 	Namespace, Name string
-	Member          string // one exporting cluster of an import, or a pool's subset (SubsetMember); "" for all of it
+	Member          string // exporting cluster, or SubsetMember; "" for all
 }
 
-// SubsetMember is the Member of the hops and clusters by which requests of a PoolPolicy's subset
-// reach a pool.
+// SubsetMember returns the Member of hops and clusters for the subset of a PoolPolicy.
 func SubsetMember(namespace, policy string) string { return namespace + "." + policy }
 
-// SubsetPolicy is the store's key of the policy that a SubsetMember names, "namespace/name"; "" for
-// none.
+// SubsetPolicy returns the store key of the policy in a SubsetMember; "" for none.
 func SubsetPolicy(member string) string {
 	namespace, name, ok := strings.Cut(member, ".") // namespaces have no dot, names may
 	if !ok {
@@ -35,22 +32,22 @@ func SubsetPolicy(member string) string {
 	return objectid.Join(namespace, name)
 }
 
-// HopTo is the hop in front of an object of kind InferencePool or InferencePoolImport.
+// HopTo returns the hop in front of an InferencePool or InferencePoolImport.
 func HopTo(kind, namespace, name string) HopID {
 	return HopID{Import: kind == "InferencePoolImport", Namespace: namespace, Name: name}
 }
 
-// AnyMember is the Member of a hop to all exporting clusters of an import at once, by weight. No
-// cluster has this name.
+// AnyMember is the Member of a hop to all exporting clusters of an import, by weight. No cluster
+// has this name.
 const AnyMember = "*"
 
-// IsZero reports whether id is no hop.
+// IsZero reports whether id is the zero ID.
 func (id HopID) IsZero() bool { return id == HopID{} }
 
-// Key is the store's key of the object: "namespace/name".
+// Key returns the object's key in the store: "namespace/name".
 func (id HopID) Key() string { return objectid.Join(id.Namespace, id.Name) }
 
-// Target is what is behind the hop. A subset of a pool is that pool.
+// Target returns the pool or import behind the hop, even for a subset.
 func (id HopID) Target() objectid.Target {
 	to := objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}}
 	switch {
@@ -62,13 +59,12 @@ func (id HopID) Target() objectid.Target {
 	return to
 }
 
-// Compare orders IDs by their fields, from the first to the last; hops of pools come first.
+// Compare orders IDs by their fields in order; hops of pools come first.
 func (id HopID) Compare(o HopID) int {
 	return cmp.Or(compareBool(id.Import, o.Import), strings.Compare(id.Namespace, o.Namespace),
 		strings.Compare(id.Name, o.Name), strings.Compare(id.Member, o.Member))
 }
 
-// compareBool orders false before true.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -79,11 +75,10 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// String is the virtual host's name and the ID of endpoints that lead to it:
-// "hop.NAMESPACE.pool.NAME", "hop.NAMESPACE.import.NAME" or "hop.NAMESPACE.import.NAME@CLUSTER"; of
-// a subset, "hop.NAMESPACE.pool.NAME@NAMESPACE.POLICY". That of the zero ID is "". An exporting
-// cluster may have any name: bytes that are not of DNS names are written as "_" and two digits,
-// because Envoy ignores case in it, and pickers separate hops by commas.
+// String returns the name of the virtual host and the ID of endpoints that lead to it:
+// "hop.NAMESPACE.pool.NAME", "hop.NAMESPACE.import.NAME", and with a Member "...@MEMBER". Exporting
+// clusters may have any name: other bytes than those in DNS names become "_" and two hex digits,
+// because Envoy ignores case here and pickers separate hops with commas.
 func (id HopID) String() string {
 	if id.IsZero() {
 		return ""
@@ -99,7 +94,6 @@ func (id HopID) String() string {
 	return name
 }
 
-// plain reports whether a byte of a member's name stands for itself in the name of a hop.
 func plain(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '.' }
 
 func escape(member string) string {
@@ -114,7 +108,7 @@ func escape(member string) string {
 	return string(out)
 }
 
-// unescape reads what escape makes, and nothing else.
+// unescape accepts only the output of escape.
 func unescape(text string) (member string, ok bool) {
 	var out []byte
 	for i := 0; i < len(text); i++ {
@@ -135,12 +129,10 @@ func unescape(text string) (member string, ok bool) {
 	return string(out), escape(string(out)) == text
 }
 
-// Address is how a picker names the hop in its list of endpoints, and how Envoy logs it. Envoy
-// compares the text exactly.
+// Address returns the hop's name in pickers' lists of endpoints and in Envoy's logs.
 func (id HopID) Address() string { return "envoy://" + HopListener + "/" + id.String() }
 
-// ParseHopID reads a hop's name. It accepts exactly the names that String makes; "" is none of
-// them.
+// ParseHopID accepts exactly the names that String returns for nonzero IDs.
 func ParseHopID(name string) (HopID, bool) {
 	parts := strings.SplitN(name, ".", 4) // namespaces have no dot, names may
 	if len(parts) != 4 || parts[0] != "hop" || parts[1] == "" || parts[2] != "pool" && parts[2] != "import" {
@@ -157,8 +149,7 @@ func ParseHopID(name string) (HopID, bool) {
 // MarshalText implements encoding.TextMarshaler: the hop's name.
 func (id HopID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It fails for a text that is not a hop's name;
-// "" is the zero ID.
+// UnmarshalText implements encoding.TextUnmarshaler; "" is the zero ID.
 func (id *HopID) UnmarshalText(text []byte) error {
 	parsed, ok := ParseHopID(string(text))
 	if !ok && len(text) > 0 {

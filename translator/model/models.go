@@ -1,22 +1,21 @@
 package model
 
-// Models is what our picker does with the models that requests to a pool name (InferenceModel,
-// InferenceModelRewrite), and with the objectives (InferenceObjective). It must not be changed.
+// Models configures, for our picker, the models that requests name (InferenceModel,
+// InferenceModelRewrite) and the objectives (InferenceObjective).
 type Models struct {
 	Named map[string]ModelRule // by the name in the request
-	Other *ModelRule           // of any other name; nil: nothing is done
-	// Objectives are priorities by the names of InferenceObjectives: higher ones first, 0 for usual
-	// requests.
+	Other *ModelRule           // any other name; nil: unchanged
+	// Objectives maps names to priorities: higher ones first, 0 is normal.
 	Objectives map[string]int32
 }
 
-// ModelRule is what is done with the requests for a model.
+// ModelRule applies to the requests for a model.
 type ModelRule struct {
 	Criticality string        // v1alpha1.Criticality; "": the pool's
-	Targets     []ModelTarget // the model is replaced by one of them; none: it stays
+	Targets     []ModelTarget // one replaces the model; none: it stays
 }
 
-// ModelTarget is a model that a server has. Its weight is at least 1.
+// ModelTarget is a model of the servers, with weight 1 or more.
 type ModelTarget struct {
 	Name   string
 	Weight int32

@@ -9,24 +9,22 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Names of Envoy's listeners, filter chains and secrets. Object names have no '/', and namespaces
-// no '.', so each name can be read back; only this package does. Clusters, hops and pools have
-// types of their own.
+// Object names have no '/', and namespaces no '.', so each name of a listener, filter chain or
+// secret can be parsed.
 
-// Scheme names what a filter chain takes.
+// Scheme is a filter chain's kind of traffic.
 type Scheme string
 
-// The schemes.
 const (
 	SchemeHTTP  Scheme = "http"
 	SchemeHTTPS Scheme = "https"
 	SchemeTCP   Scheme = "tcp"
 	SchemeTLS   Scheme = "tls"
 	SchemeUDP   Scheme = "udp"
-	SchemePeer  Scheme = "peer" // requests of members of the cluster set, over mTLS
+	SchemePeer  Scheme = "peer" // from members of the cluster set, over mTLS
 )
 
-// ChainName is the name of a filter chain of requests and of its route configuration: "http/80",
+// ChainName names a filter chain for requests and its route configuration: "http/80",
 // "https/443/*.example.com".
 func ChainName(tls bool, port uint16, hostname string) string {
 	if !tls {
@@ -35,8 +33,7 @@ func ChainName(tls bool, port uint16, hostname string) string {
 	return fmt.Sprintf("https/%d/%s", port, hostname)
 }
 
-// StreamName is the name of a filter chain that hands connections on: "tcp/5432", or
-// "tls/443/db.example.com" for one server name of the TLS listeners of a port.
+// StreamName names a filter chain for connections: "tcp/5432", "tls/443/db.example.com".
 func StreamName(tls bool, port uint16, host string) string {
 	if !tls {
 		return fmt.Sprintf("tcp/%d", port)
@@ -44,11 +41,10 @@ func StreamName(tls bool, port uint16, host string) string {
 	return fmt.Sprintf("tls/%d/%s", port, host)
 }
 
-// DatagramName is the name of what hands the datagrams of a port on: "udp/53".
+// DatagramName names a UDP port's stream: "udp/53".
 func DatagramName(port uint16) string { return fmt.Sprintf("udp/%d", port) }
 
-// ParseChain reads scheme and port of a name that ChainName, StreamName, DatagramName or PeerChain
-// made; false for any other, as of hops.
+// ParseChain returns scheme and port of a filter chain's name; false for any other name.
 func ParseChain(name string) (Scheme, uint16, bool) {
 	scheme, rest, ok := strings.Cut(name, "/")
 	number, host, named := strings.Cut(rest, "/")
@@ -67,8 +63,8 @@ func parsePort(text string) (uint16, bool) {
 	return uint16(n), err == nil && strconv.FormatUint(n, 10) == text
 }
 
-// ListenerKey is what a listener is known as in its Gateway: its name, or "NAMESPACE/SET/NAME" in a
-// ListenerSet.
+// ListenerKey returns a listener's unique key in its Gateway: its name, or "NAMESPACE/SET/NAME" in
+// a ListenerSet.
 func ListenerKey(set report.Ref, name string) string {
 	if set.Kind != "ListenerSet" {
 		return name
@@ -76,7 +72,7 @@ func ListenerKey(set report.Ref, name string) string {
 	return set.Namespace + "/" + set.Name + "/" + name
 }
 
-// Socket is a port that Envoy binds: TCP and UDP have ports of their own.
+// Socket is a port that Envoy binds.
 type Socket struct {
 	UDP  bool
 	Port uint16
@@ -93,7 +89,7 @@ func (s Socket) Compare(o Socket) int {
 	return -1
 }
 
-// String is the socket for people: "53", "53/UDP".
+// String formats the socket for messages: "53", "53/UDP".
 func (s Socket) String() string {
 	if s.UDP {
 		return fmt.Sprintf("%d/UDP", s.Port)
@@ -101,7 +97,7 @@ func (s Socket) String() string {
 	return strconv.Itoa(int(s.Port))
 }
 
-// Listener is the name of Envoy's listener for a socket: "listener/80", "listener/udp/53".
+// Listener names the socket's Envoy listener: "listener/80", "listener/udp/53".
 func (s Socket) Listener() string {
 	if s.UDP {
 		return fmt.Sprintf("listener/udp/%d", s.Port)
@@ -109,11 +105,10 @@ func (s Socket) Listener() string {
 	return ListenerName(s.Port)
 }
 
-// ListenerName is the name of Envoy's listener for a port of TCP.
+// ListenerName returns the name of the Envoy listener of a TCP port.
 func ListenerName(port uint16) string { return fmt.Sprintf("listener/%d", port) }
 
-// ParseListenerName reads the socket back from the name of its listener; false for any other name,
-// as of hops.
+// ParseListenerName parses an Envoy listener's name; false for any other.
 func ParseListenerName(name string) (s Socket, ok bool) {
 	text, ok := strings.CutPrefix(name, "listener/")
 	text, s.UDP = strings.CutPrefix(text, "udp/")
@@ -122,27 +117,26 @@ func ParseListenerName(name string) (s Socket, ok bool) {
 	return s, ok && valid
 }
 
-// SecretKind is what an SDS secret holds.
+// SecretKind is the kind of an SDS secret's content.
 type SecretKind string
 
-// The kinds of secrets.
 const (
-	// CertificateSecret is the certificate and key of a Kubernetes Secret.
+	// CertificateSecret is a Kubernetes Secret's certificate and key.
 	CertificateSecret SecretKind = "secret"
-	// PolicyTrustSecret is the CA certificates of a BackendTLSPolicy.
+	// PolicyTrustSecret holds the CA certificates of a BackendTLSPolicy.
 	PolicyTrustSecret SecretKind = "trust/policy"
-	// GatewayTrustSecret is the CA certificates by which a Gateway verifies the clients of a port.
+	// GatewayTrustSecret holds the CA certificates by which a Gateway verifies clients.
 	GatewayTrustSecret SecretKind = "trust/gateway"
 )
 
-// SecretID identifies an SDS secret that is made from an object.
+// SecretID identifies an SDS secret of an object.
 type SecretID struct {
 	Kind            SecretKind
 	Namespace, Name string
-	Port            uint16 // of GatewayTrustSecret; 0 for ports without CA certificates of their own
+	Port            uint16 // 0 for ports without their own CA certificates
 }
 
-// String is the SDS name.
+// String returns the SDS name.
 func (id SecretID) String() string {
 	name := string(id.Kind) + "/" + id.Namespace + "/" + id.Name
 	if id.Kind == GatewayTrustSecret {
@@ -151,8 +145,7 @@ func (id SecretID) String() string {
 	return name
 }
 
-// ParseSecretID reads an SDS name; false for OwnTrust, OwnKey, those of members and any text that
-// String does not make.
+// ParseSecretID parses an SDS name; false for any other text.
 func ParseSecretID(name string) (SecretID, bool) {
 	for _, kind := range []SecretKind{CertificateSecret, PolicyTrustSecret, GatewayTrustSecret} {
 		rest, ok := strings.CutPrefix(name, string(kind)+"/")
@@ -179,25 +172,25 @@ func ParseSecretID(name string) (SecretID, bool) {
 	return SecretID{}, false
 }
 
-// SecretName is the SDS name of a Kubernetes Secret's certificate.
+// SecretName returns the SDS name of a Kubernetes Secret's certificate.
 func SecretName(namespace, name string) string {
 	return SecretID{Kind: CertificateSecret, Namespace: namespace, Name: name}.String()
 }
 
-// OwnTrust and OwnKey are the SDS names of the certificates by which proxies verify Penstock's own
-// services, and of the key that proxies present to them.
+// OwnTrust and OwnKey are the SDS names of the CA certificates for Penstock's services, and of the
+// key that proxies present to them.
 const (
 	OwnTrust = "trust/own"
 	OwnKey   = "key/own"
 )
 
-// PolicyTrust is the SDS name of the CA certificates of a BackendTLSPolicy.
+// PolicyTrust returns the SDS name of a BackendTLSPolicy's CA certificates.
 func PolicyTrust(namespace, name string) string {
 	return SecretID{Kind: PolicyTrustSecret, Namespace: namespace, Name: name}.String()
 }
 
-// GatewayTrust is the SDS name of the CA certificates by which a Gateway verifies its clients on a
-// port; port 0 is for those that have none of their own.
+// GatewayTrust returns the SDS name of the CA certificates for clients on a port; port 0 is for
+// ports without their own.
 func GatewayTrust(namespace, name string, port uint16) string {
 	return SecretID{Kind: GatewayTrustSecret, Namespace: namespace, Name: name, Port: port}.String()
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Names are Envoy's handles on what it runs: two things with one name would be one, and a changed
-// name drains a cluster.
+// Names are Envoy's handles: two objects with one name would be one, and a changed name drains a
+// cluster.
 func TestNames_DifferForDifferentThings(t *testing.T) {
 	seen := map[string]string{}
 	for what, name := range map[string]fmt.Stringer{
@@ -62,7 +62,7 @@ type text string
 
 func (s text) String() string { return string(s) }
 
-// The names stand in the configuration of running Envoys, in metrics and in dashboards.
+// The names are in the configuration of running Envoys, in metrics and in dashboards.
 func TestClusterID_NamesStayWhatTheyAre(t *testing.T) {
 	for id, want := range map[model.ClusterID]string{
 		model.OurPicker:                                                      "penstock-picker",
@@ -166,7 +166,7 @@ func TestSecretID_ParseReadsWhatStringMakes(t *testing.T) {
 	}
 }
 
-// A text that is read as a name is that name: else two texts would stand for one cluster.
+// Only the exact name parses to a cluster: otherwise two texts would mean the same cluster.
 func FuzzClusterID_IsWhatItWasReadFrom(f *testing.F) {
 	p := pick{rand.New(rand.NewPCG(7, 8))}
 	for range 50 {
@@ -210,8 +210,8 @@ func TestHopID_NamesTheExportingClusterOfAnImport(t *testing.T) {
 	if got := p.OwnHop().Address(); got != "envoy://hops/hop.ns.import.llm@cluster-a" {
 		t.Errorf("a picker names it %s", got)
 	}
-	// An exporting cluster may have any name: Envoy takes two that differ in case for one, and a
-	// picker's list ends at a comma.
+	// An exporting cluster may have any name: Envoy ignores case, and a picker's list is separated
+	// by commas.
 	p.Name.Member = "East, *_"
 	if got := p.OwnHop().String(); got != "hop.ns.import.llm@_45ast_2c_20_2a_5f" {
 		t.Errorf("a strange name makes it %s", got)

@@ -9,15 +9,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// PeerListener is what a Gateway binds for the members of the cluster set (ClusterSetPeerListener).
-// It does not depend on what is exported, and not on who the members are.
+// PeerListener is a Gateway's listener for members of the cluster set.
 type PeerListener struct {
 	Port
 	Cluster string // this cluster
 }
 
-// PeerHost is a pool of this cluster as members reach it at a peer listener. Members are the names
-// of those that may; none: no request passes.
+// PeerHost is a pool of this cluster at a peer listener. Only requests of Members pass.
 type PeerHost struct {
 	Host     string // PeerAuthority
 	Members  []string
@@ -25,16 +23,15 @@ type PeerHost struct {
 	Owners   []report.Ref
 }
 
-// PeerDomain ends the authorities at peer listeners.
+// PeerDomain is the suffix of authorities at peer listeners.
 const PeerDomain = "pool.penstock"
 
-// maxHost bounds the name of a host (RFC 1035, 2.3.4).
+// maxHost limits the length of a host name (RFC 1035, 2.3.4).
 const maxHost = 253
 
-// PeerAuthority is server name and authority of a pool at the peer listeners of a cluster:
-// "NAME.NAMESPACE.CLUSTER.pool.penstock". No two pools have the same: neither namespaces nor
-// clusters have a dot. A pool whose name is too long for that has a hash in place of the name's
-// end.
+// PeerAuthority returns server name and authority of a pool at a cluster's peer listeners:
+// "NAME.NAMESPACE.CLUSTER.pool.penstock". It is unique: neither namespaces nor clusters have a dot.
+// In too long a name, a hash replaces the end of the pool's.
 func PeerAuthority(namespace, name, cluster string) string {
 	rest := "." + namespace + "." + cluster + "." + PeerDomain
 	if most := maxHost - len(rest); len(name) > most {
@@ -44,34 +41,31 @@ func PeerAuthority(namespace, name, cluster string) string {
 	return name + rest
 }
 
-// GatewayURI is the SPIFFE ID of a cluster's Gateways. Their control plane has another one, so that
-// no proxy's key speaks for a cluster.
+// GatewayURI returns the SPIFFE ID of a cluster's Gateways. It differs from the control plane's: a
+// proxy's key cannot act for the cluster.
 func GatewayURI(cluster string) string { return "spiffe://" + cluster + "/gateway" }
 
-// PeerChain is the name of the filter chain and of the route configuration of a peer listener.
+// PeerChain names a peer listener's filter chain and route configuration.
 func PeerChain(port uint16) string { return fmt.Sprintf("%s/%d", SchemePeer, port) }
 
 const (
-	// MemberCertificate is the SDS name of the certificate that this cluster's Gateways present to
-	// members.
+	// MemberCertificate is the SDS name of the Gateways' certificate for members.
 	MemberCertificate = "member/gateway"
-	// memberTrust begins the SDS name of the CA certificates of one member.
-	memberTrust = "trust/member/"
-	// MembersTrust is the SDS name of what verifies the Gateways of all members.
+	memberTrust       = "trust/member/"
+	// MembersTrust is the SDS name of all members' trust domains.
 	MembersTrust = "trust/members"
 )
 
-// MemberTrust is the SDS name of the CA certificates of a member, which vouch for its Gateways
-// where they are dialled.
+// MemberTrust returns the SDS name of a member's CA certificates, which verify its Gateways.
 func MemberTrust(member string) string { return memberTrust + member }
 
-// ParseMemberTrust reads the member of a MemberTrust.
+// ParseMemberTrust returns the member of a MemberTrust.
 func ParseMemberTrust(name string) (member string, ok bool) {
 	return strings.CutPrefix(name, memberTrust)
 }
 
-// TrustDomain is a cluster whose Gateways are trusted, with the CA certificates that vouch for its
-// IDs alone, in PEM.
+// TrustDomain is a cluster whose Gateways are trusted. Bundle has CA certificates, in PEM, for its
+// IDs alone.
 type TrustDomain struct {
 	Name   string
 	Bundle []byte

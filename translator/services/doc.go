@@ -1,18 +1,12 @@
-// Package services turns what a selector, a Service or a host name stands for into endpoints:
-// Services with their EndpointSlices, Pods and ModelServers by label, and host names by the answers
-// that discovery/hostname stored.
-//
-//	service.go         Services: which port, which protocol, which endpoints
-//	serviceimport.go   ServiceImports, as Services
-//	endpointslice.go   EndpointSlices: ready endpoints, and terminating ones that still serve
-//	selection.go       Pods and ModelServers that a selector matches
-//	host.go            IP addresses of host names
+// Package services resolves selectors, Services and host names to endpoints: Services through their
+// EndpointSlices, Pods and ModelServers by label, and host names through the answers that
+// discovery/hostname stored.
 //
 // translator calls it for clusters of Services, translator/gatewayapi for backendRefs,
 // translator/inference for the members of pools and for pickers.
 //
-// Invariants: pure functions of what they read through a store.Reader; every list is sorted and has
-// no duplicates.
+// Invariants: all functions are pure functions of what they read through a store.Reader; every list
+// is sorted and has no duplicates.
 //
 // Tests: go test ./translator/services
 package services

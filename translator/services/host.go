@@ -10,25 +10,23 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// Host is what an IP address or host name that a user wrote stands for.
+// Host is the result of resolving an IP address or host name.
 type Host struct {
-	Addresses []netip.Addr // those that may become endpoints, sorted
-	// Outside is set if there are addresses that may not: which one and why, as a sentence without
-	// a period.
+	Addresses []netip.Addr // allowed endpoints, sorted
+	// Outside describes an address that may not become an endpoint, and why, without a period.
 	Outside string
-	// Unresolved is set if a name has no addresses: why, as such a sentence. Failed is set if it
-	// was looked up.
+	// Unresolved describes why a name has no addresses. Failed is set if a lookup failed.
 	Unresolved string
 	Failed     bool
 }
 
-// Lookup finds what an IP address or host name stands for, and makes a name used, so that
-// discovery/hostname resolves it.
+// Lookup resolves an IP address or host name, and marks a name as used: discovery/hostname then
+// resolves it.
 func Lookup(r store.Reader, address string) Host {
 	return find(r, address, func(name string) (*store.Host, bool) { return store.Hosts.Get(r, name) })
 }
 
-// Mention is Lookup for what reports about an object alone: it does not make a name used.
+// Mention is Lookup without marking a name as used.
 func Mention(r store.Reader, address string) Host {
 	return find(r, address, func(name string) (*store.Host, bool) {
 		if list := store.Hosts.By(r, store.ByMention, name); len(list) > 0 {
@@ -49,17 +47,17 @@ func find(r store.Reader, address string, host func(name string) (*store.Host, b
 		return out
 	}
 	if out.Outside = addresses.Neither(address); out.Outside != "" {
-		return out // to look it up would be to store a Host without a name
+		return out // a lookup would store a Host without a name
 	}
-	is, ok := host(strings.ToLower(address))
-	if !ok || len(is.Addresses) == 0 {
+	known, ok := host(strings.ToLower(address))
+	if !ok || len(known.Addresses) == 0 {
 		out.Unresolved = fmt.Sprintf("host name %s has no address yet", address)
-		if ok && is.Error != "" {
-			out.Unresolved, out.Failed = fmt.Sprintf("host name %s does not resolve: %s", address, is.Error), true
+		if ok && known.Error != "" {
+			out.Unresolved, out.Failed = fmt.Sprintf("host name %s does not resolve: %s", address, known.Error), true
 		}
 		return out
 	}
-	for _, a := range is.Addresses {
+	for _, a := range known.Addresses {
 		ip, err := netip.ParseAddr(a)
 		if err != nil {
 			continue

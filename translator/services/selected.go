@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// selected lists the endpoints of a port of a Service without EndpointSlices, as the controller of
-// EndpointSlices would: those of the Pods that the selector matches, and of ModelServers.
+// selected returns the endpoints of a Service's port without EndpointSlices, as the EndpointSlice
+// controller would.
 func selected(r store.Reader, svc *corev1.Service, port *corev1.ServicePort) (out []netip.AddrPort) {
 	for _, m := range choose(r, svc.Namespace, svc.Spec.Selector, target(svc, port)) {
 		if !m.Draining {
@@ -21,8 +21,6 @@ func selected(r store.Reader, svc *corev1.Service, port *corev1.ServicePort) (ou
 	return out
 }
 
-// target is the port of pods that a port of a Service leads to. Without targetPort it has the
-// Service's number.
 func target(svc *corev1.Service, port *corev1.ServicePort) targets {
 	to := targets{unready: svc.Spec.PublishNotReadyAddresses, transport: transportOf(port.Protocol)}
 	switch {
@@ -36,17 +34,15 @@ func target(svc *corev1.Service, port *corev1.ServicePort) targets {
 	return to
 }
 
-// targets are the ports of a pod that are its servers.
 type targets struct {
 	numbers []uint16
-	name    string // of a port of its containers, in place of numbers
-	unready bool   // pods that are not ready serve too
-	// transport is that of a named port.
+	name    string // of a container's port, in place of numbers
+	unready bool   // includes pods that are not ready
+	// transport is the protocol of a named port.
 	transport corev1.Protocol
 }
 
-// of lists the ports of a pod; none if no container has a port with the name and the transport
-// protocol.
+// of lists a pod's ports.
 func (t targets) of(pod *corev1.Pod) []uint16 {
 	if t.name == "" {
 		return t.numbers
@@ -61,8 +57,7 @@ func (t targets) of(pod *corev1.Pod) []uint16 {
 	return nil
 }
 
-// running lists the containers of a pod that run while it serves: init containers only if they are
-// sidecars.
+// running lists the containers that run while the pod serves, including sidecars.
 func running(pod *corev1.Pod) []corev1.Container {
 	out := slices.Clone(pod.Spec.Containers)
 	for _, c := range pod.Spec.InitContainers {
@@ -73,9 +68,8 @@ func running(pod *corev1.Pod) []corev1.Container {
 	return out
 }
 
-// Unnamed lists the ports of a Service without EndpointSlices whose targetPort is a name that no
-// port of the Pods has which it selects, by their index in spec.ports. A Service without Pods has
-// none.
+// Unnamed lists the ports, by index in spec.ports, whose targetPort is a name that no selected Pod
+// has. It is empty if the Service has EndpointSlices or selects no Pods.
 func Unnamed(r store.Reader, svc *corev1.Service) (out []int) {
 	if len(store.EndpointSlices.By(r, store.ByService, store.ID(svc))) > 0 {
 		return nil

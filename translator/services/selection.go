@@ -26,8 +26,7 @@ func choose(r store.Reader, namespace string, selector map[string]string, ports 
 	return slices.CompactFunc(out, func(a, b model.Member) bool { return a.Address == b.Address })
 }
 
-// Candidates are the Pods with the first label of a selector: those among which Select chooses.
-// None for an empty selector.
+// Candidates returns the Pods with the first label of a selector, from which Select chooses.
 func Candidates(r store.Reader, namespace string, selector map[string]string) store.Rows {
 	first, ok := firstLabel(namespace, selector)
 	if !ok {
@@ -36,8 +35,7 @@ func Candidates(r store.Reader, namespace string, selector map[string]string) st
 	return r.Rows(store.Pods.Kind(), store.ByLabel, first)
 }
 
-// firstLabel is the key of store.ByLabel by which a selector's objects are found; false for an
-// empty selector.
+// firstLabel returns a selector's key in store.ByLabel.
 func firstLabel(namespace string, selector map[string]string) (key string, ok bool) {
 	if len(selector) == 0 {
 		return "", false
@@ -83,9 +81,9 @@ func matches(selector, labels map[string]string) bool {
 	return true
 }
 
-// podMembers are a pod's servers, one a port. A ready pod serves. A terminating one takes no new
-// request but is still a member, so that its requests in flight stay counted. A pod from a file
-// that has an address and no conditions is ready.
+// podMembers returns a pod's servers, one for each port. A terminating pod takes no new requests
+// but stays a member, so that its requests in flight are counted. A pod from a file with an address
+// and no conditions is ready.
 func podMembers(pod *corev1.Pod, ports targets, never func(netip.Addr) bool) []model.Member {
 	ip, err := netip.ParseAddr(pod.Status.PodIP)
 	if err != nil || never(ip) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {

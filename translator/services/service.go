@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Port is the port of a Service with a number: the one of a transport protocol, TCP or UDP, if
-// there is one, else any. Nil if the Service has no such number.
+// Port returns the port of a Service with a number, preferably for the transport protocol.
 func Port(svc *corev1.Service, number int32, transport corev1.Protocol) *corev1.ServicePort {
 	var found *corev1.ServicePort
 	for i := range svc.Spec.Ports {
@@ -25,10 +24,9 @@ func Port(svc *corev1.Service, number int32, transport corev1.Protocol) *corev1.
 	return found
 }
 
-// transportOf fills in the default of a port's protocol.
 func transportOf(p corev1.Protocol) corev1.Protocol { return cmp.Or(p, corev1.ProtocolTCP) }
 
-// Transport is the transport protocol of a cluster of a Service.
+// Transport returns the transport protocol of a Service's cluster.
 func Transport(id model.ClusterID) corev1.Protocol {
 	if id.Kind == model.UDPKind {
 		return corev1.ProtocolUDP
@@ -36,7 +34,7 @@ func Transport(id model.ClusterID) corev1.Protocol {
 	return corev1.ProtocolTCP
 }
 
-// TransportOf is the transport protocol of a kind of route.
+// TransportOf returns the transport protocol of a kind of route.
 func TransportOf(kind string) corev1.Protocol {
 	if kind == "UDPRoute" {
 		return corev1.ProtocolUDP
@@ -44,12 +42,11 @@ func TransportOf(kind string) corev1.Protocol {
 	return corev1.ProtocolTCP
 }
 
-// Protocol is the protocol of a Service's port for a kind of route, by the port's appProtocol
-// (KEP-3726 and the names in common use). Without one it is HTTP/1.1, or h2c for a GRPCRoute;
-// routes of connections and datagrams pass on whatever their clients send. False for a port that a
-// route cannot use: one of another transport protocol, and for requests other protocols, and TLS
-// without a BackendTLSPolicy (secured): the name promises TLS, and only a policy names the
-// certificates to trust.
+// Protocol returns the protocol of a Service's port for a kind of route, by the port's appProtocol
+// (KEP-3726 and the names in common use). The default is HTTP/1.1, or h2c for a GRPCRoute; routes
+// of connections and datagrams forward any bytes. False means that the route cannot use the port:
+// its transport protocol differs, requests cannot use its protocol, or it requires TLS and no
+// BackendTLSPolicy names the CAs to trust (secured).
 func Protocol(p *corev1.ServicePort, kind string, secured bool) (model.Protocol, bool) {
 	if transportOf(p.Protocol) != TransportOf(kind) {
 		return "", false
@@ -83,7 +80,7 @@ func Protocol(p *corev1.ServicePort, kind string, secured bool) (model.Protocol,
 	return "", false
 }
 
-// ProtocolText names the protocol that a port declares, for messages.
+// ProtocolText returns a port's declared protocol for messages.
 func ProtocolText(p *corev1.ServicePort) string {
 	if p.AppProtocol != nil && *p.AppProtocol != "" {
 		return "appProtocol " + *p.AppProtocol
@@ -91,8 +88,8 @@ func ProtocolText(p *corev1.ServicePort) string {
 	return string(transportOf(p.Protocol))
 }
 
-// External finds what a Service of type ExternalName stands for, by Lookup or Mention; false if
-// such Services have no endpoints here.
+// External resolves a Service of type ExternalName by Lookup or Mention; false if such Services
+// have no endpoints here.
 func External(r store.Reader, svc *corev1.Service, find func(r store.Reader, address string) Host) (Host, bool) {
 	if !addresses.Of(r).ExternalName {
 		return Host{}, false
@@ -100,10 +97,10 @@ func External(r store.Reader, svc *corev1.Service, find func(r store.Reader, add
 	return find(r, svc.Spec.ExternalName), true
 }
 
-// Addresses lists the endpoints of one port of a Service, of a transport protocol, sorted, and the
-// keys of those of its EndpointSlices with addresses that are not among them. Without any
-// EndpointSlice, as in a folder of files, the Service's selector chooses Pods and ModelServers
-// itself, unless slicesOnly is set: a cluster makes EndpointSlices soon.
+// Addresses lists the endpoints of a Service's port, sorted, and the keys of its EndpointSlices
+// with addresses that were left out. Without EndpointSlices, as in a folder of files, the Service's
+// selector chooses Pods and ModelServers, unless slicesOnly is set: a Kubernetes cluster makes
+// EndpointSlices soon.
 func Addresses(r store.Reader, svc *corev1.Service, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {
 	port := Port(svc, number, transport)

@@ -10,21 +10,20 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Backend is what routes name by a port: a Service, or a ServiceImport (GEP-1748), whose ports mean
-// what a Service's mean.
+// Backend is a Service, or a ServiceImport (GEP-1748), whose ports have the same meaning.
 type Backend struct {
 	Ref report.Ref
-	// Service is the Service itself; of a ServiceImport, one with its ports.
+	// for a ServiceImport, only metadata and ports
 	*corev1.Service
-	imported []string // the addresses of a ServiceImport without EndpointSlices
+	imported []string // addresses of a ServiceImport without EndpointSlices
 }
 
-// IsServiceImport reports whether a reference is to a ServiceImport.
+// IsServiceImport reports whether ref is a ServiceImport.
 func IsServiceImport(ref report.Ref) bool {
 	return ref.Group == store.ServiceImports.Group() && ref.Kind == store.ServiceImports.Kind()
 }
 
-// Find finds the backend that a reference names; false if there is none, and for other kinds.
+// Find returns a reference's backend; false if it does not exist, and for other kinds.
 func Find(r store.Reader, ref report.Ref) (*Backend, bool) {
 	switch {
 	case ref.Group == "" && ref.Kind == store.Services.Kind():
@@ -48,10 +47,10 @@ func Find(r store.Reader, ref report.Ref) (*Backend, bool) {
 	return nil, false
 }
 
-// Of finds the backend of a cluster; false if it is gone.
+// Of returns a cluster's backend; false if it is gone.
 func Of(r store.Reader, id model.ClusterID) (*Backend, bool) { return Find(r, RefOf(id)) }
 
-// RefOf is the object of a cluster of a Service or ServiceImport.
+// RefOf returns the Service or ServiceImport of a cluster.
 func RefOf(id model.ClusterID) report.Ref {
 	if id.Variant == model.ImportedVariant {
 		return store.RefOf(store.ServiceImports, id.Key())
@@ -59,10 +58,9 @@ func RefOf(id model.ClusterID) report.Ref {
 	return store.RefOf(store.Services, id.Key())
 }
 
-// Addresses lists the endpoints of one port, as the function Addresses does for Services. A
-// ServiceImport's are those of its EndpointSlices, which a controller of the set makes; without
-// any, its own: a user may have written them, so they count within the ranges that the operator
-// allows.
+// Addresses lists the endpoints of one port, like the function Addresses. A ServiceImport's
+// endpoints come from EndpointSlices, which a controller of the cluster set makes, or else from its
+// own addresses within the operator's allowed ranges.
 func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {
 	if !IsServiceImport(b.Ref) {
@@ -84,8 +82,8 @@ func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Proto
 	return out, nil
 }
 
-// Outside is why addresses of the backend itself may not become endpoints, as a sentence without a
-// period; "" if all may. Services have such addresses only where they name a host.
+// Outside returns why an address in a ServiceImport itself may not become an endpoint, without a
+// period.
 func (b *Backend) Outside(r store.Reader) string {
 	if IsServiceImport(b.Ref) &&
 		len(store.EndpointSlices.By(r, store.ByService, store.ServiceImportKey(b.Ref.Namespace, b.Ref.Name))) > 0 {

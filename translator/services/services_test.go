@@ -199,8 +199,7 @@ func TestService_ExternalNameFollowsItsHost(t *testing.T) {
 	expect(t, addressesOf(v, web, 443, true), "10.1.0.1:443", "10.1.0.2:443")
 }
 
-// A member of the cluster set once ended this process with an empty address: a Host without a name
-// cannot be stored.
+// An empty address of a member once crashed this process: a Host without a name cannot be stored.
 func TestHost_TextThatIsNoNameIsNeverLookedUp(t *testing.T) {
 	for _, text := range []string{"", ".", "a..b", "a b", "a\nb", "ä", "127.0.0.1:80", strings.Repeat("a", 64),
 		strings.Repeat("a.", 127) + "a"} {
@@ -223,7 +222,7 @@ func TestHost_TextThatIsNoNameIsNeverLookedUp(t *testing.T) {
 	}
 }
 
-// reads notes which Hosts are read.
+// reads records which Hosts are read.
 type reads struct {
 	store.Reader
 	hosts []string
