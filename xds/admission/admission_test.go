@@ -148,7 +148,7 @@ func TestAdmission_SlowClientStaysIfItNeedNotAuthenticate(t *testing.T) {
 	closed(t, conn)
 }
 
-// A message of many connections at once takes effect for those that send little, and the others are
+// When many connections send at once, messages of small senders arrive, and large senders are
 // closed.
 func TestAdmission_BudgetEndsConnectionsThatSendMuch(t *testing.T) {
 	budget := admission.NewBudget(4 << 20)

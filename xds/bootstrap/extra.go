@@ -44,22 +44,21 @@ func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 	return unique(msg)
 }
 
-// reserved begins the names without a slash of clusters and listeners that ADS delivers.
+// reserved are prefixes of names without a slash that ADS delivers.
 var reserved = []string{"penstock-", "hop."}
 
 // hops is the name of the internal listener that ADS delivers.
 const hops = "hops"
 
-// delivered reports whether a name may be that of a cluster or listener that ADS delivers
-// (translator/model). Envoy ignores what ADS delivers for a name of its bootstrap: requests for a
-// pool would go where the bootstrap leads.
+// delivered reports whether ADS may deliver a cluster or listener of this name (translator/model).
+// Envoy ignores such a resource if its bootstrap has the name, and requests would follow the
+// bootstrap.
 func delivered(name string) bool {
 	return name == hops || strings.Contains(name, "/") ||
 		slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// unique finds names that Envoy, which would not start, demands to be given once: those of the
-// user's entries and ours.
+// unique returns an error for a name that occurs twice where Envoy requires unique names.
 func unique(msg *bootstrapv3.Bootstrap) error {
 	for field, names := range map[string][]string{
 		"static_resources.clusters":          namesOf(msg.GetStaticResources().GetClusters()),

@@ -134,7 +134,7 @@ func (l tracked) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// volume is a folder whose files change like those of a ConfigMap or a projected token: each is a
+// volume is a folder that changes like a volume of a ConfigMap or a projected token: each file is a
 // link through ..data, which is replaced in one step.
 type volume struct {
 	t   *testing.T

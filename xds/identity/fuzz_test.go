@@ -119,7 +119,7 @@ func FuzzToken_ReviewedOnlyForOurAudience(f *testing.F) {
 }
 
 // reference reads a JWT by RFC 7519: the audience is a string or a list of strings, the expiry and
-// the time of issue are numbers of seconds; 0 for those that are not there, or not in our calendar.
+// the time of issue are numbers of seconds, 0 if they are missing or out of range.
 func reference(token string) (audiences []string, expires, issued int64) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

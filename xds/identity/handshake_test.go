@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// Each attempt of a client is the same line, so that the log repeats it once a minute; a probe of
-// the port is none.
+// Each attempt of a client logs the same line, so that the log repeats it once a minute. A probe of
+// the port logs nothing.
 func TestServerCredentials_DeniedHandshakeIsOneLineWithItsReason(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

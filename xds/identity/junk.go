@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	// junkBurst is how many unknown tokens of an address may be in review, or have been denied
-	// lately. Clients behind one address share it; a token that is accepted gives its place back.
+	// junkBurst is the number of places of an address. Each unknown token in review, and each
+	// recent denial, takes one. Clients behind one address share them; an accepted token returns
+	// its place.
 	junkBurst = 16
-	// junkInterval is how long a denied token takes away a place.
+	// junkInterval is how long a denied token occupies a place.
 	junkInterval = 4 * time.Second
-	// junkAddresses is the number of addresses that are followed.
+	// junkAddresses bounds the tracked addresses.
 	junkAddresses = 8192
 )
 
-// junk limits, for each address, the tokens that the API server reviews and denies.
+// junk limits, per address, the tokens that the API server reviews and denies.
 type junk struct {
 	now func() time.Time
 
@@ -26,7 +27,7 @@ type junk struct {
 	buckets *lru.Cache // address -> *bucket
 }
 
-// bucket is the places that an address has left.
+// bucket counts the free places of an address.
 type bucket struct {
 	places  float64
 	updated time.Time
@@ -34,7 +35,7 @@ type bucket struct {
 
 func newJunk(now func() time.Time) *junk { return &junk{now: now, buckets: lru.New(junkAddresses)} }
 
-// take takes a place of an address; false: it has none left.
+// take occupies a place of an address, if it has one left.
 func (j *junk) take(a netip.Addr) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -54,7 +55,7 @@ func (j *junk) give(a netip.Addr) {
 	b.places = min(junkBurst, b.places+1)
 }
 
-// bucket returns the places of an address at this time. Called with mu held.
+// bucket returns the free places of an address now. Called with mu held.
 func (j *junk) bucket(a netip.Addr) *bucket {
 	now := j.now()
 	v, ok := j.buckets.Get(a)

@@ -16,11 +16,11 @@ func secretReady(_ *Stream, it *item, _ time.Time) (bool, time.Time) {
 }
 
 // clusterReady sends one response at a time, so that changes collapse. Envoy withholds the ACK
-// while anything warms, so the next one may go after the watchdog.
+// while anything warms, so the next response may follow after the watchdog.
 func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	// at a start endpoints come first: otherwise nothing would ever be warm
 	if !s.first[resource.Listener] || !s.resumedAt.IsZero() {
-		// The hops of the endpoints that follow it come first: something may name the cluster
+		// The hops of the cluster's endpoints come first, because something may name the cluster
 		// already.
 		w := s.waiting(now)
 		for _, e := range it.want.Names {
@@ -38,8 +38,8 @@ func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// awaitsHop reports whether endpoints begin to name a hop that is not in force yet, and until when
-// they wait for it.
+// awaitsHop reports whether endpoints begin to name a hop that is not in force, and until when they
+// wait for it.
 func (s *Stream) awaitsHop(it *item, now time.Time) (bool, time.Time) {
 	if len(s.hopsBehind(it, now)) == 0 {
 		return false, time.Time{}
@@ -48,7 +48,7 @@ func (s *Stream) awaitsHop(it *item, now time.Time) (bool, time.Time) {
 	return now.Before(until), until
 }
 
-// hopsBehind are the hops that endpoints begin to name and that are not in force yet.
+// hopsBehind returns the hops that endpoints begin to name and that are not in force.
 func (s *Stream) hopsBehind(it *item, now time.Time) (out []*cache.Slot) {
 	if s.calm {
 		return nil
@@ -72,18 +72,18 @@ func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if w.any(it.want) || w.secret(it) {
 		return false, w.until
 	}
-	// All that is left to do may be to take out virtual hosts that endpoints still name: their ACK
-	// is awaited.
+	// If the only change removes virtual hosts that endpoints still name, it waits for the ACK of
+	// the endpoints.
 	e := s.withUsedHosts(it, now)
 	return e == it.want || it.lastSent() == nil || e.Version != it.lastSent().Version, time.Time{}
 }
 
-// waiting looks for the resources that another one has to wait for.
+// waiting looks for resources that another one must wait for.
 type waiting struct {
 	s    *Stream
 	now  time.Time
 	seen map[*cache.Slot]bool
-	// until is when the watchdog of what was found ends; zero if the wait has no bound.
+	// until is when the watchdog of the found resource ends; zero if the wait is unbounded.
 	until time.Time
 }
 
@@ -104,7 +104,7 @@ func (s *Stream) isCalm() bool {
 	return true
 }
 
-// any reports whether something that the entry names is not in force yet.
+// any reports whether a resource that the entry names is not in force.
 func (w *waiting) any(e *cache.Entry) bool {
 	if w.s.calm {
 		return false
@@ -118,7 +118,7 @@ func (w *waiting) any(e *cache.Entry) bool {
 			if w.cluster(n) {
 				return true
 			}
-		case resource.RouteConfiguration: // a listener waits for what its routes wait for
+		case resource.RouteConfiguration: // a listener waits for its routes' dependencies
 			if w.enter(n) && n.Current() != nil && w.any(n.Current()) {
 				return true
 			}
@@ -135,8 +135,8 @@ func (w *waiting) enter(n *cache.Slot) bool {
 	return true
 }
 
-// cluster reports whether a cluster is pending. A rejected one is not: routes to other clusters go
-// on without it.
+// cluster reports whether a cluster is pending. A rejected one is not: routes to other clusters
+// proceed without it.
 func (w *waiting) cluster(n *cache.Slot) bool {
 	if !w.enter(n) {
 		return false
@@ -178,7 +178,7 @@ func (w *waiting) cluster(n *cache.Slot) bool {
 	return false
 }
 
-// hopBehind reports whether endpoints name a hop that is pending.
+// hopBehind reports whether endpoints name a pending hop.
 func (w *waiting) hopBehind(e *cache.Slot) bool {
 	return e.Current() != nil && slices.ContainsFunc(e.Current().Names, func(n *cache.Slot) bool {
 		return w.awaits(e.Current(), n)
@@ -215,7 +215,7 @@ func (w *waiting) hop(l *cache.Slot) bool {
 	return false
 }
 
-// before reports whether the watchdog that began at a time is still running, and notes its end.
+// before reports whether the watchdog that began at since is still running, and records its end.
 func (w *waiting) before(since time.Time) bool {
 	end := since.Add(w.s.config.Watchdog)
 	if !w.now.Before(end) {
@@ -228,8 +228,8 @@ func (w *waiting) before(since time.Time) bool {
 // lagCheck is the interval at which a removal that waits for Config.Lagging is checked again.
 const lagCheck = time.Second
 
-// unused lets a removal go once nothing names the resource: neither what the proxy should have, nor
-// what it may have.
+// unused allows a removal once no resource names this one: neither a desired version, nor one that
+// the proxy may have.
 func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	slot := it.slot
 	if slot.Named() {
@@ -255,8 +255,8 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// mayNameStale reports whether anything but one item that the proxy resumed with may name a slot,
-// and until when that counts.
+// mayNameStale reports whether any other resource that the proxy resumed with may name slot, and
+// until when to assume that.
 func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait bool, until time.Time) {
 	for t := range s.items {
 		for _, other := range s.items[t] {
@@ -271,8 +271,8 @@ func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait 
 	return false, time.Time{}
 }
 
-// proxyNames reports whether anything but one item names a slot, of what the proxy has that is not
-// current, and of what is in flight.
+// proxyNames reports whether any other resource names slot, in an outdated version at the proxy or
+// in flight.
 func (s *Stream) proxyNames(slot *cache.Slot, but *item) bool {
 	for t := range s.items {
 		for _, other := range s.items[t] {
@@ -291,8 +291,8 @@ func (s *Stream) proxyNames(slot *cache.Slot, but *item) bool {
 	return false
 }
 
-// mayName reports whether the unknown version of a resource with which the proxy resumed may name
-// another one.
+// mayName reports whether a resource that the proxy resumed with, in an unknown version, may name
+// slot.
 func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, until time.Time) {
 	bound := s.config.Settle
 	switch {
@@ -306,9 +306,8 @@ func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, 
 		return false, time.Time{}
 	}
 	// The wait is bounded, because of cycles: endpoints may wait for their cluster, the cluster for
-	// its routes, and these for the removal of the very listener that the endpoints may name. It
-	// has no bound if that chain starts with a resource whose new version is rejected, because its
-	// old version stays.
+	// its routes, and these for the removal of the listener that the endpoints may name. It is
+	// unbounded if a rejected version starts that chain, because the old version stays.
 	if it.want == nil && s.keepsRejected() {
 		return true, time.Time{}
 	}
@@ -316,8 +315,8 @@ func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, 
 	return now.Before(until), until
 }
 
-// keepsRejected reports whether the proxy keeps an old version of something because it rejects the
-// new one.
+// keepsRejected reports whether the proxy keeps an old version of some resource because it rejects
+// the new one.
 func (s *Stream) keepsRejected() bool {
 	for t := range s.items {
 		for _, it := range s.items[t] {

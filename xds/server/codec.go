@@ -39,7 +39,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// message is an encoded response. Other streams share its buffers, which never change.
+// message is an encoded response. It shares immutable buffers with other streams.
 type message struct {
 	data mem.BufferSlice
 	size int
@@ -57,8 +57,8 @@ const (
 	stateNonce   = 5
 )
 
-// encodeDelta concatenates the shared pieces of a DeltaDiscoveryResponse and encodes the stream's
-// own fields.
+// encodeDelta concatenates the shared pieces of a DeltaDiscoveryResponse with the stream's own
+// fields.
 func encodeDelta(r *publish.Response) *message {
 	m := newMessage(r, (*cache.Entry).Delta)
 	var own []byte

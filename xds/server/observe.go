@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// metrics are labelled by resource type at most, never by gateway or node: these are too many.
+// metrics are labelled at most by resource type. Gateways and nodes are too many.
 type metrics struct {
 	streams   prometheus.Gauge
 	responses *prometheus.CounterVec
@@ -23,7 +23,7 @@ type metrics struct {
 	ack       *prometheus.HistogramVec
 }
 
-// newMetrics creates the server's metrics; lag counts the proxies that lack or reject something.
+// newMetrics creates the server's metrics. lag counts the proxies that lack or reject a resource.
 func newMetrics(r prometheus.Registerer, lag func() (behind, rejecting int)) (*metrics, error) {
 	counter := func(name, help string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_xds_" + name, Help: help},
@@ -60,7 +60,7 @@ var (
 		"Connected proxies that reject a resource (NACK); its last good version stays in force.", nil, nil)
 )
 
-// lagCollector counts proxies when the page is read, not before.
+// lagCollector counts proxies only when the metrics are read.
 type lagCollector func() (behind, rejecting int)
 
 // Describe implements prometheus.Collector.
@@ -85,9 +85,9 @@ func (m *metrics) sent(r *publish.Response, size int) {
 	m.bytes.WithLabelValues(t).Add(float64(size))
 }
 
-// sending is a response in flight whose answer is timed.
+// sending is a response in flight whose acknowledgement is timed.
 type sending struct {
-	committed time.Time // the newest of its changes; zero: nothing in it changed since the proxy connected
+	committed time.Time // the newest of its changes; zero: none since the proxy connected
 	span      trace.Span
 }
 
@@ -102,15 +102,15 @@ func (st *stream) begin(r *publish.Response) {
 		if e.Commit.At.After(snd.committed) {
 			snd.committed = e.Commit.At
 		}
-		if of := e.Commit.Trace; of.IsValid() && len(links) < maxLinks && !linked(links, of) {
-			links = append(links, trace.Link{SpanContext: of})
+		if tr := e.Commit.Trace; tr.IsValid() && len(links) < maxLinks && !linked(links, tr) {
+			links = append(links, trace.Link{SpanContext: tr})
 		}
 	}
 	if snd.committed.IsZero() {
 		return
 	}
 	if len(links) > 0 {
-		// The first change is the parent, so that its trace reads from the file to the proxy; the
+		// The first change is the parent, so that its trace leads from the file to the proxy; the
 		// others are links.
 		ctx := trace.ContextWithRemoteSpanContext(context.Background(), links[0].SpanContext)
 		_, snd.span = st.server.tracer.Start(ctx, "publish", trace.WithTimestamp(snd.committed),
@@ -134,7 +134,7 @@ func linked(links []trace.Link, c trace.SpanContext) bool {
 	return false
 }
 
-// finish ends the timing of a response with the proxy's answer. Called with mu held.
+// finish ends the timing of a response with the proxy's acknowledgement. Called with mu held.
 func (st *stream) finish(t resource.Type, r request, now time.Time) {
 	snd, ok := st.sent[r.nonce]
 	delete(st.sent, r.nonce)

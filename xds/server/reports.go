@@ -11,18 +11,18 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// nackReason is Gateway API's for a Gateway. Other kinds have no standard condition for a rejected
-// resource, and get the same.
+// nackReason is Gateway API's reason for a Gateway. Other kinds have no standard condition for a
+// rejected resource, and get the same reason.
 const nackReason = "Invalid"
 
-// reportChanged reports what the proxy rejects, if that may have changed. Called with mu held.
+// reportChanged reports the proxy's rejections if they may have changed. Called with mu held.
 func (st *stream) reportChanged() {
 	if st.machine.RejectionsSeq() != st.reported || len(st.undecided()) != len(st.inherited) {
 		st.report()
 	}
 }
 
-// undecided are the rejections of an earlier stream that stand until the proxy ACKs or rejects a
+// undecided returns the rejections of an earlier stream that stand until the proxy ACKs or NACKs a
 // version of the resource on this one.
 func (st *stream) undecided() (out []publish.Rejection) {
 	for _, r := range st.inherited {
@@ -35,7 +35,7 @@ func (st *stream) undecided() (out []publish.Rejection) {
 
 func (st *stream) name() proxyName { return proxyName{st.gateway, st.node.GetId()} }
 
-// report reports what the proxy rejects now. Called with mu held: Reports must not call back.
+// report reports the proxy's current rejections. Called with mu held: Reports must not call back.
 func (st *stream) report() {
 	st.reported = st.machine.RejectionsSeq()
 	rejections := st.machine.Rejections()
@@ -52,7 +52,6 @@ func (st *stream) report() {
 	st.server.config.Reports.Rejected(st.gateway, st.node.GetId(), reportsOf(rejections))
 }
 
-// leftOut is what becomes of a member of the cluster set whose certificates are rejected.
 const leftOut = "the member is left out, and the others are in force: have its authority issued anew there"
 
 // reportsOf returns one report for each owner.

@@ -12,14 +12,14 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// response is one message of the control plane, in delta's terms.
+// response is one message of the control plane, in terms of delta.
 type response struct {
 	t         resource.Type
 	nonce     string
 	version   string // of the whole, in a state of the world
 	resources []received
 	removed   []string
-	full      bool // resources that it does not carry are removed
+	full      bool // missing resources are removed
 }
 
 type received struct {

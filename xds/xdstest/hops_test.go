@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// hopWorld has routes to clusters, of which some spill: cluster to the cluster behind its hop. A
-// hop has the name of what is behind it.
+// hopWorld has routes to clusters. spills maps a cluster to its hop, hops a hop to the cluster
+// behind it.
 func hopWorld(t *testing.T, routes [2]string, spills, hops map[string]string) map[resource.Ref]*resource.Resource {
 	out := map[resource.Ref]*resource.Resource{}
 	put := func(list ...*resource.Resource) {

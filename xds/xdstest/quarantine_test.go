@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// hosts is a route configuration with one virtual host for each name, in a part of its own; its
-// routes are those of HTTPRoutes of the same names.
+// hosts returns a route configuration with one virtual host per name, each in a separate part. Its
+// routes belong to HTTPRoutes of the same names.
 func hosts(t testing.TB, name string, list map[string][]*routev3.Route) *resource.Resource {
 	part := func(rc *routev3.RouteConfiguration, refs []resource.Ref, owners []report.Ref) *resource.Part {
 		body, err := resource.Marshal(rc)

@@ -21,9 +21,9 @@ import (
 
 // subject is an Envoy, fake or real.
 type subject interface {
-	// names are those of its resources of a type, sorted.
+	// names returns the names of its resources of a type, sorted.
 	names(resource.Type) []string
-	// serves is the backend (its port) that answers a request; 0: none.
+	// serves returns the port of the backend that answers a request; 0: none.
 	serves(port uint32) uint32
 	// reconnect makes it connect to another control plane.
 	reconnect(address string)

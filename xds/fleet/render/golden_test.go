@@ -186,7 +186,7 @@ func read(t *testing.T, archive *txtar.Archive) render.Fleet {
 	return f
 }
 
-// peerPort is the place of the section with the port for members; -1: there is none.
+// peerPort returns the index of the section with the peer listener's port, or -1.
 func peerPort(archive *txtar.Archive) int {
 	return slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "peer port" })
 }
