@@ -8,18 +8,18 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// document is one YAML document of a file, and the objects in it. Its line numbers are relative to
-// its first line, so that a document that only moved within its file is not read again.
+// document is one YAML document of a file. Its line numbers are relative to its first line, so that
+// a document that only moved within its file is not read again.
 type document struct {
 	text     string
 	line     int       // of its first line in the file, from 1
 	objects  []*object // valid and invalid ones
-	mistakes []mistake // those of no object
-	// unidentified is true if some part of the document is too broken to name its object. It may be
-	// any object that the file had before.
+	mistakes []mistake // about no object
+	// unidentified reports that some part of the document is too broken to name its object. It may
+	// be any object that the file had before.
 	unidentified bool
 
-	lines map[position]int // what Reader.Locate has found; guarded by Reader.parsing
+	lines map[position]int // cache of Reader.Locate; guarded by Reader.parsing
 }
 
 // position names a field of an object in a document.
@@ -28,8 +28,7 @@ type position struct {
 	field string
 }
 
-// maxLines bounds document.lines. Fields come from reports, which bound their number for each
-// object.
+// maxLines bounds document.lines. Fields come from reports, which bound their number per object.
 const maxLines = 1024
 
 // object is one object as one document describes it.
@@ -43,11 +42,11 @@ type object struct {
 	moved    []move
 }
 
-// mistake is a finding before its file and place in the file are known.
+// mistake is a finding without its place in the file.
 type mistake struct {
 	severity report.Severity
-	line     int  // relative to the document's first line; 0 is that line
-	first    int  // of a duplicate key: the line of the first one, from 1 within the document; else 0
+	line     int  // relative to the document's first line
+	first    int  // the line of a duplicate key's first occurrence, from 1 within the document; else 0
 	broken   bool // the document is not YAML
 	field    string
 	problem  string
@@ -96,8 +95,7 @@ func blank(text string) bool {
 	return true
 }
 
-// decodeText decodes UTF-8, with or without a byte order mark. ok is false for other encodings,
-// such as UTF-16.
+// decodeText decodes UTF-8, with or without a byte order mark. ok is false for other encodings.
 func decodeText(raw []byte) (text string, ok bool) {
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	if !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {

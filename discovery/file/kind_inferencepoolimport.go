@@ -7,8 +7,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// inferencePoolImportKind: an import has only a status. A controller writes it, or the user in a
-// setup without one.
+// inferencePoolImportKind reads the status, which a controller writes, or the user without one.
 func inferencePoolImportKind() *kind {
 	return &kind{
 		table:    store.InferencePoolImports,
@@ -47,7 +46,7 @@ func proposedImport(d *draft) {
 	}
 }
 
-// listOfOne turns a service that is written as an object into a list.
+// listOfOne turns a service object into a list.
 func listOfOne(d *draft, in map[string]any, path string) {
 	if service, ok := in["service"].(map[string]any); ok {
 		in["service"] = []any{service}

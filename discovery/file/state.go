@@ -17,7 +17,7 @@ import (
 )
 
 // stateFile is the journal of last good forms in the state folder: a line of JSON for each change.
-// The last line about an object is valid. It is one file because creating thousands of small ones
+// The last line about an object is valid. It is one file, because creating thousands of small ones
 // takes seconds on some file systems. It has Secrets, so its mode is 0600.
 const stateFile = "last-good.jsonl"
 
@@ -28,7 +28,7 @@ const maxWaste = 1 << 20
 // record is one line of the journal.
 type record struct {
 	Ref    report.Ref      `json:"ref"`
-	Path   string          `json:"path,omitempty"`   // absolute, of the file that the object is from
+	Path   string          `json:"path,omitempty"`   // absolute path of the object's file
 	Object json.RawMessage `json:"object,omitempty"` // absent: the object is gone
 }
 
@@ -40,8 +40,8 @@ type journal struct {
 	outcome statefile.Outcome
 }
 
-// restore reads the last good forms of an earlier run. It drops what it cannot decode: the state
-// only serves for files that are invalid at present.
+// restore reads the last good forms of an earlier run. It drops undecodable ones: the state only
+// serves files that are invalid now.
 func (r *Reader) restore() {
 	if r.cfg.StateDir == "" {
 		return
@@ -75,7 +75,7 @@ func (r *Reader) restore() {
 		if rec.Object != nil {
 			g, err := r.decodeForm(rec.Object)
 			if err == nil && g.ref() != rec.Ref {
-				err = fmt.Errorf("its form is that of %s", g.ref())
+				err = fmt.Errorf("its form describes %s", g.ref())
 			}
 			if err != nil {
 				dropped = fmt.Errorf("%s: %w", rec.Ref, err)
@@ -94,7 +94,6 @@ func (r *Reader) restore() {
 	}
 }
 
-// keep records the last good form of an object.
 func (r *Reader) keep(ref report.Ref, k keptObject) {
 	r.kept[ref] = k
 	if r.keptBy[k.path] == nil {
@@ -103,7 +102,7 @@ func (r *Reader) keep(ref report.Ref, k keptObject) {
 	r.keptBy[k.path][ref] = true
 }
 
-// leave records that the last good form of an object is no longer that of a path.
+// leave records that the last good form of an object no longer comes from a path.
 func (r *Reader) leave(path string, ref report.Ref) {
 	delete(r.keptBy[path], ref)
 	if len(r.keptBy[path]) == 0 {
@@ -111,8 +110,8 @@ func (r *Reader) leave(path string, ref report.Ref) {
 	}
 }
 
-// asGiven returns an absolute path as the user would write it, below the root as given. It returns
-// false for a path below no root.
+// asGiven returns an absolute path as the user would write it, below the root as given; false if it
+// is below no root.
 func (r *Reader) asGiven(abs string) (string, bool) {
 	for _, root := range r.roots {
 		if rel, err := filepath.Rel(root.abs, abs); err == nil && abs != "" && filepath.IsLocal(rel) {
@@ -122,15 +121,15 @@ func (r *Reader) asGiven(abs string) (string, bool) {
 	return "", false
 }
 
-// decodeForm makes an object of its last good form.
+// decodeForm decodes a last good form.
 func (r *Reader) decodeForm(form []byte) (*good, error) {
-	var is metav1.TypeMeta
-	if err := json.Unmarshal(form, &is); err != nil {
+	var meta metav1.TypeMeta
+	if err := json.Unmarshal(form, &meta); err != nil {
 		return nil, err
 	}
-	k, _, exact := r.catalog.find(is.APIVersion, is.Kind)
+	k, _, exact := r.catalog.find(meta.APIVersion, meta.Kind)
 	if !exact {
-		return nil, fmt.Errorf("kind %s %s is not supported any more", is.APIVersion, is.Kind)
+		return nil, fmt.Errorf("kind %s %s is not supported any more", meta.APIVersion, meta.Kind)
 	}
 	obj := k.table.New()
 	if err := json.Unmarshal(form, obj); err != nil {
@@ -140,7 +139,7 @@ func (r *Reader) decodeForm(form []byte) (*good, error) {
 }
 
 // persist writes the last good forms of changed objects. Serving does not depend on it: after an
-// error, the next call writes all of them, also without a change.
+// error, the next call writes all of them, even without a change.
 func (r *Reader) persist(dirty []report.Ref) {
 	if r.journal.path == "" || len(dirty) == 0 && !r.journal.outcome.Failed() {
 		return
@@ -152,8 +151,8 @@ func (r *Reader) persist(dirty []report.Ref) {
 	r.journal.outcome.Log(r.cfg.Log, r.journal.path, "last good versions of objects that are invalid then", err)
 }
 
-// write appends changed objects to the journal. The first call of a process rewrites it, and so
-// does one that finds it grown.
+// write appends changed objects to the journal. It rewrites the journal on a process's first call,
+// or when it has grown.
 func (r *Reader) write(dirty []report.Ref) error {
 	lines, err := r.records(dirty)
 	if err != nil {
@@ -195,8 +194,8 @@ func (r *Reader) records(refs []report.Ref) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// rewrite replaces the journal by one without outdated lines. Lines that are appended later are not
-// synced to disk: after a power cut, restore drops torn ones.
+// rewrite replaces the journal without outdated lines. Lines that are appended later are not synced
+// to disk: after a power cut, restore drops torn ones.
 func (r *Reader) rewrite() error {
 	refs := make([]report.Ref, 0, len(r.kept))
 	for ref := range r.kept {

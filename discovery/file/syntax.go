@@ -7,12 +7,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxLocating is how many bytes are parsed to find the line of a mistake.
+// maxLocating bounds the bytes that are parsed to find the line of a mistake.
 const maxLocating = 4 << 20
 
-// brokenLine returns the line, from 0, from which on a text is not YAML: those above it are. The
-// library's errors have the line where the mapping, list or text begins that is broken, which may
-// be a screen above. found is false if that takes too long to find.
+// brokenLine returns the first line, from 0, that makes a text invalid YAML. The library's errors
+// have the line where the broken mapping, list or text begins, which may be a screen above. found
+// is false if the search takes too long.
 func brokenLine(text string) (line int, found bool) {
 	ends := []int{0} // of the first n lines
 	for line := range strings.Lines(text) {

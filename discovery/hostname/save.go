@@ -11,11 +11,11 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// reportEvery is the time between two commits of failed lookups, and between two writes of the
-// state. Failures change no traffic, and thousands of names may fail at once.
+// reportEvery is the interval between commits of failed lookups, and between writes of the state.
+// Failures change no traffic, and thousands of names may fail at once.
 const reportEvery = time.Second
 
-// mostLogged is how many names a line of the log lists.
+// mostLogged bounds the names in a log line.
 const mostLogged = 8
 
 // batch collects failed lookups until its timer fires.
@@ -52,7 +52,7 @@ func (b *batch) take() []answer {
 	return out
 }
 
-// Restore stores the last addresses of an earlier process, so that the first translation has them.
+// Restore stores the last addresses of an earlier process, for the first translation.
 func (r *Resolver) Restore() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +63,6 @@ func (r *Resolver) Restore() error {
 	return r.apply(ops)
 }
 
-// removeUnused removes Hosts of names that are not used.
 func (r *Resolver) removeUnused() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,8 +121,8 @@ func (r *Resolver) save(answers []answer) error {
 	return nil
 }
 
-// Learn stores the addresses of a name that another process has just looked up (see OnChange), if
-// the name is used here. Its next lookup here is due as before, and decides then.
+// Learn stores the addresses of a used name that another process has just looked up (see OnChange).
+// The schedule of its lookups here does not change.
 func (r *Resolver) Learn(text string, addresses []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,7 +149,7 @@ func (r *Resolver) persist() {
 		r.state.persist(r.last()))
 }
 
-// last are the addresses of names that are used or were used before.
+// last returns the addresses of used and formerly used names.
 func (r *Resolver) last() map[string][]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// stateFile persists addresses over restarts: proxies use them, and a name server that fails just
+// stateFile persists addresses over restarts: proxies use them, and a DNS server that fails just
 // after a start must not remove them. It is a JSON object: name to addresses.
 const stateFile = "hosts.json"
 
@@ -26,8 +26,8 @@ type state struct {
 	addresses map[string][]string
 }
 
-// restore reads the state of an earlier process. It ignores a file that it cannot read or decode:
-// the next answers replace it.
+// restore reads the state of an earlier process. It ignores an unreadable file, which the next
+// answers replace.
 func restore(stateDir string, log *slog.Logger) state {
 	m := state{addresses: map[string][]string{}}
 	if stateDir == "" {

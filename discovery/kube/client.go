@@ -31,7 +31,7 @@ type client struct {
 
 func newClient(cfg *rest.Config, kinds []*kind) (*client, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS = -1 // no limit: writes are batched by their callers
+	cfg.QPS = -1 // no limit: callers batch writes
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
@@ -55,9 +55,8 @@ func newClient(cfg *rest.Config, kinds []*kind) (*client, error) {
 		rest: map[schema.GroupVersion]*rest.RESTClient{}}, nil
 }
 
-// of returns the REST client of a group and version. Kinds that Kubernetes has built in are read as
-// protobuf.
-func (c *client) of(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient, error) {
+// restFor returns the REST client of a group and version. Built-in kinds are read as protobuf.
+func (c *client) restFor(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.rest[gv]; r != nil {
@@ -85,9 +84,9 @@ func (c *client) of(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient, err
 // scope is a part of a kind; the zero scope is all of it.
 type scope struct{ namespace, name string }
 
-// contact receives how the reads of one part go.
+// contact observes the reads of one part.
 type contact interface {
-	answered(error)        // of each response; nil for success
+	answered(error)        // for each response; nil for success
 	watching(initial bool) // a watch is established; initial: it delivers all objects first
 	unwatched()            // the watch has ended
 }
@@ -121,8 +120,7 @@ func listWatch(r *rest.RESTClient, resource string, s scope, c contact) cache.Li
 	}
 }
 
-// observedWatch is a watch whose end is noticed at once. A reflector stops every watch that has
-// ended before it does anything else.
+// observedWatch reports its end at once: a reflector stops each ended watch before anything else.
 type observedWatch struct {
 	watch.Interface
 	contact contact
@@ -135,10 +133,10 @@ func (w *observedWatch) Stop() {
 	w.Interface.Stop()
 }
 
-// patch merges body into an object, or into a subresource of it unless that is "", and returns the
-// API server's answer.
+// patch merges body into an object, or into its subresource sub, and returns the API server's
+// response.
 func (c *client) patch(ctx context.Context, k *kind, version, id, sub string, body []byte) (store.Object, error) {
-	r, err := c.of(schema.GroupVersion{Group: k.table.Group(), Version: version}, k.builtIn)
+	r, err := c.restFor(schema.GroupVersion{Group: k.table.Group(), Version: version}, k.builtIn)
 	if err != nil {
 		return nil, err
 	}
@@ -153,5 +151,5 @@ func (c *client) patch(ctx context.Context, k *kind, version, id, sub string, bo
 	return obj, err
 }
 
-// fieldManager is the manager of our fields in metadata.managedFields.
+// fieldManager is Penstock's name in metadata.managedFields.
 const fieldManager = "penstock-status"

@@ -11,7 +11,7 @@ import (
 
 var crdVersion = schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}
 
-// bundleVersion is the annotation with the release of Gateway API that a CRD is from.
+// bundleVersion is the annotation with the Gateway API release of a CRD.
 const bundleVersion = "gateway.networking.k8s.io/bundle-version"
 
 // crd is a CustomResourceDefinition without its schemas, which are most of its size.
@@ -36,7 +36,7 @@ type crd struct {
 // DeepCopyObject implements runtime.Object. Objects are never changed.
 func (c *crd) DeepCopyObject() runtime.Object { d := *c; return &d }
 
-// serves returns the first version of a list that the API server serves; "" for none.
+// serves returns the first wanted version that the API server serves, or "".
 func (c *crd) serves(wanted []string) string {
 	established := false
 	for _, cond := range c.Status.Conditions {
@@ -76,8 +76,8 @@ type list[T any] struct {
 // DeepCopyObject implements runtime.Object. Objects are never changed.
 func (l *list[T]) DeepCopyObject() runtime.Object { c := *l; return &c }
 
-// Releases returns the release of Gateway API of each installed CRD of its group, by the CRD's
-// plural; "" for a CRD that does not name its release.
+// Releases returns the Gateway API release of each installed CRD of its group, by the CRD's plural;
+// "" if the CRD does not name it.
 func (s *Source) Releases() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

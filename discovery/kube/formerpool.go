@@ -13,10 +13,9 @@ import (
 )
 
 // InferencePools had another group before v1, and releases up to v1.4 of the inference extension
-// still install that. What a cluster has of it is read into the same table, as files of that form
-// are.
+// still install it. Both groups are read into one table, as in files.
 
-// pools are the InferencePools of both groups.
+// pools returns the kinds of InferencePools in both groups.
 func pools() (today, former *kind) {
 	today = backend(custom(store.InferencePools, "inferencepools", "v1"))
 	today.rivals = newRivals()
@@ -29,7 +28,7 @@ func pools() (today, former *kind) {
 	return today, former
 }
 
-// formerPools is the table of InferencePools, for objects of the former group.
+// formerPools is the table of InferencePools for objects of the former group.
 type formerPools struct{ table }
 
 type table = store.Kind // which has a method Kind

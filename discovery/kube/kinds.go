@@ -21,12 +21,12 @@ type kind struct {
 	resource string   // plural, in lower case
 	versions []string // that the table's type can hold, in order of preference
 	list     func() runtime.Object
-	builtIn  bool         // always served; the other kinds have a CRD
-	vital    bool         // required for any traffic
-	assumed  bool         // it is read without its CRD (Config.Only)
-	optional bool         // the same, and it counts as without objects while it cannot be read
-	plain    bool         // its annotations are dropped
-	role     role         // its role for a request
+	builtIn  bool // always served; the other kinds have a CRD
+	vital    bool // required for any traffic
+	assumed  bool // read without its CRD (Config.Only)
+	optional bool // assumed, and counts as without objects while it cannot be read
+	plain    bool // its annotations are dropped
+	role     role
 	status   *shape.Shape // nil: the kind gets no status
 	trim     func(store.Object)
 	reach    reach
@@ -135,7 +135,6 @@ func (k *kind) gvk() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: k.table.Group(), Version: k.versions[0], Kind: k.table.Kind()}
 }
 
-// severity returns the severity of a missing kind.
 func (k *kind) severity() report.Severity {
 	if k.vital {
 		return report.Error

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// longestResponse is the number of bytes of one response of an API server that another person runs.
-// Go's decoders make up to a hundred times as many bytes of them.
+// longestResponse is the maximum size in bytes of a response of another operator's API server. Go's
+// decoders use up to a hundred times as much memory.
 const longestResponse = 4 << 20
 
 // errTooLong is the error of a response that exceeds longestResponse.
@@ -20,8 +20,8 @@ var errTooLong = fmt.Errorf("the response is longer than %d bytes", longestRespo
 
 func tooLong(err error) bool { return errors.Is(err, errTooLong) }
 
-// BoundResponses makes the responses of an API server end with an error at their longest. Watches
-// have no end; the client bounds their events.
+// BoundResponses makes longer responses of an API server fail, except for watches, whose events the
+// client bounds.
 func BoundResponses(c *rest.Config) {
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return &boundResponses{next} })
 }
@@ -37,7 +37,7 @@ func (b *boundResponses) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// WrappedRoundTripper is how client-go finds the transport below.
+// WrappedRoundTripper lets client-go find the transport below.
 func (b *boundResponses) WrappedRoundTripper() http.RoundTripper { return b.next }
 
 type boundBody struct {
@@ -57,7 +57,7 @@ func (b *boundBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sizeOf is about the number of bytes that an object takes in memory.
+// sizeOf estimates the memory of an object in bytes.
 func sizeOf(obj any) int64 {
 	v := reflect.ValueOf(obj)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
@@ -68,7 +68,7 @@ func sizeOf(obj any) int64 {
 
 var timeType = reflect.TypeFor[time.Time]() // its location is shared
 
-// below is the number of bytes that a value refers to.
+// below estimates the bytes that a value refers to.
 func below(v reflect.Value) (bytes int64) {
 	switch v.Kind() {
 	case reflect.String:
