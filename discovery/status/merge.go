@@ -53,8 +53,8 @@ func mergeConditions(list, later []report.Condition) []report.Condition {
 }
 
 // spread moves conditions of a whole object to each of its parents, if it has any: the status of a
-// route or pool has no other place for them, and a source such as a proxy that rejects the object
-// does not know its parents.
+// route or pool has no other place for them, and a source such as a proxy does not know the
+// parents.
 func spread(r *report.Report) {
 	if len(r.Parents) == 0 || len(r.Conditions) == 0 {
 		return
