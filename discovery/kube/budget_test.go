@@ -99,11 +99,11 @@ func TestBudget_EndlessListEndsWhereItsShareEnds(t *testing.T) {
 	for i := range 10 {
 		honest.Apply(t, "services", service(i))
 	}
-	of, reader := services(t, honest.Config(), other)
+	st, reader := services(t, honest.Config(), other)
 	if err := reader.Synced(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(store.Services.All(of.View())); n != 10 || len(other.LeftOut()) > 0 {
+	if n := len(store.Services.All(st.View())); n != 10 || len(other.LeftOut()) > 0 {
 		t.Errorf("of another API server %d Services are kept, and left out are %v", n, other.LeftOut())
 	}
 }

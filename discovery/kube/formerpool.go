@@ -21,7 +21,7 @@ func pools() (today, former *kind) {
 	today.rivals = newRivals()
 	former = &kind{
 		table: formerPools{store.InferencePools}, resource: "inferencepools", versions: []string{"v1alpha2"},
-		list:   of[list[formerPool]],
+		list:   newList[list[formerPool]],
 		status: shape.FormerPool(func(obj store.Object) *shape.FormerPoolStatus { return &obj.(*formerPool).former }),
 		role:   isBackend, instead: today, rivals: today.rivals,
 	}

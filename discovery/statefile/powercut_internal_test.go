@@ -57,13 +57,13 @@ func (m *model) get(path string) *inode {
 	if f == nil {
 		return nil
 	}
-	is := f.synced[filepath.Base(path)]
+	node := f.synced[filepath.Base(path)]
 	for _, c := range f.pending {
 		if c.name == filepath.Base(path) {
-			is = c.to
+			node = c.to
 		}
 	}
-	return is
+	return node
 }
 
 func (m *model) Open(path string) (fs.File, error) {
@@ -97,8 +97,8 @@ func (m *model) CreateTemp(in, pattern string) (File, error) {
 
 func (m *model) Rename(from, to string) error {
 	m.step()
-	is := m.get(from)
-	m.set(to, is)
+	node := m.get(from)
+	m.set(to, node)
 	m.set(from, nil)
 	return nil
 }
@@ -148,16 +148,16 @@ func (m *model) lost(path string) []string {
 			for _, c := range f.pending[:n] {
 				names[c.name] = c.to
 			}
-			switch is := names[rest[0]]; {
-			case is == nil:
+			switch node := names[rest[0]]; {
+			case node == nil:
 				out[""] = true
 			case len(rest) > 1:
 				walk(filepath.Join(at, rest[0]), rest[1:])
-			case is.synced == is.written:
-				out[is.synced] = true
+			case node.synced == node.written:
+				out[node.synced] = true
 			default:
-				for cut := range len(is.written) + 1 {
-					out["part "+is.written[:cut]] = true
+				for cut := range len(node.written) + 1 {
+					out["part "+node.written[:cut]] = true
 				}
 			}
 		}

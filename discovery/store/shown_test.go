@@ -22,8 +22,8 @@ func TestShow_SecretFieldsAreNotPrinted(t *testing.T) {
 			continue
 		}
 		for _, c := range texts {
-			if is := strings.Contains(string(raw), c.Value); is == c.Secret {
-				t.Errorf("%s %s: printed %t, decided %t", kind.Kind(), c.Path, is, !c.Secret)
+			if printed := strings.Contains(string(raw), c.Value); printed == c.Secret {
+				t.Errorf("%s %s: printed %t, decided %t", kind.Kind(), c.Path, printed, !c.Secret)
 			}
 		}
 	}

@@ -150,15 +150,15 @@ func (m *memory) kinds() []string {
 }
 
 // typed is the Service's type.
-func (m *memory) typed() (is corev1.ServiceType) {
+func (m *memory) typed() (typ corev1.ServiceType) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for ref, o := range m.objects {
 		if ref.Kind == "Service" {
-			is = o.Type
+			typ = o.Type
 		}
 	}
-	return is
+	return typ
 }
 
 func (m *memory) written() int {

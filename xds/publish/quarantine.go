@@ -83,7 +83,6 @@ var (
 // newQuarantine starts with the rejected version and the proxy's version, which may be nil.
 func newQuarantine(target, before *cache.Entry, detail string) *quarantine {
 	q := &quarantine{target: target, names: slices.Clone(target.Names)}
-	q := &quarantine{of: of, names: slices.Clone(of.Names)}
 	var old []*resource.Part
 	if before != nil {
 		q.good, old = before.Version, before.Parts

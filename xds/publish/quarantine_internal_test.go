@@ -127,10 +127,10 @@ func rejectedIn(rc *routev3.RouteConfiguration) (out []string) {
 // before, as they were. Rejected routes are not counted.
 func lost(before, after, has *routev3.RouteConfiguration) (out []string) {
 	now := index(has)
-	was := index(before)
+	earlier := index(before)
 	rejected := rejectedIn(after)
 	for name, r := range index(after) {
-		old := was[name]
+		old := earlier[name]
 		switch {
 		case now[name] != nil && (proto.Equal(now[name], r) || proto.Equal(now[name], old)):
 		case before != nil && old == nil:

@@ -404,8 +404,8 @@ func TestNACK_ReportOfASecretDoesNotFlapOnReconnect(t *testing.T) {
 			}})
 	}
 	var l listenerv3.Listener
-	of := xdstest.Listener(t, "secure", 443, "routes-0")
-	if err := proto.Unmarshal(of.Body(), &l); err != nil {
+	base := xdstest.Listener(t, "secure", 443, "routes-0")
+	if err := proto.Unmarshal(base.Body(), &l); err != nil {
 		t.Fatal(err)
 	}
 	config, err := anypb.New(&tlsv3.DownstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{
@@ -417,7 +417,7 @@ func TestNACK_ReportOfASecretDoesNotFlapOnReconnect(t *testing.T) {
 	l.FilterChains[0].TransportSocket = &corev3.TransportSocket{
 		Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config},
 	}
-	refs := append(of.Refs, resource.Ref{Type: resource.Secret, Name: "bad"})
+	refs := append(base.Refs, resource.Ref{Type: resource.Secret, Name: "bad"})
 	c.Commit([]*resource.Resource{xdstest.Resource(t, resource.Listener, "secure", &l, refs...),
 		secret(xdstest.BadPEM)})
 	last := func(want string) func() bool {

@@ -128,9 +128,9 @@ func TestNACK_RejectedRouteAnswers500AndOthersApply(t *testing.T) {
 					strings.Contains(w.reports.message("bad2"), "Sum of weights") &&
 					strings.Contains(w.reports.message("worse"), "missing )")
 			})
-			for _, is := range [][2]string{{"h0.com", "/"}, {"h3.com", "/new"}, {"h3.com", "/"}, {"h7.com", "/"}} {
-				if got := status(t, w.port, is[0], is[1]); got != 200 {
-					t.Errorf("%s%s answers %d", is[0], is[1], got)
+			for _, at := range [][2]string{{"h0.com", "/"}, {"h3.com", "/new"}, {"h3.com", "/"}, {"h7.com", "/"}} {
+				if got := status(t, w.port, at[0], at[1]); got != 200 {
+					t.Errorf("%s%s answers %d", at[0], at[1], got)
 				}
 			}
 			for _, owner := range []string{"r0", "r3", "new", "fine"} {

@@ -272,8 +272,8 @@ func rejectedBy(s *xdstest.Simulation, world map[resource.Ref]*resource.Resource
 		if world[r.Ref] == nil {
 			continue // it is leaving, and has no owner
 		}
-		of := fmt.Sprint(r.Ref, " ", r.Host, " ", r.Route, " ", r.Member)
-		out = append(out, strings.Join(strings.Fields(of), " "))
+		fields := fmt.Sprint(r.Ref, " ", r.Host, " ", r.Route, " ", r.Member)
+		out = append(out, strings.Join(strings.Fields(fields), " "))
 	}
 	slices.Sort(out)
 	return strings.Join(out, ", ")

@@ -113,10 +113,10 @@ func trust(t *testing.T, members ...*member) *resource.Resource {
 // membersListener is a tlsListener for members alone. Another limit changes it as a whole.
 func membersListener(t *testing.T, name string, port uint32, certificate string, limit uint32) *resource.Resource {
 	t.Helper()
-	of := tlsListener(t, name, port, "routes", certificate)
+	base := tlsListener(t, name, port, "routes", certificate)
 	var l listenerv3.Listener
 	var context tlsv3.DownstreamTlsContext
-	if err := proto.Unmarshal(of.Body(), &l); err != nil {
+	if err := proto.Unmarshal(base.Body(), &l); err != nil {
 		t.Fatal(err)
 	}
 	l.PerConnectionBufferLimitBytes = wrapperspb.UInt32(limit)
@@ -133,7 +133,7 @@ func membersListener(t *testing.T, name string, port uint32, certificate string,
 		t.Fatal(err)
 	}
 	socket.ConfigType = &corev3.TransportSocket_TypedConfig{TypedConfig: packed}
-	refs := append(of.Refs, resource.Ref{Type: resource.Secret, Name: "trust"})
+	refs := append(base.Refs, resource.Ref{Type: resource.Secret, Name: "trust"})
 	return xdstest.Resource(t, resource.Listener, name, &l, refs...)
 }
 
