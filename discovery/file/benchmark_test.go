@@ -100,7 +100,7 @@ func benchmarkLoad(b *testing.B, dir string, c *catalog) {
 	}
 }
 
-// BenchmarkValidateRoute measures the validation of one route, which is what fastvalidation saves.
+// BenchmarkValidateRoute measures the validation of one route, which fastvalidation avoids.
 func BenchmarkValidateRoute(b *testing.B) {
 	for name, c := range map[string]*catalog{"Fast": theCatalog(), "Apiextensions": slowCatalog(b)} {
 		b.Run(name, func(b *testing.B) {

@@ -219,7 +219,7 @@ func TestFile_CreationTimestampStays(t *testing.T) {
 		}
 	}
 	if _, ok := store.HTTPRoutes.Get(f.store.View(), "default/wrong"); ok {
-		t.Error("a time that is none passes")
+		t.Error("an invalid time passes")
 	}
 	f.expectFindings(
 		"error: wrong.yaml:5: HTTPRoute default/wrong metadata.creationTimestamp: is not a time: \"yesterday\"; " +

@@ -9,7 +9,7 @@ import (
 
 var (
 	chat = objectid.Pool{Namespace: "default", Name: "chat"}
-	// texts are those of identities, and near misses.
+	// texts are identities and near misses.
 	texts = []string{
 		"", "/", "a", "a/", "/b", "a/b", "a//b", "a/b/", "a/b/c", "a/b/c/d", "a/b@", "a/b@c", "a/b@c@d", "a/b@c/d",
 		"a@b/c", "@", "a/@b", "a/ b",

@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/go-memdb"
 )
 
-// index is what BenchmarkIndex compares: one index of one table.
+// index is one index of one table.
 type index interface {
 	set(e entry)
 	commit() // makes a snapshot that later writes leave alone

@@ -86,7 +86,7 @@ func sortedProperties(s *structural.Structural) []string {
 	return names
 }
 
-// text makes a string; half of them are those that the rule compares with.
+// text makes a string; half of them occur in the rule.
 func (g *generator) text() string {
 	if g.rnd.IntN(2) == 0 {
 		return pick(g, g.own)

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Reached returns the addresses of a Gateway in its status, or those that the status will get, and
+// Reached returns the addresses in a Gateway's status, or the ones that it will get, and
 // the port there that leads to a port of its proxies; 0 while no Service in front of them has it.
 func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, port func(bound uint16) uint16) {
 	gw, ok := store.Gateways.Get(r, ref.Key())

@@ -17,8 +17,8 @@ import (
 // that is its import in other clusters, and an import's clusters.
 const MultiCluster = v1alpha1.Group + "/multicluster-controller"
 
-// Hub is a hub's controllerName in such entries. A member's Penstock reads them like those of any
-// other controller.
+// Hub is a hub's controllerName in such entries. A member's Penstock treats it as another
+// controller.
 const Hub = v1alpha1.Group + "/multicluster-hub"
 
 // InferencePool is the shape of a pool's status: an entry for each Gateway, and one for the pool's
@@ -106,8 +106,8 @@ func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.P
 // InferencePoolImport is the shape of an import's status: the gateway controller's entry among the
 // controllers, with a parent for each Gateway, while there is one (ImportController.Name). Other
 // fields belong to multi-cluster controllers, which write status.clusters and status.conditions.
-// Take leaves the conditions that are False to translation, and the clusters except those of our
-// own multi-cluster controller: they mirror the members' exports, which translation reads from
+// Take leaves the conditions that are False to translation, and the clusters of others. Our own
+// multi-cluster controller's clusters mirror the members' exports, which translation reads from
 // Offers, and become stale while no process leads.
 func InferencePoolImport() *Shape {
 	return &Shape{
@@ -152,8 +152,8 @@ func InferencePoolImport() *Shape {
 	}
 }
 
-// uncarried returns the clusters; if the installed CRD has none, those that a hub carries in
-// conditions.
+// uncarried returns the clusters; if the installed CRD has no such field, the ones that a hub
+// carries in conditions.
 func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == Hub })
 	if i < 0 || len(s.Clusters) > 0 {

@@ -100,8 +100,7 @@ func TestInferencePool_HasAnEntryPerGatewayAndKeepsOthers(t *testing.T) {
 	}
 }
 
-// Else the board's other controller would claim the entry, and a controller of either name would
-// remove that of the other.
+// Otherwise a controller of either name would remove the other's entry.
 func TestInferencePool_ExportedIsTheMultiClusterControllers(t *testing.T) {
 	rep := report.Report{Parents: []report.Parent{
 		{Ref: report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"},
