@@ -64,7 +64,6 @@ func BenchmarkLoad1000RoutesOfOneFile(b *testing.B) {
 	benchmarkLoad(b, dir, theCatalog())
 }
 
-// slowCatalog is theCatalog without fastvalidation.
 func slowCatalog(b *testing.B) *catalog {
 	b.Helper()
 	c := &catalog{byName: theCatalog().byName, schema: map[*kind]func() (*schema, error){}}

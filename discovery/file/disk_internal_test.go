@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// folderOf makes a folder with a Gateway, and other files.
 func folderOf(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,7 +66,6 @@ func newReading(t *testing.T, dir string) *reading {
 	return r
 }
 
-// load reads, and returns the names of the Gateways and what was reported.
 func (r *reading) load(t *testing.T) (gateways, found string) {
 	t.Helper()
 	if err := r.Load(t.Context()); err != nil {

@@ -10,7 +10,6 @@ const chatPool = "apiVersion: inference.networking.k8s.io/v1\nkind: InferencePoo
 
 var chatRoute = route("chat", "a.example.com")
 
-// exporters are the exporting clusters of an import.
 func exporters(n int) string {
 	var b strings.Builder
 	for i := range n {

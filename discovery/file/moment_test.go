@@ -101,7 +101,6 @@ func (m *moments) move() {
 	}
 }
 
-// edit does the same with existing files.
 func (m *moments) edit() {
 	m.t.Helper()
 	m.n++
@@ -126,7 +125,6 @@ func once(everything bool, paths ...string) nextChanges {
 	}
 }
 
-// sync has the reader read, and checks the result.
 func (m *moments) sync(changed ...string) {
 	m.t.Helper()
 	var paths []string
@@ -189,7 +187,6 @@ func TestFile_FolderWithConstantWritesIsRead(t *testing.T) {
 	m.sync()
 }
 
-// run has the reader follow changes until the function returned is called.
 func (m *moments) run() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -203,7 +200,6 @@ func (m *moments) run() (stop func()) {
 	}
 }
 
-// until waits for a Service.
 func (m *moments) until(n int) {
 	m.t.Helper()
 	name := fmt.Sprintf("svc-%d", n)

@@ -35,7 +35,6 @@ func newFolder(t *testing.T) *folder {
 	return f
 }
 
-// restart makes a new store and reader of the same folders.
 func (f *folder) restart() {
 	f.t.Helper()
 	var err error

@@ -79,7 +79,6 @@ func want(t *testing.T, r *hostname.Resolver, names, gone []string) {
 	}
 }
 
-// run runs a resolver until the test ends.
 func run(t *testing.T, r *hostname.Resolver) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -261,7 +260,7 @@ func (silent) LookupNetIP(ctx context.Context, _, _ string) ([]netip.Addr, error
 	return nil, ctx.Err()
 }
 
-// partly drops the queries for names that begin with "dead", and answers others late.
+// partly drops queries for names that begin with "dead", and answers others late.
 type partly struct{ after time.Duration }
 
 func (p partly) LookupNetIP(ctx context.Context, _, name string) ([]netip.Addr, error) {

@@ -122,7 +122,6 @@ func TestBudget_ResponseWithoutEndIsAnError(t *testing.T) {
 	})
 }
 
-// bounded is a share's reader of Services, whose watch the test writes.
 func bounded(
 	t *testing.T, share *kube.Share, listed ...runtime.Object,
 ) (events *watch.FakeWatcher, out watch.Interface) {
@@ -149,7 +148,6 @@ func bounded(
 	return events, out
 }
 
-// large is a Service of some KiB.
 func large(name string, kib int) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Annotations: map[string]string{"a": strings.Repeat("x", kib<<10)},
@@ -214,7 +212,7 @@ func TestBudget_AnyNumberOfSharesLeavesRoomForAnother(t *testing.T) {
 	}
 }
 
-// A list whose pages have no objects, and whose continue token leads to it again, has no end.
+// A list with empty pages and a continue token that leads to itself has no end.
 func TestBudget_EmptyPagesWithoutEndAreAnError(t *testing.T) {
 	asked := 0
 	lw := kube.NewBudget(1<<20).Share().Bound("services", &cache.ListWatch{

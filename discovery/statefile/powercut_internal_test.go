@@ -73,7 +73,6 @@ func (m *model) Open(path string) (fs.File, error) {
 	return opened{}, nil
 }
 
-// opened is a folder that exists.
 type opened struct{ fs.File }
 
 func (opened) Close() error { return nil }

@@ -15,7 +15,6 @@ type index interface {
 	get(key string) bool
 }
 
-// treeIndex is the store's tree.
 type treeIndex struct{ now, view *tree }
 
 func (x *treeIndex) set(e entry) { x.now.Set(e) }
@@ -66,7 +65,6 @@ func (x *memdbIndex) get(key string) bool {
 	return err == nil && row != nil
 }
 
-// keyIndexer implements memdb.SingleIndexer for entries.
 type keyIndexer struct{}
 
 func (keyIndexer) FromObject(row any) (bool, []byte, error) {

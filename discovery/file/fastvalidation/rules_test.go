@@ -129,7 +129,6 @@ func structuralSchema(t *testing.T, props *apiextensionsv1.JSONSchemaProps) *str
 	return s
 }
 
-// walkRules visits each rule of a schema with the node that has it.
 func walkRules(s *structural.Structural, path string,
 	visit func(path string, node *structural.Structural, rule apiextensionsv1.ValidationRule)) {
 	if s == nil {

@@ -78,7 +78,6 @@ func newRig(t *testing.T, prepare func(*kubetest.Server)) *rig {
 	return r
 }
 
-// observe reports everything in the store as translated.
 func (r *rig) observe() {
 	view := r.Store.View()
 	r.writer.Observe(view, store.Everything(view))
