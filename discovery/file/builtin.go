@@ -109,7 +109,6 @@ func shapeOf(t reflect.Type) apiextensions.JSONSchemaProps {
 	return apiextensions.JSONSchemaProps{XPreserveUnknownFields: new(true)}
 }
 
-// fieldProps adds the JSON fields of a struct and of its embedded structs.
 func fieldProps(t reflect.Type, to map[string]apiextensions.JSONSchemaProps) {
 	for i := range t.NumField() {
 		f := t.Field(i)

@@ -77,7 +77,6 @@ func (c *checks) oneOf(field, s string, allowed ...string) {
 	c.wrong(field, "must be one of "+strings.Join(allowed, ", ")+", is "+quote(s), suggest(s, allowed))
 }
 
-// at returns the path of a list's item.
 func at(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 func quote(s string) string { return strconv.Quote(s) }

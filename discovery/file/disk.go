@@ -111,7 +111,6 @@ type tree struct {
 	files   int
 }
 
-// walk visits everything below a root.
 func (t *tree) walk(path string, depth int) {
 	info, err := t.stat(path)
 	if err != nil {

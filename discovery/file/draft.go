@@ -196,7 +196,6 @@ func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func
 	return k, convert, o.checkNames(k)
 }
 
-// checkNames returns a mistake for a name that an API server rejects.
 func (o *object) checkNames(k *kind) *mistake {
 	valid := validation.IsDNS1123Subdomain
 	if k == nil || k.table.Kind() == "Service" || k.table.Kind() == "Namespace" {
@@ -218,7 +217,6 @@ func (o *object) checkNames(k *kind) *mistake {
 	return nil
 }
 
-// accept validates a converted object and decodes it.
 func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]mistake, error) {
 	s, err := c.schema[k]()
 	if err != nil {
@@ -280,7 +278,6 @@ func trimMetadata(obj map[string]any, k *kind) {
 	}
 }
 
-// written returns the path at which the user wrote the value at path.
 func written(moved []move, path string) string {
 	best := move{}
 	for _, m := range moved {

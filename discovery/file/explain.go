@@ -76,7 +76,6 @@ func (m *mistake) conceal(value any) {
 	}
 }
 
-// typeWords explains a value of the wrong type.
 func typeWords(node *structural.Structural, e *field.Error) (problem, fix string) {
 	problem, fix = fmt.Sprintf("must be %s, is %s", typeName(node), valueWords(e.BadValue)), "write "+kindOfValue(node)
 	// in no schema
@@ -102,7 +101,6 @@ func typeWords(node *structural.Structural, e *field.Error) (problem, fix string
 	return problem, fix
 }
 
-// keyWords formats the keys that identify an item of a list.
 func keyWords(v any) string {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -188,7 +186,6 @@ func enumOf(node *structural.Structural) []string {
 	return out
 }
 
-// plain removes the prefix of a message of the validation libraries.
 func plain(detail string) string {
 	if i := strings.Index(detail, " in body "); i >= 0 {
 		detail = detail[i+len(" in body "):]
@@ -196,7 +193,6 @@ func plain(detail string) string {
 	return strings.TrimSpace(detail)
 }
 
-// kindOfValue describes the values that a schema accepts.
 func kindOfValue(node *structural.Structural) string {
 	if node == nil {
 		return "a value"

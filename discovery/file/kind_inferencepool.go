@@ -46,7 +46,6 @@ func oldInferencePool(d *draft) {
 	pickerPortNumber(d)
 }
 
-// pickerPortNumber converts endpointPickerRef.portNumber to port.number.
 func pickerPortNumber(d *draft) {
 	spec, _ := d.obj["spec"].(map[string]any)
 	ref, _ := spec["endpointPickerRef"].(map[string]any)

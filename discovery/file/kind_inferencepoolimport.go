@@ -46,7 +46,6 @@ func proposedImport(d *draft) {
 	}
 }
 
-// listOfOne turns a service object into a list.
 func listOfOne(d *draft, in map[string]any, path string) {
 	if service, ok := in["service"].(map[string]any); ok {
 		in["service"] = []any{service}
@@ -54,7 +53,6 @@ func listOfOne(d *draft, in map[string]any, path string) {
 	}
 }
 
-// completeConditions fills in fields of conditions that the schema requires and users omit.
 func completeConditions(in map[string]any) {
 	list, _ := in["conditions"].([]any)
 	for i := range list {

@@ -42,7 +42,6 @@ func newMoments(t *testing.T) *moments {
 	return m
 }
 
-// Apply implements Store.
 func (m *moments) Apply(ops ...store.Op) (store.Revision, error) {
 	rev, err := m.Store.Apply(ops...)
 	v := m.View()

@@ -65,7 +65,6 @@ type entry struct {
 	merged     bool // from a "<<" key
 }
 
-// target resolves an alias.
 func target(n *yaml.Node) *yaml.Node {
 	for i := 0; n != nil && n.Kind == yaml.AliasNode && i < maxDepth; i++ {
 		n = n.Alias
@@ -211,7 +210,6 @@ func (p *parser) float(n *yaml.Node, path string) any {
 	return f
 }
 
-// join adds a key to a field path.
 func join(path, key string) string {
 	if path == "" {
 		return key

@@ -220,7 +220,6 @@ func (r *Reader) Stuck() bool {
 	return r.reading.Load() && time.Since(time.Unix(0, r.disk.moved.Load())) > stuckAfter
 }
 
-// take replaces the previous definitions of files with their new sources.
 func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bool) ([]store.Op, []report.Ref,
 	[]report.Report) {
 	r.mu.Lock()

@@ -174,7 +174,6 @@ func (r *Reader) write(dirty []report.Ref) error {
 	return nil
 }
 
-// records returns the journal's lines for objects.
 func (r *Reader) records(refs []report.Ref) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

@@ -41,7 +41,6 @@ type lineReader struct {
 	at    int
 }
 
-// Read implements io.Reader.
 func (r *lineReader) Read(p []byte) (int, error) {
 	if r.at == len(r.text) {
 		return 0, io.EOF

@@ -86,7 +86,6 @@ type watch struct {
 	everything bool                   // anything may have changed
 }
 
-// note records one event.
 func (w *watch) note(ev fsnotify.Event) {
 	path := filepath.Clean(ev.Name)
 	switch {

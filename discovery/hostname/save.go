@@ -76,7 +76,6 @@ func (r *Resolver) removeUnused() error {
 	return r.apply(ops)
 }
 
-// save stores answers for names that are still used.
 func (r *Resolver) save(answers []answer) error {
 	if len(answers) == 0 {
 		return nil

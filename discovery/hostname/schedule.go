@@ -26,7 +26,6 @@ type name struct {
 	at       int // its index in the queue
 }
 
-// failing reports whether the next lookup of a name is a retry.
 func (n *name) failing() bool { return n.slow || n.failures > 0 }
 
 // schedule holds the names that wait for a lookup.

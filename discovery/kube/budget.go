@@ -189,12 +189,10 @@ type bounded struct {
 // unbounded.
 func (b *bounded) IsWatchListSemanticsUnSupported() bool { return true }
 
-// List implements cache.ListerWatcher.
 func (b *bounded) List(o metav1.ListOptions) (runtime.Object, error) {
 	return b.ListWithContext(context.Background(), o)
 }
 
-// Watch implements cache.ListerWatcher.
 func (b *bounded) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return b.WatchWithContext(context.Background(), o)
 }
@@ -275,7 +273,6 @@ func (b *bounded) readPage(
 	}
 }
 
-// begin begins a list.
 func (r *reader) begin() {
 	r.share.budget.mu.Lock()
 	defer r.share.budget.mu.Unlock()
@@ -329,7 +326,6 @@ func (b *bounded) event(in watch.Event) (out watch.Event, pass bool) {
 	return watch.Event{Type: watch.Deleted, Object: kept}, had
 }
 
-// idOf returns the namespace and name of an object.
 func idOf(obj runtime.Object) string {
 	m, err := meta.Accessor(obj)
 	if err != nil {

@@ -62,7 +62,6 @@ func endless(t *testing.T, whole bool) *rest.Config {
 	return c
 }
 
-// services runs a Source that reads Services alone.
 func services(t *testing.T, c *rest.Config, share *kube.Share) (*store.Store, *kube.Source) {
 	t.Helper()
 	s := store.New()

@@ -91,7 +91,6 @@ type contact interface {
 	unwatched()            // the watch has ended
 }
 
-// listWatch reads one part of a resource.
 func listWatch(r *rest.RESTClient, resource string, s scope, c contact) cache.ListerWatcher {
 	request := func(o metav1.ListOptions) *rest.Request {
 		if s.name != "" {
@@ -127,7 +126,6 @@ type observedWatch struct {
 	once    sync.Once
 }
 
-// Stop implements watch.Interface.
 func (w *observedWatch) Stop() {
 	w.once.Do(w.contact.unwatched)
 	w.Interface.Stop()

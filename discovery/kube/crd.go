@@ -55,7 +55,6 @@ func (c *crd) serves(wanted []string) string {
 	return ""
 }
 
-// served returns the versions that the API server serves.
 func (c *crd) served() (out []string) {
 	for _, v := range c.Spec.Versions {
 		if v.Served {

@@ -48,7 +48,6 @@ func (f *feed) notify() {
 	}
 }
 
-// start opens the feed and commits collected operations.
 func (f *feed) start() error {
 	f.mu.Lock()
 	f.open = true
@@ -56,7 +55,6 @@ func (f *feed) start() error {
 	return f.flush()
 }
 
-// flush commits collected operations.
 func (f *feed) flush() error {
 	// The lock is held during Apply, so that concurrent calls keep the order.
 	f.mu.Lock()

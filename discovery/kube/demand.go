@@ -94,7 +94,6 @@ var alreadyRead = func() <-chan struct{} {
 	return c
 }()
 
-// occupied returns the demands for occupants of addresses.
 func occupied(demands []Demand) (out []Demand) {
 	for _, d := range demands {
 		if d.Table == store.Occupants.Kind() && (d.Index == store.ByID || d.Index == store.ByAddresses) {
@@ -104,7 +103,6 @@ func occupied(demands []Demand) (out []Demand) {
 	return out
 }
 
-// want returns the channel that closes when a demand is met.
 func (s *Source) want(d Demand) <-chan struct{} {
 	k := s.byTable[d.Table]
 	if k == nil || k.reach == whole {
@@ -150,7 +148,6 @@ func (s *Source) unwant(d Demand) {
 	}
 }
 
-// demand starts following a part.
 func (s *Source) demand(p part) *intake {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +186,6 @@ func newGate(k *kind, f *feed, s *store.Store) *gate {
 		packed: map[string][]byte{}, group: map[string][]string{}, groups: map[string][]string{}}
 }
 
-// keys returns the keys by which an object can be wanted.
 func (g *gate) keys(obj store.Object) (keys []string) {
 	for _, k := range g.kind.table.Keys(obj) {
 		if k.Index == g.kind.gate {
@@ -306,7 +302,6 @@ func (g *gate) evict(id string, obj store.Object) {
 	}
 }
 
-// want moves objects with a key into the store.
 func (g *gate) want(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -23,7 +23,6 @@ func bothGroups[T any, P interface {
 // formerGroup is a kind's table for objects of the former group.
 type formerGroup struct{ table }
 
-// Group implements store.Kind.
 func (formerGroup) Group() string { return inferenceapi.Group }
 
 // rivals tracks the objects of both groups. If both have an object of one name, as during a

@@ -15,7 +15,6 @@ import (
 // InferencePools had another group before v1, and releases up to v1.4 of the inference extension
 // still install it. Both groups are read into one table, as in files.
 
-// pools returns the kinds of InferencePools in both groups.
 func pools() (today, former *kind) {
 	today = backend(custom(store.InferencePools, "inferencepools", "v1"))
 	today.rivals = newRivals()
@@ -33,13 +32,10 @@ type formerPools struct{ table }
 
 type table = store.Kind // which has a method Kind
 
-// Group implements store.Kind.
 func (formerPools) Group() string { return inferenceapi.Group }
 
-// New implements store.Kind.
 func (formerPools) New() store.Object { return &formerPool{} }
 
-// PutObject implements store.Kind.
 func (t formerPools) PutObject(obj store.Object) store.Op {
 	return t.table.PutObject(&obj.(*formerPool).InferencePool)
 }
@@ -50,7 +46,6 @@ type formerPool struct {
 	former shape.FormerPoolStatus
 }
 
-// DeepCopyObject implements runtime.Object.
 func (p *formerPool) DeepCopyObject() runtime.Object {
 	return &formerPool{InferencePool: *p.InferencePool.DeepCopy(), former: p.former.DeepCopy()}
 }

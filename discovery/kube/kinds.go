@@ -95,7 +95,6 @@ func kinds() []*kind {
 	}
 }
 
-// custom returns a kind that a CRD defines.
 func custom[T any, P interface {
 	*T
 	store.Object

@@ -51,7 +51,6 @@ func (c *partContact) watching(initial bool) {
 	}
 }
 
-// listed ends the gap of a part whose watch has delivered all objects.
 func (s *Source) listed(p part) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -80,7 +80,6 @@ func addressesOf(obj store.Object) (holder occupant, addresses []string) {
 	return holder, addresses
 }
 
-// arrive follows a version of an object in the feed or a gate.
 func (o *occupants) arrive(obj store.Object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -95,7 +94,6 @@ func (o *occupants) leave(kind, id string) {
 	o.drop(objectID{kind, id})
 }
 
-// want adds and removes demands for addresses.
 func (o *occupants) want(wanted, unwanted []Demand) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,7 +135,6 @@ func (o *occupants) want(wanted, unwanted []Demand) {
 	}
 }
 
-// addressesIn iterates over the addresses of a demand.
 func addressesIn(d Demand) func(yield func(address) bool) {
 	return func(yield func(address) bool) {
 		for text := range strings.FieldsSeq(d.Key) {

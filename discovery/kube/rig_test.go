@@ -34,7 +34,6 @@ func (r *rig) want(demands []kube.Demand) {
 	r.flush()
 }
 
-// park ends the phase in which every object is in the store.
 func (r *rig) park() {
 	r.Helper()
 	r.Source.Park()

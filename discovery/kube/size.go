@@ -28,7 +28,6 @@ func BoundResponses(c *rest.Config) {
 
 type boundResponses struct{ next http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (b *boundResponses) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.next.RoundTrip(r)
 	if err == nil && r.URL.Query().Get("watch") == "" {
@@ -37,7 +36,6 @@ func (b *boundResponses) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
 func (b *boundResponses) WrappedRoundTripper() http.RoundTripper { return b.next }
 
 type boundBody struct {
@@ -45,7 +43,6 @@ type boundBody struct {
 	left int
 }
 
-// Read implements io.Reader.
 func (b *boundBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, errTooLong

@@ -327,7 +327,6 @@ func (s *Source) expect(p part, version string) (synced bool) {
 // clusterWide are kinds without a namespace that are read even with Config.Namespaces.
 var clusterWide = []string{store.GatewayClasses.Kind(), store.ClusterSets.Kind(), store.ClusterProperties.Kind()}
 
-// wholeParts returns the parts that together are all readable objects of a kind.
 func (s *Source) wholeParts(k *kind) []part {
 	if len(s.cfg.Namespaces) == 0 || slices.Contains(clusterWide, k.table.Kind()) {
 		return []part{{kind: k}}
@@ -343,7 +342,6 @@ func (s *Source) wholeParts(k *kind) []part {
 	return out
 }
 
-// reads reports whether objects of a namespace are read.
 func (s *Source) reads(namespace string) bool {
 	return len(s.cfg.Namespaces) == 0 || slices.Contains(s.cfg.Namespaces, namespace)
 }
@@ -378,7 +376,6 @@ func (f *following) end() {
 	}
 }
 
-// version returns the version in which a kind is read and written.
 func (s *Source) version(k *kind) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

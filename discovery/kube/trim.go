@@ -86,7 +86,6 @@ func trimHTTPRoute(obj store.Object) {
 	}
 }
 
-// shared returns value in place of a pointer to its equal.
 func shared[T comparable](p, value *T) *T {
 	if p != nil && *p == *value {
 		return value
@@ -96,7 +95,6 @@ func shared[T comparable](p, value *T) *T {
 
 func trimSlice(obj store.Object) { trimSliceTo(obj, false) }
 
-// trimSliceToNodes is trimSlice for Config.NodeNames.
 func trimSliceToNodes(obj store.Object) { trimSliceTo(obj, true) }
 
 func trimSliceTo(obj store.Object, nodes bool) {

@@ -31,14 +31,12 @@ const (
 // all objects of the kind.
 type tolerant struct{ runtime.NegotiatedSerializer }
 
-// DecoderToVersion implements runtime.NegotiatedSerializer.
 func (t tolerant) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
 	return tolerantDecoder{t.NegotiatedSerializer.DecoderToVersion(d, gv)}
 }
 
 type tolerantDecoder struct{ runtime.Decoder }
 
-// Decode implements runtime.Decoder.
 func (d tolerantDecoder) Decode(
 	data []byte, defaults *schema.GroupVersionKind, into runtime.Object,
 ) (runtime.Object, *schema.GroupVersionKind, error) {

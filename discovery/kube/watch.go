@@ -53,10 +53,8 @@ func (in *intake) Transformer() cache.TransformFunc {
 	}
 }
 
-// Add implements cache.ReflectorStore.
 func (in *intake) Add(obj any) error { return in.Update(obj) }
 
-// Update implements cache.ReflectorStore.
 func (in *intake) Update(obj any) error {
 	o, ok := obj.(store.Object)
 	if !ok {
@@ -69,7 +67,6 @@ func (in *intake) Update(obj any) error {
 	return nil
 }
 
-// Delete implements cache.ReflectorStore.
 func (in *intake) Delete(obj any) error {
 	o, ok := obj.(store.Object)
 	if !ok {
@@ -107,7 +104,6 @@ func (in *intake) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore.
 func (in *intake) Resync() error { return nil }
 
 // has reports whether the API server has an object, as far as the reflector has received.
@@ -118,7 +114,6 @@ func (in *intake) has(id string) bool {
 	return ok
 }
 
-// clear removes all objects of the part.
 func (in *intake) clear() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -163,7 +158,6 @@ func (s *Source) selected(k *kind, obj runtime.Object) runtime.Object {
 	return obj
 }
 
-// followCRD runs the reflector of a kind's definition.
 func (s *Source) followCRD(ctx context.Context, k *kind) error {
 	r, err := s.client.restFor(crdVersion, false)
 	if err != nil {
@@ -175,7 +169,6 @@ func (s *Source) followCRD(ctx context.Context, k *kind) error {
 	return nil
 }
 
-// definition is the part for a kind's definition.
 func (k *kind) definition() part { return part{kind: k, scope: scope{name: "definition"}} }
 
 // mirror keeps a store up to date until ctx ends. listWatch reports the errors.
@@ -194,10 +187,8 @@ type definition struct {
 	kind   *kind
 }
 
-// Add implements cache.ReflectorStore.
 func (d *definition) Add(obj any) error { return d.Update(obj) }
 
-// Update implements cache.ReflectorStore.
 func (d *definition) Update(obj any) error {
 	if c, ok := obj.(*crd); ok {
 		c.ManagedFields = nil
@@ -206,13 +197,11 @@ func (d *definition) Update(obj any) error {
 	return nil
 }
 
-// Delete implements cache.ReflectorStore.
 func (d *definition) Delete(any) error {
 	d.source.defined(d.kind, nil)
 	return nil
 }
 
-// Replace implements cache.ReflectorStore.
 func (d *definition) Replace(list []any, _ string) error {
 	defer d.source.listed(d.kind.definition())
 	if len(list) == 0 {
@@ -221,7 +210,6 @@ func (d *definition) Replace(list []any, _ string) error {
 	return d.Update(list[0])
 }
 
-// Resync implements cache.ReflectorStore.
 func (d *definition) Resync() error { return nil }
 
 // arrive processes a version of an object, and takes ownership of it.
@@ -263,7 +251,6 @@ func (s *Source) admit(k *kind, obj store.Object) {
 	s.order.put(k.ref(store.ID(obj)), s.missing(k, obj), apply)
 }
 
-// leave processes the deletion of an object.
 func (s *Source) leave(k *kind, id string) {
 	if k.rivals != nil {
 		k.rivals.leave(k, id, s.admit, func() { s.dismiss(k, id) })

@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// routeReports are the reports of translation about n attached routes.
 func routeReports(n int) []report.Report {
 	out := make([]report.Report, n)
 	for i := range out {

@@ -59,7 +59,6 @@ const (
 	maxDelay = 2 * time.Second
 )
 
-// delay is the debounce time after a write that took some time.
 func (w *Writer) delay(took time.Duration) time.Duration {
 	return max(w.cfg.Delay, min(took*(maxShare-1), maxDelay))
 }

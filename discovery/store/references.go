@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
 )
 
-// gatewayParents returns the keys in ByParent of a route in a namespace.
 func gatewayParents(namespace string, refs []gatewayv1.ParentReference) (keys []string) {
 	for _, p := range refs {
 		if p.Kind != nil && *p.Kind != "Gateway" {

@@ -113,7 +113,6 @@ func Quotable(k Kind, path string) bool {
 	return true
 }
 
-// member finds a field of a type by its name in JSON.
 func member(t reflect.Type, name string) (reflect.Type, way) {
 	for i := range t.NumField() {
 		field := t.Field(i)
@@ -204,7 +203,6 @@ func showStruct(v reflect.Value) (any, bool) {
 	return out, true
 }
 
-// left reports whether encoding/json leaves a value out.
 func left(options string, v reflect.Value) bool {
 	switch {
 	case strings.Contains(options, "omitzero") && v.IsZero():
@@ -252,7 +250,6 @@ func showField(how way, parent, v reflect.Value) (any, bool) {
 	return nil, false
 }
 
-// showNames shows a name or a list of names.
 func showNames(v reflect.Value) any {
 	switch v.Kind() {
 	case reflect.Pointer:

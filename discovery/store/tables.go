@@ -257,7 +257,6 @@ var (
 		}}
 )
 
-// routes makes the table of a kind of routes.
 func routes[T Object](kind string, parents func(T) []gatewayv1.ParentReference,
 	backends func(route T, add func(gatewayv1.BackendRef))) *Table[T] {
 	return &Table[T]{group: gatewayv1.GroupName, kind: kind, indexes: []Index[T]{

@@ -204,7 +204,6 @@ var agentHeaders = []string{"x-claude-code-session-id", "x-session-affinity", "s
 // agentAttribute is the source of session IDs that AgentIdentity provides.
 const agentAttribute = "agent-identity"
 
-// identities sets the headers and the cookie in which requests name their sessions and agents.
 func (r *resolver) identities(p *Profile) {
 	agents := func() []string {
 		for _, name := range r.names {

@@ -45,7 +45,6 @@ func (p *clusterPrefix) check() (out []Problem) {
 	return append(out, noEffect("matchLengthScaleTokens", p.MatchLengthScaleTokens != nil, why)...)
 }
 
-// cluster adds a plugin that chooses among clusters.
 func (r *resolver) cluster(p *Profile, in *instance, weight float64, field string) {
 	if p.Clusters == nil {
 		p.Clusters = &Clusters{}

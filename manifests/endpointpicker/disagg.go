@@ -265,7 +265,6 @@ func (r *resolver) handler() *instance {
 	return first
 }
 
-// disagg resolves a document with a profile handler for servers with roles.
 func (r *resolver) disagg(c *EndpointPickerConfig, in *instance) *Profile {
 	names := in.Parameters.(handlerParameters).stages()
 	d := &Disagg{Handler: in.Name, HandlerType: in.Type, PrimaryPort: uint16(names.primaryPort)}

@@ -16,7 +16,6 @@ import (
 
 const head = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 
-// summary is a profile in one line.
 func summary(p *Profile) string {
 	if p == nil {
 		return "none"

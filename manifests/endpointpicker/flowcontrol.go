@@ -150,7 +150,6 @@ func (p *usageLimit) check() []Problem {
 	return nil
 }
 
-// gates reads the feature gates and reports whether flow control is on.
 func (r *resolver) gates(list []string) (flow bool) {
 	for i, gate := range list {
 		name, value, set := strings.Cut(gate, "=")
@@ -210,7 +209,6 @@ func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
 	return f
 }
 
-// saturation sets when a server is saturated.
 func (r *resolver) saturation(c *EndpointPickerConfig, f *Flow, on bool) {
 	detector := c.SaturationDetector
 	field := "saturationDetector"

@@ -162,7 +162,6 @@ type PageSource struct {
 	TLS bool
 }
 
-// pageSource returns the document's source of metrics pages.
 func (r *resolver) pageSource() (s PageSource) {
 	for _, name := range r.names {
 		if p, ok := r.instances[name].Parameters.(*dataSource); ok {

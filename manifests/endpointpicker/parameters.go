@@ -297,7 +297,6 @@ func (p *inFlightLoad) check() []Problem {
 	return noEffect("addEstimatedOutputTokens", set, "output tokens are not estimated")
 }
 
-// noEffect warns about a field that is set and has no effect.
 func noEffect(field string, set bool, why string) []Problem {
 	if !set {
 		return nil

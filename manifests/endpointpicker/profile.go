@@ -135,7 +135,6 @@ func invalid(field, fix, problem string, args ...any) Problem {
 	return Problem{Field: field, Problem: fmt.Sprintf(problem, args...), Fix: fix}
 }
 
-// unsupported reports settings of other parts of llm-d's router.
 func (r *resolver) unsupported(c *EndpointPickerConfig) {
 	for _, part := range []struct {
 		field string
@@ -182,7 +181,6 @@ func (r *resolver) plugins(list []Plugin) {
 	}
 }
 
-// upstream resolves a type of llm-d's router that maps to another type or has no effect.
 func (r *resolver) upstream(in *instance, u *upstreamKind, raw *runtime.RawExtension) {
 	in.kind = kind{role: u.role, silent: true, parameters: u.parameters}
 	switch {
@@ -266,7 +264,6 @@ func (r *resolver) parameters(in *instance, raw *runtime.RawExtension) {
 	}
 }
 
-// unknownField extracts the field from an error about an unknown field.
 func unknownField(err error) (name string, ok bool) {
 	if err == nil {
 		return "", false
@@ -293,7 +290,6 @@ func (r *resolver) newer(in *instance, name string) bool {
 	return true
 }
 
-// producers checks the names of producers in parameters.
 func (r *resolver) producers() {
 	for _, name := range r.names {
 		in := r.instances[name]
@@ -320,7 +316,6 @@ func (r *resolver) producers() {
 	}
 }
 
-// profile selects the plugins of the document's profiles.
 func (r *resolver) profile(c *EndpointPickerConfig) *Profile {
 	if handler := r.handler(); handler != nil {
 		if handler.Type == HeaderProfileHandler {
@@ -331,7 +326,6 @@ func (r *resolver) profile(c *EndpointPickerConfig) *Profile {
 	return r.single(c, SingleProfileHandler)
 }
 
-// single selects the plugins of a document with one profile.
 func (r *resolver) single(c *EndpointPickerConfig, handler string) *Profile {
 	if len(c.SchedulingProfiles) > 1 {
 		r.wrong("schedulingProfiles[1]", "keep one profile, or add "+DisaggProfileHandler,
@@ -371,7 +365,6 @@ func (r *resolver) scored(p *Profile, names []string, field string) {
 	}
 }
 
-// selected selects the plugins of the profile at an index.
 func (r *resolver) selected(c *EndpointPickerConfig, at int) *Profile {
 	p, refs := &Profile{}, c.SchedulingProfiles[at].Plugins
 	list := fmt.Sprintf("schedulingProfiles[%d].plugins", at)
@@ -404,7 +397,6 @@ func (r *resolver) selected(c *EndpointPickerConfig, at int) *Profile {
 	return r.choice(p)
 }
 
-// choice fills in the picker of a profile that names none.
 func (r *resolver) choice(p *Profile) *Profile {
 	p.Picker, p.MaxEndpoints = cmp.Or(p.Picker, r.onlyPicker(), MaxScorePicker), max(p.MaxEndpoints, 1)
 	return p
@@ -420,7 +412,6 @@ func (r *resolver) onlyPicker() string {
 	return ""
 }
 
-// add adds a plugin to a profile.
 func (r *resolver) add(p *Profile, in *instance, weight float64, field string) {
 	if in.kind.silent {
 		if in.kind.unknown && (in.kind.role == Filter || in.kind.role == "") {
@@ -473,7 +464,6 @@ func (r *resolver) add(p *Profile, in *instance, weight float64, field string) {
 	}
 }
 
-// precise reports whether a producer's prefixes come from KV events.
 func (r *resolver) precise(producer string) bool {
 	from := r.instances[producer]
 	return from != nil && from.Type == PrecisePrefixProducer
@@ -484,7 +474,6 @@ func (p *Profile) reads(k *kind) {
 	p.Latency = p.Latency || k.latency
 }
 
-// notPart reports a plugin that cannot be part of a profile.
 func (r *resolver) notPart(in *instance, field string) {
 	r.warn(field, "has no effect: a "+string(in.kind.role)+" is not part of a profile", "remove it")
 }

@@ -206,7 +206,6 @@ func keys(m map[string]upstreamKind) (names []string) {
 	return names
 }
 
-// distance returns the Levenshtein distance of a and b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for k := range row {

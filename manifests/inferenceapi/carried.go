@@ -97,7 +97,6 @@ func Carry(clusters []ImportedCluster, generation int64, now metav1.Time) (out [
 	return out, nil
 }
 
-// carried returns the type of the n-th condition.
 func carried(n int) string {
 	if n == 1 {
 		return ClustersCondition

@@ -83,7 +83,6 @@ func New(group, plural, path string, zero any, rules Rules) (*Schema, error) {
 
 type compiler struct{ rules Rules }
 
-// node combines a schema with the type of its values.
 func (c compiler) node(t reflect.Type, s *apiextensionsv1.JSONSchemaProps) (n *node, err error) {
 	if err := known(s); err != nil {
 		return nil, err
@@ -162,7 +161,6 @@ func (c compiler) object(n *node, t reflect.Type, s *apiextensionsv1.JSONSchemaP
 	return nil
 }
 
-// omits returns the condition under which encoding/json leaves out a field.
 func omits(options string) func(reflect.Value) bool {
 	never := func(reflect.Value) bool { return false }
 	switch {

@@ -115,7 +115,6 @@ func (c *checking) array(n *node, v reflect.Value) bool {
 	return n.unique == nil || c.unique(n, v)
 }
 
-// unique checks that no two elements of a list have the same key.
 func (c *checking) unique(n *node, v reflect.Value) bool {
 	if v.Len() < 2 {
 		return true

@@ -87,7 +87,6 @@ func withIntegers(v any) any {
 	return v
 }
 
-// seeds are valid exporting clusters that have every field set.
 func seeds() []inferenceapi.ImportedCluster {
 	one := int32(1)
 	service := inferenceapi.ServiceImports{{

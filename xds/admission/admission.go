@@ -147,7 +147,6 @@ func (l *Listener) enter(c *conn) (crowded *conn, denied string) {
 	return crowded, ""
 }
 
-// decrease counts one connection less.
 func decrease(counts map[netip.Addr]int, a netip.Addr) {
 	if counts[a]--; counts[a] == 0 {
 		delete(counts, a)
@@ -165,7 +164,6 @@ func (l *Listener) settled(c *conn) {
 	}
 }
 
-// leave stops counting a closed connection.
 func (l *Listener) leave(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,7 +191,6 @@ var (
 	errOverload = errors.New("too many messages are being received, and the client sends much")
 )
 
-// Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if every := c.listener.cfg.Every; every > 0 && !c.admitted.Load() {
@@ -215,7 +212,6 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn.
 func (c *conn) Close() error {
 	c.settle()
 	c.left.Do(func() { c.listener.leave(c) })
@@ -237,7 +233,6 @@ func (c *conn) admit() {
 	c.settle()
 }
 
-// settle stops counting a connection as waiting.
 func (c *conn) settle() {
 	c.counted.Do(func() {
 		if c.late == nil { // Config.Trusting

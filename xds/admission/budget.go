@@ -72,7 +72,6 @@ func (b *Budget) received(p *pending, n int) {
 	b.held.Add(-whole)
 }
 
-// closed stops counting a connection.
 func (b *Budget) closed(p *pending) {
 	if b == nil {
 		return

@@ -96,7 +96,6 @@ func start(t *testing.T, s authority.Secrets, interval time.Duration) *authority
 	return startAt(t, s, interval, time.Now)
 }
 
-// startAt starts an authority with a clock of its own.
 func startAt(t *testing.T, s authority.Secrets, interval time.Duration, now func() time.Time) *authority.Authority {
 	t.Helper()
 	a := authority.New(authority.Config{Secrets: s, Names: []string{"penstock.system.svc"}, Interval: interval,
@@ -132,7 +131,6 @@ type secret struct {
 	away             error // of the API server
 }
 
-// writes is how often it was written.
 func (s *secret) writes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

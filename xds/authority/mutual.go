@@ -28,7 +28,6 @@ func (a *Authority) Mutual(name string) (server, client *tls.Config) {
 	return server, client
 }
 
-// verify checks that an authority in Bundle signed the peer's certificate.
 func (a *Authority) verify(s tls.ConnectionState, name string, usage x509.ExtKeyUsage) error {
 	if len(s.PeerCertificates) == 0 {
 		return errors.New("no certificate")

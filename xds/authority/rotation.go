@@ -38,7 +38,6 @@ func (r rotation) write(data map[string][]byte) {
 // due reports whether the next authority must sign now.
 func (r rotation) due(now time.Time) bool { return !r.signs.IsZero() && !now.Before(r.signs) }
 
-// over reports whether trust in the previous authority has ended.
 func (r rotation) over(now time.Time) bool {
 	return r.signs.IsZero() && !r.ends.IsZero() && !now.Before(r.ends)
 }

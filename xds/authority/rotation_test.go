@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// trusts reports whether a bundle vouches for a certificate.
 func trusts(bundle []byte, cert *tls.Certificate) bool {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
@@ -20,7 +19,6 @@ func trusts(bundle []byte, cert *tls.Certificate) bool {
 	return err == nil
 }
 
-// presents is the certificate of a process.
 func presents(t *testing.T, a *authority.Authority) *tls.Certificate {
 	t.Helper()
 	cert, err := a.GetCertificate(nil)

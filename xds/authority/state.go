@@ -124,7 +124,6 @@ func (s state) write() map[string][]byte {
 	return out
 }
 
-// bundle returns the certificates that proxies trust.
 func (s state) bundle() []byte {
 	var out bytes.Buffer
 	for _, a := range []*signer{s.current, s.next, s.previous} {
@@ -177,12 +176,10 @@ func (s *signer) created() time.Time {
 // withoutKey returns the authority without its ability to sign.
 func (s *signer) withoutKey() *signer { return &signer{cert: s.cert, certPEM: s.certPEM} }
 
-// newOwn makes an authority of a control plane.
 func newOwn(now time.Time, life time.Duration) (*signer, error) {
 	return newSigner(now, tolerance, life+tolerance)
 }
 
-// newSigner makes an authority that is valid for some time before and after now.
 func newSigner(now time.Time, before, after time.Duration) (*signer, error) {
 	key, serial, err := newKey()
 	if err != nil {
@@ -257,7 +254,6 @@ func (s state) given(now time.Time, overlap time.Duration) *signer {
 	return s.current
 }
 
-// derive derives a secret from the authority's key.
 func (s *signer) derive(purpose string) string {
 	mac := hmac.New(sha256.New, s.keyPEM)
 	mac.Write([]byte(purpose))

@@ -142,7 +142,6 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 	}
 }
 
-// runtime sets features that have no field.
 func runtime() *bootstrapv3.LayeredRuntime {
 	return &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
 		Name: "static",
@@ -309,7 +308,6 @@ func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 	}
 }
 
-// mustAddress parses an address that validate has checked.
 func mustAddress(s string) address {
 	a, _ := parseAddress(s)
 	return a

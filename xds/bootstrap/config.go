@@ -124,7 +124,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate returns an error that names the field and the expected value.
 func (c Config) validate() error {
 	if _, _, ok := objectid.Split(c.Gateway); !ok {
 		return fmt.Errorf("gateway %q: write namespace/name", c.Gateway)

@@ -58,7 +58,6 @@ func delivered(name string) bool {
 		slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// unique returns an error for a name that occurs twice where Envoy requires unique names.
 func unique(msg *bootstrapv3.Bootstrap) error {
 	for field, names := range map[string][]string{
 		"static_resources.clusters":          namesOf(msg.GetStaticResources().GetClusters()),

@@ -103,7 +103,6 @@ func (l *log) commit(b Batch, now time.Time) {
 	}
 }
 
-// append reports whether the batch changed anything.
 func (l *log) append(b Batch, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -442,7 +442,6 @@ func (r *rig) start() {
 	r.stop = func() { cancel(); <-done }
 }
 
-// restart lets another replica take over.
 func (r *rig) restart() {
 	r.stop()
 	r.start()

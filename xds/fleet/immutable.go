@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// invalid reports whether the API server rejected a field of an object.
 func invalid(err error, field string) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {

@@ -86,7 +86,6 @@ func (m *memory) Apply(_ context.Context, obj render.Object, applied string, _ b
 	return nil
 }
 
-// unchanged is the API server's error for an update of immutable fields of a Service.
 func unchanged(there apply.Object, wanted *corev1.Service) error {
 	var causes field.ErrorList
 	spec, class := field.NewPath("spec"), wanted.Spec.LoadBalancerClass
@@ -149,7 +148,6 @@ func (m *memory) kinds() []string {
 	return out
 }
 
-// typed is the Service's type.
 func (m *memory) typed() (typ corev1.ServiceType) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -30,7 +30,6 @@ func (f *Fleets) report(k key, m *member, there []apply.Object, err error) {
 	f.publish(k, describe(m, ofGateway(m.object, there), f.cfg.Settings().ExternalIPs, err))
 }
 
-// publish sends a report to the board and reports whether it changed.
 func (f *Fleets) publish(k key, r report.Report) (changed bool) {
 	f.mu.Lock()
 	old, known := f.reports[k]
@@ -71,7 +70,6 @@ func (f *Fleets) reportMissingClass(k key, there []apply.Object) bool {
 	return false
 }
 
-// clearReport removes the report of a Gateway that is no longer ours.
 func (f *Fleets) clearReport(k key) {
 	f.mu.Lock()
 	old, known := f.reports[k]
@@ -198,7 +196,6 @@ func notAssigned(m *member, missing []string, external []netip.Prefix) string {
 	return strings.Join(why, "; ")
 }
 
-// addresses returns the addresses at which clients reach a Service.
 func addresses(s *apply.Object) []string {
 	if s == nil {
 		return nil

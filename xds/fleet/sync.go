@@ -178,7 +178,6 @@ func (f *Fleets) abandoned(k key, there []apply.Object) (out []apply.Object) {
 	return out
 }
 
-// ofGateway returns the objects that belong to a Gateway.
 func ofGateway(gw *gatewayv1.Gateway, there []apply.Object) (out []apply.Object) {
 	for _, o := range there {
 		if o.Owner == string(gw.UID) {

@@ -77,7 +77,6 @@ func (m Callers) Calls(service string, next tap.ServerInHandle, exempt string) t
 	}
 }
 
-// member returns the cluster whose Gateway makes a call.
 func (m Callers) member(ctx context.Context) (name string, ok bool) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

@@ -25,7 +25,6 @@ type loggedHandshakes struct {
 	log *slog.Logger
 }
 
-// ServerHandshake implements credentials.TransportCredentials.
 func (c loggedHandshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
 	if err != nil && !abandoned(err) {
@@ -36,7 +35,6 @@ func (c loggedHandshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.A
 	return conn, info, err
 }
 
-// Clone implements credentials.TransportCredentials.
 func (c loggedHandshakes) Clone() credentials.TransportCredentials {
 	return loggedHandshakes{c.TransportCredentials.Clone(), c.log}
 }

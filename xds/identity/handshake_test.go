@@ -71,7 +71,6 @@ func newCA(t *testing.T, from time.Time) authority.Pair {
 	return ca
 }
 
-// issued is a certificate that is valid for an hour.
 func issued(t *testing.T, ca authority.Pair, from time.Time, server bool) tls.Certificate {
 	t.Helper()
 	p, err := ca.Issue(from, time.Hour, server, "penstock")

@@ -103,7 +103,6 @@ func TestAuthenticate_DeniesConnectionWithoutCredentials(t *testing.T) {
 	}
 }
 
-// authorize returns the Gateway of a call's client.
 func authorize(g *identity.Guard, ctx context.Context) (string, error) {
 	c, err := g.Authenticate(ctx)
 	if err != nil {

@@ -47,7 +47,6 @@ func (j *junk) take(a netip.Addr) bool {
 	return true
 }
 
-// give returns a place.
 func (j *junk) give(a netip.Addr) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

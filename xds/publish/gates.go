@@ -178,14 +178,12 @@ func (w *waiting) cluster(n *cache.Slot) bool {
 	return false
 }
 
-// hopBehind reports whether endpoints name a pending hop.
 func (w *waiting) hopBehind(e *cache.Slot) bool {
 	return e.Current() != nil && slices.ContainsFunc(e.Current().Names, func(n *cache.Slot) bool {
 		return w.awaits(e.Current(), n)
 	})
 }
 
-// hop reports whether a listener or its routes are pending.
 func (w *waiting) hop(l *cache.Slot) bool {
 	if s := w.s; s.first[resource.Listener] {
 		// A resumed proxy is about to report its listeners, unless it never had any.

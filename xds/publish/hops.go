@@ -68,7 +68,6 @@ func (w *waiting) host(endpoints *cache.Entry, host *cache.Slot) (since time.Tim
 	return time.Time{}, false
 }
 
-// awaits reports whether one name of endpoints is a pending hop.
 func (w *waiting) awaits(endpoints *cache.Entry, n *cache.Slot) bool {
 	switch n.Type {
 	case resource.Listener:
@@ -80,7 +79,6 @@ func (w *waiting) awaits(endpoints *cache.Entry, n *cache.Slot) bool {
 	return false
 }
 
-// missingHops returns the hops that endpoints name and that were removed before the proxy got them.
 func (s *Stream) missingHops(e *cache.Entry) (out []*cache.Slot) {
 	for _, n := range e.Names {
 		switch {
@@ -277,7 +275,6 @@ func (s *Stream) routesBehind(l *item) *item {
 	return nil
 }
 
-// isBehind reports whether routes name a cluster with some endpoints.
 func (s *Stream) isBehind(e, routes *item) bool {
 	for _, c := range s.items[resource.Cluster] {
 		if routes.have.NamesSlot(c.slot) && c.have.NamesSlot(e.slot) {

@@ -7,7 +7,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// takeInitial applies initial_resource_versions and returns its names.
 func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time) (initial bitSet) {
 	if r.Initial == nil {
 		return initial

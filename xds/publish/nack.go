@@ -57,7 +57,6 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 	}
 }
 
-// continueQuarantine passes the proxy's response to a quarantine.
 func (s *Stream) continueQuarantine(it *item, ok bool, detail string, now time.Time) {
 	it.quarantine.answer(ok, detail)
 	s.advanceQuarantine(it, now)
@@ -114,7 +113,6 @@ func (s *Stream) reject(it *item, version, message string, now time.Time) {
 		it.want != nil && (it.want.Version != version || s.suspected(it.want, now)), now)
 }
 
-// retry makes transient rejections due.
 func (s *Stream) retry(now time.Time) {
 	if !s.retrying {
 		return
@@ -139,7 +137,6 @@ var (
 	quoted = regexp.MustCompile(`^goo\.gle/debug\w*\s+name:\s*"([^"]*)"`)
 )
 
-// rejectedNames returns the names of the response's resources in an error detail.
 func rejectedNames(r *Response, message string) []string {
 	if m := quoted.FindStringSubmatch(message); m != nil && r.carries(m[1]) {
 		return m[1:]

@@ -127,7 +127,6 @@ func (s *Stream) flushAt(t time.Time) {
 	}
 }
 
-// window counts the unanswered responses of a type.
 func (s *Stream) window(t resource.Type) int {
 	n := 0
 	for _, r := range s.unacked {
@@ -143,7 +142,6 @@ func sorted(items []*item) []*item {
 	return items
 }
 
-// parts returns the parts of a response that carries items.
 func (s *Stream) parts(now time.Time, items ...*item) []part {
 	out := make([]part, len(items))
 	for i, it := range sorted(items) {

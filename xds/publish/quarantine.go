@@ -109,10 +109,8 @@ func newQuarantine(target, before *cache.Entry, detail string) *quarantine {
 // good version again.
 func (q *quarantine) isSearch() bool { return q.target.Type != resource.Secret || q.secret != nil }
 
-// done reports that the search has ended.
 func (q *quarantine) done() bool { return q.then == nil }
 
-// answer continues with the proxy's response to the entry.
 func (q *quarantine) answer(ok bool, detail string) {
 	then := q.then
 	if q.then = nil; ok {
@@ -290,7 +288,6 @@ func (p *piece) splitInto(head []byte, inner, before [][]byte) (changed []*piece
 	return changed
 }
 
-// encode returns the piece as in the next variant.
 func (p *piece) encode() []byte {
 	if !p.open {
 		return p.sends
@@ -336,7 +333,6 @@ func (p *piece) encodeDisabled() []byte {
 	return body
 }
 
-// fields splits an encoded message into the values of one field and the rest.
 func fields(b []byte, field protowire.Number) (rest []byte, values [][]byte) {
 	for len(b) > 0 {
 		num, _, n := protowire.ConsumeField(b)

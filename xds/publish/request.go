@@ -71,7 +71,6 @@ func (s *Stream) firstRequestDone(t resource.Type) {
 	}
 }
 
-// answered applies an ACK or a NACK.
 func (s *Stream) answered(r Request, now time.Time) {
 	if r.Nonce == "" {
 		return
@@ -91,7 +90,6 @@ func (s *Stream) answered(r Request, now time.Time) {
 	}
 }
 
-// ack records that the proxy has a part's version.
 func (s *Stream) ack(p part, r *Response, now time.Time) {
 	it := s.items[p.it.slot.Type][p.it.slot]
 	if it == nil || it != p.it && p.entry == nil {

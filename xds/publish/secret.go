@@ -207,7 +207,6 @@ func (s *Stream) retryBeside(secret *cache.Slot, placed bool, now time.Time) {
 	}
 }
 
-// rejectsBeside reports whether the proxy rejects another secret that a resource names.
 func (s *Stream) rejectsBeside(e *cache.Entry, secret *cache.Slot) bool {
 	return slices.ContainsFunc(e.Names, func(n *cache.Slot) bool {
 		other := s.items[resource.Secret][n]

@@ -21,7 +21,6 @@ import (
 
 const rejected = "Failed to load certificate chain from <inline>"
 
-// secretOf is a certificate of one listener.
 func secretOf(t *testing.T, name, chain string) *resource.Resource {
 	return xdstest.Resource(t, resource.Secret, name, &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{
 		TlsCertificate: &tlsv3.TlsCertificate{

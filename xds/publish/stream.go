@@ -210,7 +210,6 @@ func (s *Stream) itemOf(slot *cache.Slot) *item {
 	return it
 }
 
-// setWant sets the desired version.
 func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 	slot := it.slot
 	if want == nil {
@@ -282,7 +281,6 @@ func sameVersion(a, b *cache.Entry) bool {
 	return a == b || a != nil && b != nil && a.Version == b.Version
 }
 
-// accept ends an item that is in sync.
 func (s *Stream) accept(it *item) {
 	s.clearRejection(it)
 	it.dirty, it.alone = false, false
@@ -291,7 +289,6 @@ func (s *Stream) accept(it *item) {
 	}
 }
 
-// clearRejection drops the record of a rejected version.
 func (s *Stream) clearRejection(it *item) {
 	if it.detail != "" {
 		s.rejectionsSeq++
@@ -474,7 +471,6 @@ func (s *Stream) Summaries() []Summary {
 	return out
 }
 
-// respond builds a response and marks its items in flight.
 func (s *Stream) respond(t resource.Type, parts []part, now time.Time) *Response {
 	s.nonce++
 	r := &Response{Type: t, Nonce: strconv.FormatUint(s.nonce, 36), At: now, parts: parts}

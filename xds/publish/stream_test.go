@@ -78,7 +78,6 @@ func describe(r *publish.Response) string {
 	return r.Type.String() + " " + strings.Join(parts, ",")
 }
 
-// ack answers the pending responses of a type.
 func (s *script) ack(t resource.Type) { s.answer(t, "") }
 
 func (s *script) nack(t resource.Type, message string) { s.answer(t, message) }

@@ -71,7 +71,6 @@ func (s *Server) authenticate(ctx context.Context, w wire) (p Proxy, gateway str
 	return p, gateway, first, nil
 }
 
-// denied logs the reason and returns the status of a denied stream.
 func (s *Server) denied(ctx context.Context, node *corev3.Node, reason error) error {
 	s.logDenied(peerAddress(ctx), node, reason)
 	return status.Error(codes.PermissionDenied, reason.Error())

@@ -44,7 +44,6 @@ func (p proxy) Permitted(string) (time.Time, error) {
 	return p.permitted()
 }
 
-// as authenticates every client as one proxy.
 func as(p proxy) server.Authenticate {
 	return func(context.Context) (server.Proxy, error) { return p, nil }
 }

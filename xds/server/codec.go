@@ -72,7 +72,6 @@ func encodeDelta(r *publish.Response) *message {
 	return m
 }
 
-// encodeState does the same for a DiscoveryResponse.
 func encodeState(r *publish.Response) *message {
 	m := newMessage(r, (*cache.Entry).StateOfTheWorld)
 	var own []byte
@@ -83,7 +82,6 @@ func encodeState(r *publish.Response) *message {
 	return m
 }
 
-// newMessage starts a message with the upserts.
 func newMessage(r *publish.Response, head func(*cache.Entry) []byte) *message {
 	buffers := 1
 	for _, e := range r.Upserts {

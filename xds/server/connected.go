@@ -102,7 +102,6 @@ func (st *stream) checkDue() time.Time {
 	return st.checkAt
 }
 
-// logDenied logs a denied connection.
 func (s *Server) logDenied(peer string, node *corev3.Node, reason error) {
 	s.config.Log.Warn("connection denied", "peer", peer, "node", node.GetId(), "cluster", node.GetCluster(), "reason",
 		reason)

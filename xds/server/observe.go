@@ -63,13 +63,11 @@ var (
 // lagCollector counts proxies only when the metrics are read.
 type lagCollector func() (behind, rejecting int)
 
-// Describe implements prometheus.Collector.
 func (lagCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- behindDesc
 	out <- rejectingDesc
 }
 
-// Collect implements prometheus.Collector.
 func (t lagCollector) Collect(out chan<- prometheus.Metric) {
 	behind, rejecting := t()
 	out <- prometheus.MustNewConstMetric(behindDesc, prometheus.GaugeValue, float64(behind))

@@ -36,7 +36,6 @@ func (r *rejections) record(st *stream, list []publish.Rejection) {
 	}
 }
 
-// ofAnother returns the standing report of another stream of a stream's proxy.
 func (r *rejections) ofAnother(st *stream) []publish.Rejection {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -54,7 +54,6 @@ func (st *stream) report() {
 
 const leftOut = "the member is left out, and the others are in force: have its authority issued anew there"
 
-// reportsOf returns one report for each owner.
 func reportsOf(rejections []publish.Rejection) []report.Report {
 	slices.SortFunc(rejections, func(a, b publish.Rejection) int { return a.Ref.Compare(b.Ref) })
 	byOwner := map[report.Ref][]publish.Rejection{}

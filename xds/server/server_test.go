@@ -298,7 +298,6 @@ func TestMetrics_CountProxiesThatLagOrReject(t *testing.T) {
 	counted(1, 1)
 }
 
-// gathered is the sum of each metric's series.
 func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()

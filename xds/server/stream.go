@@ -86,7 +86,6 @@ func (st *stream) ready(ctx context.Context) error {
 	}
 }
 
-// waiting reports whether there is no configuration for the gateway yet.
 func (st *stream) waiting() bool {
 	select {
 	case <-st.cursor.Ready():

@@ -87,7 +87,6 @@ func (w *wait) settle(acked int, err error) {
 	}
 }
 
-// await adds the stream to a wait.
 func (st *stream) await(w *wait) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -156,7 +156,6 @@ func (p *proxy) routesBefore(ref resource.Ref) []resource.Ref {
 	return p.active[ref].names
 }
 
-// warm ends the warming of the clusters that wait for endpoints.
 func (p *proxy) warm(endpoints resource.Ref) {
 	for name, c := range p.warming {
 		if slices.Contains(c.names, endpoints) {
@@ -201,7 +200,6 @@ func (p *proxy) broken() (out []string) {
 	return out
 }
 
-// serves reports whether routes in force have the virtual host of a hop.
 func (p *proxy) serves(host resource.Ref) bool {
 	for ref, a := range p.active {
 		if ref.Type == resource.RouteConfiguration && slices.Contains(a.names, host) {
@@ -232,7 +230,6 @@ func (p *proxy) reachable() map[resource.Ref]bool {
 	return out
 }
 
-// wanted returns the names of a type in active and warming resources.
 func (p *proxy) wanted(t resource.Type) map[string]bool {
 	out := map[string]bool{}
 	add := func(a *applied) {

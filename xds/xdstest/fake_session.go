@@ -110,7 +110,6 @@ func (s *session) ask(q request) {
 	_ = s.wire.send(q)
 }
 
-// take applies one response and acknowledges it.
 func (s *session) take(r response) {
 	f, p := s.fake, &s.fake.state
 	rec := Received{Type: r.t, Removed: r.removed}
@@ -301,7 +300,6 @@ func (s *session) release() {
 	}
 }
 
-// expire records overdue responses and continues like Envoy after initial_fetch_timeout.
 func (s *session) expire() {
 	f, p := s.fake, &s.fake.state
 	if len(p.warming)+len(p.unanswered) == 0 {

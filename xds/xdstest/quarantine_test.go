@@ -55,7 +55,6 @@ func to(owner, prefix string) *routev3.Route {
 	}
 }
 
-// weightless is a route whose action Envoy rejects.
 func weightless(owner, prefix string) *routev3.Route {
 	r := to(owner, prefix)
 	r.Action = &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_WeightedClusters{

@@ -34,7 +34,6 @@ func (d *secretDial) turn(r *rand.Rand) {
 	}
 }
 
-// text returns a certificate of a generation.
 func text(name string, generation int) []byte {
 	if generation%2 == 1 {
 		return fmt.Appendf(nil, "%s %s %d;", xdstest.BadPEM, name, generation)

@@ -31,7 +31,6 @@ type dial struct {
 
 func newDial() dial { return dial{badC: -1, badR: -1} }
 
-// turn changes one parameter.
 func (d *dial) turn(r *rand.Rand) {
 	switch r.IntN(9) {
 	case 0, 1:
@@ -59,7 +58,6 @@ func (d *dial) turn(r *rand.Rand) {
 	}
 }
 
-// resources are the world that follows from a dial.
 func (d *dial) resources(t testing.TB) map[resource.Ref]*resource.Resource {
 	out, hops := map[resource.Ref]*resource.Resource{}, map[string]string{}
 	put := func(r *resource.Resource) { out[r.Ref] = r }
@@ -115,7 +113,6 @@ func (d *dial) pool(t testing.TB, c int, name string, hops map[string]string, pu
 	put(xdstest.Endpoints(t, leaf, 4000))
 }
 
-// difference is the change from one world to the next.
 func difference(old, new map[resource.Ref]*resource.Resource) (upserts []*resource.Resource, removes []resource.Ref) {
 	for ref, r := range new {
 		if o := old[ref]; o == nil || o.Version != r.Version {
@@ -265,7 +262,6 @@ func freshOutOfSync(
 	return ""
 }
 
-// rejectedBy are the rejections that are reported of a proxy.
 func rejectedBy(s *xdstest.Simulation, world map[resource.Ref]*resource.Resource) string {
 	var out []string
 	for _, r := range s.Stream().Rejections() {

@@ -25,7 +25,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// tlsListener is an xdstest.Listener with a certificate from a secret.
 func tlsListener(t *testing.T, name string, port uint32, routes, secret string) *resource.Resource {
 	t.Helper()
 	var l listenerv3.Listener
@@ -46,7 +45,6 @@ func tlsListener(t *testing.T, name string, port uint32, routes, secret string) 
 		resource.Ref{Type: resource.Secret, Name: secret})
 }
 
-// certificate is a secret with a new self-signed certificate of a serial number.
 func certificate(t *testing.T, name string, serial int64) *resource.Resource {
 	chain, key := issue(t, serial)
 	return pair(t, name, chain, key)

@@ -96,7 +96,6 @@ func (e envoySubject) serves(port uint32) uint32 {
 	return uint32(n)
 }
 
-// names reads the configuration dump.
 func (e envoySubject) names(t resource.Type) []string {
 	e.t.Helper()
 	type named struct {
@@ -150,7 +149,6 @@ func (e envoySubject) names(t resource.Type) []string {
 	return slices.Compact(out)
 }
 
-// backend is a server that answers with its own port.
 func backend(t *testing.T) uint32 {
 	t.Helper()
 	var port uint32

@@ -73,7 +73,6 @@ func newMember(t *testing.T, name string, bad bool) *member {
 	return out
 }
 
-// isServed reports whether a request with the member's certificate succeeds at a port.
 func (m *member) isServed(port uint32) bool {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -88,7 +87,6 @@ func (m *member) isServed(port uint32) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// trust is the secret with the certificates of members.
 func trust(t *testing.T, members ...*member) *resource.Resource {
 	t.Helper()
 	config := &tlsv3.SPIFFECertValidatorConfig{}

@@ -85,10 +85,8 @@ func (c *Compiler) compileRule(r apiextensionsv1.ValidationRule, s *structural.S
 // self is the activation of a rule: its one variable.
 type self struct{ value any }
 
-// ResolveName implements cel.Activation.
 func (s self) ResolveName(name string) (any, bool) { return s.value, name == "self" }
 
-// Parent implements cel.Activation.
 func (s self) Parent() cel.Activation { return nil }
 
 // holds reports whether the rule evaluates to true for v, without an error.

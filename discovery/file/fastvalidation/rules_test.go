@@ -72,7 +72,6 @@ func TestCEL_EveryRuleAcceptsAndRejects(t *testing.T) {
 	t.Logf("%d rules, %d different ones", rules, len(checked))
 }
 
-// checkRule compares Valid with apiextensions for one rule at its node.
 func checkRule(t *testing.T, compiler *Compiler, name string, root bool, node *structural.Structural,
 	rule apiextensionsv1.ValidationRule) {
 	t.Helper()

@@ -279,7 +279,6 @@ func (s *Server) matching(w *watch) (out []any) {
 	return out
 }
 
-// kindOf returns the kind of a resource.
 func kindOf(resource string) string {
 	for _, t := range store.Tables() {
 		if strings.EqualFold(t.Kind()+"s", resource) {
@@ -365,7 +364,6 @@ var kinds = map[string]string{
 	"clustersets": "ClusterSet", "poolexports": "PoolExport", "clusterproperties": "ClusterProperty",
 }
 
-// one serves requests for one object.
 func (s *Server) one(w http.ResponseWriter, hr *http.Request, r request) {
 	var body Object
 	if hr.Method != http.MethodGet {
@@ -428,7 +426,6 @@ func (s *Server) one(w http.ResponseWriter, hr *http.Request, r request) {
 	answer(w, http.StatusOK, s.objects[r.resource][key])
 }
 
-// unchanged reports whether a write is for the current version.
 func unchanged(old, body Object) bool {
 	meta, _ := body["metadata"].(Object)
 	v, ok := meta["resourceVersion"].(string)

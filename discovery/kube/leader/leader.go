@@ -142,13 +142,11 @@ func (h *heartbeat) note(err error) error {
 	return err
 }
 
-// Get implements resourcelock.Interface.
 func (h *heartbeat) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	r, raw, err := h.Interface.Get(ctx)
 	return r, raw, h.note(err)
 }
 
-// Create implements resourcelock.Interface.
 func (h *heartbeat) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	err := h.Interface.Create(ctx, r)
 	if err == nil {
@@ -157,7 +155,6 @@ func (h *heartbeat) Create(ctx context.Context, r resourcelock.LeaderElectionRec
 	return h.note(err)
 }
 
-// Update implements resourcelock.Interface.
 func (h *heartbeat) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	err := h.Interface.Update(ctx, r)
 	if err == nil {

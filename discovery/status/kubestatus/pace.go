@@ -30,7 +30,6 @@ const (
 	rowEnd = 6 * time.Second
 )
 
-// changed records a change and returns the delay of its write.
 func (p *pace) changed(ref report.Ref, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,7 +42,6 @@ func (p *pace) changed(ref report.Ref, now time.Time) time.Duration {
 	return w.wait(now)
 }
 
-// wait returns the delay of the next write.
 func (p *pace) wait(ref report.Ref, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

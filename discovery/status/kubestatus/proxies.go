@@ -22,7 +22,6 @@ func (w *Writer) gateway(in *shape.Input, view *store.View, gw *gatewayv1.Gatewa
 	}
 }
 
-// listenerSet adds the state of the proxies of a ListenerSet's Gateway.
 func (w *Writer) listenerSet(in *shape.Input, set *gatewayv1.ListenerSet) {
 	for _, k := range store.ListenerSets.Keys(set) {
 		if k.Index == store.ByParent {

@@ -208,7 +208,6 @@ func (w *Writer) work(ctx context.Context, q workqueue.TypedRateLimitingInterfac
 	}
 }
 
-// requeue schedules the next attempt after a write.
 func (w *Writer) requeue(ctx context.Context, q workqueue.TypedRateLimitingInterface[report.Ref], ref report.Ref,
 	err error) {
 	switch {

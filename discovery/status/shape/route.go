@@ -72,7 +72,6 @@ func shareParents(entries []gatewayv1.RouteParentStatus, refs []gatewayv1.Parent
 	}
 }
 
-// one returns the same string for all equal strings.
 func one[S ~string](s S) S { return S(unique.Make(string(s)).Value()) }
 
 func (in Input) routeParent(spec *gatewayv1.CommonRouteSpec, p report.Parent,

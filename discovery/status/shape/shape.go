@@ -121,7 +121,6 @@ func Conditions[T store.Object, S any](status func(T) *S, conditions func(*S) *[
 	}
 }
 
-// take returns a status and clears it.
 func take[S any](status *S) *S {
 	var zero S
 	out := *status

@@ -83,7 +83,6 @@ func (o *Object) subject() Ref {
 	return o.Ref
 }
 
-// digest extracts the fields of Object.
 func digest(kind string, u *unstructured.Unstructured) *Object {
 	o := &Object{
 		Ref: Ref{kind, u.GetNamespace(), u.GetName()}, UID: string(u.GetUID()), Fleet: u.GetLabels()[render.LabelFleet],

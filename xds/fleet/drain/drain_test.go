@@ -143,7 +143,6 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// begin starts a request and returns when its server has it.
 func (r *rig) begin(t *testing.T) <-chan error {
 	t.Helper()
 	result := make(chan error, 1)
@@ -173,7 +172,6 @@ func (r *rig) drain(t *testing.T, c drain.Config) <-chan error {
 	return ended
 }
 
-// closes reports whether the response to a request on a new connection ends the connection.
 func (r *rig) closes(t *testing.T) bool {
 	t.Helper()
 	resp, err := http.Get("http://" + r.address + "/short")

@@ -38,7 +38,6 @@ func (b *builder) service() *corev1.Service {
 	return &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta, Spec: spec}
 }
 
-// address requests the Gateway's static addresses.
 func (b *builder) address(spec *corev1.ServiceSpec) {
 	own, external, _ := Assign(b.Gateway, b.Spec, b.ExternalIPs)
 	switch spec.Type {
