@@ -12,7 +12,6 @@ import (
 // KeyMark is part of each private key in PEM.
 const KeyMark = "PRIVATE KEY-----"
 
-// hidden replaces a credential within a text.
 const hidden = "redacted"
 
 // Redacted replaces a value of n bytes.
@@ -114,7 +113,6 @@ func containsAny(s string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(s, part) })
 }
 
-// withoutParameters hides the values of query parameters that are Named.
 func withoutParameters(s string) string {
 	var out strings.Builder
 	for {
@@ -139,7 +137,6 @@ func withoutParameters(s string) string {
 	}
 }
 
-// withoutScheme hides the credential after a scheme of Authorization.
 func withoutScheme(found string) string {
 	part := scheme.FindStringSubmatch(found)
 	if strings.EqualFold(part[1], "basic") && isUser(part[3]) {
@@ -151,7 +148,6 @@ func withoutScheme(found string) string {
 	return part[1] + part[2] + ifRandom(part[3])
 }
 
-// isUser reports whether a text is a user with a password in base64.
 func isUser(s string) bool {
 	s = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "=."))
 	decoded, err := base64.RawStdEncoding.DecodeString(s)
@@ -185,7 +181,6 @@ func withoutUserinfo(s string) string {
 	return out.String() + s[end:]
 }
 
-// isWord reports whether a text may be the name of a user.
 func isWord(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return strings.ContainsRune("[](){}|\\,;!$&*+^~", r)

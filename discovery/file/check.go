@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// checks collects the mistakes that a kind's check finds.
 type checks struct{ found []mistake }
 
 func wrong(field, problem, fix string) mistake {

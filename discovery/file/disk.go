@@ -64,7 +64,6 @@ func (d *disk) readFile(path string) ([]byte, error) {
 	return bounded(d, path, func() ([]byte, error) { return d.read(path) })
 }
 
-// readFolder returns the entries of a folder, sorted by name.
 func (d *disk) readFolder(path string) ([]fs.DirEntry, error) {
 	return bounded(d, path, func() (out []fs.DirEntry, err error) {
 		f, err := os.Open(path)
@@ -89,7 +88,6 @@ func (d *disk) readFolder(path string) ([]fs.DirEntry, error) {
 	})
 }
 
-// identity names a folder, whatever links lead to it.
 type identity struct{ device, inode uint64 }
 
 func identityOf(info fs.FileInfo) identity {

@@ -22,7 +22,6 @@ type document struct {
 	lines map[position]int // cache of Reader.Locate; guarded by Reader.parsing
 }
 
-// position names a field of an object in a document.
 type position struct {
 	item  int // object.item
 	field string

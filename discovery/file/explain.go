@@ -38,7 +38,6 @@ func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 	return append(out, wrongType...)
 }
 
-// explain describes an error of the schema or of a CEL rule, and its fix.
 func (s *schema) explain(e *field.Error) mistake {
 	path := strings.TrimPrefix(e.Field, "<nil>")
 	path = strings.Trim(path, ".")
@@ -64,7 +63,6 @@ func (s *schema) explain(e *field.Error) mistake {
 	return m
 }
 
-// conceal removes a value from a mistake.
 func (m *mistake) conceal(value any) {
 	text := fmt.Sprint(value)
 	if text == "" || valueWords(value) != quote(text) && valueWords(value) != text { // named by its type alone
@@ -113,7 +111,6 @@ func keyWords(v any) string {
 	return strings.Join(parts, ", ")
 }
 
-// limitWords explains a value outside of its schema's limits, or a violated CEL rule.
 func limitWords(node *structural.Structural, e *field.Error) (problem, fix string) {
 	// Messages of CEL rules are kept: the API's authors wrote them for users.
 	problem = plain(e.Detail)

@@ -2,7 +2,6 @@ package file
 
 import "github.com/penstock-project/penstock/discovery/store"
 
-// backendTLSPolicyKind reads v1alpha3 like v1.
 func backendTLSPolicyKind() *kind {
 	return &kind{
 		table:    store.BackendTLSPolicies,

@@ -2,7 +2,6 @@ package file
 
 import "github.com/penstock-project/penstock/discovery/store"
 
-// grpcRouteKind reads v1alpha2 like v1.
 func grpcRouteKind() *kind {
 	return &kind{
 		table:    store.GRPCRoutes,

@@ -2,7 +2,6 @@ package file
 
 import "github.com/penstock-project/penstock/discovery/store"
 
-// httpRouteKind reads v1beta1 like v1.
 func httpRouteKind() *kind {
 	return &kind{
 		table:    store.HTTPRoutes,

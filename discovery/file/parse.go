@@ -17,7 +17,6 @@ const (
 	maxExpanded = 100_000 // nodes reached through aliases
 )
 
-// parseNode parses a document's text. It returns a syntax error as a mistake at its line.
 func parseNode(text string) (*yaml.Node, *mistake) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
@@ -72,7 +71,6 @@ func target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// parser converts nodes to plain JSON values, and collects mistakes.
 type parser struct {
 	mistakes []mistake
 	expanded int // nodes reached through aliases so far

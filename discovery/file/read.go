@@ -26,7 +26,6 @@ const (
 	maxScans = 50
 )
 
-// root is one of Config.Paths.
 type root struct {
 	path string // as given
 	abs  string
@@ -40,7 +39,6 @@ func newRoot(path string) (root, error) {
 	return root{path: filepath.Clean(path), abs: abs}, nil
 }
 
-// signature identifies the version of a file that was read.
 type signature struct {
 	info fs.FileInfo
 }
@@ -54,7 +52,6 @@ func (s signature) same(info fs.FileInfo) bool {
 // ones.
 type changes map[string]*source
 
-// latest returns a file as it was read last, or nil.
 func (r *Reader) latest(n changes, path string) *source {
 	if src, seen := n[path]; seen {
 		return src

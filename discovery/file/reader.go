@@ -83,13 +83,11 @@ type Reader struct {
 	}
 }
 
-// keptObject is an object's last good form, and the path of its file.
 type keptObject struct {
 	*good
 	path string
 }
 
-// source is one file as it was last read.
 type source struct {
 	path     string // as the user would write it: the root as given, joined with the relative path
 	mark     signature
@@ -97,7 +95,6 @@ type source struct {
 	unusable *mistake // the file as a whole could not be read
 }
 
-// unidentified reports whether the file may have unidentified objects.
 func (s *source) unidentified() bool {
 	return s.unusable != nil || slices.ContainsFunc(s.docs, func(d *document) bool { return d.unidentified })
 }
@@ -395,7 +392,6 @@ func (r *Reader) reports() []report.Report {
 	return out
 }
 
-// superseded returns the mistake of a definition that is not in use.
 func (r *Reader) superseded(doc *document, o *object) []mistake {
 	list := r.claims[o.ref]
 	switch {
@@ -421,7 +417,6 @@ func (r *Reader) superseded(doc *document, o *object) []mistake {
 	return nil
 }
 
-// clean returns the text of an error without the operation and path.
 func clean(err error) string {
 	var p *os.PathError
 	if errors.As(err, &p) {

@@ -33,7 +33,6 @@ type schema struct {
 	quotable func(path string) bool
 }
 
-// libraries describe the errors of a value.
 type libraries struct {
 	values validation.SchemaValidator
 	rules  *cel.Validator

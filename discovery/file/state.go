@@ -25,7 +25,6 @@ const stateFile = "last-good.jsonl"
 // valid ones.
 const maxWaste = 1 << 20
 
-// record is one line of the journal.
 type record struct {
 	Ref    report.Ref      `json:"ref"`
 	Path   string          `json:"path,omitempty"`   // absolute path of the object's file
@@ -121,7 +120,6 @@ func (r *Reader) asGiven(abs string) (string, bool) {
 	return "", false
 }
 
-// decodeForm decodes a last good form.
 func (r *Reader) decodeForm(form []byte) (*good, error) {
 	var meta metav1.TypeMeta
 	if err := json.Unmarshal(form, &meta); err != nil {

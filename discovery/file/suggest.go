@@ -26,7 +26,6 @@ func (s *schema) unknownField(path string) mistake {
 	return m
 }
 
-// suggest returns the fix for a value that is not allowed.
 func suggest(bad string, allowed []string) string {
 	if near := report.Nearest(bad, allowed); near != "" {
 		return "write " + near

@@ -98,7 +98,6 @@ func New(cfg Config) (*Resolver, error) {
 // are stored. It must return soon. Call it before Run.
 func (r *Resolver) OnChange(f func(name string, addresses []string)) { r.onChange = f }
 
-// answer is the result of one lookup.
 type answer struct {
 	name      *name
 	addresses []string

@@ -18,7 +18,6 @@ const reportEvery = time.Second
 // mostLogged bounds the names in a log line.
 const mostLogged = 8
 
-// batch collects failed lookups until its timer fires.
 type batch struct {
 	every   time.Duration
 	timer   *time.Timer
@@ -37,7 +36,6 @@ func (b *batch) add(a answer) {
 	b.answers = append(b.answers, a)
 }
 
-// begin starts the timer unless it runs.
 func (b *batch) begin() {
 	if !b.waits {
 		b.waits = true
@@ -45,7 +43,6 @@ func (b *batch) begin() {
 	}
 }
 
-// take returns the answers once the timer has fired.
 func (b *batch) take() []answer {
 	out := b.answers
 	b.answers, b.waits = nil, false
@@ -148,7 +145,6 @@ func (r *Resolver) persist() {
 		r.state.persist(r.last()))
 }
 
-// last returns the addresses of used and formerly used names.
 func (r *Resolver) last() map[string][]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

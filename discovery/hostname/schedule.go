@@ -28,7 +28,6 @@ type name struct {
 
 func (n *name) failing() bool { return n.slow || n.failures > 0 }
 
-// schedule holds the names that wait for a lookup.
 type schedule struct {
 	sound  queue // names that do not fail, by due time
 	failed queue // failing names, by due time
@@ -38,7 +37,6 @@ type schedule struct {
 	retries int // lookups of failing names
 }
 
-// queue is a heap of names.
 type queue struct {
 	names  []*name
 	before func(a, b *name) bool

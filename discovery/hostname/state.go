@@ -19,7 +19,6 @@ import (
 // after a start must not remove them. It is a JSON object: name to addresses.
 const stateFile = "hosts.json"
 
-// state holds the addresses of the last successful lookups.
 type state struct {
 	outcome   statefile.Outcome
 	path      string // empty: nothing is persisted
@@ -54,7 +53,6 @@ func restore(stateDir string, log *slog.Logger) state {
 	return m
 }
 
-// persist writes the current addresses if they changed.
 func (m *state) persist(now map[string][]string) error {
 	if m.path == "" || maps.EqualFunc(m.addresses, now, slices.Equal) {
 		return nil

@@ -20,7 +20,6 @@ func bothGroups[T any, P interface {
 	return today, &f
 }
 
-// formerGroup is a kind's table for objects of the former group.
 type formerGroup struct{ table }
 
 func (formerGroup) Group() string { return inferenceapi.Group }

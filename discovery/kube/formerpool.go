@@ -27,7 +27,6 @@ func pools() (today, former *kind) {
 	return today, former
 }
 
-// formerPools is the table of InferencePools for objects of the former group.
 type formerPools struct{ table }
 
 type table = store.Kind // which has a method Kind

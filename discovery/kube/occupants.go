@@ -40,10 +40,8 @@ func parseAddress(text string) (address, bool) {
 
 func (a address) String() string { return netip.AddrFrom16(a).Unmap().String() }
 
-// objectID is a Service or an EndpointSlice.
 type objectID struct{ kind, id string }
 
-// occupant is an object with an address, and its Service.
 type occupant struct {
 	object   objectID
 	service  string

@@ -48,7 +48,8 @@ func TestOccupant_FollowsServicesAndGeneratedSlices(t *testing.T) {
 		}
 		return ""
 	}
-	for _, problem := range []string{occupied("10.0.0.1", "", "one/web two/web"), occupied("10.96.0.7", "default/web", ""),
+	for _, problem := range []string{occupied("10.0.0.1", "", "one/web two/web"),
+		occupied("10.96.0.7", "default/web", ""),
 		occupied("10.0.0.9", "", "")} {
 		if problem != "" {
 			t.Errorf("right after Want %s", problem)

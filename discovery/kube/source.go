@@ -219,7 +219,6 @@ func (s *Source) defined(k *kind, c *crd) {
 	s.notify()
 }
 
-// answered records the result of a part's last read.
 func (s *Source) answered(p part, err error) {
 	s.mu.Lock()
 	before := s.failing[p]
@@ -385,7 +384,6 @@ func (s *Source) version(k *kind) string {
 	return k.versions[0]
 }
 
-// findings returns the kinds that are not installed or cannot be read.
 func (s *Source) findings() []report.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -125,7 +125,6 @@ func (u *undecodables) note(ref report.Ref, obj store.Object) (failed, changed b
 	return failed, true
 }
 
-// reports returns the findings about these objects, sorted.
 func (u *undecodables) reports() (out []report.Report) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

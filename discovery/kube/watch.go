@@ -21,7 +21,6 @@ const (
 	slowestRead = 10 * time.Second
 )
 
-// part is the part of a kind that one reflector follows.
 type part struct {
 	kind  *kind
 	scope scope

@@ -19,7 +19,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/credential"
 )
 
-// way is how pages show a field.
 type way int
 
 const (
@@ -34,7 +33,6 @@ const (
 	origin                  // of a URL: the scheme and the host
 )
 
-// part is the decision about some fields of a type.
 type part struct {
 	way    way
 	fields []string

@@ -171,7 +171,6 @@ func (l *Listener) leave(c *conn) {
 	decrease(l.open, c.address)
 }
 
-// conn is a connection with its limits.
 type conn struct {
 	net.Conn
 	listener *Listener

@@ -34,7 +34,6 @@ const (
 	framing = 64
 )
 
-// pending counts the bytes of one connection's incomplete messages.
 type pending struct {
 	mu     sync.Mutex
 	bytes  int64

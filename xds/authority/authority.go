@@ -77,7 +77,6 @@ type formerSigner struct {
 // maxFormer bounds the former signers whose keys are accepted.
 const maxFormer = 4
 
-// defaultLife is the default of Config.Life.
 const defaultLife = 365 * 24 * time.Hour
 
 // New returns an Authority that is not ready.

@@ -44,7 +44,6 @@ type signer struct {
 	key     *ecdsa.PrivateKey
 }
 
-// state is the content of the Secret.
 type state struct {
 	current, next, previous *signer
 	rotation                rotation

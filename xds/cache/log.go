@@ -55,7 +55,6 @@ type log struct {
 	memoMu   sync.Mutex
 }
 
-// existing holds all resources of a type at a sequence number.
 type existing struct {
 	seq   uint64
 	slots []*Slot // nil: not computed

@@ -195,7 +195,6 @@ func fromCertificate(c *x509.Certificate, trustDomain string) Proof {
 	return p
 }
 
-// ends returns when the first certificate of a chain expires.
 func ends(chain []*x509.Certificate) time.Time {
 	end := chain[0].NotAfter
 	for _, c := range chain {

@@ -27,7 +27,6 @@ type junk struct {
 	buckets *lru.Cache // address -> *bucket
 }
 
-// bucket counts the free places of an address.
 type bucket struct {
 	places  float64
 	updated time.Time

@@ -13,7 +13,6 @@ import (
 // event).
 type gate func(*Stream, *item, time.Time) (bool, time.Time)
 
-// stage is one step of a flush.
 type stage struct {
 	t resource.Type
 	// upsert and remove are the gates of such items; nil: the stage sends none of them. A stage
@@ -60,7 +59,6 @@ func (s *Stream) Flush(now time.Time) []*Response {
 	return out
 }
 
-// run sends the items of one stage that may be sent.
 func (s *Stream) run(st *stage, now time.Time) []*Response {
 	if len(s.items[st.t]) == 0 || st.window > 0 && s.window(st.t) >= st.window {
 		return nil

@@ -117,7 +117,6 @@ type Response struct {
 	carried []*cache.Entry
 }
 
-// part is the change of one name in a response.
 type part struct {
 	it    *item
 	entry *cache.Entry // nil: removed
@@ -276,7 +275,6 @@ func (it *item) lastSent() *cache.Entry {
 	return it.have
 }
 
-// sameVersion reports whether two entries, or the lack of one, are the same version.
 func sameVersion(a, b *cache.Entry) bool {
 	return a == b || a != nil && b != nil && a.Version == b.Version
 }
@@ -303,7 +301,6 @@ func (s *Stream) drop(it *item) {
 	delete(s.items[it.slot.Type], it.slot)
 }
 
-// hold records that the proxy may have a version of a name.
 func (s *Stream) hold(slot *cache.Slot) {
 	if !s.held.has(slot.ID) {
 		s.cursor.Hold(slot)

@@ -76,7 +76,6 @@ func (s *Server) Recheck() {
 	}
 }
 
-// recheck ends the stream if its proxy may no longer read the gateway.
 func (st *stream) recheck() {
 	next, err := st.proxy.Permitted(st.gateway)
 	if err != nil {

@@ -83,7 +83,6 @@ func (m *metrics) sent(r *publish.Response, size int) {
 	m.bytes.WithLabelValues(t).Add(float64(size))
 }
 
-// sending is a response in flight whose acknowledgement is timed.
 type sending struct {
 	committed time.Time // the newest of its changes; zero: none since the proxy connected
 	span      trace.Span

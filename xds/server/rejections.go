@@ -15,7 +15,6 @@ type rejections struct {
 	wake      chan struct{} // a stream with reported rejections ended
 }
 
-// proxyName identifies a proxy across its streams.
 type proxyName struct{ gateway, node string }
 
 // reporter is the source of a proxy's standing report. Two streams of a proxy may overlap.

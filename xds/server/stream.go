@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// stream is one connected proxy.
 type stream struct {
 	server  *Server
 	wire    wire
@@ -40,7 +39,6 @@ type stream struct {
 	checkAt   time.Time // when to check the permission again; zero: at the next Recheck
 }
 
-// serve handles one stream from its first message to its end.
 func (s *Server) serve(ctx context.Context, w wire) error {
 	proxy, gateway, first, err := s.authenticate(ctx, w)
 	if err != nil {

@@ -26,7 +26,6 @@ type wait struct {
 	done    chan struct{} // closed when settled
 }
 
-// target is one stream that a wait waits for.
 type target struct {
 	wait *wait
 	slot *cache.Slot // acquired
@@ -124,7 +123,6 @@ func (st *stream) checkWaits() {
 	})
 }
 
-// dropWait undoes await.
 func (st *stream) dropWait(w *wait) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

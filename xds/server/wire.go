@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// wire is one of the two variants of the protocol.
 type wire interface {
 	receive() (request, error)
 	send(*publish.Response) (size int, err error)

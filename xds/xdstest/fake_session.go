@@ -63,7 +63,6 @@ func (s *session) run(ctx context.Context) {
 	}
 }
 
-// start sends the first requests of a stream.
 func (s *session) start() {
 	s.locked(func() {
 		s.ask(request{t: resource.Cluster})
@@ -281,7 +280,6 @@ func (s *session) answer(r response, nack string) {
 	s.ask(q)
 }
 
-// release sends the requests that wait until all clusters are warm.
 func (s *session) release() {
 	p := &s.fake.state
 	if len(p.warming)+len(p.unanswered) == 0 || s.since.IsZero() {

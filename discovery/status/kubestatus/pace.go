@@ -15,7 +15,6 @@ type pace struct {
 	last map[report.Ref]written
 }
 
-// written is the last write of a row.
 type written struct {
 	at      time.Time
 	delay   time.Duration // the maximum time until the next one

@@ -54,7 +54,6 @@ type Object struct {
 	version uint64 // resource version
 }
 
-// kinds are the kinds of a fleet's objects.
 var kinds = map[string]schema.GroupVersionResource{
 	"ServiceAccount":          {Version: "v1", Resource: "serviceaccounts"},
 	"ConfigMap":               {Version: "v1", Resource: "configmaps"},
@@ -75,7 +74,6 @@ func resourceOf(kind string) schema.GroupVersionResource {
 	return kinds[kind]
 }
 
-// subject returns the argument of Changed: for a pod, its fleet.
 func (o *Object) subject() Ref {
 	if o.Kind == podKind {
 		return Ref{podKind, o.Namespace, o.Fleet}
@@ -123,7 +121,6 @@ func digest(kind string, u *unstructured.Unstructured) *Object {
 	return o
 }
 
-// openPorts returns the ports of a NetworkPolicy's first rule.
 func openPorts(u *unstructured.Unstructured) (out []render.Socket) {
 	rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "ingress")
 	if len(rules) == 0 {

@@ -156,7 +156,6 @@ func Objects(s Settings, f Fleet) ([]Object, error) {
 	return out, nil
 }
 
-// builder holds the input that all kinds share.
 type builder struct {
 	Settings
 	Fleet
