@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// serve accepts connections, and reads each until it ends.
 func serve(t *testing.T, c admission.Config) (address string) {
 	t.Helper()
 	l := listen(t, c)
@@ -57,7 +56,6 @@ func dial(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-// closed waits until the server has closed a connection.
 func closed(t *testing.T, conn net.Conn) {
 	t.Helper()
 	_ = conn.SetReadDeadline(time.Now().Add(poll.Limit))

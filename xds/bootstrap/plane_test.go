@@ -116,7 +116,6 @@ func (p *plane) expect(t *testing.T, proof string) {
 	p.drop()
 }
 
-// tracked records connections, so that they can be closed.
 type tracked struct {
 	net.Listener
 	p *plane

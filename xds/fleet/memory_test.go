@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// memory is a cluster of one namespace and fleet.
 type memory struct {
 	conflicting string // the kind whose name an object without our label has
 
@@ -35,7 +34,6 @@ func (m *memory) changed(notify func(apply.Ref)) {
 	m.notify = notify
 }
 
-// leave deletes the object without our label.
 func (m *memory) leave() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,7 +108,6 @@ func (m *memory) Delete(_ context.Context, o apply.Object) error {
 	return nil
 }
 
-// edit changes the object of a kind, as another client does.
 func (m *memory) edit(kind string, change func(*apply.Object)) {
 	m.mu.Lock()
 	var changed apply.Ref

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// Each attempt of a client logs the same line, so that the log repeats it once a minute. A probe of
-// the port logs nothing.
+// Each attempt of a client logs the same line, so that the log repeats it once a minute. A port
+// probe logs nothing.
 func TestServerCredentials_DeniedHandshakeIsOneLineWithItsReason(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -61,7 +61,6 @@ func TestServerCredentials_DeniedHandshakeIsOneLineWithItsReason(t *testing.T) {
 	}
 }
 
-// newCA makes a CA, valid for a day.
 func newCA(t *testing.T, from time.Time) authority.Pair {
 	t.Helper()
 	ca, err := authority.NewPair(from, 24*time.Hour)

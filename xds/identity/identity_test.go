@@ -111,7 +111,6 @@ func authorize(g *identity.Guard, ctx context.Context) (string, error) {
 	return c.Gateway(&corev3.Node{Cluster: "wish/me"})
 }
 
-// reviewer stands for the API server.
 type reviewer struct {
 	mu      sync.Mutex
 	users   map[string]string

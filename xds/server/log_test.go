@@ -19,7 +19,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// lines collects the lines of a JSON log.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer

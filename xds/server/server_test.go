@@ -34,7 +34,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// world is n listeners, each with routes, a cluster and endpoints.
 func world(t testing.TB, n int) (out []*resource.Resource) {
 	for i := range n {
 		c, rc := fmt.Sprintf("cluster-%d", i), fmt.Sprintf("routes-%d", i)
@@ -332,7 +331,6 @@ func TestADS_ThousandProxiesGetAChange(t *testing.T) {
 	c.WaitAcked(r.Ref)
 }
 
-// board records the reports of rejections.
 type board struct {
 	mu    sync.Mutex
 	calls []string // the owners, at each call
@@ -385,8 +383,7 @@ func TestNACK_ConditionDoesNotFlapOnReconnect(t *testing.T) {
 	poll.Until(t, "the report is cleared", last(""))
 }
 
-// The proxy requests its secrets after all else, and what it rejects stays reported until it has
-// answered.
+// The proxy requests its secrets last, and its rejections stay reported until it has answered.
 func TestNACK_ReportOfASecretDoesNotFlapOnReconnect(t *testing.T) {
 	b := &board{}
 	c := xdstest.Serve(t, server.Config{Reports: b})

@@ -44,7 +44,6 @@ func hosts(t testing.TB, name string, list map[string][]*routev3.Route) *resourc
 	return resource.FromParts(resource.RouteConfiguration, name, parts...)
 }
 
-// to is a route of an HTTPRoute: a path prefix to cluster a.
 func to(owner, prefix string) *routev3.Route {
 	return &routev3.Route{
 		Name:  "HTTPRoute/default/" + owner + "/0",

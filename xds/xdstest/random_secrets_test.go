@@ -63,7 +63,7 @@ func (d *secretDial) resources(t *testing.T) map[resource.Ref]*resource.Resource
 	return out
 }
 
-// wrong lists how a proxy's secrets, and what is reported of them, differ from the dial.
+// wrong lists how a proxy's secrets, and the reports about them, differ from the dial.
 func (d *secretDial) wrong(s *xdstest.Simulation, world map[resource.Ref]*resource.Resource) string {
 	var wrong, want []string
 	for i, generation := range d.certificates {
@@ -99,8 +99,8 @@ func (d *secretDial) wrong(s *xdstest.Simulation, world map[resource.Ref]*resour
 	return strings.Join(append(wrong, s.Violations()...), ", ")
 }
 
-// Whatever tenants and members write, the others' secrets are in force, and the reports name the
-// tenants and members at fault: also for proxies that have just started or that reconnect.
+// Faulty secrets of some tenants and members leave the others' secrets in force, and the reports
+// name the authors: also for proxies that have just started or reconnect.
 func TestSecrets_RandomChangesHarmTheirAuthorsAlone(t *testing.T) {
 	const steps = 40
 	for seed := range uint64(40) {

@@ -50,7 +50,6 @@ func certificate(t *testing.T, name string, serial int64) *resource.Resource {
 	return pair(t, name, chain, key)
 }
 
-// pair is a secret with a certificate and a key, valid or not.
 func pair(t *testing.T, name string, chain, key []byte) *resource.Resource {
 	source := func(text []byte) *corev3.DataSource {
 		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: text}}
@@ -60,7 +59,6 @@ func pair(t *testing.T, name string, chain, key []byte) *resource.Resource {
 	}})
 }
 
-// issue creates a self-signed certificate and its key, as PEM.
 func issue(t *testing.T, serial int64) (chain, private []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

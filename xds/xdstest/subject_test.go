@@ -19,7 +19,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// subject is an Envoy, fake or real.
 type subject interface {
 	// names returns the names of its resources of a type, sorted.
 	names(resource.Type) []string
@@ -29,7 +28,6 @@ type subject interface {
 	reconnect(address string)
 }
 
-// subjects are the Envoys that run each scenario.
 var subjects = []struct {
 	name  string
 	start func(t *testing.T, control *xdstest.Control) subject
@@ -77,8 +75,8 @@ func startEnvoy(t *testing.T, c *xdstest.Control, variant string) subject {
 	return envoySubject{envoytest.Start(t, envoytest.Config{Bootstrap: file, Args: config.Args()}), t}
 }
 
-// reconnect does nothing: the new control plane has the address of the old one, and Envoy
-// reconnects by itself.
+// reconnect does nothing: the new control plane has the old address, and Envoy reconnects by
+// itself.
 func (e envoySubject) reconnect(string) {}
 
 func (e envoySubject) serves(port uint32) uint32 {

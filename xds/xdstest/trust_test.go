@@ -135,7 +135,7 @@ func membersListener(t *testing.T, name string, port uint32, certificate string,
 	return xdstest.Resource(t, resource.Listener, name, &l, refs...)
 }
 
-// One secret has the certificates of all members, and Envoy takes or rejects it as a whole.
+// One secret has the certificates of all members, and Envoy accepts or rejects it as a whole.
 func TestNACK_MemberWhoseCertificatesAreRejectedIsLeftOutAndOthersAreServed(t *testing.T) {
 	for _, variant := range []string{"DELTA_GRPC", "GRPC"} {
 		for _, fresh := range []bool{true, false} {
