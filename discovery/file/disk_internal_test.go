@@ -149,8 +149,8 @@ func TestFolder_TooManyFilesLeaveTheOthersInUse(t *testing.T) {
 	}
 }
 
-// A file on a file system that does not answer costs its timeout once, and delays neither other
-// files nor the end.
+// A file on an unresponsive file system costs its timeout once, and delays neither other files nor
+// the end.
 func TestFolder_HungFileDelaysNoOther(t *testing.T) {
 	dir := folderOf(t,
 		map[string]string{"a.yaml": gatewayNamed("a"), "hung.yaml": gatewayNamed("hung"), "z.yaml": gatewayNamed("z")})

@@ -70,9 +70,8 @@ func TestCEL_ExamplesOfEveryKindTakeTheFastPath(t *testing.T) {
 	}
 }
 
-// An invalid object that takes the fast path has no finding and breaks what reads it. The test
-// damages examples at random, thousands of times. fastvalidation's own test covers each CEL rule in
-// isolation.
+// An invalid object on the fast path would have no finding and break its readers. The test damages
+// examples at random, thousands of times. fastvalidation's own test covers each CEL rule.
 func TestCEL_FastPathAcceptsNothingInvalid(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	all := examples(t)

@@ -146,8 +146,8 @@ func (m *moments) whole() {
 	}
 }
 
-// On a busy machine much time passes between the reads of the first file and the last. While half
-// of a move is applied, requests get 500.
+// On a busy machine much time passes between the reads of the first and the last file. If half of a
+// move were applied, requests would get 500.
 func TestFile_ChangeDuringReadIsNotAppliedByHalves(t *testing.T) {
 	for _, known := range []bool{false, true} { // whether the changed files are known; else everything is scanned
 		for moves := 1; moves <= 3; moves++ {

@@ -195,7 +195,7 @@ func TestSecret_StringDataIsRead(t *testing.T) {
 			"its text in stringData")
 }
 
-// Of two objects that claim the same, the older one counts, in a folder as in a cluster.
+// Of two conflicting objects the older one takes precedence, in a folder as in a cluster.
 func TestFile_CreationTimestampStays(t *testing.T) {
 	f := newFolder(t)
 	for name, line := range map[string]string{"quoted": `"2020-01-01T00:00:00Z"`, "plain": "2020-01-01T00:00:00Z",

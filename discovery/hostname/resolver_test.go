@@ -202,7 +202,7 @@ func TestHostname_NewAddressIsFoundAndUnusedNameIsRemoved(t *testing.T) {
 	}
 }
 
-// A route leads to a name again while the DNS server is away, with and without a restart in
+// A route returns to a name while the DNS server is unreachable, with and without a restart in
 // between.
 func TestHostname_NameThatIsUsedAgainHasItsLastAddresses(t *testing.T) {
 	dir := t.TempDir()
@@ -305,8 +305,8 @@ func TestHostname_DeadNamesDelayNoOther(t *testing.T) {
 	})
 }
 
-// A server that needs longer than the first timeout is asked again with the long one, before names
-// that have failed more often.
+// A name that exceeds the first timeout is looked up again with the long one, before names that
+// have failed more often.
 func TestHostname_SlowServerGetsASecondTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store.New()

@@ -145,7 +145,7 @@ func TestWatch_BrokenWatchRemovesNothingThatExists(t *testing.T) {
 	}
 }
 
-// A removal must not pass in the moment between two watches: what it goes by may be old.
+// Nothing may be removed between two watches, because the store may be outdated.
 func TestWatch_EndedWatchLagsUntilTheNextOne(t *testing.T) {
 	r := begin(t, nil).synced()
 	answer := make(chan struct{})

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// model is a disk that remembers what a power cut may leave. Contents are on it once the file is
-// synced; names, in the order of their changes, once their folder is.
+// model is a disk that records the possible results of a power cut. Contents are on it once the
+// file is synced; names, in the order of their changes, once their folder is.
 type model struct {
 	folders map[string]*folder
 	inodes  int
@@ -135,8 +135,8 @@ func (f *modelFile) Write(raw []byte) (int, error) {
 func (f *modelFile) Sync() error  { f.on.step(); f.inode.synced = f.inode.written; return nil }
 func (f *modelFile) Close() error { f.on.step(); return nil }
 
-// lost lists the contents that a power cut may leave of a file: every part of what is not synced,
-// and for each folder on its path every first part of its changes. "" stands for no file.
+// lost lists the possible contents of a file after a power cut: every prefix of unsynced content,
+// with every prefix of the changes of each folder on its path. "" stands for no file.
 func (m *model) lost(path string) []string {
 	out := map[string]bool{}
 	var walk func(at string, rest []string)
@@ -214,7 +214,7 @@ func TestStateFile_PowerCutLeavesTheOldContentOrTheNew(t *testing.T) {
 	}
 }
 
-// The test above must find what it looks for.
+// Missing syncs must fail the test above.
 func TestStateFile_MissingSyncsAreFound(t *testing.T) {
 	const path = "/state/identity.json"
 	for what, on := range map[string]func(*model) Disk{

@@ -35,7 +35,7 @@ func shownTypes(f func(table string, t reflect.Type)) {
 	}
 }
 
-// A field that is new, of Penstock's types or of Kubernetes', is not shown before it is listed.
+// A new field of Penstock's or Kubernetes' types is hidden until it is listed.
 func TestShow_EveryFieldIsDecided(t *testing.T) {
 	used := map[reflect.Type]bool{}
 	shownTypes(func(table string, typ reflect.Type) {

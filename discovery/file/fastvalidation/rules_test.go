@@ -29,9 +29,9 @@ var oneDirection = map[string]string{
 	"self == oldSelf": "a transition rule: it applies to updates, and objects in files are always new",
 }
 
-// An invalid object that takes the fast path has no finding and breaks what reads it. Each rule of
-// each version of each CRD is evaluated here and by apiextensions, in isolation, and must both
-// accept and reject some value.
+// An invalid object on the fast path would have no finding and break its readers. Each rule of each
+// version of each CRD is evaluated here and by apiextensions, in isolation, and must both accept
+// and reject some value.
 func TestCEL_EveryRuleAcceptsAndRejects(t *testing.T) {
 	compiler, err := NewCompiler()
 	if err != nil {

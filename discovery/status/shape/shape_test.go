@@ -122,8 +122,8 @@ func TestInferencePool_ExportedIsTheMultiClusterControllers(t *testing.T) {
 	}
 }
 
-// Else requests would go to a member that has withdrawn its export while no process updates the
-// mirror.
+// Otherwise requests would go to a member that has withdrawn its export while no process updates
+// the mirror.
 func TestInferencePoolImport_TranslationDoesNotReadTheMirror(t *testing.T) {
 	imp := &inferenceapi.InferencePoolImport{Status: inferenceapi.InferencePoolImportStatus{
 		Clusters: []inferenceapi.ImportedCluster{{Name: "east"}, {Name: "gitops"}},
