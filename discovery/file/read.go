@@ -68,7 +68,7 @@ func scanEverything() (files []string, everything bool) { return nil, true }
 // gather finds new and changed files, with their documents still to be parsed, and removed files,
 // all as of one moment. Files may change while they are read, and a writer may depend on order: a
 // backend before the route to it. So gather repeats until nothing has changed since the last pass
-// began. It reads the files that next returns whatever their modification times.
+// began. It reads the files that next returns regardless of their modification times.
 func (r *Reader) gather(next nextChanges) (fresh []*source, gone []string, problems []mistake) {
 	n, problems, steady := changes{}, r.problems, false
 	for pass := 0; pass < maxScans && !steady; pass++ {

@@ -105,7 +105,7 @@ func (r *Reader) keep(ref report.Ref, k keptObject) {
 func (r *Reader) leave(path string, ref report.Ref) {
 	delete(r.keptBy[path], ref)
 	if len(r.keptBy[path]) == 0 {
-		delete(r.keptBy, path) // names of files come and go without end
+		delete(r.keptBy, path) // file names come and go
 	}
 }
 

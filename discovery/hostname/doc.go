@@ -16,7 +16,7 @@
 // has not given to Envoy.
 //
 // Invariants: nothing waits for a lookup. Only used names are looked up. When a lookup fails, the
-// Host keeps its last addresses, over restarts too, and gets the error. So does a name that was
+// Host keeps its last addresses, over restarts too, and gets the error, also after the name was
 // unused for up to an hour. A failing name is looked up again after a back-off, behind all other
 // names, so that a DNS server that drops queries delays no other name. If a name has IPv4
 // addresses, only these are used: most machines reach them, and "localhost" is one server, not two.

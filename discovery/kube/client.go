@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// client reads and writes objects in the types of the store's tables, whatever version the API
-// server serves.
+// client reads and writes objects in the types of the store's tables, regardless of the version
+// that the API server serves.
 type client struct {
 	config *rest.Config
 	http   *http.Client

@@ -23,8 +23,8 @@ type ByHeader struct {
 	Profiles map[string]*Profile
 }
 
-// byHeader resolves a document with header-profile-handler. The returned profile reads whatever any
-// of the profiles reads.
+// byHeader resolves a document with header-profile-handler. The returned profile reads the
+// input of all profiles.
 func (r *resolver) byHeader(c *EndpointPickerConfig, in *instance) *Profile {
 	if len(c.SchedulingProfiles) < 2 {
 		return r.single(c, in.Type)

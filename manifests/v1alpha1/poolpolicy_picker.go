@@ -22,8 +22,8 @@ const (
 	// StrategyTree selects with the filter tree of the inference extension with InferenceModels:
 	// criticality, queue, LoRA adapter, KV cache.
 	StrategyTree Strategy = "tree"
-	// StrategyCHWBL selects by consistent hashing with bounded loads. Requests whose conversations
-	// begin alike go to one endpoint until it reaches its bound.
+	// StrategyCHWBL selects by consistent hashing with bounded loads. Requests with the same
+	// beginning of a conversation go to one endpoint until it reaches its bound.
 	StrategyCHWBL Strategy = "chwbl"
 	// StrategySession selects the endpoint of the request's session.
 	StrategySession Strategy = "session"
@@ -111,7 +111,7 @@ type PickerSpec struct {
 	FlowControl *FlowControlSpec `json:"flowControl,omitempty"`
 	// Processor is a service that prepares requests before the pick, as in the Dynamo proposal
 	// (POST /process): it tokenizes prompts and may choose endpoints. The bodies of all requests
-	// are then read, whatever the strategy. Requests proceed without the processor while it does
+	// are then read with any strategy. Requests proceed without the processor while it does
 	// not answer. After five consecutive failures it is skipped for 10s. Failures with a body above
 	// 1MiB do not count, so that no client can disable it for others. Defaults to the environment
 	// variable EXTERNAL_LLM_PROCESSOR_ENDPOINT, else none.
@@ -214,7 +214,7 @@ type PickerSpec struct {
 	// Body selects whether the picker receives the body of every request: None or Buffered.
 	// Defaults to Buffered for strategies tree and chwbl, else None. Without the body, tree knows
 	// the model's name only on Gateways that route by it. With Buffered, traces and debug pages
-	// have the model's name whatever the strategy and the API. Upgrades, multipart uploads and gRPC
+	// have the model's name with any strategy and API. Upgrades, multipart uploads and gRPC
 	// requests are never buffered.
 	//
 	// +optional

@@ -55,8 +55,8 @@ type SelectionSpec struct {
 	// +optional
 	Affinity SelectionAffinity `json:"affinity,omitempty"`
 	// Within restricts the clusters to which requests go, for example where prompts must stay in
-	// some clusters. Requests never leave these clusters, whatever fails. A cluster outside is not
-	// part of the import here, not even under the name NAME-CLUSTER.
+	// some clusters. Requests never leave these clusters, even if all of them fail. A cluster
+	// outside is not part of the import here, not even under the name NAME-CLUSTER.
 	//
 	// +optional
 	Within *WithinSpec `json:"within,omitempty"`

@@ -39,8 +39,8 @@
 // excepted), so changes that arrive meanwhile collapse. Work and memory are proportional to the
 // pending names, plus one bit per name.
 //
-// The endpoints of a new cluster are not sent before the proxy requests them. It does so within the
-// same round trip, and every request for a name then gets exactly one response.
+// The endpoints of a new cluster are not sent before the proxy requests them. It requests them
+// within the same round trip, and every request for a name then gets exactly one response.
 //
 // Tests: go test ./xds/publish; with a whole proxy: go test ./xds/xdstest/... A failing random
 // sequence there logs how to run it again (-args -sequence=SEED); -args -sequences=N runs more of

@@ -187,7 +187,7 @@ func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	}
 }
 
-// resend sends a subscribed name, whatever version the proxy has.
+// resend sends a subscribed name, even if the proxy has the version.
 func (s *Stream) resend(n *cache.Slot, now time.Time) {
 	it := s.itemOf(n)
 	it.want = n.Current()

@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// proxy implements server.Proxy. By default it may read xdstest.Gateway for ever.
+// proxy implements server.Proxy. By default it may read xdstest.Gateway forever.
 type proxy struct {
 	gateway   func(*corev3.Node) (string, error)
 	permitted func() (time.Time, error)

@@ -47,7 +47,7 @@ type Object struct {
 	// ports of a NetworkPolicy's first rule
 	Ports []render.Socket
 	// Nodes are the addresses of the nodes with ready pods of the fleet, sorted. They answer a
-	// NodePort whatever the Service's externalTrafficPolicy. They come from the pods, so that
+	// NodePort with any externalTrafficPolicy. They come from the pods, so that
 	// Penstock needs no permission to read Nodes.
 	Nodes []string
 

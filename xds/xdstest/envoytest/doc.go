@@ -2,7 +2,7 @@
 // reads its admin interface, logs its output if the test fails, and ends it with the test.
 //
 // Any package's tests may use it. The admin interface is always a socket in a separate directory,
-// whatever the bootstrap configures, so that any number of Envoys run side by side.
+// regardless of the bootstrap, so that any number of Envoys run side by side.
 //
 // Without an Envoy a test fails; none is skipped.
 package envoytest
