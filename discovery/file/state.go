@@ -48,7 +48,7 @@ func (r *Reader) restore() {
 	path := filepath.Join(r.cfg.StateDir, stateFile)
 	raw, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be good, and must not be replaced
-		r.cfg.Log.Error("cannot read the last good versions of objects; none is written either until the next start",
+		r.cfg.Log.Error("cannot read the last good versions of objects; none is written until the next start",
 			"file", path, "error", err)
 		return
 	}

@@ -56,7 +56,7 @@ func (r *Reader) Run(ctx context.Context) error {
 				return nil
 			}
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
-				r.cfg.Log.Warn("watching the configuration", "error", err)
+				r.cfg.Log.Warn("watching files failed; all files are read again", "error", err)
 			}
 			w.everything = true
 		case ev, ok := <-watcher.Events:

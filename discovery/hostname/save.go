@@ -108,7 +108,7 @@ func (r *Resolver) save(answers []answer) error {
 	if len(failed) > 0 {
 		some := slices.Sorted(maps.Keys(failed))
 		some = some[:min(len(some), mostLogged)]
-		r.cfg.Log.Warn("host names do not resolve; addresses that they had stay in use", "hosts",
+		r.cfg.Log.Warn("host names do not resolve; their last addresses stay in use", "hosts",
 			strings.Join(some, " "), "error", failed[some[0]], "count", len(failed))
 	}
 	for _, a := range answers {

@@ -121,7 +121,7 @@ func (o *Outcome) Failed() bool { return o.failed }
 func (o *Outcome) Log(log *slog.Logger, path, lost string, err error) {
 	switch {
 	case err != nil && !o.failed:
-		log.Error("cannot write state; what is in memory stays in use", "file", path, "lost at a restart", lost,
+		log.Error("cannot write state; the state in memory stays in use", "file", path, "lost at a restart", lost,
 			"error", err)
 	case err == nil && o.failed:
 		log.Info("state is written again", "file", path)

@@ -187,7 +187,7 @@ type conn struct {
 
 var (
 	errTooMuch  = errors.New("the client sent too much without authenticating")
-	errOverload = errors.New("too many messages are being received, and the client sends much")
+	errOverload = errors.New("the connection exceeds its share of the memory for incomplete messages")
 )
 
 func (c *conn) Read(b []byte) (int, error) {
@@ -204,7 +204,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	if !c.listener.cfg.Budget.sent(&c.pending, n) {
 		_ = c.Close()
-		c.listener.cfg.Log.Warn("connection closed: it sends much while too many messages are being received",
+		c.listener.cfg.Log.Warn("connection closed: it exceeds its share of the memory for incomplete messages",
 			"address", c.address.String())
 		return 0, errOverload
 	}

@@ -111,7 +111,7 @@ func (a *Authority) Run(ctx context.Context) error {
 		wait := a.cfg.Interval
 		if err := a.renew(ctx); err != nil && ctx.Err() == nil {
 			if !errors.Is(err, ErrChanged) {
-				a.cfg.Log.Warn("certificate authority not up to date; retrying", "error", err)
+				a.cfg.Log.Warn("cannot update the certificate authority; retrying", "error", err)
 			}
 			wait = min(wait, time.Second)
 		}

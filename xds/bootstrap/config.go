@@ -179,7 +179,7 @@ func parseAddress(s string) (address, error) {
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
-		return address{}, fmt.Errorf("address %q: the port is a number from 0 to 65535", s)
+		return address{}, fmt.Errorf("address %q: the port must be a number from 0 to 65535", s)
 	}
 	return address{host: host, port: uint32(n)}, nil
 }

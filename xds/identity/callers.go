@@ -69,7 +69,7 @@ func (m Callers) Calls(service string, next tap.ServerInHandle, exempt string) t
 			admission.Admit(ctx)
 			return context.WithValue(ctx, memberKey{}, name), nil
 		case ok && !strings.HasPrefix(call.FullMethodName, "/"+exempt+"/"):
-			return ctx, status.Error(codes.PermissionDenied, "members of the cluster set call the picker alone")
+			return ctx, status.Error(codes.PermissionDenied, "members of the cluster set may call only the picker")
 		case next == nil || ok:
 			return ctx, nil
 		}

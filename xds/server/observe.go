@@ -54,7 +54,7 @@ func newMetrics(r prometheus.Registerer, lag func() (behind, rejecting int)) (*m
 
 var (
 	behindDesc = prometheus.NewDesc("penstock_xds_streams_behind",
-		"Connected proxies that have not ACKed everything that they should have. Persistently above zero: they do "+
+		"Connected proxies without an ACK for some desired resource. Persistently above zero: they do "+
 			"not answer, or a cluster never warms.", nil, nil)
 	rejectingDesc = prometheus.NewDesc("penstock_xds_streams_rejecting",
 		"Connected proxies that reject a resource (NACK); its last good version stays in force.", nil, nil)

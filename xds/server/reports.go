@@ -52,7 +52,7 @@ func (st *stream) report() {
 	st.server.config.Reports.Rejected(st.gateway, st.node.GetId(), reportsOf(rejections))
 }
 
-const leftOut = "the member is left out, and the others are in force: have its authority issued anew there"
+const leftOut = "the member is left out, and the others are in force: replace that cluster's certificate authority"
 
 func reportsOf(rejections []publish.Rejection) []report.Report {
 	slices.SortFunc(rejections, func(a, b publish.Rejection) int { return a.Ref.Compare(b.Ref) })
