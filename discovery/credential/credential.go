@@ -65,8 +65,8 @@ var (
 	signed    = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)*`)
 )
 
-// prefixed is a key with the prefix of its issuer. Names of models and Kubernetes objects do not
-// match: they have no underscore after hf, and no part that long after sk.
+// prefixed matches keys with the prefix of their issuer, not names of models and Kubernetes
+// objects: these have no underscore after hf, and no part that long after sk.
 var prefixed = regexp.MustCompile(`\b(?:(?:hf|gsk|gh[a-z]|github_pat|sk)_[A-Za-z0-9_-]{16,}` +
 	`|(?:glpat|xoxb|xoxp|nvapi)[-_][A-Za-z0-9_-]{16,}` +
 	`|sk-lf-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}` +

@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// goProps makes a schema of a Go type's JSON form, to find unknown fields and wrong types in
-// built-in kinds. Go types do not state required fields; the kinds' checks do.
+// goProps makes a schema of a Go type's JSON form, for unknown fields and wrong types in built-in
+// kinds. The kinds' checks find missing fields.
 func goProps(obj any) *apiextensions.JSONSchemaProps {
 	p := typeProps(reflect.TypeOf(obj).Elem())
 	return &p
 }
 
-// bound adds the limits of a Go type's integers to a CRD's schema. Conversion to the Go type would
-// truncate larger numbers.
+// bound adds the limits of a Go type's integers to a CRD's schema: conversion would truncate larger
+// numbers.
 func bound(p, by *apiextensions.JSONSchemaProps) {
 	if p.Type == "integer" && p.Format == "" {
 		if p.Minimum == nil {

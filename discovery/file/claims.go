@@ -12,15 +12,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// claim is one definition of an object. If an object has several, the first by path and line is in
-// use.
+// claim is one definition of an object. The first by path and line is in use.
 type claim struct {
 	path   string
 	doc    *document
 	object *object
 }
 
-// claim adds the definitions in a source, and their objects to affected.
 func (r *Reader) claim(src *source, affected map[report.Ref]bool) {
 	for _, doc := range src.docs {
 		for _, o := range doc.objects {
@@ -39,7 +37,6 @@ func (r *Reader) claim(src *source, affected map[report.Ref]bool) {
 	}
 }
 
-// unclaim removes the definitions in a file, and adds their objects to affected.
 func (r *Reader) unclaim(path string, affected map[report.Ref]bool) {
 	for ref := range r.keptBy[path] {
 		affected[ref] = true

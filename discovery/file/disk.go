@@ -45,7 +45,6 @@ func newDisk() *disk {
 
 func readRegular(path string) ([]byte, error) { return filesystem.ReadRegular(path, maxFile) }
 
-// bounded runs an operation on a path, and records that it begins and ends.
 func bounded[T any](d *disk, path string, operation func() (T, error)) (out T, err error) {
 	d.moved.Store(time.Now().UnixNano())
 	defer func() { d.moved.Store(time.Now().UnixNano()) }()
@@ -96,9 +95,8 @@ func identityOf(info fs.FileInfo) identity {
 }
 
 // tree walks the folders of configuration. It follows links, of which mounted ConfigMaps consist,
-// but enters no folder twice. It does not enter kernel file systems such as /proc, where each
-// process leads to the whole machine. It skips names that start with a dot: files of editors, and
-// the folders behind such mounts.
+// but enters no folder twice, and no kernel file system such as /proc. It skips names that start
+// with a dot: editors' files, and the folders behind such mounts.
 type tree struct {
 	*disk
 	file   func(path string, link bool) // a configuration file; optional

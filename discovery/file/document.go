@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// document is one YAML document of a file. Its line numbers are relative to its first line, so that
-// a document that only moved within its file is not read again.
+// document is one YAML document of a file. Line numbers are relative, so that a document that only
+// moved is not read again.
 type document struct {
 	text     string
 	line     int       // of its first line in the file, from 1
@@ -30,7 +30,6 @@ type position struct {
 // maxLines bounds document.lines. Fields come from reports, which bound their number per object.
 const maxLines = 1024
 
-// object is one object as one document describes it.
 type object struct {
 	ref      report.Ref
 	kind     *kind // nil: Penstock does not read the kind
@@ -41,7 +40,6 @@ type object struct {
 	moved    []move
 }
 
-// mistake is a finding without its place in the file.
 type mistake struct {
 	severity report.Severity
 	line     int  // relative to the document's first line
@@ -52,8 +50,8 @@ type mistake struct {
 	fix      string
 }
 
-// split cuts a file into documents at lines that start with the document marker, which YAML allows
-// nowhere else. It omits documents that have only comments.
+// split cuts a file into documents at document markers, and omits documents that have only
+// comments.
 func split(content string) []*document {
 	var docs []*document
 	line, start, startLine := 1, 0, 1
@@ -83,7 +81,6 @@ func marker(line string) bool {
 	return ok && (rest == "" || strings.ContainsRune(" \t\r\n", rune(rest[0])))
 }
 
-// blank returns true if a text has only comments, markers and white space.
 func blank(text string) bool {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// draft is one object before decoding: plain values that conversions may change.
 type draft struct {
 	obj   map[string]any
 	moved []move
@@ -95,7 +94,6 @@ func (doc *document) read(ctx context.Context, c *catalog) error {
 	return nil
 }
 
-// below returns the mistakes under a path, with fields relative to it.
 func below(all []mistake, path string) (out []mistake) {
 	for _, m := range all {
 		if rest, ok := strings.CutPrefix(m.field, path); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
@@ -258,9 +256,9 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	return out, nil
 }
 
-// clusterWrites are metadata fields that an API server writes, as in objects exported from a
-// cluster. creationTimestamp stays, because the older of two conflicting objects takes precedence.
-// deletionTimestamp of Pods stays, because such Pods take no new requests.
+// clusterWrites are metadata fields that an API server writes. creationTimestamp stays, because the
+// older of two conflicting objects takes precedence, and deletionTimestamp of Pods, because such
+// Pods take no new requests.
 var clusterWrites = []string{"deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
 	"generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 

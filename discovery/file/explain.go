@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// mistakes explains the errors of validate. It drops errors at or below a value of the wrong type,
-// which follow from the type.
+// mistakes explains the errors of validate, without errors that follow from a wrong type.
 func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 	var out, wrongType []mistake
 	for _, e := range errs {

@@ -18,8 +18,7 @@ func secretKind() *kind {
 		explain: hideValues}
 }
 
-// hideValues replaces findings about a Secret's values. The usual ones quote the value, and
-// findings go to logs, the status file and HTTP.
+// hideValues replaces findings that quote a Secret's values.
 func hideValues(errs field.ErrorList) (own []mistake, rest field.ErrorList) {
 	for _, e := range errs {
 		if top, _, below := strings.Cut(e.Field, "."); below && (top == "data" || top == "stringData") {

@@ -26,7 +26,6 @@ type version struct {
 	convert    func(*draft) // nil: no conversion
 }
 
-// kinds lists every kind that Penstock reads, in the order of store.Tables.
 func kinds() []*kind {
 	return []*kind{
 		gatewayClassKind(), gatewayKind(), listenerSetKind(), httpRouteKind(), grpcRouteKind(), tlsRouteKind(),

@@ -8,7 +8,7 @@ import (
 )
 
 // segments splits a field path, such as spec.rules[0].backendRefs[1].port or
-// metadata.labels[example.com/x], into keys and indexes.
+// metadata.labels[example.com/x].
 func segments(path string) []string {
 	var out []string
 	for path != "" {
@@ -34,8 +34,8 @@ func segments(path string) []string {
 	return out
 }
 
-// lineOf returns the line, from 0, of the key or list item at a field path below a node. For an
-// absent field it returns the line of the innermost existing field.
+// lineOf returns the line, from 0, of a field path below a node; for an absent field, of the
+// innermost existing one.
 func lineOf(n *yaml.Node, path string) int {
 	line := n.Line
 	for _, seg := range segments(path) {

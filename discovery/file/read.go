@@ -65,10 +65,10 @@ type nextChanges func() (files []string, everything bool)
 
 func scanEverything() (files []string, everything bool) { return nil, true }
 
-// gather finds new and changed files, with their documents still to be parsed, and removed files,
-// all as of one moment. Files may change while they are read, and a writer may depend on order: a
-// backend before the route to it. So gather repeats until nothing has changed since the last pass
-// began. It reads the files that next returns regardless of their modification times.
+// gather finds new and changed files, with unparsed documents, and removed files, as of one moment.
+// A writer may depend on order, a backend before its route, so gather repeats until nothing has
+// changed since the last pass began. It reads the files that next returns regardless of their
+// modification times.
 func (r *Reader) gather(next nextChanges) (fresh []*source, gone []string, problems []mistake) {
 	n, problems, steady := changes{}, r.problems, false
 	for pass := 0; pass < maxScans && !steady; pass++ {
@@ -214,7 +214,6 @@ func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 	return any
 }
 
-// deferEmptied reports whether a file that had objects is empty and in its grace period.
 func (r *Reader) deferEmptied(src, old *source, empty bool) bool {
 	if old == nil || len(old.docs) == 0 || !empty || src.unusable != nil {
 		delete(r.emptied, src.path)

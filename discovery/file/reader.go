@@ -199,7 +199,6 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 // stuckAfter is how long a read may take without progress of a file system operation.
 const stuckAfter = 30 * time.Second
 
-// watchdog marks the Reader as reading until end is called.
 func (r *Reader) watchdog() (end func()) {
 	r.disk.moved.Store(time.Now().UnixNano())
 	r.reading.Store(true)
@@ -234,8 +233,8 @@ func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bo
 	return ops, dirty, r.reports()
 }
 
-// readAll parses and validates documents that are new in their file, on every processor, because a
-// cold start spends its time here. No goroutine outlives it.
+// readAll parses and validates new documents on every processor, because a cold start spends its
+// time here. No goroutine outlives it.
 func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -263,8 +262,7 @@ func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	return nil
 }
 
-// readDocument reads one document. A panic, which is a bug, counts as an unidentified document: its
-// file's previous objects stay in use.
+// readDocument reads one document. After a panic, a bug, its file's previous objects stay in use.
 func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (err error) {
 	defer func() {
 		v := recover()
@@ -306,8 +304,8 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	return place(c.path, c.doc.line+line)
 }
 
-// fieldLine returns the line of a field in its document. Results are cached, because every page of
-// findings needs all of them again.
+// fieldLine returns the line of a field in its document. Results are cached for the next page of
+// findings.
 func (r *Reader) fieldLine(c claim, field string) int {
 	r.parsing.Lock()
 	defer r.parsing.Unlock()
@@ -323,8 +321,8 @@ func (r *Reader) fieldLine(c claim, field string) int {
 	return line
 }
 
-// findLine computes fieldLine. It keeps the last document's nodes, because the findings of an
-// object are located in a row. Called with parsing held.
+// findLine computes fieldLine. It keeps the last document's nodes for further findings. Called with
+// parsing held.
 func (r *Reader) findLine(c claim, field string) int {
 	if r.last.text != c.doc.text || c.doc.text == "" {
 		r.last.text = c.doc.text
@@ -345,7 +343,6 @@ func (r *Reader) findLine(c claim, field string) int {
 
 func place(path string, line int) string { return fmt.Sprintf("%s:%d", path, line) }
 
-// reports returns all reports, sorted by object, then by place.
 func (r *Reader) reports() []report.Report {
 	by := map[report.Ref][]report.Finding{}
 	add := func(owner report.Ref, path string, doc *document, m mistake) {

@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// schema validates objects of one kind: by its CRD, or for built-in kinds by a schema of the Go
-// type. It follows the order of an API server.
+// schema validates objects of one kind like an API server: by its CRD, or for built-in kinds by the
+// Go type.
 type schema struct {
 	shape *structural.Structural
 	fast  *fastvalidation.Schema // nil: only libraries are used
@@ -64,7 +64,6 @@ func newSchema(k *kind) (*schema, error) {
 	return s, nil
 }
 
-// schemaProps returns the schema of the kind's first version.
 func schemaProps(k *kind) (*apiextensions.JSONSchemaProps, error) {
 	if k.crd == "" {
 		return goProps(k.table.New()), nil
@@ -96,8 +95,8 @@ func (s *schema) complete(obj map[string]any) {
 }
 
 // validate returns the errors of an object after complete. unknown lists fields outside of the
-// schema, which it removes. CEL rules run only on an object without other errors, because they
-// assume its shape.
+// schema, which it removes. CEL rules assume the schema's shape, so they run only without other
+// errors.
 func (s *schema) validate(ctx context.Context, obj map[string]any) (unknown []string, errs field.ErrorList, err error) {
 	if s.fast.Valid(obj) {
 		return nil, nil, nil
@@ -116,7 +115,6 @@ func (s *schema) validate(ctx context.Context, obj map[string]any) (unknown []st
 	return unknown, errs, nil
 }
 
-// at returns the part of the schema at a field path, or nil.
 func (s *schema) at(path string) *structural.Structural { return s.node(segments(path)) }
 
 func (s *schema) node(segs []string) *structural.Structural {

@@ -12,10 +12,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// sentinel is a folder of Penstock's own, watched together with the folders of the configuration.
-// inotify delivers events of one watcher in order: once the event of a file that Penstock creates
-// here arrives, all earlier events have arrived. The cost of detecting concurrent changes thus does
-// not depend on the number of files. (Watchman synchronizes with the file system in the same way.)
+// sentinel is a folder of Penstock's own, watched together with the configuration. inotify delivers
+// events of one watcher in order: after the event of a file that Penstock creates here, all earlier
+// events have arrived, at a cost independent of the number of files. (Watchman does the same.)
 type sentinel struct {
 	dir   string
 	n     int

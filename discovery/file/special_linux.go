@@ -2,8 +2,8 @@ package file
 
 import "syscall"
 
-// kernels are kernel file systems by their magic numbers (linux/magic.h). They hold no user
-// configuration, are endless (/proc/PID/root is the machine), or act when read.
+// kernels are kernel file systems by magic number (linux/magic.h). They hold no user configuration,
+// are endless (/proc/PID/root is the machine), or act when read.
 var kernels = map[uint32]string{
 	0x9fa0: "proc", 0x62656572: "sysfs", 0x64626720: "debugfs", 0x74726163: "tracefs", 0x27e0eb: "cgroup",
 	0x63677270: "cgroup2",
@@ -11,7 +11,6 @@ var kernels = map[uint32]string{
 	0x6165676c: "pstore", 0x19800202: "mqueue", 0x42494e4d: "binfmt_misc", 0xde5e81e4: "efivarfs", 0x6e736673: "nsfs",
 }
 
-// kernelFileSystem returns the kernel file system of a path, "" for other file systems.
 func kernelFileSystem(path string) (string, error) {
 	var info syscall.Statfs_t
 	if err := syscall.Statfs(path, &info); err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// stateFile is the journal of last good forms in the state folder: a line of JSON for each change.
-// The last line about an object is valid. It is one file, because creating thousands of small ones
-// takes seconds on some file systems. It has Secrets, so its mode is 0600.
+// stateFile is the journal of last good forms in the state folder: a line of JSON for each change;
+// the last line about an object counts. One file, because creating thousands takes seconds on some
+// file systems. It has Secrets, so its mode is 0600.
 const stateFile = "last-good.jsonl"
 
 // maxWaste bounds the outdated lines of the journal, in bytes, beyond four times the size of the
@@ -39,8 +39,7 @@ type journal struct {
 	outcome statefile.Outcome
 }
 
-// restore reads the last good forms of an earlier run. It drops undecodable ones: the state only
-// serves files that are invalid now.
+// restore reads the last good forms of an earlier run, and drops undecodable ones.
 func (r *Reader) restore() {
 	if r.cfg.StateDir == "" {
 		return
@@ -101,7 +100,6 @@ func (r *Reader) keep(ref report.Ref, k keptObject) {
 	r.keptBy[k.path][ref] = true
 }
 
-// leave records that the last good form of an object no longer comes from a path.
 func (r *Reader) leave(path string, ref report.Ref) {
 	delete(r.keptBy[path], ref)
 	if len(r.keptBy[path]) == 0 {
@@ -136,8 +134,8 @@ func (r *Reader) decodeForm(form []byte) (*good, error) {
 	return &good{kind: k, obj: obj, form: form}, nil
 }
 
-// persist writes the last good forms of changed objects. Serving does not depend on it: after an
-// error, the next call writes all of them, even without a change.
+// persist writes the last good forms of changed objects. After an error, the next call writes all
+// of them.
 func (r *Reader) persist(dirty []report.Ref) {
 	if r.journal.path == "" || len(dirty) == 0 && !r.journal.outcome.Failed() {
 		return
@@ -191,8 +189,8 @@ func (r *Reader) records(refs []report.Ref) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// rewrite replaces the journal without outdated lines. Lines that are appended later are not synced
-// to disk: after a power cut, restore drops torn ones.
+// rewrite replaces the journal without outdated lines. Appended lines are not synced: after a power
+// cut, restore drops torn ones.
 func (r *Reader) rewrite() error {
 	refs := make([]report.Ref, 0, len(r.kept))
 	for ref := range r.kept {

@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// unknownField returns the mistake for an unknown field, with the nearest name as fix.
 func (s *schema) unknownField(path string) mistake {
 	m := mistake{severity: report.Error, field: path, problem: "is not a known field"}
 	segs := segments(path)

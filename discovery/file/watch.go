@@ -75,7 +75,6 @@ func (r *Reader) Run(ctx context.Context) error {
 	}
 }
 
-// watch collects changes between two reads.
 type watch struct {
 	reader     *Reader
 	notify     *fsnotify.Watcher
@@ -95,8 +94,8 @@ func (w *watch) note(ev fsnotify.Event) {
 	}
 }
 
-// classify splits paths with events. A change of a regular file that was read before needs only
-// that file. A new name, a folder, or a changed link needs a full scan. r.work is held.
+// classify splits paths with events. A regular file that was read before needs only itself; a new
+// name, a folder, or a changed link needs a full scan. r.work is held.
 func (r *Reader) classify(paths map[string]bool) (changed []string, everything bool) {
 	for path := range paths {
 		switch base := filepath.Base(path); {
@@ -184,8 +183,8 @@ func (w *watch) outside(path string) bool {
 	return alone
 }
 
-// follow watches every folder that may hold a configuration file: folders below the roots, folders
-// that links point to, and the parents of the roots, because a root may be replaced as a whole.
+// follow watches every folder that may hold a configuration file: below the roots, behind links,
+// and the roots' parents, because a root may be replaced as a whole.
 func (w *watch) follow() {
 	wanted := map[string]bool{}
 	d := w.reader.disk

@@ -191,7 +191,6 @@ func (w *Written) Save() error {
 	return statefile.Rewrite(path, out.Bytes())
 }
 
-// indentsLists reports whether the items of the first list below a key are indented beyond the key.
 func indentsLists(n *yaml.Node) bool {
 	var first func(n *yaml.Node) (indented, found bool)
 	first = func(n *yaml.Node) (bool, bool) {

@@ -174,7 +174,6 @@ func (d *Disk) KeyPair(cert, key string) (*tls.Certificate, error) {
 	return &c, nil
 }
 
-// naming adds a path to an error without one.
 func naming(path string, err error) error {
 	if err == nil || errors.As(err, new(*fs.PathError)) {
 		return err

@@ -9,8 +9,8 @@ const (
 	formerTime = time.Hour
 )
 
-// former holds the last addresses of unused names. A route that returns to a name does not wait for
-// its DNS server, which may be unreachable.
+// former holds the last addresses of unused names, so that a route that returns to one does not
+// wait for its DNS server.
 type former map[string]formerAnswer
 
 type formerAnswer struct {
@@ -18,7 +18,6 @@ type formerAnswer struct {
 	until     time.Time
 }
 
-// keep adds an unused name. Beyond the bound, it drops the name that has been unused for longest.
 func (f former) keep(name string, addresses []string, now time.Time) {
 	if len(addresses) == 0 {
 		return
@@ -36,7 +35,6 @@ func (f former) keep(name string, addresses []string, now time.Time) {
 	delete(f, first)
 }
 
-// take removes a name and returns its last addresses if they are still kept.
 func (f former) take(name string, now time.Time) []string {
 	a := f[name]
 	delete(f, name)

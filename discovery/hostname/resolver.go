@@ -338,7 +338,6 @@ func (r *Resolver) Resolve(ctx context.Context, names []string) error {
 	return nil
 }
 
-// maxAddresses bounds the used addresses of a name.
 const maxAddresses = 256
 
 func (r *Resolver) lookup(ctx context.Context, text string, timeout time.Duration) answer {
@@ -373,8 +372,7 @@ func (r *Resolver) lookup(ctx context.Context, text string, timeout time.Duratio
 	return out
 }
 
-// why describes a failed lookup with the same text each time. The error contains port numbers, and
-// each new text would change the Host.
+// why describes a failed lookup with the same text each time: the error contains port numbers.
 func why(err error) string {
 	var dns *net.DNSError
 	switch {

@@ -11,11 +11,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// reportEvery is the interval between commits of failed lookups, and between writes of the state.
-// Failures change no traffic, and thousands of names may fail at once.
+// reportEvery is the interval between commits of failed lookups, and between writes of the state:
+// thousands of names may fail at once.
 const reportEvery = time.Second
 
-// mostLogged bounds the names in a log line.
 const mostLogged = 8
 
 type batch struct {

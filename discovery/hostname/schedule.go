@@ -134,7 +134,7 @@ func (s *schedule) ended(retry bool) {
 }
 
 // backoff returns the pause after a number of failures. It doubles from first up to maxBackoff,
-// less up to a fifth, so that names that failed together are not repeated together.
+// less a random fifth, to spread names that failed together.
 func backoff(first time.Duration, failures int) time.Duration {
 	pause := first
 	for range failures - 1 {

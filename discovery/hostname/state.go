@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// stateFile persists addresses over restarts: proxies use them, and a DNS server that fails just
-// after a start must not remove them. It is a JSON object: name to addresses.
+// stateFile persists addresses over restarts, because a DNS server that fails just after a start
+// must not remove them. It is a JSON object: name to addresses.
 const stateFile = "hosts.json"
 
 type state struct {

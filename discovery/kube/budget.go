@@ -148,7 +148,6 @@ func (r *reader) add(bytes int64) {
 	r.share.budget.used += bytes
 }
 
-// free releases an object's bytes, and reports whether it had any.
 func (r *reader) free(id string) bool {
 	r.share.budget.mu.Lock()
 	defer r.share.budget.mu.Unlock()
@@ -247,7 +246,6 @@ func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (ru
 	return out, nil
 }
 
-// readPage reads one page, and smaller ones if the response is too long.
 func (b *bounded) readPage(
 	ctx context.Context, o *metav1.ListOptions, each func(runtime.Object),
 ) (page metav1.ListInterface, n int, err error) {

@@ -81,10 +81,8 @@ func (c *client) restFor(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient
 	return r, nil
 }
 
-// scope is a part of a kind; the zero scope is all of it.
 type scope struct{ namespace, name string }
 
-// contact observes the reads of one part.
 type contact interface {
 	answered(error)        // for each response; nil for success
 	watching(initial bool) // a watch is established; initial: it delivers all objects first
@@ -149,5 +147,4 @@ func (c *client) patch(ctx context.Context, k *kind, version, id, sub string, bo
 	return obj, err
 }
 
-// fieldManager is Penstock's name in metadata.managedFields.
 const fieldManager = "penstock-status"

@@ -11,7 +11,6 @@ import (
 
 var crdVersion = schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}
 
-// bundleVersion is the annotation with the Gateway API release of a CRD.
 const bundleVersion = "gateway.networking.k8s.io/bundle-version"
 
 // crd is a CustomResourceDefinition without its schemas, which are most of its size.
@@ -36,7 +35,6 @@ type crd struct {
 // DeepCopyObject implements runtime.Object. Objects are never changed.
 func (c *crd) DeepCopyObject() runtime.Object { d := *c; return &d }
 
-// serves returns the first wanted version that the API server serves, or "".
 func (c *crd) serves(wanted []string) string {
 	established := false
 	for _, cond := range c.Status.Conditions {
@@ -65,7 +63,6 @@ func (c *crd) served() (out []string) {
 	return out
 }
 
-// list is the List kind of a CRD's objects, in any version.
 type list[T any] struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`

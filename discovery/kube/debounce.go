@@ -68,7 +68,6 @@ func (f *feed) flush() error {
 	return err
 }
 
-// run commits operations until ctx ends.
 func (f *feed) run(ctx context.Context) error {
 	var last time.Time
 	for {

@@ -160,7 +160,6 @@ func (s *Source) demand(p part) *intake {
 	return f.intake
 }
 
-// packed is an object that can be kept encoded as protobuf.
 type packed interface {
 	store.Object
 	Marshal() ([]byte, error)
@@ -251,7 +250,6 @@ func (g *gate) remember(id string, keys []string) {
 	}
 }
 
-// forget drops an object, and reports whether it was in the store.
 func (g *gate) forget(id string) (inside bool) {
 	groups, known := g.group[id]
 	if !known {
@@ -273,8 +271,7 @@ func (g *gate) forget(id string) (inside bool) {
 }
 
 // shut ends the phase in which every object is wanted, and removes objects that the first
-// translation did not read. The phase spares a large cluster a second translation: objects that the
-// first one starts to read late are already in the store.
+// translation did not read. The phase spares a large cluster a second translation.
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

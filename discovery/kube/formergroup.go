@@ -39,7 +39,6 @@ type rival struct {
 	obj  store.Object
 }
 
-// arrive passes an object to admit, unless another one takes precedence.
 func (r *rivals) arrive(k *kind, obj store.Object, admit func(*kind, store.Object)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -39,7 +39,6 @@ func (t formerPools) PutObject(obj store.Object) store.Op {
 	return t.table.PutObject(&obj.(*formerPool).InferencePool)
 }
 
-// formerPool is an InferencePool that was read in the form of v1alpha2.
 type formerPool struct {
 	inferencev1.InferencePool
 	former shape.FormerPoolStatus

@@ -38,7 +38,6 @@ type kind struct {
 	group   func(key string) string // groups keys of gate: objects are stored by group
 }
 
-// role is the role of a kind's objects for a request.
 type role int
 
 const (

@@ -3,7 +3,7 @@ package kube
 import "context"
 
 // gap is the time from the end of a part's watch until the store has caught up. The API server ends
-// each watch after some minutes, and all of them when it restarts.
+// each watch after some minutes.
 type gap int
 
 const (
@@ -37,7 +37,6 @@ func (c *partContact) unwatched() {
 	}
 }
 
-// watching ends a gap, unless the watch begins with a list.
 func (c *partContact) watching(initial bool) {
 	s := c.source
 	s.mu.Lock()

@@ -145,8 +145,8 @@ func (l *lives) refs() []report.Ref {
 	return out
 }
 
-// newer compares resource versions of one kind, which are growing numbers (KEP-5504). A version
-// that is not a number counts as new.
+// newer compares resource versions, which are growing numbers in one kind (KEP-5504). Others count
+// as new.
 func newer(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)

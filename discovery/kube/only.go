@@ -6,7 +6,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// only returns the kinds of Config.Only, or all kinds if that is empty.
 func only(all []*kind, wanted []Kind) []*kind {
 	if len(wanted) == 0 {
 		return all
@@ -22,7 +21,6 @@ func only(all []*kind, wanted []Kind) []*kind {
 	})
 }
 
-// installed reports whether the kind is read without looking for its CRD.
 func (k *kind) installed() bool { return k.builtIn || k.assumed }
 
 // absent reports whether the error is the response for a kind that is not installed or forbidden.

@@ -35,8 +35,8 @@ func newOrder() *order {
 	return &order{deletions: map[report.Ref]*held{}, routes: map[report.Ref]*held{}}
 }
 
-// put applies a version of an object: at once if missing is empty, else when the last missing
-// backend arrives, at the latest after watchSkew. It replaces a held event of the same object.
+// put applies a version of an object: at once without missing backends, else when the last one
+// arrives, at the latest after watchSkew. It replaces a held event of the same object.
 func (o *order) put(ref report.Ref, missing []string, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,9 +96,9 @@ func (o *order) drop(ref report.Ref) {
 	}
 }
 
-// missing returns the backends of a route that have not arrived, as store.TargetKeys. It returns
-// none if the store has the same generation of the route, so that the write of a status is never
-// held back, and none of kinds that are not followed.
+// missing returns the backends of a route that have not arrived, as store.TargetKeys; none if the
+// store has the same generation, so that a status is never held back, and none of kinds that are
+// not followed.
 func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 	if k.role != isRoute {
 		return nil

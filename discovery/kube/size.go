@@ -15,7 +15,6 @@ import (
 // decoders use up to a hundred times as much memory.
 const longestResponse = 4 << 20
 
-// errTooLong is the error of a response that exceeds longestResponse.
 var errTooLong = fmt.Errorf("the response is longer than %d bytes", longestResponse)
 
 func tooLong(err error) bool { return errors.Is(err, errTooLong) }
@@ -54,7 +53,6 @@ func (b *boundBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sizeOf estimates the memory of an object in bytes.
 func sizeOf(obj any) int64 {
 	v := reflect.ValueOf(obj)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
@@ -65,7 +63,6 @@ func sizeOf(obj any) int64 {
 
 var timeType = reflect.TypeFor[time.Time]() // its location is shared
 
-// below estimates the bytes that a value refers to.
 func below(v reflect.Value) (bytes int64) {
 	switch v.Kind() {
 	case reflect.String:

@@ -75,7 +75,6 @@ type Source struct {
 	kept    map[Demand]bool // see Keep; immutable
 }
 
-// following is a part that is followed, and its reflector.
 type following struct {
 	intake  *intake
 	version string
@@ -197,9 +196,8 @@ func (s *Source) notify() {
 	}
 }
 
-// relistDelay is the time between the change of a CRD and a new list of its objects. For up to a
-// second the API server delivers objects by the old definition, without the new fields, and sends
-// no event for them later.
+// relistDelay is the time between the change of a CRD and a new list of its objects: for up to a
+// second the API server delivers objects by the old definition, without later events.
 const relistDelay = 3 * time.Second
 
 // defined records a kind's CRD; nil: it is not installed.
@@ -323,7 +321,6 @@ func (s *Source) expect(p part, version string) (synced bool) {
 	return f == nil || f.intake.isSynced()
 }
 
-// clusterWide are kinds without a namespace that are read even with Config.Namespaces.
 var clusterWide = []string{store.GatewayClasses.Kind(), store.ClusterSets.Kind(), store.ClusterProperties.Kind()}
 
 func (s *Source) wholeParts(k *kind) []part {

@@ -14,11 +14,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// lastApplied is where kubectl keeps a copy of the whole object.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// trim removes fields that are not read, to save memory in large clusters. It must remove all
-// fields that change with the write of a status, or each write would change the store.
+// trim removes fields that are not read, to save memory, and all fields that change with the write
+// of a status: otherwise each write would change the store.
 func trim(k *kind, obj store.Object) {
 	shed(k, obj)
 	obj.SetResourceVersion("")

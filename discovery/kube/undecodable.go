@@ -25,10 +25,9 @@ const (
 	mostUndecodable = 50
 )
 
-// tolerant decodes objects that a CRD's schema allows and the Go type cannot hold. A schema may
-// lack a limit, such as the one of forwardBody.maxSize, a uint16. Only the metadata of such an
-// object is decoded, with the annotation undecodable. An error would affect the list or watch of
-// all objects of the kind.
+// tolerant decodes objects that a CRD's schema allows and the Go type cannot hold, such as a
+// forwardBody.maxSize above a uint16. Only their metadata is decoded, with the annotation
+// undecodable. An error would affect the list or watch of the whole kind.
 type tolerant struct{ runtime.NegotiatedSerializer }
 
 func (t tolerant) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
@@ -51,7 +50,6 @@ func (d tolerantDecoder) Decode(
 	return d.Decoder.Decode(less, defaults, into)
 }
 
-// withoutUndecodable reduces an undecodable object, or such items of a list, to metadata.
 func (d tolerantDecoder) withoutUndecodable(data []byte, reason error) (less []byte, changed bool) {
 	var list struct {
 		metav1.TypeMeta `json:",inline"`
@@ -78,7 +76,6 @@ func (d tolerantDecoder) withoutUndecodable(data []byte, reason error) (less []b
 	return less, err == nil
 }
 
-// hollow returns an object's type and metadata, with the reason.
 func hollow(data []byte, reason error) ([]byte, bool) {
 	var o struct {
 		metav1.TypeMeta   `json:",inline"`

@@ -79,8 +79,8 @@ func (in *intake) Delete(obj any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. It receives the first list, and one after each watch
-// that could not be resumed. Missing objects were deleted meanwhile.
+// Replace implements cache.ReflectorStore, for the first list, and after each watch that could not
+// be resumed.
 func (in *intake) Replace(list []any, _ string) error {
 	in.mu.Lock()
 	before := in.ids
@@ -105,7 +105,6 @@ func (in *intake) Replace(list []any, _ string) error {
 
 func (in *intake) Resync() error { return nil }
 
-// has reports whether the API server has an object, as far as the reflector has received.
 func (in *intake) has(id string) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -131,7 +130,6 @@ func (in *intake) isSynced() bool {
 	}
 }
 
-// follow runs the reflector of a part until ctx ends.
 func (s *Source) follow(ctx context.Context, in *intake, version string) error {
 	k := in.part.kind
 	gv := schema.GroupVersion{Group: k.table.Group(), Version: version}
@@ -220,7 +218,6 @@ func (s *Source) arrive(k *kind, obj store.Object) {
 	s.admit(k, obj)
 }
 
-// admit processes an object without a rival of another group.
 func (s *Source) admit(k *kind, obj store.Object) {
 	failed, changed := s.undecodable.note(k.ref(store.ID(obj)), obj)
 	if changed {
@@ -258,7 +255,6 @@ func (s *Source) leave(k *kind, id string) {
 	s.dismiss(k, id)
 }
 
-// dismiss processes a deletion without a rival of another group.
 func (s *Source) dismiss(k *kind, id string) {
 	if _, changed := s.undecodable.note(k.ref(id), nil); changed {
 		s.notify()

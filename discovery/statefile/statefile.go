@@ -55,8 +55,8 @@ func Sweep(folder string) error {
 	return err
 }
 
-// replace writes and syncs a temporary file, renames it, and syncs the folder. Otherwise a power
-// cut may leave the new name without content, or with the old content.
+// replace writes and syncs a temporary file, renames it, and syncs the folder: otherwise a power
+// cut may leave the new name without content, or with the old one.
 func replace(d Disk, path string, raw []byte, mode fs.FileMode) error {
 	folder := filepath.Dir(path)
 	if err := makeFolder(d, folder); err != nil {

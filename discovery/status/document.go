@@ -67,7 +67,6 @@ type Ancestor struct {
 	Conditions     []metav1.Condition `json:"conditions"`
 }
 
-// policies are the kinds with ancestors in place of parents.
 var policies = []string{"BackendTLSPolicy"}
 
 func (s Status) allParents() []Parent {
@@ -169,7 +168,6 @@ func (m *maker) conditions(key conditionKey, list []report.Condition) []metav1.C
 	return out
 }
 
-// compareFindings orders by severity, then by place.
 func compareFindings(a, b report.Finding) int {
 	rank := func(s report.Severity) int {
 		return slices.Index([]report.Severity{report.Error, report.Warning, report.Info}, s)

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// public returns a report without the credentials in its texts, which are logged and shown to every
-// reader of the object's status. The argument is not changed.
+// public returns a report without the credentials in its texts, which are logged and shown. The
+// argument is not changed.
 func public(r report.Report) report.Report {
 	r.Conditions = publicConditions(r.Conditions)
 	r.Findings = replaced(r.Findings, func(f report.Finding) report.Finding {
@@ -42,7 +42,6 @@ func replaced[T comparable](list []T, change func(T) T) []T {
 	return out
 }
 
-// withPublicConditions returns the list with credentials removed from each element's conditions.
 func withPublicConditions[T any](list []T, conditions func(*T) *[]report.Condition) []T {
 	out := list
 	for i := range list {

@@ -29,7 +29,6 @@ type entry struct {
 	report report.Report
 }
 
-// follower is a registered Feed.
 type follower struct{ id uint64 }
 
 // unseen is an object with a report that has changed since a follower's last call of Next.

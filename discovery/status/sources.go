@@ -27,9 +27,9 @@ const (
 	Proxy        = "proxy"        // NACKs, one instance a proxy and process
 )
 
-// precedence ranks the sources: of two that report a condition of the same type on one object, the
-// later one in the list wins, so that a proxy's NACK overrides translation. Instances of one source
-// rank by name. Findings of all sources are shown.
+// precedence ranks the sources: of two conditions of one type on one object, the later source wins,
+// so that a proxy's NACK overrides translation. Instances of one source rank by name. Findings of
+// all sources are shown.
 var precedence = []string{Cluster, Files, Translation, Internal, Supervisor, Ports, Members, Imports, Pickers, Relay,
 	Answers, Rates, Servers, Certificates, Envoy, Proxy}
 

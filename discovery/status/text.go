@@ -62,7 +62,6 @@ func (p *printer) printf(format string, args ...any) {
 	}
 }
 
-// gap separates blocks by an empty line.
 func (p *printer) gap() {
 	if p.printed {
 		p.printf("\n")
@@ -206,7 +205,6 @@ func wrong(c metav1.Condition) bool {
 
 func bad(list []metav1.Condition) bool { return slices.ContainsFunc(list, wrong) }
 
-// message joins the reasons and messages of the conditions that report a problem, each text once.
 func message(list []metav1.Condition) string {
 	var parts []string
 	for _, c := range list {

@@ -63,7 +63,6 @@ func (w *Writer) delay(took time.Duration) time.Duration {
 	return max(w.cfg.Delay, min(took*(maxShare-1), maxDelay))
 }
 
-// retryInterval is the time between a failed write and the next one.
 const retryInterval = 10 * time.Second
 
 // Run writes the file at once, after each change, and when its context ends. A failed write is

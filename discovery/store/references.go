@@ -39,7 +39,6 @@ func listenerSetParent(s *gatewayv1.ListenerSet) []string {
 	return []string{objectid.Join(ns, string(p.Name))}
 }
 
-// backendKeys collects the keys in ByBackend of a route in a namespace.
 type backendKeys struct {
 	namespace string
 	keys      []string

@@ -46,7 +46,6 @@ func sizes(fields ...string) part       { return part{lengths, fields} }
 func certified(fields ...string) part   { return part{certificates, fields} }
 func unlessNamed(fields ...string) part { return part{named, fields} }
 
-// decision is how pages show the fields of one type, by their names in Go.
 type decision struct {
 	typ    reflect.Type
 	fields map[string]way

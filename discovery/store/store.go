@@ -93,7 +93,6 @@ func (s *Store) Apply(ops ...Op) (Revision, error) {
 	return rev, nil
 }
 
-// apply commits one operation; nil if it has no effect.
 func (s *Store) apply(op Op) *Change {
 	table := op.table.Kind()
 	old := s.now.get(table, op.id)

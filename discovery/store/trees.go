@@ -6,7 +6,6 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// entry is one object under one key of one index.
 type entry struct {
 	key, id string
 	obj     any
@@ -61,7 +60,6 @@ func (t trees) remove(table, id string, keys []IndexKey) {
 	}
 }
 
-// get returns an object by its primary key, or nil.
 func (t trees) get(table, id string) any {
 	e, _ := t[[2]string{table, ByID}].Get(entry{key: id, id: id})
 	return e.obj
@@ -102,7 +100,6 @@ func (t trees) list(table, index, key string) (out []any, ok bool) {
 	return out, true
 }
 
-// each calls f with all objects of a table, sorted by primary key.
 func (t trees) each(table string, f func(entry)) {
 	t[[2]string{table, ByID}].Scan(func(e entry) bool {
 		f(e)

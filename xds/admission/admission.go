@@ -108,8 +108,7 @@ type readyConn struct {
 	readsOnReady
 }
 
-// addressOf returns the IP address of a client. The zero address stands for all clients without
-// one, as on a Unix socket.
+// addressOf returns the IP address of a client; the zero address without one, as on a Unix socket.
 func addressOf(a net.Addr) netip.Addr {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -118,8 +117,8 @@ func addressOf(a net.Addr) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// enter counts a connection. It returns the connection that makes room for it, or the reason for
-// denying it.
+// enter counts a connection. It returns the connection to close for it, or the reason for denying
+// it.
 func (l *Listener) enter(c *conn) (crowded *conn, denied string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,7 +152,6 @@ func decrease(counts map[netip.Addr]int, a netip.Addr) {
 	}
 }
 
-// settled stops counting a connection that is admitted or closed as waiting.
 func (l *Listener) settled(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -256,7 +254,7 @@ func Admit(ctx context.Context) {
 	}
 }
 
-// closeDelay leaves a client time to read why its call was denied.
+// closeDelay lets a client read why its call was denied.
 const closeDelay = time.Second
 
 // CloseSoon closes the connection of a call whose certificate has expired. Envoy opens all its
@@ -267,7 +265,6 @@ func CloseSoon(ctx context.Context) {
 	}
 }
 
-// connOf returns the connection of a call, or nil if no Listener accepted it.
 func connOf(ctx context.Context) *conn {
 	if p, ok := peer.FromContext(ctx); ok {
 		if r, ok := p.Addr.(remote); ok {

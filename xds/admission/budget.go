@@ -41,7 +41,6 @@ type pending struct {
 	closed bool
 }
 
-// sent counts n bytes and reports whether the connection may continue.
 func (b *Budget) sent(p *pending, n int) bool {
 	if b == nil {
 		return true
@@ -59,7 +58,6 @@ func (b *Budget) sent(p *pending, n int) bool {
 	return held <= b.max || p.bytes <= lastShare || p.bytes <= fairShare && held <= manyTimes*b.max
 }
 
-// received counts a message of n bytes as received.
 func (b *Budget) received(p *pending, n int) {
 	if b == nil {
 		return

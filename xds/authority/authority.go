@@ -74,7 +74,6 @@ type formerSigner struct {
 	until time.Time // monotonic
 }
 
-// maxFormer bounds the former signers whose keys are accepted.
 const maxFormer = 4
 
 const defaultLife = 365 * 24 * time.Hour
@@ -141,13 +140,12 @@ func (a *Authority) renew(ctx context.Context) error {
 	return a.take(s, now)
 }
 
-// damagePause delays the replacement of a damaged Secret, so that a process that holds the
-// authority can restore it first.
+// damagePause gives a process that holds the authority time to restore a damaged Secret.
 const damagePause = 20 * time.Second
 
-// next returns the state that follows from the Secret's data, and whether it must be written. If
-// the Secret is missing or damaged, it returns this process's state, so that proxies and processes
-// keep trusting each other.
+// next returns the state that follows from the Secret's data, and whether to write it. If the
+// Secret is missing or damaged, it is this process's state, so that proxies and processes keep
+// trusting each other.
 func (a *Authority) next(data map[string][]byte, now time.Time) (s state, changed bool, err error) {
 	if len(data) > 0 {
 		if s, err = read(data); err == nil {
@@ -186,7 +184,6 @@ func (a *Authority) held() state {
 	return a.state
 }
 
-// take adopts a state and renews the certificate if it is due.
 func (a *Authority) take(s state, now time.Time) error {
 	a.mu.Lock()
 	cert, old := a.cert, a.state
@@ -223,7 +220,7 @@ func (a *Authority) take(s state, now time.Time) error {
 	return nil
 }
 
-// retire accepts the keys of a signer for a while after it stops signing. Called with mu held.
+// retire accepts a signer's keys for a while after it stops signing. Called with mu held.
 func (a *Authority) retire(former *signer, s state, now time.Time) {
 	for _, signs := range []*signer{s.current, s.next} {
 		if signs != nil && bytes.Equal(former.certPEM, signs.certPEM) {
@@ -285,7 +282,7 @@ func (a *Authority) Keys(purpose string) []string {
 	return a.keys[purpose]
 }
 
-// signed is when a certificate was signed: by the monotonic clock, which stops while the machine
+// signed is when a certificate was signed, by the monotonic clock, which stops while the machine
 // sleeps, and by Config.Now, which may be set.
 type signed struct{ monotonic, wall time.Time }
 

@@ -35,7 +35,6 @@ func (r rotation) write(data map[string][]byte) {
 	}
 }
 
-// due reports whether the next authority must sign now.
 func (r rotation) due(now time.Time) bool { return !r.signs.IsZero() && !now.Before(r.signs) }
 
 func (r rotation) over(now time.Time) bool {
@@ -57,13 +56,11 @@ type Rotated struct {
 	Ends  time.Time // when trust in the previous one ends
 }
 
-// errNone is the error of Rotate without an authority.
 var errNone = errors.New("there is no authority: penstock makes it when it first runs")
 
 // ErrNone reports whether Rotate failed because there is no authority.
 func ErrNone(err error) bool { return errors.Is(err, errNone) }
 
-// rotateAttempts bounds the retries after a concurrent write.
 const rotateAttempts = 10
 
 // Rotate replaces an authority early, because its key may be compromised. Processes publish the new

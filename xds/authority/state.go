@@ -49,7 +49,7 @@ type state struct {
 	rotation                rotation
 }
 
-// read decodes the intact parts of the Secret's data. err describes the others. Without a current
+// read decodes the intact parts of the Secret's data; err describes the others. Without a current
 // authority the state is unusable.
 func read(data map[string][]byte) (s state, err error) {
 	part := func(name string, key []byte, withKey bool) *signer {
@@ -69,8 +69,8 @@ func read(data map[string][]byte) (s state, err error) {
 	return s, err
 }
 
-// replacement returns the state for data without a usable current authority. An intact certificate
-// in it stays trusted, because other processes may still present certificates that it signed.
+// replacement returns the state for data without a usable current authority. Its intact certificate
+// stays trusted, because other processes may still present certificates that it signed.
 func replacement(data map[string][]byte, now time.Time, life time.Duration) (s state, err error) {
 	for _, name := range []string{previousCert, nextCert, currentCert} {
 		if intact, bad := readSigner(data[name], nil, false); bad == nil {
@@ -164,7 +164,6 @@ func (s state) advance(now time.Time, life, overlap time.Duration) (next state, 
 	return s, changed, nil
 }
 
-// created returns when the authority was made, by its maker's clock.
 func (s *signer) created() time.Time {
 	if at, err := time.Parse(time.RFC3339, s.cert.Subject.SerialNumber); err == nil {
 		return at

@@ -46,9 +46,9 @@ func YAML(c Config) ([]byte, error) {
 	return out, nil
 }
 
-// callsLast is how long Envoy keeps a gRPC client without new calls. With the default of 50 s,
-// Envoy 1.40 crashes when a call ends later than that, such as a long call to the picker or about
-// an upload. A client takes some KiB.
+// callsLast is how long Envoy keeps a gRPC client without new calls. After its default of 50 s,
+// Envoy 1.40 crashes at the end of a longer call, such as one to the picker. A client takes some
+// KiB.
 const callsLast = 7 * 24 * time.Hour
 
 // New returns the bootstrap as a message. It fails if the Config is invalid.
@@ -253,7 +253,6 @@ func (b *builder) tls(c Config) *corev3.TransportSocket {
 	}
 }
 
-// serverName returns the name that the control plane's certificate must have.
 func (c Config) serverName() *tlsv3.SubjectAltNameMatcher {
 	name := c.TLS.ServerName
 	if name == "" {
@@ -267,8 +266,8 @@ func (c Config) serverName() *tlsv3.SubjectAltNameMatcher {
 		Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}}
 }
 
-// overload protects a proxy whose requests are buffered for their pickers: near the memory limit
-// the largest are reset.
+// overload protects a proxy that buffers requests for pickers: near the memory limit the largest
+// are reset.
 func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 	const heap = "envoy.resource_monitors.fixed_heap"
 	action := func(name string, at float64) *overloadv3.OverloadAction {

@@ -153,7 +153,6 @@ func (c Config) validate() error {
 	return nil
 }
 
-// address is a socket address or a path.
 type address struct {
 	host string
 	port uint32

@@ -11,8 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// merge merges the user's bootstrap over a generated one: messages field by field, lists by
-// appending.
+// merge merges the user's bootstrap over a generated one: messages by field, lists by appending.
 func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 	if len(extra) == 0 {
 		return nil
@@ -51,8 +50,7 @@ var reserved = []string{"penstock-", "hop."}
 const hops = "hops"
 
 // delivered reports whether ADS may deliver a cluster or listener of this name (translator/model).
-// Envoy ignores such a resource if its bootstrap has the name, and requests would follow the
-// bootstrap.
+// Envoy would ignore it if its bootstrap has the name.
 func delivered(name string) bool {
 	return name == hops || strings.Contains(name, "/") ||
 		slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })

@@ -14,9 +14,8 @@ import (
 // ReadyPath is the path that a kubelet probes at Config.Ready.
 const ReadyPath = "/ready"
 
-// readyListener answers 200 once the proxy has its first complete configuration, when Envoy starts
-// its workers. It answers 503 while the proxy drains. Unlike the admin interface it exposes nothing
-// else.
+// readyListener answers 200 once the proxy has its first complete configuration, and 503 while it
+// drains. Unlike the admin interface it exposes nothing else.
 func (b *builder) readyListener(c Config) *listenerv3.Listener {
 	manager := &hcmv3.HttpConnectionManager{
 		StatPrefix: "ready",

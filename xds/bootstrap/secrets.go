@@ -80,8 +80,8 @@ func file(path string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
 }
 
-// folderOf returns the directory to watch for a file: the kubelet updates a volume by replacing the
-// link to the folder with all of its files.
+// folderOf returns the directory to watch for a file: the kubelet replaces the link to the folder
+// of all files.
 func folderOf(file string) *corev3.WatchedDirectory {
 	return &corev3.WatchedDirectory{Path: path.Dir(file)}
 }

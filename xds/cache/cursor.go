@@ -111,8 +111,8 @@ func (c *Cursor) Pull() Delta {
 	return Delta{Changes: l.coalesced(from, to)}
 }
 
-// coalesced returns the tail of the log with one change per resource. Most cursors are at the same
-// place, so the last result is kept. Called with mu held for reading.
+// coalesced returns the tail of the log with one change per resource. The last result is kept,
+// because most cursors are at the same place. Called with mu held for reading.
 func (l *log) coalesced(from, to uint64) []Change {
 	l.memoMu.Lock()
 	defer l.memoMu.Unlock()
@@ -282,8 +282,6 @@ func (c *Cursor) Release(slots ...*Slot) {
 	}
 }
 
-// released drops one user of a slot. It appends the slot to last if it has no user and no resource
-// left.
 func released(last []*Slot, s *Slot) []*Slot {
 	if s.users.Add(-1) == 0 && s.Current() == nil {
 		last = append(last, s)
@@ -291,8 +289,8 @@ func released(last []*Slot, s *Slot) []*Slot {
 	return last
 }
 
-// reading calls f with mu held for reading. A panic of f, which may read a proxy's message, leaves
-// no lock held.
+// reading calls f with mu held for reading, and releases it if f, which may read a proxy's message,
+// panics.
 func (l *log) reading(f func()) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

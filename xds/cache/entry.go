@@ -70,9 +70,9 @@ const (
 	fieldValue   = 2
 )
 
-// newEntry encodes everything but the body. DeltaDiscoveryResponse.resources consists of `head` and
-// the body, DiscoveryResponse.resources of `head` from `any` on and the body. This works because
-// the Any is last and is field 2 of both messages.
+// newEntry encodes everything but the body. DeltaDiscoveryResponse.resources is `head` and the
+// body, DiscoveryResponse.resources `head` from `any` on and the body: the Any is last, and field 2
+// of both messages.
 func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	url := r.Type.URL()
 	anyHead := protowire.AppendTag(nil, fieldTypeURL, protowire.BytesType)
@@ -158,7 +158,6 @@ type shared struct {
 	parts map[string]weak.Pointer[resource.Part] // by the version of a resource that consists of the part
 }
 
-// share returns p, or an equal part that was shared before.
 func (s *shared) share(version string, p *resource.Part) *resource.Part {
 	s.mu.Lock()
 	defer s.mu.Unlock()

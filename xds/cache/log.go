@@ -9,14 +9,12 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// record is one change of one resource. Its sequence number is its place in the log.
 type record struct {
 	slot        *Slot
 	entry, prev *Entry // nil: it did not exist
 }
 
-// replaced returns the size of the bodies that only the record retains: the parts of prev that
-// entry does not share.
+// replaced returns the size of the bodies that only the record retains.
 func (r record) replaced() (bytes int) {
 	if r.prev == nil {
 		return 0
@@ -89,8 +87,8 @@ func (l *log) open(cacheReady bool) {
 // seq returns the newest sequence number. Called with mu held.
 func (l *log) seq() uint64 { return l.floor + uint64(len(l.tail)) }
 
-// commit appends a batch, then signals the cursors without the write lock: otherwise each of a
-// thousand readers would wait for it.
+// commit appends a batch, then signals the cursors without the write lock, for which a thousand
+// readers would wait.
 func (l *log) commit(b Batch, now time.Time) {
 	if !l.append(b, now) {
 		return
@@ -187,8 +185,8 @@ func (l *log) reap(s *Slot) {
 // trimAt is the number of records up to which trim does not look at cursors.
 const trimAt = 64
 
-// trim drops records that every cursor has read, and the oldest ones beyond the bounds: a cursor
-// before the floor gets a reset.
+// trim drops records that every cursor has read, and the oldest beyond the bounds: cursors before
+// the floor get a reset.
 func (l *log) trim() {
 	if len(l.tail) < trimAt && l.bytes < l.config.LogBytes/4 {
 		return

@@ -86,7 +86,6 @@ type queue = workqueue.TypedRateLimitingInterface[key]
 
 type key struct{ namespace, fleet string }
 
-// member is the state of one Gateway's proxies.
 type member struct {
 	Gateway
 	object *gatewayv1.Gateway
@@ -165,7 +164,6 @@ func (f *Fleets) add(k key) {
 	}
 }
 
-// addAfter enqueues a fleet after a delay, if Run still runs then.
 func (f *Fleets) addAfter(k key, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,7 +172,6 @@ func (f *Fleets) addAfter(k key, wait time.Duration) {
 	}
 }
 
-// workers is the number of fleets that are reconciled concurrently.
 const workers = 4
 
 // Run reconciles the objects of all fleets until ctx ends. It may be called again, after another

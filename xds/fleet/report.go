@@ -25,7 +25,6 @@ import (
 // Otherwise the condition is absent.
 const ConditionRolledOut = "penstock.dev/RolledOut"
 
-// report publishes the addresses of a Gateway's proxies, and their first problem.
 func (f *Fleets) report(k key, m *member, there []apply.Object, err error) {
 	f.publish(k, describe(m, ofGateway(m.object, there), f.cfg.Settings().ExternalIPs, err))
 }
@@ -42,8 +41,8 @@ func (f *Fleets) publish(k key, r report.Report) (changed bool) {
 	return true
 }
 
-// reportMissingClass reports on proxies whose Gateway's class was deleted: they run without
-// listeners. Their objects prove that the Gateway was ours. It returns false if the class exists.
+// reportMissingClass reports proxies without listeners because their Gateway's class was deleted;
+// false if it exists. Their objects prove that the Gateway was ours.
 func (f *Fleets) reportMissingClass(k key, there []apply.Object) bool {
 	view := f.cfg.Store.View()
 	for _, o := range there {
@@ -80,7 +79,6 @@ func (f *Fleets) clearReport(k key) {
 	}
 }
 
-// describe builds the report of a Gateway: its addresses, and its first problem.
 func describe(m *member, there []apply.Object, external []netip.Prefix, err error) report.Report {
 	r := report.Report{Owner: store.Gateways.Ref(m.object)}
 	notProgrammed := func(reason gatewayv1.GatewayConditionReason, message string) {
@@ -176,7 +174,6 @@ func setInvalid(r *report.Report, field *render.InvalidField) {
 	}}
 }
 
-// notAssigned explains why a Gateway lacks addresses, and how to fix it.
 func notAssigned(m *member, missing []string, external []netip.Prefix) string {
 	var outside, why []string
 	if m.Spec != nil {

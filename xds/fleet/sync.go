@@ -84,8 +84,8 @@ func (f *Fleets) manage(ctx context.Context, k key, m *member, there []apply.Obj
 	return cmp.Or(errors.Join(append(errs, f.deleteAll(ctx, left))...), invalidField)
 }
 
-// render builds the objects of one fleet. A panic is a bug and returned as an error: the proxies of
-// this fleet stay as they are, and other fleets are reconciled.
+// render builds a fleet's objects. A panic is a bug and returned as an error: the proxies of this
+// fleet stay, and other fleets are reconciled.
 func (f *Fleets) render(m *member, there []apply.Object) (wanted []render.Object, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -102,7 +102,7 @@ func (f *Fleets) render(m *member, there []apply.Object) (wanted []render.Object
 }
 
 // apply writes an object unless it is up to date: its annotation has the hash of the wanted form,
-// and the object has not changed since it was last seen.
+// and the object has not changed since.
 func (f *Fleets) apply(ctx context.Context, ref apply.Ref, obj render.Object, there []apply.Object) error {
 	text, err := json.Marshal(obj)
 	if err != nil {
@@ -160,9 +160,9 @@ func (f *Fleets) deleteAll(ctx context.Context, objects []apply.Object) error {
 	return errors.Join(errs...)
 }
 
-// abandoned returns the objects of a fleet whose Gateway exists but has another class, or a class
-// of another controller. A missing class may be a mistake, so its proxies stay. Kubernetes collects
-// the objects of a deleted Gateway.
+// abandoned returns the objects of a fleet whose Gateway exists but has another class, or another
+// controller's. With a missing class, perhaps a mistake, the proxies stay. Kubernetes collects the
+// objects of a deleted Gateway.
 func (f *Fleets) abandoned(k key, there []apply.Object) (out []apply.Object) {
 	view := f.cfg.Store.View()
 	for _, o := range there {
@@ -205,7 +205,6 @@ func open(there []apply.Object) []render.Socket {
 	return nil
 }
 
-// served maps the protocols of served listeners to port names.
 var served = map[gatewayv1.ProtocolType]string{
 	gatewayv1.HTTPProtocolType: "http", gatewayv1.HTTPSProtocolType: "https", gatewayv1.TLSProtocolType: "tls",
 	gatewayv1.TCPProtocolType: "tcp",

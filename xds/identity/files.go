@@ -147,7 +147,6 @@ func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Ti
 // errUnreadable means that tokens may be valid but cannot be checked.
 var errUnreadable = errors.New("the file of --xds-token cannot be read")
 
-// accepts returns an error unless the file has a token with this hash.
 func (f Files) accepts(hash [sha256.Size]byte) error {
 	tokens, err := f.Tokens()
 	if err != nil {

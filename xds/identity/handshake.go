@@ -47,7 +47,7 @@ func abandoned(err error) bool {
 }
 
 // handshakeReason is equal for each attempt of a client, so that retries are logged once: x509
-// quotes the time, and names that a client chooses.
+// quotes the time and client-chosen names.
 func handshakeReason(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError

@@ -161,7 +161,6 @@ func (g *Guard) prove(ctx context.Context) (p Proof, expires time.Time, err erro
 	return p, expires, errors.New("the token is not a service account's")
 }
 
-// addressOf returns the IP address of a client, or the zero address.
 func addressOf(p *peer.Peer) netip.Addr {
 	if p == nil || p.Addr == nil {
 		return netip.Addr{}
@@ -173,8 +172,8 @@ func addressOf(p *peer.Peer) netip.Addr {
 	return at.Addr().Unmap()
 }
 
-// fromCertificate returns the names of a verified certificate, and the service account of its
-// SPIFFE ID if the ID is in the trust domain.
+// fromCertificate returns the names of a verified certificate, and the service account of a SPIFFE
+// ID in the trust domain.
 func fromCertificate(c *x509.Certificate, trustDomain string) Proof {
 	p := Proof{Names: append([]string(nil), c.DNSNames...)}
 	for _, u := range c.URIs {

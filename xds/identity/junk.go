@@ -19,7 +19,6 @@ const (
 	junkAddresses = 8192
 )
 
-// junk limits, per address, the tokens that the API server reviews and denies.
 type junk struct {
 	now func() time.Time
 
@@ -34,7 +33,6 @@ type bucket struct {
 
 func newJunk(now func() time.Time) *junk { return &junk{now: now, buckets: lru.New(junkAddresses)} }
 
-// take occupies a place of an address, if it has one left.
 func (j *junk) take(a netip.Addr) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -35,7 +35,6 @@ const (
 	atOnce = 32
 )
 
-// tokens caches the reviews of tokens.
 type tokens struct {
 	reviewer Reviewer
 	now      func() time.Time
@@ -51,14 +50,12 @@ type tokens struct {
 	accepted map[[sha256.Size]byte]answer
 }
 
-// answer is the review of an accepted token.
 type answer struct {
 	user    string
 	until   time.Time // when it must be reviewed again
 	expires time.Time // of the token; zero: unknown
 }
 
-// inGrace reports whether the token is valid while it cannot be reviewed.
 func (a answer) inGrace(now time.Time) bool {
 	end := a.expires
 	if end.IsZero() {
@@ -77,7 +74,6 @@ func newTokens(r Reviewer, now, wall func() time.Time, unreachable func() bool) 
 
 var errDenied = fmt.Errorf("the token is not valid, or not for the audience %s", Audience)
 
-// review returns the review of a client's token, or an error that denies it.
 func (t *tokens) review(ctx context.Context, from netip.Addr, token string) (answer, error) {
 	hash := sha256.Sum256([]byte(token))
 	now := t.now()
@@ -142,8 +138,8 @@ func (t *tokens) ask(ctx context.Context, token string, hash [sha256.Size]byte, 
 	return a, nil
 }
 
-// evict makes room: first it drops expired answers, then answers that are due for a review, then
-// any. Called with mu held.
+// evict makes room: expired answers first, then answers that are due for a review, then any. Called
+// with mu held.
 func (t *tokens) evict(now time.Time) {
 	for _, over := range []func(answer) bool{
 		func(a answer) bool { return !a.inGrace(now) },
@@ -173,8 +169,8 @@ type claims struct {
 // latest bounds a time in a token, in seconds since 1970.
 const latest = 1 << 40
 
-// parse reads the claims of a token (RFC 7519, section 4.1); false if it is not a JWT. It decodes
-// no struct, for which encoding/json would accept "AUD", too.
+// parse reads the claims of a token (RFC 7519, section 4.1); false if it is not a JWT. A struct
+// would make encoding/json accept "AUD", too.
 func parse(token string) (c claims, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -210,17 +206,17 @@ func parse(token string) (c claims, ok bool) {
 	return c, true
 }
 
-// plausible reports whether a token may belong to a service account for our audience. The API
-// server reviews no others.
+// plausible reports whether a token may be a service account's for our audience. Others are not
+// reviewed.
 func plausible(token string) bool {
 	c, ok := parse(token)
 	return ok && slices.Contains(c.audience, Audience)
 }
 
-// expiry returns when a token that the API server just accepted expires; zero if it does not. The
-// result follows the monotonic clock of now, so setting the wall clock ends no token. If the wall
-// clock contradicts the API server, or leaves more time than the token was issued for, the issued
-// lifetime counts from now.
+// expiry returns when a token that was just accepted expires; zero: never. The result follows the
+// monotonic clock of now, so setting the wall clock ends no token. If the wall clock contradicts
+// the API server, or leaves more time than the token was issued for, the issued lifetime counts
+// from now.
 func expiry(token string, now, wall time.Time) time.Time {
 	c, ok := parse(token)
 	if !ok || c.expires == 0 {

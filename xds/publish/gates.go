@@ -15,8 +15,8 @@ func secretReady(_ *Stream, it *item, _ time.Time) (bool, time.Time) {
 	return it.quarantine == nil || it.flight == nil, time.Time{}
 }
 
-// clusterReady sends one response at a time, so that changes collapse. Envoy withholds the ACK
-// while anything warms, so the next response may follow after the watchdog.
+// clusterReady sends one response at a time, so that changes collapse. The next one may follow
+// after the watchdog, because Envoy withholds the ACK while anything warms.
 func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	// at a start endpoints come first: otherwise nothing would ever be warm
 	if !s.first[resource.Listener] || !s.resumedAt.IsZero() {
@@ -39,7 +39,7 @@ func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 }
 
 // awaitsHop reports whether endpoints begin to name a hop that is not in force, and until when they
-// wait for it.
+// wait.
 func (s *Stream) awaitsHop(it *item, now time.Time) (bool, time.Time) {
 	if len(s.hopsBehind(it, now)) == 0 {
 		return false, time.Time{}
@@ -48,7 +48,6 @@ func (s *Stream) awaitsHop(it *item, now time.Time) (bool, time.Time) {
 	return now.Before(until), until
 }
 
-// hopsBehind returns the hops that endpoints begin to name and that are not in force.
 func (s *Stream) hopsBehind(it *item, now time.Time) (out []*cache.Slot) {
 	if s.calm {
 		return nil
@@ -63,7 +62,7 @@ func (s *Stream) hopsBehind(it *item, now time.Time) (out []*cache.Slot) {
 }
 
 // routesReady sends route configurations and listeners after the clusters that they (or a
-// listener's routes) name, and the hops behind these.
+// listener's routes) name, and their hops.
 func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if it.flight != nil {
 		return false, time.Time{}
@@ -89,7 +88,7 @@ type waiting struct {
 
 func (s *Stream) waiting(now time.Time) *waiting { return &waiting{s: s, now: now} }
 
-// isCalm reports that there is nothing to wait for. That is nearly always true and saves the
+// isCalm reports that there is nothing to wait for, which is nearly always true and saves the
 // search.
 func (s *Stream) isCalm() bool {
 	if !s.resumedAt.IsZero() && (s.first[resource.Listener] || s.first[resource.RouteConfiguration]) ||
@@ -104,7 +103,6 @@ func (s *Stream) isCalm() bool {
 	return true
 }
 
-// any reports whether a resource that the entry names is not in force.
 func (w *waiting) any(e *cache.Entry) bool {
 	if w.s.calm {
 		return false
@@ -135,8 +133,8 @@ func (w *waiting) enter(n *cache.Slot) bool {
 	return true
 }
 
-// cluster reports whether a cluster is pending. A rejected one is not: routes to other clusters
-// proceed without it.
+// cluster reports whether a cluster is pending. Routes to other clusters do not wait for a rejected
+// one.
 func (w *waiting) cluster(n *cache.Slot) bool {
 	if !w.enter(n) {
 		return false
@@ -226,8 +224,8 @@ func (w *waiting) before(since time.Time) bool {
 // lagCheck is the interval at which a removal that waits for Config.Lagging is checked again.
 const lagCheck = time.Second
 
-// unused allows a removal once no resource names this one: neither a desired version, nor one that
-// the proxy may have.
+// unused allows a removal once neither a desired version nor one that the proxy may have names the
+// resource.
 func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	slot := it.slot
 	if slot.Named() {
@@ -254,7 +252,7 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 }
 
 // mayNameStale reports whether any other resource that the proxy resumed with may name slot, and
-// until when to assume that.
+// until when.
 func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait bool, until time.Time) {
 	for t := range s.items {
 		for _, other := range s.items[t] {
@@ -269,8 +267,6 @@ func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait 
 	return false, time.Time{}
 }
 
-// proxyNames reports whether any other resource names slot, in an outdated version at the proxy or
-// in flight.
 func (s *Stream) proxyNames(slot *cache.Slot, but *item) bool {
 	for t := range s.items {
 		for _, other := range s.items[t] {

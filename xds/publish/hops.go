@@ -21,8 +21,8 @@ import (
 func isHost(n *cache.Slot) bool { return n.Type == resource.VirtualHost }
 func isHop(n *cache.Slot) bool  { return n.Type == resource.Listener || isHost(n) }
 
-// routesOf returns the route configurations of the internal listeners that endpoints name. For a
-// removed listener it uses the proxy's version, which stays until no endpoints name it.
+// routesOf returns the route configurations of the internal listeners that endpoints name; for a
+// removed listener, of the proxy's version.
 func (s *Stream) routesOf(endpoints *cache.Entry) (out []*cache.Slot) {
 	for _, l := range endpoints.Names {
 		if l.Type != resource.Listener {
@@ -44,8 +44,7 @@ func (s *Stream) routesOf(endpoints *cache.Entry) (out []*cache.Slot) {
 	return out
 }
 
-// host reports whether the proxy has yet to accept the virtual host of a hop that endpoints name,
-// and since when it is due.
+// host reports whether the virtual host of a hop that endpoints name is pending, and since when.
 func (w *waiting) host(endpoints *cache.Entry, host *cache.Slot) (since time.Time, pending bool) {
 	s := w.s
 	for _, n := range s.routesOf(endpoints) {
@@ -93,7 +92,6 @@ func (s *Stream) missingHops(e *cache.Entry) (out []*cache.Slot) {
 	return out
 }
 
-// withoutHops returns an assignment without the endpoints that lead to some hops.
 func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 	if len(hops) == 0 {
 		return e
@@ -126,9 +124,9 @@ func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 	return cache.Variant(e, body, names)
 }
 
-// withUsedHosts returns the desired version of a route configuration plus the virtual hosts of
-// leaving hops that endpoints of the proxy still name, as they were sent last. An unknown version
-// adds none: its requests reach the virtual host that answers for removed hops.
+// withUsedHosts returns the desired route configuration plus the last sent virtual hosts of leaving
+// hops that endpoints of the proxy still name. An unknown version adds none: its requests reach the
+// virtual host that answers for removed hops.
 func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	last := it.lastSent()
 	if it.want == nil || last == nil || last == it.want {
@@ -158,11 +156,9 @@ func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	return it.want
 }
 
-// usedHosts returns the encoded virtual hosts that leave a route configuration and that endpoints
-// of the proxy still name.
-//
-// Endpoints count if a request can reach their cluster. Two hops may each be named by endpoints of
-// the cluster behind the other one: when nothing else leads there, both leave.
+// usedHosts returns the encoded virtual hosts that leave a route configuration while endpoints of
+// the proxy name them. Endpoints count if a request can reach their cluster: two hops that only
+// lead to each other both leave.
 func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cache.Slot][]byte {
 	var named []*cache.Slot // only by endpoints that are not current
 	used := map[*cache.Slot][]byte{}
@@ -206,8 +202,8 @@ func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cach
 	return used
 }
 
-// leads reports whether a request can reach a cluster whose endpoints name a hop: because some
-// resource names the cluster, or one of the item's virtual hosts.
+// leads reports whether a request can reach a cluster whose endpoints name a hop, by some resource
+// or one of the item's virtual hosts.
 func (s *Stream) leads(hop *cache.Slot, it *item, hosts [][]byte, now time.Time) bool {
 	reached := func(c *item) bool {
 		_, drains := s.drain[c.slot]
@@ -232,9 +228,8 @@ func (s *Stream) leads(hop *cache.Slot, it *item, hosts [][]byte, now time.Time)
 }
 
 // releaseHops removes hops from endpoints that name a leaving listener, if a request can reach them
-// only through these hops. Clusters behind hops may lead to hops themselves, and would otherwise
-// stay with the listener forever. An earlier request may pass from one hop to the next for the
-// drain time.
+// only through these hops: otherwise clusters behind hops that lead to hops would stay forever. An
+// earlier request may pass from one hop to the next for the drain time.
 func (s *Stream) releaseHops(now time.Time) {
 	for _, l := range s.items[resource.Listener] {
 		if l.want != nil || l.have == nil || l.stale {
@@ -284,13 +279,12 @@ func (s *Stream) isBehind(e, routes *item) bool {
 	return false
 }
 
-// hasText reports whether a protobuf message contains a string, at any depth.
 func hasText(message []byte, text string) bool {
 	return bytes.Contains(message, protowire.AppendString(nil, text))
 }
 
-// staleNames reports whether endpoints that the proxy resumed with may name a hop. It schedules a
-// Flush for when that ends.
+// staleNames reports whether endpoints that the proxy resumed with may name a hop, and schedules a
+// Flush for the end of that time.
 func (s *Stream) staleNames(host *cache.Slot, but *item, now time.Time) bool {
 	wait, until := s.mayNameStale(host, but, now)
 	if wait {

@@ -61,8 +61,8 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 	return initial
 }
 
-// resumedWith records that a proxy resumed with a version. If that is newer than the last pull, the
-// next pull would assume the version before it.
+// resumedWith records the version with which a proxy resumed. If it is newer than the last pull,
+// the next pull would assume the version before it.
 func (s *Stream) resumedWith(e *cache.Entry) {
 	if e.Seq > s.cursor.Seq() {
 		it := s.newItem(e.Slot)

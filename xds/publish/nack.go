@@ -14,7 +14,7 @@ import (
 const maxMessage = 1024
 
 // nack applies a NACK. Rejected resources are withheld at that version. The others are sent again,
-// even if Envoy applied them, because only an ACK confirms that.
+// because only an ACK confirms that Envoy applied them.
 func (s *Stream) nack(r *Response, message string, now time.Time) {
 	s.lastNack[r.Type] = shorten(message)
 	for _, e := range r.Upserts {
@@ -73,11 +73,9 @@ func (s *Stream) advanceQuarantine(it *item, now time.Time) {
 // transient marks a rejection that may end by itself: another process occupies the port.
 const transient = "Address already in use"
 
-// retryAfter is the delay until such a resource is sent again.
 const retryAfter = 5 * time.Second
 
-// isolates are the types that combine the input of several users: their rejected parts are searched
-// for.
+// isolates are the types that combine the input of several users.
 var isolates = [types]bool{resource.RouteConfiguration: true, resource.Secret: true}
 
 func (s *Stream) reject(it *item, version, message string, now time.Time) {

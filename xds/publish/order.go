@@ -24,7 +24,6 @@ type stage struct {
 	window int
 }
 
-// stages is the order of delivery: make before break.
 var stages = []stage{
 	// Clusters warm on their secrets; the proxy requests the secrets of listeners. A removal only
 	// answers a request.
@@ -165,10 +164,9 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 	return out
 }
 
-// endpointsAgain sends the endpoints of clusters after them, changed or not: a modified cluster,
-// and a new one that shares its service_name with another, wait for them without a request. The
-// proxy requests other names by itself. A proxy that has just resumed may have them and is about to
-// report that.
+// endpointsAgain sends the endpoints of clusters after them: a modified cluster, and a new one that
+// shares its service_name, wait for them without a request. A proxy that has just resumed may have
+// them and is about to report that.
 func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	changed := r.carried
 	for _, p := range r.parts {

@@ -15,11 +15,10 @@ import (
 )
 
 // quarantine finds the rejected parts of a route configuration, which Envoy accepts or rejects as a
-// whole. It sends variants: first only the parts that have not changed since the last accepted
-// version, then half of the changes, and so on down to the virtual host and the route in it. Each
-// accepted variant is in force at once, so good changes apply first, and undecided parts stay as
-// they were. In the end a rejected part answers 500, or stays as it was if Envoy rejects that, too,
-// because its match is invalid.
+// whole. It sends variants: first only the parts unchanged since the last accepted version, then
+// half of the changes, and so on down to a virtual host and its route. Each accepted variant is in
+// force at once; undecided parts stay as they were. In the end a rejected part answers 500, or
+// stays as it was if Envoy rejects that, too, because its match is invalid.
 type quarantine struct {
 	target *cache.Entry // the rejected version
 	names  []*cache.Slot
@@ -46,7 +45,6 @@ type Fault struct {
 	Owners      []report.Ref
 }
 
-// piece is the encoded configuration, a virtual host in it, or a route.
 type piece struct {
 	level int
 	host  string // the virtual host itself, or the one that contains it
@@ -105,8 +103,8 @@ func newQuarantine(target, before *cache.Entry, detail string) *quarantine {
 	return q
 }
 
-// isSearch reports whether the quarantine searches for rejected parts. Otherwise it sends the last
-// good version again.
+// isSearch reports whether the quarantine searches for rejected parts. Otherwise it resends the
+// last good version.
 func (q *quarantine) isSearch() bool { return q.target.Type != resource.Secret || q.secret != nil }
 
 func (q *quarantine) done() bool { return q.then == nil }
@@ -198,7 +196,6 @@ func (q *quarantine) isolate(p *piece, detail string) {
 	})
 }
 
-// disable makes a piece answer 500.
 func (q *quarantine) disable(p *piece, detail string) {
 	p.open = false
 	fault := Fault{Host: p.host, Message: detail, Owners: q.owners(p)}
@@ -302,8 +299,8 @@ func (p *piece) encode() []byte {
 	return out
 }
 
-// encodeDisabled returns the piece with only its match and the response 500; as it was before, if
-// it cannot be decoded.
+// encodeDisabled returns the piece with its match and the response 500; as it was before, if it
+// cannot be decoded.
 func (p *piece) encodeDisabled() []byte {
 	if p.level == levelMember {
 		return nil

@@ -135,7 +135,7 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 }
 
 // expectRoutes records the route configurations that a new listener is about to request: endpoints
-// that name the listener wait for them, too.
+// that name the listener wait for them.
 func (s *Stream) expectRoutes(e *cache.Entry, now time.Time) {
 	if e.Type != resource.Listener {
 		return

@@ -84,10 +84,9 @@ func (x *secret) mark(text string) bool {
 	return ok
 }
 
-// newSecretQuarantine finds the members of a cluster set whose certificates are rejected: one
-// secret has the certificates of all members. They are left out. For any other secret it sends the
-// last good version again, or a placeholder, because Envoy would use the rejected bytes for a new
-// version of a listener.
+// newSecretQuarantine finds the members of a cluster set with rejected certificates, and leaves
+// them out. For any other secret it resends the last good version, or a placeholder, because Envoy
+// would use the rejected bytes for a new version of a listener.
 func newSecretQuarantine(target, before *cache.Entry, detail string) *quarantine {
 	q := &quarantine{target: target, names: slices.Clone(target.Names)}
 	x, err := decodeSecret(target.Body())
@@ -137,8 +136,8 @@ func newSecretQuarantine(target, before *cache.Entry, detail string) *quarantine
 	return q
 }
 
-// encodeSecret returns the secret with the members of the next variant. It returns nil for a secret
-// without members, which Envoy rejects.
+// encodeSecret returns the secret with the members of the next variant; nil without members, which
+// Envoy rejects.
 func (q *quarantine) encodeSecret() []byte {
 	x := &secret{Secret: proto.CloneOf(q.secret.Secret), spiffe: &tlsv3.SPIFFECertValidatorConfig{}}
 	for _, p := range q.whole.inner {
@@ -157,8 +156,8 @@ func (q *quarantine) encodeSecret() []byte {
 	return body
 }
 
-// secret reports whether a secret that a listener names is in flight. The proxy may reject it, and
-// would still use its bytes for a new version of the listener.
+// secret reports whether a secret of a listener is in flight. The proxy may reject it, and would
+// still use its bytes for a new listener version.
 func (w *waiting) secret(it *item) bool {
 	if it.slot.Type != resource.Listener {
 		return false
@@ -170,8 +169,8 @@ func (w *waiting) secret(it *item) bool {
 	})
 }
 
-// retryUsers sends resources again that the proxy may have rejected because of the last bytes of a
-// secret, which it has replaced or dropped.
+// retryUsers resends resources that the proxy may have rejected because of a secret's last bytes,
+// which are now replaced or dropped.
 func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Listener} {
 		for _, it := range s.items[t] {
@@ -182,11 +181,10 @@ func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	}
 }
 
-// retryBeside sends rejected secrets again that some resource names together with a secret that the
+// retryBeside resends rejected secrets that some resource names together with a secret that the
 // proxy has accepted: the last of them to arrive is rejected for the faults of each. A resent last
 // good version does not trigger this, because two such secrets would resend each other forever. A
-// placeholder triggers it once for each version, also for the secret itself, which may have been
-// rejected for the fault of another.
+// placeholder triggers it once for each version, also for the secret itself.
 func (s *Stream) retryBeside(secret *cache.Slot, placed bool, now time.Time) {
 	for _, it := range s.items[resource.Secret] {
 		if it.slot == secret && !placed || it.want == nil || it.rejected != it.want.Version ||
@@ -214,10 +212,9 @@ func (s *Stream) rejectsBeside(e *cache.Entry, secret *cache.Slot) bool {
 	})
 }
 
-// suspected looks for the cause of a rejection in the secrets that a resource names, and reports
-// whether to send the resource again. A secret that the proxy may have rejected and unsubscribed
-// from is dropped by the proxy. A secret that it stores since an earlier stream is sent again, and
-// the resource after it. Each happens once.
+// suspected looks for the cause of a rejection in the secrets of a resource, and reports whether to
+// resend the resource. The proxy drops a secret that it may have rejected and unsubscribed from. A
+// secret stored since an earlier stream is resent, and the resource after it. Each happens once.
 func (s *Stream) suspected(e *cache.Entry, now time.Time) (again bool) {
 	for _, n := range e.Names {
 		switch {

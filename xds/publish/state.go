@@ -72,8 +72,8 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 	s.firstRequestDone(r.Type)
 }
 
-// resume compares the proxy's resources with the desired ones and returns true if they are equal:
-// then nothing is sent. Otherwise it makes all clusters or all listeners due.
+// resume compares the proxy's resources with the desired ones; true if they are equal, and nothing
+// is sent. Otherwise all clusters or all listeners are due.
 func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool {
 	var entries []*cache.Entry
 	for _, slot := range slots {
@@ -112,8 +112,8 @@ func (s *Stream) noteAccepted(e *cache.Entry) {
 	}
 }
 
-// completeState completes a state-of-the-world response. It carries all clusters or all listeners,
-// because the proxy removes missing ones.
+// completeState adds all clusters or all listeners to a state-of-the-world response, because the
+// proxy removes missing ones.
 func (s *Stream) completeState(r *Response) {
 	r.Removed = nil
 	if wildcardTypes[r.Type] {
@@ -145,8 +145,8 @@ func (s *Stream) completeState(r *Response) {
 	r.Version = stateVersion(r.Upserts)
 }
 
-// carry records a cluster that a response repeats. It may still be a change for the proxy: if it
-// rejected a response, Envoy applied the good clusters and now gets their old versions back.
+// carry records a cluster that a response repeats. If the proxy rejected a response, Envoy applied
+// the good clusters and now gets their old versions back.
 func (s *Stream) carry(r *Response, e *cache.Entry) {
 	if e.Type == resource.Cluster && s.carried[e.Slot] != e.Version {
 		s.carried[e.Slot] = e.Version
@@ -154,8 +154,8 @@ func (s *Stream) carry(r *Response, e *cache.Entry) {
 	}
 }
 
-// stateVersion returns the version of a whole response: a content hash, so that replicas agree. A
-// response of endpoints or routes may be partial, so a proxy resumes only after a complete one.
+// stateVersion returns the content hash of a whole response, so that replicas agree. A response of
+// endpoints or routes may be partial, so a proxy resumes only after a complete one.
 func stateVersion(entries []*cache.Entry) string {
 	var d xxhash.Digest
 	d.Reset()

@@ -141,7 +141,6 @@ func (s *Stream) Close() { s.cursor.Close(s.subscribed.all, s.held.all) }
 // NextFlush returns the time of the next Flush if nothing else happens; zero: none.
 func (s *Stream) NextFlush() time.Time { return s.nextFlush }
 
-// pull applies the commits since the last call.
 func (s *Stream) pull(now time.Time) {
 	d := s.cursor.Pull()
 	for _, c := range d.Changes {
@@ -164,7 +163,6 @@ func (s *Stream) pull(now time.Time) {
 	}
 }
 
-// findRemoved sets the items of removed names after the log has lost them.
 func (s *Stream) findRemoved(now time.Time) {
 	for id := range s.held.all {
 		slot := s.cursor.Slot(id)
@@ -184,7 +182,6 @@ func (s *Stream) interested(slot *cache.Slot) bool {
 	return s.wildcard[slot.Type] || s.subscribed.has(slot.ID) || s.held.has(slot.ID)
 }
 
-// newItem adds an item to a slot without one, as if the proxy had no version.
 func (s *Stream) newItem(slot *cache.Slot) *item {
 	it := &item{slot: slot}
 	s.items[slot.Type][slot] = it

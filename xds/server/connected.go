@@ -24,7 +24,6 @@ func (s *Server) Connected(gateway string) int {
 	return n
 }
 
-// lag counts the proxies that lack a resource, and the proxies that reject one.
 func (s *Server) lag() (behind, rejecting int) {
 	for _, st := range s.streams() {
 		lacks, rejects := st.lag()
@@ -87,7 +86,6 @@ func (st *stream) recheck() {
 	st.checkAt = next
 }
 
-// checkDue rechecks the permission if it is due, and returns the time of the next check.
 func (st *stream) checkDue() time.Time {
 	st.mu.Lock()
 	next := st.checkAt
@@ -106,7 +104,7 @@ func (s *Server) logDenied(peer string, node *corev3.Node, reason error) {
 		reason)
 }
 
-// peerAddress returns the IP address of a call's client, or "". With the port, each retry would be
+// peerAddress returns the IP address of a call's client, or "". A port would make each retry
 // another line of the log.
 func peerAddress(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)

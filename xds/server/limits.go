@@ -54,7 +54,6 @@ func Options() []grpc.ServerOption {
 	}
 }
 
-// checkNames returns an error if a proxy's names are too long for logs.
 func checkNames(r request) error {
 	for field, value := range map[string]string{"node.id": r.node.GetId(), "node.cluster": r.node.GetCluster(),
 		"the profile in node.metadata": r.profile} {

@@ -152,7 +152,6 @@ func (st *stream) finish(t resource.Type, r request, now time.Time) {
 	}
 }
 
-// abandon ends the timing of a response whose stream ended first.
 func (s sending) abandon() {
 	if s.span != nil {
 		s.span.SetStatus(codes.Error, "the proxy disconnected")

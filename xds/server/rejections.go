@@ -8,7 +8,7 @@ import (
 )
 
 // rejections records reported rejections of proxies across reconnections. A report stands until the
-// proxy has reconnected and reported again, or has been absent for Config.Absence.
+// proxy has reconnected and reported again, or was absent for Config.Absence.
 type rejections struct {
 	mu        sync.Mutex
 	reporters map[proxyName]reporter
@@ -44,7 +44,6 @@ func (r *rejections) ofAnother(st *stream) []publish.Rejection {
 	return nil
 }
 
-// expireAt keeps the report of an ended stream until a time.
 func (r *rejections) expireAt(st *stream, until time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +75,7 @@ func (r *rejections) due(now time.Time) (expired []proxyName, next time.Time) {
 	return expired, next
 }
 
-// expire clears the reports of proxies that did not reconnect. Streams of other proxies report
+// expire clears the reports of proxies that did not reconnect; streams of other proxies report
 // again. It returns the time of the next call; zero: when another stream has ended.
 func (s *Server) expire() time.Time {
 	expired, next := s.rejections.due(s.config.Now())
@@ -88,7 +87,6 @@ func (s *Server) expire() time.Time {
 	return next
 }
 
-// reportAgain makes the streams of a proxy report; false if there are no streams.
 func (s *Server) reportAgain(p proxyName) bool {
 	reported := false
 	for _, st := range s.streams() {

@@ -22,8 +22,8 @@ func (st *stream) reportChanged() {
 	}
 }
 
-// undecided returns the rejections of an earlier stream that stand until the proxy ACKs or NACKs a
-// version of the resource on this one.
+// undecided returns the rejections of an earlier stream that stand until the proxy ACKs or NACKs
+// the resource on this one.
 func (st *stream) undecided() (out []publish.Rejection) {
 	for _, r := range st.inherited {
 		if st.machine.Undecided(r.Ref) {

@@ -14,9 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// deltaRequest is a DeltaDiscoveryRequest that keeps its encoding. A reconnecting proxy names
-// thousands of resources with their versions; for a thousand such proxies, maps and strings would
-// be most of the cost.
+// deltaRequest is a DeltaDiscoveryRequest that keeps its encoding: for a thousand reconnecting
+// proxies, maps and strings of their names would be most of the cost.
 type deltaRequest struct {
 	text string // the whole message, validated; names are substrings of it
 	node *corev3.Node
@@ -203,7 +202,6 @@ func nextField(rest *string) (f field, err error) {
 	return f, nil
 }
 
-// varint reads a number at the beginning of s and returns its length in bytes, 0 if it is invalid.
 func varint(s string) (v uint64, n int) {
 	for i := 0; i < len(s) && i < 10; i++ {
 		b := s[i]

@@ -95,8 +95,8 @@ func (st *stream) waiting() bool {
 
 var errStopped = status.Error(codes.Unavailable, "the control plane is stopping")
 
-// run decides and sends until the stream ends. It selects from few channels, and shares none with
-// other streams: the cost of a change for a thousand streams is mostly waking their goroutines.
+// run decides and sends until the stream ends. It selects from few channels and shares none: a
+// change for a thousand streams mostly costs waking their goroutines.
 func (st *stream) run(ctx context.Context, first request) error {
 	st.handle(first)
 	go st.receive()
@@ -174,7 +174,6 @@ func (st *stream) handle(r request) {
 	}
 }
 
-// flush sends responses, and returns when to flush again if nothing else happens.
 func (st *stream) flush() (flushAt time.Time, err error) {
 	responses, flushAt := st.next()
 	for _, r := range responses {

@@ -26,7 +26,6 @@ type request struct {
 	state   *discoveryv3.DiscoveryRequest
 }
 
-// orUnexplained returns a NACK's error detail, bounded and never empty.
 func orUnexplained(message string) string {
 	if message == "" {
 		return "NACK without an error detail"

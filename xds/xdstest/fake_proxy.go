@@ -59,8 +59,8 @@ type storedSecret struct {
 }
 
 // restart begins a new stream of the same process. A cluster may have been warming when the old
-// stream ended, between its own response and its endpoints. The next control plane cannot know
-// that, and the real Envoy then waits for initial_fetch_timeout. This is not a violation.
+// stream ended. The next control plane cannot know that, and the real Envoy then waits for
+// initial_fetch_timeout, which is not a violation.
 func (p *proxy) restart() {
 	clear(p.unanswered)
 	for name, c := range p.warming {
@@ -95,7 +95,6 @@ func (p *proxy) names(t resource.Type) []string {
 	return out
 }
 
-// backends returns the ports that requests to a port may reach, directly or through hops.
 func (p *proxy) backends(port uint32) (out []uint32) {
 	var walk func(ref resource.Ref, depth int)
 	walk = func(ref resource.Ref, depth int) {
@@ -182,9 +181,9 @@ func (p *proxy) remove(ref resource.Ref) {
 	}
 }
 
-// broken returns the requests that would fail because of the control plane: everything that a
-// request may reach must name only resources in force. Rejected resources do not count. Missing
-// routes only keep their listener from starting.
+// broken returns the requests that would fail because of the control plane: everything that they
+// may reach must name only resources in force. Rejected resources do not count. Missing routes only
+// keep their listener from starting.
 func (p *proxy) broken() (out []string) {
 	for ref := range p.reachable() {
 		for _, n := range p.active[ref].names {
@@ -209,7 +208,6 @@ func (p *proxy) serves(host resource.Ref) bool {
 	return false
 }
 
-// reachable returns everything that a request may reach and a control plane can know.
 func (p *proxy) reachable() map[resource.Ref]bool {
 	out := map[resource.Ref]bool{}
 	var walk func(resource.Ref)

@@ -123,7 +123,6 @@ func judgeRoutes(rc *routev3.RouteConfiguration) *verdict {
 	return nil
 }
 
-// partial combines the error details of several resources of one response, as Envoy does.
 func partial(t resource.Type, names []string, verdicts map[string]*verdict) string {
 	kind := map[resource.Type]string{resource.Cluster: "cluster", resource.Listener: "listener"}[t]
 	var texts []string

@@ -22,7 +22,6 @@ type session struct {
 	since    time.Time // when it began to wait for something
 }
 
-// byName are the types that are subscribed to by name.
 var byName = []resource.Type{resource.Endpoints, resource.RouteConfiguration, resource.Secret}
 
 func (s *session) run(ctx context.Context) {

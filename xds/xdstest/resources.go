@@ -114,7 +114,6 @@ func Listener(t testing.TB, name string, port uint32, routes string) *resource.R
 	return Resource(t, resource.Listener, name, l, resource.Ref{Type: resource.RouteConfiguration, Name: routes})
 }
 
-// hopHeader carries the hop of a request.
 const hopHeader = "hop"
 
 // Hops returns the internal listener of all hops, and its routes. hops maps each hop to its

@@ -82,7 +82,6 @@ func (c *Compiler) compileRule(r apiextensionsv1.ValidationRule, s *structural.S
 	return out, true
 }
 
-// self is the activation of a rule: its one variable.
 type self struct{ value any }
 
 func (s self) ResolveName(name string) (any, bool) { return s.value, name == "self" }
@@ -98,7 +97,6 @@ func (r rule) holds(v any) bool {
 	return err == nil && out == types.True
 }
 
-// escapeFields copies a value and renames fields that are reserved words in CEL.
 func escapeFields(v any, s *structural.Structural) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -20,7 +20,6 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// database is the maximum size in bytes of an object in an API server's database.
 const database = 1_500_000
 
 // Strict makes the server reject each status that the CRDs in manifests do not allow, with the API

@@ -125,7 +125,6 @@ func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 	return ctx.Err()
 }
 
-// heartbeat records when the API server last answered.
 type heartbeat struct {
 	resourcelock.Interface
 	contact atomic.Pointer[time.Time] // with its monotonic reading: the clock may be set

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// holdClass adds a finalizer to a GatewayClass of ours while Gateways name it, and removes it with
-// the last of them (Gateway API, GatewayClassFinalizerGatewaysExist): without its class a Gateway
-// has no controller, and its listeners would close.
+// holdClass adds a finalizer to a GatewayClass of ours while Gateways name it (Gateway API,
+// GatewayClassFinalizerGatewaysExist): without its class a Gateway has no controller, and its
+// listeners would close.
 func (w *Writer) holdClass(ctx context.Context, ref report.Ref) error {
 	live, ok := w.cfg.Source.Live(ref)
 	if !ok || live.Ending == nil {
@@ -54,7 +54,6 @@ func (w *Writer) holdClass(ctx context.Context, ref report.Ref) error {
 	return w.cfg.Source.Patch(ctx, ref, live, "", body)
 }
 
-// firstWarning reports whether this is the first call for a class.
 func (w *Writer) firstWarning(ref report.Ref) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,8 +63,7 @@ func (w *Writer) firstWarning(ref report.Ref) bool {
 }
 
 // supportedVersion returns the SupportedVersion condition of a GatewayClass, from the releases of
-// the installed Gateway API CRDs. CRDs of other releases are read as far as possible
-// (GatewayClassConditionStatusSupportedVersion).
+// the installed Gateway API CRDs (GatewayClassConditionStatusSupportedVersion).
 func supportedVersion(releases map[string]string) *report.Condition {
 	var unsupported []string
 	for crd, release := range releases {

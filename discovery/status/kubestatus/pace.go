@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// pace spaces the writes to one object, so that a thousand routes that attach to a Gateway do not
-// cause a thousand writes to it. The first write of a row is immediate. Each later one waits for a
-// moment without changes, or for at most the row's delay, which doubles with each write.
+// pace spaces the writes to one object, for example a Gateway to which a thousand routes attach.
+// The first write of a row is immediate. Each later one waits for a moment without changes, or for
+// at most the row's delay, which doubles with each write.
 type pace struct {
 	mu   sync.Mutex
 	last map[report.Ref]written

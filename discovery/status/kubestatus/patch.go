@@ -59,9 +59,8 @@ func (w *Writer) writeStatus(ctx context.Context, ref report.Ref) error {
 	return w.cfg.Source.Patch(ctx, ref, live, "status", body)
 }
 
-// statusPatch returns the merge patch from the current status to the wanted one: the fields that
-// differ, and the version that it applies to, so that it never overwrites another client's write in
-// between.
+// statusPatch returns the merge patch to the wanted status: the fields that differ, and the version
+// that it applies to, so that it never overwrites another client's write.
 func statusPatch(live kube.Live, want any) ([]byte, error) {
 	before, err := fields(live.Status)
 	if err != nil {

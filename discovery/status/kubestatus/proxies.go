@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// gateway adds a Gateway's addresses, and the state of its proxies for shape.Programmed.
 func (w *Writer) gateway(in *shape.Input, view *store.View, gw *gatewayv1.Gateway) {
 	old := in.Old.(*gatewayv1.GatewayStatus)
 	services := store.Services.By(view, store.ByGateway, store.ID(gw))
@@ -42,7 +41,7 @@ func (w *Writer) delivery(in *shape.Input, gateway string, generation int64, old
 }
 
 // absence returns the time that a Gateway or ListenerSet has had no proxies. Meanwhile it queues
-// the object for the time when shape.Programmed may decide otherwise.
+// the object again for shape.Programmed.
 func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

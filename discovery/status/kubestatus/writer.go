@@ -150,7 +150,6 @@ func (w *Writer) DeliveryChanged(gateways ...string) {
 	}
 }
 
-// invalidate queues objects if this process leads.
 func (w *Writer) invalidate(refs ...report.Ref) {
 	w.mu.Lock()
 	q := w.queues
@@ -223,7 +222,6 @@ func (w *Writer) requeue(ctx context.Context, q workqueue.TypedRateLimitingInter
 	}
 }
 
-// write updates an object's status, and the finalizer of a GatewayClass.
 func (w *Writer) write(ctx context.Context, ref report.Ref) error {
 	if err := w.writeStatus(ctx, ref); err != nil {
 		return err

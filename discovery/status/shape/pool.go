@@ -163,7 +163,7 @@ func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.Importe
 }
 
 // withheld returns another controller's conditions that are False. Penstock's own have no effect:
-// each cluster that it writes has conditions too.
+// its clusters have conditions, too.
 func withheld(s *inferenceapi.InferencePoolImportStatus) []metav1.Condition {
 	if slices.ContainsFunc(s.Controllers, func(c upstream.ImportController) bool {
 		return v1alpha1.OfPenstock(string(c.Name))
@@ -173,7 +173,6 @@ func withheld(s *inferenceapi.InferencePoolImportStatus) []metav1.Condition {
 	return untrue(s.Conditions)
 }
 
-// declining returns the other controllers with exporting clusters and a condition that is False.
 func declining(s *inferenceapi.InferencePoolImportStatus) (out []upstream.ImportController) {
 	for _, c := range s.Controllers {
 		if no := untrue(c.Conditions); len(no) > 0 && len(c.ExportingClusters) > 0 &&

@@ -90,7 +90,6 @@ func (in Input) routeParent(spec *gatewayv1.CommonRouteSpec, p report.Parent,
 	return out
 }
 
-// normal returns a reference with its defaults filled in.
 func normal(ref gatewayv1.ParentReference, namespace string) report.ParentRef {
 	return report.ParentRef{
 		Group: string(ptr.Deref(ref.Group, gatewayv1.GroupName)), Kind: string(ptr.Deref(ref.Kind, "Gateway")),
@@ -156,5 +155,4 @@ func Ancestors[T store.Object](status func(T) *gatewayv1.PolicyStatus) *Shape {
 	}
 }
 
-// maxAncestors is the maximum number of entries in a PolicyStatus.
 const maxAncestors = 16

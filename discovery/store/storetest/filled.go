@@ -23,7 +23,6 @@ type Text struct {
 	Secret bool
 }
 
-// values are types without a text.
 var values = []reflect.Type{
 	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
 	reflect.TypeFor[resource.Quantity](),

@@ -27,8 +27,8 @@ const (
 // ReadyPort of a pod answers the kubelet. Listeners cannot use it.
 const ReadyPort = 19003
 
-// leastMemory is the lowest memory limit of an Envoy. Without configuration its heap takes 10 MiB,
-// and near its limit it answers 503 to every request.
+// leastMemory is the lowest memory limit of an Envoy: an empty heap takes 10 MiB, and near the
+// limit Envoy answers 503.
 var leastMemory = resource.MustParse("64Mi")
 
 // memory checks the limit of an EnvoyFleet that is older than the rule in its CRD.
@@ -42,8 +42,8 @@ func (b *builder) memory() error {
 		"write " + leastMemory.String() + " or more"}
 }
 
-// bootstrap returns the configuration with which Envoy starts. Its node ID is the pod's name, which
-// only the command line has.
+// bootstrap returns Envoy's configuration. The node ID is the pod's name, which only the command
+// line has.
 func (b *builder) bootstrap() bootstrap.Config {
 	c := bootstrap.Config{
 		Gateway:     b.gateway(),

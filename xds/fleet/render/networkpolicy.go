@@ -14,9 +14,8 @@ import (
 // maxOpenPorts bounds the listener ports in a NetworkPolicy, removed ones included.
 const maxOpenPorts = 256
 
-// networkPolicy allows clients to reach listeners, and the kubelet the ready port. Ports of removed
-// listeners stay open: nothing new listens there, and some network plugins would cut connections
-// that must continue for the drain time.
+// networkPolicy lets clients reach listeners, and the kubelet the ready port. Ports of removed
+// listeners stay open: some network plugins would cut connections that continue for the drain time.
 func (b *builder) networkPolicy() *networkingv1.NetworkPolicy {
 	ready := Socket{Number: ReadyPort}
 	var open []Socket
@@ -58,7 +57,6 @@ func policyPorts(sockets ...Socket) (out []networkingv1.NetworkPolicyPort) {
 	return out
 }
 
-// bootstrapPorts returns the ports of listeners in spec.bootstrap, such as one for Prometheus.
 func (b *builder) bootstrapPorts() (out []Socket) {
 	if b.Spec.Bootstrap == nil {
 		return nil

@@ -229,7 +229,6 @@ func tail(s string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// lockedBuffer is written by the process and read by the test.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
