@@ -259,7 +259,7 @@ type ProcessorDefault struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	URL   string // "" for none
-	Route bool
+	Route bool   // whether it chooses endpoints, unless the policy decides
 }
 
 // OwnProcessor is the name of the one ProcessorDefault.
