@@ -12,7 +12,7 @@ import (
 //go:embed crds/*.yaml
 var crds embed.FS
 
-// File is one CustomResourceDefinition as it is applied to a cluster.
+// File is one CustomResourceDefinition in the form in which it is applied.
 type File struct {
 	Group  string // API group
 	Plural string // the kind's plural, in lower case
@@ -38,7 +38,7 @@ func CRDs() ([]File, error) {
 }
 
 // CRD decodes the definition of one kind, such as "gateway.networking.k8s.io", "httproutes".
-// Decoding the largest takes some 25 ms, so callers should keep the result.
+// Decoding the largest takes about 25 ms, so callers should keep the result.
 func CRD(group, plural string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	raw, err := crds.ReadFile("crds/" + group + "_" + plural + ".yaml")
 	if err != nil {

@@ -18,8 +18,7 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// Otherwise a kind could be read from files in a version that a cluster does not serve, or not be
-// installable.
+// A kind must not be read from files in a version that a cluster does not serve.
 func TestCRD_EveryKindIsServedInTheVersionThatIsRead(t *testing.T) {
 	versions := map[string]string{
 		"GatewayClass": "v1", "Gateway": "v1", "ListenerSet": "v1", "HTTPRoute": "v1", "GRPCRoute": "v1",
@@ -100,7 +99,7 @@ func TestCRD_CanBeInstalled(t *testing.T) {
 	}
 }
 
-// A fleet with such a spec could not serve, or its addresses could not be written to a status.
+// A fleet with such a spec could not serve, or its addresses would not fit a status.
 func TestEnvoyFleet_InvalidSpecIsRejected(t *testing.T) {
 	crd, err := manifests.CRD("penstock.dev", "envoyfleets")
 	if err != nil {
@@ -139,7 +138,7 @@ func TestEnvoyFleet_InvalidSpecIsRejected(t *testing.T) {
 	}
 }
 
-// A list without a bound is memory that any writer of an import's status may take, in each process.
+// Any writer of an import's status could otherwise fill the memory of every process.
 func TestInferencePoolImport_ListsAreBounded(t *testing.T) {
 	crd, err := manifests.CRD("inference.networking.x-k8s.io", "inferencepoolimports")
 	if err != nil {
@@ -160,7 +159,7 @@ func TestInferencePoolImport_ListsAreBounded(t *testing.T) {
 	}
 	walk("", *crd.Spec.Versions[0].Schema.OpenAPIV3Schema)
 	slices.Sort(unbounded)
-	// Upstream's own type, of which gateway controllers write their entry.
+	// Upstream's own type, in which gateway controllers write their entry.
 	if want := []string{".status.controllers[].exportingClusters",
 		".status.controllers[].parents"}; !slices.Equal(unbounded, want) {
 		t.Errorf("lists without maxItems: %q, want %q", unbounded, want)

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// A reader copies examples from the documentation: an API server accepts each as it is.
+// Readers copy examples from the documentation; an API server must accept each.
 func TestDocumentation_ExamplesCanBeApplied(t *testing.T) {
 	var text []byte
 	tasks, err := filepath.Glob("../docs/*.md")

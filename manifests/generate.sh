@@ -1,7 +1,7 @@
 #!/bin/sh
-# Writes what is generated in this folder: deep copies of our types, and crds/. Our own CRDs come from the markers on the
-# types; the others are those of the Gateway API (experimental channel), inference extension and MCS API releases in go.mod, as
-# they were published. Run by "make generate"; needs controller-gen, in CONTROLLER_GEN or .tools/bin.
+# Writes the generated files of this folder: deep copies of our types, and crds/. Our own CRDs come from the markers on the
+# types; the others come unchanged from the Gateway API (experimental channel), inference extension and MCS API releases in
+# go.mod. Run by "make generate"; needs controller-gen, in CONTROLLER_GEN or .tools/bin.
 set -eu
 cd "$(dirname "$0")/.."
 gen=${CONTROLLER_GEN:-.tools/bin/controller-gen}

@@ -106,7 +106,7 @@ func TestStateFolder_ThatTakesNoFilesEndsNothing(t *testing.T) {
 	}
 	s.errs.expect(t, "last-good.jsonl")
 	requests.flows(t, 10)
-	if n := strings.Count(s.errs.String(), "cannot write state; what is in memory stays in use\" file="+
+	if n := strings.Count(s.errs.String(), "cannot write state; the state in memory stays in use\" file="+
 		filepath.Join(s.state, "last-good.jsonl")); n != 1 {
 		t.Errorf("the journal's failure is logged %d times", n)
 	}

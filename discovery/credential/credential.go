@@ -12,22 +12,20 @@ import (
 // KeyMark is part of each private key in PEM.
 const KeyMark = "PRIVATE KEY-----"
 
-// hidden stands for a credential within a text.
 const hidden = "redacted"
 
-// Redacted stands for a value of n bytes.
+// Redacted replaces a value of n bytes.
 func Redacted(n int) string { return fmt.Sprintf("redacted: %d bytes", n) }
 
-// Named reports whether values of a header, query parameter or annotation of a name authenticate a
-// client. Names of camel case, and with any separators, count as well. Counts of tokens, tokenizers
-// and authors do not.
+// Named reports whether a header, query parameter or annotation of this name holds a credential. It
+// splits camel case and any separators. Counts of tokens, tokenizers and authors do not match.
 func Named(name string) bool {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	if containsAny(name, "token", "author") {
 		name = harmless.ReplaceAllString(name, "")
 	}
 	for _, part := range parts {
-		// all clients receive the latter
+		// all clients receive set-cookie
 		if strings.Contains(name, part) && name != ":authority" && name != "set-cookie" {
 			return true
 		}
@@ -36,7 +34,7 @@ func Named(name string) bool {
 		func(word string) bool { return slices.Contains(words, word) })
 }
 
-// parts of a name, and whole words of it, that mean a credential.
+// Parts and whole words of a name that indicate a credential.
 var (
 	parts = []string{
 		"auth", "cookie", "token", "secret", "password", "passwd", "credential", "apikey", "signature", "bearer",
@@ -45,13 +43,13 @@ var (
 	words = []string{"key", "keys", "sig", "jwt", "pwd", "pass", "session", "sid", "sas", "otp"}
 )
 
-// harmless are names that contain a part of a credential's name, and name no credential.
+// harmless matches names that contain a part but hold no credential.
 var harmless = regexp.MustCompile(`\b(?:max|min|num|input|output|prompt|completion|total)` +
 	`(?:-?(?:new|input|output|prompt|completion))?-?tokens\b|\btokeni[sz]ers?\b|\bauthors?\b`)
 
 func separates(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 
-// Value returns what pages print of the value of a header, query parameter or annotation.
+// Value returns the printable form of the value of a header, query parameter or annotation.
 func Value(name, value string) string {
 	if Named(name) {
 		return Redacted(len(value))
@@ -67,16 +65,16 @@ var (
 	signed    = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)*`)
 )
 
-// prefixed is a key with the prefix of its issuer. Names of models and of objects of Kubernetes
-// that begin so are none: they have no underscore behind hf, and no part that is as long behind sk.
+// prefixed matches keys with the prefix of their issuer, not names of models and Kubernetes
+// objects: these have no underscore after hf, and no part that long after sk.
 var prefixed = regexp.MustCompile(`\b(?:(?:hf|gsk|gh[a-z]|github_pat|sk)_[A-Za-z0-9_-]{16,}` +
 	`|(?:glpat|xoxb|xoxp|nvapi)[-_][A-Za-z0-9_-]{16,}` +
 	`|sk-lf-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}` +
 	`|sk-(?:[A-Za-z0-9_]*-)*[A-Za-z0-9_]{20,}[A-Za-z0-9_-]*)`)
 
-// Text returns a text without the credentials that are in it by their form: private keys in PEM,
-// the userinfo of URLs, parameters of a query that are Named, what follows a scheme of
-// Authorization, JSON web tokens, and keys with the prefixes of known issuers.
+// Text removes the credentials in a text that their form gives away: private keys in PEM, the
+// userinfo of URLs, query parameters that are Named, credentials after a scheme of Authorization,
+// JSON web tokens, and keys with the prefixes of known issuers.
 func Text(s string) string {
 	if strings.Contains(s, KeyMark) {
 		return Redacted(len(s))
@@ -102,8 +100,8 @@ func Text(s string) string {
 
 var objectName = regexp.MustCompile(`^[a-z0-9][-a-z0-9./]*$`)
 
-// ObjectName returns the name of an object of Kubernetes, or NAMESPACE/NAME, as it is, and Text of
-// what is none.
+// ObjectName returns the name of a Kubernetes object, or NAMESPACE/NAME, unchanged, and Text of
+// anything else.
 func ObjectName(s string) string {
 	if objectName.MatchString(s) {
 		return s
@@ -115,7 +113,6 @@ func containsAny(s string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(s, part) })
 }
 
-// withoutParameters hides the values of the parameters of queries that are Named.
 func withoutParameters(s string) string {
 	var out strings.Builder
 	for {
@@ -140,7 +137,6 @@ func withoutParameters(s string) string {
 	}
 }
 
-// withoutScheme hides what follows a scheme of Authorization.
 func withoutScheme(found string) string {
 	part := scheme.FindStringSubmatch(found)
 	if strings.EqualFold(part[1], "basic") && isUser(part[3]) {
@@ -152,18 +148,16 @@ func withoutScheme(found string) string {
 	return part[1] + part[2] + ifRandom(part[3])
 }
 
-// isUser reports whether a text is a user with a password in base64.
 func isUser(s string) bool {
 	s = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "=."))
 	decoded, err := base64.RawStdEncoding.DecodeString(s)
 	return err == nil && strings.Contains(string(decoded), ":")
 }
 
-// digest follows an @ that ends no userinfo.
+// digest follows an @ that ends no userinfo, in the name of an image.
 const digest = "sha256:"
 
-// withoutUserinfo hides what is before the last @ of a URL's host, or of a host with a password.
-// The digest of an image follows an @, too.
+// withoutUserinfo hides everything before the last @ of a URL's host, or of a host with a password.
 func withoutUserinfo(s string) string {
 	var out strings.Builder
 	end := 0
@@ -187,14 +181,13 @@ func withoutUserinfo(s string) string {
 	return out.String() + s[end:]
 }
 
-// isWord reports whether a text may be the name of a user.
 func isWord(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return strings.ContainsRune("[](){}|\\,;!$&*+^~", r)
 	})
 }
 
-// ifRandom hides a text with a digit. Words of a sentence have none.
+// ifRandom hides a text with a digit. Words of a sentence have no digits.
 func ifRandom(s string) string {
 	if strings.ContainsAny(s, "0123456789") {
 		return hidden

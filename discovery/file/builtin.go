@@ -12,16 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// goProps makes a schema of a Go type's JSON form: fields and types, so that unknown fields and
-// wrong types are found in built-in kinds too. Go types do not state which fields are required; the
-// kinds' checks do.
-func goProps(of any) *apiextensions.JSONSchemaProps {
-	p := typeProps(reflect.TypeOf(of).Elem())
+// goProps makes a schema of a Go type's JSON form, for unknown fields and wrong types in built-in
+// kinds. The kinds' checks find missing fields.
+func goProps(obj any) *apiextensions.JSONSchemaProps {
+	p := typeProps(reflect.TypeOf(obj).Elem())
 	return &p
 }
 
-// bound adds the limits of a Go type's integers to a CRD's schema which lacks them: conversion to
-// the Go type would keep the low bits of a larger number.
+// bound adds the limits of a Go type's integers to a CRD's schema: conversion would truncate larger
+// numbers.
 func bound(p, by *apiextensions.JSONSchemaProps) {
 	if p.Type == "integer" && p.Format == "" {
 		if p.Minimum == nil {
@@ -55,7 +54,7 @@ func metadataProps() apiextensions.JSONSchemaProps {
 	return p
 }
 
-// Types whose JSON form is not that of their Go fields.
+// Types whose JSON form differs from their Go fields.
 var specialTypes = map[reflect.Type]apiextensions.JSONSchemaProps{
 	reflect.TypeFor[metav1.Time]():          {Type: "string", Format: "date-time"},
 	reflect.TypeFor[metav1.MicroTime]():     {Type: "string", Format: "date-time"},
@@ -110,7 +109,6 @@ func shapeOf(t reflect.Type) apiextensions.JSONSchemaProps {
 	return apiextensions.JSONSchemaProps{XPreserveUnknownFields: new(true)}
 }
 
-// fieldProps adds the JSON fields of a struct, those of embedded structs included.
 func fieldProps(t reflect.Type, to map[string]apiextensions.JSONSchemaProps) {
 	for i := range t.NumField() {
 		f := t.Field(i)

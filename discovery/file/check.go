@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// checks collects the mistakes that a kind's check finds.
 type checks struct{ found []mistake }
 
 func wrong(field, problem, fix string) mistake {
@@ -30,7 +29,7 @@ func (c *checks) port(field string, n int32) {
 	}
 }
 
-// withoutZone is what to write in place of an address such as fe80::1%eth0.
+// withoutZone is the fix for an address such as fe80::1%eth0.
 const withoutZone = "write an address that all machines know, without % and what follows: Envoy connects to no other"
 
 func (c *checks) ip(field, s string) {
@@ -77,7 +76,6 @@ func (c *checks) oneOf(field, s string, allowed ...string) {
 	c.wrong(field, "must be one of "+strings.Join(allowed, ", ")+", is "+quote(s), suggest(s, allowed))
 }
 
-// at returns the path of a list's item.
 func at(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 func quote(s string) string { return strconv.Quote(s) }

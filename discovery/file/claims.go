@@ -12,15 +12,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// claim is one definition of an object. Of several claims to one object, the first by path and line
-// is in use.
+// claim is one definition of an object. The first by path and line is in use.
 type claim struct {
 	path   string
 	doc    *document
 	object *object
 }
 
-// claim adds the definitions in a source, and adds their objects to affected.
 func (r *Reader) claim(src *source, affected map[report.Ref]bool) {
 	for _, doc := range src.docs {
 		for _, o := range doc.objects {
@@ -39,7 +37,6 @@ func (r *Reader) claim(src *source, affected map[report.Ref]bool) {
 	}
 }
 
-// unclaim removes the definitions in the file at path, and adds their objects to affected.
 func (r *Reader) unclaim(path string, affected map[report.Ref]bool) {
 	for ref := range r.keptBy[path] {
 		affected[ref] = true
@@ -89,8 +86,8 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 	return ops, dirty
 }
 
-// markInvalid notes whether an object is defined and invalid, and returns the store operation for a
-// change of that.
+// markInvalid records whether an object is defined but invalid, and returns the store operation for
+// a change.
 func (r *Reader) markInvalid(ref report.Ref, invalid bool) []store.Op {
 	if r.invalid[ref] == invalid {
 		return nil
@@ -106,7 +103,7 @@ func (r *Reader) markInvalid(ref report.Ref, invalid bool) []store.Op {
 	return []store.Op{store.Invalids.Put(mark)}
 }
 
-// currentForm returns the form of an object that is in use now. A zero form removes the object.
+// currentForm returns the form of an object that is now in use. A zero form removes the object.
 func (r *Reader) currentForm(ref report.Ref, before keptObject) keptObject {
 	list := r.claims[ref]
 	switch {

@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// maxFiles bounds the files of a Reader, and the names in one folder; maxFolders, the folders;
-	// maxFolderDepth, how deep they are.
+	// Bounds of a Reader's files, of names in one folder, of folders, and of their depth.
 	maxFiles       = 100_000
 	maxFolders     = 10_000
 	maxFolderDepth = 32
@@ -30,14 +29,14 @@ var (
 	errVisited = errors.New("it leads to a folder that is read already")
 )
 
-// disk is the file system of a Reader. No operation goes on after ctx has ended.
+// disk is the file system of a Reader. Operations end with ctx.
 type disk struct {
 	filesystem.Disk
-	ctx  context.Context                   // of the read in progress; guarded by Reader.work
+	ctx  context.Context                   // of the current read; guarded by Reader.work
 	most int                               // maxFiles
 	read func(path string) ([]byte, error) // readRegular; tests replace it
 
-	moved atomic.Int64 // when an operation has begun or ended last, in nanoseconds since 1970
+	moved atomic.Int64 // when an operation last began or ended, in nanoseconds since 1970
 }
 
 func newDisk() *disk {
@@ -46,7 +45,6 @@ func newDisk() *disk {
 
 func readRegular(path string) ([]byte, error) { return filesystem.ReadRegular(path, maxFile) }
 
-// bounded runs an operation on a path, and notes that it begins and ends.
 func bounded[T any](d *disk, path string, operation func() (T, error)) (out T, err error) {
 	d.moved.Store(time.Now().UnixNano())
 	defer func() { d.moved.Store(time.Now().UnixNano()) }()
@@ -65,7 +63,6 @@ func (d *disk) readFile(path string) ([]byte, error) {
 	return bounded(d, path, func() ([]byte, error) { return d.read(path) })
 }
 
-// readFolder returns the entries of a folder, sorted by name.
 func (d *disk) readFolder(path string) ([]fs.DirEntry, error) {
 	return bounded(d, path, func() (out []fs.DirEntry, err error) {
 		f, err := os.Open(path)
@@ -90,7 +87,6 @@ func (d *disk) readFolder(path string) ([]fs.DirEntry, error) {
 	})
 }
 
-// identity names a folder, whatever links lead to it.
 type identity struct{ device, inode uint64 }
 
 func identityOf(info fs.FileInfo) identity {
@@ -98,13 +94,12 @@ func identityOf(info fs.FileInfo) identity {
 	return identity{uint64(s.Dev), s.Ino} // types that differ between systems
 }
 
-// tree walks the folders of configuration. It follows links, which mounted ConfigMaps consist of,
-// and enters no folder twice. It does not enter what the kernel makes, such as /proc, below which
-// each process leads to the whole machine. It skips names that start with a dot: files of editors,
-// and the folders behind such mounts.
+// tree walks the folders of configuration. It follows links, of which mounted ConfigMaps consist,
+// but enters no folder twice, and no kernel file system such as /proc. It skips names that start
+// with a dot: editors' files, and the folders behind such mounts.
 type tree struct {
 	*disk
-	file   func(path string, link bool) // a file whose name is one of configuration; optional
+	file   func(path string, link bool) // a configuration file; optional
 	folder func(path string)            // optional
 	fail   func(path string, err error)
 
@@ -112,7 +107,6 @@ type tree struct {
 	files   int
 }
 
-// walk visits what is below a root.
 func (t *tree) walk(path string, depth int) {
 	info, err := t.stat(path)
 	if err != nil {
@@ -145,7 +139,7 @@ func (t *tree) walk(path string, depth int) {
 		t.fail(path, err)
 		return
 	}
-	var links []string // after the folders: a file has the name that no link gives it
+	var links []string // after the folders, so that a file gets its name without a link
 	for _, e := range entries {
 		at, link := filepath.Join(path, e.Name()), e.Type()&fs.ModeSymlink != 0
 		isFolder := e.IsDir()

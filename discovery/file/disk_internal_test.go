@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// folderOf makes a folder with a Gateway, and other files.
 func folderOf(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,7 +66,6 @@ func newReading(t *testing.T, dir string) *reading {
 	return r
 }
 
-// load reads, and returns the names of the Gateways and what was reported.
 func (r *reading) load(t *testing.T) (gateways, found string) {
 	t.Helper()
 	if err := r.Load(t.Context()); err != nil {
@@ -151,8 +149,8 @@ func TestFolder_TooManyFilesLeaveTheOthersInUse(t *testing.T) {
 	}
 }
 
-// A file on a file system that does not answer costs its timeout once, and delays neither other
-// files nor the end.
+// A file on an unresponsive file system costs its timeout once, and delays neither other files nor
+// the end.
 func TestFolder_HungFileDelaysNoOther(t *testing.T) {
 	dir := folderOf(t,
 		map[string]string{"a.yaml": gatewayNamed("a"), "hung.yaml": gatewayNamed("hung"), "z.yaml": gatewayNamed("z")})

@@ -1,16 +1,16 @@
 // Package file reads folders of YAML and JSON into the store: Penstock without Kubernetes.
 //
-// It owns the way from bytes to stored objects: splitting files into documents, converting old
-// forms, defaulting and validating with the kinds' own schemas (structural and CEL), and decoding.
-// cmd makes a Reader and calls Load (offline use) or Run (Load, then following changes). Mistakes
-// in files go to Config.Report as findings with file, line, object, field, problem and fix; no
-// mistake of a user is an error of this package.
+// It turns bytes into stored objects: it splits files into documents, converts old forms, applies
+// defaults, validates with the kinds' own schemas (structural and CEL), and decodes. cmd makes a
+// Reader and calls Load (offline use) or Run (Load, then following changes). User mistakes in files
+// go to Config.Report as findings with file, line, object, field, problem and fix, and are never
+// errors of this package.
 //
-// The stages of one file: read.go finds it, document.go splits it, parse.go makes values of it,
-// draft.go takes each object through conversion, schema.go validates (fastvalidation for valid
-// objects, explain.go for the others), claims.go decides which of several definitions of an object
-// is in use, and state.go persists that one. watch.go starts again at each change. sentinel.go
-// detects changes made while files are read. disk.go bounds every operation of a file system.
+// The stages of one file: read.go finds it, document.go splits it, parse.go parses values, draft.go
+// runs each object through conversion, schema.go validates (fastvalidation for valid objects,
+// explain.go for the others), claims.go chooses among several definitions of an object, and
+// state.go persists the one in use. watch.go follows changes. sentinel.go detects changes made
+// while files are read. disk.go bounds every operation of a file system.
 //
 // Each kind has one file, kind_NAME.go, and one line in kinds.go.
 //
@@ -18,12 +18,11 @@
 //   - An invalid document never delays another one.
 //   - An object whose newest definition is invalid keeps its last good form, over restarts too. It
 //     is removed only when its definition is removed.
-//   - Of two definitions of one object, the first by file path and line is in use.
-//   - A file that never ends, a link in a circle, a folder of a million files and a file system
-//     that does not answer are findings; they delay no other file beyond filesystem.Timeout, and no
-//     end of the process.
-//   - Files that change together are one store.Apply, and the store only ever holds what the files
-//     held at one moment: a route never appears before a backend that was written first.
+//   - If an object has two definitions, the first by file path and line is in use.
+//   - An endless file, a circular link, a folder of a million files or an unresponsive file system
+//     is a finding. It delays other files and the end of the process by filesystem.Timeout at most.
+//   - Files that change together are one store.Apply. The store only ever holds the content of the
+//     files at one moment: a route never appears before a backend that was written first.
 //     Modification times decide nothing.
 //
 // Tests: go test ./discovery/file; go test -fuzz FuzzDocument_YieldsObjectOrFinding

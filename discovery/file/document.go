@@ -8,31 +8,28 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// document is one YAML document of a file, and the objects in it. Its line numbers are relative to
-// its first line, so that a document that only moved within its file is not read again.
+// document is one YAML document of a file. Line numbers are relative, so that a document that only
+// moved is not read again.
 type document struct {
 	text     string
 	line     int       // of its first line in the file, from 1
 	objects  []*object // valid and invalid ones
-	mistakes []mistake // those of no object
-	// unidentified is true if some part of the document is too broken to name its object. It may be
-	// any object that the file had before.
+	mistakes []mistake // about no object
+	// unidentified reports that some part of the document is too broken to name its object. It may
+	// be any object that the file had before.
 	unidentified bool
 
-	lines map[position]int // what Reader.Locate has found; guarded by Reader.parsing
+	lines map[position]int // cache of Reader.Locate; guarded by Reader.parsing
 }
 
-// position names a field of an object in a document.
 type position struct {
 	item  int // object.item
 	field string
 }
 
-// maxLines bounds document.lines. Fields come from reports, which bound their number for each
-// object.
+// maxLines bounds document.lines. Fields come from reports, which bound their number per object.
 const maxLines = 1024
 
-// object is one object as one document describes it.
 type object struct {
 	ref      report.Ref
 	kind     *kind // nil: Penstock does not read the kind
@@ -43,19 +40,18 @@ type object struct {
 	moved    []move
 }
 
-// mistake is a finding before its file and place in the file are known.
 type mistake struct {
 	severity report.Severity
-	line     int  // relative to the document's first line; 0 is that line
-	first    int  // of a duplicate key: the line of the first one, from 1 within the document; else 0
+	line     int  // relative to the document's first line
+	first    int  // the line of a duplicate key's first occurrence, from 1 within the document; else 0
 	broken   bool // the document is not YAML
 	field    string
 	problem  string
 	fix      string
 }
 
-// split cuts a file into documents at lines that start with the document marker, which YAML allows
-// nowhere else. It omits documents that have only comments.
+// split cuts a file into documents at document markers, and omits documents that have only
+// comments.
 func split(content string) []*document {
 	var docs []*document
 	line, start, startLine := 1, 0, 1
@@ -85,7 +81,6 @@ func marker(line string) bool {
 	return ok && (rest == "" || strings.ContainsRune(" \t\r\n", rune(rest[0])))
 }
 
-// blank returns true if a text has only comments, markers and white space.
 func blank(text string) bool {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -96,8 +91,7 @@ func blank(text string) bool {
 	return true
 }
 
-// decodeText decodes UTF-8, with or without a byte order mark. ok is false for other encodings,
-// such as UTF-16.
+// decodeText decodes UTF-8, with or without a byte order mark. ok is false for other encodings.
 func decodeText(raw []byte) (text string, ok bool) {
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	if !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {

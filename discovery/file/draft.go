@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -15,18 +16,17 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// draft is one object before decoding: plain values that conversions may change.
 type draft struct {
 	obj   map[string]any
 	moved []move
 }
 
-// move records that a conversion moved a value: it is now at to, and the user wrote it at from.
+// move records that a conversion moved a value from where the user wrote it.
 type move struct{ to, from string }
 
 func (d *draft) move(to, from string) { d.moved = append(d.moved, move{to, from}) }
 
-// good is an object's valid form, as the store and the state file hold it.
+// good is an object's valid form, as in the store and the state file.
 type good struct {
 	kind *kind
 	obj  store.Object
@@ -38,7 +38,7 @@ func (g *good) ref() report.Ref {
 		Name: g.obj.GetName()}
 }
 
-// read fills in a document's objects and mistakes. An error means a bug, such as a schema that does
+// read fills in a document's objects and mistakes. An error is a bug, such as a schema that does
 // not compile.
 func (doc *document) read(ctx context.Context, c *catalog) error {
 	node, m := parseNode(doc.text)
@@ -94,7 +94,6 @@ func (doc *document) read(ctx context.Context, c *catalog) error {
 	return nil
 }
 
-// below returns the mistakes under a path, with fields relative to it.
 func below(all []mistake, path string) (out []mistake) {
 	for _, m := range all {
 		if rest, ok := strings.CutPrefix(m.field, path); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
@@ -105,7 +104,7 @@ func below(all []mistake, path string) (out []mistake) {
 	return out
 }
 
-// readObject takes one object through every stage. found are mistakes of its parsing.
+// readObject runs one object through every stage. found are mistakes of its parsing.
 func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node, item int, obj map[string]any,
 	found []mistake) error {
 	o := &object{item: item, line: node.Line - 1, mistakes: found}
@@ -150,8 +149,7 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 	return nil
 }
 
-// identify sets the object's ref and returns its kind. k is nil for kinds that Penstock does not
-// read.
+// identify sets the object's ref and returns its kind, nil if Penstock does not read it.
 func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func(*draft), m *mistake) {
 	apiVersion, _ := obj["apiVersion"].(string)
 	kindName, _ := obj["kind"].(string)
@@ -196,7 +194,6 @@ func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func
 	return k, convert, o.checkNames(k)
 }
 
-// checkNames returns a mistake for a name that an API server rejects.
 func (o *object) checkNames(k *kind) *mistake {
 	valid := validation.IsDNS1123Subdomain
 	if k == nil || k.table.Kind() == "Service" || k.table.Kind() == "Namespace" {
@@ -218,7 +215,6 @@ func (o *object) checkNames(k *kind) *mistake {
 	return nil
 }
 
-// accept validates a converted object and decodes it.
 func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]mistake, error) {
 	s, err := c.schema[k]()
 	if err != nil {
@@ -260,18 +256,18 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	return out, nil
 }
 
-// clusterWrites are the fields of metadata that an API server writes. Objects that were exported
-// from a cluster have them. The creationTimestamp stays: of two objects that claim the same, the
-// older one counts. So does the deletionTimestamp of Pods, which take no new requests with it.
+// clusterWrites are metadata fields that an API server writes. creationTimestamp stays, because the
+// older of two conflicting objects takes precedence, and deletionTimestamp of Pods, because such
+// Pods take no new requests.
 var clusterWrites = []string{"deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
 	"generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 
-// trimMetadata leaves what counts: name, namespace, labels, annotations, creationTimestamp and, of
-// Pods, deletionTimestamp.
-func trimMetadata(obj map[string]any, of *kind) {
+// trimMetadata keeps name, namespace, labels, annotations, creationTimestamp and, for Pods,
+// deletionTimestamp.
+func trimMetadata(obj map[string]any, k *kind) {
 	meta, _ := obj["metadata"].(map[string]any)
 	for _, key := range clusterWrites {
-		if key != "deletionTimestamp" || of.table != store.Kind(store.Pods) {
+		if key != "deletionTimestamp" || k.table != store.Kind(store.Pods) {
 			delete(meta, key)
 		}
 	}
@@ -280,7 +276,6 @@ func trimMetadata(obj map[string]any, of *kind) {
 	}
 }
 
-// written returns the path at which the user wrote what is at path now.
 func written(moved []move, path string) string {
 	best := move{}
 	for _, m := range moved {
@@ -293,10 +288,5 @@ func written(moved []move, path string) string {
 }
 
 func hasError(list []mistake) bool {
-	for _, m := range list {
-		if m.severity == report.Error {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(m mistake) bool { return m.severity == report.Error })
 }

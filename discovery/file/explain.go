@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// mistakes explains the errors of validate. It drops errors at or below a value of the wrong type:
-// they follow from the type.
+// mistakes explains the errors of validate, without errors that follow from a wrong type.
 func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 	var out, wrongType []mistake
 	for _, e := range errs {
@@ -38,8 +37,6 @@ func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 	return append(out, wrongType...)
 }
 
-// explain turns an error of the schema or of a CEL rule into words: what is wrong, and what to
-// write instead.
 func (s *schema) explain(e *field.Error) mistake {
 	path := strings.TrimPrefix(e.Field, "<nil>")
 	path = strings.Trim(path, ".")
@@ -65,7 +62,6 @@ func (s *schema) explain(e *field.Error) mistake {
 	return m
 }
 
-// conceal removes a value from a mistake.
 func (m *mistake) conceal(value any) {
 	text := fmt.Sprint(value)
 	if text == "" || valueWords(value) != quote(text) && valueWords(value) != text { // named by its type alone
@@ -77,32 +73,31 @@ func (m *mistake) conceal(value any) {
 	}
 }
 
-// typeWords explains a value of the wrong type.
 func typeWords(node *structural.Structural, e *field.Error) (problem, fix string) {
 	problem, fix = fmt.Sprintf("must be %s, is %s", typeName(node), valueWords(e.BadValue)), "write "+kindOfValue(node)
-	// no schema has them
+	// in no schema
 	if strings.HasPrefix(e.Field, "metadata.annotations.") || strings.HasPrefix(e.Field, "metadata.labels.") {
 		return "must be a string, is " + valueWords(e.BadValue), "put the value in quotes"
 	}
 	if node == nil {
 		return problem, fix
 	}
-	is := valueWords(e.BadValue)
+	got := valueWords(e.BadValue)
+	scalar := got != "a mapping" && got != "a list"
+	v := node.ValueValidation
 	switch {
-	case node.ValueValidation != nil && node.ValueValidation.Format == "byte" && is != "a mapping" && is != "a list":
-		return "is not base64: " + is, "write the value's base64, or plain text in stringData where the kind has it"
-	case node.ValueValidation != nil && node.ValueValidation.Format == "date-time" && is != "a mapping" &&
-		is != "a list":
-		return "is not a time: " + is, "write it in the form 2026-01-31T12:00:00Z"
-	case node.Type == "string" && is != "a mapping" && is != "a list":
+	case v != nil && v.Format == "byte" && scalar:
+		return "is not base64: " + got, "write the value's base64, or plain text in stringData where the kind has it"
+	case v != nil && v.Format == "date-time" && scalar:
+		return "is not a time: " + got, "write it in the form 2026-01-31T12:00:00Z"
+	case node.Type == "string" && scalar:
 		return problem, "put the value in quotes"
-	case node.Type == "array" && is == "a mapping":
+	case node.Type == "array" && got == "a mapping":
 		return problem, "begin each item with a dash"
 	}
 	return problem, fix
 }
 
-// keyWords formats the keys that identify an item of a list.
 func keyWords(v any) string {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -115,7 +110,6 @@ func keyWords(v any) string {
 	return strings.Join(parts, ", ")
 }
 
-// limitWords explains a value outside of its schema's limits, or a CEL rule that is violated.
 func limitWords(node *structural.Structural, e *field.Error) (problem, fix string) {
 	// Messages of CEL rules are kept: the API's authors wrote them for users.
 	problem = plain(e.Detail)
@@ -188,7 +182,6 @@ func enumOf(node *structural.Structural) []string {
 	return out
 }
 
-// plain removes the prefix of a message of the validation libraries.
 func plain(detail string) string {
 	if i := strings.Index(detail, " in body "); i >= 0 {
 		detail = detail[i+len(" in body "):]
@@ -196,7 +189,6 @@ func plain(detail string) string {
 	return strings.TrimSpace(detail)
 }
 
-// kindOfValue describes the values that a schema accepts.
 func kindOfValue(node *structural.Structural) string {
 	if node == nil {
 		return "a value"
@@ -271,7 +263,7 @@ func valueWords(v any) string {
 		return "nothing"
 	case string:
 		if slices.Contains([]string{"object", "array", "boolean", "integer", "number", "string"}, v) {
-			// The library reports the type's name in place of a value of the wrong type.
+			// The library reports the type's name instead of a value of the wrong type.
 			return map[string]string{"object": "a mapping", "array": "a list", "boolean": "true or false",
 				"integer": "a number", "number": "a number", "string": "a string"}[v]
 		}

@@ -19,7 +19,6 @@ type example struct {
 	obj    map[string]any
 }
 
-// examples are the objects in testdata/kinds and testdata/seeds.
 func examples(t *testing.T) (out []example) {
 	t.Helper()
 	c := theCatalog()
@@ -71,9 +70,8 @@ func TestCEL_ExamplesOfEveryKindTakeTheFastPath(t *testing.T) {
 	}
 }
 
-// An invalid object that takes the fast path has no finding and breaks what reads it. The test
-// damages examples at random, thousands of times. fastvalidation's own test covers each CEL rule in
-// isolation.
+// An invalid object on the fast path would have no finding and break its readers. The test damages
+// examples at random, thousands of times. fastvalidation's own test covers each CEL rule.
 func TestCEL_FastPathAcceptsNothingInvalid(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	all := examples(t)
@@ -104,7 +102,6 @@ func TestCEL_FastPathAcceptsNothingInvalid(t *testing.T) {
 	}
 }
 
-// libraryErrors validates without the fast path.
 func libraryErrors(t *testing.T, s *schema, obj map[string]any) ([]string, field.ErrorList) {
 	t.Helper()
 	without := *s
@@ -116,7 +113,6 @@ func libraryErrors(t *testing.T, s *schema, obj map[string]any) ([]string, field
 	return unknown, errs
 }
 
-// damage changes one place of an object and returns a description of the change.
 func damage(rnd *rand.Rand, obj map[string]any) string {
 	values := []any{nil, "", "x", "Exact", "HTTPS", "/a/../b", "*.example.com", "1.2.3.4", int64(-1), int64(0),
 		int64(1), int64(301), int64(70000), int64(1 << 40), 1.5, true, []any{}, map[string]any{}, []any{"x"},

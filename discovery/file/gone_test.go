@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Tools that write a file for each object give them names without end.
+// Tools that write one file per object use ever new names.
 func TestFolder_FilesThatAreGoneTakeNoMemory(t *testing.T) {
 	dir := t.TempDir()
 	r, err := New(Config{Paths: []string{dir}, Store: store.New(), StateDir: filepath.Join(t.TempDir(), "state"),

@@ -2,7 +2,6 @@ package file
 
 import "github.com/penstock-project/penstock/discovery/store"
 
-// backendTLSPolicyKind: v1alpha3 has the same shape as v1.
 func backendTLSPolicyKind() *kind {
 	return &kind{
 		table:    store.BackendTLSPolicies,

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// clusterPropertyKind: what is read of v1beta1 has the same shape as in v1alpha1.
+// clusterPropertyKind reads v1beta1 like v1alpha1: the fields that are read have the same shape.
 func clusterPropertyKind() *kind {
 	return &kind{
 		table:    store.ClusterProperties,

@@ -20,7 +20,6 @@ func endpointPickerConfigKind() *kind {
 	}
 }
 
-// pluginMistakes are the problems of plugins below a field.
 func pluginMistakes(field string, problems []endpointpicker.Problem) (out []mistake) {
 	for _, p := range problems {
 		m := mistake{severity: report.Error, field: field + p.Field, problem: p.Problem, fix: p.Fix}

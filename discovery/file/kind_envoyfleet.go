@@ -5,8 +5,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// envoyFleetKind: Penstock creates pods of Envoy only on Kubernetes. Files may have the kind all
-// the same, so that one folder serves both and a Gateway's parametersRef resolves.
+// envoyFleetKind: Penstock creates Envoy pods only on Kubernetes, but one folder may serve both,
+// and a Gateway's parametersRef must resolve.
 func envoyFleetKind() *kind {
 	return &kind{
 		table:    store.EnvoyFleets,

@@ -38,8 +38,8 @@ func checkProtocol(field string, protocol gatewayv1.ProtocolType) []mistake {
 	return []mistake{wrong(field, "is not a known protocol: "+quote(p), "write one of "+strings.Join(protocols, ", "))}
 }
 
-// ourClass sets the class of a Gateway that names none: a Gateway in a folder that Penstock reads
-// is meant for it.
+// ourClass sets the class of a Gateway without one: a Gateway in a folder that Penstock reads
+// belongs to Penstock.
 func ourClass(d *draft) {
 	if spec, ok := d.obj["spec"].(map[string]any); ok && spec["gatewayClassName"] == nil {
 		spec["gatewayClassName"] = "penstock"

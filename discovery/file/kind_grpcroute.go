@@ -2,7 +2,6 @@ package file
 
 import "github.com/penstock-project/penstock/discovery/store"
 
-// grpcRouteKind: v1alpha2 has the same shape as v1.
 func grpcRouteKind() *kind {
 	return &kind{
 		table:    store.GRPCRoutes,

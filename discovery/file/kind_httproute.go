@@ -2,7 +2,6 @@ package file
 
 import "github.com/penstock-project/penstock/discovery/store"
 
-// httpRouteKind: v1beta1 has the same shape as v1.
 func httpRouteKind() *kind {
 	return &kind{
 		table:    store.HTTPRoutes,

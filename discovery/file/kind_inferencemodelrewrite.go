@@ -10,7 +10,6 @@ func inferenceModelRewriteKind() *kind {
 	return &kind{table: store.InferenceModelRewrites, versions: bothGroups(), crd: "inferencemodelrewrites"}
 }
 
-// bothGroups are the groups in which llm-d has published a kind, with one schema.
 func bothGroups() []version {
 	return []version{
 		{llmd.Group + "/" + llmd.Version, nil},

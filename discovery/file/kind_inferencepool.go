@@ -2,8 +2,8 @@ package file
 
 import "github.com/penstock-project/penstock/discovery/store"
 
-// inferencePoolKind reads v1, and v1alpha2 of the older group. In both, the picker's port may be
-// written as portNumber, as in the multi-cluster proposal.
+// inferencePoolKind reads v1, and v1alpha2 of the older group. The picker's port may be portNumber,
+// as in the multi-cluster proposal.
 func inferencePoolKind() *kind {
 	return &kind{
 		table: store.InferencePools,
@@ -15,8 +15,8 @@ func inferencePoolKind() *kind {
 	}
 }
 
-// oldInferencePool: spec.targetPortNumber becomes targetPorts, the bare selector matchLabels,
-// extensionRef endpointPickerRef. The picker's port was optional then, 9002 by default.
+// oldInferencePool converts targetPortNumber to targetPorts, the bare selector to matchLabels, and
+// extensionRef to endpointPickerRef. The picker's port defaulted to 9002.
 func oldInferencePool(d *draft) {
 	spec, ok := d.obj["spec"].(map[string]any)
 	if !ok {
@@ -46,7 +46,6 @@ func oldInferencePool(d *draft) {
 	pickerPortNumber(d)
 }
 
-// pickerPortNumber: endpointPickerRef.portNumber becomes port.number.
 func pickerPortNumber(d *draft) {
 	spec, _ := d.obj["spec"].(map[string]any)
 	ref, _ := spec["endpointPickerRef"].(map[string]any)

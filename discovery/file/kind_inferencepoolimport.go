@@ -7,8 +7,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// inferencePoolImportKind: an import has only a status. A controller writes it, or the user in a
-// setup without one.
+// inferencePoolImportKind reads the status, which a controller writes, or the user without one.
 func inferencePoolImportKind() *kind {
 	return &kind{
 		table:    store.InferencePoolImports,
@@ -47,7 +46,6 @@ func proposedImport(d *draft) {
 	}
 }
 
-// listOfOne turns a service that is written as an object into a list.
 func listOfOne(d *draft, in map[string]any, path string) {
 	if service, ok := in["service"].(map[string]any); ok {
 		in["service"] = []any{service}
@@ -55,7 +53,6 @@ func listOfOne(d *draft, in map[string]any, path string) {
 	}
 }
 
-// completeConditions fills in fields of conditions that the schema requires and users omit.
 func completeConditions(in map[string]any) {
 	list, _ := in["conditions"].([]any)
 	for i := range list {

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// podKind keeps the status: it has the Pod's address and readiness.
+// podKind keeps the status, which has the Pod's address and readiness.
 func podKind() *kind {
 	return &kind{table: store.Pods, versions: []version{{"v1", nil}}, status: true, check: checkPod}
 }

@@ -2,7 +2,6 @@ package file
 
 import "github.com/penstock-project/penstock/discovery/store"
 
-// referenceGrantKind: all three versions have one shape.
 func referenceGrantKind() *kind {
 	return &kind{
 		table: store.ReferenceGrants,

@@ -18,8 +18,7 @@ func secretKind() *kind {
 		explain: hideValues}
 }
 
-// hideValues replaces findings about a Secret's values, because the usual ones show the value:
-// findings go to logs, to the status file and over HTTP.
+// hideValues replaces findings that quote a Secret's values.
 func hideValues(errs field.ErrorList) (own []mistake, rest field.ErrorList) {
 	for _, e := range errs {
 		if top, _, below := strings.Cut(e.Field, "."); below && (top == "data" || top == "stringData") {
@@ -75,8 +74,8 @@ func checkSecret(o store.Object) []mistake {
 	if len(out) > 0 {
 		return out
 	}
-	// Caught here, a pair that cannot serve leaves the last good one in force; listeners check
-	// again, for stores that others write.
+	// A pair that cannot serve, found here, leaves the last good one in force. Listeners check
+	// again, for stores with other writers.
 	if _, err := certificates.ReadPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
 		out = append(out, wrong("data", "tls.crt and tls.key are not a certificate with its key: "+err.Error(),
 			"write a PEM certificate chain, leaf first, and the private key of the leaf"))

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// A Service's status has a load balancer's address, by which other clusters may reach it.
+// serviceKind keeps the status, which has a load balancer's address for other clusters.
 func serviceKind() *kind {
 	return &kind{table: store.Services, versions: []version{{"v1", nil}}, status: true, check: checkService}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// serviceImportKind: what is read of v1alpha1 has the same shape as in v1beta1.
+// serviceImportKind reads v1alpha1 like v1beta1: the fields that are read have the same shape.
 func serviceImportKind() *kind {
 	return &kind{
 		table:    store.ServiceImports,

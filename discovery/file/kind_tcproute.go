@@ -2,7 +2,7 @@ package file
 
 import "github.com/penstock-project/penstock/discovery/store"
 
-// v1alpha2 has the same shape as v1, which takes one rule only.
+// tcpRouteKind reads v1alpha2 like v1, which allows only one rule.
 func tcpRouteKind() *kind {
 	return &kind{
 		table:    store.TCPRoutes,

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// read loads one document and returns the findings and the objects of a table.
 func read[T store.Object](t *testing.T, table *store.Table[T], text string) (objects []T, findings []string) {
 	t.Helper()
 	f := newFolder(t)

@@ -2,7 +2,7 @@ package file
 
 import "github.com/penstock-project/penstock/discovery/store"
 
-// The older versions have the same shape as v1, which asks for hostnames and takes one rule only.
+// tlsRouteKind reads the older versions like v1, which requires hostnames and allows only one rule.
 func tlsRouteKind() *kind {
 	return &kind{
 		table: store.TLSRoutes,

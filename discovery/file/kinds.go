@@ -12,24 +12,20 @@ import (
 // kind describes how objects of one kind are read. See kind_httproute.go for an example.
 type kind struct {
 	table    store.Kind
-	versions []version // apiVersions that files may use; the first is what the store's type is
-	crd      string    // plural of the kind's CRD in manifests; empty for kinds that Kubernetes has built in
-	status   bool      // the status is input; else it is dropped, as the output of some other controller
-	// check finds mistakes that the schema cannot express, in a decoded object that its schema
-	// accepts. May be nil.
+	versions []version // accepted apiVersions; the first has the store's type
+	crd      string    // plural of the kind's CRD in manifests; empty for built-in kinds
+	status   bool      // the status is input; else it is dropped as another controller's output
+	// check finds mistakes in a valid decoded object that the schema cannot express. Optional.
 	check func(store.Object) []mistake
-	// explain replaces some of the schema's errors by mistakes with words of the kind's own, and
-	// returns the rest. May be nil.
+	// explain replaces some of the schema's errors by mistakes, and returns the rest. Optional.
 	explain func(field.ErrorList) (own []mistake, rest field.ErrorList)
 }
 
-// version is one apiVersion of a kind, and its conversion to the kind's first version.
 type version struct {
 	apiVersion string
 	convert    func(*draft) // nil: no conversion
 }
 
-// kinds lists every kind that Penstock reads, in the order of store.Tables.
 func kinds() []*kind {
 	return []*kind{
 		gatewayClassKind(), gatewayKind(), listenerSetKind(), httpRouteKind(), grpcRouteKind(), tlsRouteKind(),
@@ -42,9 +38,9 @@ func kinds() []*kind {
 	}
 }
 
-// catalog finds kinds by name. It compiles each schema once in a process, when it is first needed.
+// catalog finds kinds by name. It compiles each schema once, when first needed.
 type catalog struct {
-	byName map[string][]*kind // kind name -> kinds; InferencePool is one kind in two groups
+	byName map[string][]*kind // InferencePool is one kind in two groups
 	schema map[*kind]func() (*schema, error)
 }
 
@@ -72,7 +68,6 @@ func (c *catalog) find(apiVersion, kindName string) (found *kind, convert func(*
 	return found, nil, false
 }
 
-// groupOf returns the API group in an apiVersion.
 func groupOf(apiVersion string) string {
 	if group, _, ok := strings.Cut(apiVersion, "/"); ok {
 		return group
@@ -80,12 +75,12 @@ func groupOf(apiVersion string) string {
 	return ""
 }
 
-// laterGroups are the groups whose kinds affect traffic: a kind of them that is ignored is worth a
+// laterGroups are groups whose kinds affect traffic. Ignoring one of their kinds is worth a
 // warning.
 var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io",
 	"inference.networking.x-k8s.io", "llm-d.ai", "multicluster.x-k8s.io"}
 
-// laterKinds are kinds of these groups that exist and that Penstock does not support yet. Any other
-// may be mistyped.
+// laterKinds are kinds of these groups that exist but are not supported yet. Any other may be
+// mistyped.
 var laterKinds = []string{"ServiceExport",
 	"XBackend", "XBackendTrafficPolicy", "XListenerSet", "XMesh"}

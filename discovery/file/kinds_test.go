@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// derivedKinds are tables that other parts of Penstock write.
 var derivedKinds = map[string]bool{"Host": true, "Invalid": true, "Learned": true, "Offer": true, "Failback": true,
 	"Dialect": true, "Authority": true, "Membership": true, "Export": true, "AddressPolicy": true,
 	"ProcessorDefault": true, "Occupant": true}

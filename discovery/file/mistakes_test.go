@@ -10,7 +10,6 @@ const chatPool = "apiVersion: inference.networking.k8s.io/v1\nkind: InferencePoo
 
 var chatRoute = route("chat", "a.example.com")
 
-// exporters are the exporting clusters of an import.
 func exporters(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -19,7 +18,7 @@ func exporters(n int) string {
 	return b.String()
 }
 
-// mistakes has what users write, by what is wrong with it, and the full text of the findings.
+// mistakes has invalid documents by their mistake, and the full text of the findings.
 var mistakes = map[string]struct {
 	text string
 	want []string
@@ -308,7 +307,7 @@ func TestFile_BrokenYAMLIsReportedAtTheMistake(t *testing.T) {
 	}
 }
 
-// A text in which each line needs the next ones is not parsed without end.
+// A text in which each line depends on the next ones is parsed within a bound.
 func TestFile_LineOfAMistakeIsFoundWithinABound(t *testing.T) {
 	f := newFolder(t)
 	f.write("x.yaml", "a: 1\nb: \""+strings.Repeat("one line of many\n", 100_000))

@@ -42,7 +42,6 @@ func newMoments(t *testing.T) *moments {
 	return m
 }
 
-// Apply implements Store.
 func (m *moments) Apply(ops ...store.Op) (store.Revision, error) {
 	rev, err := m.Store.Apply(ops...)
 	v := m.View()
@@ -101,7 +100,6 @@ func (m *moments) move() {
 	}
 }
 
-// edit does the same with existing files.
 func (m *moments) edit() {
 	m.t.Helper()
 	m.n++
@@ -126,7 +124,6 @@ func once(everything bool, paths ...string) nextChanges {
 	}
 }
 
-// sync has the reader read, and checks the result.
 func (m *moments) sync(changed ...string) {
 	m.t.Helper()
 	var paths []string
@@ -149,8 +146,8 @@ func (m *moments) whole() {
 	}
 }
 
-// On a busy machine much time passes between the reads of the first file and the last. While half
-// of a move is applied, requests get 500.
+// On a busy machine much time passes between the reads of the first and the last file. If half of a
+// move were applied, requests would get 500.
 func TestFile_ChangeDuringReadIsNotAppliedByHalves(t *testing.T) {
 	for _, known := range []bool{false, true} { // whether the changed files are known; else everything is scanned
 		for moves := 1; moves <= 3; moves++ {
@@ -189,7 +186,6 @@ func TestFile_FolderWithConstantWritesIsRead(t *testing.T) {
 	m.sync()
 }
 
-// run has the reader follow changes until the function returned is called.
 func (m *moments) run() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -203,7 +199,6 @@ func (m *moments) run() (stop func()) {
 	}
 }
 
-// until waits for a Service.
 func (m *moments) until(n int) {
 	m.t.Helper()
 	name := fmt.Sprintf("svc-%d", n)

@@ -17,7 +17,6 @@ const (
 	maxExpanded = 100_000 // nodes reached through aliases
 )
 
-// parseNode parses a document's text. It returns a syntax error as a mistake at its line.
 func parseNode(text string) (*yaml.Node, *mistake) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
@@ -35,8 +34,8 @@ func parseNode(text string) (*yaml.Node, *mistake) {
 	return doc.Content[0], nil
 }
 
-// syntaxMistake turns "yaml: line 4: did not find expected key" into a mistake. The line is where
-// what is broken begins, such as the mapping.
+// syntaxMistake converts an error such as "yaml: line 4: did not find expected key". The line is
+// the beginning of the broken part, such as a mapping.
 func syntaxMistake(err error) *mistake {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	m := &mistake{severity: report.Error, broken: true,
@@ -60,13 +59,11 @@ func syntaxMistake(err error) *mistake {
 	return m
 }
 
-// entry is one key of a mapping, merged keys included.
 type entry struct {
 	key, value *yaml.Node
 	merged     bool // from a "<<" key
 }
 
-// target returns the node that an alias stands for, and any other node as it is.
 func target(n *yaml.Node) *yaml.Node {
 	for i := 0; n != nil && n.Kind == yaml.AliasNode && i < maxDepth; i++ {
 		n = n.Alias
@@ -74,7 +71,6 @@ func target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// parser makes plain values (those of JSON) of nodes, and collects mistakes.
 type parser struct {
 	mistakes []mistake
 	expanded int // nodes reached through aliases so far
@@ -141,7 +137,7 @@ func (p *parser) mapping(n *yaml.Node, path string, depth int) map[string]any {
 	return m
 }
 
-// entries lists a mapping's keys: its own, then those of "<<".
+// entries lists a mapping's own keys, then the keys merged by "<<".
 func (p *parser) entries(n *yaml.Node, path string, depth int) []entry {
 	own := make([]entry, 0, len(n.Content)/2)
 	var merged []entry
@@ -212,7 +208,6 @@ func (p *parser) float(n *yaml.Node, path string) any {
 	return f
 }
 
-// join adds a key to a field path.
 func join(path, key string) string {
 	if path == "" {
 		return key

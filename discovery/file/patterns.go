@@ -1,7 +1,6 @@
 package file
 
-// patternWords describes the patterns in the schemas of the Gateway API and its relatives, for
-// users who do not read regular expressions.
+// patternWords describes patterns of the APIs' schemas in words.
 var patternWords = map[string]string{
 	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`: "lower-case letters, digits, dashes " +
 		"and dots, beginning and ending with a letter or digit",

@@ -8,7 +8,7 @@ import (
 )
 
 // segments splits a field path, such as spec.rules[0].backendRefs[1].port or
-// metadata.labels[example.com/x], into keys and indexes.
+// metadata.labels[example.com/x].
 func segments(path string) []string {
 	var out []string
 	for path != "" {
@@ -34,8 +34,8 @@ func segments(path string) []string {
 	return out
 }
 
-// lineOf returns the line, from 0, of a field below a node: that of its key or list item. For a
-// field that is absent it returns the line of the innermost field around it.
+// lineOf returns the line, from 0, of a field path below a node; for an absent field, of the
+// innermost existing one.
 func lineOf(n *yaml.Node, path string) int {
 	line := n.Line
 	for _, seg := range segments(path) {
@@ -46,7 +46,7 @@ func lineOf(n *yaml.Node, path string) int {
 		next := (*yaml.Node)(nil)
 		switch n.Kind {
 		case yaml.MappingNode:
-			// A finding inside of merged keys is at the line of the mapping.
+			// A finding in merged keys is at the line of the mapping.
 			for i := 0; i+1 < len(n.Content); i += 2 {
 				if n.Content[i].Value == seg {
 					line, next = n.Content[i].Line, n.Content[i+1]
@@ -66,7 +66,6 @@ func lineOf(n *yaml.Node, path string) int {
 	return line - 1
 }
 
-// nodeAt returns the node at a field path, or nil.
 func nodeAt(n *yaml.Node, path string) *yaml.Node {
 	for _, seg := range segments(path) {
 		n = target(n)

@@ -17,16 +17,15 @@ import (
 )
 
 const (
-	// maxFile is the largest size of a file, in bytes.
+	// maxFile is the maximum size of a file, in bytes.
 	maxFile = 64 << 20
 	// emptyGrace is the grace period of a file that had objects and is empty: a shell truncates a
-	// file long before the command that fills it has written.
+	// file long before its command writes it.
 	emptyGrace = 2 * time.Second
-	// maxScans bounds how often a folder is scanned that is written to without a pause.
+	// maxScans bounds the scans of a folder that changes without a pause.
 	maxScans = 50
 )
 
-// root is one of Config.Paths.
 type root struct {
 	path string // as given
 	abs  string
@@ -40,7 +39,6 @@ func newRoot(path string) (root, error) {
 	return root{path: filepath.Clean(path), abs: abs}, nil
 }
 
-// signature identifies the version of a file that was read.
 type signature struct {
 	info fs.FileInfo
 }
@@ -50,11 +48,10 @@ func (s signature) same(info fs.FileInfo) bool {
 		s.info.ModTime().Equal(info.ModTime())
 }
 
-// changes holds the files that differ from Reader.files, by path: their current source, or nil if
-// they are gone.
+// changes maps paths to the current source of files that differ from Reader.files, nil for removed
+// ones.
 type changes map[string]*source
 
-// latest returns a file as it was read last, or nil.
 func (r *Reader) latest(n changes, path string) *source {
 	if src, seen := n[path]; seen {
 		return src
@@ -62,18 +59,16 @@ func (r *Reader) latest(n changes, path string) *source {
 	return r.files[path]
 }
 
-// nextChanges returns the files that are known to have changed since its last call. everything is
-// true if any file may have changed, so that a scan is needed.
+// nextChanges returns the files that have changed since its last call. everything is true if any
+// file may have changed, so that a scan is necessary.
 type nextChanges func() (files []string, everything bool)
 
-// scanEverything is the nextChanges of a Reader that watches nothing.
 func scanEverything() (files []string, everything bool) { return nil, true }
 
-// gather finds files that are new or changed, with their documents still to be parsed, and files
-// that are gone, all as of one moment. Files are read one after the other while others may write
-// them, and a writer may depend on order: a backend before the route to it. So gather repeats until
-// nothing has changed since the last pass began. It reads the files that next returns whatever
-// their modification times are.
+// gather finds new and changed files, with unparsed documents, and removed files, as of one moment.
+// A writer may depend on order, a backend before its route, so gather repeats until nothing has
+// changed since the last pass began. It reads the files that next returns regardless of their
+// modification times.
 func (r *Reader) gather(next nextChanges) (fresh []*source, gone []string, problems []mistake) {
 	n, problems, steady := changes{}, r.problems, false
 	for pass := 0; pass < maxScans && !steady; pass++ {
@@ -97,8 +92,8 @@ func (r *Reader) gather(next nextChanges) (fresh []*source, gone []string, probl
 	return fresh, gone, problems
 }
 
-// scan compares all files with their last read, and adds those that differ to n. steady is true if
-// none does.
+// scan compares all files with their last read, and adds differing ones to n. steady is true if no
+// file differs.
 func (r *Reader) scan(n changes) (steady bool, problems []mistake) {
 	found, lost, problems := r.list()
 	steady = !r.open(found, false, n)
@@ -119,8 +114,8 @@ func (r *Reader) scan(n changes) (steady bool, problems []mistake) {
 	return steady, problems
 }
 
-// list returns every file below the roots, sorted, and the paths that cannot be read any more:
-// their objects stay.
+// list returns every file below the roots, sorted, and the paths that became unreadable, whose
+// objects stay.
 func (r *Reader) list() (found, lost []string, problems []mistake) {
 	seen := map[string]bool{}
 	t := tree{disk: r.disk, entered: map[identity]bool{}, file: func(path string, _ bool) { seen[path] = true },
@@ -161,7 +156,7 @@ func (r *Reader) list() (found, lost []string, problems []mistake) {
 	return slices.Sorted(maps.Keys(seen)), lost, problems
 }
 
-// hidden returns true for names that editors, version control and mounts use for their own files.
+// hidden reports whether editors, version control or mounts use a name for their own files.
 func hidden(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || strings.HasPrefix(name, "#")
 }
@@ -174,8 +169,8 @@ func readable(name string) bool {
 	return false
 }
 
-// open reads and splits the files at paths that differ from their last read, adds them to n, and
-// returns true if there are any.
+// open reads and splits the files that differ from their last read, and adds them to n. It reports
+// whether it found any.
 func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 	for _, path := range paths {
 		old := r.latest(n, path)
@@ -209,7 +204,7 @@ func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 			src.unusable = &mistake{severity: report.Error, problem: "is not text in UTF-8", fix: "save it as UTF-8"}
 		}
 		if old != nil && info == nil && old.mark.info == nil && *old.unusable == *src.unusable {
-			continue // it could not be read before either
+			continue // it was unreadable before
 		}
 		if r.deferEmptied(src, old, len(bytes.TrimSpace(raw)) == 0) {
 			continue
@@ -219,8 +214,6 @@ func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 	return any
 }
 
-// deferEmptied returns true if a file that had objects is empty, and its grace period has not
-// passed.
 func (r *Reader) deferEmptied(src, old *source, empty bool) bool {
 	if old == nil || len(old.docs) == 0 || !empty || src.unusable != nil {
 		delete(r.emptied, src.path)
@@ -238,7 +231,6 @@ func (r *Reader) deferEmptied(src, old *source, empty bool) bool {
 	return false
 }
 
-// hasEmptied returns true if the grace period of some empty file runs.
 func (r *Reader) hasEmptied() bool {
 	r.work.Lock()
 	defer r.work.Unlock()

@@ -30,10 +30,9 @@ type Store interface {
 	Apply(ops ...store.Op) (store.Revision, error)
 }
 
-// Config is what a Reader needs.
+// Config configures a Reader.
 type Config struct {
-	// Paths are folders, read recursively, and single files, read whatever their name ends in. At
-	// least one.
+	// Paths are folders, read recursively, and single files of any name. At least one.
 	Paths []string
 	Store Store
 	// StateDir is the folder that persists each object's last good form. Load and Run create it. If
@@ -41,19 +40,18 @@ type Config struct {
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
 	// OnPanic is called when reading a document has panicked, with its first line. Its objects keep
-	// their last good version. nil drops it.
+	// their last good version. Optional.
 	OnPanic func(document string, value any, stack []byte)
-	// Report receives all reports about the files, each time that one may have changed; one call at
-	// a time. A report without an owner has findings about no object. May be nil.
+	// Report receives all reports about the files whenever one may have changed, one call at a
+	// time. A report without an owner has findings about no object. Optional.
 	Report func([]report.Report)
-	// Debounce is how long no further event may arrive before changed files are read. 0:
-	// debounceQuiet.
+	// Debounce is the required time without events before changed files are read. 0: debounceQuiet.
 	Debounce time.Duration
-	// Poll is the interval of full scans, for file systems that send no events; 10 s by default.
+	// Poll is the interval of full scans, for file systems without events. Default 10 s.
 	Poll time.Duration
 }
 
-// Reader reads files into a store. See the package's comment.
+// Reader reads files into a store.
 type Reader struct {
 	cfg     Config
 	catalog *catalog
@@ -63,7 +61,7 @@ type Reader struct {
 	disk    *disk
 	reading atomic.Bool // see Stuck
 
-	work     sync.Mutex // held while files are read; guards what follows
+	work     sync.Mutex // held while files are read; guards the fields below
 	loaded   bool
 	files    map[string]*source             // by path
 	keptBy   map[string]map[report.Ref]bool // the refs in kept, by path
@@ -71,27 +69,25 @@ type Reader struct {
 	problems []mistake            // about the roots themselves
 	emptied  map[string]time.Time // when a file was first seen empty
 
-	mu     sync.Mutex                // guards what follows, which only the holder of work changes; Locate reads it
+	mu     sync.Mutex                // guards the fields below for Locate; only the holder of work changes them
 	claims map[report.Ref][]claim    // definitions of an object, the one in use first
-	kept   map[report.Ref]keptObject // last good forms, which the store has
+	kept   map[report.Ref]keptObject // last good forms, as in the store
 
-	invalid map[report.Ref]bool // objects that are defined, invalid and not in use; guarded by work
+	invalid map[report.Ref]bool // defined, invalid and unused objects; guarded by work
 
 	parsing sync.Mutex
-	last    struct { // that findLine parsed
+	last    struct { // parsed by findLine
 		text    string
 		node    *yaml.Node
 		mistake *mistake
 	}
 }
 
-// keptObject is an object's last good form, and the path of its file.
 type keptObject struct {
 	*good
 	path string
 }
 
-// source is one file as it was last read.
 type source struct {
 	path     string // as the user would write it: the root as given, joined with the relative path
 	mark     signature
@@ -99,12 +95,11 @@ type source struct {
 	unusable *mistake // the file as a whole could not be read
 }
 
-// unidentified returns true if the file may have objects that could not be identified.
 func (s *source) unidentified() bool {
 	return s.unusable != nil || slices.ContainsFunc(s.docs, func(d *document) bool { return d.unidentified })
 }
 
-// New makes a Reader. It reads nothing yet.
+// New makes a Reader without reading.
 func New(cfg Config) (*Reader, error) {
 	if len(cfg.Paths) == 0 || cfg.Store == nil {
 		return nil, errors.New("file reader: no path or no store given")
@@ -136,11 +131,11 @@ func New(cfg Config) (*Reader, error) {
 	return r, nil
 }
 
-// Synced is closed when everything has been read once.
+// Synced returns a channel that closes when everything has been read once.
 func (r *Reader) Synced() <-chan struct{} { return r.synced }
 
-// Load reads everything once. It returns an error if a path cannot be read at all, or from the
-// store. Mistakes in files are reported instead.
+// Load reads everything once. It fails if a path cannot be read at all, or if the store fails.
+// Mistakes in files are reported instead.
 func (r *Reader) Load(ctx context.Context) error {
 	for _, root := range r.roots {
 		if err := Exist(root.path); err != nil {
@@ -150,8 +145,7 @@ func (r *Reader) Load(ctx context.Context) error {
 	return r.sync(ctx, scanEverything)
 }
 
-// Exist returns an error for the first of some folders and files of configuration that does not
-// exist.
+// Exist returns an error for the first path that does not exist.
 func Exist(paths ...string) error {
 	for _, path := range paths {
 		if _, err := newDisk().stat(path); err != nil {
@@ -178,14 +172,14 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 		}
 	}
 	fresh, gone, problems := r.gather(next)
-	if ctx.Err() != nil { // what the context has interrupted is not known
+	if ctx.Err() != nil { // after an interruption the result is incomplete
 		return fmt.Errorf("configuration: %w", ctx.Err())
 	}
 	if err := r.readAll(ctx, fresh); err != nil {
 		return err
 	}
 	if r.loaded && len(fresh) == 0 && len(gone) == 0 && slices.Equal(problems, r.problems) {
-		r.persist(nil) // what an earlier write could not save
+		r.persist(nil) // retries a failed write
 		return nil
 	}
 	r.problems = problems
@@ -202,29 +196,26 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	return nil
 }
 
-// stuckAfter is how long a read may go on without an operation of a file system that begins or
-// ends.
+// stuckAfter is how long a read may take without progress of a file system operation.
 const stuckAfter = 30 * time.Second
 
-// watchdog notes that files are read, until its result is called.
 func (r *Reader) watchdog() (end func()) {
 	r.disk.moved.Store(time.Now().UnixNano())
 	r.reading.Store(true)
 	return func() { r.reading.Store(false) }
 }
 
-// StuckMessage is what /healthz reports of a Reader that is stuck.
+// StuckMessage is the line of /healthz for a Reader that is stuck.
 const StuckMessage = "the configuration files have been read without progress for half a minute, and no edit " +
 	"takes effect: " +
 	"restart this process"
 
-// Stuck reports whether a read hangs: it has made no progress for half a minute, and no edit takes
+// Stuck reports whether a read has made no progress for half a minute, so that no edit takes
 // effect.
 func (r *Reader) Stuck() bool {
 	return r.reading.Load() && time.Since(time.Unix(0, r.disk.moved.Load())) > stuckAfter
 }
 
-// take replaces the previous definitions of files by those in their new sources.
 func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bool) ([]store.Op, []report.Ref,
 	[]report.Report) {
 	r.mu.Lock()
@@ -242,9 +233,8 @@ func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bo
 	return ops, dirty, r.reports()
 }
 
-// readAll parses and validates the documents of new sources that the file's last version did not
-// have. It uses every processor, because a cold start spends its time here. No goroutine outlives
-// it.
+// readAll parses and validates new documents on every processor, because a cold start spends its
+// time here. No goroutine outlives it.
 func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -272,8 +262,7 @@ func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	return nil
 }
 
-// readDocument reads one document. One that panics, which is a bug of ours, is as one that names no
-// object: what its file had before stays in use.
+// readDocument reads one document. After a panic, a bug, its file's previous objects stay in use.
 func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (err error) {
 	defer func() {
 		v := recover()
@@ -292,9 +281,8 @@ func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (
 	return doc.read(ctx, r.catalog)
 }
 
-// Locate returns the place of an object as "file:line", or that of a field of it. For a field that
-// is not written, it returns the innermost written field around it; for an object that is in no
-// file, "".
+// Locate returns the place of an object, or of one of its fields, as "file:line". For an absent
+// field it returns the innermost existing field, for an object in no file "".
 func (r *Reader) Locate(ref report.Ref, field string) string {
 	r.mu.Lock()
 	var c claim
@@ -308,7 +296,7 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	}
 	line := c.object.line
 	if c.object.good == nil && kept.good != nil {
-		return place(c.path, c.doc.line+line) // the form in use is not the one in the file: its fields have no lines
+		return place(c.path, c.doc.line+line) // the form in use is not the one in the file, so its fields have no lines
 	}
 	if field != "" {
 		line = r.fieldLine(c, field)
@@ -316,8 +304,8 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	return place(c.path, c.doc.line+line)
 }
 
-// fieldLine returns the line of a field in its document. Every page of findings asks for all of
-// them again, so it is computed once.
+// fieldLine returns the line of a field in its document. Results are cached for the next page of
+// findings.
 func (r *Reader) fieldLine(c claim, field string) int {
 	r.parsing.Lock()
 	defer r.parsing.Unlock()
@@ -333,8 +321,8 @@ func (r *Reader) fieldLine(c claim, field string) int {
 	return line
 }
 
-// findLine is fieldLine without its memory. It keeps the last document's nodes: the findings of an
-// object are located one after the other. Called with parsing held.
+// findLine computes fieldLine. It keeps the last document's nodes for further findings. Called with
+// parsing held.
 func (r *Reader) findLine(c claim, field string) int {
 	if r.last.text != c.doc.text || c.doc.text == "" {
 		r.last.text = c.doc.text
@@ -355,7 +343,6 @@ func (r *Reader) findLine(c claim, field string) int {
 
 func place(path string, line int) string { return fmt.Sprintf("%s:%d", path, line) }
 
-// reports returns all reports, sorted by object, then by place.
 func (r *Reader) reports() []report.Report {
 	by := map[report.Ref][]report.Finding{}
 	add := func(owner report.Ref, path string, doc *document, m mistake) {
@@ -385,7 +372,7 @@ func (r *Reader) reports() []report.Report {
 				add(report.Ref{}, path, doc, m)
 			}
 			for _, o := range doc.objects {
-				// The schema's errors are in no order.
+				// The schema's errors are unordered.
 				found := slices.SortedStableFunc(slices.Values(o.mistakes), func(a, b mistake) int {
 					return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.field, b.field))
 				})
@@ -402,7 +389,6 @@ func (r *Reader) reports() []report.Report {
 	return out
 }
 
-// superseded returns the mistake of a definition that is not in use.
 func (r *Reader) superseded(doc *document, o *object) []mistake {
 	list := r.claims[o.ref]
 	switch {
@@ -428,7 +414,6 @@ func (r *Reader) superseded(doc *document, o *object) []mistake {
 	return nil
 }
 
-// clean returns the text of an error without the operation and path.
 func clean(err error) string {
 	var p *os.PathError
 	if errors.As(err, &p) {

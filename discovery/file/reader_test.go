@@ -35,7 +35,6 @@ func newFolder(t *testing.T) *folder {
 	return f
 }
 
-// restart makes a new store and reader of the same folders.
 func (f *folder) restart() {
 	f.t.Helper()
 	var err error
@@ -196,7 +195,7 @@ func TestSecret_StringDataIsRead(t *testing.T) {
 			"its text in stringData")
 }
 
-// Of two objects that claim the same, the older one counts, in a folder as in a cluster.
+// Of two conflicting objects the older one takes precedence, in a folder as in a cluster.
 func TestFile_CreationTimestampStays(t *testing.T) {
 	f := newFolder(t)
 	for name, line := range map[string]string{"quoted": `"2020-01-01T00:00:00Z"`, "plain": "2020-01-01T00:00:00Z",
@@ -219,7 +218,7 @@ func TestFile_CreationTimestampStays(t *testing.T) {
 		}
 	}
 	if _, ok := store.HTTPRoutes.Get(f.store.View(), "default/wrong"); ok {
-		t.Error("a time that is none passes")
+		t.Error("an invalid time passes")
 	}
 	f.expectFindings(
 		"error: wrong.yaml:5: HTTPRoute default/wrong metadata.creationTimestamp: is not a time: \"yesterday\"; " +

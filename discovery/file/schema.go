@@ -22,19 +22,17 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// schema validates objects of one kind: by its CRD, or for kinds that Kubernetes has built in, by a
-// schema made of the Go type. It applies what an API server applies, in the same order.
+// schema validates objects of one kind like an API server: by its CRD, or for built-in kinds by the
+// Go type.
 type schema struct {
 	shape *structural.Structural
 	fast  *fastvalidation.Schema // nil: only libraries are used
-	// libraries are those of the API server. They are compiled when the first object is not
-	// certainly valid.
+	// libraries of the API server, compiled when the first object is not certainly valid.
 	libraries func() (*libraries, error)
 	// quotable reports whether a finding may quote the value of a field.
 	quotable func(path string) bool
 }
 
-// libraries report what is wrong with a value.
 type libraries struct {
 	values validation.SchemaValidator
 	rules  *cel.Validator
@@ -66,7 +64,6 @@ func newSchema(k *kind) (*schema, error) {
 	return s, nil
 }
 
-// schemaProps returns the schema of the kind's first version.
 func schemaProps(k *kind) (*apiextensions.JSONSchemaProps, error) {
 	if k.crd == "" {
 		return goProps(k.table.New()), nil
@@ -91,15 +88,15 @@ func schemaProps(k *kind) (*apiextensions.JSONSchemaProps, error) {
 	return props, nil
 }
 
-// complete fills in defaults. It treats a key without a value as absent, as an API server does.
+// complete fills in defaults. Like an API server, it treats a key without a value as absent.
 func (s *schema) complete(obj map[string]any) {
 	defaulting.PruneNonNullableNullsWithoutDefaults(obj, s.shape)
 	defaulting.Default(obj, s.shape)
 }
 
-// validate returns what is wrong with an object that complete has filled in. unknown lists fields
-// that the schema does not have; validate removes them. CEL rules run only on an object without
-// other errors, because they assume its shape.
+// validate returns the errors of an object after complete. unknown lists fields outside of the
+// schema, which it removes. CEL rules assume the schema's shape, so they run only without other
+// errors.
 func (s *schema) validate(ctx context.Context, obj map[string]any) (unknown []string, errs field.ErrorList, err error) {
 	if s.fast.Valid(obj) {
 		return nil, nil, nil
@@ -118,7 +115,6 @@ func (s *schema) validate(ctx context.Context, obj map[string]any) (unknown []st
 	return unknown, errs, nil
 }
 
-// at returns the part of the schema at a field path, or nil.
 func (s *schema) at(path string) *structural.Structural { return s.node(segments(path)) }
 
 func (s *schema) node(segs []string) *structural.Structural {

@@ -18,7 +18,7 @@ func TestSecret_FindingHidesValue(t *testing.T) {
 		"not YAML":             "data:\n  tls.key: \"MIIsecret\n",
 		"no anchor":            "stringData:\n  password: *MIIsecret\n",
 		"data is a text":       "data: MIIsecret\n",
-		"a field that is none": "data:\n  a: aGk=\ndate: {x: MIIsecret}\n",
+		"an unknown field":     "data:\n  a: aGk=\ndate: {x: MIIsecret}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t)

@@ -12,11 +12,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// sentinel is a folder of our own, watched together with the folders of the configuration. inotify
-// delivers all events of one watcher in order: once the event of a file that we create here
-// arrives, all earlier events have arrived. So the cost of detecting changes that were made while
-// files were read does not depend on the number of files. (Watchman synchronizes with the file
-// system by the same means.)
+// sentinel is a folder of Penstock's own, watched together with the configuration. inotify delivers
+// events of one watcher in order: after the event of a file that Penstock creates here, all earlier
+// events have arrived, at a cost independent of the number of files. (Watchman does the same.)
 type sentinel struct {
 	dir   string
 	n     int
@@ -30,8 +28,8 @@ const (
 	sentinelTimeout = 2 * time.Second
 )
 
-// newSentinel makes one in the state folder. It returns nil without a state folder, and on systems
-// that do not order events.
+// newSentinel makes a sentinel in the state folder. It returns nil without a state folder, and on
+// systems that do not order events.
 func newSentinel(state string, notify *fsnotify.Watcher) *sentinel {
 	if state == "" || runtime.GOOS != "linux" {
 		return nil
@@ -52,11 +50,11 @@ func (w *watch) passed() bool {
 		return false
 	}
 	f.n++
-	path := filepath.Join(f.dir, strconv.Itoa(f.n)) // a new name each time: a late event is of no other
+	path := filepath.Join(f.dir, strconv.Itoa(f.n)) // a new name each time, so that late events do not match
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		return false
 	}
-	defer func() { _ = os.Remove(path) }() // newSentinel removes what is left
+	defer func() { _ = os.Remove(path) }() // newSentinel removes leftovers
 	late := time.NewTimer(sentinelTimeout)
 	defer late.Stop()
 	for {

@@ -2,9 +2,8 @@ package file
 
 import "syscall"
 
-// kernels are the file systems that the kernel makes, by their magic numbers (linux/magic.h): what
-// is below is no user's configuration, has no end (/proc/PID/root is the machine), or acts when it
-// is read.
+// kernels are kernel file systems by magic number (linux/magic.h). They hold no user configuration,
+// are endless (/proc/PID/root is the machine), or act when read.
 var kernels = map[uint32]string{
 	0x9fa0: "proc", 0x62656572: "sysfs", 0x64626720: "debugfs", 0x74726163: "tracefs", 0x27e0eb: "cgroup",
 	0x63677270: "cgroup2",
@@ -12,12 +11,10 @@ var kernels = map[uint32]string{
 	0x6165676c: "pstore", 0x19800202: "mqueue", 0x42494e4d: "binfmt_misc", 0xde5e81e4: "efivarfs", 0x6e736673: "nsfs",
 }
 
-// kernelFileSystem returns which file system of the kernel a path is on; "" if it is on another
-// one.
 func kernelFileSystem(path string) (string, error) {
-	var is syscall.Statfs_t
-	if err := syscall.Statfs(path, &is); err != nil {
+	var info syscall.Statfs_t
+	if err := syscall.Statfs(path, &info); err != nil {
 		return "", err
 	}
-	return kernels[uint32(is.Type)], nil
+	return kernels[uint32(info.Type)], nil
 }

@@ -2,5 +2,5 @@
 
 package file
 
-// kernelFileSystem is for Linux: elsewhere folders are bounded by their number and depth alone.
+// kernelFileSystem is only for Linux. Elsewhere only the number and depth of folders are bounded.
 func kernelFileSystem(string) (string, error) { return "", nil }

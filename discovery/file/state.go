@@ -16,19 +16,18 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// stateFile is the journal of last good forms in the state folder: a line of JSON for each change.
-// The last line about an object is valid. It is one file because creating thousands of small ones
-// takes seconds on some file systems. It has Secrets, so its mode is 0600.
+// stateFile is the journal of last good forms in the state folder: a line of JSON for each change;
+// the last line about an object counts. One file, because creating thousands takes seconds on some
+// file systems. It has Secrets, so its mode is 0600.
 const stateFile = "last-good.jsonl"
 
 // maxWaste bounds the outdated lines of the journal, in bytes, beyond four times the size of the
 // valid ones.
 const maxWaste = 1 << 20
 
-// record is one line of the journal.
 type record struct {
 	Ref    report.Ref      `json:"ref"`
-	Path   string          `json:"path,omitempty"`   // absolute, of the file that the object is from
+	Path   string          `json:"path,omitempty"`   // absolute path of the object's file
 	Object json.RawMessage `json:"object,omitempty"` // absent: the object is gone
 }
 
@@ -40,8 +39,7 @@ type journal struct {
 	outcome statefile.Outcome
 }
 
-// restore reads the last good forms of an earlier run. It drops what it cannot decode: the state
-// only serves for files that are invalid at present.
+// restore reads the last good forms of an earlier run, and drops undecodable ones.
 func (r *Reader) restore() {
 	if r.cfg.StateDir == "" {
 		return
@@ -49,7 +47,7 @@ func (r *Reader) restore() {
 	path := filepath.Join(r.cfg.StateDir, stateFile)
 	raw, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be good, and must not be replaced
-		r.cfg.Log.Error("cannot read the last good versions of objects; none is written either until the next start",
+		r.cfg.Log.Error("cannot read the last good versions of objects; none is written until the next start",
 			"file", path, "error", err)
 		return
 	}
@@ -75,7 +73,7 @@ func (r *Reader) restore() {
 		if rec.Object != nil {
 			g, err := r.decodeForm(rec.Object)
 			if err == nil && g.ref() != rec.Ref {
-				err = fmt.Errorf("its form is that of %s", g.ref())
+				err = fmt.Errorf("its form describes %s", g.ref())
 			}
 			if err != nil {
 				dropped = fmt.Errorf("%s: %w", rec.Ref, err)
@@ -94,7 +92,6 @@ func (r *Reader) restore() {
 	}
 }
 
-// keep records the last good form of an object.
 func (r *Reader) keep(ref report.Ref, k keptObject) {
 	r.kept[ref] = k
 	if r.keptBy[k.path] == nil {
@@ -103,16 +100,15 @@ func (r *Reader) keep(ref report.Ref, k keptObject) {
 	r.keptBy[k.path][ref] = true
 }
 
-// leave records that the last good form of an object is no longer that of a path.
 func (r *Reader) leave(path string, ref report.Ref) {
 	delete(r.keptBy[path], ref)
 	if len(r.keptBy[path]) == 0 {
-		delete(r.keptBy, path) // names of files come and go without end
+		delete(r.keptBy, path) // file names come and go
 	}
 }
 
-// asGiven returns an absolute path as the user would write it, below the root as given. It returns
-// false for a path below no root.
+// asGiven returns an absolute path as the user would write it, below the root as given; false if it
+// is below no root.
 func (r *Reader) asGiven(abs string) (string, bool) {
 	for _, root := range r.roots {
 		if rel, err := filepath.Rel(root.abs, abs); err == nil && abs != "" && filepath.IsLocal(rel) {
@@ -122,15 +118,14 @@ func (r *Reader) asGiven(abs string) (string, bool) {
 	return "", false
 }
 
-// decodeForm makes an object of its last good form.
 func (r *Reader) decodeForm(form []byte) (*good, error) {
-	var is metav1.TypeMeta
-	if err := json.Unmarshal(form, &is); err != nil {
+	var meta metav1.TypeMeta
+	if err := json.Unmarshal(form, &meta); err != nil {
 		return nil, err
 	}
-	k, _, exact := r.catalog.find(is.APIVersion, is.Kind)
+	k, _, exact := r.catalog.find(meta.APIVersion, meta.Kind)
 	if !exact {
-		return nil, fmt.Errorf("kind %s %s is not supported any more", is.APIVersion, is.Kind)
+		return nil, fmt.Errorf("kind %s %s is not supported any more", meta.APIVersion, meta.Kind)
 	}
 	obj := k.table.New()
 	if err := json.Unmarshal(form, obj); err != nil {
@@ -139,8 +134,8 @@ func (r *Reader) decodeForm(form []byte) (*good, error) {
 	return &good{kind: k, obj: obj, form: form}, nil
 }
 
-// persist writes the last good forms of changed objects. Serving does not depend on it: after an
-// error, the next call writes all of them, also without a change.
+// persist writes the last good forms of changed objects. After an error, the next call writes all
+// of them.
 func (r *Reader) persist(dirty []report.Ref) {
 	if r.journal.path == "" || len(dirty) == 0 && !r.journal.outcome.Failed() {
 		return
@@ -152,8 +147,8 @@ func (r *Reader) persist(dirty []report.Ref) {
 	r.journal.outcome.Log(r.cfg.Log, r.journal.path, "last good versions of objects that are invalid then", err)
 }
 
-// write appends changed objects to the journal. The first call of a process rewrites it, and so
-// does one that finds it grown.
+// write appends changed objects to the journal. It rewrites the journal on a process's first call,
+// or when it has grown.
 func (r *Reader) write(dirty []report.Ref) error {
 	lines, err := r.records(dirty)
 	if err != nil {
@@ -175,7 +170,6 @@ func (r *Reader) write(dirty []report.Ref) error {
 	return nil
 }
 
-// records returns the journal's lines for objects.
 func (r *Reader) records(refs []report.Ref) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -195,8 +189,8 @@ func (r *Reader) records(refs []report.Ref) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// rewrite replaces the journal by one without outdated lines. Lines that are appended later are not
-// synced to disk: after a power cut, restore drops torn ones.
+// rewrite replaces the journal without outdated lines. Appended lines are not synced: after a power
+// cut, restore drops torn ones.
 func (r *Reader) rewrite() error {
 	refs := make([]report.Ref, 0, len(r.kept))
 	for ref := range r.kept {

@@ -9,8 +9,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// unknownField returns the mistake for a field that the schema does not have. Its fix is the field
-// with the nearest name.
 func (s *schema) unknownField(path string) mistake {
 	m := mistake{severity: report.Error, field: path, problem: "is not a known field"}
 	segs := segments(path)
@@ -27,7 +25,6 @@ func (s *schema) unknownField(path string) mistake {
 	return m
 }
 
-// suggest returns the fix for a value that is not one of those allowed.
 func suggest(bad string, allowed []string) string {
 	if near := report.Nearest(bad, allowed); near != "" {
 		return "write " + near
@@ -42,8 +39,8 @@ func oneOfWords(list []string) string {
 	return strings.Join(list[:len(list)-1], ", ") + " or " + list[len(list)-1]
 }
 
-// unreadKind returns the mistake for an object of a kind that Penstock does not read: an error if
-// the kind looks mistyped, a warning if its author may expect an effect on traffic, else an info.
+// unreadKind returns the mistake for a kind that Penstock does not read: an error if the kind looks
+// mistyped, a warning if it may affect traffic, else an info.
 func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
 	names := slices.Sorted(maps.Keys(c.byName))
 	near := report.Nearest(kindName, names)
@@ -64,8 +61,8 @@ func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
 	}
 }
 
-// likelyMeant returns true if the group of an apiVersion that a kind does not have is one of the
-// kind's groups, or is spelled nearly so.
+// likelyMeant reports whether the group of an apiVersion is, or is nearly spelled like, one of a
+// kind's groups.
 func likelyMeant(apiVersion string, k *kind) bool {
 	group := groupOf(apiVersion)
 	return group == k.table.Group() || slices.ContainsFunc(k.versions, func(v version) bool {

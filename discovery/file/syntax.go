@@ -7,12 +7,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxLocating is how many bytes are parsed to find the line of a mistake.
 const maxLocating = 4 << 20
 
-// brokenLine returns the line, from 0, from which on a text is not YAML: those above it are. The
-// library's errors have the line where the mapping, list or text begins that is broken, which may
-// be a screen above. found is false if that takes too long to find.
+// brokenLine returns the first line, from 0, that makes a text invalid YAML; the library reports
+// where the broken mapping, list or text begins. found is false if the search takes too long.
 func brokenLine(text string) (line int, found bool) {
 	ends := []int{0} // of the first n lines
 	for line := range strings.Lines(text) {
@@ -33,7 +31,6 @@ func brokenLine(text string) (line int, found bool) {
 	return 0, false
 }
 
-// lineReader reads a text line by line, and counts the lines that were begun.
 type lineReader struct {
 	text  string
 	ends  []int
@@ -41,7 +38,6 @@ type lineReader struct {
 	at    int
 }
 
-// Read implements io.Reader.
 func (r *lineReader) Read(p []byte) (int, error) {
 	if r.at == len(r.text) {
 		return 0, io.EOF

@@ -15,15 +15,15 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// Debouncing of file events: changed files are read once no further event has arrived for
-// debounceQuiet, and at the latest debounceMax after the first event.
+// Changed files are read once no further event has arrived for debounceQuiet, at the latest
+// debounceMax after the first event.
 const (
 	debounceQuiet = 5 * time.Millisecond
 	debounceMax   = 200 * time.Millisecond
 )
 
-// Run loads everything, then follows changes until its context ends. It returns an error as Load
-// does, or if the system provides no file events.
+// Run loads everything, then follows changes until its context ends. It fails like Load, or if the
+// system provides no file events.
 func (r *Reader) Run(ctx context.Context) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -56,7 +56,7 @@ func (r *Reader) Run(ctx context.Context) error {
 				return nil
 			}
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
-				r.cfg.Log.Warn("watching the configuration", "error", err)
+				r.cfg.Log.Warn("watching files failed; all files are read again", "error", err)
 			}
 			w.everything = true
 		case ev, ok := <-watcher.Events:
@@ -75,18 +75,16 @@ func (r *Reader) Run(ctx context.Context) error {
 	}
 }
 
-// watch collects changes between two reads.
 type watch struct {
 	reader     *Reader
 	notify     *fsnotify.Watcher
-	sentinel   *sentinel              // nil: none, so that changes scan everything
-	folders    map[string]fs.FileInfo // those watched
+	sentinel   *sentinel              // nil: changes scan everything
+	folders    map[string]fs.FileInfo // watched ones
 	failed     map[string]bool        // folders that cannot be watched; each is logged once
 	changed    map[string]bool        // paths with events
 	everything bool                   // anything may have changed
 }
 
-// note records one event.
 func (w *watch) note(ev fsnotify.Event) {
 	path := filepath.Clean(ev.Name)
 	switch {
@@ -96,9 +94,8 @@ func (w *watch) note(ev fsnotify.Event) {
 	}
 }
 
-// classify splits paths with events. The change of a regular file that was read before needs only
-// that file read. A new name, a folder, or a link that points elsewhere needs a scan of everything.
-// r.work is held.
+// classify splits paths with events. A regular file that was read before needs only itself; a new
+// name, a folder, or a changed link needs a full scan. r.work is held.
 func (r *Reader) classify(paths map[string]bool) (changed []string, everything bool) {
 	for path := range paths {
 		switch base := filepath.Base(path); {
@@ -114,7 +111,7 @@ func (r *Reader) classify(paths map[string]bool) (changed []string, everything b
 	return changed, everything
 }
 
-// plain returns true for a regular file that was read before and is not a link. r.work is held.
+// plain reports whether a regular file, not a link, was read before. r.work is held.
 func (r *Reader) plain(path string) bool {
 	if r.files[path] == nil {
 		return false
@@ -147,7 +144,7 @@ func (w *watch) debounce(ctx context.Context) {
 	}
 }
 
-// sync reads the files with events, and those that change meanwhile.
+// sync reads the files with events, and files that change meanwhile.
 func (w *watch) sync(ctx context.Context) error {
 	if !w.everything && len(w.changed) == 0 {
 		return nil
@@ -173,8 +170,8 @@ func (w *watch) sync(ctx context.Context) error {
 	return err
 }
 
-// outside returns true for a path beside a root: in a folder that is watched only for the root's
-// own name.
+// outside reports whether a path is next to a root, in a folder that is watched only for the root's
+// name.
 func (w *watch) outside(path string) bool {
 	alone := false
 	for _, root := range w.reader.roots {
@@ -186,8 +183,8 @@ func (w *watch) outside(path string) bool {
 	return alone
 }
 
-// follow watches every folder that may hold a configuration file: those below the roots, those that
-// links point to, and the parents of the roots, because a root may be replaced as a whole.
+// follow watches every folder that may hold a configuration file: below the roots, behind links,
+// and the roots' parents, because a root may be replaced as a whole.
 func (w *watch) follow() {
 	wanted := map[string]bool{}
 	d := w.reader.disk

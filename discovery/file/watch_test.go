@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// follow runs the folder's reader until the test ends.
 func (f *folder) follow() {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

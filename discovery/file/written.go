@@ -16,13 +16,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// Written is an object as it stands in a file, for commands that edit it as a person does. Change
-// Node, then call Save.
+// Written is an object as written in a file, for commands that edit it. Change Node, then call
+// Save.
 type Written struct {
 	Path string // of the file
 	Line int    // of the object, from 1
 	Name string // metadata.name
-	// Node is the object's mapping. Comments, and how values are written, belong to it.
+	// Node is the object's mapping, with comments and styles.
 	Node *yaml.Node
 
 	file          string // as it was read
@@ -31,9 +31,8 @@ type Written struct {
 }
 
 // FindWritten returns the objects of a kind in the files below some paths, sorted by name, then by
-// file. Documents that are not YAML are left out. An error is that a path or file cannot be read,
-// or that no object is found and a document with that kind is not YAML: the error has its file and
-// line.
+// file. It skips documents that are not YAML. It fails if a path or file cannot be read, or if it
+// finds no object but a broken document with that kind; the error then has file and line.
 func FindWritten(paths []string, group, kind string) (found []*Written, err error) {
 	if err := Exist(paths...); err != nil {
 		return nil, err
@@ -71,8 +70,8 @@ func FindWritten(paths []string, group, kind string) (found []*Written, err erro
 			return nil, err
 		}
 		if text, ok := decodeText(raw); ok && strings.Contains(text, kind) {
-			is, problem := findIn(path, text, group, kind)
-			found, broken = append(found, is...), cmp.Or(broken, problem)
+			objects, problem := findIn(path, text, group, kind)
+			found, broken = append(found, objects...), cmp.Or(broken, problem)
 		}
 	}
 	if len(found) == 0 && broken != nil {
@@ -82,7 +81,7 @@ func FindWritten(paths []string, group, kind string) (found []*Written, err erro
 	return found, nil
 }
 
-// findIn finds the objects in one file. broken is about the first document with that kind that is
+// findIn finds the objects in one file. broken describes the first document with that kind that is
 // not YAML.
 func findIn(path, text, group, kind string) (found []*Written, broken error) {
 	names := regexp.MustCompile(`\bkind["']?\s*:\s*["']?` + regexp.QuoteMeta(kind) + `\b`)
@@ -105,8 +104,9 @@ func findIn(path, text, group, kind string) (found []*Written, broken error) {
 			objects = append(objects, items.Content...)
 		}
 		for _, o := range objects {
-			version, of := Field(o, "apiVersion"), Field(o, "kind")
-			if version == nil || of == nil || of.Value != kind || !strings.HasPrefix(version.Value, group+"/") {
+			version, kindNode := Field(o, "apiVersion"), Field(o, "kind")
+			if version == nil || kindNode == nil || kindNode.Value != kind ||
+				!strings.HasPrefix(version.Value, group+"/") {
 				continue
 			}
 			w := &Written{Path: path, Line: d.line + o.Line - 1, Node: o, file: text, before: text[:begin], after: rest,
@@ -122,7 +122,7 @@ func findIn(path, text, group, kind string) (found []*Written, broken error) {
 	return found, broken
 }
 
-// Field returns the value of a key of a mapping; nil if it has none.
+// Field returns the value of a key of a mapping, or nil.
 func Field(mapping *yaml.Node, key string) *yaml.Node {
 	if mapping == nil || mapping.Kind != yaml.MappingNode {
 		return nil
@@ -135,7 +135,7 @@ func Field(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// SetField sets the value of a key of a mapping, the last one if it is new; a nil value removes the
+// SetField sets the value of a key of a mapping, at its end if it is new; a nil value removes the
 // key.
 func SetField(mapping *yaml.Node, key string, value *yaml.Node) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
@@ -159,8 +159,8 @@ func SetField(mapping *yaml.Node, key string, value *yaml.Node) {
 	mapping.Content = append(mapping.Content, name, value)
 }
 
-// Save replaces the object in its file. The other documents of the file stay byte for byte. It
-// fails if the file has changed since it was read.
+// Save replaces the object in its file. Other documents of the file stay byte for byte. It fails if
+// the file has changed since it was read.
 func (w *Written) Save() error {
 	path, err := filepath.EvalSymlinks(w.Path) // a link stays one
 	if err != nil {
@@ -191,8 +191,6 @@ func (w *Written) Save() error {
 	return statefile.Rewrite(path, out.Bytes())
 }
 
-// indentsLists reports whether the items of the first list below a key begin further right than the
-// key.
 func indentsLists(n *yaml.Node) bool {
 	var first func(n *yaml.Node) (indented, found bool)
 	first = func(n *yaml.Node) (bool, bool) {
@@ -200,12 +198,12 @@ func indentsLists(n *yaml.Node) bool {
 			if n.Kind == yaml.MappingNode && i%2 == 1 && c.Kind == yaml.SequenceNode && c.Style&yaml.FlowStyle == 0 {
 				return c.Column > n.Content[i-1].Column, true
 			}
-			if is, ok := first(c); ok {
-				return is, true
+			if indented, ok := first(c); ok {
+				return indented, true
 			}
 		}
 		return false, false
 	}
-	is, _ := first(n)
-	return is
+	indented, _ := first(n)
+	return indented
 }

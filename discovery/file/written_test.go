@@ -59,8 +59,7 @@ kind:    Service
 	}
 }
 
-// A set that is not YAML is in the folder: a command that reports that there is none has a user
-// write another one.
+// Otherwise a command would report that no set exists, and its user would write another one.
 func TestWritten_NamesTheLineThatIsNotYAML(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

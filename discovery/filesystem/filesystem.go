@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	// Timeout bounds one operation of a file system: one of the network may not answer at all.
+	// Timeout bounds one operation: a network file system may not answer at all.
 	Timeout = 3 * time.Second
 	// StuckAfter is how long an operation may hang before Stuck reports it.
 	StuckAfter = 30 * time.Second
-	// MaxFile is the largest size of a file that a flag names, in bytes.
+	// MaxFile is the maximum size in bytes of a file that a flag names.
 	MaxFile = 4 << 20
-	// maxHung bounds the operations that are waited for no longer, and have not returned.
+	// maxHung bounds the abandoned operations.
 	maxHung = 64
 )
 
 var (
-	// ErrHung is the error of an operation that has not returned in time.
+	// ErrHung is returned by an operation that exceeds Timeout.
 	ErrHung = fmt.Errorf("its file system does not answer within %v", Timeout)
-	// ErrIrregular is the error of reading something that is not an ordinary file.
+	// ErrIrregular is returned for a file that is not an ordinary file.
 	ErrIrregular = errors.New("it is not an ordinary file, and may never end")
 )
 
-// TooLarge is the error of reading a file of more bytes than it has.
+// TooLarge is returned for a file of more bytes than its value.
 type TooLarge int
 
 func (e TooLarge) Error() string {
@@ -43,14 +43,14 @@ func (e TooLarge) Error() string {
 	return fmt.Sprintf("it is larger than %d MiB", int(e)>>20)
 }
 
-// Disk is the file systems of one reader. The zero Disk is ready for use, by several goroutines. A
-// nil one forgets which operations hang: it is for a command that ends.
+// Disk accesses the file systems of one reader. The zero Disk is ready for concurrent use. A nil
+// Disk does not remember hanging operations; it is for short-lived commands.
 type Disk struct {
 	mu   sync.Mutex
-	hung map[string]time.Time // paths of operations that have not returned in time, and when they began
+	hung map[string]time.Time // abandoned operations: path -> start
 }
 
-// Do runs an operation on a path, and waits for it until Timeout or the end of ctx.
+// Do runs an operation on a path until Timeout or the end of ctx.
 func Do[T any](ctx context.Context, d *Disk, path string, operation func() (T, error)) (out T, err error) {
 	if d == nil {
 		d = &Disk{}
@@ -63,7 +63,7 @@ func Do[T any](ctx context.Context, d *Disk, path string, operation func() (T, e
 		err error
 	}
 	began, returned := time.Now(), make(chan result, 1)
-	go func() { // ends with the operation; there are maxHung at most
+	go func() { // ends with the operation; at most maxHung remain
 		out, err := operation()
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -108,13 +108,13 @@ func (d *Disk) isHung(path string) bool {
 	return false
 }
 
-// Within reports whether a path leads to a folder, or below it.
+// Within reports whether path is dir or below it.
 func Within(dir, path string) bool {
 	const separator = string(filepath.Separator)
 	return path == dir || dir == "." || strings.HasPrefix(path, strings.TrimSuffix(dir, separator)+separator)
 }
 
-// Stuck returns the path of an operation that has hung for half a minute; "" without one.
+// Stuck returns the path of an operation that has hung for longer than StuckAfter, or "".
 func (d *Disk) Stuck() (path string) {
 	if d == nil {
 		return ""
@@ -129,7 +129,7 @@ func (d *Disk) Stuck() (path string) {
 	return path
 }
 
-// StuckMessage is the line of /healthz about the path that Stuck returns.
+// StuckMessage is the line of /healthz for a path that Stuck returns.
 func StuckMessage(path string) string {
 	return path +
 		" has been read for half a minute, and its file system does not answer; what was read before stays in use: " +
@@ -142,16 +142,15 @@ func (d *Disk) Stat(path string) (fs.FileInfo, error) {
 	return info, naming(path, err)
 }
 
-// Read returns the content of a file that a user names, of at most MaxFile bytes. Its errors name
-// the path.
+// Read returns the content of a file, of at most MaxFile bytes. Errors name the path.
 func (d *Disk) Read(path string) ([]byte, error) {
 	read := func() ([]byte, error) { return ReadRegular(path, MaxFile) }
 	raw, err := Do(context.Background(), d, path, read)
 	return raw, naming(path, err)
 }
 
-// Create opens an ordinary file for writing, and empties it; it makes one that does not exist, with
-// mode 0600. A device is opened as well, and a FIFO only if a process reads it.
+// Create opens an ordinary file for writing and truncates it, or creates it with mode 0600. It also
+// opens a device, and a FIFO if a process reads it.
 func (d *Disk) Create(path string) (*os.File, error) {
 	const flags = os.O_CREATE | os.O_WRONLY | os.O_TRUNC | syscall.O_NONBLOCK
 	f, err := Do(context.Background(), d, path, func() (*os.File, error) { return os.OpenFile(path, flags, 0o600) })
@@ -175,7 +174,6 @@ func (d *Disk) KeyPair(cert, key string) (*tls.Certificate, error) {
 	return &c, nil
 }
 
-// naming adds a path to an error that does not name it.
 func naming(path string, err error) error {
 	if err == nil || errors.As(err, new(*fs.PathError)) {
 		return err
@@ -184,8 +182,7 @@ func naming(path string, err error) error {
 }
 
 // ReadRegular reads an ordinary file of at most a number of bytes. It never waits for a writer, as
-// a pipe and some files of /proc do. It waits for a file system that does not answer: call it in
-// Do.
+// a pipe and some files of /proc do. It waits for an unresponsive file system: call it in Do.
 func ReadRegular(path string, most int) ([]byte, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {

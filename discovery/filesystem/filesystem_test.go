@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// Whatever stands where a file should be is an error that names it, at once.
+// Anything but an ordinary file is an immediate error that names the path.
 func TestDisk_WhatNeverEndsIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	fifo, large := filepath.Join(dir, "fifo"), filepath.Join(dir, "large")
@@ -46,7 +46,7 @@ func TestDisk_WhatNeverEndsIsAnError(t *testing.T) {
 	}
 }
 
-// An operation that hangs costs its timeout once, is noticed, and is forgotten once it returns.
+// A hanging operation costs its timeout once, is reported, and is forgotten once it returns.
 func TestDisk_HungOperationIsLeftBehindAndNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d filesystem.Disk

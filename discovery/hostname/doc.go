@@ -1,27 +1,26 @@
 // Package hostname resolves the host names that translation uses as addresses, and stores the
 // answers as Hosts. Envoy gets only IP addresses, so no package above discovery resolves names.
 //
-//	resolver.go   Resolver: which names are used, and what their lookups answer
+//	resolver.go   Resolver: the used names, and the answers to their lookups
 //	schedule.go   when each name is looked up
 //	save.go       answers -> Hosts
 //	former.go     the last answers of names that are not used now
 //	state.go      the last answers, over restarts
-//	panics.go     a panic harms one lookup
+//	panics.go     a panic ends one lookup only
 //
-// cmd makes a Resolver, and calls Want with the names that each translation begins and ceases to
-// use: Run looks them up, and repeats lookups. Resolve is for offline use.
+// cmd makes a Resolver and calls Want with the names that each translation begins and ceases to
+// use. Run looks them up repeatedly. Resolve is for offline use.
 //
-// Processes that serve the same Envoys look names up at different moments, as far apart as the
-// interval. So that the picker of one names no address that the other has not given to Envoy, what
-// one finds to have changed is for the others too: Resolver.OnChange and Learn.
+// Processes that serve the same Envoys look names up at different moments. They share changed
+// answers (Resolver.OnChange and Learn), so that no process's picker names an address that another
+// has not given to Envoy.
 //
 // Invariants: nothing waits for a lookup. Only used names are looked up. When a lookup fails, the
-// Host keeps the addresses of the last one that succeeded, over restarts too, and has the error. So
-// does a name that was not used for up to an hour. A name that fails is looked up again after a
-// back-off, behind all names that do not fail: names whose server drops every query delay no other
-// name. A name with IPv4 addresses is used with those alone: most machines reach them, and
-// "localhost" is one server, not two. Which answers may become endpoints is decided in
-// translator/addresses, at each change of a Host.
+// Host keeps its last addresses, over restarts too, and gets the error, also after the name was
+// unused for up to an hour. A failing name is looked up again after a back-off, behind all other
+// names, so that a DNS server that drops queries delays no other name. If a name has IPv4
+// addresses, only these are used: most machines reach them, and "localhost" is one server, not two.
+// translator/addresses decides which answers may become endpoints, at each change of a Host.
 //
 // Tests: go test ./discovery/hostname
 package hostname

@@ -3,14 +3,14 @@ package hostname
 import "time"
 
 const (
-	// formerNames bounds the names that are not used now and whose last addresses are kept.
+	// formerNames bounds the unused names whose last addresses are kept.
 	formerNames = 1024
 	// formerTime is how long they are kept.
 	formerTime = time.Hour
 )
 
-// former holds the last addresses of names that are not used now. A route that returns to a name
-// does not wait for its DNS server, which may be away.
+// former holds the last addresses of unused names, so that a route that returns to one does not
+// wait for its DNS server.
 type former map[string]formerAnswer
 
 type formerAnswer struct {
@@ -18,8 +18,6 @@ type formerAnswer struct {
 	until     time.Time
 }
 
-// keep adds a name that is used no more. Beyond the bound, the name that was used last the longest
-// ago goes.
 func (f former) keep(name string, addresses []string, now time.Time) {
 	if len(addresses) == 0 {
 		return
@@ -37,7 +35,6 @@ func (f former) keep(name string, addresses []string, now time.Time) {
 	delete(f, first)
 }
 
-// take removes a name, and returns its last addresses if they are still kept.
 func (f former) take(name string, now time.Time) []string {
 	a := f[name]
 	delete(f, name)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// FuzzState_OnlyAddressesAreRestored: a damaged file restores nothing; of a good one, every address
-// that is one, and no text that is none.
+// FuzzState_OnlyAddressesAreRestored: a damaged file restores nothing; a good one, every valid
+// address and no other text.
 func FuzzState_OnlyAddressesAreRestored(f *testing.F) {
 	for _, s := range []string{
 		``, `{}`, `null`, `[]`, `{"a.example.com":["10.0.0.1","2001:db8::1"]}`, `{"a":["10.0.0.1"]`, `{"a":"10.0.0.1"}`,

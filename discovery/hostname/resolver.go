@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Lookup resolves one name. *net.Resolver implements it, and reads /etc/hosts too.
+// Lookup resolves one name. *net.Resolver implements it, and also reads /etc/hosts.
 type Lookup interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
@@ -28,34 +28,34 @@ type Store interface {
 	View() *store.View
 }
 
-// Config is what a Resolver needs.
+// Config configures a Resolver.
 type Config struct {
 	Store    Store
 	Lookup   Lookup        // nil: net.DefaultResolver
-	Interval time.Duration // between two lookups of a name; 30 s by default
-	// between a name's first failed lookup and the next; doubles with each further one; 2 s by
-	// default
+	Interval time.Duration // between two lookups of a name; default 30 s
+	// Retry is the delay after a name's first failed lookup; it doubles with each further failure.
+	// Default 2 s.
 	Retry time.Duration
-	// First is the timeout of a lookup of a name that does not fail; 500 ms by default. A name that
-	// exceeds it is looked up again with Timeout, 5 s by default, among the names that fail.
+	// First is the timeout of a lookup of a name that does not fail; default 500 ms. A name that
+	// exceeds it is looked up again with Timeout (default 5 s), among the failing names.
 	First, Timeout time.Duration
 	// StateDir persists the last good addresses. If empty, nothing is persisted.
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
-	// OnPanic receives a panic that ended one lookup, or one turn of the schedule, and its stack;
-	// nil: none does.
+	// OnPanic receives a panic that ended one lookup, or one turn of the schedule, and its stack.
+	// Optional.
 	OnPanic func(what string, value any, stack []byte)
 }
 
-// Resolver keeps store.Hosts. See the package's comment. Its methods may be called concurrently.
+// Resolver maintains store.Hosts. Its methods may be called concurrently.
 type Resolver struct {
 	cfg     Config
 	changed chan struct{} // notifies Run of new names; capacity 1
 
 	mu       sync.Mutex       // also held while Hosts change
-	names    map[string]*name // that are used
+	names    map[string]*name // used names
 	schedule *schedule
-	pending  int           // names without an answer: neither addresses, nor a lookup that has ended
+	pending  int           // names without an answer: neither addresses, nor an ended lookup
 	progress chan struct{} // closed and replaced when pending shrinks
 
 	restored map[string][]string // the last addresses of an earlier process
@@ -66,7 +66,6 @@ type Resolver struct {
 	state      state
 }
 
-// New makes a Resolver.
 func New(cfg Config) (*Resolver, error) {
 	if cfg.Store == nil {
 		return nil, errors.New("host names: no store given")
@@ -95,11 +94,10 @@ func New(cfg Config) (*Resolver, error) {
 	return r, nil
 }
 
-// OnChange sets what is called with the addresses of a used name that a lookup has found to have
-// changed, before they are stored. It must return soon, and is set before Run.
+// OnChange sets the function that is called with the changed addresses of a used name, before they
+// are stored. It must return soon. Call it before Run.
 func (r *Resolver) OnChange(f func(name string, addresses []string)) { r.onChange = f }
 
-// answer is the result of one lookup.
 type answer struct {
 	name      *name
 	addresses []string
@@ -107,9 +105,9 @@ type answer struct {
 	late      bool // the lookup exceeded its timeout
 }
 
-// Want adds names that are used now, and removes names that are not any more, both in lower case.
-// It does not wait: a name that was never resolved has no Host until a lookup has ended, and one
-// that was used before has its last addresses until then.
+// Want adds names that are used now, and removes names that are not, both in lower case. It does
+// not wait: a new name has no Host until its first lookup has ended; a formerly used name has its
+// last addresses until then.
 func (r *Resolver) Want(names, gone []string) error {
 	if len(names)+len(gone) == 0 {
 		return nil
@@ -149,9 +147,9 @@ func (r *Resolver) Want(names, gone []string) error {
 	return r.apply(ops)
 }
 
-// Settle returns once every used name has an answer, or no answer has arrived for quiet, or after
-// longest: a server that answers at once is part of the first configuration, and one that does not
-// delays it by quiet. It then removes the restored addresses of names that are not used.
+// Settle returns once every used name has an answer, no answer has arrived for quiet, or longest
+// has passed. A fast DNS server is thus part of the first configuration, and an unresponsive one
+// delays it only by quiet. It then removes the restored addresses of unused names.
 func (r *Resolver) Settle(ctx context.Context, quiet, longest time.Duration) error {
 	end := time.NewTimer(longest)
 	defer end.Stop()
@@ -178,7 +176,7 @@ func (r *Resolver) Settle(ctx context.Context, quiet, longest time.Duration) err
 	return r.removeUnused()
 }
 
-// settle notes that a name has an answer or needs none. mu is held.
+// settle records that a name has an answer or needs none. mu is held.
 func (r *Resolver) settle(n *name) {
 	if !n.pending {
 		return
@@ -222,7 +220,7 @@ func (r *Resolver) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn waits for something to do, and does it. It returns the time until the next lookup is due.
+// turn waits for the next event and handles it. It returns the time until the next lookup is due.
 func (r *Resolver) turn(ctx context.Context, group *errgroup.Group, answers chan answer, failures *batch,
 	due <-chan time.Time) (time.Duration, error) {
 	var good []answer
@@ -250,8 +248,8 @@ func (r *Resolver) turn(ctx context.Context, group *errgroup.Group, answers chan
 	return wait, nil
 }
 
-// sort schedules the next lookup of each name that has an answer, starting with first. It returns
-// the good answers, and adds the others to failures.
+// sort schedules the next lookup of each name with an answer, starting with first. It returns the
+// good answers, and adds the others to failures.
 func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good []answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -286,7 +284,7 @@ func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good
 	}
 }
 
-// start begins the lookups that are due, and returns the time until the next one; negative if an
+// start begins the lookups that are due. It returns the time until the next one, negative if an
 // answer must arrive before.
 func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers chan<- answer) time.Duration {
 	r.mu.Lock()
@@ -313,9 +311,9 @@ func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers cha
 	}
 }
 
-// Resolve looks up names and stores all answers in one batch, for offline use. It returns after
-// Config.Timeout at the latest, with the error of ctx or of the store. A name that does not resolve
-// becomes a Host with an Error.
+// Resolve looks up names and stores all answers in one batch, for offline use. It returns within
+// Config.Timeout, with the error of ctx or of the store. A name that does not resolve becomes a
+// Host with an Error.
 func (r *Resolver) Resolve(ctx context.Context, names []string) error {
 	answers := make([]answer, len(names))
 	within, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
@@ -340,7 +338,6 @@ func (r *Resolver) Resolve(ctx context.Context, names []string) error {
 	return nil
 }
 
-// maxAddresses is how many addresses of a name are used at most.
 const maxAddresses = 256
 
 func (r *Resolver) lookup(ctx context.Context, text string, timeout time.Duration) answer {
@@ -375,8 +372,7 @@ func (r *Resolver) lookup(ctx context.Context, text string, timeout time.Duratio
 	return out
 }
 
-// why describes a failed lookup in words that are the same for the same failure. The error itself
-// contains port numbers, and each new text would change the Host.
+// why describes a failed lookup with the same text each time: the error contains port numbers.
 func why(err error) string {
 	var dns *net.DNSError
 	switch {

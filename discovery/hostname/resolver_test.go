@@ -79,7 +79,6 @@ func want(t *testing.T, r *hostname.Resolver, names, gone []string) {
 	}
 }
 
-// run runs a resolver until the test ends.
 func run(t *testing.T, r *hostname.Resolver) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -203,7 +202,7 @@ func TestHostname_NewAddressIsFoundAndUnusedNameIsRemoved(t *testing.T) {
 	}
 }
 
-// A route leads to a name again while the DNS server is away, with and without a restart in
+// A route returns to a name while the DNS server is unreachable, with and without a restart in
 // between.
 func TestHostname_NameThatIsUsedAgainHasItsLastAddresses(t *testing.T) {
 	dir := t.TempDir()
@@ -261,7 +260,7 @@ func (silent) LookupNetIP(ctx context.Context, _, _ string) ([]netip.Addr, error
 	return nil, ctx.Err()
 }
 
-// partly drops the queries for names that begin with "dead", and answers others late.
+// partly drops queries for names that begin with "dead", and answers others late.
 type partly struct{ after time.Duration }
 
 func (p partly) LookupNetIP(ctx context.Context, _, name string) ([]netip.Addr, error) {
@@ -306,8 +305,8 @@ func TestHostname_DeadNamesDelayNoOther(t *testing.T) {
 	})
 }
 
-// A server that needs longer than the first timeout is asked again with the long one, before names
-// that have failed more often.
+// A name that exceeds the first timeout is looked up again with the long one, before names that
+// have failed more often.
 func TestHostname_SlowServerGetsASecondTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store.New()

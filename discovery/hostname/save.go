@@ -11,14 +11,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// reportEvery is the time between two commits of failed lookups, and between two writes of the
-// state. Failures change no traffic, and thousands of names may fail at once.
+// reportEvery is the interval between commits of failed lookups, and between writes of the state:
+// thousands of names may fail at once.
 const reportEvery = time.Second
 
-// mostLogged is how many names a line of the log lists.
 const mostLogged = 8
 
-// batch collects failed lookups until its timer fires.
 type batch struct {
 	every   time.Duration
 	timer   *time.Timer
@@ -37,7 +35,6 @@ func (b *batch) add(a answer) {
 	b.answers = append(b.answers, a)
 }
 
-// begin starts the timer unless it runs.
 func (b *batch) begin() {
 	if !b.waits {
 		b.waits = true
@@ -45,14 +42,13 @@ func (b *batch) begin() {
 	}
 }
 
-// take returns the answers once the timer has fired.
 func (b *batch) take() []answer {
 	out := b.answers
 	b.answers, b.waits = nil, false
 	return out
 }
 
-// Restore stores the last addresses of an earlier process, so that the first translation has them.
+// Restore stores the last addresses of an earlier process, for the first translation.
 func (r *Resolver) Restore() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +59,6 @@ func (r *Resolver) Restore() error {
 	return r.apply(ops)
 }
 
-// removeUnused removes Hosts of names that are not used.
 func (r *Resolver) removeUnused() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +72,6 @@ func (r *Resolver) removeUnused() error {
 	return r.apply(ops)
 }
 
-// save stores answers for names that are still used.
 func (r *Resolver) save(answers []answer) error {
 	if len(answers) == 0 {
 		return nil
@@ -113,7 +107,7 @@ func (r *Resolver) save(answers []answer) error {
 	if len(failed) > 0 {
 		some := slices.Sorted(maps.Keys(failed))
 		some = some[:min(len(some), mostLogged)]
-		r.cfg.Log.Warn("host names do not resolve; addresses that they had stay in use", "hosts",
+		r.cfg.Log.Warn("host names do not resolve; their last addresses stay in use", "hosts",
 			strings.Join(some, " "), "error", failed[some[0]], "count", len(failed))
 	}
 	for _, a := range answers {
@@ -122,8 +116,8 @@ func (r *Resolver) save(answers []answer) error {
 	return nil
 }
 
-// Learn stores the addresses of a name that another process has just looked up (see OnChange), if
-// the name is used here. Its next lookup here is due as before, and decides then.
+// Learn stores the addresses of a used name that another process has just looked up (see OnChange).
+// The schedule of its lookups here does not change.
 func (r *Resolver) Learn(text string, addresses []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,7 +144,6 @@ func (r *Resolver) persist() {
 		r.state.persist(r.last()))
 }
 
-// last are the addresses of names that are used or were used before.
 func (r *Resolver) last() map[string][]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

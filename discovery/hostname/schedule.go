@@ -7,41 +7,36 @@ import (
 )
 
 const (
-	// parallel bounds the number of concurrent lookups. Each takes two sockets.
+	// parallel bounds concurrent lookups. Each takes two sockets.
 	parallel = 256
-	// retrying bounds how many of them are of names whose last lookup failed.
+	// retrying bounds concurrent lookups of failing names.
 	retrying = 64
 	// maxBackoff is the longest pause after a failed lookup.
 	maxBackoff = time.Minute
 )
 
-// name is a used name.
 type name struct {
 	text     string
 	due      time.Time
 	gone     bool // no longer used
 	pending  bool // has no answer, see Resolver.pending
-	slow     bool // the last lookup exceeded Config.First, and is to be repeated with Config.Timeout
+	slow     bool // the last lookup exceeded Config.First; repeat it with Config.Timeout
 	failures int  // lookups that failed since the last success
 	in       *queue
-	at       int // its place in the queue
+	at       int // its index in the queue
 }
 
-// failing reports whether the next lookup of a name is a retry.
 func (n *name) failing() bool { return n.slow || n.failures > 0 }
 
-// schedule holds the names that wait for a lookup.
 type schedule struct {
-	sound  queue // names that do not fail, by when they are due
-	failed queue // names that fail, by when they are due
-	// names of failed that are due, by how often they have failed: a slow server is asked before a
-	// dead one
+	sound  queue // names that do not fail, by due time
+	failed queue // failing names, by due time
+	// due names of failed, by number of failures: a slow server precedes a dead one
 	due     queue
 	running int // lookups
-	retries int // of them, those of failing names
+	retries int // lookups of failing names
 }
 
-// queue is a heap of names.
 type queue struct {
 	names  []*name
 	before func(a, b *name) bool
@@ -85,7 +80,6 @@ func (q *queue) take() *name {
 	return n
 }
 
-// add queues a name.
 func (s *schedule) add(n *name) {
 	if n.failing() {
 		s.failed.add(n)
@@ -94,7 +88,6 @@ func (s *schedule) add(n *name) {
 	s.sound.add(n)
 }
 
-// remove takes a name out that is queued.
 func (s *schedule) remove(n *name) {
 	if n.in != nil {
 		heap.Remove(n.in, n.at)
@@ -102,8 +95,8 @@ func (s *schedule) remove(n *name) {
 	}
 }
 
-// next takes out a name whose lookup is to begin now; nil if there is none. wait is then the time
-// until a name is due, or negative if none is: the end of a lookup is the next occasion.
+// next removes and returns a name whose lookup must begin now. Without one, wait is the time until
+// a name is due, negative if the next lookup must first end.
 func (s *schedule) next(now time.Time) (n *name, wait time.Duration) {
 	if s.running >= parallel {
 		return nil, -1
@@ -133,7 +126,6 @@ func (s *schedule) next(now time.Time) (n *name, wait time.Duration) {
 	return nil, wait
 }
 
-// ended ends a lookup.
 func (s *schedule) ended(retry bool) {
 	s.running--
 	if retry {
@@ -141,8 +133,8 @@ func (s *schedule) ended(retry bool) {
 	}
 }
 
-// backoff is the pause after a number of failures: it doubles from first up to maxBackoff, less up
-// to a fifth, so that names that failed together are not repeated together.
+// backoff returns the pause after a number of failures. It doubles from first up to maxBackoff,
+// less a random fifth, to spread names that failed together.
 func backoff(first time.Duration, failures int) time.Duration {
 	pause := first
 	for range failures - 1 {

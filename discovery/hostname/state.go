@@ -15,19 +15,18 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// stateFile persists addresses over restarts: proxies use them, and a name server that fails just
-// after a start must not remove them. It is a JSON object: name to addresses.
+// stateFile persists addresses over restarts, because a DNS server that fails just after a start
+// must not remove them. It is a JSON object: name to addresses.
 const stateFile = "hosts.json"
 
-// state holds the addresses of the last successful lookups.
 type state struct {
 	outcome   statefile.Outcome
 	path      string // empty: nothing is persisted
 	addresses map[string][]string
 }
 
-// restore reads the state of an earlier process. It ignores a file that it cannot read or decode:
-// the next answers replace it.
+// restore reads the state of an earlier process. It ignores an unreadable file, which the next
+// answers replace.
 func restore(stateDir string, log *slog.Logger) state {
 	m := state{addresses: map[string][]string{}}
 	if stateDir == "" {
@@ -54,7 +53,6 @@ func restore(stateDir string, log *slog.Logger) state {
 	return m
 }
 
-// persist writes the current addresses if they changed.
 func (m *state) persist(now map[string][]string) error {
 	if m.path == "" || maps.EqualFunc(m.addresses, now, slices.Equal) {
 		return nil

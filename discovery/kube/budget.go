@@ -18,19 +18,18 @@ import (
 )
 
 const (
-	// pageSize is the number of objects that a bounded reader asks for at once.
+	// pageSize is the number of objects per request of a bounded reader.
 	pageSize = 100
-	// mostListed is the number of objects of a kind that a bounded reader looks at in one list.
+	// mostListed bounds the objects of a kind in one list of a bounded reader.
 	mostListed = 2_000_000
-	// mostEmpty is the number of pages without an object that a list may have.
+	// mostEmpty bounds the pages without an object in a list.
 	mostEmpty = 100
-	// perObject is what an object costs in bytes beside its own fields: names, and entries of maps
-	// and indexes.
+	// perObject is the overhead of an object in bytes: names, and entries of maps and indexes.
 	perObject = 1 << 10
 )
 
-// Budget bounds the memory of what is read from several API servers that other people run. Each has
-// a Share, which is at most half of what the others leave. Safe for concurrent use.
+// Budget bounds the memory for objects from several API servers of other operators. Each has a
+// Share of at most half of what the others leave. Safe for concurrent use.
 type Budget struct {
 	bytes int64
 
@@ -42,28 +41,28 @@ type Budget struct {
 func NewBudget(bytes int64) *Budget { return &Budget{bytes: bytes} }
 
 // Share returns the share of one API server. Close returns its bytes.
-func (b *Budget) Share() *Share { return &Share{of: b, readers: map[string]*reader{}} }
+func (b *Budget) Share() *Share { return &Share{budget: b, readers: map[string]*reader{}} }
 
-// Share is what one API server may take of a Budget. Each kind takes at most half of what the other
-// kinds leave, so that none takes the room of all. Objects without room are left out: they count as
-// not existing. Safe for concurrent use.
+// Share is the part of a Budget that one API server may use. Each kind uses at most half of what
+// the other kinds leave, so that none takes all of it. Objects beyond the bound are left out: they
+// count as not existing. Safe for concurrent use.
 type Share struct {
-	of   *Budget
-	page sync.Mutex // one list response is decoded at a time
+	budget *Budget
+	page   sync.Mutex // one list response is decoded at a time
 
-	// With of.mu held.
+	// guarded by budget.mu
 	used    int64
 	readers map[string]*reader
 }
 
-// LeftOut are the objects of a kind that have no room.
+// LeftOut counts the objects of a kind that are left out.
 type LeftOut struct {
 	Name       string // of the kind, in the plural
 	Kept, Left int
 	More       bool // more than Left
 }
 
-// String is a phrase such as "7 of 12 services".
+// String returns a phrase such as "7 of 12 services".
 func (l LeftOut) String() string {
 	more := ""
 	if l.More {
@@ -72,10 +71,10 @@ func (l LeftOut) String() string {
 	return fmt.Sprintf("%s%d of %d %s", more, l.Left, l.Left+l.Kept, l.Name)
 }
 
-// LeftOut returns the kinds of which objects are left out, sorted by name.
+// LeftOut returns the kinds with objects that are left out, sorted by name.
 func (s *Share) LeftOut() (out []LeftOut) {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
+	s.budget.mu.Lock()
+	defer s.budget.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(s.readers)) {
 		if r := s.readers[name]; r.left > 0 || r.more {
 			out = append(out, LeftOut{name, len(r.kept), r.left, r.more})
@@ -84,11 +83,11 @@ func (s *Share) LeftOut() (out []LeftOut) {
 	return out
 }
 
-// Roomy returns true if objects are left out that have room now: with the smallest of them, their
-// kinds use at most half of what they may. So what is read again because of that leaves out less.
+// Roomy reports whether left-out objects would fit now: with the smallest of them, their kinds use
+// at most half of their bound. Reading them again then leaves out fewer.
 func (s *Share) Roomy() bool {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
+	s.budget.mu.Lock()
+	defer s.budget.mu.Unlock()
 	left := false
 	for _, r := range s.readers {
 		if r.left > 0 || r.more {
@@ -103,34 +102,33 @@ func (s *Share) Roomy() bool {
 
 // Close returns all bytes to the budget. Readers of the share keep nothing afterwards.
 func (s *Share) Close() {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	s.of.used -= s.used
+	s.budget.mu.Lock()
+	defer s.budget.mu.Unlock()
+	s.budget.used -= s.used
 	s.used = 0
 	clear(s.readers)
 }
 
-// reader is one kind of a share. Its fields are guarded by share.of.mu.
+// reader is one kind of a share. Its fields are guarded by share.budget.mu.
 type reader struct {
 	share *Share
 	used  int64
 	kept  map[string]int64 // bytes by object
 	left  int
 	more  bool
-	least int64 // bytes of the smallest object that had no room; 0: none was seen
+	least int64 // bytes of the smallest object that was left out; 0: none was seen
 }
 
-// most returns what the reader may use. share.of.mu is held.
+// most returns the bound of the reader. share.budget.mu is held.
 func (r *reader) most() int64 {
 	s := r.share
-	return ((s.of.bytes-(s.of.used-s.used))/2 - (s.used - r.used)) / 2
+	return ((s.budget.bytes-(s.budget.used-s.used))/2 - (s.used - r.used)) / 2
 }
 
-// take takes room for an object, in place of what the object has. It returns false if there is
-// none.
+// take reserves bytes for an object, replacing its previous ones. It returns false without room.
 func (r *reader) take(id string, bytes int64) bool {
-	r.share.of.mu.Lock()
-	defer r.share.of.mu.Unlock()
+	r.share.budget.mu.Lock()
+	defer r.share.budget.mu.Unlock()
 	grow := bytes - r.kept[id]
 	if grow > 0 && r.used+grow > r.most() {
 		if r.least == 0 || bytes < r.least {
@@ -143,17 +141,16 @@ func (r *reader) take(id string, bytes int64) bool {
 	return true
 }
 
-// add changes what is used. share.of.mu is held.
+// add changes the used bytes. share.budget.mu is held.
 func (r *reader) add(bytes int64) {
 	r.used += bytes
 	r.share.used += bytes
-	r.share.of.used += bytes
+	r.share.budget.used += bytes
 }
 
-// free returns the room of an object, and whether it had any.
 func (r *reader) free(id string) bool {
-	r.share.of.mu.Lock()
-	defer r.share.of.mu.Unlock()
+	r.share.budget.mu.Lock()
+	defer r.share.budget.mu.Unlock()
 	bytes, had := r.kept[id]
 	r.add(-bytes)
 	delete(r.kept, id)
@@ -161,19 +158,19 @@ func (r *reader) free(id string) bool {
 }
 
 func (r *reader) count(left int) {
-	r.share.of.mu.Lock()
-	defer r.share.of.mu.Unlock()
+	r.share.budget.mu.Lock()
+	defer r.share.budget.mu.Unlock()
 	r.left = max(0, r.left+left)
 }
 
-// Bound limits what a reflector receives of a kind to its room in the share. keep returns what is
-// kept of an object, and nil for one that is not needed.
+// Bound limits the objects of a kind that a reflector receives. keep returns the kept form of an
+// object, nil for one that is not needed.
 func (s *Share) Bound(
 	name string, lw cache.ListerWatcher, keep func(runtime.Object) runtime.Object,
 ) cache.ListerWatcher {
 	r := &reader{share: s, kept: map[string]int64{}}
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
+	s.budget.mu.Lock()
+	defer s.budget.mu.Unlock()
 	if old := s.readers[name]; old != nil { // its reflector has ended
 		old.add(-old.used)
 	}
@@ -181,29 +178,26 @@ func (s *Share) Bound(
 	return &bounded{cache.ToListerWatcherWithContext(lw), r, keep}
 }
 
-// bounded is a cache.ListerWatcher of a share.
 type bounded struct {
 	lw     cache.ListerWatcherWithContext
 	reader *reader
 	keep   func(runtime.Object) runtime.Object
 }
 
-// IsWatchListSemanticsUnSupported makes reflectors list by pages: a stream of initial objects has
-// no end that the reader sets.
+// IsWatchListSemanticsUnSupported makes reflectors list by pages: a stream of initial objects is
+// unbounded.
 func (b *bounded) IsWatchListSemanticsUnSupported() bool { return true }
 
-// List implements cache.ListerWatcher.
 func (b *bounded) List(o metav1.ListOptions) (runtime.Object, error) {
 	return b.ListWithContext(context.Background(), o)
 }
 
-// Watch implements cache.ListerWatcher.
 func (b *bounded) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return b.WatchWithContext(context.Background(), o)
 }
 
-// ListWithContext returns all objects that have room, as one list. It reads page by page, and ends
-// with the first page that has no room.
+// ListWithContext returns the objects that fit, as one list. It reads page by page, and ends with
+// the first page that does not fit.
 func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	out, have := &internalversion.List{}, map[string]bool{}
 	left, seen, empty, more := 0, 0, 0, false
@@ -252,7 +246,6 @@ func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (ru
 	return out, nil
 }
 
-// readPage reads one page, which is smaller if the response is too long.
 func (b *bounded) readPage(
 	ctx context.Context, o *metav1.ListOptions, each func(runtime.Object),
 ) (page metav1.ListInterface, n int, err error) {
@@ -278,17 +271,16 @@ func (b *bounded) readPage(
 	}
 }
 
-// begin begins a list.
 func (r *reader) begin() {
-	r.share.of.mu.Lock()
-	defer r.share.of.mu.Unlock()
+	r.share.budget.mu.Lock()
+	defer r.share.budget.mu.Unlock()
 	r.least = 0
 }
 
-// listed ends a list: objects that it does not have are gone.
+// listed ends a list: objects that it lacks are gone.
 func (r *reader) listed(have map[string]bool, left int, more bool) {
-	r.share.of.mu.Lock()
-	defer r.share.of.mu.Unlock()
+	r.share.budget.mu.Lock()
+	defer r.share.budget.mu.Unlock()
 	for id, bytes := range r.kept {
 		if !have[id] {
 			r.add(-bytes)
@@ -298,8 +290,8 @@ func (r *reader) listed(have map[string]bool, left int, more bool) {
 	r.left, r.more = left, more
 }
 
-// WatchWithContext implements cache.ListerWatcherWithContext. Objects without room are as if they
-// were deleted.
+// WatchWithContext implements cache.ListerWatcherWithContext. Objects beyond the bound count as
+// deleted.
 func (b *bounded) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	w, err := b.lw.WatchWithContext(ctx, o)
 	if err != nil {
@@ -332,7 +324,6 @@ func (b *bounded) event(in watch.Event) (out watch.Event, pass bool) {
 	return watch.Event{Type: watch.Deleted, Object: kept}, had
 }
 
-// idOf is the namespace and the name of an object.
 func idOf(obj runtime.Object) string {
 	m, err := meta.Accessor(obj)
 	if err != nil {

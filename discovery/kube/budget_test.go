@@ -62,7 +62,6 @@ func endless(t *testing.T, whole bool) *rest.Config {
 	return c
 }
 
-// services runs a Source that reads Services alone.
 func services(t *testing.T, c *rest.Config, share *kube.Share) (*store.Store, *kube.Source) {
 	t.Helper()
 	s := store.New()
@@ -99,11 +98,11 @@ func TestBudget_EndlessListEndsWhereItsShareEnds(t *testing.T) {
 	for i := range 10 {
 		honest.Apply(t, "services", service(i))
 	}
-	of, reader := services(t, honest.Config(), other)
+	st, reader := services(t, honest.Config(), other)
 	if err := reader.Synced(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(store.Services.All(of.View())); n != 10 || len(other.LeftOut()) > 0 {
+	if n := len(store.Services.All(st.View())); n != 10 || len(other.LeftOut()) > 0 {
 		t.Errorf("of another API server %d Services are kept, and left out are %v", n, other.LeftOut())
 	}
 }
@@ -122,7 +121,6 @@ func TestBudget_ResponseWithoutEndIsAnError(t *testing.T) {
 	})
 }
 
-// bounded is a share's reader of Services, whose watch the test writes.
 func bounded(
 	t *testing.T, share *kube.Share, listed ...runtime.Object,
 ) (events *watch.FakeWatcher, out watch.Interface) {
@@ -149,7 +147,6 @@ func bounded(
 	return events, out
 }
 
-// large is a Service of some KiB.
 func large(name string, kib int) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Annotations: map[string]string{"a": strings.Repeat("x", kib<<10)},
@@ -214,7 +211,7 @@ func TestBudget_AnyNumberOfSharesLeavesRoomForAnother(t *testing.T) {
 	}
 }
 
-// A list whose pages have no objects, and whose continue token leads to it again, has no end.
+// A list with empty pages and a continue token that leads to itself has no end.
 func TestBudget_EmptyPagesWithoutEndAreAnError(t *testing.T) {
 	asked := 0
 	lw := kube.NewBudget(1<<20).Share().Bound("services", &cache.ListWatch{

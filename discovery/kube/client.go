@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// client reads and writes objects in the types of the store's tables, whatever version the API
-// server serves.
+// client reads and writes objects in the types of the store's tables, regardless of the version
+// that the API server serves.
 type client struct {
 	config *rest.Config
 	http   *http.Client
@@ -31,7 +31,7 @@ type client struct {
 
 func newClient(cfg *rest.Config, kinds []*kind) (*client, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS = -1 // no limit: writes are batched by their callers
+	cfg.QPS = -1 // no limit: callers batch writes
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
@@ -55,9 +55,8 @@ func newClient(cfg *rest.Config, kinds []*kind) (*client, error) {
 		rest: map[schema.GroupVersion]*rest.RESTClient{}}, nil
 }
 
-// of returns the REST client of a group and version. Kinds that Kubernetes has built in are read as
-// protobuf.
-func (c *client) of(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient, error) {
+// restFor returns the REST client of a group and version. Built-in kinds are read as protobuf.
+func (c *client) restFor(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.rest[gv]; r != nil {
@@ -82,17 +81,14 @@ func (c *client) of(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient, err
 	return r, nil
 }
 
-// scope is a part of a kind; the zero scope is all of it.
 type scope struct{ namespace, name string }
 
-// contact receives how the reads of one part go.
 type contact interface {
-	answered(error)        // of each response; nil for success
+	answered(error)        // for each response; nil for success
 	watching(initial bool) // a watch is established; initial: it delivers all objects first
 	unwatched()            // the watch has ended
 }
 
-// listWatch reads one part of a resource.
 func listWatch(r *rest.RESTClient, resource string, s scope, c contact) cache.ListerWatcher {
 	request := func(o metav1.ListOptions) *rest.Request {
 		if s.name != "" {
@@ -121,24 +117,22 @@ func listWatch(r *rest.RESTClient, resource string, s scope, c contact) cache.Li
 	}
 }
 
-// observedWatch is a watch whose end is noticed at once. A reflector stops every watch that has
-// ended before it does anything else.
+// observedWatch reports its end at once: a reflector stops each ended watch before anything else.
 type observedWatch struct {
 	watch.Interface
 	contact contact
 	once    sync.Once
 }
 
-// Stop implements watch.Interface.
 func (w *observedWatch) Stop() {
 	w.once.Do(w.contact.unwatched)
 	w.Interface.Stop()
 }
 
-// patch merges body into an object, or into a subresource of it unless that is "", and returns the
-// API server's answer.
+// patch merges body into an object, or into its subresource sub, and returns the API server's
+// response.
 func (c *client) patch(ctx context.Context, k *kind, version, id, sub string, body []byte) (store.Object, error) {
-	r, err := c.of(schema.GroupVersion{Group: k.table.Group(), Version: version}, k.builtIn)
+	r, err := c.restFor(schema.GroupVersion{Group: k.table.Group(), Version: version}, k.builtIn)
 	if err != nil {
 		return nil, err
 	}
@@ -153,5 +147,4 @@ func (c *client) patch(ctx context.Context, k *kind, version, id, sub string, bo
 	return obj, err
 }
 
-// fieldManager is the manager of our fields in metadata.managedFields.
 const fieldManager = "penstock-status"

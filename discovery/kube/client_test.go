@@ -14,7 +14,7 @@ func TestStatusPatch_IsNotRateLimitedByTheClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, k := range kinds() {
-		r, err := c.of(k.gvk().GroupVersion(), k.builtIn)
+		r, err := c.restFor(k.gvk().GroupVersion(), k.builtIn)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 
 var crdVersion = schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}
 
-// bundleVersion is the annotation with the release of Gateway API that a CRD is from.
 const bundleVersion = "gateway.networking.k8s.io/bundle-version"
 
 // crd is a CustomResourceDefinition without its schemas, which are most of its size.
@@ -36,7 +35,6 @@ type crd struct {
 // DeepCopyObject implements runtime.Object. Objects are never changed.
 func (c *crd) DeepCopyObject() runtime.Object { d := *c; return &d }
 
-// serves returns the first version of a list that the API server serves; "" for none.
 func (c *crd) serves(wanted []string) string {
 	established := false
 	for _, cond := range c.Status.Conditions {
@@ -55,7 +53,6 @@ func (c *crd) serves(wanted []string) string {
 	return ""
 }
 
-// served returns the versions that the API server serves.
 func (c *crd) served() (out []string) {
 	for _, v := range c.Spec.Versions {
 		if v.Served {
@@ -66,7 +63,6 @@ func (c *crd) served() (out []string) {
 	return out
 }
 
-// list is the List kind of a CRD's objects, in any version.
 type list[T any] struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
@@ -76,8 +72,8 @@ type list[T any] struct {
 // DeepCopyObject implements runtime.Object. Objects are never changed.
 func (l *list[T]) DeepCopyObject() runtime.Object { c := *l; return &c }
 
-// Releases returns the release of Gateway API of each installed CRD of its group, by the CRD's
-// plural; "" for a CRD that does not name its release.
+// Releases returns the Gateway API release of each installed CRD of its group, by the CRD's plural;
+// "" if the CRD does not name it.
 func (s *Source) Releases() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// debounceWindow is the time after a commit in which further events are debounced. An event
-	// outside of it is committed at once.
+	// debounceWindow is the time after a commit in which further events are debounced. Later events
+	// are committed at once.
 	debounceWindow = 5 * time.Millisecond
 	// debounceQuiet is how long the commit of debounced events waits for more of them.
 	debounceQuiet = 2 * time.Millisecond
 )
 
-// feed applies operations to the store: a single one at once, those of a burst together.
+// feed applies operations to the store: a single one at once, a burst together.
 type feed struct {
 	store   *store.Store
 	changed chan struct{}
@@ -48,7 +48,6 @@ func (f *feed) notify() {
 	}
 }
 
-// start opens the feed and commits what was collected.
 func (f *feed) start() error {
 	f.mu.Lock()
 	f.open = true
@@ -56,7 +55,6 @@ func (f *feed) start() error {
 	return f.flush()
 }
 
-// flush commits what was collected.
 func (f *feed) flush() error {
 	// The lock is held during Apply, so that concurrent calls keep the order.
 	f.mu.Lock()
@@ -70,7 +68,6 @@ func (f *feed) flush() error {
 	return err
 }
 
-// run commits operations until ctx ends.
 func (f *feed) run(ctx context.Context) error {
 	var last time.Time
 	for {

@@ -9,20 +9,18 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// reach is how much of a kind is read.
+// reach is the part of a kind that is read.
 type reach int
 
 const (
 	// whole: every object is in the store.
 	whole reach = iota
-	// parked: every object is watched. Those that translation reads are in the store; the others
-	// are kept encoded.
+	// parked: every object is watched. Objects that translation reads are in the store; others are
+	// kept encoded.
 	parked
-	// namespaces: like parked, but only namespaces with an object that translation reads are
-	// watched.
+	// namespaces: like parked, but only in namespaces with an object that translation reads.
 	namespaces
-	// named: each object that translation reads is watched by its name. No other object leaves the
-	// API server.
+	// named: each object that translation reads is watched by its name. No other object is read.
 	named
 )
 
@@ -44,9 +42,9 @@ func OnDemand() (tables []string) {
 	return tables
 }
 
-// Want adds and removes demands on on-demand tables. It returns a channel for each wanted demand,
-// which is closed once the existing objects with its key are read; Flush puts them into the store.
-// Want does not wait for the API server.
+// Want adds and removes demands on on-demand tables, without waiting for the API server. It returns
+// a channel for each wanted demand, which closes once the existing objects with its key are read;
+// Flush puts them into the store.
 func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	s.occupants.want(occupied(wanted), occupied(unwanted))
 	s.mu.Lock()
@@ -64,9 +62,9 @@ func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	return read
 }
 
-// Keep wants demands that Want does not end: those of a reader beside translation. It replaces the
-// ones before. Those that end stay wanted until translation has wanted them and does no more. It
-// returns channels as Want does.
+// Keep replaces the demands that Want does not end, for a reader other than translation. Replaced
+// demands stay wanted until translation has wanted and then dropped them. It returns channels like
+// Want.
 func (s *Source) Keep(demands []Demand) (read []<-chan struct{}) {
 	kept := map[Demand]bool{}
 	for _, d := range demands {
@@ -78,8 +76,8 @@ func (s *Source) Keep(demands []Demand) (read []<-chan struct{}) {
 	return s.Want(demands, nil)
 }
 
-// Park moves the objects of parked kinds that no demand wants out of the store, from now on. Until
-// then every object of these kinds is in the store.
+// Park moves objects of parked kinds without a demand out of the store, from now on. Until then
+// every object of these kinds is in the store.
 func (s *Source) Park() {
 	for _, g := range s.gates {
 		g.shut()
@@ -96,7 +94,6 @@ var alreadyRead = func() <-chan struct{} {
 	return c
 }()
 
-// occupied returns the demands among others that are for the occupants of addresses.
 func occupied(demands []Demand) (out []Demand) {
 	for _, d := range demands {
 		if d.Table == store.Occupants.Kind() && (d.Index == store.ByID || d.Index == store.ByAddresses) {
@@ -106,7 +103,6 @@ func occupied(demands []Demand) (out []Demand) {
 	return out
 }
 
-// want returns the channel that is closed when a demand is met.
 func (s *Source) want(d Demand) <-chan struct{} {
 	k := s.byTable[d.Table]
 	if k == nil || k.reach == whole {
@@ -152,7 +148,6 @@ func (s *Source) unwant(d Demand) {
 	}
 }
 
-// demand starts following a part.
 func (s *Source) demand(p part) *intake {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,14 +160,13 @@ func (s *Source) demand(p part) *intake {
 	return f.intake
 }
 
-// packed is an object that can be kept encoded as protobuf.
 type packed interface {
 	store.Object
 	Marshal() ([]byte, error)
 	Unmarshal([]byte) error
 }
 
-// gate puts objects of one kind into the store if they are wanted, and keeps the others encoded.
+// gate puts wanted objects of one kind into the store, and keeps others encoded.
 type gate struct {
 	kind  *kind
 	feed  *feed
@@ -191,7 +185,6 @@ func newGate(k *kind, f *feed, s *store.Store) *gate {
 		packed: map[string][]byte{}, group: map[string][]string{}, groups: map[string][]string{}}
 }
 
-// keys returns the keys by which an object can be wanted.
 func (g *gate) keys(obj store.Object) (keys []string) {
 	for _, k := range g.kind.table.Keys(obj) {
 		if k.Index == g.kind.gate {
@@ -257,7 +250,6 @@ func (g *gate) remember(id string, keys []string) {
 	}
 }
 
-// forget drops an object, and returns whether it was in the store.
 func (g *gate) forget(id string) (inside bool) {
 	groups, known := g.group[id]
 	if !known {
@@ -279,8 +271,7 @@ func (g *gate) forget(id string) (inside bool) {
 }
 
 // shut ends the phase in which every object is wanted, and removes objects that the first
-// translation did not read. The phase spares a large cluster a second translation: objects that the
-// first one starts to read late are already in the store.
+// translation did not read. The phase spares a large cluster a second translation.
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -299,7 +290,7 @@ func (g *gate) shut() {
 	}
 }
 
-// evict moves an object out of the store, unless it is wanted. g.mu is held.
+// evict moves an unwanted object out of the store. g.mu is held.
 func (g *gate) evict(id string, obj store.Object) {
 	if keys := g.keys(obj); !g.isWanted(keys) {
 		g.forget(id)
@@ -308,7 +299,6 @@ func (g *gate) evict(id string, obj store.Object) {
 	}
 }
 
-// want moves objects with a key into the store.
 func (g *gate) want(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

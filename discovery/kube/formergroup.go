@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// bothGroups are the objects of a kind that has the same form in a former group. They are read into
-// one table.
+// bothGroups returns the kinds of one form in today's and a former group. Both are read into one
+// table.
 func bothGroups[T any, P interface {
 	*T
 	store.Object
@@ -20,14 +20,12 @@ func bothGroups[T any, P interface {
 	return today, &f
 }
 
-// formerGroup is the table of a kind, for objects of the former group.
 type formerGroup struct{ table }
 
-// Group implements store.Kind.
 func (formerGroup) Group() string { return inferenceapi.Group }
 
-// rivals knows the objects of both groups. Of two with one name, which are there while a cluster is
-// moved, today's counts.
+// rivals tracks the objects of both groups. If both have an object of one name, as during a
+// migration, today's is used.
 type rivals struct {
 	mu     sync.Mutex
 	today  map[string]bool
@@ -41,7 +39,6 @@ type rival struct {
 	obj  store.Object
 }
 
-// arrive hands an object to admit, unless it stands behind another.
 func (r *rivals) arrive(k *kind, obj store.Object, admit func(*kind, store.Object)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +54,7 @@ func (r *rivals) arrive(k *kind, obj store.Object, admit func(*kind, store.Objec
 	admit(k, obj)
 }
 
-// leave hands an object to dismiss, or the one that stood behind it to admit.
+// leave calls dismiss, or admits the object that it superseded.
 func (r *rivals) leave(k *kind, id string, admit func(*kind, store.Object), dismiss func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

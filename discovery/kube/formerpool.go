@@ -13,45 +13,37 @@ import (
 )
 
 // InferencePools had another group before v1, and releases up to v1.4 of the inference extension
-// still install that. What a cluster has of it is read into the same table, as files of that form
-// are.
+// still install it. Both groups are read into one table, as in files.
 
-// pools are the InferencePools of both groups.
 func pools() (today, former *kind) {
 	today = backend(custom(store.InferencePools, "inferencepools", "v1"))
 	today.rivals = newRivals()
 	former = &kind{
 		table: formerPools{store.InferencePools}, resource: "inferencepools", versions: []string{"v1alpha2"},
-		list:   of[list[formerPool]],
+		list:   newList[list[formerPool]],
 		status: shape.FormerPool(func(obj store.Object) *shape.FormerPoolStatus { return &obj.(*formerPool).former }),
 		role:   isBackend, instead: today, rivals: today.rivals,
 	}
 	return today, former
 }
 
-// formerPools is the table of InferencePools, for objects of the former group.
 type formerPools struct{ table }
 
 type table = store.Kind // which has a method Kind
 
-// Group implements store.Kind.
 func (formerPools) Group() string { return inferenceapi.Group }
 
-// New implements store.Kind.
 func (formerPools) New() store.Object { return &formerPool{} }
 
-// PutObject implements store.Kind.
 func (t formerPools) PutObject(obj store.Object) store.Op {
 	return t.table.PutObject(&obj.(*formerPool).InferencePool)
 }
 
-// formerPool is an InferencePool that was read in the form of v1alpha2.
 type formerPool struct {
 	inferencev1.InferencePool
 	former shape.FormerPoolStatus
 }
 
-// DeepCopyObject implements runtime.Object.
 func (p *formerPool) DeepCopyObject() runtime.Object {
 	return &formerPool{InferencePool: *p.InferencePool.DeepCopy(), former: p.former.DeepCopy()}
 }

@@ -47,7 +47,7 @@ func TestInferencePool_V1WinsOverTheFormerGroup(t *testing.T) {
 			pool, ok := store.InferencePools.Get(r.Store.View(), "default/chat")
 			switch {
 			case !ok && want != "":
-				return "there is none"
+				return "the pool is missing"
 			case ok && string(pool.Spec.Selector.MatchLabels["app"]) != want:
 				return "it selects " + string(pool.Spec.Selector.MatchLabels["app"]) + ", want " + want
 			}

@@ -21,12 +21,12 @@ type kind struct {
 	resource string   // plural, in lower case
 	versions []string // that the table's type can hold, in order of preference
 	list     func() runtime.Object
-	builtIn  bool         // always served; the other kinds have a CRD
-	vital    bool         // required for any traffic
-	assumed  bool         // it is read without its CRD (Config.Only)
-	optional bool         // the same, and it counts as without objects while it cannot be read
-	plain    bool         // its annotations are dropped
-	role     role         // its role for a request
+	builtIn  bool // always served; the other kinds have a CRD
+	vital    bool // required for any traffic
+	assumed  bool // read without its CRD (Config.Only)
+	optional bool // assumed, and counts as without objects while it cannot be read
+	plain    bool // its annotations are dropped
+	role     role
 	status   *shape.Shape // nil: the kind gets no status
 	trim     func(store.Object)
 	reach    reach
@@ -38,7 +38,6 @@ type kind struct {
 	group   func(key string) string // groups keys of gate: objects are stored by group
 }
 
-// role is the role of a kind's objects for a request.
 type role int
 
 const (
@@ -66,21 +65,21 @@ func kinds() []*kind {
 		custom(store.ListenerSets, "listenersets", "v1"),
 		custom(store.ReferenceGrants, "referencegrants", "v1beta1", "v1"),
 		custom(store.BackendTLSPolicies, "backendtlspolicies", "v1", "v1alpha3"),
-		{table: store.Namespaces, resource: "namespaces", versions: []string{"v1"}, list: of[corev1.NamespaceList],
+		{table: store.Namespaces, resource: "namespaces", versions: []string{"v1"}, list: newList[corev1.NamespaceList],
 			builtIn: true, plain: true, trim: trimNamespace},
-		{table: store.Services, resource: "services", versions: []string{"v1"}, list: of[corev1.ServiceList],
+		{table: store.Services, resource: "services", versions: []string{"v1"}, list: newList[corev1.ServiceList],
 			builtIn: true, role: isBackend, trim: trimService},
 		backend(custom(store.ServiceImports, "serviceimports", "v1beta1", "v1alpha1")),
 		{table: store.EndpointSlices, resource: "endpointslices", versions: []string{"v1"},
-			list: of[discoveryv1.EndpointSliceList], builtIn: true, plain: true,
+			list: newList[discoveryv1.EndpointSliceList], builtIn: true, plain: true,
 			trim: trimSlice, reach: parked, gate: store.ByService, group: func(key string) string { return key }},
-		{table: store.Pods, resource: "pods", versions: []string{"v1"}, list: of[corev1.PodList], builtIn: true,
+		{table: store.Pods, resource: "pods", versions: []string{"v1"}, list: newList[corev1.PodList], builtIn: true,
 			plain: true,
 			trim:  trimPod, reach: namespaces, gate: store.ByLabel,
 			group: func(key string) string { ns, _, _ := strings.Cut(key, " "); return ns }},
-		{table: store.Secrets, resource: "secrets", versions: []string{"v1"}, list: of[corev1.SecretList],
+		{table: store.Secrets, resource: "secrets", versions: []string{"v1"}, list: newList[corev1.SecretList],
 			builtIn: true, plain: true, reach: named},
-		{table: store.ConfigMaps, resource: "configmaps", versions: []string{"v1"}, list: of[corev1.ConfigMapList],
+		{table: store.ConfigMaps, resource: "configmaps", versions: []string{"v1"}, list: newList[corev1.ConfigMapList],
 			builtIn: true, plain: true, reach: named},
 		pools, formerPools,
 		custom(store.InferenceModels, "inferencemodels", "v1alpha2"),
@@ -95,12 +94,11 @@ func kinds() []*kind {
 	}
 }
 
-// custom returns a kind that a CRD defines.
 func custom[T any, P interface {
 	*T
 	store.Object
 }](table *store.Table[P], resource string, versions ...string) *kind {
-	return &kind{table: table, resource: resource, versions: versions, list: of[list[T]],
+	return &kind{table: table, resource: resource, versions: versions, list: newList[list[T]],
 		status: shape.ByKind()[table.Kind()]}
 }
 
@@ -124,7 +122,7 @@ func vital(k *kind) *kind {
 	return k
 }
 
-func of[T any, P interface {
+func newList[T any, P interface {
 	*T
 	runtime.Object
 }]() runtime.Object {
@@ -135,7 +133,6 @@ func (k *kind) gvk() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: k.table.Group(), Version: k.versions[0], Kind: k.table.Kind()}
 }
 
-// severity returns the severity of a missing kind.
 func (k *kind) severity() report.Severity {
 	if k.vital {
 		return report.Error

@@ -2,18 +2,18 @@ package kube
 
 import "context"
 
-// gap is the time from the end of a part's watch until the store has what has happened since. The
-// API server ends each watch after some minutes, and all of them when it restarts.
+// gap is the time from the end of a part's watch until the store has caught up. The API server ends
+// each watch after some minutes.
 type gap int
 
 const (
 	// unwatched: no watch is established.
 	unwatched gap = iota
-	// listing: a watch is established that delivers all objects first, and has not delivered them.
+	// listing: a watch is established that delivers all objects first, and has not finished.
 	listing
 )
 
-// partContact records how the reads of a part go, until ctx ends. It implements contact.
+// partContact records the reads of a part until ctx ends. It implements contact.
 type partContact struct {
 	ctx    context.Context
 	source *Source
@@ -26,7 +26,7 @@ func (c *partContact) answered(err error) {
 	}
 }
 
-// unwatched begins a gap. It is no finding: nearly always the next watch follows within a
+// unwatched begins a gap. It is not a finding: nearly always the next watch follows within a
 // millisecond.
 func (c *partContact) unwatched() {
 	s := c.source
@@ -37,13 +37,12 @@ func (c *partContact) unwatched() {
 	}
 }
 
-// watching ends a gap, unless the watch begins with a list.
 func (c *partContact) watching(initial bool) {
 	s := c.source
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch _, is := s.gaps[c.part]; {
-	case c.ctx.Err() != nil || !is:
+	switch _, open := s.gaps[c.part]; {
+	case c.ctx.Err() != nil || !open:
 	case initial:
 		s.gaps[c.part] = listing
 	default:
@@ -51,11 +50,10 @@ func (c *partContact) watching(initial bool) {
 	}
 }
 
-// listed ends the gap of a part whose watch has delivered all objects.
 func (s *Source) listed(p part) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if g, is := s.gaps[p]; is && g == listing {
+	if g, open := s.gaps[p]; open && g == listing {
 		delete(s.gaps, p)
 	}
 }

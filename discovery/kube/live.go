@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Live is what a writer needs to know of the newest version of an object that the API server has.
+// Live is the newest version of an object at the API server, as a writer needs it.
 type Live struct {
 	UID             types.UID
 	ResourceVersion string
@@ -44,15 +44,15 @@ func endingOf(obj store.Object) *Ending {
 // kind gets no status.
 func (s *Source) Live(ref report.Ref) (Live, bool) { return s.lives.get(ref) }
 
-// LiveRefs lists all objects that Live knows, in no order.
+// LiveRefs lists all objects that Live returns, in no order.
 func (s *Source) LiveRefs() []report.Ref { return s.lives.refs() }
 
 // OnLive registers the one function that is called after the API server reported a version of an
 // object that Patch did not write. It must not block.
 func (s *Source) OnLive(changed func(report.Ref)) { s.lives.listen(changed) }
 
-// Patch sends a merge patch for an object, or for a subresource of it unless that is "". live is
-// what Live returned for ref; Live returns the API server's answer from then on.
+// Patch sends a merge patch for an object, or for its subresource. live is the result of Live for
+// ref; Live returns the API server's response from then on.
 func (s *Source) Patch(ctx context.Context, ref report.Ref, live Live, subresource string, body []byte) error {
 	k := live.kind
 	after, err := s.client.patch(ctx, k, s.version(k), ref.Key(), subresource, body)
@@ -67,11 +67,10 @@ func (s *Source) Patch(ctx context.Context, ref report.Ref, live Live, subresour
 type lives struct {
 	mu      sync.Mutex
 	all     map[report.Ref]Live
-	changed func(report.Ref) // may be nil
+	changed func(report.Ref) // optional
 }
 
-// put records a version that arrived. An echo of our own write, or an older version, changes
-// nothing.
+// put records a version that arrived. It ignores echoes of our own writes, and older versions.
 func (l *lives) put(ref report.Ref, k *kind, obj store.Object, status any) {
 	l.mu.Lock()
 	old, ok := l.all[ref]
@@ -88,7 +87,7 @@ func (l *lives) put(ref report.Ref, k *kind, obj store.Object, status any) {
 	}
 }
 
-// wrote records the API server's answer to a write of ours, without calling changed.
+// wrote records the API server's response to our write, without calling changed.
 func (l *lives) wrote(ref report.Ref, obj store.Object, status any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,8 +102,8 @@ func (l *lives) listen(changed func(report.Ref)) {
 	l.changed = changed
 }
 
-// invalidate calls changed for all objects of a kind: their status depends on something else that
-// has changed.
+// invalidate calls changed for all objects of a kind, whose status depends on something that has
+// changed.
 func (l *lives) invalidate(kind string) {
 	l.mu.Lock()
 	changed := l.changed
@@ -146,8 +145,8 @@ func (l *lives) refs() []report.Ref {
 	return out
 }
 
-// newer compares resource versions of one kind, which are numbers that grow (KEP-5504). A version
-// that is not a number counts as new.
+// newer compares resource versions, which are growing numbers in one kind (KEP-5504). Others count
+// as new.
 func newer(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)

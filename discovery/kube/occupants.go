@@ -14,26 +14,24 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// occupants stores which Services have the addresses that translation asks about: those that users
-// wrote. The store has only the EndpointSlices of Services in use; this looks at all.
+// occupants stores which Services have the addresses that translation asks about. The store has
+// only the EndpointSlices of Services in use; occupants reads all of them.
 //
-// Addresses in question are numbers here, and lists of them one demand: with a string, a demand and
-// a set of occupants for each address, 5,000 EndpointSlices of 10 endpoints that users wrote took
-// 17 MiB, although nothing occupied any of them.
+// Addresses are numbers, and a list of them is one demand. With a string, a demand and a set of
+// occupants per address, 5,000 unoccupied user-written EndpointSlices of 10 endpoints took 17 MiB.
 type occupants struct {
 	source *Source
 
 	mu     sync.Mutex
 	wanted map[address]int32       // how many demands contain it; empty in most clusters
-	lists  map[string]struct{}     // keys of store.ByAddresses that are demanded
-	of     map[objectID][]address  // wanted addresses of objects that have some
+	lists  map[string]struct{}     // demanded keys of store.ByAddresses
+	held   map[objectID][]address  // wanted addresses by object
 	at     map[address][]*occupant // the same by address
 }
 
-// address is an IP address in the form that netip.Addr.As16 returns: a number, without a pointer.
+// address is an IP address in the form of netip.Addr.As16: a number, without a pointer.
 type address [16]byte
 
-// parseAddress reads the text of an address; false if it is none.
 func parseAddress(text string) (address, bool) {
 	ip, err := netip.ParseAddr(text)
 	return ip.As16(), err == nil
@@ -41,10 +39,8 @@ func parseAddress(text string) (address, bool) {
 
 func (a address) String() string { return netip.AddrFrom16(a).Unmap().String() }
 
-// objectID is a Service or an EndpointSlice.
 type objectID struct{ kind, id string }
 
-// occupant is an object that has an address, and the Service that it stands for.
 type occupant struct {
 	object   objectID
 	service  string
@@ -53,15 +49,15 @@ type occupant struct {
 
 func newOccupants(s *Source) *occupants {
 	return &occupants{source: s, wanted: map[address]int32{}, lists: map[string]struct{}{},
-		of: map[objectID][]address{}, at: map[address][]*occupant{}}
+		held: map[objectID][]address{}, at: map[address][]*occupant{}}
 }
 
-// addressesOf returns what an object has; none for an EndpointSlice that Kubernetes did not make,
-// whose addresses may be anyone's.
-func addressesOf(obj store.Object) (is occupant, addresses []string) {
+// addressesOf returns the addresses of an object; none of EndpointSlices that Kubernetes did not
+// make, whose addresses may belong to others.
+func addressesOf(obj store.Object) (holder occupant, addresses []string) {
 	switch o := obj.(type) {
 	case *corev1.Service:
-		is = occupant{object: objectID{store.Services.Kind(), store.ID(o)}, service: store.ID(o)}
+		holder = occupant{object: objectID{store.Services.Kind(), store.ID(o)}, service: store.ID(o)}
 		for _, ip := range o.Spec.ClusterIPs {
 			if ip != corev1.ClusterIPNone {
 				addresses = append(addresses, ip)
@@ -69,19 +65,18 @@ func addressesOf(obj store.Object) (is occupant, addresses []string) {
 		}
 	case *discoveryv1.EndpointSlice:
 		service := o.Labels[discoveryv1.LabelServiceName]
-		is = occupant{object: objectID{store.EndpointSlices.Kind(), store.ID(o)},
+		holder = occupant{object: objectID{store.EndpointSlices.Kind(), store.ID(o)},
 			service: objectid.Join(o.Namespace, service), endpoint: true}
 		if service == "" || !store.Generated(o) {
-			return is, nil
+			return holder, nil
 		}
 		for _, e := range o.Endpoints {
 			addresses = append(addresses, e.Addresses...)
 		}
 	}
-	return is, addresses
+	return holder, addresses
 }
 
-// arrive follows a version of an object that the feed or a gate has.
 func (o *occupants) arrive(obj store.Object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -90,14 +85,12 @@ func (o *occupants) arrive(obj store.Object) {
 	}
 }
 
-// leave follows a deletion.
 func (o *occupants) leave(kind, id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.drop(objectID{kind, id})
 }
 
-// want adds and removes demands for addresses.
 func (o *occupants) want(wanted, unwanted []Demand) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -123,7 +116,7 @@ func (o *occupants) want(wanted, unwanted []Demand) {
 			o.publish(a)
 		}
 	}
-	// Whatever arrived before is in the store or a gate; whatever arrives later waits for mu.
+	// Earlier arrivals are in the store or a gate; later ones wait for mu.
 	if !look || o.source.feed.flush() != nil {
 		return // see gate.unwant
 	}
@@ -139,7 +132,6 @@ func (o *occupants) want(wanted, unwanted []Demand) {
 	}
 }
 
-// addressesIn walks over the addresses of a demand.
 func addressesIn(d Demand) func(yield func(address) bool) {
 	return func(yield func(address) bool) {
 		for text := range strings.FieldsSeq(d.Key) {
@@ -150,72 +142,72 @@ func addressesIn(d Demand) func(yield func(address) bool) {
 	}
 }
 
-// put records the addresses of an object in place of those that it had. mu is held.
+// put replaces the recorded addresses of an object. mu is held.
 func (o *occupants) put(obj store.Object) {
-	is, texts := addressesOf(obj)
+	holder, texts := addressesOf(obj)
 	var now []address
 	for _, text := range texts {
 		if a, ok := parseAddress(text); ok && o.wanted[a] > 0 && !slices.Contains(now, a) {
 			now = append(now, a)
 		}
 	}
-	for _, a := range o.of[is.object] {
+	for _, a := range o.held[holder.object] {
 		if !slices.Contains(now, a) {
-			o.vacate(a, is.object)
+			o.vacate(a, holder.object)
 		}
 	}
 	for _, a := range now {
-		o.occupy(a, &is)
+		o.occupy(a, &holder)
 	}
 	if len(now) > 0 {
-		o.of[is.object] = now
+		o.held[holder.object] = now
 	} else {
-		delete(o.of, is.object)
+		delete(o.held, holder.object)
 	}
 }
 
-// occupy puts an object at an address. An address that it has already never appears to be free
-// meanwhile. mu is held.
-func (o *occupants) occupy(a address, is *occupant) {
+// occupy records an object at an address. Its current addresses never appear free in between. mu is
+// held.
+func (o *occupants) occupy(a address, holder *occupant) {
 	list := o.at[a]
-	switch i := slices.IndexFunc(list, func(other *occupant) bool { return other.object == is.object }); {
+	switch i := slices.IndexFunc(list, func(other *occupant) bool { return other.object == holder.object }); {
 	case i < 0:
-		o.at[a] = append(list, is)
-	case *list[i] == *is:
+		o.at[a] = append(list, holder)
+	case *list[i] == *holder:
 		return
 	default:
-		list[i] = is
+		list[i] = holder
 	}
 	o.publish(a)
 }
 
 // vacate removes an object from an address. mu is held.
 func (o *occupants) vacate(a address, object objectID) {
-	o.at[a] = slices.DeleteFunc(o.at[a], func(is *occupant) bool { return is.object == object })
+	o.at[a] = slices.DeleteFunc(o.at[a], func(other *occupant) bool { return other.object == object })
 	o.publish(a)
 }
 
 // drop removes an object from all addresses. mu is held.
 func (o *occupants) drop(object objectID) {
-	for _, a := range o.of[object] {
+	for _, a := range o.held[object] {
 		o.vacate(a, object)
 	}
-	delete(o.of, object)
+	delete(o.held, object)
 }
 
-// publish stores who has an address, if that is in question. mu is held.
+// publish stores the occupants of a wanted address. mu is held.
 func (o *occupants) publish(a address) {
 	list, known := o.at[a]
 	if !known {
 		return
 	}
 	if len(list) == 0 || o.wanted[a] == 0 {
-		for _, is := range list {
-			if rest := slices.DeleteFunc(o.of[is.object],
+		for _, holder := range list {
+			if rest := slices.DeleteFunc(o.held[holder.object],
 				func(other address) bool { return other == a }); len(rest) > 0 {
-				o.of[is.object] = rest
+				o.held[holder.object] = rest
 			} else {
-				delete(o.of, is.object)
+				delete(o.held, holder.object)
 			}
 		}
 		delete(o.at, a)
@@ -223,11 +215,11 @@ func (o *occupants) publish(a address) {
 		return
 	}
 	out := &store.Occupant{ObjectMeta: metav1.ObjectMeta{Name: a.String()}}
-	for _, is := range list {
-		if is.endpoint {
-			out.Endpoints = append(out.Endpoints, is.service)
+	for _, holder := range list {
+		if holder.endpoint {
+			out.Endpoints = append(out.Endpoints, holder.service)
 		} else {
-			out.Clusters = append(out.Clusters, is.service)
+			out.Clusters = append(out.Clusters, holder.service)
 		}
 	}
 	for list := range o.lists {

@@ -38,7 +38,7 @@ func TestOccupant_FollowsServicesAndGeneratedSlices(t *testing.T) {
 		return out
 	}
 	r.want(want("10.0.0.1", "10.96.0.7", "10.0.0.9"))
-	is := func(address, clusters, endpoints string) string {
+	occupied := func(address, clusters, endpoints string) string {
 		o, ok := store.Occupants.Get(r.Store.View(), address)
 		if !ok {
 			o = &store.Occupant{}
@@ -48,16 +48,17 @@ func TestOccupant_FollowsServicesAndGeneratedSlices(t *testing.T) {
 		}
 		return ""
 	}
-	for _, problem := range []string{is("10.0.0.1", "", "one/web two/web"), is("10.96.0.7", "default/web", ""),
-		is("10.0.0.9", "", "")} {
+	for _, problem := range []string{occupied("10.0.0.1", "", "one/web two/web"),
+		occupied("10.96.0.7", "default/web", ""),
+		occupied("10.0.0.9", "", "")} {
 		if problem != "" {
 			t.Errorf("right after Want %s", problem)
 		}
 	}
 	r.API.Apply(t, "endpointslices", sliceIn("two", "web-1", generated, "10.0.0.9"))
-	r.Eventually(func() string { return is("10.0.0.1", "", "one/web") + is("10.0.0.9", "", "two/web") })
+	r.Eventually(func() string { return occupied("10.0.0.1", "", "one/web") + occupied("10.0.0.9", "", "two/web") })
 	r.API.Apply(t, "services", service("web", "10.96.0.8"))
-	r.Eventually(func() string { return is("10.96.0.7", "", "") })
+	r.Eventually(func() string { return occupied("10.96.0.7", "", "") })
 	r.Source.Want(nil, want("10.0.0.1", "10.96.0.7", "10.0.0.9"))
 	r.flush()
 	if n := len(store.Occupants.All(r.Store.View())); n != 0 {
@@ -74,7 +75,7 @@ func TestOccupant_ListsAreOneDemandEach(t *testing.T) {
 	list := func(key string) kube.Demand {
 		return kube.Demand{Table: "Occupant", Index: store.ByAddresses, Key: key}
 	}
-	is := func(key, want string) func() string {
+	occupied := func(key, want string) func() string {
 		return func() string {
 			var got []string
 			for _, o := range store.Occupants.By(r.Store.View(), store.ByAddresses, key) {
@@ -88,7 +89,7 @@ func TestOccupant_ListsAreOneDemandEach(t *testing.T) {
 	}
 	expect := func(key, want string) {
 		t.Helper()
-		if problem := is(key, want)(); problem != "" {
+		if problem := occupied(key, want)(); problem != "" {
 			t.Error(problem)
 		}
 	}
@@ -101,10 +102,10 @@ func TestOccupant_ListsAreOneDemandEach(t *testing.T) {
 	expect(long, "")
 	expect(short, "10.0.0.2=two/web")
 	r.API.Apply(t, "endpointslices", sliceIn("one", "web-1", generated, "10.0.0.11"))
-	r.Eventually(is(short, "10.0.0.11=one/web 10.0.0.2=two/web"))
+	r.Eventually(occupied(short, "10.0.0.11=one/web 10.0.0.2=two/web"))
 	r.API.Apply(t, "endpointslices", sliceIn("one", "web-2", generated, "2001:db8::1")) // in no list now
 	r.want([]kube.Demand{list(long)})
-	r.Eventually(is(long, "10.0.0.11=one/web 10.0.0.2=two/web 2001:db8::1=one/web"))
+	r.Eventually(occupied(long, "10.0.0.11=one/web 10.0.0.2=two/web 2001:db8::1=one/web"))
 	r.Source.Want(nil, []kube.Demand{list(short), list(long)})
 	r.flush()
 	if n := len(store.Occupants.All(r.Store.View())); n != 0 {

@@ -6,7 +6,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// only returns the kinds of Config.Only among all; all of them if there are none.
 func only(all []*kind, wanted []Kind) []*kind {
 	if len(wanted) == 0 {
 		return all
@@ -22,9 +21,7 @@ func only(all []*kind, wanted []Kind) []*kind {
 	})
 }
 
-// installed returns true if the kind is read without asking for its CRD.
 func (k *kind) installed() bool { return k.builtIn || k.assumed }
 
-// absent returns true for the answer to a read of a kind that is not installed, or whose objects a
-// client may not read.
+// absent reports whether the error is the response for a kind that is not installed or forbidden.
 func absent(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }

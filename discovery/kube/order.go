@@ -8,15 +8,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Each kind has a watch of its own, and watches do not wait for each other. A user moves a route
-// from one Service to a new one and deletes the old one; the watches may deliver these events in
-// another order. Until all have arrived, the route would name a backend that does not exist: 500,
-// an error of our own making. The protocol does not reveal how far other watches are, but they are
-// rarely far apart. So the deletion of a backend, and a route to a backend that has not arrived,
-// are held back for watchSkew.
+// Each kind has its own watch, and watches do not wait for each other. When a user moves a route to
+// a new Service and deletes the old one, the events may arrive in another order. The route would
+// then name a missing backend and answer 500, an error of Penstock's making. The protocol does not
+// reveal how far other watches are, but they are rarely far apart. So the deletion of a backend,
+// and a route to a backend that has not arrived, are held back for watchSkew.
 
-// watchSkew bounds how much later one watch may deliver an event than another watch delivers an
-// event of the same time.
+// watchSkew bounds the delay between simultaneous events of two watches.
 const watchSkew = 250 * time.Millisecond
 
 // order holds back events that may have arrived too early. Safe for concurrent use.
@@ -37,8 +35,8 @@ func newOrder() *order {
 	return &order{deletions: map[report.Ref]*held{}, routes: map[report.Ref]*held{}}
 }
 
-// put applies a version of an object: at once if missing is empty, else when the last missing
-// backend arrives, at the latest after watchSkew. It replaces a held event of the same object.
+// put applies a version of an object: at once without missing backends, else when the last one
+// arrives, at the latest after watchSkew. It replaces a held event of the same object.
 func (o *order) put(ref report.Ref, missing []string, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -74,7 +72,6 @@ func (o *order) remove(ref report.Ref, backend bool, apply func()) {
 	apply()
 }
 
-// hold holds an event back. mu is held.
 func (o *order) hold(in map[report.Ref]*held, ref report.Ref, apply func()) *held {
 	h := &held{apply: apply}
 	in[ref] = h
@@ -99,9 +96,9 @@ func (o *order) drop(ref report.Ref) {
 	}
 }
 
-// missing returns the backends of a route that have not arrived, as store.TargetKeys. It returns
-// none if the store has the same generation of the route, so that the write of a status is never
-// held back, and none of kinds that are not followed.
+// missing returns the backends of a route that have not arrived, as store.TargetKeys; none if the
+// store has the same generation, so that a status is never held back, and none of kinds that are
+// not followed.
 func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 	if k.role != isRoute {
 		return nil
@@ -122,8 +119,8 @@ func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 	return keys
 }
 
-// backendExists returns whether the API server has an object of a kind of backends, as far as its
-// watch has delivered, and whether the kind is followed at all.
+// backendExists reports whether the watch of a kind of backends has delivered an object, and
+// whether the kind is followed.
 func (s *Source) backendExists(name, id string) (exists, followed bool) {
 	s.mu.Lock()
 	var intakes []*intake

@@ -98,7 +98,6 @@ func state(view *store.View) string {
 	return name
 }
 
-// settle lets virtual time pass, and the feed's debounce after it.
 func (w *watches) settle(d time.Duration) {
 	time.Sleep(d + debounceQuiet)
 	synctest.Wait()
@@ -118,7 +117,6 @@ func (w *watches) expect(want ...string) {
 	}
 }
 
-// taken returns and clears the states.
 func (w *watches) taken() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,7 +153,6 @@ func serviceObject(name string) *corev1.Service {
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 }
 
-// routeTo returns a new generation of the route, with a backend.
 func (w *watches) routeTo(service string) *gatewayv1.HTTPRoute {
 	w.generation++
 	port := gatewayv1.PortNumber(80)

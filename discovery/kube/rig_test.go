@@ -9,23 +9,19 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// rig is a Source that follows a small API server.
 type rig struct{ *kubetest.Rig }
 
-// begin runs a source; see kubetest.Follow.
 func begin(t *testing.T, prepare func(*kubetest.Server)) *rig {
 	t.Helper()
 	return &rig{kubetest.Follow(t, prepare)}
 }
 
-// synced waits for the first sync.
 func (r *rig) synced() *rig {
 	r.Helper()
 	r.Synced()
 	return r
 }
 
-// want adds demands and waits until they are met.
 func (r *rig) want(demands []kube.Demand) {
 	r.Helper()
 	for i, read := range r.Source.Want(demands, nil) {
@@ -38,7 +34,6 @@ func (r *rig) want(demands []kube.Demand) {
 	r.flush()
 }
 
-// park ends the phase in which every object is in the store.
 func (r *rig) park() {
 	r.Helper()
 	r.Source.Park()

@@ -11,24 +11,22 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// longestResponse is the number of bytes of one response of an API server that another person runs.
-// Go's decoders make up to a hundred times as many bytes of them.
+// longestResponse is the maximum size in bytes of a response of another operator's API server. Go's
+// decoders use up to a hundred times as much memory.
 const longestResponse = 4 << 20
 
-// errTooLong is the error of a response that exceeds longestResponse.
 var errTooLong = fmt.Errorf("the response is longer than %d bytes", longestResponse)
 
 func tooLong(err error) bool { return errors.Is(err, errTooLong) }
 
-// BoundResponses makes the responses of an API server end with an error at their longest. Watches
-// have no end; the client bounds their events.
+// BoundResponses makes longer responses of an API server fail, except for watches, whose events the
+// client bounds.
 func BoundResponses(c *rest.Config) {
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return &boundResponses{next} })
 }
 
 type boundResponses struct{ next http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (b *boundResponses) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.next.RoundTrip(r)
 	if err == nil && r.URL.Query().Get("watch") == "" {
@@ -37,7 +35,6 @@ func (b *boundResponses) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// WrappedRoundTripper is how client-go finds the transport below.
 func (b *boundResponses) WrappedRoundTripper() http.RoundTripper { return b.next }
 
 type boundBody struct {
@@ -45,7 +42,6 @@ type boundBody struct {
 	left int
 }
 
-// Read implements io.Reader.
 func (b *boundBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, errTooLong
@@ -57,7 +53,6 @@ func (b *boundBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sizeOf is about the number of bytes that an object takes in memory.
 func sizeOf(obj any) int64 {
 	v := reflect.ValueOf(obj)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
@@ -68,7 +63,6 @@ func sizeOf(obj any) int64 {
 
 var timeType = reflect.TypeFor[time.Time]() // its location is shared
 
-// below is the number of bytes that a value refers to.
 func below(v reflect.Value) (bytes int64) {
 	switch v.Kind() {
 	case reflect.String:

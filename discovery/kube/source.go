@@ -19,33 +19,33 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Config is what a Source needs.
+// Config configures a Source.
 type Config struct {
 	// REST configures the connection to the API server. Required.
 	REST *rest.Config
 	// Store receives the objects. Required.
 	Store *store.Store
-	// Namespaces are the only namespaces in which objects are read; none: all. Objects of other
+	// Namespaces restricts the namespaces in which objects are read; empty: all. Objects of other
 	// namespaces count as not existing. GatewayClasses, ClusterSets, ClusterProperties and CRDs
 	// have no namespace and are always read.
 	Namespaces []string
-	// Only are the only kinds to read; none: all. They count as installed, so that no
+	// Only restricts the kinds to read; empty: all. They count as installed, so that no
 	// CustomResourceDefinition is read.
 	Only []Kind
-	// NodeNames: EndpointSlices keep the names of their endpoints' nodes.
+	// NodeNames keeps the names of endpoints' nodes in EndpointSlices.
 	NodeNames bool
-	// Share bounds the memory of each kind; nil: nothing does. It is not for Namespaces. Keep
-	// selects the objects that are read; nil: all are.
+	// Share bounds the memory of each kind; nil: unbounded. It cannot be combined with Namespaces.
+	// Keep selects the objects that are read; nil: all.
 	Share *Share
 	Keep  func(store.Object) bool
-	// Report receives all findings about the cluster itself each time that one may have changed:
-	// kinds that are not installed or cannot be read. May be nil.
+	// Report receives all findings about the cluster itself whenever one may have changed: kinds
+	// that are not installed or cannot be read. Optional.
 	Report func([]report.Report)
 	Log    *slog.Logger // nil: slog.Default
 }
 
-// Kind is a kind of Config.Only. One that is not Required counts as without objects while it is not
-// installed, or forbidden.
+// Kind is a kind of Config.Only. Unless it is Required, it counts as without objects while it is
+// not installed or forbidden.
 type Kind struct {
 	Group, Kind string
 	Required    bool
@@ -53,16 +53,15 @@ type Kind struct {
 
 // Source follows a cluster. Safe for concurrent use.
 type Source struct {
-	cfg     Config
-	client  *client
-	store   *store.Store
-	feed    *feed
-	order   *order
-	lives   *lives
-	kinds   []*kind
-	byTable map[string]*kind
-	gates   map[*kind]*gate
-	// occupants knows whose the addresses are that translation asks about.
+	cfg         Config
+	client      *client
+	store       *store.Store
+	feed        *feed
+	order       *order
+	lives       *lives
+	kinds       []*kind
+	byTable     map[string]*kind
+	gates       map[*kind]*gate
 	occupants   *occupants
 	undecodable *undecodables
 	changed     chan struct{}
@@ -76,7 +75,6 @@ type Source struct {
 	kept    map[Demand]bool // see Keep; immutable
 }
 
-// following is a part that is followed, and its reflector.
 type following struct {
 	intake  *intake
 	version string
@@ -125,8 +123,8 @@ func New(cfg Config) (*Source, error) {
 	return s, nil
 }
 
-// Synced returns when every installed kind was read once and is in the store, or with its context's
-// error.
+// Synced waits until every installed kind was read once and is in the store, or returns its
+// context's error.
 func (s *Source) Synced(ctx context.Context) error {
 	select {
 	case <-s.ready:
@@ -136,8 +134,8 @@ func (s *Source) Synced(ctx context.Context) error {
 	}
 }
 
-// Lagging returns true if objects may exist that the store does not have: the last read of some
-// part failed, or its watch has ended and the next one is not established.
+// Lagging reports whether the store may lack existing objects: the last read of some part failed,
+// or its watch has ended without a successor.
 func (s *Source) Lagging() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +147,7 @@ func (s *Source) Lagging() bool {
 	return len(s.gaps) > 0
 }
 
-// Forbidden returns true if the last read of some part failed, and all failures are that the API
+// Forbidden reports whether the last read of some part failed, and every failure is that the API
 // server forbids the read: waiting does not help.
 func (s *Source) Forbidden() bool {
 	s.mu.Lock()
@@ -162,8 +160,8 @@ func (s *Source) Forbidden() bool {
 	return len(s.failing) > 0
 }
 
-// Run follows the cluster until ctx ends. It reports and retries failed reads. Its only other error
-// is that of the store.
+// Run follows the cluster until ctx ends. It reports and retries failed reads. It fails only if the
+// store fails.
 func (s *Source) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.feed.run(ctx) })
@@ -198,9 +196,8 @@ func (s *Source) notify() {
 	}
 }
 
-// relistDelay is the time between the change of a CRD and a new list of its objects. For a moment
-// (up to a second was seen) the API server delivers objects by the old definition, without the
-// fields that the new one adds, and it sends no event for them later.
+// relistDelay is the time between the change of a CRD and a new list of its objects: for up to a
+// second the API server delivers objects by the old definition, without later events.
 const relistDelay = 3 * time.Second
 
 // defined records a kind's CRD; nil: it is not installed.
@@ -220,7 +217,6 @@ func (s *Source) defined(k *kind, c *crd) {
 	s.notify()
 }
 
-// answered records the result of a part's last read.
 func (s *Source) answered(p part, err error) {
 	s.mu.Lock()
 	before := s.failing[p]
@@ -325,10 +321,8 @@ func (s *Source) expect(p part, version string) (synced bool) {
 	return f == nil || f.intake.isSynced()
 }
 
-// clusterWide are kinds without a namespace that are read whole wherever namespaces are chosen.
 var clusterWide = []string{store.GatewayClasses.Kind(), store.ClusterSets.Kind(), store.ClusterProperties.Kind()}
 
-// wholeParts returns the parts that together are all objects of a kind that may be read.
 func (s *Source) wholeParts(k *kind) []part {
 	if len(s.cfg.Namespaces) == 0 || slices.Contains(clusterWide, k.table.Kind()) {
 		return []part{{kind: k}}
@@ -344,7 +338,6 @@ func (s *Source) wholeParts(k *kind) []part {
 	return out
 }
 
-// reads returns whether objects of a namespace are read.
 func (s *Source) reads(namespace string) bool {
 	return len(s.cfg.Namespaces) == 0 || slices.Contains(s.cfg.Namespaces, namespace)
 }
@@ -358,7 +351,7 @@ func (s *Source) isReady() bool {
 	}
 }
 
-// relistNow returns true if the part is to be listed again now. If that is due later, it lowers
+// relistNow reports whether the part must be listed again now. If that is due later, it lowers
 // next.
 func (f *following) relistNow(next *time.Duration) bool {
 	if f.relist.IsZero() {
@@ -379,7 +372,6 @@ func (f *following) end() {
 	}
 }
 
-// version returns the version in which a kind is read and written.
 func (s *Source) version(k *kind) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -389,7 +381,6 @@ func (s *Source) version(k *kind) string {
 	return k.versions[0]
 }
 
-// findings returns the kinds that are not installed or cannot be read.
 func (s *Source) findings() []report.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()

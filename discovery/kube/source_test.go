@@ -145,7 +145,7 @@ func TestWatch_BrokenWatchRemovesNothingThatExists(t *testing.T) {
 	}
 }
 
-// A removal must not pass in the moment between two watches: what it goes by may be old.
+// Nothing may be removed between two watches, because the store may be outdated.
 func TestWatch_EndedWatchLagsUntilTheNextOne(t *testing.T) {
 	r := begin(t, nil).synced()
 	answer := make(chan struct{})
@@ -405,13 +405,13 @@ func TestInferencePoolImport_ServiceAsObjectIsRead(t *testing.T) {
   {name: east, routingMode: EndpointMode, targetPortNumber: 8000, endpointPicker: {service: SERVICE}},
   {name: west, routingMode: ParentMode, parents: [{service: SERVICE}]}]}}`
 	const service = "{addresses: [192.0.2.1], ports: [{number: 9002}]}"
-	of := func(name, service string) string {
+	imported := func(name, service string) string {
 		return strings.NewReplacer("NAME", name, "SERVICE", service).Replace(object)
 	}
 	r := begin(t, func(api *kubetest.Server) {
 		api.Install("inference.networking.x-k8s.io", "inferencepoolimports", "v1alpha1")
-		api.Apply(t, "inferencepoolimports", of("object", service))
-		api.Apply(t, "inferencepoolimports", of("list", "["+service+"]"))
+		api.Apply(t, "inferencepoolimports", imported("object", service))
+		api.Apply(t, "inferencepoolimports", imported("list", "["+service+"]"))
 	}).synced()
 	for _, name := range []string{"object", "list"} {
 		imp, ok := store.InferencePoolImports.Get(r.Store.View(), "default/"+name)

@@ -14,11 +14,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// lastApplied is where kubectl keeps a copy of the whole object.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// trim removes fields that are not read, to save memory in large clusters. It must remove all
-// fields that change with the write of a status, or each write would change the store.
+// trim removes fields that are not read, to save memory, and all fields that change with the write
+// of a status: otherwise each write would change the store.
 func trim(k *kind, obj store.Object) {
 	shed(k, obj)
 	obj.SetResourceVersion("")
@@ -29,8 +28,8 @@ func trim(k *kind, obj store.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(k.gvk())
 }
 
-// shed is the part of trim that may precede the recording of status and version: it runs while a
-// list is incomplete. It is idempotent.
+// shed is the part of trim that runs while a list is incomplete, before status and version are
+// recorded. It is idempotent.
 func shed(k *kind, obj store.Object) {
 	obj.SetManagedFields(nil)
 	obj.SetNamespace(unique.Make(obj.GetNamespace()).Value()) // all objects share one string
@@ -55,8 +54,8 @@ func trimService(obj store.Object) {
 	s.Status = corev1.ServiceStatus{LoadBalancer: s.Status.LoadBalancer}
 }
 
-// Values that nearly all routes have: the defaults of the CRD, each a string or number of its own
-// in each decoded route.
+// Common values of routes: the defaults of the CRD, each a separate string or number in each
+// decoded route.
 var (
 	parentGroup, parentKind   = gatewayv1.Group(gatewayv1.GroupName), gatewayv1.Kind("Gateway")
 	backendGroup, backendKind = gatewayv1.Group(""), gatewayv1.Kind("Service")
@@ -64,8 +63,7 @@ var (
 	pathPrefix, root          = gatewayv1.PathMatchPathPrefix, "/"
 )
 
-// trimHTTPRoute shares the values that nearly all routes have: no other kind with a CRD is as
-// numerous.
+// trimHTTPRoute shares common values, because routes are the most numerous kind with a CRD.
 func trimHTTPRoute(obj store.Object) {
 	r := obj.(*gatewayv1.HTTPRoute)
 	for i := range r.Spec.ParentRefs {
@@ -87,7 +85,6 @@ func trimHTTPRoute(obj store.Object) {
 	}
 }
 
-// shared returns value in place of a pointer to its equal.
 func shared[T comparable](p, value *T) *T {
 	if p != nil && *p == *value {
 		return value
@@ -97,7 +94,6 @@ func shared[T comparable](p, value *T) *T {
 
 func trimSlice(obj store.Object) { trimSliceTo(obj, false) }
 
-// trimSliceToNodes is trimSlice for Config.NodeNames.
 func trimSliceToNodes(obj store.Object) { trimSliceTo(obj, true) }
 
 func trimSliceTo(obj store.Object, nodes bool) {
@@ -131,8 +127,7 @@ func trimSliceTo(obj store.Object, nodes bool) {
 		if nodes {
 			now.NodeName = e.NodeName
 		}
-		// Endpoints with equal conditions become one with several addresses: no other object is as
-		// numerous.
+		// Endpoints with equal conditions are merged, because no other object is as numerous.
 		i := slices.IndexFunc(endpoints, func(o discoveryv1.Endpoint) bool {
 			return o.Conditions == now.Conditions && ptr.Equal(o.NodeName, now.NodeName)
 		})
@@ -148,7 +143,7 @@ func trimSliceTo(obj store.Object, nodes bool) {
 	s.Endpoints = endpoints
 }
 
-// compact copies a list of strings into two allocations, and releases what they were part of.
+// compact copies a list of strings into two allocations, and releases their original memory.
 func compact(list []string) []string {
 	rest, out := strings.Join(list, ""), make([]string, len(list))
 	for i, s := range list {

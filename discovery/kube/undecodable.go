@@ -16,29 +16,26 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// undecodable is the annotation with the reason why an object has its metadata alone.
+// undecodable is the annotation with the reason why only an object's metadata is read.
 const undecodable = "penstock.dev/undecodable"
 
-// maxReason bounds the reason, and mostUndecodable the findings: any author of objects causes them.
+// maxReason bounds the reason, mostUndecodable the findings: any author of objects can cause them.
 const (
 	maxReason       = 300
 	mostUndecodable = 50
 )
 
-// tolerant decodes what a CRD's schema allows and the Go type cannot hold. A schema may lack a
-// limit, as the one of forwardBody.maxSize does, a uint16. Such an object is decoded as its
-// metadata alone, with the annotation undecodable: an error would concern the list of all objects
-// of the kind, or end the watch of them, objects of other authors included.
+// tolerant decodes objects that a CRD's schema allows and the Go type cannot hold, such as a
+// forwardBody.maxSize above a uint16. Only their metadata is decoded, with the annotation
+// undecodable. An error would affect the list or watch of the whole kind.
 type tolerant struct{ runtime.NegotiatedSerializer }
 
-// DecoderToVersion implements runtime.NegotiatedSerializer.
 func (t tolerant) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
 	return tolerantDecoder{t.NegotiatedSerializer.DecoderToVersion(d, gv)}
 }
 
 type tolerantDecoder struct{ runtime.Decoder }
 
-// Decode implements runtime.Decoder.
 func (d tolerantDecoder) Decode(
 	data []byte, defaults *schema.GroupVersionKind, into runtime.Object,
 ) (runtime.Object, *schema.GroupVersionKind, error) {
@@ -53,8 +50,6 @@ func (d tolerantDecoder) Decode(
 	return d.Decoder.Decode(less, defaults, into)
 }
 
-// withoutUndecodable returns an object as its metadata, or a list in which the items that cannot
-// be decoded are their metadata.
 func (d tolerantDecoder) withoutUndecodable(data []byte, reason error) (less []byte, changed bool) {
 	var list struct {
 		metav1.TypeMeta `json:",inline"`
@@ -81,7 +76,6 @@ func (d tolerantDecoder) withoutUndecodable(data []byte, reason error) (less []b
 	return less, err == nil
 }
 
-// hollow returns an object's type and metadata, with the reason.
 func hollow(data []byte, reason error) ([]byte, bool) {
 	var o struct {
 		metav1.TypeMeta   `json:",inline"`
@@ -99,36 +93,35 @@ func hollow(data []byte, reason error) ([]byte, bool) {
 	return less, err == nil
 }
 
-// undecodables are the objects of which only metadata is read. Safe for concurrent use.
+// undecodables are objects of which only metadata is read. Safe for concurrent use.
 type undecodables struct {
 	mu      sync.Mutex
 	reasons map[report.Ref]string
 }
 
-// note records whether the newest version of an object could be decoded, and takes the annotation
-// away. obj is nil for a deleted object. is reports that it could not, changed that this is new.
-func (u *undecodables) note(ref report.Ref, obj store.Object) (is, changed bool) {
+// note records whether the newest version of an object could be decoded, and removes the
+// annotation. obj is nil for a deleted object. changed reports that the result is new.
+func (u *undecodables) note(ref report.Ref, obj store.Object) (failed, changed bool) {
 	reason := ""
 	if obj != nil {
 		a := obj.GetAnnotations()
-		if reason, is = a[undecodable]; is {
+		if reason, failed = a[undecodable]; failed {
 			delete(a, undecodable)
 		}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if old, was := u.reasons[ref]; was == is && old == reason {
-		return is, false
+	if old, before := u.reasons[ref]; before == failed && old == reason {
+		return failed, false
 	}
-	if is {
+	if failed {
 		u.reasons[ref] = reason
 	} else {
 		delete(u.reasons, ref)
 	}
-	return is, true
+	return failed, true
 }
 
-// reports are the findings about these objects, sorted.
 func (u *undecodables) reports() (out []report.Report) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -18,8 +18,7 @@ func wide(name string) string {
 `
 }
 
-// Before, one such route made the list of all routes fail to decode: no route of any other author
-// was read.
+// One such route must not make the list of all routes fail to decode.
 func TestReflector_UndecodableRouteHidesNoOtherRoute(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Apply(t, "httproutes", wide("listed"))

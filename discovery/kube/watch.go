@@ -15,14 +15,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Backoff of lists and watches that fail. An API server that is overloaded sets its own with
-// Retry-After.
+// Backoff of failing lists and watches. An overloaded API server sets its own with Retry-After.
 const (
 	firstRetry  = 200 * time.Millisecond
 	slowestRead = 10 * time.Second
 )
 
-// part is the part of a kind that one reflector follows.
 type part struct {
 	kind  *kind
 	scope scope
@@ -36,15 +34,15 @@ type intake struct {
 	once   sync.Once
 
 	mu  sync.Mutex
-	ids map[string]struct{} // the objects that the API server has, as far as the reflector knows
+	ids map[string]struct{} // objects that the API server has, as far as the reflector has received
 }
 
 func newIntake(s *Source, p part) *intake {
 	return &intake{source: s, part: p, synced: make(chan struct{}), ids: map[string]struct{}{}}
 }
 
-// Transformer implements cache.TransformingStore. It trims objects while a list is still
-// incomplete, which bounds memory.
+// Transformer implements cache.TransformingStore. It trims objects while a list is incomplete,
+// which bounds memory.
 func (in *intake) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(store.Object); ok {
@@ -54,10 +52,8 @@ func (in *intake) Transformer() cache.TransformFunc {
 	}
 }
 
-// Add implements cache.ReflectorStore.
 func (in *intake) Add(obj any) error { return in.Update(obj) }
 
-// Update implements cache.ReflectorStore.
 func (in *intake) Update(obj any) error {
 	o, ok := obj.(store.Object)
 	if !ok {
@@ -70,7 +66,6 @@ func (in *intake) Update(obj any) error {
 	return nil
 }
 
-// Delete implements cache.ReflectorStore.
 func (in *intake) Delete(obj any) error {
 	o, ok := obj.(store.Object)
 	if !ok {
@@ -84,8 +79,8 @@ func (in *intake) Delete(obj any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. It receives the first list, and one after each watch
-// that could not be resumed. Objects that are missing in it were deleted meanwhile.
+// Replace implements cache.ReflectorStore, for the first list, and after each watch that could not
+// be resumed.
 func (in *intake) Replace(list []any, _ string) error {
 	in.mu.Lock()
 	before := in.ids
@@ -108,10 +103,8 @@ func (in *intake) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore.
 func (in *intake) Resync() error { return nil }
 
-// has returns true if the API server has an object, as far as the reflector knows.
 func (in *intake) has(id string) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -119,7 +112,6 @@ func (in *intake) has(id string) bool {
 	return ok
 }
 
-// clear removes all objects of the part.
 func (in *intake) clear() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -138,11 +130,10 @@ func (in *intake) isSynced() bool {
 	}
 }
 
-// follow runs the reflector of a part until ctx ends.
 func (s *Source) follow(ctx context.Context, in *intake, version string) error {
 	k := in.part.kind
 	gv := schema.GroupVersion{Group: k.table.Group(), Version: version}
-	r, err := s.client.of(gv, k.builtIn)
+	r, err := s.client.restFor(gv, k.builtIn)
 	if err != nil {
 		return err
 	}
@@ -154,7 +145,7 @@ func (s *Source) follow(ctx context.Context, in *intake, version string) error {
 	return nil
 }
 
-// selected trims an object. It returns nil for one that Config.Keep leaves out.
+// selected trims an object. It returns nil for one that Config.Keep excludes.
 func (s *Source) selected(k *kind, obj runtime.Object) runtime.Object {
 	o, ok := obj.(store.Object)
 	if !ok || s.cfg.Keep != nil && !s.cfg.Keep(o) {
@@ -164,9 +155,8 @@ func (s *Source) selected(k *kind, obj runtime.Object) runtime.Object {
 	return obj
 }
 
-// followCRD runs the reflector of a kind's definition.
 func (s *Source) followCRD(ctx context.Context, k *kind) error {
-	r, err := s.client.of(crdVersion, false)
+	r, err := s.client.restFor(crdVersion, false)
 	if err != nil {
 		return err
 	}
@@ -176,10 +166,9 @@ func (s *Source) followCRD(ctx context.Context, k *kind) error {
 	return nil
 }
 
-// definition is the part that stands for a kind's definition.
 func (k *kind) definition() part { return part{kind: k, scope: scope{name: "definition"}} }
 
-// mirror keeps a store up to date until ctx ends. listWatch has reported the errors.
+// mirror keeps a store up to date until ctx ends. listWatch reports the errors.
 func mirror(ctx context.Context, lw cache.ListerWatcher, example any, into cache.ReflectorStore) {
 	var quiet klog.Logger // the zero logger discards
 	r := cache.NewReflectorWithOptions(lw, example, into, cache.ReflectorOptions{
@@ -195,10 +184,8 @@ type definition struct {
 	kind   *kind
 }
 
-// Add implements cache.ReflectorStore.
 func (d *definition) Add(obj any) error { return d.Update(obj) }
 
-// Update implements cache.ReflectorStore.
 func (d *definition) Update(obj any) error {
 	if c, ok := obj.(*crd); ok {
 		c.ManagedFields = nil
@@ -207,13 +194,11 @@ func (d *definition) Update(obj any) error {
 	return nil
 }
 
-// Delete implements cache.ReflectorStore.
 func (d *definition) Delete(any) error {
 	d.source.defined(d.kind, nil)
 	return nil
 }
 
-// Replace implements cache.ReflectorStore.
 func (d *definition) Replace(list []any, _ string) error {
 	defer d.source.listed(d.kind.definition())
 	if len(list) == 0 {
@@ -222,10 +207,9 @@ func (d *definition) Replace(list []any, _ string) error {
 	return d.Update(list[0])
 }
 
-// Resync implements cache.ReflectorStore.
 func (d *definition) Resync() error { return nil }
 
-// arrive processes a version of an object, which it owns from then on.
+// arrive processes a version of an object, and takes ownership of it.
 func (s *Source) arrive(k *kind, obj store.Object) {
 	if k.rivals != nil {
 		k.rivals.arrive(k, obj, s.admit)
@@ -234,15 +218,14 @@ func (s *Source) arrive(k *kind, obj store.Object) {
 	s.admit(k, obj)
 }
 
-// admit is arrive for an object without a rival of another group.
 func (s *Source) admit(k *kind, obj store.Object) {
-	is, changed := s.undecodable.note(k.ref(store.ID(obj)), obj)
+	failed, changed := s.undecodable.note(k.ref(store.ID(obj)), obj)
 	if changed {
 		s.notify()
 	}
-	if is {
+	if failed {
 		if _, stored := k.table.Object(s.store.View(), store.ID(obj)); stored {
-			return // the version before stays in use
+			return // the previous version stays in use
 		}
 	}
 	apply := func() {
@@ -264,7 +247,6 @@ func (s *Source) admit(k *kind, obj store.Object) {
 	s.order.put(k.ref(store.ID(obj)), s.missing(k, obj), apply)
 }
 
-// leave processes the deletion of an object.
 func (s *Source) leave(k *kind, id string) {
 	if k.rivals != nil {
 		k.rivals.leave(k, id, s.admit, func() { s.dismiss(k, id) })
@@ -273,7 +255,6 @@ func (s *Source) leave(k *kind, id string) {
 	s.dismiss(k, id)
 }
 
-// dismiss is leave for an object without a rival of another group.
 func (s *Source) dismiss(k *kind, id string) {
 	if _, changed := s.undecodable.note(k.ref(id), nil); changed {
 		s.notify()

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// Member is a pool and a member of the cluster set: the member that exports it to this cluster, or
-// that this cluster exports it to.
+// Member is a pool and a member of the cluster set that exports it to this cluster, or that this
+// cluster exports it to.
 type Member struct {
 	Member string
 	Pool   Pool
 }
 
-// ParseMember reads what String returns. The names of members have no slash.
+// ParseMember parses String. Names of members have no slash.
 func ParseMember(text string) (Member, bool) {
 	member, rest, ok := strings.Cut(text, "/")
 	pool, named := ParsePool(rest)
 	return Member{Member: member, Pool: pool}, ok && named && member != ""
 }
 
-// String is "MEMBER/NAMESPACE/NAME".
+// String returns "MEMBER/NAMESPACE/NAME".
 func (m Member) String() string { return m.Member + "/" + m.Pool.String() }
 
 // Compare orders by member, then by pool.

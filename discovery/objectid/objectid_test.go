@@ -9,7 +9,7 @@ import (
 
 var (
 	chat = objectid.Pool{Namespace: "default", Name: "chat"}
-	// texts are those of identities, and near misses.
+	// texts are identities and near misses.
 	texts = []string{
 		"", "/", "a", "a/", "/b", "a/b", "a//b", "a/b/", "a/b/c", "a/b/c/d", "a/b@", "a/b@c", "a/b@c@d", "a/b@c/d",
 		"a@b/c", "@", "a/@b", "a/ b",
@@ -87,8 +87,7 @@ func TestTarget_OrderIsThatOfItsFields(t *testing.T) {
 	}
 }
 
-// A text that is read as an identity is the text of that identity: else two texts would stand for
-// one pool.
+// A text that parses equals the String of the result: otherwise two texts would name one pool.
 func FuzzObjectID_IsWhatItWasReadFrom(f *testing.F) {
 	for _, text := range texts {
 		f.Add(text)

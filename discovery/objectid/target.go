@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Target identifies what a request picks from: an InferencePool, one exporting cluster of an
-// import, or an import as a whole, among whose exporting clusters the picker chooses. The zero
-// Target names no pool.
+// Target identifies the set from which a request picks: an InferencePool, one exporting cluster of
+// an import, or a whole import, among whose exporting clusters the picker chooses. The zero Target
+// names no pool.
 type Target struct {
 	Pool
 	Member string // exporting cluster of an import; "" for an InferencePool and a whole import
-	Import bool   // an import as a whole
+	Import bool   // a whole import
 }
 
-// ParseTarget reads what String returns.
+// ParseTarget parses String.
 func ParseTarget(text string) (Target, bool) {
 	pool, member, imported := strings.Cut(text, "@")
 	p, ok := ParsePool(pool)
@@ -25,7 +25,7 @@ func ParseTarget(text string) (Target, bool) {
 	return Target{Pool: p, Member: member, Import: imported && member == ""}, true
 }
 
-// MustParseTarget is ParseTarget for constants and tests. It panics if the text names none.
+// MustParseTarget parses a constant. It panics if the text is invalid.
 func MustParseTarget(text string) Target {
 	t, ok := ParseTarget(text)
 	if !ok {
@@ -40,12 +40,11 @@ func (t Target) IsZero() bool { return t == Target{} }
 // Imported reports whether t is an import, or one exporting cluster of it.
 func (t Target) Imported() bool { return t.Import || t.Member != "" }
 
-// Compare orders targets by their fields, from the first to the last.
+// Compare orders targets by their fields in order.
 func (t Target) Compare(o Target) int {
 	return cmp.Or(t.Pool.Compare(o.Pool), strings.Compare(t.Member, o.Member), compareBool(t.Import, o.Import))
 }
 
-// compareBool orders false before true.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -56,8 +55,8 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// String is "NAMESPACE/NAME", with "@MEMBER" behind it for an exporting cluster of an import, and
-// "@" for all of it. The zero Target has the text "".
+// String returns "NAMESPACE/NAME", followed by "@MEMBER" for an exporting cluster of an import and
+// "@" for a whole import. The zero Target is "".
 func (t Target) String() string {
 	switch {
 	case t.IsZero():
@@ -70,7 +69,7 @@ func (t Target) String() string {
 	return t.Namespace + "/" + t.Name + "@" + t.Member
 }
 
-// Len is the length of what String returns.
+// Len returns the length of String.
 func (t Target) Len() int {
 	switch {
 	case t.IsZero():
@@ -81,8 +80,7 @@ func (t Target) Len() int {
 	return len(t.Namespace) + len("/") + len(t.Name)
 }
 
-// AppendText implements encoding.TextAppender: what String returns, without an allocation if b has
-// room.
+// AppendText implements encoding.TextAppender. It does not allocate if b has room.
 func (t Target) AppendText(b []byte) ([]byte, error) {
 	if t.IsZero() {
 		return b, nil
@@ -94,11 +92,11 @@ func (t Target) AppendText(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// MarshalText implements encoding.TextMarshaler: what String returns.
+// MarshalText implements encoding.TextMarshaler.
 func (t Target) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It fails for a text that String does not
-// return; "" is the zero Target.
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts only results of String; "" is the
+// zero Target.
 func (t *Target) UnmarshalText(text []byte) error {
 	parsed, ok := ParseTarget(string(text))
 	if !ok && len(text) > 0 {

@@ -8,13 +8,13 @@ import (
 	"syscall"
 )
 
-// Disk is the file system that state is kept on. A simulation of faults has one of its own. It has
-// as many methods as a file that is replaced needs.
+// Disk is the file system for state, with the operations for replacing a file. Fault simulations
+// implement it.
 type Disk interface {
 	Open(path string) (fs.File, error)
 	ReadDir(path string) ([]fs.DirEntry, error)
 	MkdirAll(path string, mode fs.FileMode) error
-	// CreateTemp creates a file of mode 0600 with a name of its own, as os.CreateTemp does.
+	// CreateTemp creates a uniquely named file of mode 0600, as os.CreateTemp does.
 	CreateTemp(folder, pattern string) (File, error)
 	Rename(from, to string) error
 	Remove(path string) error
@@ -22,7 +22,7 @@ type Disk interface {
 	Sync(folder string) error
 }
 
-// File is a file that is written.
+// File is a file open for writing.
 type File interface {
 	io.WriteCloser
 	Name() string
@@ -52,8 +52,7 @@ func (Machine) Rename(from, to string) error { return os.Rename(from, to) }
 // Remove implements Disk.
 func (Machine) Remove(path string) error { return os.Remove(path) }
 
-// Sync implements Disk. Some network file systems cannot sync a folder, and keep names by
-// themselves.
+// Sync implements Disk. It accepts network file systems that cannot sync a folder.
 func (Machine) Sync(folder string) error {
 	f, err := os.Open(folder)
 	if err != nil {
@@ -66,7 +65,7 @@ func (Machine) Sync(folder string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Read returns what a file has.
+// Read returns the content of a file.
 func Read(d Disk, path string) ([]byte, error) {
 	f, err := d.Open(path)
 	if err != nil {

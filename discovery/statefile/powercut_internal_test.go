@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// model is a disk that remembers what a power cut may leave. Contents are on it once the file is
-// synced; names, in the order of their changes, once their folder is.
+// model is a disk that records the possible results of a power cut. Contents are on it once the
+// file is synced; names, in the order of their changes, once their folder is.
 type model struct {
 	folders map[string]*folder
 	inodes  int
@@ -57,13 +57,13 @@ func (m *model) get(path string) *inode {
 	if f == nil {
 		return nil
 	}
-	is := f.synced[filepath.Base(path)]
+	node := f.synced[filepath.Base(path)]
 	for _, c := range f.pending {
 		if c.name == filepath.Base(path) {
-			is = c.to
+			node = c.to
 		}
 	}
-	return is
+	return node
 }
 
 func (m *model) Open(path string) (fs.File, error) {
@@ -73,7 +73,6 @@ func (m *model) Open(path string) (fs.File, error) {
 	return opened{}, nil
 }
 
-// opened is a folder that exists.
 type opened struct{ fs.File }
 
 func (opened) Close() error { return nil }
@@ -97,8 +96,8 @@ func (m *model) CreateTemp(in, pattern string) (File, error) {
 
 func (m *model) Rename(from, to string) error {
 	m.step()
-	is := m.get(from)
-	m.set(to, is)
+	node := m.get(from)
+	m.set(to, node)
 	m.set(from, nil)
 	return nil
 }
@@ -136,8 +135,8 @@ func (f *modelFile) Write(raw []byte) (int, error) {
 func (f *modelFile) Sync() error  { f.on.step(); f.inode.synced = f.inode.written; return nil }
 func (f *modelFile) Close() error { f.on.step(); return nil }
 
-// lost lists the contents that a power cut may leave of a file: every part of what is not synced,
-// and for each folder on its path every first part of its changes. "" stands for no file.
+// lost lists the possible contents of a file after a power cut: every prefix of unsynced content,
+// with every prefix of the changes of each folder on its path. "" stands for no file.
 func (m *model) lost(path string) []string {
 	out := map[string]bool{}
 	var walk func(at string, rest []string)
@@ -148,16 +147,16 @@ func (m *model) lost(path string) []string {
 			for _, c := range f.pending[:n] {
 				names[c.name] = c.to
 			}
-			switch is := names[rest[0]]; {
-			case is == nil:
+			switch node := names[rest[0]]; {
+			case node == nil:
 				out[""] = true
 			case len(rest) > 1:
 				walk(filepath.Join(at, rest[0]), rest[1:])
-			case is.synced == is.written:
-				out[is.synced] = true
+			case node.synced == node.written:
+				out[node.synced] = true
 			default:
-				for cut := range len(is.written) + 1 {
-					out["part "+is.written[:cut]] = true
+				for cut := range len(node.written) + 1 {
+					out["part "+node.written[:cut]] = true
 				}
 			}
 		}
@@ -215,7 +214,7 @@ func TestStateFile_PowerCutLeavesTheOldContentOrTheNew(t *testing.T) {
 	}
 }
 
-// The test above must find what it looks for.
+// Missing syncs must fail the test above.
 func TestStateFile_MissingSyncsAreFound(t *testing.T) {
 	const path = "/state/identity.json"
 	for what, on := range map[string]func(*model) Disk{

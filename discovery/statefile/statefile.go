@@ -16,13 +16,13 @@ const temporary = ".new-"
 // Replace replaces a file on this machine. See ReplaceOn.
 func Replace(path string, raw []byte) error { return ReplaceOn(Machine{}, path, raw) }
 
-// ReplaceOn replaces a file, whose folder is created if it does not exist. Its mode is 0600. Once
-// it returns nil, the new content survives a power cut. On an error the file has its old content or
-// the new one, never a part.
+// ReplaceOn replaces a file with mode 0600 and creates its folder if necessary. Once it returns
+// nil, the new content survives a power cut. After an error the file has its old or its new
+// content, never a part.
 func ReplaceOn(d Disk, path string, raw []byte) error { return replace(d, path, raw, 0o600) }
 
-// Rewrite replaces a file that exists on this machine, and keeps its mode. It removes what a killed
-// process has left of an earlier attempt.
+// Rewrite replaces an existing file on this machine and keeps its mode. It removes leftovers of a
+// killed process.
 func Rewrite(path string, raw []byte) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -37,8 +37,8 @@ func Rewrite(path string, raw []byte) error {
 	return replace(Machine{}, path, raw, info.Mode().Perm())
 }
 
-// Sweep removes the unfinished files below a state folder: a process was killed while it wrote
-// them. Call it before this process writes.
+// Sweep removes unfinished files of a killed process below a state folder. Call it before this
+// process writes.
 func Sweep(folder string) error {
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -55,8 +55,8 @@ func Sweep(folder string) error {
 	return err
 }
 
-// replace writes and syncs a temporary file, renames it, and syncs the folder: else a power cut may
-// leave the new name with nothing in it, or the old content under it.
+// replace writes and syncs a temporary file, renames it, and syncs the folder: otherwise a power
+// cut may leave the new name without content, or with the old one.
 func replace(d Disk, path string, raw []byte, mode fs.FileMode) error {
 	folder := filepath.Dir(path)
 	if err := makeFolder(d, folder); err != nil {
@@ -89,8 +89,8 @@ func replace(d Disk, path string, raw []byte, mode fs.FileMode) error {
 	return d.Sync(folder)
 }
 
-// makeFolder makes a folder and those above it. A new one is lost with its files unless the folder
-// above it is synced.
+// makeFolder creates a folder and its parents. A new folder is lost with its files unless its
+// parent is synced.
 func makeFolder(d Disk, path string) error {
 	if f, err := d.Open(path); err == nil {
 		return f.Close()
@@ -110,18 +110,18 @@ func makeFolder(d Disk, path string) error {
 	return d.Sync(above)
 }
 
-// Outcome logs how writes of one file go: the first error of a row of errors, and the first success
-// after it. It is not safe for concurrent use. The zero value is ready to use.
+// Outcome logs the results of writing one file: the first of consecutive errors, and the first
+// success after it. It is not safe for concurrent use.
 type Outcome struct{ failed bool }
 
 // Failed reports whether the last write failed.
 func (o *Outcome) Failed() bool { return o.failed }
 
-// Log logs the result of a write. lost is what depends on the file.
+// Log logs the result of a write. lost names the data that depends on the file.
 func (o *Outcome) Log(log *slog.Logger, path, lost string, err error) {
 	switch {
 	case err != nil && !o.failed:
-		log.Error("cannot write state; what is in memory stays in use", "file", path, "lost at a restart", lost,
+		log.Error("cannot write state; the state in memory stays in use", "file", path, "lost at a restart", lost,
 			"error", err)
 	case err == nil && o.failed:
 		log.Info("state is written again", "file", path)

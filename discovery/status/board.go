@@ -12,33 +12,31 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// Locate returns where an object, or a field of it, is in a file: "file:line"; "" if that is not
-// known.
+// Locate returns the position of an object, or of its field, in a file: "file:line"; "" if it is
+// unknown.
 type Locate func(owner report.Ref, field string) string
 
-// WatchSet collects what a reader has read. WatchCtx returns once any of it has changed.
+// WatchSet collects the rows that a reader has read. WatchCtx returns once any of them has changed.
 type WatchSet = memdb.WatchSet
 
 // NewWatchSet makes an empty WatchSet.
 func NewWatchSet() WatchSet { return memdb.NewWatchSet() }
 
-// streamDebounce is how long nothing must change before Stream emits a document.
+// streamDebounce is the time without changes before Stream emits a document.
 const streamDebounce = 200 * time.Millisecond
 
-// Board holds the newest report of each source about each object. It is safe for concurrent use.
-// Reports must not be modified after they were passed to it.
+// Board holds the newest report of each source about each object. It is safe for concurrent use. A
+// report that was passed to it must not be modified.
 type Board struct {
 	locate Locate
 	db     *memdb.MemDB
-	feeds  atomic.Uint64 // how many there have been
+	feeds  atomic.Uint64 // the number of feeds so far
 }
 
-// NewBoard makes an empty Board. locate adds the source to findings that have none; nil adds
-// nothing.
+// NewBoard makes an empty Board. locate, if not nil, completes findings without a source.
 func NewBoard(locate Locate) *Board { return &Board{locate: locate, db: newDB()} }
 
-// write runs change in a write transaction. changed records an object whose reports change;
-// followers see it.
+// write runs change in a write transaction. changed notifies followers of an object.
 func (b *Board) write(change func(t txn, changed func(report.Ref))) {
 	t := txn{b.db.Txn(true)}
 	defer t.Commit()
@@ -50,8 +48,8 @@ func (b *Board) write(change func(t txn, changed func(report.Ref))) {
 	})
 }
 
-// Set replaces what a source reported about the objects that own the reports. A source uses either
-// Set and Remove, or Replace.
+// Set replaces a source's reports about their owners. A source uses either Set and Remove, or
+// Replace.
 func (b *Board) Set(source string, reports ...report.Report) {
 	if len(reports) == 0 {
 		return
@@ -65,7 +63,7 @@ func (b *Board) Set(source string, reports ...report.Report) {
 	})
 }
 
-// Replace replaces everything that a source reported before.
+// Replace replaces all reports of a source.
 func (b *Board) Replace(source string, reports ...report.Report) {
 	b.write(func(t txn, changed func(report.Ref)) {
 		stays := make(map[report.Ref]bool, len(reports))
@@ -82,13 +80,13 @@ func (b *Board) Replace(source string, reports ...report.Report) {
 			}
 		}
 		if source == Files && b.locate != nil {
-			// the files were read again: locate may return other lines for equal reports
+			// locate may return other lines for equal reports
 			rows.Must(t.Insert(placeTable, &places{}))
 		}
 	})
 }
 
-// Remove drops what a source reported about objects.
+// Remove drops a source's reports about objects.
 func (b *Board) Remove(source string, owners ...report.Ref) {
 	if len(owners) == 0 {
 		return
@@ -102,9 +100,8 @@ func (b *Board) Remove(source string, owners ...report.Ref) {
 	})
 }
 
-// List returns one report for each object, merged from all sources and sorted by object; findings
-// without an object come first, under the zero Ref. ws, which may be nil, fires when List would
-// return something else.
+// List returns one merged report for each object, sorted by object; findings without an object come
+// first, under the zero Ref. ws, which may be nil, fires when the result of List may have changed.
 func (b *Board) List(ws WatchSet) (out []report.Report) {
 	t := txn{b.db.Txn(false)}
 	t.watch(ws)
@@ -122,8 +119,7 @@ func (b *Board) List(ws WatchSet) (out []report.Report) {
 	return out
 }
 
-// Get returns the report about one object, merged from all sources; false if no source reports on
-// it.
+// Get returns the merged report about one object; false without a report.
 func (b *Board) Get(ref report.Ref) (report.Report, bool) {
 	parts := slices.Collect(rows.Walk[entry](txn{b.db.Txn(false)}, nil, reportTable, rows.ByID, appendRef(nil, ref)))
 	if len(parts) == 0 {
@@ -132,7 +128,7 @@ func (b *Board) Get(ref report.Ref) (report.Report, bool) {
 	return b.located(merge(parts)), true
 }
 
-// Findings counts the findings of all sources by severity.
+// Findings counts findings by severity.
 func (b *Board) Findings() map[report.Severity]int {
 	out := map[report.Severity]int{}
 	for e := range rows.Walk[entry](txn{b.db.Txn(false)}, nil, reportTable, rows.ByID, nil) {
@@ -143,7 +139,6 @@ func (b *Board) Findings() map[report.Severity]int {
 	return out
 }
 
-// located adds to findings where their object is in the files.
 func (b *Board) located(r report.Report) report.Report {
 	if b.locate == nil || r.Owner == (report.Ref{}) {
 		return r
@@ -156,8 +151,8 @@ func (b *Board) located(r report.Report) report.Report {
 	return r
 }
 
-// Settle waits until List has returned the same for a debounce time. It fails only with its
-// context.
+// Settle waits until the board has not changed for a debounce time. Its only error is its
+// context's.
 func (b *Board) Settle(ctx context.Context, debounce time.Duration) error {
 	for {
 		ws := NewWatchSet()
@@ -171,9 +166,9 @@ func (b *Board) Settle(ctx context.Context, debounce time.Duration) error {
 	}
 }
 
-// Stream calls emit with the document of the whole board as soon as it has settled, and again after
-// each change, until ctx ends or emit fails. What holds only between two steps of one change is
-// thus not shown.
+// Stream calls emit with the document of the whole board once it has settled, and after each
+// change, until ctx ends or emit fails. States between two steps of one change are thus not
+// emitted.
 func (b *Board) Stream(ctx context.Context, controller string, emit func(*Document) error) error {
 	var last *Document
 	for {

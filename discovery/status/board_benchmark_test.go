@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// routeReports are what translation reports of n attached routes.
 func routeReports(n int) []report.Report {
 	out := make([]report.Report, n)
 	for i := range out {

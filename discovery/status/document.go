@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Document is the status file, and what "penstock status -o json" prints.
+// Document is the content of the status file and of "penstock status -o json".
 type Document struct {
 	Objects  []Object         `json:"objects"`  // objects with at least one report, sorted
 	Findings []report.Finding `json:"findings"` // errors first, then by place
@@ -21,13 +21,13 @@ type Object struct {
 	Status Status `json:"status"`
 }
 
-// Status has the fields of the Gateway API's statuses, each where the kind has it.
+// Status has the fields of the Gateway API's statuses.
 type Status struct {
 	Addresses  []Address          `json:"addresses,omitempty"`
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	Listeners  []Listener         `json:"listeners,omitempty"`
 	Parents    []Parent           `json:"parents,omitempty"`
-	Ancestors  []Ancestor         `json:"ancestors,omitempty"` // what a policy has in place of parents
+	Ancestors  []Ancestor         `json:"ancestors,omitempty"` // of policies, in place of parents
 
 	AttachedListenerSets int32 `json:"attachedListenerSets,omitempty"`
 }
@@ -59,7 +59,7 @@ type Parent struct {
 	Conditions     []metav1.Condition `json:"conditions"`
 }
 
-// Ancestor is the status of a policy for one of the Gateways that it affects (Gateway API,
+// Ancestor is the status of a policy for one Gateway that it affects (Gateway API,
 // PolicyAncestorStatus).
 type Ancestor struct {
 	AncestorRef    report.ParentRef   `json:"ancestorRef"`
@@ -67,10 +67,8 @@ type Ancestor struct {
 	Conditions     []metav1.Condition `json:"conditions"`
 }
 
-// policies are the kinds whose parents the Gateway API calls ancestors.
 var policies = []string{"BackendTLSPolicy"}
 
-// allParents lists parents and ancestors.
 func (s Status) allParents() []Parent {
 	out := slices.Clone(s.Parents)
 	for _, a := range s.Ancestors {
@@ -79,14 +77,12 @@ func (s Status) allParents() []Parent {
 	return out
 }
 
-// maker makes a Document.
 type maker struct {
 	controller string
 	now        time.Time
 	before     map[conditionKey]metav1.Condition // of the previous Document
 }
 
-// conditionKey names one condition of a Document.
 type conditionKey struct {
 	owner    report.Ref
 	parent   report.ParentRef
@@ -94,8 +90,8 @@ type conditionKey struct {
 	typ      string
 }
 
-// NewDocument makes the document of a Board's reports. Conditions with the same status as in before
-// keep their transition time; others get now. before may be nil.
+// NewDocument makes the document of a Board's reports. Conditions with the same status as in
+// before, which may be nil, keep their transition time; others get now.
 func NewDocument(reports []report.Report, controller string, before *Document, now time.Time) *Document {
 	m := &maker{controller: controller, now: now.UTC().Truncate(time.Second),
 		before: map[conditionKey]metav1.Condition{}}
@@ -172,7 +168,6 @@ func (m *maker) conditions(key conditionKey, list []report.Condition) []metav1.C
 	return out
 }
 
-// compareFindings puts errors before warnings before infos, and each by place.
 func compareFindings(a, b report.Finding) int {
 	rank := func(s report.Severity) int {
 		return slices.Index([]report.Severity{report.Error, report.Warning, report.Info}, s)

@@ -8,23 +8,22 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// Feed streams the objects whose report changes to one reader, each once however often it changed.
-// It never blocks the board. Only one goroutine may call Next.
+// Feed streams the objects with changed reports to one reader, each once regardless of the number
+// of changes. It never blocks the board. Only one goroutine may call Next.
 type Feed struct {
 	board *Board
 	id    uint64
-	began bool // Next has returned all objects that were on the board
+	began bool // Next has returned all objects of the board
 }
 
-// Follow starts a feed, which begins with every object that is on the board.
+// Follow starts a feed, which begins with every object on the board.
 func (b *Board) Follow() *Feed {
 	f := &Feed{board: b, id: b.feeds.Add(1)}
 	b.write(func(t txn, _ func(report.Ref)) { rows.Must(t.Insert(followerTable, &follower{f.id})) })
 	return f
 }
 
-// Next waits until reports have changed, and returns their objects, sorted. It fails only with its
-// context.
+// Next waits for changes and returns their objects, sorted. Its only error is its context's.
 func (f *Feed) Next(ctx context.Context) ([]report.Ref, error) {
 	for {
 		ws := NewWatchSet()
@@ -38,8 +37,7 @@ func (f *Feed) Next(ctx context.Context) ([]report.Ref, error) {
 	}
 }
 
-// take removes and returns the objects that were not seen yet. If there are none, ws fires once
-// there are.
+// take returns and removes the unseen objects. Without any, ws fires on the first one.
 func (f *Feed) take(ws WatchSet) (refs []report.Ref) {
 	f.board.write(func(t txn, _ func(report.Ref)) {
 		for _, u := range slices.Collect(rows.Walk[unseen](t, ws, unseenTable, rows.ByID, idKey(f.id))) {

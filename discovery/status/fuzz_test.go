@@ -11,9 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// FuzzDocument_DamagedFileIsReplaced: whatever the status file has, the writer replaces it by one
-// that has every current report; and a transition time that it takes over from a readable file is
-// one that was there.
+// FuzzDocument_DamagedFileIsReplaced: the writer replaces any status file by one with every current
+// report, and takes over only transition times that a readable file had.
 func FuzzDocument_DamagedFileIsReplaced(f *testing.F) {
 	raw, err := os.ReadFile("testdata/status.json")
 	if err != nil {

@@ -52,9 +52,8 @@ func mergeConditions(list, later []report.Condition) []report.Condition {
 	return list
 }
 
-// spread moves conditions of a whole object to each of its parents, if it has any: the status of a
-// route or pool has no other place for them, and a source such as a proxy that rejects the object
-// does not know its parents.
+// spread moves conditions of a whole object to its parents, if it has any: the status of a route or
+// pool has no other place for them, and a proxy, for example, does not know the parents.
 func spread(r *report.Report) {
 	if len(r.Parents) == 0 || len(r.Conditions) == 0 {
 		return

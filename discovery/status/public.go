@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// public returns a report without the credentials that its texts quote: everyone who may read the
-// status of an object reads them, and they are logged. The report itself is not changed.
+// public returns a report without the credentials in its texts, which are logged and shown. The
+// argument is not changed.
 func public(r report.Report) report.Report {
 	r.Conditions = publicConditions(r.Conditions)
 	r.Findings = replaced(r.Findings, func(f report.Finding) report.Finding {
@@ -28,7 +28,7 @@ func publicConditions(list []report.Condition) []report.Condition {
 	})
 }
 
-// replaced returns the list with each element as change returns it: itself if that is nothing else.
+// replaced returns the list with change applied to each element; the same list if nothing changes.
 func replaced[T comparable](list []T, change func(T) T) []T {
 	out := list
 	for i, before := range list {
@@ -42,11 +42,10 @@ func replaced[T comparable](list []T, change func(T) T) []T {
 	return out
 }
 
-// withPublicConditions returns the list with the conditions of each element without credentials.
-func withPublicConditions[T any](list []T, of func(*T) *[]report.Condition) []T {
+func withPublicConditions[T any](list []T, conditions func(*T) *[]report.Condition) []T {
 	out := list
 	for i := range list {
-		before := *of(&list[i])
+		before := *conditions(&list[i])
 		after := publicConditions(before)
 		if len(before) == 0 || &before[0] == &after[0] {
 			continue
@@ -54,7 +53,7 @@ func withPublicConditions[T any](list []T, of func(*T) *[]report.Condition) []T 
 		if &out[0] == &list[0] {
 			out = slices.Clone(list)
 		}
-		*of(&out[i]) = after
+		*conditions(&out[i]) = after
 	}
 	return out
 }

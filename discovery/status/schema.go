@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// The tables of the board.
 const (
 	reportTable   = "report"   // *entry
 	followerTable = "follower" // *follower
@@ -19,36 +18,34 @@ const (
 	placeTable    = "place"    // *places
 )
 
-// Indexes. In rows.ByID of entries, the key is the owner, then rank and instance of the source: a
+// Indexes. The key in rows.ByID of entries is the owner, then the source's rank and instance: a
 // walk meets objects in order, the winning source last.
-const bySource = "source" // of entries that Replace stored: source, then owner
+const bySource = "source" // entries of Replace: source, then owner
 
-// entry is the newest report of one source about one object. Entries are immutable.
+// entry is the newest report of one source about one object. It is immutable.
 type entry struct {
 	source string
-	whole  bool // Replace stored it
+	whole  bool // stored by Replace
 	report report.Report
 }
 
-// follower is a Feed's registration.
 type follower struct{ id uint64 }
 
-// unseen is an object whose report has changed since a follower's last call of Next.
+// unseen is an object with a report that has changed since a follower's last call of Next.
 type unseen struct {
 	follower uint64
 	owner    report.Ref
 }
 
-// places is the one row of its table. It is replaced when objects may have moved within their
-// files.
+// places is the one row of its table, replaced when objects may have moved within their files.
 type places struct{}
 
 func newDB() *memdb.MemDB {
-	unique := func(name string, of func(row any) []byte) map[string]*memdb.IndexSchema {
-		return map[string]*memdb.IndexSchema{name: {Name: name, Unique: true, Indexer: rows.Index{Key: of}}}
+	unique := func(name string, key func(row any) []byte) map[string]*memdb.IndexSchema {
+		return map[string]*memdb.IndexSchema{name: {Name: name, Unique: true, Indexer: rows.Index{Key: key}}}
 	}
 	entries := unique(rows.ByID, func(row any) []byte { e := row.(*entry); return entryKey(e.report.Owner, e.source) })
-	// go-memdb takes about 450 bytes for each key. Translation, with the most reports by far, never
+	// go-memdb takes about 450 bytes for each key. Translation, with by far the most reports, never
 	// calls Replace, so that its entries are in one index only.
 	entries[bySource] = &memdb.IndexSchema{Name: bySource, Unique: true, AllowMissing: true,
 		Indexer: rows.Index{Key: func(row any) []byte {
@@ -70,7 +67,7 @@ func newDB() *memdb.MemDB {
 		placeTable: {Name: placeTable, Indexes: unique(rows.ByID, func(any) []byte { return rows.Key("") })},
 	}})
 	if err != nil {
-		panic(fmt.Sprintf("status: the schema of the board: %v", err)) // a constant
+		panic(fmt.Sprintf("status: the schema of the board: %v", err)) // the schema is constant
 	}
 	return db
 }
@@ -90,18 +87,16 @@ func entryKey(owner report.Ref, source string) []byte {
 	return append(append(append(appendRef(nil, owner), byte(place)), instance...), 0)
 }
 
-// txn is a transaction on the board, with typed rows.
 type txn struct{ *memdb.Txn }
 
-// watch adds the channels that close when List would return something else to ws.
+// watch adds to ws the channels that close when the result of List may have changed.
 func (t txn) watch(ws WatchSet) {
 	for _, table := range []string{reportTable, placeTable} {
 		rows.Watch(t, ws, table)
 	}
 }
 
-// insert stores an entry without credentials, unless an equal one is there, and returns whether it
-// did.
+// insert stores an entry without credentials; false if an equal one exists.
 func (t txn) insert(e *entry) bool {
 	e.report = public(e.report)
 	old, err := t.First(reportTable, rows.ByID, entryKey(e.report.Owner, e.source))

@@ -38,7 +38,6 @@ func parent(name, section string, conditions ...report.Condition) report.Parent 
 	}
 }
 
-// fleet is a Board with reports of several kinds and sources.
 func fleet() *status.Board {
 	b := status.NewBoard(func(o report.Ref, field string) string {
 		if o == chat && field == "spec.rules[0].backendRefs[0]" {

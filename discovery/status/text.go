@@ -14,14 +14,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// columns are the conditions that have a column of their own, in this order, in the table of a kind
-// that has them.
+// columns are the conditions with their own column, in this order, in the tables of kinds that have
+// them.
 var columns = []string{"Accepted", "ResolvedRefs", "Programmed", "Ready", "Exported"}
 
-// badWhenTrue are the conditions that indicate a problem by being True.
+// badWhenTrue are the conditions that report a problem when True.
 var badWhenTrue = []string{"Conflicted", "OverlappingTLSConfig", "PartiallyInvalid"}
 
-// row is one line of a table.
 type row struct {
 	cells   []string // the object, its parent or addresses
 	list    []metav1.Condition
@@ -30,8 +29,8 @@ type row struct {
 }
 
 // Text prints a document for people: one table for each kind, objects with a problem first, then
-// the findings. endpoints returns how many endpoints of an object serve, of how many; "" for an
-// object without any, and nil for all.
+// the findings. endpoints, which may be nil, returns the numbers of serving and of all endpoints of
+// an object; "" for an object without endpoints.
 func Text(out io.Writer, doc *Document, endpoints func(report.Ref) string) error {
 	w := &printer{out: out, endpoints: endpoints}
 	for len(doc.Objects) > 0 {
@@ -53,7 +52,7 @@ type printer struct {
 	out     io.Writer
 	err     error
 	printed bool
-	// endpoints is an argument of Text.
+	// see Text
 	endpoints func(report.Ref) string
 }
 
@@ -63,7 +62,6 @@ func (p *printer) printf(format string, args ...any) {
 	}
 }
 
-// gap separates blocks by an empty line.
 func (p *printer) gap() {
 	if p.printed {
 		p.printf("\n")
@@ -100,8 +98,8 @@ func (p *printer) table(objects []Object) {
 	}
 }
 
-// tableRows makes the rows of one kind's objects: one row for each parent, if objects of the kind
-// have parents. second are the headings of the columns after the name.
+// tableRows makes the rows of one kind's objects: one for each parent, if objects of the kind have
+// parents. second are the headings of the columns after the name.
 func (p *printer) tableRows(objects []Object) (rows []row, second []string) {
 	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.allParents()) > 0 })
 	withListeners := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.Listeners) > 0 })
@@ -207,7 +205,6 @@ func wrong(c metav1.Condition) bool {
 
 func bad(list []metav1.Condition) bool { return slices.ContainsFunc(list, wrong) }
 
-// message joins the reasons and messages of the conditions that indicate a problem, each text once.
 func message(list []metav1.Condition) string {
 	var parts []string
 	for _, c := range list {

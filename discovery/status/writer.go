@@ -17,13 +17,12 @@ import (
 // FileName is the status file's name in the state folder.
 const FileName = "status.json"
 
-// WriterConfig is what a Writer needs.
+// WriterConfig configures a Writer.
 type WriterConfig struct {
 	Board      *Board
-	Path       string // of the status file; its folder is created if it does not exist
+	Path       string // of the status file; missing folders are created
 	Controller string // controllerName in parents' statuses
-	// how long changes are debounced before they are written, longer for a large file; 100 ms by
-	// default
+	// debounce time of changes, longer for a large file; default 100 ms
 	Delay time.Duration
 	Now   func() time.Time // nil: time.Now
 	Log   *slog.Logger     // nil: slog.Default
@@ -32,7 +31,7 @@ type WriterConfig struct {
 // Writer keeps the status file up to date.
 type Writer struct {
 	cfg     WriterConfig
-	last    *Document // that was written, or found
+	last    *Document // written or found
 	outcome statefile.Outcome
 }
 
@@ -53,23 +52,21 @@ func NewWriter(cfg WriterConfig) (*Writer, error) {
 	return &Writer{cfg: cfg}, nil
 }
 
-// The file has all reports, so one report among 10,000 costs 60 ms. Writing takes one maxShare-th
-// of the time at most, unless a write then waits for longer than maxDelay.
+// The file has all reports, so one report among 10,000 costs 60 ms. Writing takes at most one
+// maxShare-th of the time, unless a write would then wait for longer than maxDelay.
 const (
 	maxShare = 10
 	maxDelay = 2 * time.Second
 )
 
-// delay is how long changes are debounced after a write that took some time.
 func (w *Writer) delay(took time.Duration) time.Duration {
 	return max(w.cfg.Delay, min(took*(maxShare-1), maxDelay))
 }
 
-// retryInterval is the time between a write that failed and the next one.
 const retryInterval = 10 * time.Second
 
-// Run writes the file at once, after each change, and a last time when its context ends. A failed
-// write is logged once and repeated: traffic does not depend on the file.
+// Run writes the file at once, after each change, and when its context ends. A failed write is
+// logged once and repeated: traffic does not depend on the file.
 func (w *Writer) Run(ctx context.Context) error {
 	for {
 		ws, began := NewWatchSet(), time.Now()
@@ -111,7 +108,7 @@ func (w *Writer) write(ws WatchSet) error {
 	return nil
 }
 
-// found reads the file of an earlier process. One that cannot be read is as none.
+// found reads the file of an earlier process; an unreadable one counts as empty.
 func (w *Writer) found() *Document {
 	doc, err := Read(w.cfg.Path)
 	if err != nil {

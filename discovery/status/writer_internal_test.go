@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// While thousands of objects come in, the file is not written all the time.
+// While thousands of objects arrive, the file is written only at intervals.
 func TestWriter_LargeFileIsWrittenLessOften(t *testing.T) {
 	w, err := NewWriter(WriterConfig{Board: NewBoard(nil), Path: filepath.Join(t.TempDir(), FileName)})
 	if err != nil {

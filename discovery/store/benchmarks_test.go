@@ -8,14 +8,13 @@ import (
 	"github.com/hashicorp/go-memdb"
 )
 
-// index is what BenchmarkIndex compares: one index of one table.
+// index is one index of one table.
 type index interface {
 	set(e entry)
 	commit() // makes a snapshot that later writes leave alone
 	get(key string) bool
 }
 
-// treeIndex is the store's tree.
 type treeIndex struct{ now, view *tree }
 
 func (x *treeIndex) set(e entry) { x.now.Set(e) }
@@ -66,7 +65,6 @@ func (x *memdbIndex) get(key string) bool {
 	return err == nil && row != nil
 }
 
-// keyIndexer implements memdb.SingleIndexer for entries.
 type keyIndexer struct{}
 
 func (keyIndexer) FromObject(row any) (bool, []byte, error) {

@@ -8,12 +8,12 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// decisions lists, for the types of all tables and of their fields, how pages show each field. A
-// new field is not shown, and fails TestShow_EveryFieldIsDecided, until it is listed.
+// decisions lists for each type of the tables how pages show each field. A new field is hidden, and
+// fails TestShow_EveryFieldIsDecided, until it is listed.
 var decisions = byType(ofKubernetes, ofGateways, ofPenstock)
 
-// ofPenstock decides about the types of Penstock. Parameters of plugins, and additions to a
-// bootstrap, may be credentials for other services.
+// ofPenstock decides about Penstock's types. Parameters of plugins, and additions to a bootstrap,
+// may contain credentials for other services.
 var ofPenstock = []decision{
 	decide[inferenceapi.InferenceModel](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
 	decide[inferenceapi.InferenceModelSpec](shown("ModelName", "Criticality", "TargetModels", "PoolRef")),

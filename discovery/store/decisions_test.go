@@ -35,47 +35,47 @@ func shownTypes(f func(table string, t reflect.Type)) {
 	}
 }
 
-// A field that is new, of Penstock's types or of Kubernetes', is not shown before it is listed.
+// A new field of Penstock's or Kubernetes' types is hidden until it is listed.
 func TestShow_EveryFieldIsDecided(t *testing.T) {
 	used := map[reflect.Type]bool{}
-	shownTypes(func(table string, of reflect.Type) {
-		used[of] = true
-		if of.Implements(marshaler) || reflect.PointerTo(of).Implements(marshaler) {
+	shownTypes(func(table string, typ reflect.Type) {
+		used[typ] = true
+		if typ.Implements(marshaler) || reflect.PointerTo(typ).Implements(marshaler) {
 			t.Errorf("%s: %s has a JSON form of its own: add it to values, or choose sizes or omit for its field",
-				table, of)
+				table, typ)
 			return
 		}
-		fields, ok := decisions[of]
+		fields, ok := decisions[typ]
 		if !ok {
 			var names []string
-			for i := range of.NumField() {
-				names = append(names, fmt.Sprintf("%q", of.Field(i).Name))
+			for i := range typ.NumField() {
+				names = append(names, fmt.Sprintf("%q", typ.Field(i).Name))
 			}
-			t.Errorf("%s: nothing is decided about %s: add decide[%s](shown(%s))", table, of, of,
+			t.Errorf("%s: nothing is decided about %s: add decide[%s](shown(%s))", table, typ, typ,
 				strings.Join(names, ", "))
 			return
 		}
 		rest := maps.Clone(fields)
-		for i := range of.NumField() {
-			field := of.Field(i)
+		for i := range typ.NumField() {
+			field := typ.Field(i)
 			if delete(rest, field.Name); fields[field.Name] == undecided {
-				t.Errorf("%s: it is not decided how %s.%s is shown", table, of, field.Name)
+				t.Errorf("%s: it is not decided how %s.%s is shown", table, typ, field.Name)
 			}
 			kind := field.Type
 			for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Map {
 				kind = kind.Elem()
 			}
 			if fields[field.Name] == whole && kind == reflect.TypeFor[[]byte]() {
-				t.Errorf("%s: bytes of %s.%s cannot be shown: choose certified, sizes or omit", table, of, field.Name)
+				t.Errorf("%s: bytes of %s.%s cannot be shown: choose certified, sizes or omit", table, typ, field.Name)
 			}
 		}
 		for name := range rest {
-			t.Errorf("%s: %s has no field %s", table, of, name)
+			t.Errorf("%s: %s has no field %s", table, typ, name)
 		}
 	})
-	for of := range decisions {
-		if !used[of] {
-			t.Errorf("a decision about %s, which no table shows", of)
+	for typ := range decisions {
+		if !used[typ] {
+			t.Errorf("a decision about %s, which no table shows", typ)
 		}
 	}
 }

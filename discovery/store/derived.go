@@ -16,8 +16,8 @@ type Host struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Addresses []string // IP addresses, sorted; those of the last lookup that succeeded
-	Error     string   // the error of the newest lookup; empty if it succeeded
+	Addresses []string // IP addresses of the last successful lookup, sorted
+	Error     string   // of the newest lookup; empty if it succeeded
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -28,15 +28,15 @@ func (h *Host) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Invalid is an object that files define and that is invalid, without a last good version in use:
-// reports about references to it don't call it missing. discovery/file writes it. Its namespace is
-// the object's, its name InvalidName.
+// Invalid marks an invalid object in files without a last good version in use: references to it are
+// not reported as missing. discovery/file writes it. Its namespace is the object's, its name
+// InvalidName.
 type Invalid struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 }
 
-// InvalidName returns the name of the Invalid of an object.
+// InvalidName returns the name of an object's Invalid.
 func InvalidName(kind, name string) string { return kind + " " + name }
 
 // DeepCopyObject implements runtime.Object.
@@ -46,9 +46,9 @@ func (i *Invalid) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Learned holds endpoints of one exporting cluster of an import that a remote picker named and that
-// are in the allowed ranges. multicluster/learned writes it. Its namespace is the import's, its
-// name LearnedName.
+// Learned holds endpoints of one exporting cluster of an import, named by a remote picker and in
+// the allowed ranges. multicluster/learned writes it. Its namespace is the import's, its name
+// LearnedName.
 type Learned struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -56,7 +56,7 @@ type Learned struct {
 	Endpoints []string // "ip:port", sorted
 }
 
-// LearnedName returns the name of the Learned object of one exporting cluster of an import.
+// LearnedName returns the name of the Learned of one exporting cluster of an import.
 func LearnedName(importName, cluster string) string { return importName + "." + cluster }
 
 // DeepCopyObject implements runtime.Object.
@@ -67,27 +67,27 @@ func (l *Learned) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Offer is what one member of the cluster set exports: its entry of the import of the same name.
+// Offer is an export of one cluster of the set: its entry in the import of the same name.
 // multicluster/imports writes it. Its namespace is the pool's, its name OfferName.
 //
-// An Offer needs no InferencePoolImport: a route may name what a member offers before the import of
-// that name is written, and after the CRD of another project has pruned the import's clusters[].
-// Where the import has an entry of the same cluster, the Offer counts.
+// An Offer needs no InferencePoolImport: a route may name it before the import is written, and
+// after another project's CRD has pruned the import's clusters[]. An Offer overrides the import's
+// entry of the same cluster.
 type Offer struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Import  string // the import's name
+	Import  string
 	Cluster inferenceapi.ImportedCluster
-	// Allowed are the ranges in which the member may have pickers and gateways, and Pods those of
-	// its model servers, as CIDRs. Without any, all are that the AddressPolicy allows.
+	// Allowed are the CIDRs in which the member may have pickers and gateways, Pods those for its
+	// model servers; empty: all that the AddressPolicy allows.
 	Allowed, Pods []string
-	// Cleartext: requests may go to gateways of the member without TLS.
+	// Cleartext allows requests to gateways of the member without TLS.
 	Cleartext bool
-	// Local: the cluster is this one. Requests go to the InferencePool of the import's name.
+	// Local marks this cluster itself. Requests go to the InferencePool of the import's name.
 	Local bool
-	// Since is when the export became this Offer, in microseconds of Unix time: of two meanings of
-	// a name the older one counts (gatewayapi.ImportNamed). 0 is older than all others.
+	// Since is the time in microseconds of Unix time at which the export became this Offer: if a
+	// name has two meanings, the older one counts (gatewayapi.ImportNamed). 0 is the oldest.
 	Since int64
 }
 
@@ -103,8 +103,8 @@ func (o *Offer) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Failback lists the clusters of an import that were not ready, and are not first again before they
-// have been ready for a while: with selection.policy Priority they come last. cmd writes it
+// Failback lists the clusters of an import that were not ready and must be ready for a while before
+// they come first again: until then, selection.policy Priority puts them last. cmd writes it
 // (internal/failback). Its namespace and name are the import's.
 type Failback struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -121,17 +121,16 @@ func (f *Failback) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Dialect holds the results of picker/probe for an external picker: how it answers. There is none
-// for a picker without results. picker/probe writes it. Its name is that of the picker's Envoy
-// cluster.
+// Dialect holds the results of picker/probe for an external picker. picker/probe writes it once
+// there are results. Its name is the name of the picker's Envoy cluster.
 type Dialect struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Acknowledges bool // it only acknowledges bodies; the endpoint picker protocol requires it to send them back
+	Acknowledges bool // it acknowledges bodies without sending them back, which the endpoint picker protocol requires
 	Health       bool // its health service reports whether it is the replica to call
-	Lost         bool // it has ended a moment ago: connections to it were lost, and nothing listens at its addresses
-	Frozen       bool // it has fallen silent a moment ago: it accepts what it is sent, and answers nothing
+	Lost         bool // its process has just ended: connections were lost, and its addresses refuse new ones
+	Frozen       bool // its process has just frozen: it accepts requests without answering any
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -141,14 +140,13 @@ func (d *Dialect) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Authority has what proxies need to call Penstock's own services: the certificates to trust, and
-// the key that authorizes them. cmd writes it. There is one, named OwnAuthority, if those services
-// use TLS.
+// Authority has the certificates and the key with which proxies call Penstock's own services. cmd
+// writes it. There is one, named OwnAuthority, if those services use TLS.
 type Authority struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	CA  []byte // certificates in PEM
+	CA  []byte // certificates to trust, in PEM
 	Key string // root of the keys with which proxies call the picker; see model.PickKey
 }
 
@@ -156,7 +154,7 @@ type Authority struct {
 const OwnAuthority = "own"
 
 // OwnPickerConfig is the name of the EndpointPickerConfig that this process was started with. It
-// has no namespace, and no object that users write has such a name.
+// has no namespace, and users cannot write an object with such a name.
 const OwnPickerConfig = "--config-file"
 
 // DeepCopyObject implements runtime.Object.
@@ -167,31 +165,31 @@ func (a *Authority) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Membership has what this cluster's Gateways need as those of a member of a cluster set. cmd
-// writes it. There is one, named OwnMembership, while there is a ClusterSet and a certificate.
+// Membership configures this cluster's Gateways as members of a cluster set. cmd writes it. There
+// is one, named OwnMembership, while there is a ClusterSet and a certificate.
 type Membership struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Set     string // the name of the ClusterSet
+	Set     string // the ClusterSet's name
 	Cluster string // this cluster's name, which is its trust domain
-	// Region and Zone of this cluster; "": not known.
+	// Region and Zone of this cluster; "": unknown
 	Region, Zone string
 	// Chain and Key are the certificate of this cluster's Gateways, in PEM. Its ID is
 	// model.GatewayURI of Cluster.
 	Chain, Key []byte
-	// PeerPort is the port of the peer listener; 0: there is none.
+	// PeerPort is the port of the peer listener; 0: none.
 	PeerPort uint16
 	Members  []Member // sorted by name
-	// Names are those of all other clusters of the set, also of those without certificates here,
-	// sorted; nil if a hub may bring more.
+	// Names are the names of all other clusters of the set, with or without certificates, sorted;
+	// nil if a hub may add some.
 	Names []string
 }
 
 // Member is another cluster of the set.
 type Member struct {
 	Name   string // which is its trust domain
-	Bundle []byte // CA certificates that vouch for IDs of the trust domain, in PEM
+	Bundle []byte // CA certificates for IDs of the trust domain, in PEM
 }
 
 // OwnMembership is the name of the one Membership.
@@ -209,8 +207,8 @@ func (m *Membership) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Export is an InferencePool that other clusters may use: its export, also for a while after it was
-// withdrawn. cmd writes it. Namespace and name are the pool's.
+// Export is an InferencePool that other clusters may use, or could use until a while ago. cmd
+// writes it. Namespace and name are the pool's.
 type Export struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -226,19 +224,19 @@ func (e *Export) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// AddressPolicy determines which IP addresses may become endpoints. cmd writes it before any other
-// object. There is one, named OwnAddressPolicy; without it no address that a user wrote may.
-// translator/addresses applies it.
+// AddressPolicy determines the IP addresses that may become endpoints. cmd writes it before any
+// other object. There is one, named OwnAddressPolicy; without it, addresses in users' objects may
+// not. translator/addresses applies it.
 type AddressPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Allowed, Denied []string // CIDRs; a denied one counts more than an allowed one
+	Allowed, Denied []string // CIDRs; Denied overrides Allowed
 	Loopback        bool     // loopback may be allowed
 	ExternalName    bool     // Services of type ExternalName have endpoints
-	// Shared is set if users who do not trust each other write the objects, as on Kubernetes.
-	// Occupants then has the addresses of Services. Own is the Service in front of Penstock's own
-	// processes, "namespace/name"; "" for none.
+	// Shared is set if the objects' writers do not trust each other, as on Kubernetes: Occupants
+	// then has the addresses of Services. Own is the Service in front of Penstock's own processes,
+	// "namespace/name"; "" for none.
 	Shared bool
 	Own    string
 }
@@ -254,15 +252,14 @@ func (p *AddressPolicy) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// ProcessorDefault is the processor of pools whose policy names none, and what it is asked where
-// the policy leaves that open. cmd writes it before any other object, if at all. There is one,
-// named OwnProcessor.
+// ProcessorDefault is the processor of pools whose policy names none. cmd writes it before any
+// other object, if at all. There is one, named OwnProcessor.
 type ProcessorDefault struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
 	URL   string // "" for none
-	Route bool
+	Route bool   // whether it chooses endpoints, unless the policy decides
 }
 
 // OwnProcessor is the name of the one ProcessorDefault.
@@ -275,20 +272,20 @@ func (p *ProcessorDefault) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Occupant names the Services that have an IP address, as their own one or, by the EndpointSlices
-// that Kubernetes makes, as that of an endpoint. discovery/kube writes it for addresses that
-// translation reads. Its name is the address.
+// Occupant names the Services that have an IP address as their own or, by the EndpointSlices that
+// Kubernetes makes, as an endpoint's. discovery/kube writes it for addresses that translation
+// reads. Its name is the address.
 type Occupant struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Clusters  []string // Services whose own address it is, "namespace/name", sorted
+	Clusters  []string // Services with this cluster IP, "namespace/name", sorted
 	Endpoints []string // Services with an endpoint there, "namespace/name", sorted
 	Lists     []string // keys of ByAddresses that translation reads and that contain the address, sorted
 }
 
-// AddressesKey returns a key of ByAddresses: addresses in order, each once, joined by spaces. It
-// sorts list.
+// AddressesKey returns a key of ByAddresses: the addresses in order, each once, joined by spaces.
+// It sorts list.
 func AddressesKey(list []netip.Addr) string {
 	slices.SortFunc(list, netip.Addr.Compare)
 	key := make([]byte, 0, len("255.255.255.255 ")*len(list))

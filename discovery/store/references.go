@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
 )
 
-// gatewayParents returns the keys in ByParent of a route in a namespace.
 func gatewayParents(namespace string, refs []gatewayv1.ParentReference) (keys []string) {
 	for _, p := range refs {
 		if p.Kind != nil && *p.Kind != "Gateway" {
@@ -26,7 +25,7 @@ func gatewayParents(namespace string, refs []gatewayv1.ParentReference) (keys []
 	return keys
 }
 
-// listenerSetParent returns the keys in ByParent of a ListenerSet. Its parent can only be a
+// listenerSetParent returns the keys in ByParent of a ListenerSet, whose parent can only be a
 // Gateway.
 func listenerSetParent(s *gatewayv1.ListenerSet) []string {
 	p := s.Spec.ParentRef
@@ -40,13 +39,12 @@ func listenerSetParent(s *gatewayv1.ListenerSet) []string {
 	return []string{objectid.Join(ns, string(p.Name))}
 }
 
-// backendKeys collects the keys in ByBackend of a route in a namespace.
 type backendKeys struct {
 	namespace string
 	keys      []string
 }
 
-func (b *backendKeys) add(ref gatewayv1.BackendObjectReference) {
+func (b *backendKeys) add(ref gatewayv1.BackendRef) {
 	kind, ns := "Service", b.namespace
 	if ref.Kind != nil {
 		kind = string(*ref.Kind)
@@ -57,56 +55,6 @@ func (b *backendKeys) add(ref gatewayv1.BackendObjectReference) {
 	if k := TargetKey(kind, ns, string(ref.Name)); !slices.Contains(b.keys, k) {
 		b.keys = append(b.keys, k)
 	}
-}
-
-func httpRouteBackends(r *gatewayv1.HTTPRoute) []string {
-	b := backendKeys{namespace: r.Namespace}
-	for _, rule := range r.Spec.Rules {
-		for _, ref := range rule.BackendRefs {
-			b.add(ref.BackendObjectReference)
-		}
-	}
-	return b.keys
-}
-
-func grpcRouteBackends(r *gatewayv1.GRPCRoute) []string {
-	b := backendKeys{namespace: r.Namespace}
-	for _, rule := range r.Spec.Rules {
-		for _, ref := range rule.BackendRefs {
-			b.add(ref.BackendObjectReference)
-		}
-	}
-	return b.keys
-}
-
-func tlsRouteBackends(r *gatewayv1.TLSRoute) []string {
-	b := backendKeys{namespace: r.Namespace}
-	for _, rule := range r.Spec.Rules {
-		for _, ref := range rule.BackendRefs {
-			b.add(ref.BackendObjectReference)
-		}
-	}
-	return b.keys
-}
-
-func tcpRouteBackends(r *gatewayv1.TCPRoute) []string {
-	b := backendKeys{namespace: r.Namespace}
-	for _, rule := range r.Spec.Rules {
-		for _, ref := range rule.BackendRefs {
-			b.add(ref.BackendObjectReference)
-		}
-	}
-	return b.keys
-}
-
-func udpRouteBackends(r *gatewayv1.UDPRoute) []string {
-	b := backendKeys{namespace: r.Namespace}
-	for _, rule := range r.Spec.Rules {
-		for _, ref := range rule.BackendRefs {
-			b.add(ref.BackendObjectReference)
-		}
-	}
-	return b.keys
 }
 
 // rewrittenModels returns a ModelKey for each model that a rule matches; with "" for a rule that

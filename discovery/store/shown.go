@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -18,22 +19,20 @@ import (
 	"github.com/penstock-project/penstock/discovery/credential"
 )
 
-// way is how pages show a field.
 type way int
 
 const (
-	undecided    way = iota // not shown, and a failed test
+	undecided    way = iota // hidden, and a failed test
 	whole                   // shown, as its type is
 	hidden                  // not shown
-	naming                  // names of objects, shown as they are: objects are found and written by them
+	naming                  // names of objects, shown because they identify objects
 	lengths                 // of a map or bytes: the names and lengths of its values; of certificates, the text
-	certificates            // certificates in PEM, and nothing else of the text
-	named                   // shown unless the field Name is that of a credential
-	annotated               // texts by name, without credentials and the copy of the object that kubectl makes
+	certificates            // the certificates of a PEM text
+	named                   // shown unless the field Name names a credential
+	annotated               // texts by name, without credentials and kubectl's copy of the object
 	origin                  // of a URL: the scheme and the host
 )
 
-// part is the decision about some fields of a type.
 type part struct {
 	way    way
 	fields []string
@@ -47,13 +46,12 @@ func sizes(fields ...string) part       { return part{lengths, fields} }
 func certified(fields ...string) part   { return part{certificates, fields} }
 func unlessNamed(fields ...string) part { return part{named, fields} }
 
-// decision is how pages show the fields of one type, by their names in Go.
 type decision struct {
-	of     reflect.Type
+	typ    reflect.Type
 	fields map[string]way
 }
 
-// decide decides about all fields of a type. A field that is missing is not shown.
+// decide decides about all fields of a type. A missing field is hidden.
 func decide[T any](parts ...part) decision {
 	d := decision{reflect.TypeFor[T](), map[string]way{}}
 	for _, p := range parts {
@@ -67,21 +65,21 @@ func decide[T any](parts ...part) decision {
 func byType(lists ...[]decision) map[reflect.Type]map[string]way {
 	all := map[reflect.Type]map[string]way{}
 	for _, d := range slices.Concat(lists...) {
-		all[d.of] = d.fields
+		all[d.typ] = d.fields
 	}
 	return all
 }
 
-// values are types with a JSON form of their own that are shown as that.
+// values are types that are shown in their own JSON form.
 var values = []reflect.Type{
 	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
 	reflect.TypeFor[resource.Quantity](),
 	reflect.TypeFor[intstr.IntOrString](),
 }
 
-// Show returns the JSON of an object as pages and commands print it: the fields that its type's
-// decision shows (decisions.go), without the credentials that are in a text by their form. Private
-// keys, tokens, passwords, and fields without a decision, are not part of it.
+// Show returns the JSON of an object for pages and commands: the fields that its type's decision
+// shows (decisions.go), without credentials in texts of a recognizable form. Private keys, tokens,
+// passwords, and fields without a decision are omitted.
 func Show(obj Object) (json.RawMessage, error) {
 	out, ok := show(reflect.ValueOf(obj))
 	if !ok {
@@ -90,7 +88,7 @@ func Show(obj Object) (json.RawMessage, error) {
 	return json.Marshal(out)
 }
 
-// Quotable reports whether pages show the value of a field of any object of a kind, and a report
+// Quotable reports whether pages show the value of a field of a kind's objects, so that a report
 // may quote it. path is a finding's field, such as spec.rules[0].matches[0].path.value.
 func Quotable(k Kind, path string) bool {
 	t := reflect.TypeOf(k.New())
@@ -112,16 +110,15 @@ func Quotable(k Kind, path string) bool {
 	return true
 }
 
-// member finds a field of a type by its name in JSON.
 func member(t reflect.Type, name string) (reflect.Type, way) {
 	for i := range t.NumField() {
 		field := t.Field(i)
-		switch is, _, _ := strings.Cut(field.Tag.Get("json"), ","); {
-		case is == name, is == "" && field.Name == name && !field.Anonymous:
+		switch tag, _, _ := strings.Cut(field.Tag.Get("json"), ","); {
+		case tag == name, tag == "" && field.Name == name && !field.Anonymous:
 			return field.Type, decisions[t][field.Name]
-		case is == "" && field.Anonymous && decisions[t][field.Name] == whole:
-			if of, how := member(field.Type, name); how != undecided {
-				return of, how
+		case tag == "" && field.Anonymous && decisions[t][field.Name] == whole:
+			if typ, how := member(field.Type, name); how != undecided {
+				return typ, how
 			}
 		}
 	}
@@ -130,7 +127,7 @@ func member(t reflect.Type, name string) (reflect.Type, way) {
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// show returns a value in a form to encode as JSON; false: it is not shown.
+// show returns a value in a form for JSON; false: hidden.
 func show(v reflect.Value) (any, bool) {
 	t := v.Type()
 	switch {
@@ -191,10 +188,8 @@ func showStruct(v reflect.Value) (any, bool) {
 		if !ok {
 			continue
 		}
-		if inline, is := one.(map[string]any); is && field.Anonymous && name == "" {
-			for k, of := range inline {
-				out[k] = of
-			}
+		if inline, embedded := one.(map[string]any); embedded && field.Anonymous && name == "" {
+			maps.Copy(out, inline)
 			continue
 		}
 		if name == "" {
@@ -205,7 +200,6 @@ func showStruct(v reflect.Value) (any, bool) {
 	return out, true
 }
 
-// left reports whether encoding/json leaves a value out.
 func left(options string, v reflect.Value) bool {
 	switch {
 	case strings.Contains(options, "omitzero") && v.IsZero():
@@ -222,7 +216,7 @@ func left(options string, v reflect.Value) bool {
 	return v.IsZero()
 }
 
-func showField(how way, of, v reflect.Value) (any, bool) {
+func showField(how way, parent, v reflect.Value) (any, bool) {
 	switch how {
 	case whole:
 		return show(v)
@@ -233,11 +227,11 @@ func showField(how way, of, v reflect.Value) (any, bool) {
 	case certificates:
 		return Certificates(text(v)), true
 	case named:
-		return credential.Value(of.FieldByName("Name").String(), v.String()), true
+		return credential.Value(parent.FieldByName("Name").String(), v.String()), true
 	case annotated:
 		out := map[string]string{}
 		for each := v.MapRange(); each.Next(); {
-			// kubectl apply copies the whole object into the annotation that is left out.
+			// kubectl apply copies the whole object into the omitted annotation
 			if name := each.Key().String(); name != corev1.LastAppliedConfigAnnotation {
 				out[name] = credential.Value(name, each.Value().String())
 			}
@@ -253,7 +247,6 @@ func showField(how way, of, v reflect.Value) (any, bool) {
 	return nil, false
 }
 
-// showNames is a name, or a list of names.
 func showNames(v reflect.Value) any {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -297,7 +290,7 @@ func showLengths(v reflect.Value) any {
 	return lengthOf(text(v))
 }
 
-// lengthOf is the text, if that is certificates and nothing else.
+// lengthOf returns the text if it consists of certificates, else its length.
 func lengthOf(b []byte) string {
 	if chain := Certificates(b); chain != "" && len(bytes.TrimSpace(b)) == len(strings.TrimSpace(chain)) {
 		return chain
@@ -305,8 +298,7 @@ func lengthOf(b []byte) string {
 	return credential.Redacted(len(b))
 }
 
-// Certificates returns the certificates of a PEM text. Nothing else of it is kept, neither keys nor
-// comments.
+// Certificates returns the certificates of a PEM text, without keys and comments.
 func Certificates(text []byte) string {
 	var out strings.Builder
 	for {
@@ -315,7 +307,7 @@ func Certificates(text []byte) string {
 			return out.String()
 		}
 		if block.Type == "CERTIFICATE" {
-			_ = pem.Encode(&out, &pem.Block{Type: block.Type, Bytes: block.Bytes}) // a Builder takes all
+			_ = pem.Encode(&out, &pem.Block{Type: block.Type, Bytes: block.Bytes}) // a Builder never fails
 		}
 	}
 }

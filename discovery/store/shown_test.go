@@ -22,14 +22,14 @@ func TestShow_SecretFieldsAreNotPrinted(t *testing.T) {
 			continue
 		}
 		for _, c := range texts {
-			if is := strings.Contains(string(raw), c.Value); is == c.Secret {
-				t.Errorf("%s %s: printed %t, decided %t", kind.Kind(), c.Path, is, !c.Secret)
+			if printed := strings.Contains(string(raw), c.Value); printed == c.Secret {
+				t.Errorf("%s %s: printed %t, decided %t", kind.Kind(), c.Path, printed, !c.Secret)
 			}
 		}
 	}
 }
 
-// A field that is shown hides what a user has put into it and must not.
+// A visible field hides a credential that a user has written into it.
 func TestShow_CredentialsWithinTextsAreNotPrinted(t *testing.T) {
 	for _, kind := range store.Tables() {
 		obj, texts := storetest.WithCredentials(kind)
@@ -46,7 +46,7 @@ func TestShow_CredentialsWithinTextsAreNotPrinted(t *testing.T) {
 	}
 }
 
-// Whatever is decided, these fields are secret.
+// These fields are secret regardless of the decisions.
 func TestShow_KeysAreNotPrinted(t *testing.T) {
 	for _, field := range []struct {
 		kind store.Kind

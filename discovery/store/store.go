@@ -9,21 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Rows is the result of one read: objects of one table, sorted by primary key. Only Table's methods
+// Rows is the result of one read: objects of one table, sorted by primary key. Table's methods
 // decode it.
 type Rows struct{ list []any }
 
-// Len is the number of rows.
 func (r Rows) Len() int { return len(r.list) }
 
-// Reader serves reads. A View implements it; so does the translator's graph, which records each
-// read before it passes it to a View.
+// Reader serves reads. A View implements it, and the translator's graph, which records each read
+// before it passes it to a View.
 type Reader interface {
 	// Rows reads one key of one index of one table.
 	Rows(table, index, key string) Rows
 }
 
-// Op is one operation of a batch. A Table's Put or Delete makes it.
+// Op is one operation of a batch, made by a Table's Put or Delete.
 type Op struct {
 	table interface {
 		Kind() string
@@ -38,7 +37,7 @@ type Change struct {
 	Table   string     // the kind
 	ID      string     // primary key
 	Deleted bool       // the object is gone
-	Keys    []IndexKey // every key of every index that the old or the new object has, ByID and ByAll included
+	Keys    []IndexKey // all keys of the old and the new object, ByID and ByAll included
 }
 
 // Revision is one commit.
@@ -52,7 +51,7 @@ type Store struct {
 	mu   sync.Mutex
 	n    uint64
 	now  trees
-	last trees // the snapshot of now that Views of revision n read
+	last trees // the snapshot of now for Views of revision n
 	subs map[*Subscription]struct{}
 }
 
@@ -65,8 +64,7 @@ func New() *Store {
 
 // Apply commits a batch in one transaction and returns its revision. A batch without effect makes
 // no revision: Apply returns the current number without changes. Of several operations on one
-// object, only the last has effect. If an object has no name, Apply returns an error and commits
-// nothing.
+// object, the last counts. If an object has no name, Apply returns an error and commits nothing.
 func (s *Store) Apply(ops ...Op) (Revision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +93,6 @@ func (s *Store) Apply(ops ...Op) (Revision, error) {
 	return rev, nil
 }
 
-// apply commits one operation. It returns nil if the operation has no effect.
 func (s *Store) apply(op Op) *Change {
 	table := op.table.Kind()
 	old := s.now.get(table, op.id)
@@ -141,14 +138,14 @@ func lastOfEach(ops []Op) []Op {
 	return out
 }
 
-// View returns a snapshot of the newest revision. The caller may keep it as long as it needs it.
+// View returns a snapshot of the newest revision. It may be kept indefinitely.
 func (s *Store) View() *View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &View{n: s.n, trees: s.last}
 }
 
-// View is a consistent snapshot of all tables. It is safe for concurrent use, and is never closed.
+// View is a consistent snapshot of all tables. It is safe for concurrent use and needs no Close.
 type View struct {
 	n     uint64
 	trees trees
@@ -174,8 +171,7 @@ type Subscription struct {
 	wake    chan struct{}
 }
 
-// Subscribe starts a subscription. Its first revision has a change for each object that is in the
-// store now.
+// Subscribe starts a subscription. Its first revision has a change for each object in the store.
 func (s *Store) Subscribe() *Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +184,7 @@ func (s *Store) Subscribe() *Subscription {
 	return sub
 }
 
-// Everything returns a change for each object of a view: what a new reader has to process.
+// Everything returns a change for each object of a view, for a new reader.
 func Everything(v *View) []Change {
 	var out []Change
 	for _, t := range Tables() {
@@ -209,8 +205,8 @@ func (sub *Subscription) push(rev Revision) {
 	}
 }
 
-// Next waits for a revision and returns all that are queued, oldest first, with a view that is at
-// least as new as the last of them. Its only error is that of ctx.
+// Next waits for revisions and returns all in the queue, oldest first, with a view at least as new
+// as the last. Its only error is ctx's.
 func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	for {
 		sub.mu.Lock()
@@ -228,10 +224,10 @@ func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	}
 }
 
-// Ready has an element when a revision has been queued. It may be taken already: Pending decides.
+// Ready has an element after a revision was queued. The queue may be empty again: see Pending.
 func (sub *Subscription) Ready() <-chan struct{} { return sub.wake }
 
-// Pending returns what Next would return without waiting; no revisions if none is queued.
+// Pending returns the queue without waiting, and a view.
 func (sub *Subscription) Pending() ([]Revision, *View) {
 	sub.mu.Lock()
 	revs := sub.pending

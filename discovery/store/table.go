@@ -11,28 +11,28 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Object is what a table holds: any Kubernetes API type.
+// Object is any Kubernetes API type.
 type Object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// The two indexes that every table has.
+// The two indexes of every table.
 const (
 	// ByID is the primary key, "namespace/name" or "name".
 	ByID = "id"
-	// ByAll has the one key "", which every row has: reading it reads the whole table.
+	// ByAll has the one key "" for every row: reading it reads the whole table.
 	ByAll = "all"
 )
 
 // Index is a secondary index of a table.
 type Index[T Object] struct {
 	Name string
-	Keys func(T) []string // the keys under which an object is found; may be none, may repeat
+	Keys func(T) []string // may return none or repeat some
 }
 
-// Table is the typed handle of one kind's table. It holds no data: rows come from the Reader that
-// callers pass.
+// Table is the typed handle of one kind's table. It holds no data: rows come from the caller's
+// Reader.
 type Table[T Object] struct {
 	group, kind string
 	clusterWide bool
@@ -45,10 +45,10 @@ func (t *Table[T]) Kind() string { return t.kind }
 // Group returns the kind's API group; "" for the core group.
 func (t *Table[T]) Group() string { return t.group }
 
-// Namespaced returns true if the kind's objects have a namespace.
+// Namespaced reports whether the kind's objects have a namespace.
 func (t *Table[T]) Namespaced() bool { return !t.clusterWide }
 
-// Ref returns the ref of an object of the table.
+// Ref returns the ref of an object.
 func (t *Table[T]) Ref(obj T) report.Ref {
 	return report.Ref{Group: t.group, Kind: t.kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
@@ -62,8 +62,8 @@ func (t *Table[T]) Get(r Reader, id string) (obj T, ok bool) {
 	return rows.list[0].(T), true
 }
 
-// By returns the objects that have a key in an index, sorted by primary key. It panics if the table
-// has no such index, which is a bug of the caller.
+// By returns the objects with a key in an index, sorted by primary key. It panics for an unknown
+// index.
 func (t *Table[T]) By(r Reader, index, key string) []T {
 	rows := r.Rows(t.kind, index, key)
 	out := make([]T, rows.Len())
@@ -76,8 +76,8 @@ func (t *Table[T]) By(r Reader, index, key string) []T {
 // All returns every object of the kind, sorted by primary key.
 func (t *Table[T]) All(r Reader) []T { return t.By(r, ByAll, "") }
 
-// IDs lists the primary keys of the objects of a kind with a key of an index, sorted; none if there
-// are more than most, or of a kind without the index.
+// IDs lists the primary keys of the objects with a key in an index, sorted; none if there are more
+// than most, or no such index.
 func IDs(r Reader, k Kind, index, key string, most int) []string {
 	if !slices.Contains(k.indexNames(), index) {
 		return nil
@@ -96,23 +96,22 @@ func IDs(r Reader, k Kind, index, key string, most int) []string {
 // Put returns the operation that stores obj.
 func (t *Table[T]) Put(obj T) Op { return Op{table: t, id: ID(obj), obj: obj} }
 
-// Delete returns the operation that removes the object with a primary key. It has no effect if
-// there is none.
+// Delete returns the operation that removes an object, if it exists.
 func (t *Table[T]) Delete(id string) Op { return Op{table: t, id: id} }
 
-// New returns an empty object of the kind, as a target for decoding.
+// New returns an empty object to decode into.
 func (t *Table[T]) New() Object {
 	var zero T
 	return reflect.New(reflect.TypeOf(zero).Elem()).Interface().(Object)
 }
 
-// Object is Get for a caller without the type.
+// Object is Get without the type.
 func (t *Table[T]) Object(r Reader, id string) (Object, bool) {
 	obj, ok := t.Get(r, id)
 	return obj, ok
 }
 
-// PutObject is Put for a caller without the type. It panics if obj is not of the table's kind.
+// PutObject is Put without the type. It panics for an object of another kind.
 func (t *Table[T]) PutObject(obj Object) Op { return t.Put(obj.(T)) }
 
 // ID returns an object's primary key.
@@ -123,7 +122,7 @@ func ID(obj metav1.Object) string {
 	return obj.GetName()
 }
 
-// ParseID splits a primary key as ID makes it; the namespace of an object without one is "".
+// ParseID splits a primary key; namespace may be "".
 func ParseID(id string) (namespace, name string) {
 	if namespace, name, ok := objectid.Split(id); ok {
 		return namespace, name
@@ -131,7 +130,7 @@ func ParseID(id string) (namespace, name string) {
 	return "", id
 }
 
-// RefOf returns the ref of the object of a kind with a primary key.
+// RefOf returns the ref of an object by its kind and primary key.
 func RefOf(k Kind, id string) report.Ref {
 	namespace, name := ParseID(id)
 	return report.Ref{Group: k.Group(), Kind: k.Kind(), Namespace: namespace, Name: name}
@@ -159,8 +158,8 @@ type IndexKey struct{ Index, Key string }
 // Keys implements Kind.
 func (t *Table[T]) Keys(obj Object) []IndexKey { return t.keys(ID(obj), obj) }
 
-// keys returns the keys of the object with a primary key. Those that are equal to that share its
-// string: a key stays for as long as rows of translation exist because of it.
+// keys returns an object's keys. Keys that equal the primary key share its string: a key is kept
+// for as long as rows of translation depend on it.
 func (t *Table[T]) keys(id string, obj any) []IndexKey {
 	o := obj.(T)
 	keys := []IndexKey{{ByID, id}, {ByAll, ""}}

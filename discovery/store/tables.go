@@ -20,42 +20,41 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Names of indexes, with the form of their keys.
+// Indexes, with the form of their keys.
 const (
 	// ByNamespace has the object's namespace.
 	ByNamespace = "namespace"
-	// ByName has the object's name alone, for pools and imports.
+	// ByName has the name of a pool or import.
 	ByName = "name"
-	// ByLabel has "namespace key=value" for each label. A selector's first pair finds a few
+	// ByLabel has "namespace key=value" for each label. A selector's first pair narrows the
 	// candidates.
 	ByLabel = "label"
-	// ByParent has "namespace/name" of each Gateway that a route or ListenerSet names as its
-	// parent.
+	// ByParent has "namespace/name" of each parent Gateway of a route or ListenerSet.
 	ByParent = "parent"
-	// ByRoute has "Kind namespace/name" of the route itself: the same form for routes of all kinds.
+	// ByRoute has "Kind namespace/name" of a route of any kind.
 	ByRoute = "route"
-	// ByBackend has "Kind namespace/name" of each backend that a route names.
+	// ByBackend has "Kind namespace/name" of each backend of a route.
 	ByBackend = "backend"
-	// ByService has "namespace/name" of the Service that an EndpointSlice belongs to, and the
-	// ServiceImportKey of its ServiceImport.
+	// ByService has "namespace/name" of an EndpointSlice's Service, and the ServiceImportKey of its
+	// ServiceImport.
 	ByService = "service"
 	// ByGateway has "namespace/name" of the Gateway whose proxies a Service exposes, from its
 	// well-known label.
 	ByGateway = "gateway"
-	// ByClass has the name of the GatewayClass that a Gateway names.
+	// ByClass has the name of a Gateway's GatewayClass.
 	ByClass = "class"
 	// ByTarget has "Kind namespace/name" of the target of a policy or model.
 	ByTarget = "target"
-	// ByModel has a ModelKey for each model that an InferenceModel or InferenceModelRewrite names;
-	// with the model "" for one with a rule for all models.
+	// ByModel has a ModelKey for each model in an InferenceModel or InferenceModelRewrite; with the
+	// model "" for a rule for all models.
 	ByModel = "model"
-	// ByImport has "namespace/name" of the import that an Offer is for.
+	// ByImport has "namespace/name" of an Offer's import.
 	ByImport = "import"
-	// ByMention has the name of a Host, as ByID has. To read a Host by its ID makes its name used,
-	// so that it is resolved; reports about names that no traffic uses read by this index.
+	// ByMention has the name of a Host, as ByID has. Reading a Host by ByID marks its name as used,
+	// so that it is resolved; reports about names without traffic read by this index.
 	ByMention = "mention"
-	// ByAddresses has lists of addresses, as AddressesKey returns them, with the address of an
-	// Occupant among them. Who judges many addresses reads their occupants by one key.
+	// ByAddresses has lists of addresses (AddressesKey) that contain an Occupant's address, so that
+	// one key reads the occupants of many addresses.
 	ByAddresses = "addresses"
 )
 
@@ -66,57 +65,62 @@ var (
 	}
 	Gateways = &Table[*gatewayv1.Gateway]{group: gatewayv1.GroupName, kind: "Gateway",
 		indexes: []Index[*gatewayv1.Gateway]{
-			{ByNamespace, func(o *gatewayv1.Gateway) []string { return []string{o.Namespace} }},
+			byNamespace[*gatewayv1.Gateway](),
 			{ByClass, func(g *gatewayv1.Gateway) []string { return []string{string(g.Spec.GatewayClassName)} }},
 		}}
-	HTTPRoutes = &Table[*gatewayv1.HTTPRoute]{group: gatewayv1.GroupName, kind: "HTTPRoute",
-		indexes: []Index[*gatewayv1.HTTPRoute]{
-			{ByRoute, func(r *gatewayv1.HTTPRoute) []string {
-				return []string{TargetKey("HTTPRoute", r.Namespace, r.Name)}
-			}},
-			{ByParent, func(r *gatewayv1.HTTPRoute) []string { return gatewayParents(r.Namespace, r.Spec.ParentRefs) }},
-			{ByBackend, httpRouteBackends},
-		}}
-	GRPCRoutes = &Table[*gatewayv1.GRPCRoute]{group: gatewayv1.GroupName, kind: "GRPCRoute",
-		indexes: []Index[*gatewayv1.GRPCRoute]{
-			{ByRoute, func(r *gatewayv1.GRPCRoute) []string {
-				return []string{TargetKey("GRPCRoute", r.Namespace, r.Name)}
-			}},
-			{ByParent, func(r *gatewayv1.GRPCRoute) []string { return gatewayParents(r.Namespace, r.Spec.ParentRefs) }},
-			{ByBackend, grpcRouteBackends},
-		}}
-	TLSRoutes = &Table[*gatewayv1.TLSRoute]{group: gatewayv1.GroupName, kind: "TLSRoute",
-		indexes: []Index[*gatewayv1.TLSRoute]{
-			{ByRoute, func(r *gatewayv1.TLSRoute) []string {
-				return []string{TargetKey("TLSRoute", r.Namespace, r.Name)}
-			}},
-			{ByParent, func(r *gatewayv1.TLSRoute) []string { return gatewayParents(r.Namespace, r.Spec.ParentRefs) }},
-			{ByBackend, tlsRouteBackends},
-		}}
-	TCPRoutes = &Table[*gatewayv1.TCPRoute]{group: gatewayv1.GroupName, kind: "TCPRoute",
-		indexes: []Index[*gatewayv1.TCPRoute]{
-			{ByRoute, func(r *gatewayv1.TCPRoute) []string {
-				return []string{TargetKey("TCPRoute", r.Namespace, r.Name)}
-			}},
-			{ByParent, func(r *gatewayv1.TCPRoute) []string { return gatewayParents(r.Namespace, r.Spec.ParentRefs) }},
-			{ByBackend, tcpRouteBackends},
-		}}
-	UDPRoutes = &Table[*gatewayv1.UDPRoute]{group: gatewayv1.GroupName, kind: "UDPRoute",
-		indexes: []Index[*gatewayv1.UDPRoute]{
-			{ByRoute, func(r *gatewayv1.UDPRoute) []string {
-				return []string{TargetKey("UDPRoute", r.Namespace, r.Name)}
-			}},
-			{ByParent, func(r *gatewayv1.UDPRoute) []string { return gatewayParents(r.Namespace, r.Spec.ParentRefs) }},
-			{ByBackend, udpRouteBackends},
-		}}
+	HTTPRoutes = routes("HTTPRoute",
+		func(r *gatewayv1.HTTPRoute) []gatewayv1.ParentReference { return r.Spec.ParentRefs },
+		func(r *gatewayv1.HTTPRoute, add func(gatewayv1.BackendRef)) {
+			for _, rule := range r.Spec.Rules {
+				for _, ref := range rule.BackendRefs {
+					add(ref.BackendRef)
+				}
+			}
+		})
+	GRPCRoutes = routes("GRPCRoute",
+		func(r *gatewayv1.GRPCRoute) []gatewayv1.ParentReference { return r.Spec.ParentRefs },
+		func(r *gatewayv1.GRPCRoute, add func(gatewayv1.BackendRef)) {
+			for _, rule := range r.Spec.Rules {
+				for _, ref := range rule.BackendRefs {
+					add(ref.BackendRef)
+				}
+			}
+		})
+	TLSRoutes = routes("TLSRoute",
+		func(r *gatewayv1.TLSRoute) []gatewayv1.ParentReference { return r.Spec.ParentRefs },
+		func(r *gatewayv1.TLSRoute, add func(gatewayv1.BackendRef)) {
+			for _, rule := range r.Spec.Rules {
+				for _, ref := range rule.BackendRefs {
+					add(ref)
+				}
+			}
+		})
+	TCPRoutes = routes("TCPRoute",
+		func(r *gatewayv1.TCPRoute) []gatewayv1.ParentReference { return r.Spec.ParentRefs },
+		func(r *gatewayv1.TCPRoute, add func(gatewayv1.BackendRef)) {
+			for _, rule := range r.Spec.Rules {
+				for _, ref := range rule.BackendRefs {
+					add(ref)
+				}
+			}
+		})
+	UDPRoutes = routes("UDPRoute",
+		func(r *gatewayv1.UDPRoute) []gatewayv1.ParentReference { return r.Spec.ParentRefs },
+		func(r *gatewayv1.UDPRoute, add func(gatewayv1.BackendRef)) {
+			for _, rule := range r.Spec.Rules {
+				for _, ref := range rule.BackendRefs {
+					add(ref)
+				}
+			}
+		})
 	ListenerSets = &Table[*gatewayv1.ListenerSet]{group: gatewayv1.GroupName, kind: "ListenerSet",
 		indexes: []Index[*gatewayv1.ListenerSet]{
-			{ByNamespace, func(o *gatewayv1.ListenerSet) []string { return []string{o.Namespace} }},
+			byNamespace[*gatewayv1.ListenerSet](),
 			{ByParent, listenerSetParent},
 		}}
 	ReferenceGrants = &Table[*gatewayv1beta1.ReferenceGrant]{group: gatewayv1.GroupName, kind: "ReferenceGrant",
 		indexes: []Index[*gatewayv1beta1.ReferenceGrant]{
-			{ByNamespace, func(g *gatewayv1beta1.ReferenceGrant) []string { return []string{g.Namespace} }},
+			byNamespace[*gatewayv1beta1.ReferenceGrant](),
 		}}
 	BackendTLSPolicies = &Table[*gatewayv1.BackendTLSPolicy]{group: gatewayv1.GroupName, kind: "BackendTLSPolicy",
 		indexes: []Index[*gatewayv1.BackendTLSPolicy]{
@@ -128,7 +132,7 @@ var (
 			}},
 		}}
 	Services = &Table[*corev1.Service]{kind: "Service", indexes: []Index[*corev1.Service]{
-		{ByNamespace, func(o *corev1.Service) []string { return []string{o.Namespace} }},
+		byNamespace[*corev1.Service](),
 		{ByGateway, func(s *corev1.Service) []string {
 			if gw := s.Labels[gatewayv1.GatewayNameLabelKey]; gw != "" {
 				return []string{objectid.Join(s.Namespace, gw)}
@@ -150,24 +154,24 @@ var (
 		}}
 	ServiceImports = &Table[*mcsv1beta1.ServiceImport]{group: mcsv1beta1.GroupName,
 		kind: mcsv1beta1.ServiceImportKindName, indexes: []Index[*mcsv1beta1.ServiceImport]{
-			{ByNamespace, func(o *mcsv1beta1.ServiceImport) []string { return []string{o.Namespace} }},
+			byNamespace[*mcsv1beta1.ServiceImport](),
 		}}
 	Pods = &Table[*corev1.Pod]{kind: "Pod", indexes: []Index[*corev1.Pod]{
-		{ByNamespace, func(p *corev1.Pod) []string { return []string{p.Namespace} }},
+		byNamespace[*corev1.Pod](),
 		{ByLabel, func(p *corev1.Pod) []string { return labelKeys(p.Namespace, p.Labels) }},
 	}}
 	Secrets = &Table[*corev1.Secret]{kind: "Secret", indexes: []Index[*corev1.Secret]{
-		{ByNamespace, func(o *corev1.Secret) []string { return []string{o.Namespace} }},
+		byNamespace[*corev1.Secret](),
 	}}
 	ConfigMaps = &Table[*corev1.ConfigMap]{kind: "ConfigMap", indexes: []Index[*corev1.ConfigMap]{
-		{ByNamespace, func(o *corev1.ConfigMap) []string { return []string{o.Namespace} }},
+		byNamespace[*corev1.ConfigMap](),
 	}}
 	Namespaces = &Table[*corev1.Namespace]{kind: "Namespace", clusterWide: true}
 
 	InferencePools = &Table[*inferencev1.InferencePool]{group: inferencev1.GroupVersion.Group, kind: "InferencePool",
 		indexes: []Index[*inferencev1.InferencePool]{
-			{ByNamespace, func(o *inferencev1.InferencePool) []string { return []string{o.Namespace} }},
-			{ByName, func(o *inferencev1.InferencePool) []string { return []string{o.Name} }},
+			byNamespace[*inferencev1.InferencePool](),
+			byName[*inferencev1.InferencePool](),
 		}}
 	InferenceModels = &Table[*inferenceapi.InferenceModel]{group: inferenceapi.Group, kind: "InferenceModel",
 		indexes: []Index[*inferenceapi.InferenceModel]{
@@ -196,21 +200,21 @@ var (
 		}}
 	InferencePoolImports = &Table[*inferenceapi.InferencePoolImport]{group: inferenceapi.Group,
 		kind: "InferencePoolImport", indexes: []Index[*inferenceapi.InferencePoolImport]{
-			{ByNamespace, func(o *inferenceapi.InferencePoolImport) []string { return []string{o.Namespace} }},
-			{ByName, func(o *inferenceapi.InferencePoolImport) []string { return []string{o.Name} }},
+			byNamespace[*inferenceapi.InferencePoolImport](),
+			byName[*inferenceapi.InferencePoolImport](),
 		}}
 
 	ModelServers = &Table[*v1alpha1.ModelServers]{group: v1alpha1.Group, kind: "ModelServers",
 		indexes: []Index[*v1alpha1.ModelServers]{
-			{ByNamespace, func(m *v1alpha1.ModelServers) []string { return []string{m.Namespace} }},
+			byNamespace[*v1alpha1.ModelServers](),
 			{ByLabel, modelServerLabels},
 		}}
 	PoolPolicies = &Table[*v1alpha1.PoolPolicy]{group: v1alpha1.Group, kind: "PoolPolicy",
 		indexes: []Index[*v1alpha1.PoolPolicy]{
-			{ByNamespace, func(o *v1alpha1.PoolPolicy) []string { return []string{o.Namespace} }},
+			byNamespace[*v1alpha1.PoolPolicy](),
 			{ByTarget, func(p *v1alpha1.PoolPolicy) []string {
 				if p.Spec.TargetRef.Name == "" {
-					return nil // for routes alone
+					return nil // a policy for routes alone
 				}
 				kind := p.Spec.TargetRef.Kind
 				if kind == "" {
@@ -221,11 +225,11 @@ var (
 		}}
 	EndpointPickerConfigs = &Table[*endpointpicker.EndpointPickerConfig]{group: endpointpicker.Group,
 		kind: endpointpicker.Kind, indexes: []Index[*endpointpicker.EndpointPickerConfig]{
-			{ByNamespace, func(o *endpointpicker.EndpointPickerConfig) []string { return []string{o.Namespace} }},
+			byNamespace[*endpointpicker.EndpointPickerConfig](),
 		}}
 	EnvoyFleets = &Table[*v1alpha1.EnvoyFleet]{group: v1alpha1.Group, kind: "EnvoyFleet",
 		indexes: []Index[*v1alpha1.EnvoyFleet]{
-			{ByNamespace, func(o *v1alpha1.EnvoyFleet) []string { return []string{o.Namespace} }},
+			byNamespace[*v1alpha1.EnvoyFleet](),
 		}}
 
 	ClusterSets = &Table[*v1alpha1.ClusterSet]{group: v1alpha1.Group, kind: "ClusterSet", clusterWide: true}
@@ -253,6 +257,27 @@ var (
 		}}
 )
 
+func routes[T Object](kind string, parents func(T) []gatewayv1.ParentReference,
+	backends func(route T, add func(gatewayv1.BackendRef))) *Table[T] {
+	return &Table[T]{group: gatewayv1.GroupName, kind: kind, indexes: []Index[T]{
+		{ByRoute, func(r T) []string { return []string{TargetKey(kind, r.GetNamespace(), r.GetName())} }},
+		{ByParent, func(r T) []string { return gatewayParents(r.GetNamespace(), parents(r)) }},
+		{ByBackend, func(r T) []string {
+			b := backendKeys{namespace: r.GetNamespace()}
+			backends(r, b.add)
+			return b.keys
+		}},
+	}}
+}
+
+func byNamespace[T Object]() Index[T] {
+	return Index[T]{ByNamespace, func(o T) []string { return []string{o.GetNamespace()} }}
+}
+
+func byName[T Object]() Index[T] {
+	return Index[T]{ByName, func(o T) []string { return []string{o.GetName()} }}
+}
+
 // Tables lists all tables.
 func Tables() []Kind {
 	return []Kind{
@@ -267,29 +292,26 @@ func Tables() []Kind {
 	}
 }
 
-// Generated reports whether an EndpointSlice bears the mark of the controller that makes those of
-// Services with a selector. That controller soon takes back what another user writes into such a
-// slice; it ignores Services without a selector.
+// Generated reports whether an EndpointSlice is one that Kubernetes makes for a Service with a
+// selector. Its controller soon overwrites another user's changes to such a slice; it ignores
+// Services without a selector.
 func Generated(s *discoveryv1.EndpointSlice) bool {
 	return s.Labels[discoveryv1.LabelManagedBy] == SliceController
 }
 
-// SliceController is the value of the label LabelManagedBy on the EndpointSlices that Kubernetes
-// makes for selectors.
+// SliceController is the value of the label LabelManagedBy on such EndpointSlices.
 const SliceController = "endpointslice-controller.k8s.io"
 
 // TargetKey returns a key of ByTarget, ByBackend and ByRoute.
 func TargetKey(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
 
-// ServiceImportKey returns the key in ByService of the EndpointSlices of a ServiceImport
-// (KEP-1645).
+// ServiceImportKey returns a key of ByService for a ServiceImport (KEP-1645).
 func ServiceImportKey(namespace, name string) string { return "import " + namespace + "/" + name }
 
-// ModelKey returns a key of ByModel: of a model that requests to a pool name.
+// ModelKey returns a key of ByModel for a model name in requests to a pool.
 func ModelKey(namespace, pool, model string) string { return namespace + "/" + pool + " " + model }
 
-// ParseTargetKey splits a key of ByTarget, ByBackend or ByRoute into the kind and the primary key
-// of an object.
+// ParseTargetKey splits a key of ByTarget, ByBackend or ByRoute into the kind and the primary key.
 func ParseTargetKey(key string) (kind, id string) {
 	kind, id, _ = strings.Cut(key, " ")
 	return kind, id

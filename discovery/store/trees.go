@@ -6,7 +6,6 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// entry is one object under one key of one index.
 type entry struct {
 	key, id string
 	obj     any
@@ -20,20 +19,19 @@ func less(a, b entry) bool {
 }
 
 // tree is one index of one table. A copy shares all nodes that neither side has modified since, so
-// that a View costs next to nothing, and later writes leave it unchanged.
+// that a View is cheap and later writes leave it unchanged.
 type tree = btree.BTreeG[entry]
 
-// degree of the trees: a write copies one node of up to 2*degree-1 entries on each level.
-// BenchmarkIndex measures it.
+// degree of the trees: a write copies a node of up to 2*degree-1 entries on each level
+// (BenchmarkIndex).
 const degree = 8
 
-// newTree makes a tree without locks of its own: Store.mu orders the writers, and readers have
-// copies.
+// newTree makes a tree without locks: Store.mu orders the writers, and readers have copies.
 func newTree() *tree {
 	return btree.NewBTreeGOptions(less, btree.Options{Degree: degree, NoLocks: true})
 }
 
-// trees are all indexes of all tables. ByAll is ByID, read whole.
+// trees are all indexes of all tables. ByAll reads the whole tree of ByID.
 type trees map[[2]string]*tree // by table and index
 
 func newTrees() trees {
@@ -46,7 +44,6 @@ func newTrees() trees {
 	return all
 }
 
-// put stores an object under its keys.
 func (t trees) put(table, id string, obj any, keys []IndexKey) {
 	for _, k := range keys {
 		if k.Index != ByAll {
@@ -55,7 +52,6 @@ func (t trees) put(table, id string, obj any, keys []IndexKey) {
 	}
 }
 
-// remove deletes an object, which has these keys.
 func (t trees) remove(table, id string, keys []IndexKey) {
 	for _, k := range keys {
 		if k.Index != ByAll {
@@ -64,13 +60,12 @@ func (t trees) remove(table, id string, keys []IndexKey) {
 	}
 }
 
-// get is the object of a primary key, or nil.
 func (t trees) get(table, id string) any {
 	e, _ := t[[2]string{table, ByID}].Get(entry{key: id, id: id})
 	return e.obj
 }
 
-// list is all objects that have a key in an index, sorted by primary key; false if there is no such
+// list returns all objects with a key in an index, sorted by primary key; false for an unknown
 // index.
 func (t trees) list(table, index, key string) (out []any, ok bool) {
 	switch index {
@@ -105,7 +100,6 @@ func (t trees) list(table, index, key string) (out []any, ok bool) {
 	return out, true
 }
 
-// each calls f with all objects of a table, sorted by primary key.
 func (t trees) each(table string, f func(entry)) {
 	t[[2]string{table, ByID}].Scan(func(e entry) bool {
 		f(e)
@@ -113,7 +107,8 @@ func (t trees) each(table string, f func(entry)) {
 	})
 }
 
-// after returns what a View reads once some tables have changed since before was made.
+// after returns the snapshot for Views, with new copies of the tables that have changed since
+// before was made.
 func (t trees) after(before trees, changed map[string]struct{}) trees {
 	now := maps.Clone(before)
 	for name, tree := range t {

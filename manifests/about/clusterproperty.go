@@ -2,11 +2,11 @@ package about
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ClusterName is the name of the ClusterProperty whose value is the name of its cluster in the
-// cluster set.
+// ClusterName is the name of the ClusterProperty whose value is its cluster's name in the cluster
+// set.
 const ClusterName = "cluster.clusterset.k8s.io"
 
-// ClusterProperty is a fact about the cluster that it is in.
+// ClusterProperty is a fact about its cluster.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:metadata:annotations="api-approved.kubernetes.io=unapproved, a copy of the schema in kubernetes-sigs/about-api"
@@ -23,7 +23,7 @@ type ClusterProperty struct {
 
 // ClusterPropertySpec is the specification of a ClusterProperty.
 type ClusterPropertySpec struct {
-	// Value of the property. That of cluster.clusterset.k8s.io is the name of the cluster in its
+	// Value of the property. For cluster.clusterset.k8s.io, it is the name of the cluster in its
 	// cluster set.
 	//
 	// +kubebuilder:validation:MinLength=1

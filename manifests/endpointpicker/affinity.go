@@ -40,15 +40,15 @@ func (p *ByLabel) Keeps(labels map[string]string) bool {
 //
 // +kubebuilder:object:generate=false
 type PrefixAffinity struct {
-	// AffinityThreshold is the part of the prompt, from 0 to 1, from which on an endpoint stays.
+	// AffinityThreshold is the cached share of the prompt, from 0 to 1, at which an endpoint stays.
 	AffinityThreshold float64 `json:"affinityThreshold"`
-	// ExplorationProbability is the part of requests for which all endpoints stay.
+	// ExplorationProbability is the share of requests, from 0 to 1, for which all endpoints stay.
 	ExplorationProbability float64 `json:"explorationProbability"`
-	// MaxTTFTPenaltyMs is how much longer the first token may take there; 0: any time.
+	// MaxTTFTPenaltyMs is how much longer the first token may take there, in ms; 0 for no limit.
 	MaxTTFTPenaltyMs float64 `json:"maxTTFTPenaltyMs"`
-	// TTFTSource is what that time is known by: prefillThroughput, or latencyPredictor.
+	// TTFTSource estimates that time: prefillThroughput (the default) or latencyPredictor.
 	TTFTSource string `json:"ttftSource"`
-	// PeakPrefillThroughput, in tokens a second, is for prefillThroughput.
+	// PeakPrefillThroughput is in tokens per second, for prefillThroughput.
 	PeakPrefillThroughput float64 `json:"peakPrefillThroughput"`
 
 	PrefixMatchInfoProducerName       string  `json:"prefixMatchInfoProducerName"`
@@ -56,13 +56,12 @@ type PrefixAffinity struct {
 	InFlightLoadProducerName          *string `json:"inFlightLoadProducerName"`
 }
 
-// TTFT sources.
 const (
 	byThroughput = "prefillThroughput"
 	byPrediction = "latencyPredictor"
 )
 
-// Predicts reports whether times are those that are predicted.
+// Predicts reports whether the filter uses predicted times.
 func (p *PrefixAffinity) Predicts() bool {
 	return p.TTFTSource == byPrediction && p.MaxTTFTPenaltyMs > 0
 }
@@ -71,19 +70,19 @@ func (p *PrefixAffinity) check() (out []Problem) {
 	out = append(out, part("affinityThreshold", p.AffinityThreshold)...)
 	out = append(out, part("explorationProbability", p.ExplorationProbability)...)
 	if !(p.MaxTTFTPenaltyMs >= 0) {
-		out = append(out, Problem{Field: "maxTTFTPenaltyMs",
-			Problem: fmt.Sprintf("must be at least 0, is %g", p.MaxTTFTPenaltyMs),
-			Fix:     "write milliseconds, or 0 for any time"})
+		out = append(out,
+			invalid("maxTTFTPenaltyMs", "write milliseconds, or 0 for any time", "must be at least 0, is %g",
+				p.MaxTTFTPenaltyMs))
 	}
 	if p.TTFTSource != "" && p.TTFTSource != byThroughput && p.TTFTSource != byPrediction {
-		out = append(out, Problem{Field: "ttftSource",
-			Problem: fmt.Sprintf("must be %s or %s, is %q", byThroughput, byPrediction, p.TTFTSource),
-			Fix:     "write one of them, or remove it for " + byThroughput})
+		out = append(out,
+			invalid("ttftSource", "write one of them, or remove it for "+byThroughput, "must be %s or %s, is %q",
+				byThroughput, byPrediction, p.TTFTSource))
 	}
 	if !(p.PeakPrefillThroughput > 0) {
-		out = append(out, Problem{Field: "peakPrefillThroughput",
-			Problem: fmt.Sprintf("must be above 0, is %g", p.PeakPrefillThroughput),
-			Fix:     "write tokens a second, or remove it for 15928"})
+		out = append(out,
+			invalid("peakPrefillThroughput", "write tokens a second, or remove it for 15928", "must be above 0, is %g",
+				p.PeakPrefillThroughput))
 	}
 	return out
 }
@@ -92,21 +91,20 @@ func (p *PrefixAffinity) producer() (field, name, kind string) {
 	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
 }
 
-// part is the problem of a number that must be from 0 to 1.
+// part returns a problem unless v is from 0 to 1.
 func part(field string, v float64) []Problem {
 	if v >= 0 && v <= 1 {
 		return nil
 	}
-	return []Problem{
-		{Field: field, Problem: fmt.Sprintf("must be from 0 to 1, is %g", v), Fix: "write a part, such as 0.5"},
-	}
+	return []Problem{invalid(field, "write a part, such as 0.5", "must be from 0 to 1, is %g", v)}
 }
 
-// NoHitLRU scores the endpoints whose last prompt without a cached part is the longest ago.
+// NoHitLRU prefers the endpoints that have gone longest without a prompt of which they had cached
+// nothing.
 //
 // +kubebuilder:object:generate=false
 type NoHitLRU struct {
-	// LRUSize is how many endpoints are remembered.
+	// LRUSize is the number of endpoints that are remembered.
 	LRUSize int `json:"lruSize"`
 
 	PrefixPluginType            *string `json:"prefixPluginType"`
@@ -117,8 +115,8 @@ type NoHitLRU struct {
 func (p *NoHitLRU) check() []Problem {
 	if p.LRUSize < 1 {
 		return []Problem{
-			{Field: "lruSize", Problem: fmt.Sprintf("must be at least 1, is %d", p.LRUSize),
-				Fix: "write a number of endpoints, or remove it for 1024"},
+			invalid("lruSize", "write a number of endpoints, or remove it for 1024", "must be at least 1, is %d",
+				p.LRUSize),
 		}
 	}
 	return nil
@@ -128,13 +126,13 @@ func (p *NoHitLRU) producer() (field, name, kind string) {
 	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
 }
 
-// ContextLength scores endpoints by the range of prompts that their label names.
+// ContextLength scores endpoints by the range of prompt lengths in their label.
 //
 // +kubebuilder:object:generate=false
 type ContextLength struct {
 	// Label has the range, in tokens, such as 0-2048.
 	Label string `json:"label"`
-	// EnableFiltering keeps the endpoints whose range has the prompt, and those without a range.
+	// EnableFiltering also drops the endpoints whose range excludes the prompt's length.
 	EnableFiltering bool `json:"enableFiltering"`
 }
 
@@ -147,7 +145,7 @@ func (p *ContextLength) check() []Problem {
 	return nil
 }
 
-// HeaderLabel scores the endpoints whose label has the value of a request's header.
+// HeaderLabel prefers the endpoints whose label equals a request's header.
 //
 // +kubebuilder:object:generate=false
 type HeaderLabel struct {
@@ -164,15 +162,12 @@ func (p *HeaderLabel) check() (out []Problem) {
 	return out
 }
 
-// headerProblem is the problem of a name that no header has.
+// headerProblem returns a problem unless name is a valid header name.
 func headerProblem(field, name string) []Problem {
 	if httpguts.ValidHeaderFieldName(name) {
 		return nil
 	}
-	return []Problem{
-		{Field: field, Problem: fmt.Sprintf("must be the name of a header, is %q", name),
-			Fix: "write one, such as x-session-id"},
-	}
+	return []Problem{invalid(field, "write one, such as x-session-id", "must be the name of a header, is %q", name)}
 }
 
 // sessionID are the parameters of SessionIDProducer: where a request names its session.
@@ -191,7 +186,7 @@ func (p *sessionID) check() []Problem {
 	return headerProblem("headerName", p.HeaderName)
 }
 
-// agentIdentity are the parameters of AgentIdentity: headers by which agents name their sessions.
+// agentIdentity are the parameters of AgentIdentity: headers in which agents name their sessions.
 type agentIdentity struct {
 	AdditionalSessionHeaders []string `json:"additionalSessionHeaders"`
 }
@@ -203,14 +198,12 @@ func (p *agentIdentity) check() (out []Problem) {
 	return out
 }
 
-// agentHeaders name the session of well-known agents.
+// agentHeaders are the session headers of well-known agents.
 var agentHeaders = []string{"x-claude-code-session-id", "x-session-affinity", "session-id", "session_id"}
 
-// agentAttribute is the source of a session's ID that AgentIdentity provides.
+// agentAttribute is the source of session IDs that AgentIdentity provides.
 const agentAttribute = "agent-identity"
 
-// identities sets the headers and the cookie by which requests name their sessions and their
-// agents.
 func (r *resolver) identities(p *Profile) {
 	agents := func() []string {
 		for _, name := range r.names {

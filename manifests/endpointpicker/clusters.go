@@ -2,7 +2,7 @@ package endpointpicker
 
 import "strings"
 
-// Types of plugins that choose among clusters, of llm-d's picker for clusters.
+// Types of plugins of llm-d's picker for clusters.
 const (
 	ClusterQueueScorer    = "multicluster-queue-scorer"
 	ClusterKVCacheScorer  = "multicluster-kv-cache-utilization-scorer"
@@ -20,16 +20,16 @@ const (
 		"the import names"
 )
 
-// Clusters is what a document makes of the choice among the clusters of an import. All of it is by
-// one cost in seconds, which has the waiting requests and what is cached; so weights, and the
-// shares of the scorers, have no effect.
+// Clusters configures the choice among the clusters of an import. Penstock compares clusters by one
+// cost in seconds, which includes waiting requests and cached prefixes. Weights of scorers have no
+// effect.
 //
 // +kubebuilder:object:generate=false
 type Clusters struct {
-	// Prefix: the document scores what clusters have cached of prompts. Session: it keeps sessions
-	// in a cluster.
+	// Prefix: a scorer reads what clusters have cached of prompts. Session: sessions stay in a
+	// cluster.
 	Prefix, Session bool
-	prefixField     string // of the plugin for Prefix
+	prefixField     string // of the plugin that sets Prefix
 }
 
 // clusterPrefix are the parameters of ClusterPrefixScorer.
@@ -45,7 +45,6 @@ func (p *clusterPrefix) check() (out []Problem) {
 	return append(out, noEffect("matchLengthScaleTokens", p.MatchLengthScaleTokens != nil, why)...)
 }
 
-// cluster adds a plugin that chooses among clusters.
 func (r *resolver) cluster(p *Profile, in *instance, weight float64, field string) {
 	if p.Clusters == nil {
 		p.Clusters = &Clusters{}
@@ -67,7 +66,7 @@ func (r *resolver) warn(field, problem, fix string) {
 	r.problems = append(r.problems, Problem{Warning: true, Field: field, Problem: problem, Fix: fix})
 }
 
-// alone reports what a document for clusters has beside its own plugins.
+// alone reports parts of a document for clusters that only work for model servers.
 func (r *resolver) alone(p *Profile) {
 	c := p.Clusters
 	if c == nil {
@@ -94,8 +93,8 @@ func (r *resolver) alone(p *Profile) {
 		p.Flow = nil
 	}
 	for i := range r.problems {
-		if of := &r.problems[i]; of.Warning && of.Field == "dataLayer" {
-			of.Problem = "has no effect: " + readsClusterPages
+		if p := &r.problems[i]; p.Warning && p.Field == "dataLayer" {
+			p.Problem = "has no effect: " + readsClusterPages
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The example of llm-d's own documentation of its plugins for clusters.
+// The example in llm-d's documentation of its plugins for clusters.
 const ofLLMD = `apiVersion: llm-d.ai/v1
 kind: EndpointPickerConfig
 plugins:

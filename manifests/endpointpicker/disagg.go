@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Types of plugins for servers of several roles.
+// Types of plugins for servers with roles.
 const (
 	DecodeFilter  = "decode-filter"
 	PrefillFilter = "prefill-filter"
@@ -22,13 +22,12 @@ const (
 	AlwaysMultimodalDecider = "always-disagg-multimodal-decider"
 )
 
-// RoleLabel of a server's pod or ModelServers entry has its roles.
+// RoleLabel is the label of a server's pod or ModelServers entry with its roles.
 const RoleLabel = "llm-d.ai/role"
 
-// roleFilter is a filter by role.
 type roleFilter struct {
 	roles     []string
-	unlabeled bool // servers without the label pass too
+	unlabeled bool // servers without the label pass, too
 }
 
 var roleFilters = map[string]roleFilter{
@@ -44,20 +43,19 @@ func HasRole(filter string, labels map[string]string) bool {
 	return !ok && f.unlabeled || ok && slices.Contains(f.roles, role)
 }
 
-// Disagg is how further servers take part in a request: some encode its images, one reads its
-// prompt. The Profile that has it chooses the server that the request is sent to, which writes the
-// answer.
+// Disagg adds servers to a request: some encode its images, one reads its prompt (prefill). The
+// enclosing Profile chooses the server that receives the request and writes the answer (decode).
 //
 // +kubebuilder:object:generate=false
 type Disagg struct {
 	Handler, HandlerType string // the profile handler
-	Prefill, Encode      *Stage // nil: none
-	// PrimaryPort is where a pod takes requests for all of its data-parallel ranks, each of which
-	// is a port of its own; 0: each takes its own.
+	Prefill, Encode      *Stage // nil: no such stage
+	// PrimaryPort is the port of a pod that takes requests for all of its data-parallel ranks; 0:
+	// each rank takes requests at its own port.
 	PrimaryPort uint16
 }
 
-// Stage is the choice of further servers.
+// Stage chooses additional servers for a request.
 //
 // +kubebuilder:object:generate=false
 type Stage struct {
@@ -65,22 +63,22 @@ type Stage struct {
 	Decider Decider
 }
 
-// Decider decides which requests have a stage.
+// Decider selects the requests that use a stage.
 //
 // +kubebuilder:object:generate=false
 type Decider struct {
-	// Always: all requests; Multimodal: those with images or other media. Else those that the next
-	// two select.
+	// Always selects all requests, Multimodal the requests with media. Otherwise the limits below
+	// apply.
 	Always, Multimodal bool
-	// NonCachedTokens is the least number of tokens of the prompt that the server of decode lacks;
-	// 0: no request has the stage.
+	// NonCachedTokens is the minimum number of prompt tokens that the decode server has not cached;
+	// 0: no request uses the stage.
 	NonCachedTokens int
-	// PromptTokens is the least number of tokens of the prompt.
+	// PromptTokens is the minimum length of the prompt.
 	PromptTokens int
 }
 
-// Wants reports whether a request has the stage: by the tokens of its prompt, how many of them the
-// server of decode has cached, and whether it has media.
+// Wants reports whether a request uses the stage. tokens is the length of its prompt, cached the
+// number of them that the decode server has cached.
 func (d *Decider) Wants(tokens, cached int, media bool) bool {
 	switch {
 	case d.Always:
@@ -100,9 +98,7 @@ type prefixDecider struct {
 func (p *prefixDecider) check() (out []Problem) {
 	for field, value := range map[string]int{"nonCachedTokens": p.NonCachedTokens, "promptTokens": p.PromptTokens} {
 		if value < 0 {
-			out = append(out,
-				Problem{Field: field, Problem: fmt.Sprintf("must be at least 0, is %d", value),
-					Fix: "write a number of tokens"})
+			out = append(out, invalid(field, "write a number of tokens", "must be at least 0, is %d", value))
 		}
 	}
 	if p.NonCachedTokens == 0 {
@@ -113,9 +109,8 @@ func (p *prefixDecider) check() (out []Problem) {
 	return out
 }
 
-// handlerParameters are those of a profile handler for servers of several roles.
+// handlerParameters are parameters of a profile handler for servers with roles.
 type handlerParameters interface {
-	// stages returns the names of profiles and of deciders.
 	stages() stageNames
 }
 
@@ -127,8 +122,8 @@ type stageNames struct {
 	field                         string // of the deciders, in parameters
 }
 
-// disaggParameters are those of disagg-profile-handler, in their present form and in the former
-// one.
+// disaggParameters are the parameters of disagg-profile-handler, in the present and the former
+// form.
 type disaggParameters struct {
 	StageOrder string `json:"stageOrder"`
 	Profiles   struct {
@@ -165,11 +160,8 @@ func (p *disaggParameters) check() (out []Problem) {
 	case "", decodeFirst, prefillFirst:
 	default:
 		out = append(out,
-			Problem{
-				Field:   "stageOrder",
-				Problem: fmt.Sprintf("must be %s or %s, is %q", decodeFirst, prefillFirst, p.StageOrder),
-				Fix:     "write one of them, or remove it for " + decodeFirst,
-			})
+			invalid("stageOrder", "write one of them, or remove it for "+decodeFirst, "must be %s or %s, is %q",
+				decodeFirst, prefillFirst, p.StageOrder))
 	}
 	if s := p.stages(); s.prefillFirst && s.prefillDecider != "" {
 		out = append(out,
@@ -193,7 +185,7 @@ func (p *disaggParameters) stages() stageNames {
 	}
 }
 
-// pdParameters are those of pd-profile-handler, which came before disagg-profile-handler.
+// pdParameters are the parameters of pd-profile-handler, the predecessor of disagg-profile-handler.
 type pdParameters struct {
 	DecodeProfile     string `json:"decodeProfile"`
 	PrefillProfile    string `json:"prefillProfile"`
@@ -204,15 +196,14 @@ type pdParameters struct {
 	PrefixPluginName            string `json:"prefixPluginName"`
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName"`
 
-	// Of releases without deciders.
+	// of releases without deciders
 	Threshold     *float64 `json:"threshold"`
 	HashBlockSize *int     `json:"hashBlockSize"`
 }
 
 func (p *pdParameters) check() (out []Problem) {
 	if p.Threshold != nil && *p.Threshold < 0 {
-		out = append(out, Problem{Field: "threshold",
-			Problem: fmt.Sprintf("must be at least 0, is %g", *p.Threshold), Fix: "write a number of tokens"})
+		out = append(out, invalid("threshold", "write a number of tokens", "must be at least 0, is %g", *p.Threshold))
 	}
 	out = append(out,
 		noEffect("hashBlockSize", p.HashBlockSize != nil, "Penstock's index has one schedule of blocks")...)
@@ -224,7 +215,7 @@ func (p *pdParameters) stages() stageNames {
 		prefillDecider: cmp.Or(p.DeciderPluginName, PrefixBasedDecider), primaryPort: p.PrimaryPort}
 }
 
-// former returns the decider of a document of a release without deciders.
+// former returns the decider of a document from a release without deciders.
 func (p *pdParameters) former() Decider {
 	if p.Threshold == nil || *p.Threshold == 0 {
 		return Decider{Always: true}
@@ -232,7 +223,8 @@ func (p *pdParameters) former() Decider {
 	return Decider{NonCachedTokens: max(1, int(*p.Threshold))}
 }
 
-// dataParallelParameters are those of data-parallel-profile-handler, which has one profile.
+// dataParallelParameters are the parameters of data-parallel-profile-handler, which has one
+// profile.
 type dataParallelParameters struct {
 	PrimaryPort int `json:"primaryPort"`
 }
@@ -244,14 +236,13 @@ func (p *dataParallelParameters) stages() stageNames { return stageNames{primary
 func checkPrimaryPort(port int) []Problem {
 	if port < 0 || port > 65535 {
 		return []Problem{
-			{Field: "primaryPort", Problem: fmt.Sprintf("must be a port, is %d", port),
-				Fix: "write one of the InferencePool's targetPorts"},
+			invalid("primaryPort", "write one of the InferencePool's targetPorts", "must be a port, is %d", port),
 		}
 	}
 	return nil
 }
 
-// handler returns the document's profile handler for servers of several roles; nil without.
+// handler returns the document's profile handler for several profiles, or nil.
 func (r *resolver) handler() *instance {
 	var first *instance
 	for _, name := range r.names {
@@ -274,7 +265,6 @@ func (r *resolver) handler() *instance {
 	return first
 }
 
-// disagg resolves a document with a profile handler for servers of several roles.
 func (r *resolver) disagg(c *EndpointPickerConfig, in *instance) *Profile {
 	names := in.Parameters.(handlerParameters).stages()
 	d := &Disagg{Handler: in.Name, HandlerType: in.Type, PrimaryPort: uint16(names.primaryPort)}
@@ -317,25 +307,20 @@ func (r *resolver) disagg(c *EndpointPickerConfig, in *instance) *Profile {
 	return decode
 }
 
-// stage resolves a profile for further servers, and its decider; nil if there is none.
+// stage resolves the profile of a stage and its decider. It returns nil if the stage is off.
 func (r *resolver) stage(c *EndpointPickerConfig, handler *instance, profile, decider, field string, always bool,
 	at func(string) int) *Stage {
 	i := at(profile)
 	switch {
 	case decider == "" && !always:
 		if i >= 0 {
-			r.problems = append(r.problems, Problem{
-				Warning: true, Field: fmt.Sprintf("schedulingProfiles[%d]", i),
-				Problem: "has no effect: " + handler.Type + " has no decider for it",
-				Fix:     "name a decider in its parameters",
-			})
+			r.warn(fmt.Sprintf("schedulingProfiles[%d]", i), "has no effect: "+handler.Type+" has no decider for it",
+				"name a decider in its parameters")
 		}
 		return nil
 	case i < 0 && decider != "":
-		r.problems = append(r.problems,
-			Problem{Warning: true, Field: handler.field + ".parameters",
-				Problem: fmt.Sprintf("the decider %s has no effect: there is no profile %q", decider, profile),
-				Fix:     "add the profile"})
+		r.warn(handler.field+".parameters",
+			fmt.Sprintf("the decider %s has no effect: there is no profile %q", decider, profile), "add the profile")
 		return nil
 	case i < 0:
 		return nil

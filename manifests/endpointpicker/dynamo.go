@@ -1,16 +1,14 @@
 package endpointpicker
 
-import "fmt"
-
-// DynamoHeaders is a plugin of a document, and of none of its profiles: requests name the workers
-// of Dynamo that were chosen.
+// DynamoHeaders is a plugin outside of profiles: requests carry the chosen Dynamo workers in
+// headers.
 const DynamoHeaders = "dynamo-headers"
 
-// DynamoIDLabel of a server's pod or ModelServers entry has the number of its Dynamo worker, if
-// that is not derived from the pod's name.
+// DynamoIDLabel is the label of a server's pod or ModelServers entry with the number of its Dynamo
+// worker. By default the number is derived from the pod's name.
 const DynamoIDLabel = "penstock.dev/dynamo-instance-id"
 
-// Names of Dynamo's headers.
+// The forms of Dynamo's header names.
 const (
 	namesDynamo = "dynamo" // x-dynamo-worker-instance-id
 	namesPlain  = "plain"  // x-worker-instance-id
@@ -21,7 +19,6 @@ const (
 //
 // +kubebuilder:object:generate=false
 type Dynamo struct {
-	// Names is dynamo, plain or both.
 	Names string `json:"names"`
 }
 
@@ -31,15 +28,12 @@ func (p *Dynamo) check() []Problem {
 		return nil
 	}
 	return []Problem{
-		{
-			Field:   "names",
-			Problem: fmt.Sprintf("must be %s, %s or %s, is %q", namesDynamo, namesPlain, namesBoth, p.Names),
-			Fix:     "write the form that Dynamo's frontends read, or remove it for " + namesDynamo,
-		},
+		invalid("names", "write the form that Dynamo's frontends read, or remove it for "+namesDynamo,
+			"must be %s, %s or %s, is %q", namesDynamo, namesPlain, namesBoth, p.Names),
 	}
 }
 
-// Headers returns the names of a header of Dynamo, such as HeaderWorkerID.
+// Headers returns the names of one of Dynamo's headers, such as HeaderWorkerID.
 func (p *Dynamo) Headers(name string) []string {
 	switch p.Names {
 	case namesPlain:
@@ -50,7 +44,7 @@ func (p *Dynamo) Headers(name string) []string {
 	return []string{"x-dynamo-" + name}
 }
 
-// dynamo returns the parameters of the document's dynamo-headers; nil without.
+// dynamo returns the parameters of the document's dynamo-headers, or nil.
 func (r *resolver) dynamo() (first *Dynamo) {
 	for _, name := range r.names {
 		in := r.instances[name]

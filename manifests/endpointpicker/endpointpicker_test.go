@@ -16,7 +16,6 @@ import (
 
 const head = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 
-// summary is a profile in one line.
 func summary(p *Profile) string {
 	if p == nil {
 		return "none"
@@ -271,7 +270,7 @@ func TestPoolPolicy_InlinePluginsResolveAsDocumentsDo(t *testing.T) {
 	}
 }
 
-// The CRD lists the types, so that an API server rejects others.
+// An API server rejects types that are not in the CRD.
 func TestPoolPolicy_CRDListsTheTypesOfPlugins(t *testing.T) {
 	crd, err := os.ReadFile("../crds/penstock.dev_poolpolicies.yaml")
 	if err != nil {
@@ -417,7 +416,7 @@ func TestEndpointPickerConfig_DefaultOfLLMDsChartIsValid(t *testing.T) {
 	}
 }
 
-// The document of llm-d's guide for prefix caches that are followed by events.
+// The document of llm-d's guide for prefix caches with KV events.
 func TestEndpointPickerConfig_TokenProducerIsAWarning(t *testing.T) {
 	p, problems := Parse(head + `plugins:
 - {type: token-producer, parameters: {modelName: llama, vllm: {url: "http://localhost:8000"}}}

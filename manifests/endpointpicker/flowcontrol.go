@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// flowControlGate is the feature gate without which a document's flowControl has no effect.
+// flowControlGate is the feature gate that enables a document's flowControl.
 const flowControlGate = "flowControl"
 
-// maxTTL bounds how long a request waits: below what Envoy is configured to wait for a picker.
+// maxTTL bounds a request's wait. It is below Envoy's timeout for a picker.
 const maxTTL = 280 * time.Second
 
 // Types of plugins for flow control.
@@ -29,16 +29,16 @@ const (
 	ConcurrencyDetector  = "concurrency-detector"
 )
 
-// FlowControl configures which requests wait while a pool is saturated.
+// FlowControl configures how requests wait while a pool is saturated.
 type FlowControl struct {
-	// MaxBytes and MaxRequests of all priorities together.
+	// MaxBytes and MaxRequests limit all priorities together.
 	MaxBytes    *resource.Quantity `json:"maxBytes,omitempty"`
 	MaxRequests *resource.Quantity `json:"maxRequests,omitempty"`
-	// DefaultRequestTTL is how long a request waits, NoEndpointRequestTTL how long while the pool
-	// has no endpoint.
+	// DefaultRequestTTL limits a request's wait; NoEndpointRequestTTL limits it while the pool has
+	// no endpoint.
 	DefaultRequestTTL    *metav1.Duration `json:"defaultRequestTTL,omitempty"`
 	NoEndpointRequestTTL *metav1.Duration `json:"noEndpointRequestTTL,omitempty"`
-	// DefaultPriorityBand has the limits of each priority.
+	// DefaultPriorityBand limits each priority.
 	DefaultPriorityBand         *PriorityBand  `json:"defaultPriorityBand,omitempty"`
 	DefaultNegativePriorityBand *PriorityBand  `json:"defaultNegativePriorityBand,omitempty"`
 	PriorityBands               []PriorityBand `json:"priorityBands,omitempty"`
@@ -47,19 +47,19 @@ type FlowControl struct {
 	EnableEviction              bool           `json:"enableEviction,omitempty"`
 }
 
-// PriorityBand has the limits of one priority.
+// PriorityBand limits one priority.
 type PriorityBand struct {
 	Priority          int                `json:"priority,omitempty"`
 	MaxBytes          *resource.Quantity `json:"maxBytes,omitempty"`
 	MaxRequests       *resource.Quantity `json:"maxRequests,omitempty"`
 	FairnessPolicyRef string             `json:"fairnessPolicyRef,omitempty"`
 	OrderingPolicyRef string             `json:"orderingPolicyRef,omitempty"`
-	// DefaultRequestTTL is how long requests of this priority wait.
+	// DefaultRequestTTL limits the wait of this priority's requests.
 	DefaultRequestTTL    *metav1.Duration `json:"defaultRequestTTL,omitempty"`
 	NoEndpointRequestTTL *metav1.Duration `json:"noEndpointRequestTTL,omitempty"`
 }
 
-// Ref names a plugin. Of releases in which the saturation detector was none it has the detector's
+// Ref names a plugin. In older releases the saturation detector was not a plugin, and Ref has its
 // thresholds.
 type Ref struct {
 	PluginRef string `json:"pluginRef,omitempty"`
@@ -69,7 +69,7 @@ type Ref struct {
 	MetricsStalenessThreshold *metav1.Duration `json:"metricsStalenessThreshold,omitempty"`
 }
 
-// thresholds returns those that the Ref has itself; nil without.
+// thresholds returns the thresholds in the Ref itself, or nil.
 func (r *Ref) thresholds() *Utilization {
 	if r == nil || r.QueueDepthThreshold == nil && r.KVCacheUtilThreshold == nil {
 		return nil
@@ -84,25 +84,25 @@ func (r *Ref) thresholds() *Utilization {
 	return u
 }
 
-// Flow is what a document makes of flow control. Zero values are the picker's defaults.
+// Flow is the flow control of a document. Zero values select the picker's defaults.
 //
 // +kubebuilder:object:generate=false
 type Flow struct {
-	Requests      int64         // of each priority that wait
-	Bytes         int64         // of their bodies
-	TTL, EmptyTTL time.Duration // how long a request waits; while the pool has no endpoint
+	Requests      int64         // limit of waiting requests per priority
+	Bytes         int64         // limit of their bodies, in bytes
+	TTL, EmptyTTL time.Duration // limits of a request's wait; EmptyTTL while the pool has no endpoint
 	Deadlines     bool          // the nearest deadline goes first
 	Queue, KV     float64       // waiting requests, and use of the KV cache from 0 to 1, at which a server is saturated
-	InFlight      int64         // requests in flight at which a server is saturated; 0: any number
+	InFlight      int64         // requests in flight at which a server is saturated; 0: no limit
 	TTLs          []BandTTL     // of single priorities, sorted by priority
 }
 
-// BandTTL is how long requests of one priority wait.
+// BandTTL limits the wait of one priority's requests.
 //
 // +kubebuilder:object:generate=false
 type BandTTL struct {
 	Priority int32
-	// Negative: it is for each priority below 0 that has none of its own.
+	// Negative: applies to each priority below 0 without its own TTL.
 	Negative bool
 	TTL      time.Duration
 }
@@ -121,14 +121,13 @@ type Utilization struct {
 func (p *Utilization) check() (out []Problem) {
 	if !(p.QueueDepthThreshold > 0) {
 		out = append(out,
-			Problem{Field: "queueDepthThreshold", Problem: fmt.Sprintf("must be above 0, is %g", p.QueueDepthThreshold),
-				Fix: "write a number of waiting requests, or remove it for 5"})
+			invalid("queueDepthThreshold", "write a number of waiting requests, or remove it for 5",
+				"must be above 0, is %g", p.QueueDepthThreshold))
 	}
 	if !(p.KVCacheUtilThreshold > 0 && p.KVCacheUtilThreshold <= 1) {
 		out = append(out,
-			Problem{Field: "kvCacheUtilThreshold",
-				Problem: fmt.Sprintf("must be above 0 and at most 1, is %g", p.KVCacheUtilThreshold),
-				Fix:     "write a part of the KV cache, or remove it for 0.8"})
+			invalid("kvCacheUtilThreshold", "write a part of the KV cache, or remove it for 0.8",
+				"must be above 0 and at most 1, is %g", p.KVCacheUtilThreshold))
 	}
 	out = append(out, noEffect("metricsStalenessThreshold", p.MetricsStalenessThreshold != nil, whyStale)...)
 	return append(out, noEffect("headroom", p.Headroom != nil, "no endpoint is left out because it is saturated")...)
@@ -144,14 +143,13 @@ type usageLimit struct {
 func (p *usageLimit) check() []Problem {
 	if !(p.Threshold > 0 && p.Threshold <= 1) {
 		return []Problem{
-			{Field: "threshold", Problem: fmt.Sprintf("must be above 0 and at most 1, is %g", p.Threshold),
-				Fix: "write the saturation at which requests wait, or remove it for 1"},
+			invalid("threshold", "write the saturation at which requests wait, or remove it for 1",
+				"must be above 0 and at most 1, is %g", p.Threshold),
 		}
 	}
 	return nil
 }
 
-// gates reads the feature gates. It returns whether flow control is on.
 func (r *resolver) gates(list []string) (flow bool) {
 	for i, gate := range list {
 		name, value, set := strings.Cut(gate, "=")
@@ -169,45 +167,15 @@ func (r *resolver) gates(list []string) (flow bool) {
 	return flow
 }
 
-// flow resolves the flow control of a document; nil if it is off.
+// flow resolves the flow control of a document. It returns nil if flow control is off.
 func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
-	warn := func(field, problem, fix string) {
-		r.problems = append(r.problems, Problem{Warning: true, Field: field, Problem: problem, Fix: fix})
-	}
 	on, spec := r.gates(c.FeatureGates), c.FlowControl
 	if spec != nil && !on {
-		warn("flowControl", "has no effect: flow control is off", "add flowControl to featureGates, or remove it")
-	}
-	detector := c.SaturationDetector
-	field := "saturationDetector"
-	if spec != nil && spec.SaturationDetector != nil {
-		detector, field = spec.SaturationDetector, "flowControl.saturationDetector"
+		r.warn("flowControl", "has no effect: flow control is off", "add flowControl to featureGates, or remove it")
 	}
 	f := &Flow{}
-	if u := detector.thresholds(); u != nil {
-		for _, found := range u.check() {
-			found.Field = field + "." + found.Field
-			r.problems = append(r.problems, found)
-		}
-		f.Queue, f.KV = u.QueueDepthThreshold, u.KVCacheUtilThreshold
-	}
-	stale := detector != nil && detector.MetricsStalenessThreshold != nil
-	r.problems = append(r.problems, noEffect(field+".metricsStalenessThreshold", stale, whyStale)...)
-	if in := r.named(detector.ref(), field+".pluginRef", UtilizationDetector, ConcurrencyDetector); in != nil {
-		switch p := in.Parameters.(type) {
-		case *Utilization:
-			f.Queue, f.KV = p.QueueDepthThreshold, p.KVCacheUtilThreshold
-		case *Concurrency:
-			if f.InFlight = p.Requests(); p.ConcurrencyMode == "requests" { // nothing else saturates a server
-				f.Queue, f.KV = math.MaxInt32, math.MaxInt32
-			}
-		}
-	}
+	r.saturation(c, f, on)
 	if !on {
-		if detector.ref() != "" {
-			warn(field, "has no effect: flow control is off",
-				"add flowControl to featureGates, or set spec.picker.full of the PoolPolicy")
-		}
 		return nil
 	}
 	if spec == nil {
@@ -229,7 +197,7 @@ func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
 		set   *resource.Quantity
 	}{{"maxBytes", spec.MaxBytes}, {"maxRequests", spec.MaxRequests}} {
 		if limit.set != nil {
-			warn("flowControl."+limit.field, "has no effect: each priority has a limit of its own",
+			r.warn("flowControl."+limit.field, "has no effect: each priority has a limit of its own",
 				"set it in defaultPriorityBand")
 		}
 	}
@@ -237,6 +205,43 @@ func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
 		r.band(f, b, "flowControl.defaultPriorityBand")
 		f.EmptyTTL = cmp.Or(f.EmptyTTL, f.TTL)
 	}
+	r.bands(f, spec)
+	return f
+}
+
+func (r *resolver) saturation(c *EndpointPickerConfig, f *Flow, on bool) {
+	detector := c.SaturationDetector
+	field := "saturationDetector"
+	if spec := c.FlowControl; spec != nil && spec.SaturationDetector != nil {
+		detector, field = spec.SaturationDetector, "flowControl.saturationDetector"
+	}
+	if u := detector.thresholds(); u != nil {
+		for _, found := range u.check() {
+			found.Field = field + "." + found.Field
+			r.problems = append(r.problems, found)
+		}
+		f.Queue, f.KV = u.QueueDepthThreshold, u.KVCacheUtilThreshold
+	}
+	stale := detector != nil && detector.MetricsStalenessThreshold != nil
+	r.problems = append(r.problems, noEffect(field+".metricsStalenessThreshold", stale, whyStale)...)
+	if in := r.named(detector.ref(), field+".pluginRef", UtilizationDetector, ConcurrencyDetector); in != nil {
+		switch p := in.Parameters.(type) {
+		case *Utilization:
+			f.Queue, f.KV = p.QueueDepthThreshold, p.KVCacheUtilThreshold
+		case *Concurrency:
+			if f.InFlight = p.Requests(); p.ConcurrencyMode == "requests" { // nothing else saturates a server
+				f.Queue, f.KV = math.MaxInt32, math.MaxInt32
+			}
+		}
+	}
+	if !on && detector.ref() != "" {
+		r.warn(field, "has no effect: flow control is off",
+			"add flowControl to featureGates, or set spec.picker.full of the PoolPolicy")
+	}
+}
+
+// bands sets the limits of single priorities.
+func (r *resolver) bands(f *Flow, spec *FlowControl) {
 	bands := slices.Clone(spec.PriorityBands)
 	fields := make([]string, len(bands))
 	for i := range bands {
@@ -252,17 +257,16 @@ func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
 			f.TTLs = append(f.TTLs, BandTTL{int32(bands[i].Priority), i == len(spec.PriorityBands), own.TTL})
 		}
 		if own.EmptyTTL > 0 {
-			warn(fields[i]+".noEndpointRequestTTL",
+			r.warn(fields[i]+".noEndpointRequestTTL",
 				"has no effect: flowControl.noEndpointRequestTTL is for all priorities",
 				"set flowControl.noEndpointRequestTTL")
 		}
 		requests, bytes := cmp.Or(own.Requests, f.Requests), cmp.Or(own.Bytes, f.Bytes)
 		if requests != f.Requests || bytes != f.Bytes || own.Deadlines && !f.Deadlines {
-			warn(fields[i], "has no effect: all priorities have the limits and the order of defaultPriorityBand",
+			r.warn(fields[i], "has no effect: all priorities have the limits and the order of defaultPriorityBand",
 				"set these in defaultPriorityBand")
 		}
 	}
-	return f
 }
 
 func (r *Ref) ref() string {
@@ -272,7 +276,7 @@ func (r *Ref) ref() string {
 	return r.PluginRef
 }
 
-// band sets what a priority's band configures.
+// band applies the limits of one priority.
 func (r *resolver) band(f *Flow, b *PriorityBand, field string) {
 	if ttl := r.wait(field+".defaultRequestTTL", b.DefaultRequestTTL); ttl > 0 {
 		f.TTL = ttl
@@ -297,13 +301,11 @@ func (r *resolver) band(f *Flow, b *PriorityBand, field string) {
 	}
 	if in := r.named(b.FairnessPolicyRef, field+".fairnessPolicyRef", RoundRobinFairness,
 		GlobalStrictFairness); in != nil && in.Type == GlobalStrictFairness {
-		r.problems = append(r.problems,
-			Problem{Warning: true, Field: field + ".fairnessPolicyRef",
-				Problem: "has no effect: fairness IDs take turns", Fix: "use " + RoundRobinFairness})
+		r.warn(field+".fairnessPolicyRef", "has no effect: fairness IDs take turns", "use "+RoundRobinFairness)
 	}
 }
 
-// wait is how long a request waits; 0 without a value. A document's 0 is no limit.
+// wait returns the limit of a request's wait, 0 if d is nil. In a document 0 means no limit.
 func (r *resolver) wait(field string, d *metav1.Duration) time.Duration {
 	switch {
 	case d == nil:
@@ -318,8 +320,8 @@ func (r *resolver) wait(field string, d *metav1.Duration) time.Duration {
 	return d.Duration
 }
 
-// named returns the plugin with a name, which is one of the document or a type's own; nil without
-// one. Its type is one of some.
+// named returns the plugin with a name: one of the document, or a type's implicit one. Its type
+// must be in types. It returns nil without one.
 func (r *resolver) named(name, field string, types ...string) *instance {
 	if name == "" {
 		return nil

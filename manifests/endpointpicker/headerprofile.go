@@ -13,7 +13,7 @@ type headerProfile struct {
 
 func (p *headerProfile) check() []Problem { return headerProblem("headerName", p.HeaderName) }
 
-// ByHeader chooses among profiles by a request's header.
+// ByHeader chooses a profile by a request header.
 //
 // +kubebuilder:object:generate=false
 type ByHeader struct {
@@ -23,8 +23,8 @@ type ByHeader struct {
 	Profiles map[string]*Profile
 }
 
-// byHeader resolves a document whose requests name their profile. The profile that it returns has
-// what all of them read.
+// byHeader resolves a document with header-profile-handler. The returned profile reads the
+// input of all profiles.
 func (r *resolver) byHeader(c *EndpointPickerConfig, in *instance) *Profile {
 	if len(c.SchedulingProfiles) < 2 {
 		return r.single(c, in.Type)
@@ -65,8 +65,8 @@ func (r *resolver) byHeader(c *EndpointPickerConfig, in *instance) *Profile {
 	return r.choice(all)
 }
 
-// merge adds what another profile reads.
-func (p *Profile) merge(of *Profile) {
-	p.Pages, p.Prompts, p.Sessions = p.Pages || of.Pages, p.Prompts || of.Prompts, p.Sessions || of.Sessions
-	p.Precise, p.Latency, p.Headers = p.Precise || of.Precise, p.Latency || of.Latency, p.Headers || of.Headers
+// merge adds what other reads.
+func (p *Profile) merge(other *Profile) {
+	p.Pages, p.Prompts, p.Sessions = p.Pages || other.Pages, p.Prompts || other.Prompts, p.Sessions || other.Sessions
+	p.Precise, p.Latency, p.Headers = p.Precise || other.Precise, p.Latency || other.Latency, p.Headers || other.Headers
 }

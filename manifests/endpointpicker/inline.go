@@ -8,11 +8,11 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// choices are the pickers by the names that a PoolPolicy has for them.
+// choices maps a PoolPolicy's names of pickers to their types.
 var choices = map[string]string{"max-score": MaxScorePicker, "weighted-random": WeightedRandomPicker,
 	"power-of-two": PowerOfTwoPicker, "random": RandomPicker}
 
-// Inline resolves the plugins of a PoolPolicy. The fields of problems are relative to
+// Inline resolves the plugins of a PoolPolicy. Fields of problems are relative to
 // spec.picker.plugins.
 func Inline(s *v1alpha1.PluginsSpec) (*Profile, []Problem) {
 	r := resolver{instances: map[string]*instance{}, strict: true}

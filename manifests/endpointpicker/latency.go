@@ -1,21 +1,19 @@
 package endpointpicker
 
-import (
-	"fmt"
-	"math"
-)
+import "math"
 
-// Parameters of plugins that go by latency, and of those that reject sheddable requests.
+// Parameters of plugins that use latency, and of admitters.
 
-// Latency scores by how far the predicted latency is from what a request asks for.
+// Latency scores by the difference between predicted latency and the request's objective.
 //
 // +kubebuilder:object:generate=false
 type Latency struct {
-	// TTFTWeight and TPOTWeight are the parts of the times to the first token, and between two.
+	// TTFTWeight and TPOTWeight are the weights of the time to the first token and of the time per
+	// output token.
 	TTFTWeight float64 `json:"ttftWeight"`
 	TPOTWeight float64 `json:"tpotWeight"`
-	// HeadroomSelectionStrategy is least, for the endpoint that meets the objective most closely,
-	// or most.
+	// HeadroomSelectionStrategy is least (the default), for the endpoint that meets the objective
+	// most closely, or most.
 	HeadroomSelectionStrategy string `json:"headroomSelectionStrategy"`
 
 	CompositeKVWeight                 *float64 `json:"compositeKVWeight"`
@@ -31,17 +29,15 @@ func (p *Latency) check() (out []Problem) {
 		value float64
 	}{{"ttftWeight", p.TTFTWeight}, {"tpotWeight", p.TPOTWeight}} {
 		if !(w.value >= 0) || math.IsInf(w.value, 0) {
-			out = append(out,
-				Problem{Field: w.field, Problem: fmt.Sprintf("must be at least 0, is %g", w.value),
-					Fix: "write a weight, such as 0.5"})
+			out = append(out, invalid(w.field, "write a weight, such as 0.5", "must be at least 0, is %g", w.value))
 		}
 	}
 	switch p.HeadroomSelectionStrategy {
 	case "", "least", "most":
 	default:
-		out = append(out, Problem{Field: "headroomSelectionStrategy",
-			Problem: fmt.Sprintf("must be least or most, is %q", p.HeadroomSelectionStrategy),
-			Fix:     "write one of them, or remove it for least"})
+		out = append(out,
+			invalid("headroomSelectionStrategy", "write one of them, or remove it for least",
+				"must be least or most, is %q", p.HeadroomSelectionStrategy))
 	}
 	composite := p.CompositeKVWeight != nil || p.CompositeQueueWeight != nil || p.CompositePrefixWeight != nil
 	return append(out, noEffect("compositeKVWeight", composite, "each server's latency can be predicted")...)
@@ -55,7 +51,8 @@ func (p *Latency) producer() (field, name, kind string) {
 //
 // +kubebuilder:object:generate=false
 type HeadroomTier struct {
-	// EpsilonExploreNeg is the part of requests for which the others stay instead.
+	// EpsilonExploreNeg is the share of requests, from 0 to 1, for which the other endpoints stay
+	// instead.
 	EpsilonExploreNeg float64 `json:"epsilonExploreNeg"`
 
 	LatencyPredictionInfoProducerName *string `json:"latencyPredictionInfoProducerName"`
@@ -68,10 +65,10 @@ func (p *HeadroomTier) check() []Problem { return part("epsilonExploreNeg", p.Ep
 //
 // +kubebuilder:object:generate=false
 type Probabilistic struct {
-	// QueueDepthThreshold and KVCacheUtilThreshold are where a server is saturated.
+	// QueueDepthThreshold and KVCacheUtilThreshold are the values at which a server is saturated.
 	QueueDepthThreshold  float64 `json:"queueDepthThreshold"`
 	KVCacheUtilThreshold float64 `json:"kvCacheUtilThreshold"`
-	// Power and K: the probability is K times the saturation to the Power.
+	// The probability is K times the saturation to the power of Power.
 	Power float64 `json:"power"`
 	K     float64 `json:"k"`
 }
@@ -84,24 +81,23 @@ func (p *Probabilistic) check() (out []Problem) {
 		{"power", p.Power}, {"k", p.K}} {
 		if !(v.value > 0) || math.IsInf(v.value, 0) {
 			out = append(out,
-				Problem{Field: v.field, Problem: fmt.Sprintf("must be above 0, is %g", v.value),
-					Fix: "write a number above 0, or remove it"})
+				invalid(v.field, "write a number above 0, or remove it", "must be above 0, is %g", v.value))
 		}
 	}
 	return out
 }
 
-// Admission are the rules by which a document rejects sheddable requests. The zero value has none.
+// Admission configures how a document rejects sheddable requests. The zero value rejects none.
 //
 // +kubebuilder:object:generate=false
 type Admission struct {
-	// Latency rejects one that no server is predicted to serve within its objective.
+	// Latency rejects a request that no server is predicted to serve within its objective.
 	Latency bool
 	// Probabilistic is nil without the plugin.
 	Probabilistic *Probabilistic
 }
 
-// admission returns the admitters of a document, which need not be part of a profile.
+// admission adds the document's admitters, which apply outside of profiles too.
 func (r *resolver) admission(p *Profile) {
 	for _, name := range r.names {
 		in := r.instances[name]

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Parameters of filters that leave out loaded endpoints, and of the metrics pages that they read.
+// Parameters of filters that drop loaded endpoints, and of metrics pages.
 
-// UtilizationLimits keeps the endpoints that are within all limits.
+// UtilizationLimits keeps the endpoints within all limits.
 //
 // +kubebuilder:object:generate=false
 type UtilizationLimits struct {
@@ -20,7 +20,7 @@ type UtilizationLimits struct {
 	InFlightLoadProducerName *string `json:"inFlightLoadProducerName"`
 }
 
-// UtilizationLimit is the greatest value of one metric.
+// UtilizationLimit is the maximum of one metric.
 //
 // +kubebuilder:object:generate=false
 type UtilizationLimit struct {
@@ -44,14 +44,14 @@ func (p *UtilizationLimits) check() (out []Problem) {
 	for i, c := range p.Conditions {
 		field := fmt.Sprintf("conditions[%d].", i)
 		if !slices.Contains(metrics, c.Metric) {
-			out = append(out, Problem{Field: field + "metric",
-				Problem: fmt.Sprintf("must be one of %s, is %q", strings.Join(metrics, ", "), c.Metric),
-				Fix:     "write one of them"})
+			out = append(out,
+				invalid(field+"metric", "write one of them", "must be one of %s, is %q", strings.Join(metrics, ", "),
+					c.Metric))
 		}
 		if !(c.MaxValue >= 0) || c.Metric == KVCacheUtilization && c.MaxValue > 1 {
-			out = append(out, Problem{Field: field + "maxValue",
-				Problem: fmt.Sprintf("must be at least 0, and at most 1 for %s, is %g", KVCacheUtilization, c.MaxValue),
-				Fix:     "write the greatest value"})
+			out = append(out,
+				invalid(field+"maxValue", "write the greatest value", "must be at least 0, and at most 1 for %s, is %g",
+					KVCacheUtilization, c.MaxValue))
 		}
 	}
 	return out
@@ -61,8 +61,8 @@ func (p *UtilizationLimits) check() (out []Problem) {
 //
 // +kubebuilder:object:generate=false
 type Concurrency struct {
-	// MaxConcurrency is how many requests in flight a server takes, and Headroom how many more, as
-	// a part of it, the filter of this type lets it have.
+	// MaxConcurrency is the number of requests in flight at which a server is saturated. The filter
+	// of this type keeps a server up to Headroom above it, as a share of MaxConcurrency.
 	MaxConcurrency int64   `json:"maxConcurrency"`
 	Headroom       float64 `json:"headroom"`
 	// ConcurrencyMode is requests, tokens or hybrid.
@@ -75,13 +75,12 @@ type Concurrency struct {
 func (p *Concurrency) check() (out []Problem) {
 	if p.MaxConcurrency < 1 {
 		out = append(out,
-			Problem{Field: "maxConcurrency", Problem: fmt.Sprintf("must be at least 1, is %d", p.MaxConcurrency),
-				Fix: "write a number of requests, or remove it for 100"})
+			invalid("maxConcurrency", "write a number of requests, or remove it for 100", "must be at least 1, is %d",
+				p.MaxConcurrency))
 	}
 	if !(p.Headroom >= 0) {
 		out = append(out,
-			Problem{Field: "headroom", Problem: fmt.Sprintf("must be at least 0, is %g", p.Headroom),
-				Fix: "write a part of maxConcurrency, such as 0.2"})
+			invalid("headroom", "write a part of maxConcurrency, such as 0.2", "must be at least 0, is %g", p.Headroom))
 	}
 	const why = "tokens in flight do not count; a server's queue, its KV cache and its requests do"
 	switch p.ConcurrencyMode {
@@ -90,18 +89,15 @@ func (p *Concurrency) check() (out []Problem) {
 		out = append(out, noEffect("concurrencyMode", true, why)...)
 	default:
 		out = append(out,
-			Problem{
-				Field:   "concurrencyMode",
-				Problem: fmt.Sprintf("must be requests, tokens or hybrid, is %q", p.ConcurrencyMode),
-				Fix:     "write one of them, or remove it for requests",
-			})
+			invalid("concurrencyMode", "write one of them, or remove it for requests",
+				"must be requests, tokens or hybrid, is %q", p.ConcurrencyMode))
 	}
 	return append(out,
 		noEffect("maxTokenConcurrency", p.MaxTokenConcurrency != nil && p.ConcurrencyMode == "requests",
 			"concurrencyMode is requests")...)
 }
 
-// Requests is how many requests a server may have in flight; 0: any number.
+// Requests returns the maximum number of requests in flight per server; 0 for no limit.
 func (p *Concurrency) Requests() int64 {
 	if p.ConcurrencyMode == "tokens" {
 		return 0
@@ -109,8 +105,8 @@ func (p *Concurrency) Requests() int64 {
 	return p.MaxConcurrency
 }
 
-// attributeFilter are the parameters of endpoint-attribute-filter that decide what it does without
-// the attribute.
+// attributeFilter are the parameters of endpoint-attribute-filter for endpoints without the
+// attribute.
 type attributeFilter struct {
 	Attribute       string          `json:"attribute"`
 	OnMissing       string          `json:"onMissing"`
@@ -148,28 +144,24 @@ func (p *dataSource) check() (out []Problem) {
 						"read over verified TLS"})
 		}
 	default:
-		out = append(out,
-			Problem{Field: "scheme", Problem: fmt.Sprintf("must be http or https, is %q", p.Scheme),
-				Fix: "write one of them"})
+		out = append(out, invalid("scheme", "write one of them", "must be http or https, is %q", p.Scheme))
 	}
 	if p.Path != "" && !strings.HasPrefix(p.Path, "/") {
 		out = append(out,
-			Problem{Field: "path", Problem: fmt.Sprintf("must begin with /, is %q", p.Path),
-				Fix: "write the path of the metrics page, such as /metrics"})
+			invalid("path", "write the path of the metrics page, such as /metrics", "must begin with /, is %q", p.Path))
 	}
 	return out
 }
 
-// PageSource is where a document has metrics pages read. The zero value is the pool's own setting.
+// PageSource is where metrics pages are read. The zero value selects the pool's own setting.
 //
 // +kubebuilder:object:generate=false
 type PageSource struct {
 	Path string // "" is the pool's
-	// TLS: the servers speak TLS. Without a BackendTLSPolicy it does not verify them.
+	// TLS: read over TLS, unverified unless a BackendTLSPolicy applies.
 	TLS bool
 }
 
-// pageSource returns where the document has pages read.
 func (r *resolver) pageSource() (s PageSource) {
 	for _, name := range r.names {
 		if p, ok := r.instances[name].Parameters.(*dataSource); ok {

@@ -9,10 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// parameters are those of one type of plugins, as a document has them. Fields that are pointers
-// without an exported use are accepted and have no effect.
+// parameters are the decoded parameters of one type of plugins. Unexported pointer fields are
+// accepted and have no effect.
 type parameters interface {
-	// check returns what is wrong with decoded parameters; fields are relative to them.
+	// check returns the problems of decoded parameters; their fields are relative to the
+	// parameters.
 	check() []Problem
 }
 
@@ -36,9 +37,9 @@ func (p *LabelSelector) check() []Problem {
 //
 // +kubebuilder:object:generate=false
 type ActiveRequest struct {
-	// IdleThreshold is the number of requests up to which an endpoint has the score 1.
+	// IdleThreshold is the number of requests up to which the score is 1.
 	IdleThreshold int `json:"idleThreshold"`
-	// MaxBusyScore is the highest score of all others, 0 to 1.
+	// MaxBusyScore is the highest score above IdleThreshold, from 0 to 1.
 	MaxBusyScore float64 `json:"maxBusyScore"`
 
 	RequestTimeout           *string `json:"requestTimeout"`
@@ -48,13 +49,11 @@ type ActiveRequest struct {
 func (p *ActiveRequest) check() (out []Problem) {
 	if p.IdleThreshold < 0 {
 		out = append(out,
-			Problem{Field: "idleThreshold", Problem: fmt.Sprintf("must be at least 0, is %d", p.IdleThreshold),
-				Fix: "write a number of requests"})
+			invalid("idleThreshold", "write a number of requests", "must be at least 0, is %d", p.IdleThreshold))
 	}
 	if p.MaxBusyScore < 0 || p.MaxBusyScore > 1 {
 		out = append(out,
-			Problem{Field: "maxBusyScore", Problem: fmt.Sprintf("must be from 0 to 1, is %g", p.MaxBusyScore),
-				Fix: "write a score, such as 0.5"})
+			invalid("maxBusyScore", "write a score, such as 0.5", "must be from 0 to 1, is %g", p.MaxBusyScore))
 	}
 	return append(out, noEffect("requestTimeout", p.RequestTimeout != nil, "requests are in flight until they end")...)
 }
@@ -63,11 +62,11 @@ func (p *ActiveRequest) producer() (field, name, kind string) {
 	return "inFlightLoadProducerName", p.InFlightLoadProducerName, InFlightLoadProducer
 }
 
-// TokenLoad scores by prompt tokens that wait to be computed.
+// TokenLoad scores by queued prompt tokens.
 //
 // +kubebuilder:object:generate=false
 type TokenLoad struct {
-	// QueueThresholdTokens is the number of tokens from which on the score is 0.
+	// QueueThresholdTokens is the number of tokens at which the score reaches 0.
 	QueueThresholdTokens int64 `json:"queueThresholdTokens"`
 
 	InFlightLoadProducerName string `json:"inFlightLoadProducerName"`
@@ -76,8 +75,8 @@ type TokenLoad struct {
 func (p *TokenLoad) check() []Problem {
 	if p.QueueThresholdTokens <= 0 {
 		return []Problem{
-			{Field: "queueThresholdTokens", Problem: fmt.Sprintf("must be at least 1, is %d", p.QueueThresholdTokens),
-				Fix: "write a number of tokens, or remove it for 4194304"},
+			invalid("queueThresholdTokens", "write a number of tokens, or remove it for 4194304",
+				"must be at least 1, is %d", p.QueueThresholdTokens),
 		}
 	}
 	return nil
@@ -91,33 +90,33 @@ func (p *TokenLoad) producer() (field, name, kind string) {
 //
 // +kubebuilder:object:generate=false
 type LoadAware struct {
-	// Threshold is the number of waiting requests from which on the score is 0.
+	// Threshold is the number of waiting requests at which the score reaches 0.
 	Threshold int `json:"threshold"`
 }
 
 func (p *LoadAware) check() []Problem {
 	if p.Threshold <= 0 {
 		return []Problem{
-			{Field: "threshold", Problem: fmt.Sprintf("must be at least 1, is %d", p.Threshold),
-				Fix: "write a number of waiting requests, or remove it for 128"},
+			invalid("threshold", "write a number of waiting requests, or remove it for 128",
+				"must be at least 1, is %d", p.Threshold),
 		}
 	}
 	return nil
 }
 
-// PrefixCache scores by the part of the prompt that is cached.
+// PrefixCache scores by the cached part of the prompt.
 //
 // +kubebuilder:object:generate=false
 type PrefixCache struct {
-	// MatchLengthWeight is the part of the score, 0 to 1, that the length of the match decides in
-	// place of its share of the prompt.
+	// MatchLengthWeight is the share of the score, 0 to 1, by the length of the match instead of
+	// its share of the prompt.
 	MatchLengthWeight float64 `json:"matchLengthWeight"`
-	// MatchLengthScaleTokens is the length from which on that part is whole.
+	// MatchLengthScaleTokens is the match length, in tokens, at which that share is full.
 	MatchLengthScaleTokens int `json:"matchLengthScaleTokens"`
 
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName"`
 
-	// Of releases in which the scorer had an index of its own.
+	// of releases in which the scorer had an index
 	AutoTune               *bool `json:"autoTune"`
 	BlockSizeTokens        *int  `json:"blockSizeTokens"`
 	BlockSize              *int  `json:"blockSize"`
@@ -126,7 +125,7 @@ type PrefixCache struct {
 	MaxPrefixTokensToMatch *int  `json:"maxPrefixTokensToMatch"`
 	LRUCapacityPerServer   *int  `json:"lruCapacityPerServer"`
 
-	// Precise means that the prefixes come from KV events. A document names the producer instead.
+	// Precise means that prefixes come from KV events. A document names the producer instead.
 	Precise bool `json:"-"`
 }
 
@@ -138,14 +137,13 @@ func (p *PrefixCache) check() (out []Problem) {
 	p.MaxPrefixBlocksToMatch, p.MaxPrefixTokensToMatch, p.LRUCapacityPerServer = nil, nil, nil
 	if p.MatchLengthWeight < 0 || p.MatchLengthWeight > 1 {
 		out = append(out,
-			Problem{Field: "matchLengthWeight", Problem: fmt.Sprintf("must be from 0 to 1, is %g", p.MatchLengthWeight),
-				Fix: "write a weight, such as 0.5"})
+			invalid("matchLengthWeight", "write a weight, such as 0.5", "must be from 0 to 1, is %g",
+				p.MatchLengthWeight))
 	}
 	if p.MatchLengthWeight > 0 && p.MatchLengthScaleTokens <= 0 {
 		out = append(out,
-			Problem{Field: "matchLengthScaleTokens",
-				Problem: fmt.Sprintf("must be at least 1, is %d", p.MatchLengthScaleTokens),
-				Fix:     "write a number of tokens, or remove it for 8192"})
+			invalid("matchLengthScaleTokens", "write a number of tokens, or remove it for 8192",
+				"must be at least 1, is %d", p.MatchLengthScaleTokens))
 	}
 	return out
 }
@@ -154,8 +152,8 @@ func (p *PrefixCache) producer() (field, name, kind string) {
 	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
 }
 
-// sessionAffinity scores by sessions. They are those of the strategy session: known by a token that
-// the picker sets, else by an ID.
+// sessionAffinity scores by the sessions of the strategy session: a token that the picker sets,
+// else an ID.
 type sessionAffinity struct {
 	Strategy                    string `json:"strategy"`
 	EncodedEndpointHeaderConfig struct {
@@ -175,16 +173,13 @@ type sessionAffinity struct {
 func (p *sessionAffinity) check() (out []Problem) {
 	if p.Strategy != "" && p.Strategy != "encoded_endpoint_header" && p.Strategy != "session_id" {
 		out = append(out,
-			Problem{
-				Field:   "strategy",
-				Problem: fmt.Sprintf("must be encoded_endpoint_header or session_id, is %q", p.Strategy),
-				Fix:     "write one of them, or remove it",
-			})
+			invalid("strategy", "write one of them, or remove it",
+				"must be encoded_endpoint_header or session_id, is %q", p.Strategy))
 	}
 	if h := p.EncodedEndpointHeaderConfig.Header; h != "" && !strings.EqualFold(h, "x-session-token") {
 		out = append(out,
-			Problem{Field: "encodedEndpointHeaderConfig.header",
-				Problem: fmt.Sprintf("%q is not supported: the token is in x-session-token", h), Fix: "remove it"})
+			invalid("encodedEndpointHeaderConfig.header", "remove it",
+				"%q is not supported: the token is in x-session-token", h))
 	}
 	for i, s := range p.SessionIDConfig.Sources {
 		field := fmt.Sprintf("sessionIdConfig.sources[%d]", i)
@@ -207,32 +202,32 @@ func (p *sessionAffinity) check() (out []Problem) {
 	return append(out, noEffect("profileName", p.ProfileName != nil, "there is one profile")...)
 }
 
-// External scores in another process: the gRPC service penstock.scoring.v1.Scorer
-// (picker/scoring/scoring.proto) of a Service.
+// External scores in another process, over the gRPC service penstock.scoring.v1.Scorer
+// (picker/scoring/scoring.proto).
 //
 // +kubebuilder:object:generate=false
 type External struct {
 	// Service in the namespace of the pool.
 	Service string `json:"service"`
-	// Port of the Service. TLS is as for an endpoint picker.
+	// Port of the Service. TLS is configured as for an endpoint picker.
 	Port int32 `json:"port"`
 }
 
 func (p *External) check() (out []Problem) {
 	if len(validation.IsDNS1035Label(p.Service)) > 0 {
 		out = append(out,
-			Problem{Field: "service", Problem: fmt.Sprintf("must be the name of a Service, is %q", p.Service),
-				Fix: "name a Service in the namespace of the pool"})
+			invalid("service", "name a Service in the namespace of the pool", "must be the name of a Service, is %q",
+				p.Service))
 	}
 	if p.Port < 1 || p.Port > 65535 {
 		out = append(out,
-			Problem{Field: "port", Problem: fmt.Sprintf("must be from 1 to 65535, is %d", p.Port),
-				Fix: "write a port of the Service, or remove it for 9003"})
+			invalid("port", "write a port of the Service, or remove it for 9003", "must be from 1 to 65535, is %d",
+				p.Port))
 	}
 	return out
 }
 
-// pickerParameters are those of llm-d's pickers.
+// pickerParameters are the parameters of llm-d's pickers.
 type pickerParameters struct {
 	MaxNumOfEndpoints *int `json:"maxNumOfEndpoints"`
 }
@@ -242,8 +237,8 @@ func (p *pickerParameters) check() []Problem {
 		"spec.picker.fallbacks of the PoolPolicy sets how many endpoints a pick names")
 }
 
-// approximatePrefix are the parameters of the index of prefixes that picks have shown. Penstock's
-// index has one schedule of blocks, and reads the capacity of caches from metrics pages.
+// approximatePrefix are the parameters of the prefix index that picks fill. Penstock's index has
+// one schedule of blocks and reads cache capacities from metrics pages.
 type approximatePrefix struct {
 	AutoTune               *bool `json:"autoTune"`
 	BlockSizeTokens        *int  `json:"blockSizeTokens"`
@@ -266,7 +261,7 @@ func (p *approximatePrefix) check() (out []Problem) {
 	return out
 }
 
-// precisePrefix are the parameters of the index of prefixes that KV events show.
+// precisePrefix are the parameters of the prefix index that KV events fill.
 type precisePrefix struct {
 	TokenProcessorConfig any `json:"tokenProcessorConfig"`
 	IndexerConfig        any `json:"indexerConfig"`
@@ -302,7 +297,6 @@ func (p *inFlightLoad) check() []Problem {
 	return noEffect("addEstimatedOutputTokens", set, "output tokens are not estimated")
 }
 
-// noEffect is the warning that a field which is set has no effect.
 func noEffect(field string, set bool, why string) []Problem {
 	if !set {
 		return nil

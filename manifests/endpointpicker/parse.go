@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxText bounds a document's text, in bytes.
+// maxText bounds a document, in bytes.
 const maxText = 256 << 10
 
-// Parse reads a document in YAML or JSON, and resolves it.
+// Parse reads and resolves a document in YAML or JSON.
 func Parse(text string) (*Profile, []Problem) {
 	c, problems := Read(text)
 	if c == nil {
@@ -48,12 +48,11 @@ func Read(text string) (*EndpointPickerConfig, []Problem) {
 	var problems []Problem
 	if c.Kind != Kind {
 		problems = append(problems,
-			Problem{Field: "kind", Problem: fmt.Sprintf("must be %s, is %q", Kind, c.Kind), Fix: "write kind: " + Kind})
+			invalid("kind", "write kind: "+Kind, "must be %s, is %q", Kind, c.Kind))
 	}
 	if v := c.APIVersion; v != Group+"/"+Version && v != Group+"/"+NextVersion && v != FormerGroup+"/"+Version {
 		problems = append(problems,
-			Problem{Field: "apiVersion", Problem: fmt.Sprintf("must be %s/%s, is %q", Group, Version, v),
-				Fix: "write apiVersion: " + Group + "/" + Version})
+			invalid("apiVersion", "write apiVersion: "+Group+"/"+Version, "must be %s/%s, is %q", Group, Version, v))
 	}
 	_, found := Resolve(&c)
 	if problems = append(problems, found...); Invalid(problems) {
@@ -62,10 +61,10 @@ func Read(text string) (*EndpointPickerConfig, []Problem) {
 	return &c, problems
 }
 
-// maxUnknown bounds how many errors of one document are named.
+// maxUnknown bounds the unknown fields that one document reports.
 const maxUnknown = 8
 
-// decode reads the first document of a text. An unknown field is an error that names its path.
+// decode reads the first document of a text. An unknown field is an error with its path.
 func decode(text string, to *EndpointPickerConfig) error {
 	raw, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
@@ -78,8 +77,7 @@ func decode(text string, to *EndpointPickerConfig) error {
 	return errors.Join(unknown[:min(len(unknown), maxUnknown)]...)
 }
 
-// second returns the line, from 1, of a text's second document; 0 if it has none, or one without
-// content.
+// second returns the line, from 1, of a text's second document with content, or 0.
 func second(text string) int {
 	d := yamlnode.NewDecoder(strings.NewReader(text))
 	for n := 0; ; n++ {
@@ -87,7 +85,7 @@ func second(text string) int {
 		if err := d.Decode(&doc); errors.Is(err, io.EOF) {
 			return 0
 		} else if err != nil {
-			return 1 + strings.Count(text, "\n") // what follows the first document is not YAML
+			return 1 + strings.Count(text, "\n") // the rest is not YAML
 		}
 		if n > 0 && len(doc.Content) > 0 && doc.Content[0].Tag != "!!null" {
 			return doc.Content[0].Line

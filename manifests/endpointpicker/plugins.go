@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Role is what plugins of a type do.
+// Role is the function of a plugin.
 type Role string
 
-// The roles. Producers are part of a document and have nothing to configure here.
+// The roles. Producers have nothing to configure here.
 const (
 	Filter   Role = "filter"
 	Scorer   Role = "scorer"
@@ -68,35 +68,35 @@ const (
 	AgentIdentity             = "agent-identity"
 )
 
-// kind is a type of plugins.
+// kind describes a type of plugins.
 type kind struct {
 	role Role
-	// parameters returns a pointer to the type's parameters with their defaults; nil: it has none.
+	// parameters returns a pointer to the default parameters; nil if the type has none.
 	parameters func() parameters
-	// pages, prompts, sessions: it reads the servers' metrics pages, the prompts of requests (and
-	// with them the model's name), their sessions.
+	// pages, prompts, sessions, latency: the type reads metrics pages, prompts (and with them model
+	// names), sessions, or predictions of latency.
 	pages, prompts, sessions bool
-	// latency: it reads what is predicted of servers' latency.
-	latency bool
-	// note states for the documentation what differs from llm-d's router; "" for nothing.
+	latency                  bool
+	// note describes the difference from llm-d's router, for the documentation; "" if there is
+	// none.
 	note string
-	// unknown: no table has the type, and its name ends in the role. Silent: its plugin has a
-	// Warning of its own.
+	// unknown: no table has the type, and role is guessed from its name. silent: the plugin already
+	// has a Warning.
 	unknown, silent bool
 }
 
 const ownPredictions = "Penstock predicts latency by what it has measured of each server; there is no prediction server"
 
-// kinds is the table of plugins. A new plugin is a row here, its parameters, and a row in
+// kinds lists the plugins. A new plugin is a row here, its parameters, and a row in
 // picker/schedule.
 var kinds = map[string]kind{
-	LabelSelectorFilter: {role: Filter, parameters: func() parameters { return &LabelSelector{} }},
-	ByLabelFilter:       {role: Filter, parameters: func() parameters { return &ByLabel{} }},
-	UtilizationFilter:   {role: Filter, pages: true, parameters: func() parameters { return &UtilizationLimits{} }},
+	LabelSelectorFilter: {role: Filter, parameters: zero[LabelSelector]},
+	ByLabelFilter:       {role: Filter, parameters: zero[ByLabel]},
+	UtilizationFilter:   {role: Filter, pages: true, parameters: zero[UtilizationLimits]},
 	PrefixAffinityFilter: {role: Filter, prompts: true, parameters: func() parameters {
 		return &PrefixAffinity{AffinityThreshold: 0.8, MaxTTFTPenaltyMs: 18000, PeakPrefillThroughput: 15928}
 	}},
-	SessionAffinityFilter: {role: Filter, sessions: true, parameters: func() parameters { return &sessionAffinity{} }},
+	SessionAffinityFilter: {role: Filter, sessions: true, parameters: zero[sessionAffinity]},
 	HeadroomTierFilter: {role: Filter, pages: true, prompts: true, latency: true, note: ownPredictions,
 		parameters: func() parameters { return &HeadroomTier{EpsilonExploreNeg: 0.01} }},
 
@@ -112,7 +112,7 @@ var kinds = map[string]kind{
 	PrefixCacheScorer: {role: Scorer, prompts: true,
 		parameters: func() parameters { return &PrefixCache{MatchLengthScaleTokens: 8192} }},
 	LoRAAffinityScorer:    {role: Scorer, pages: true, prompts: true},
-	SessionAffinityScorer: {role: Scorer, sessions: true, parameters: func() parameters { return &sessionAffinity{} }},
+	SessionAffinityScorer: {role: Scorer, sessions: true, parameters: zero[sessionAffinity]},
 	ExternalScorer:        {role: Scorer, pages: true, parameters: func() parameters { return &External{Port: 9003} }},
 
 	NoHitLRUScorer: {role: Scorer, prompts: true, parameters: func() parameters { return &NoHitLRU{LRUSize: 1024} }},
@@ -121,7 +121,7 @@ var kinds = map[string]kind{
 	ContextLengthAware: {role: Scorer, prompts: true,
 		note:       "with enableFiltering, all servers stay if the range of none has the prompt",
 		parameters: func() parameters { return &ContextLength{Label: "llm-d.ai/context-length-range"} }},
-	HeaderLabelScorer: {role: Scorer, parameters: func() parameters { return &HeaderLabel{} }},
+	HeaderLabelScorer: {role: Scorer, parameters: zero[HeaderLabel]},
 	MediaCacheScorer:  {role: Scorer, prompts: true},
 
 	LatencyAdmitter: {role: Admitter, pages: true, prompts: true, latency: true, note: ownPredictions},
@@ -129,19 +129,17 @@ var kinds = map[string]kind{
 		return &Probabilistic{QueueDepthThreshold: 5, KVCacheUtilThreshold: 0.8, Power: 5, K: 300}
 	}},
 
-	MaxScorePicker:       {role: Picker, parameters: func() parameters { return &pickerParameters{} }},
-	WeightedRandomPicker: {role: Picker, parameters: func() parameters { return &pickerParameters{} }},
-	RandomPicker:         {role: Picker, parameters: func() parameters { return &pickerParameters{} }},
+	MaxScorePicker:       {role: Picker, parameters: zero[pickerParameters]},
+	WeightedRandomPicker: {role: Picker, parameters: zero[pickerParameters]},
+	RandomPicker:         {role: Picker, parameters: zero[pickerParameters]},
 	PowerOfTwoPicker:     {role: Picker},
 
 	SingleProfileHandler: {role: Handler},
 	HeaderProfileHandler: {role: Handler, parameters: func() parameters {
 		return &headerProfile{HeaderName: "EPP-Profile", DefaultProfile: "decode"}
 	}},
-	DisaggProfileHandler: {role: Handler, parameters: func() parameters { return &disaggParameters{} }},
-	PDProfileHandler: {role: Handler, parameters: func() parameters {
-		return &pdParameters{}
-	}},
+	DisaggProfileHandler: {role: Handler, parameters: zero[disaggParameters]},
+	PDProfileHandler:     {role: Handler, parameters: zero[pdParameters]},
 	DataParallelProfileHandler: {role: Handler, parameters: func() parameters {
 		return &dataParallelParameters{PrimaryPort: 8000}
 	}},
@@ -149,7 +147,7 @@ var kinds = map[string]kind{
 	DecodeFilter:            {role: Filter},
 	PrefillFilter:           {role: Filter},
 	EncodeFilter:            {role: Filter},
-	PrefixBasedDecider:      {role: Decision, parameters: func() parameters { return &prefixDecider{} }},
+	PrefixBasedDecider:      {role: Decision, parameters: zero[prefixDecider]},
 	AlwaysPrefillDecider:    {role: Decision},
 	AlwaysMultimodalDecider: {role: Decision},
 
@@ -157,8 +155,8 @@ var kinds = map[string]kind{
 
 	ClusterQueueScorer:   {role: Cluster},
 	ClusterKVCacheScorer: {role: Cluster},
-	ClusterPrefixScorer:  {role: Cluster, parameters: func() parameters { return &clusterPrefix{} }},
-	ClusterSessionFilter: {role: Cluster, parameters: func() parameters { return &sessionAffinity{} }},
+	ClusterPrefixScorer:  {role: Cluster, parameters: zero[clusterPrefix]},
+	ClusterSessionFilter: {role: Cluster, parameters: zero[sessionAffinity]},
 
 	ConcurrencyDetector: {role: Policy,
 		note:       "tokens in flight do not count; with concurrencyMode tokens it is as without it",
@@ -172,17 +170,25 @@ var kinds = map[string]kind{
 	GlobalStrictFairness: {role: Policy},
 	StaticUsageLimit:     {role: Policy, parameters: func() parameters { return &usageLimit{Threshold: 1} }},
 
-	ApproximatePrefixProducer: {role: Producer, parameters: func() parameters { return &approximatePrefix{} }},
-	PrecisePrefixProducer:     {role: Producer, parameters: func() parameters { return &precisePrefix{} }},
-	InFlightLoadProducer:      {role: Producer, parameters: func() parameters { return &inFlightLoad{} }},
+	ApproximatePrefixProducer: {role: Producer, parameters: zero[approximatePrefix]},
+	PrecisePrefixProducer:     {role: Producer, parameters: zero[precisePrefix]},
+	InFlightLoadProducer:      {role: Producer, parameters: zero[inFlightLoad]},
 	metricsDataSource: {role: Source, note: "scheme and path count for the pool's pages; a PoolPolicy comes first",
-		parameters: func() parameters { return &dataSource{} }},
-	SessionIDProducer:     {role: Producer, parameters: func() parameters { return &sessionID{} }},
-	AgentIdentity:         {role: Other, parameters: func() parameters { return &agentIdentity{} }},
-	clusterPrefixProducer: {role: Producer, parameters: func() parameters { return &approximatePrefix{} }},
+		parameters: zero[dataSource]},
+	SessionIDProducer:     {role: Producer, parameters: zero[sessionID]},
+	AgentIdentity:         {role: Other, parameters: zero[agentIdentity]},
+	clusterPrefixProducer: {role: Producer, parameters: zero[approximatePrefix]},
 }
 
-// Types returns the types of plugins with one of some roles, sorted; of all roles if none is given.
+// zero returns parameters whose defaults are zero values.
+func zero[T any, P interface {
+	*T
+	parameters
+}]() parameters {
+	return P(new(T))
+}
+
+// Types returns the types of plugins with one of roles, sorted; all types if no role is given.
 func Types(roles ...Role) []string {
 	return slices.Sorted(func(yield func(string) bool) {
 		for name := range maps.Keys(kinds) {

@@ -18,42 +18,39 @@ const (
 	maxSelected = 32 // plugins of a profile
 )
 
-// Profile is what a document makes of a strategy. It must not be changed.
+// Profile is the strategy in a document. It is immutable.
 //
 // +kubebuilder:object:generate=false
 type Profile struct {
 	Filters []Instance // in this order
 	Scorers []Instance
 	Picker  string // a type
-	// Pages, Prompts and Sessions: some plugin reads the servers' metrics pages, the prompts of
-	// requests, or their sessions.
+	// Pages, Prompts, Sessions, Latency and Headers: some plugin reads metrics pages, prompts,
+	// sessions, predictions of latency, or request headers.
 	Pages, Prompts, Sessions bool
-	// Latency and Headers: some plugin reads predictions of latency, or headers of requests.
-	Latency, Headers bool
-	// SessionHeaders and SessionCookie name a request's session, as the pool's own do, and
-	// AgentHeaders its fairness ID where it has none.
+	Latency, Headers         bool
+	// SessionHeaders and SessionCookie name a request's session, in addition to the pool's own.
+	// AgentHeaders name the fairness ID of a request without one.
 	SessionHeaders, AgentHeaders []string
 	SessionCookie                string
-	// Admission has the rules that reject sheddable requests.
-	Admission Admission
-	// Source is where metrics pages are read.
-	Source PageSource
-	// ByHeader has the profiles that requests name; nil: there is one profile.
+	Admission                    Admission
+	Source                       PageSource
+	// ByHeader chooses among several profiles; nil if there is one.
 	ByHeader *ByHeader
 	// External are the scorers in other processes, in the order of Scorers.
 	External []*External
 	// Precise means that prefixes come from KV events.
 	Precise bool
-	// Flow is the flow control of the document; nil if it is off.
+	// nil if flow control is off
 	Flow *Flow
-	// Disagg has the further servers of requests; nil: there are none.
+	// nil if one server serves each request
 	Disagg *Disagg
-	// Dynamo has requests name workers of Dynamo; nil: they do not.
+	// nil if requests do not name Dynamo workers
 	Dynamo *Dynamo
-	// Clusters is the choice among the clusters of an import; nil: the document is for pools.
+	// nil in a document for pools
 	Clusters *Clusters
-	// MaxEndpoints is the picker's maxNumOfEndpoints, which only the profile of encode has a use
-	// for; at least 1.
+	// MaxEndpoints is the picker's maxNumOfEndpoints, at least 1. Only the profile of encode uses
+	// it.
 	MaxEndpoints int
 }
 
@@ -66,11 +63,11 @@ type Instance struct {
 	Parameters any     // such as *LabelSelector; nil for a type without parameters
 }
 
-// Problem is what is wrong with a document.
+// Problem is an error or a Warning about a document.
 //
 // +kubebuilder:object:generate=false
 type Problem struct {
-	Warning bool   // the document works without it
+	Warning bool   // the document works without the field
 	Field   string // its path in the document
 	Problem string
 	Fix     string
@@ -92,8 +89,8 @@ func Invalid(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }
 
-// Resolve returns the profile of a document, and the document's problems sorted by field. The
-// profile is nil if the document is invalid.
+// Resolve returns the profile of a document, nil if the document is invalid, and its problems by
+// field.
 func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 	r := resolver{instances: map[string]*instance{}, all: len(c.SchedulingProfiles) == 0}
 	r.unsupported(c)
@@ -113,12 +110,11 @@ func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 	return p, r.problems
 }
 
-// resolver collects the problems of one document.
 type resolver struct {
 	instances map[string]*instance
 	names     []string // of instances, in the document's order
 	problems  []Problem
-	// strict makes types and parameters that no table has errors: a PoolPolicy is Penstock's own.
+	// strict makes unknown types and parameters errors: a PoolPolicy belongs to Penstock's own API.
 	strict bool
 	// all: the document has no profile, so each filter, scorer and picker is in force.
 	all bool
@@ -132,10 +128,13 @@ type instance struct {
 }
 
 func (r *resolver) wrong(field, fix, problem string, args ...any) {
-	r.problems = append(r.problems, Problem{Field: field, Problem: fmt.Sprintf(problem, args...), Fix: fix})
+	r.problems = append(r.problems, invalid(field, fix, problem, args...))
 }
 
-// unsupported reports the parts of a document that are for other parts of llm-d's router.
+func invalid(field, fix, problem string, args ...any) Problem {
+	return Problem{Field: field, Problem: fmt.Sprintf(problem, args...), Fix: fix}
+}
+
 func (r *resolver) unsupported(c *EndpointPickerConfig) {
 	for _, part := range []struct {
 		field string
@@ -182,7 +181,6 @@ func (r *resolver) plugins(list []Plugin) {
 	}
 }
 
-// upstream makes an instance of a type of llm-d's router that works as another, or has no effect.
 func (r *resolver) upstream(in *instance, u *upstreamKind, raw *runtime.RawExtension) {
 	in.kind = kind{role: u.role, silent: true, parameters: u.parameters}
 	switch {
@@ -217,8 +215,8 @@ func as(name string) string {
 	return "use " + name
 }
 
-// unknown makes an instance of a type that no table has. llm-d's router may have it since: it has
-// no effect, and whether a document can do without it is decided where the document uses it.
+// unknown resolves a type in no table, which a newer llm-d's router may have. It has no effect. add
+// decides whether the document can do without it.
 func (r *resolver) unknown(in *instance) {
 	in.kind = kind{role: guessed(in.Type), unknown: true, silent: true}
 	near := misspelled(in.Type)
@@ -235,7 +233,7 @@ func (r *resolver) unknown(in *instance) {
 	}
 }
 
-// parameters decodes a plugin's parameters over their defaults.
+// parameters decodes a plugin's parameters over the defaults.
 func (r *resolver) parameters(in *instance, raw *runtime.RawExtension) {
 	field := in.field + ".parameters"
 	empty := raw == nil || len(raw.Raw) == 0 || string(raw.Raw) == "null" || string(raw.Raw) == "{}"
@@ -266,7 +264,6 @@ func (r *resolver) parameters(in *instance, raw *runtime.RawExtension) {
 	}
 }
 
-// unknownField returns the field of an error about one that a type lacks.
 func unknownField(err error) (name string, ok bool) {
 	if err == nil {
 		return "", false
@@ -275,8 +272,8 @@ func unknownField(err error) (name string, ok bool) {
 	return strings.TrimSuffix(name, `"`), ok
 }
 
-// newer reports whether a parameter that a type lacks may be one that llm-d's router has since, and
-// no misspelling. Without a parameter of a filter, requests could go to wrong servers.
+// newer reports whether an unknown parameter may belong to a newer llm-d's router instead of being
+// misspelled. Parameters of filters never qualify: without them requests could go to wrong servers.
 func (r *resolver) newer(in *instance, name string) bool {
 	if r.strict || in.kind.role == Filter {
 		return false
@@ -293,7 +290,6 @@ func (r *resolver) newer(in *instance, name string) bool {
 	return true
 }
 
-// producers checks the names of producers in parameters.
 func (r *resolver) producers() {
 	for _, name := range r.names {
 		in := r.instances[name]
@@ -305,7 +301,7 @@ func (r *resolver) producers() {
 		}
 		field, named, kind := user.producer()
 		if named == "" || named == kind {
-			continue // without one in the document, the producer is made of its defaults
+			continue // without one in the document, the producer has its defaults
 		}
 		fits := kind
 		if kind == ApproximatePrefixProducer {
@@ -320,7 +316,6 @@ func (r *resolver) producers() {
 	}
 }
 
-// profile selects the plugins of the document's profiles.
 func (r *resolver) profile(c *EndpointPickerConfig) *Profile {
 	if handler := r.handler(); handler != nil {
 		if handler.Type == HeaderProfileHandler {
@@ -331,7 +326,6 @@ func (r *resolver) profile(c *EndpointPickerConfig) *Profile {
 	return r.single(c, SingleProfileHandler)
 }
 
-// single selects the plugins of a document with one profile.
 func (r *resolver) single(c *EndpointPickerConfig, handler string) *Profile {
 	if len(c.SchedulingProfiles) > 1 {
 		r.wrong("schedulingProfiles[1]", "keep one profile, or add "+DisaggProfileHandler,
@@ -351,8 +345,7 @@ func (r *resolver) single(c *EndpointPickerConfig, handler string) *Profile {
 	return r.choice(p)
 }
 
-// scored reports a profile all of whose scorers are missing: it would send requests to servers at
-// random.
+// scored reports a profile without any working scorer: it would send requests to random servers.
 func (r *resolver) scored(p *Profile, names []string, field string) {
 	if len(p.Scorers) > 0 || p.Clusters != nil {
 		return
@@ -372,16 +365,15 @@ func (r *resolver) scored(p *Profile, names []string, field string) {
 	}
 }
 
-// selected selects the plugins of a profile by its place.
 func (r *resolver) selected(c *EndpointPickerConfig, at int) *Profile {
 	p, refs := &Profile{}, c.SchedulingProfiles[at].Plugins
-	of := fmt.Sprintf("schedulingProfiles[%d].plugins", at)
+	list := fmt.Sprintf("schedulingProfiles[%d].plugins", at)
 	if len(refs) > maxSelected {
-		r.wrong(of, "remove some", "has %d plugins; at most %d are allowed", len(refs), maxSelected)
+		r.wrong(list, "remove some", "has %d plugins; at most %d are allowed", len(refs), maxSelected)
 		refs = refs[:maxSelected]
 	}
 	for i, ref := range refs {
-		field := fmt.Sprintf("%s[%d]", of, i)
+		field := fmt.Sprintf("%s[%d]", list, i)
 		in := r.instances[ref.PluginRef]
 		if in == nil {
 			r.wrong(field+".pluginRef", "write the name of one of the plugins: "+strings.Join(r.names, ", "),
@@ -401,17 +393,16 @@ func (r *resolver) selected(c *EndpointPickerConfig, at int) *Profile {
 	for i := range refs {
 		names[i] = refs[i].PluginRef
 	}
-	r.scored(p, names, of)
+	r.scored(p, names, list)
 	return r.choice(p)
 }
 
-// choice completes a profile that names no picker.
 func (r *resolver) choice(p *Profile) *Profile {
 	p.Picker, p.MaxEndpoints = cmp.Or(p.Picker, r.onlyPicker(), MaxScorePicker), max(p.MaxEndpoints, 1)
 	return p
 }
 
-// onlyPicker is the type of the document's picker that its profile does not name.
+// onlyPicker returns the type of the document's first picker, or "".
 func (r *resolver) onlyPicker() string {
 	for _, name := range r.names {
 		if in := r.instances[name]; in.kind.role == Picker && !in.kind.unknown {
@@ -421,7 +412,6 @@ func (r *resolver) onlyPicker() string {
 	return ""
 }
 
-// add makes a plugin part of a profile.
 func (r *resolver) add(p *Profile, in *instance, weight float64, field string) {
 	if in.kind.silent {
 		if in.kind.unknown && (in.kind.role == Filter || in.kind.role == "") {
@@ -474,20 +464,16 @@ func (r *resolver) add(p *Profile, in *instance, weight float64, field string) {
 	}
 }
 
-// precise reports whether prefixes of a producer come from KV events.
 func (r *resolver) precise(producer string) bool {
 	from := r.instances[producer]
 	return from != nil && from.Type == PrecisePrefixProducer
 }
 
-// reads adds what a type of plugins reads.
 func (p *Profile) reads(k *kind) {
 	p.Pages, p.Prompts, p.Sessions = p.Pages || k.pages, p.Prompts || k.prompts, p.Sessions || k.sessions
 	p.Latency = p.Latency || k.latency
 }
 
-// notPart reports a plugin that a profile names and that is no part of one.
 func (r *resolver) notPart(in *instance, field string) {
-	r.problems = append(r.problems, Problem{Warning: true, Field: field,
-		Problem: "has no effect: a " + string(in.kind.role) + " is not part of a profile", Fix: "remove it"})
+	r.warn(field, "has no effect: a "+string(in.kind.role)+" is not part of a profile", "remove it")
 }

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// upstreamKind is a type of plugins of llm-d's router that kinds lacks. It works as another type
-// does, has no effect, or makes a document invalid.
+// upstreamKind is a type of llm-d's router that is not in kinds. It maps to another type, has no
+// effect, or makes a document invalid.
 type upstreamKind struct {
 	role Role
-	as   string // the type that it works as
-	why  string // it works as another, has no effect, or is not supported
+	as   string // the type it maps to
+	why  string // reason for the treatment
 	fix  string
-	// invalid: without it requests go to servers that they must not go to.
+	// invalid: without the plugin, requests could go to wrong servers.
 	invalid bool
-	// parameters are those of the type that has another form than as; nil: none of them counts.
+	// parameters are parsed if they differ from the target type's; nil: none applies.
 	parameters func() parameters
 }
 
@@ -34,13 +34,13 @@ const (
 	ownChanges    = "Penstock follows the cluster's objects by itself"
 )
 
-// upstreamKinds are the types of llm-d's router 0.10 beside those of kinds, and some of its
-// releases before and after.
+// upstreamKinds are the types of llm-d's router 0.10 that are not in kinds, and some of other
+// releases.
 var upstreamKinds = map[string]upstreamKind{
 	"by-label-selector": {role: Filter, as: LabelSelectorFilter, why: "it is the former name"},
 	"precise-prefix-cache-scorer": {role: Scorer, as: PrefixCacheScorer,
 		why:        "its prefixes come from " + PrecisePrefixProducer,
-		parameters: func() parameters { return &preciseScorer{} }},
+		parameters: zero[preciseScorer]},
 	"kv-cache-scorer": {role: Scorer, as: KVCacheScorer, why: "it is the former name"},
 	"edf-ordering-policy": {role: Policy, as: FCFSOrdering,
 		why: "all requests of a pool may wait equally long, so the earliest has the nearest deadline"},
@@ -96,7 +96,7 @@ var upstreamKinds = map[string]upstreamKind{
 	"topology-affinity-filter": {role: Filter, why: noTopology},
 	"topology-affinity-scorer": {role: Scorer, why: noTopology},
 	"endpoint-attribute-filter": {role: Filter, why: noAttributes,
-		parameters: func() parameters { return &attributeFilter{} }},
+		parameters: zero[attributeFilter]},
 	"endpoint-attribute-scorer": {role: Scorer, why: noAttributes},
 
 	"sheddable-eviction-filter":                {role: Policy, why: noEviction},
@@ -122,12 +122,11 @@ var upstreamKinds = map[string]upstreamKind{
 		fix: "use " + LabelSelectorFilter + " with matchExpressions"},
 }
 
-// Treatment is what Penstock makes of a type of plugins.
+// Treatment is how Penstock handles a type of plugins.
 //
 // +kubebuilder:object:generate=false
 type Treatment string
 
-// The treatments.
 const (
 	Implemented Treatment = "implemented"
 	Mapped      Treatment = "mapped"
@@ -142,7 +141,7 @@ type TypeInfo struct {
 	Type string
 	Role
 	Treatment
-	Note string // what it works as, why it has no effect, what differs, or what to write instead
+	Note string // what it maps to, why it has no effect, what differs, or what to write instead
 }
 
 // Catalog describes every type of plugins, by role and name.
@@ -166,7 +165,7 @@ func Catalog() (all []TypeInfo) {
 	return all
 }
 
-// endings are the roles of types by what their names end in.
+// endings map suffixes of type names to roles.
 var endings = []struct {
 	ending string
 	role   Role
@@ -178,7 +177,7 @@ var endings = []struct {
 	{"-handler", Other}, {"-reporter", Other}, {"-syncer", Source},
 }
 
-// guessed returns the role of a type that no table has; "" if its name does not end in one.
+// guessed returns the role that a type's name suggests, or "".
 func guessed(name string) Role {
 	for _, e := range endings {
 		if strings.HasSuffix(name, e.ending) {
@@ -188,7 +187,7 @@ func guessed(name string) Role {
 	return ""
 }
 
-// misspelled returns the type that a name most likely is a misspelling of; "" without one.
+// misspelled returns the known type nearest to name, or "" if none is near.
 func misspelled(name string) string {
 	best, least := "", 3
 	for _, known := range slices.Concat(Types(), keys(upstreamKinds)) {
@@ -207,7 +206,6 @@ func keys(m map[string]upstreamKind) (names []string) {
 	return names
 }
 
-// distance is the Levenshtein distance of a and b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for k := range row {

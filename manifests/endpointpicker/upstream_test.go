@@ -55,7 +55,7 @@ func TestEndpointPickerConfig_EveryTypeOfLLMDHasATreatment(t *testing.T) {
 			t.Errorf("no table has %s", name)
 			continue
 		}
-		// Beside a scorer that is in force, and without a profile that names it.
+		// With a scorer that is in force, and without a profile that names the type.
 		_, problems := Parse(head + "plugins: [{type: queue-scorer}, {type: " + name +
 			", name: it}]\nschedulingProfiles: [{name: decode, plugins: [{pluginRef: queue-scorer}]}]")
 		for _, p := range problems {
@@ -73,7 +73,7 @@ func TestEndpointPickerConfig_EveryTypeOfLLMDHasATreatment(t *testing.T) {
 }
 
 // Documents with the types and parameters of llm-d's guides and KServe's templates. The first line
-// is what they are to resolve to.
+// is the expected profile.
 func TestEndpointPickerConfig_GuidesOfLLMDStartUnchanged(t *testing.T) {
 	files, err := filepath.Glob("testdata/guides/*.yaml")
 	if err != nil || len(files) < 12 {
@@ -156,7 +156,7 @@ func TestEndpointPickerConfig_MappedTypesHaveAnEffect(t *testing.T) {
 	}
 }
 
-// A type that llm-d's router has since is a Warning, unless requests would go where they must not.
+// A type of a newer llm-d's router is a Warning, unless requests could go to wrong servers.
 func TestEndpointPickerConfig_NewerTypesAreWarningsWhereTheyCanBe(t *testing.T) {
 	const profile = "\nschedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}, {pluginRef: it}]}]"
 	for doc, want := range map[string]string{

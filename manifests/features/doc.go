@@ -1,8 +1,8 @@
-// Package features has the list of Gateway API features that Penstock supports. The status of a
-// GatewayClass reports it, and the conformance suites test it. Names are those of
+// Package features lists the Gateway API features that Penstock supports. The status of a
+// GatewayClass reports them, and the conformance suites test them. The names come from
 // sigs.k8s.io/gateway-api/pkg/features.
 //
-// Adding a feature is a line here, in its place in the alphabet, when the suite's tests of it pass.
+// To add a feature, insert a line in alphabetical order once the suite's tests of it pass.
 //
 // Tests: go test ./manifests/features
 package features

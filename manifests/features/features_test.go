@@ -25,7 +25,7 @@ func TestGatewayClass_SupportedFeaturesAreKnownUpstream(t *testing.T) {
 	}
 }
 
-// The suites skip features that are not claimed: they would still pass if a line were lost.
+// The suites skip features that are not claimed, so they would pass if a line were lost.
 func TestGatewayClass_EveryGatewayFeatureIsSupported(t *testing.T) {
 	for _, f := range upstream.AllFeatures.UnsortedList() {
 		if strings.HasPrefix(string(f.Name), "Mesh") || strings.HasPrefix(string(f.Name), "UDP") {

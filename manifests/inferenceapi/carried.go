@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClustersCondition is the type of the conditions of a controller that have status.clusters where
-// the installed CRD of InferencePoolImport, upstream's own, has no such field. Their messages, one
-// after the other, are its JSON. So the permission to write the status is needed to write them.
+// ClustersCondition is the type of a controller's conditions that carry status.clusters if the
+// installed CRD of InferencePoolImport is upstream's, which lacks the field. Their concatenated
+// messages are its JSON. Writing them takes only the permission to write the status.
 const ClustersCondition = "penstock.dev/Clusters"
 
 const (
@@ -21,24 +21,24 @@ const (
 	mostCarried    = 4        // of the 8 conditions that a controller may have
 )
 
-// MaxClusters is how many exporting clusters an import may have.
+// MaxClusters is the maximum number of exporting clusters of an import.
 const MaxClusters = 64
 
-// Room is how many bytes the JSON form of all clusters of an import may have: where its CRD has
-// status.clusters, and in the conditions that stand in for it.
+// Room is the maximum size in bytes of the JSON form of an import's clusters in status.clusters.
+// RoomCarried is the maximum in the conditions that replace the field.
 const (
-	Room        = 1 << 20 // the API server's database takes 1.5 MB
+	Room        = 1 << 20 // the API server's database accepts 1.5 MB
 	RoomCarried = mostCarried * longestMessage
 )
 
-// Fit returns the clusters for which an import has room, in their order, and those for which it has
-// none, and why. The largest take the least of others with them, so they are left out first. Then,
-// of more than MaxClusters, those that stay are left out last.
+// Fit returns the clusters for which an import has room, in their order, and the reason for each
+// cluster that is left out. The largest clusters are left out first, so that the fewest are. If
+// more than MaxClusters remain, the clusters in stay take precedence.
 func Fit(clusters []ImportedCluster, room int, stay []string) (kept []ImportedCluster, left map[string]string) {
 	sizes, total := make([]int, len(clusters)), len("[]")-len(",")
 	order := make([]int, len(clusters))
 	for i := range clusters {
-		raw, _ := json.Marshal(clusters[i]) // it has no type that fails
+		raw, _ := json.Marshal(clusters[i]) // no field fails to marshal
 		order[i], sizes[i] = i, len(raw)+len(",")
 		total += sizes[i]
 	}
@@ -71,7 +71,6 @@ func Fit(clusters []ImportedCluster, room int, stay []string) (kept []ImportedCl
 	return kept, left
 }
 
-// Carry returns the conditions that carry clusters.
 func Carry(clusters []ImportedCluster, generation int64, now metav1.Time) (out []metav1.Condition, err error) {
 	raw, err := json.Marshal(clusters)
 	if err != nil {
@@ -86,7 +85,7 @@ func Carry(clusters []ImportedCluster, generation int64, now metav1.Time) (out [
 						"the CRD of Penstock's chart", len(raw), RoomCarried)
 		}
 		end := min(len(text), longestMessage)
-		for end < len(text) && text[end]&0xc0 == 0x80 { // within a character
+		for end < len(text) && text[end]&0xc0 == 0x80 { // inside a character
 			end--
 		}
 		out = append(out, metav1.Condition{
@@ -98,7 +97,6 @@ func Carry(clusters []ImportedCluster, generation int64, now metav1.Time) (out [
 	return out, nil
 }
 
-// carried is the type of the n-th condition.
 func carried(n int) string {
 	if n == 1 {
 		return ClustersCondition
@@ -106,8 +104,8 @@ func carried(n int) string {
 	return fmt.Sprintf("%s-%d", ClustersCondition, n)
 }
 
-// Carried returns the clusters that conditions carry, as far as a CRD accepts them: each is read by
-// itself, and one that is invalid takes no other with it. Of two with one name the first counts.
+// Carried returns the clusters in conditions. Each is decoded and validated separately, and invalid
+// ones are skipped. If two have one name, the first is used.
 func Carried(conditions []metav1.Condition) (out []ImportedCluster) {
 	var text strings.Builder
 	for n := 1; n <= mostCarried; n++ {

@@ -56,8 +56,8 @@ func TestCarried_ClustersComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// One entry that no CRD accepts, which a member of a hub may have brought about, takes no other
-// cluster of the import with it.
+// One invalid entry, which a member of a hub may cause, must not drop the other clusters of the
+// import.
 func TestCarried_WhatNoCRDAcceptsIsNotRead(t *testing.T) {
 	const good = `{"name": "a", "routingMode": "EndpointMode", "targetPortNumber": 8000}`
 	for _, text := range []string{"", "[", "{}", "[" + good} {

@@ -1,7 +1,6 @@
-// Package inferenceapi holds the kinds of inference.networking.x-k8s.io that Penstock reads and
-// that upstream publishes in another shape or no longer: InferencePoolImport (a superset of
-// upstream's controllers[] and of the multi-cluster proposal's clusters[]) and InferenceModel of
-// v1alpha2.
+// Package inferenceapi holds kinds of inference.networking.x-k8s.io that upstream publishes in
+// another shape or no longer: InferencePoolImport (a superset of upstream's controllers[] and of
+// the multi-cluster proposal's clusters[]) and InferenceModel of v1alpha2.
 //
 // +kubebuilder:object:generate=true
 // +groupName=inference.networking.x-k8s.io

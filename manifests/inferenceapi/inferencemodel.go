@@ -2,7 +2,7 @@ package inferenceapi
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// InferenceModel is v1alpha2's mapping of a public model name to target models of one pool.
+// InferenceModel maps a public model name to target models of one pool, as in v1alpha2.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced
@@ -34,25 +34,26 @@ type InferenceModelStatus struct {
 
 // InferenceModelSpec is the specification of an InferenceModel.
 type InferenceModelSpec struct {
-	// ModelName in requests. Of several InferenceModels of a pool with one name, the oldest counts.
+	// ModelName in requests. If several InferenceModels of a pool have the same name, the oldest is
+	// used.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="modelName is immutable"
 	ModelName string `json:"modelName"`
-	// Criticality of its requests: Critical, Standard or Sheddable.
+	// Criticality of the model's requests: Critical, Standard or Sheddable.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Critical;Standard;Sheddable
 	Criticality string `json:"criticality,omitempty"`
-	// TargetModels that requests are split among. Without them, requests keep the name.
+	// TargetModels among which requests are split. By default requests keep the model's name.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=10
 	// +kubebuilder:validation:XValidation:rule="self.all(model, has(model.weight)) || self.all(model, !has(model.weight))",message="weights must be set for all targetModels, or for none"
 	// +listType=atomic
 	TargetModels []TargetModel `json:"targetModels,omitempty"`
-	// PoolRef is the InferencePool that serves it.
+	// PoolRef is the InferencePool that serves the model.
 	PoolRef ModelPoolRef `json:"poolRef"`
 }
 
@@ -63,7 +64,7 @@ type TargetModel struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Weight relative to the other models. Either all have one, or none.
+	// Weight relative to the other models. Set it for all models or for none.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1

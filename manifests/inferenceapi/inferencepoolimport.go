@@ -9,25 +9,25 @@ import (
 // Group of the kinds in this package.
 const Group = "inference.networking.x-k8s.io"
 
-// RoutingMode decides how requests reach an exported pool (multi-cluster proposal, "Go Types").
+// RoutingMode selects how requests reach an exported pool (multi-cluster proposal, "Go Types").
 //
 // +kubebuilder:validation:Enum=EndpointMode;ParentMode
 type RoutingMode string
 
 // The two routing modes.
 const (
-	// EndpointMode: call the remote picker, then send the request to the remote pod.
+	// EndpointMode calls the remote picker, then sends the request to the remote pod.
 	EndpointMode RoutingMode = "EndpointMode"
-	// ParentMode: send the request to a remote gateway that fronts the pool.
+	// ParentMode sends the request to a remote gateway in front of the pool.
 	ParentMode RoutingMode = "ParentMode"
 )
 
-// ExportModeAnnotation has the routing mode of an exported InferencePool (multi-cluster proposal,
-// "Export Annotations"); EndpointMode without it.
+// ExportModeAnnotation is the routing mode of an exported InferencePool (multi-cluster proposal,
+// "Export Annotations"). Defaults to EndpointMode.
 const ExportModeAnnotation = "inference.networking.x-k8s.io/export-mode"
 
-// InferencePoolImport is a pool of another cluster. Controllers write its status; users name it in
-// routes.
+// InferencePoolImport is a pool that other clusters export. Controllers write its status; users
+// name it in routes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=infpimp;ipimp
@@ -41,7 +41,7 @@ type InferencePoolImport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is empty: an import has no settings of its own.
+	// Spec is empty.
 	//
 	// +optional
 	Spec InferencePoolImportSpec `json:"spec,omitzero"`
@@ -56,10 +56,10 @@ type InferencePoolImportSpec struct{}
 
 // InferencePoolImportStatus has upstream's controllers, and the exporting clusters.
 type InferencePoolImportStatus struct {
-	// Controllers has an entry for each controller, as upstream defines it. Penstock writes its own
-	// entry alone, with the Gateways whose routes name the import as parents. Conditions of a
-	// parent: Accepted; ResolvedRefs, False with reason InvalidCluster if a cluster cannot be used
-	// as declared; Ready.
+	// Controllers has an entry for each controller, as upstream defines it. Penstock writes only
+	// its own entry, with the Gateways whose routes name the import as parents. Conditions of a
+	// parent are Accepted; ResolvedRefs, which is False with reason InvalidCluster if a cluster
+	// cannot be used as declared; and Ready.
 	//
 	// +optional
 	// +listType=map
@@ -73,17 +73,18 @@ type InferencePoolImportStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Clusters []ImportedCluster `json:"clusters,omitempty"`
-	// Conditions of the controller that writes clusters, Penstock's
-	// (penstock.dev/multicluster-controller) or another: Accepted and Ready. While one of them is
-	// False of another controller, no cluster that it wrote takes a new request. The same goes for
-	// the conditions of an entry of controllers that lists the cluster.
+	// Conditions of the controller that writes clusters, which is Penstock
+	// (penstock.dev/multicluster-controller) or another one: Accepted and Ready. While a condition
+	// of another controller is False, its clusters take no new requests. The same applies to
+	// conditions of an entry of controllers that lists the cluster.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// ObservedGeneration is the generation that the controller which writes clusters has processed.
+	// ObservedGeneration is the last generation that the controller which writes clusters has
+	// processed.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -98,11 +99,11 @@ type ImportedCluster struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// RoutingMode decides how requests reach the pool: through the remote picker (EndpointMode) or
+	// RoutingMode selects how requests reach the pool: through the remote picker (EndpointMode) or
 	// a remote gateway (ParentMode).
 	RoutingMode RoutingMode `json:"routingMode"`
 	// TargetPortNumber is the port of the model servers, for EndpointMode. It is the proposal's
-	// form of one target port.
+	// form for a single port.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -125,8 +126,9 @@ type ImportedCluster struct {
 	// +kubebuilder:validation:MaxItems=1024
 	// +listType=atomic
 	Endpoints []ImportedEndpoint `json:"endpoints,omitempty"`
-	// PodCIDRs are the ranges of the pods' addresses. The remote picker may name addresses in these
-	// ranges only, as far as the operator of Penstock and the import's PoolPolicy allow them.
+	// PodCIDRs are the ranges of the pods' addresses. The remote picker may return only addresses
+	// in these ranges. The operator of Penstock and the import's PoolPolicy may narrow them
+	// further.
 	//
 	// +optional
 	// +listType=set
@@ -139,14 +141,14 @@ type ImportedCluster struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Parents []ParentImport `json:"parents,omitempty"`
-	// Weight of this cluster within the import. Defaults to 1; 0 drains the cluster.
+	// Weight of this cluster within the import. Defaults to 1. 0 drains the cluster.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Weight *int32 `json:"weight,omitempty"`
-	// FailureMode when the remote picker does not answer: FailOpen (any known endpoint) or
-	// FailClose (the default).
+	// FailureMode selects where requests go when the remote picker does not answer: FailOpen (any
+	// known endpoint) or FailClose (the default).
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=FailOpen;FailClose
@@ -156,7 +158,7 @@ type ImportedCluster struct {
 	// +optional
 	// +kubebuilder:validation:Enum=http;kubernetes.io/h2c
 	AppProtocol string `json:"appProtocol,omitempty"`
-	// Region of the cluster, for a PoolPolicy that selects clusters by it.
+	// Region of the cluster, for a PoolPolicy that selects clusters by region.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -166,13 +168,14 @@ type ImportedCluster struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Zone string `json:"zone,omitempty"`
-	// Local: the cluster is the one that has this import. Its requests go to the InferencePool of
-	// the import's name here; the other fields are for controllers that do not read this one.
+	// Local reports that this is the cluster with the import itself. Requests for it go to the
+	// local InferencePool with the import's name. The other fields serve controllers that do not
+	// read this one.
 	//
 	// +optional
 	Local bool `json:"local,omitempty"`
 	// Conditions of this cluster, such as its picker's health. A cluster whose condition Ready is
-	// False takes no new request.
+	// False takes no new requests.
 	//
 	// +optional
 	// +listType=map
@@ -193,8 +196,8 @@ type Port struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// AppProtocol, as in a Service's port. A picker with kubernetes.io/h2c is called in cleartext,
-	// others over TLS. A parent with https is reached over TLS, others in cleartext.
+	// AppProtocol, as in a Service's port. A picker is called over TLS unless it is
+	// kubernetes.io/h2c. A parent is reached in cleartext unless it is https.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
@@ -207,7 +210,7 @@ type ImportedEndpoint struct {
 	//
 	// +kubebuilder:validation:MaxLength=253
 	Address string `json:"address"`
-	// Ports of this endpoint, if they are not the pool's target ports.
+	// Ports of this endpoint. Defaults to the pool's target ports.
 	//
 	// +optional
 	// +listType=set
@@ -228,30 +231,30 @@ type EndpointPickerImport struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// Service lists the addresses at which the picker serves ext_proc. A file may have an object in
-	// place of the list.
+	// Service lists the addresses at which the picker serves ext_proc. In a file it may be a single
+	// object instead of a list.
 	Service ServiceImports `json:"service"`
-	// Pool is the pool's name at a picker that serves several, as NAMESPACE/NAME. Penstock's own
-	// pickers do. It is sent in the gRPC metadata x-penstock-pool; without it, the picker is not
-	// asked for a pool by name.
+	// Pool is the pool's name as NAMESPACE/NAME, for a picker that serves several pools, as
+	// Penstock's own pickers do. It is sent in the gRPC metadata x-penstock-pool. If empty, no name
+	// is sent.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Pool string `json:"pool,omitempty"`
-	// Peer: the picker serves Gateways of members of the exporter's cluster set alone, over mTLS,
-	// as peer listeners do. The server name is POOL.NAMESPACE.CLUSTER.pool.penstock.
+	// Peer reports that the picker serves only Gateways of members of the exporter's cluster set,
+	// over mTLS, like peer listeners. The server name is POOL.NAMESPACE.CLUSTER.pool.penstock.
 	//
 	// +optional
 	Peer bool `json:"peer,omitempty"`
-	// Health is where the picker serves gRPC health at the addresses of Service, in cleartext
-	// without a secretRef. While it reports NOT_SERVING at all of them, the cluster's condition
-	// EPPReady is False.
+	// Health is the port at which the picker serves gRPC health, at the addresses of Service.
+	// Without a secretRef it is called in cleartext. While it reports NOT_SERVING at all addresses,
+	// the cluster's condition EPPReady is False.
 	//
 	// +optional
 	Health *EndpointImport `json:"health,omitempty"`
-	// Metrics is where the picker serves its metrics page, at /metrics of the addresses of Service,
-	// over HTTP without a secretRef. LeastLoad reads there how many servers the cluster has
+	// Metrics is the port at which the picker serves /metrics, at the addresses of Service. Without
+	// a secretRef it is read over HTTP. LeastLoad reads the number of the cluster's servers there
 	// (llm_d_epp_ready_endpoints or inference_pool_ready_pods), unless the cluster reports its
 	// load.
 	//
@@ -259,25 +262,25 @@ type EndpointPickerImport struct {
 	Metrics *EndpointImport `json:"metrics,omitempty"`
 }
 
-// EndpointImport is a port of a picker beside its ext_proc one.
+// EndpointImport is a port of a picker other than the ext_proc port.
 type EndpointImport struct {
 	// Port number.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
-	// SecretRef names a Secret of this cluster with the credential that the port demands: token,
-	// sent as Authorization: Bearer; or username and password, sent as Basic; and tls.crt with
-	// tls.key, presented as client certificate. It is sent over TLS alone that a BackendTLSPolicy
-	// for the import, the cluster, or its section CLUSTER.picker verifies. Otherwise the port is
-	// not asked, and ResolvedRefs states why. The namespace is that of the import; a ReferenceGrant
-	// allows another. One that a member of the cluster set exports has no effect.
+	// SecretRef names a Secret of this cluster with the credential for the port: token, sent as
+	// Authorization: Bearer; or username and password, sent as Basic; and tls.crt with tls.key,
+	// presented as client certificate. It is sent only over TLS that a BackendTLSPolicy verifies,
+	// for the import, the cluster, or its section CLUSTER.picker. Otherwise the port is not called,
+	// and ResolvedRefs states why. The namespace defaults to the import's; a ReferenceGrant allows
+	// another. A secretRef that a member of the cluster set exports is ignored.
 	//
 	// +optional
 	SecretRef *corev1.SecretReference `json:"secretRef,omitempty"`
 }
 
-// ParentImport is a remote gateway that fronts the pool.
+// ParentImport is a remote gateway in front of the pool.
 type ParentImport struct {
 	// Name of the gateway, for information only.
 	//
@@ -289,19 +292,19 @@ type ParentImport struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Namespace string `json:"namespace,omitempty"`
-	// Service lists the gateway's addresses. A file may have an object in place of the list.
+	// Service lists the gateway's addresses. In a file it may be a single object instead of a list.
 	Service ServiceImports `json:"service"`
-	// Hostname is Host and SNI of requests to the gateway, where its routes do not match the hosts
-	// of this gateway's clients; a BackendTLSPolicy decides on the SNI. All parents of a cluster
-	// have the same. Default: the client's Host. A field of Penstock's own.
+	// Hostname is the Host and SNI of requests to the gateway, for a gateway whose routes do not
+	// match the client's Host. A BackendTLSPolicy overrides the SNI. All parents of a cluster have
+	// the same hostname. Defaults to the client's Host. Only Penstock supports this field.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Hostname string `json:"hostname,omitempty"`
-	// Peer: Service is the gateway's peer listener, which takes requests of members of the
-	// exporter's cluster set alone, over mTLS. Server name and authority are
-	// POOL.NAMESPACE.CLUSTER.pool.penstock. A member uses it, and no parent without peer.
+	// Peer reports that Service is the gateway's peer listener, which serves only members of the
+	// exporter's cluster set, over mTLS. The server name and the authority are
+	// POOL.NAMESPACE.CLUSTER.pool.penstock. Members use only parents with peer.
 	//
 	// +optional
 	Peer bool `json:"peer,omitempty"`

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// UnmarshalJSON also accepts a single object in place of the list: the multi-cluster proposal has a
-// list in its Go types and an object in its examples, and one object in that form must not prevent
+// UnmarshalJSON also accepts a single object instead of the list: the multi-cluster proposal has a
+// list in its Go types and an object in its examples. Otherwise one such object would prevent
 // reading all others of a cluster.
 func (s *ServiceImports) UnmarshalJSON(text []byte) error {
 	if text = bytes.TrimSpace(text); !bytes.HasPrefix(text, []byte("{")) {

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/limits"
 )
 
-// MaxEntry is the largest JSON form of an exporting cluster of an import, in bytes, without its
-// endpoints: an object of an API server has room for 1.5 MB, and an import may have 64 of them.
+// MaxEntry is the maximum JSON size of an exporting cluster without its endpoints, in bytes. An API
+// server accepts objects of 1.5 MB, and an import may have 64 clusters.
 const MaxEntry = 32 << 10
 
 // entrySchema is the schema of status.clusters of an InferencePoolImport.
@@ -21,9 +21,9 @@ var entrySchema = sync.OnceValues(func() (*limits.Schema, error) {
 	})
 })
 
-// Violation is why an API server would reject an import with this exporting cluster, whatever else
-// the import has; nil: it would not. Endpoints are not checked: no API server gets any from
-// Penstock. size is the number of bytes of the JSON form, at most.
+// Violation returns the reason why an API server would reject an import with this exporting
+// cluster, or nil. Endpoints are not checked, because Penstock never writes them to an API server.
+// size is an upper bound of the JSON form in bytes.
 func (c *ImportedCluster) Violation() (size int, bad *limits.Violation) {
 	schema, err := entrySchema()
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// Rules are what the CEL rules of a schema mean, by their text. Each gets a pointer to the value
-// that has the rule, and reports whether it holds.
+// Rules implement the CEL rules of a schema, by their text. Each receives a pointer to the value
+// with the rule and reports whether the rule holds.
 type Rules map[string]func(value any) bool
 
-// kind is the check of a node.
+// kind selects the check of a node.
 type kind uint8
 
 const (
-	other kind = iota // nothing: a boolean, a number with a fraction, or a type that encodes itself
+	other kind = iota // no check: a boolean, a fraction, or a type that encodes itself
 	object
 	array
 	text
@@ -39,14 +39,14 @@ type node struct {
 	maximum, minimum *float64
 	pattern          *regexp.Regexp
 	enum             map[string]bool
-	choices          string // of enum, for people
+	choices          string // the enum, for messages
 }
 
 type field struct {
 	name     string
 	index    int
 	required bool
-	omits    func(reflect.Value) bool // of the tag's omitempty and omitzero
+	omits    func(reflect.Value) bool // as omitempty or omitzero in the tag
 	node     *node
 }
 
@@ -55,9 +55,9 @@ type rule struct {
 	message string
 }
 
-// New makes the schema of the values at a path of a CRD's newest version, such as
-// status.clusters.items. of is a zero value of their Go type.
-func New(group, plural, path string, of any, rules Rules) (*Schema, error) {
+// New compiles the schema at a path of a CRD's newest version, such as status.clusters.items. zero
+// is a zero value of the Go type.
+func New(group, plural, path string, zero any, rules Rules) (*Schema, error) {
 	crd, err := manifests.CRD(group, plural)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func New(group, plural, path string, of any, rules Rules) (*Schema, error) {
 		props = &next
 	}
 	c := compiler{rules}
-	root, err := c.node(reflect.TypeOf(of), props)
+	root, err := c.node(reflect.TypeOf(zero), props)
 	if err != nil {
 		return nil, fmt.Errorf("CRD %s, %s: %w", crd.Name, path, err)
 	}
@@ -83,7 +83,6 @@ func New(group, plural, path string, of any, rules Rules) (*Schema, error) {
 
 type compiler struct{ rules Rules }
 
-// node makes a schema and the type of its values one.
 func (c compiler) node(t reflect.Type, s *apiextensionsv1.JSONSchemaProps) (n *node, err error) {
 	if err := known(s); err != nil {
 		return nil, err
@@ -93,7 +92,7 @@ func (c compiler) node(t reflect.Type, s *apiextensionsv1.JSONSchemaProps) (n *n
 	}
 	n = &node{}
 	switch {
-	case s.Type == "array" && t.Kind() == reflect.Slice: // also a type that decodes other forms, too
+	case s.Type == "array" && t.Kind() == reflect.Slice: // before encodesItself: some slices decode other forms, too
 		err = c.array(n, t, s)
 	case encodesItself(t), s.Type == "boolean", s.Type == "number":
 	case s.Type == "object" && t.Kind() == reflect.Struct:
@@ -108,7 +107,7 @@ func (c compiler) node(t reflect.Type, s *apiextensionsv1.JSONSchemaProps) (n *n
 	return n, err
 }
 
-// encodesItself reports whether values of a type, such as metav1.Time, are valid by themselves.
+// encodesItself reports whether a type, such as metav1.Time, has its own JSON form.
 func encodesItself(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]())
 }
@@ -124,7 +123,7 @@ func known(s *apiextensionsv1.JSONSchemaProps) error {
 	if !reflect.DeepEqual(plain, apiextensionsv1.JSONSchemaProps{}) {
 		return fmt.Errorf("a keyword of %+v is unknown", plain)
 	}
-	formats := []string{"", "int32", "int64", "date-time"} // the Go types have them
+	formats := []string{"", "int32", "int64", "date-time"} // the Go types ensure them
 	if !slices.Contains(formats, s.Format) {
 		return fmt.Errorf("format %s is unknown", s.Format)
 	}
@@ -141,11 +140,11 @@ func (c compiler) object(n *node, t reflect.Type, s *apiextensionsv1.JSONSchemaP
 			return fmt.Errorf("field %s of %v is in no schema", t.Field(i).Name, t)
 		}
 		found[name] = true
-		of, err := c.node(t.Field(i).Type, &props)
+		child, err := c.node(t.Field(i).Type, &props)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		n.fields = append(n.fields, field{name, i, slices.Contains(s.Required, name), omits(options), of})
+		n.fields = append(n.fields, field{name, i, slices.Contains(s.Required, name), omits(options), child})
 	}
 	for name := range s.Properties {
 		if !found[name] {
@@ -162,7 +161,6 @@ func (c compiler) object(n *node, t reflect.Type, s *apiextensionsv1.JSONSchemaP
 	return nil
 }
 
-// omits is when encoding/json leaves out a field.
 func omits(options string) func(reflect.Value) bool {
 	never := func(reflect.Value) bool { return false }
 	switch {
@@ -182,7 +180,7 @@ func omits(options string) func(reflect.Value) bool {
 	return never
 }
 
-// omitted reports whether the JSON form has no such field. A null counts as none.
+// omitted reports whether the JSON form lacks the field. A null counts as absent.
 func (f *field) omitted(v reflect.Value) bool {
 	return f.omits(v) || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice) && v.IsNil()
 }

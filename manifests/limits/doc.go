@@ -1,18 +1,16 @@
 // Package limits checks Go values against the schemas of the CRDs in manifests/crds. An API server
-// validates an object as a whole, so a writer checks each part of it that comes from somewhere else
-// before it writes them together.
+// validates an object as a whole. A writer therefore checks each part from another source first.
 //
-// Schema.Check walks a Go value beside the schema, and takes some microseconds. The API
-// server's own libraries need a decoded JSON object, and some 50 times as long. What a value is in
-// JSON follows from the tags of its type, as in encoding/json.
+// Schema.Check walks a Go value along its schema, which takes some microseconds. The API server's
+// own libraries need a decoded JSON object and about 50 times as long. The JSON form of a value
+// follows from the tags of its type, as in encoding/json.
 //
-// Invariants: Check accepts what those libraries accept of the JSON form of the value, and nothing
-// else, with two exceptions: strings that are not UTF-8, which JSON cannot have, are invalid, and
-// types that encode themselves, such as metav1.Time, are not checked. New returns an error for a
-// schema with a keyword that Check does not know. A Schema is immutable and safe for concurrent
-// use.
+// Invariants: Check accepts exactly the values whose JSON form those libraries accept, with two
+// exceptions. Strings that are not UTF-8, which JSON cannot have, are invalid. Types that encode
+// themselves, such as metav1.Time, are not checked. New returns an error for a schema with a
+// keyword that Check does not support. A Schema is immutable and safe for concurrent use.
 //
-//	limits.go   Schema, New and Check      compile.go   a schema and a Go type, made one
+//	limits.go   Schema, New and Check      compile.go   combines a schema and a Go type
 //
 // Tests: go test ./manifests/limits. TestCheck_AgreesWithTheAPIServersLibraries compares both.
 package limits

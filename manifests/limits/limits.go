@@ -24,28 +24,27 @@ func (v *Violation) Error() string {
 // Schema checks values of one Go type.
 type Schema struct{ root *node }
 
-// Check returns the first violation of a value, and the number of bytes of its JSON form, at most.
-// value is a pointer to the type of the schema. Of a value with a violation the number is not
-// complete.
+// Check returns the first violation of a value, and an upper bound of its JSON form in bytes. value
+// is a pointer to the schema's type. With a violation, the bound is incomplete.
 func (s *Schema) Check(value any) (size int, bad *Violation) {
 	c := checking{}
 	c.value(s.root, reflect.ValueOf(value).Elem())
 	return c.size, c.bad
 }
 
-// checking is one call of Check. path is made from its end, once there is a violation.
+// checking is one call of Check.
 type checking struct {
 	size int
 	bad  *Violation
 }
 
-// fail notes a violation. It returns false, for value.
+// fail records a violation and returns false.
 func (c *checking) fail(format string, args ...any) bool {
 	c.bad = &Violation{Problem: fmt.Sprintf(format, args...)}
 	return false
 }
 
-// within puts a step before the path of the violation.
+// within prepends a step to the path of the violation and returns false.
 func (c *checking) within(step string) bool {
 	if c.bad.Field != "" && !strings.HasPrefix(c.bad.Field, "[") {
 		step += "."
@@ -54,7 +53,7 @@ func (c *checking) within(step string) bool {
 	return false
 }
 
-// value checks a value that is there. It returns false at the first violation.
+// value checks a present value. It returns false at the first violation.
 func (c *checking) value(n *node, v reflect.Value) bool {
 	for v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -116,7 +115,6 @@ func (c *checking) array(n *node, v reflect.Value) bool {
 	return n.unique == nil || c.unique(n, v)
 }
 
-// unique checks that no element of a list has the key of another one.
 func (c *checking) unique(n *node, v reflect.Value) bool {
 	if v.Len() < 2 {
 		return true
@@ -151,7 +149,8 @@ func (c *checking) text(n *node, s string) bool {
 	return true
 }
 
-// encoded is the length of a string in JSON, at most: encoding/json escapes some characters.
+// encoded returns an upper bound of a string's length in JSON: encoding/json escapes some
+// characters.
 func encoded(s string) int {
 	n := len(s)
 	for i := range len(s) {
@@ -160,20 +159,20 @@ func encoded(s string) int {
 			n += len(`\u0000`) - 1
 		case b == '"' || b == '\\':
 			n++
-		case b == 0xe2: // the first of U+2028, perhaps
+		case b == 0xe2: // perhaps the first byte of U+2028
 			n += len(`\u2028`) - 3
 		}
 	}
 	return n
 }
 
-func (c *checking) integer(n *node, is int64) bool {
+func (c *checking) integer(n *node, v int64) bool {
 	c.size += longestOther
 	switch {
-	case n.maximum != nil && float64(is) > *n.maximum:
-		return c.fail("is %d, at most %.0f", is, *n.maximum)
-	case n.minimum != nil && float64(is) < *n.minimum:
-		return c.fail("is %d, at least %.0f", is, *n.minimum)
+	case n.maximum != nil && float64(v) > *n.maximum:
+		return c.fail("is %d, at most %.0f", v, *n.maximum)
+	case n.minimum != nil && float64(v) < *n.minimum:
+		return c.fail("is %d, at least %.0f", v, *n.minimum)
 	}
 	return true
 }

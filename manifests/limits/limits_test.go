@@ -87,7 +87,6 @@ func withIntegers(v any) any {
 	return v
 }
 
-// seeds are valid exporting clusters that have every field set.
 func seeds() []inferenceapi.ImportedCluster {
 	one := int32(1)
 	service := inferenceapi.ServiceImports{{
@@ -117,7 +116,7 @@ func seeds() []inferenceapi.ImportedCluster {
 	}}
 }
 
-// edge changes a value somewhere below v to one at a limit, or beyond.
+// edge sets a random value below v to a limit, or beyond it.
 func edge(r *rand.Rand, v reflect.Value) {
 	texts := []string{
 		"", "x", "X", "FailClose", "https", "a/b", "A/b", "a.b", "-", strings.Repeat("a", 63), strings.Repeat("a", 64),
@@ -168,8 +167,7 @@ func edge(r *rand.Rand, v reflect.Value) {
 	}
 }
 
-// What Penstock takes of another cluster, the API server takes, and the reverse: the limits are
-// those of the CRD.
+// Penstock accepts an entry of another cluster exactly if the API server does.
 func TestCheck_AgreesWithTheAPIServersLibraries(t *testing.T) {
 	s := newServer(t)
 	r := rand.New(rand.NewPCG(37, 1))
@@ -186,7 +184,7 @@ func TestCheck_AgreesWithTheAPIServersLibraries(t *testing.T) {
 		}
 		size, bad := c.Violation()
 		why := s.rejects(raw)
-		if bad != nil && strings.Contains(bad.Problem, "bytes, at most") { // which no schema has
+		if bad != nil && strings.Contains(bad.Problem, "bytes, at most") { // in no schema
 			continue
 		}
 		if (bad != nil) != (why != "") {
@@ -215,8 +213,7 @@ func TestCheck_ValidSeedsPass(t *testing.T) {
 	}
 }
 
-// JSON has no form of such a string: a client writes another one, and never sees the one that it
-// meant to write.
+// JSON has no form of such a string, so a client would write another one without noticing.
 func TestCheck_TextThatIsNotUTF8IsInvalid(t *testing.T) {
 	c := seeds()[0]
 	c.EndpointPicker.Service[0].Ports[0].Name = "grpc\xff"
@@ -226,7 +223,7 @@ func TestCheck_TextThatIsNotUTF8IsInvalid(t *testing.T) {
 	}
 }
 
-// Many entries that are valid each have room in one object of an API server.
+// Many entries that are valid alone must fit one object of an API server.
 func TestCheck_LargeEntryIsInvalid(t *testing.T) {
 	c := seeds()[0]
 	list := make([]string, 64)

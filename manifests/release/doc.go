@@ -1,5 +1,5 @@
-// Package release has the version of the running program, and those of the APIs that it implements.
-// Every package may import it.
+// Package release has the versions of the running program and of the APIs that it implements. Every
+// package may import it.
 //
 // `make release` sets the version with the linker. Every other build has the version that the Go
 // toolchain records: a tag, or a pseudo-version of a commit.

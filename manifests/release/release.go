@@ -2,11 +2,10 @@ package release
 
 import "runtime/debug"
 
-// version is set by the linker: -X
-// github.com/penstock-project/penstock/manifests/release.version=v0.1.0
+// set by the linker: -X github.com/penstock-project/penstock/manifests/release.version=v0.1.0
 var version string
 
-// Modules whose versions are those of the APIs that Penstock implements.
+// Modules of the APIs that Penstock implements.
 const (
 	GatewayAPI         = "sigs.k8s.io/gateway-api"
 	InferenceExtension = "sigs.k8s.io/gateway-api-inference-extension"
@@ -24,8 +23,7 @@ func Version() string {
 	return "(devel)"
 }
 
-// Of returns the version of a module in this program, such as v1.6.3; "" if the program has no such
-// module.
+// Of returns the version of a module in this program, such as v1.6.3; "" if it is not linked in.
 func Of(module string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

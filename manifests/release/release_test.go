@@ -17,8 +17,7 @@ func TestRelease_VersionOfTheLinkerComesFirst(t *testing.T) {
 	}
 }
 
-// A test's binary has the modules that it imports alone, so this test reads go.mod: the names must
-// be those of modules there.
+// A test binary contains only the modules that it imports, so this test reads go.mod.
 func TestRelease_ModulesOfAPIsAreThoseOfGoMod(t *testing.T) {
 	text, err := os.ReadFile("../../go.mod")
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ClusterSet configures this cluster's part in a set of clusters that share InferencePools: its own
-// name in the set, and the other members. A cluster has one ClusterSet. Of several the oldest
-// counts, or the first by name.
+// ClusterSet configures this cluster's part in a set of clusters that share InferencePools: its
+// name in the set, and the other members. A cluster has one ClusterSet. If there are several, the
+// oldest is used, then the first by name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=cset
@@ -30,17 +30,17 @@ type ClusterSet struct {
 
 // ClusterSetSpec is the specification of a ClusterSet.
 type ClusterSetSpec struct {
-	// Cluster is the name of this cluster in the set. Other members import its pools under this
-	// name, and it is the SPIFFE trust domain of this cluster's certificates. Every member must
-	// have a name of its own. Defaults to spec.value of the ClusterProperty
-	// cluster.clusterset.k8s.io (about.k8s.io), which must be such a name.
+	// Cluster is the name of this cluster in the set. It must be unique in the set. Other members
+	// import this cluster's pools under this name, and it is the SPIFFE trust domain of this
+	// cluster's certificates. Defaults to spec.value of the ClusterProperty
+	// cluster.clusterset.k8s.io (about.k8s.io), which must follow the same pattern.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Cluster string `json:"cluster,omitempty"`
-	// Region of this cluster, such as eu-west-1. Without it the region is not known.
+	// Region of this cluster, such as eu-west-1. If empty, the region is unknown.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -52,19 +52,19 @@ type ClusterSetSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
 	Zone string `json:"zone,omitempty"`
-	// Imports selects the clusters that an import has: Others (the default), or All, with which the
-	// pool of this cluster is an entry too.
+	// Imports selects the clusters that back an import: Others (the default), or All, which adds
+	// the pool of this cluster itself.
 	//
 	// +optional
 	// +kubebuilder:default=Others
 	Imports ImportsFrom `json:"imports,omitempty"`
-	// CreateNamespaces has Penstock create the namespace of an import that does not exist here.
-	// Without it such a pool is not imported, until the namespace exists.
+	// CreateNamespaces makes Penstock create the namespace of an import if it does not exist in
+	// this cluster. If false, such a pool is imported only once the namespace exists.
 	//
 	// +optional
 	CreateNamespaces bool `json:"createNamespaces,omitempty"`
-	// PodCIDRs are the ranges of this cluster's pods. Other members take addresses in these ranges
-	// alone from the pickers and endpoints that this cluster exports.
+	// PodCIDRs are the address ranges of this cluster's pods. Other members accept only addresses
+	// in these ranges from the pickers and endpoints that this cluster exports.
 	//
 	// +optional
 	// +listType=set
@@ -77,20 +77,20 @@ type ClusterSetSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Members []ClusterSetMember `json:"members,omitempty"`
-	// PeerListener has each Gateway of this cluster listen for requests of the members. Without it,
-	// and without members, none does.
+	// PeerListener makes each Gateway of this cluster listen for requests from the members.
+	// Gateways listen only if the set has members.
 	//
 	// +optional
 	PeerListener *ClusterSetPeerListener `json:"peerListener,omitempty"`
-	// Draining has the other members send this cluster no new request. Its pools stay exported, and
-	// requests in flight end as they would. `penstock clusters drain` sets it.
+	// Draining makes the other members send no new requests to this cluster. Its pools stay
+	// exported, and requests in flight complete. `penstock clusters drain` sets it.
 	//
 	// +optional
 	Draining bool `json:"draining,omitempty"`
 }
 
-// CheckClusterName returns what is wrong with the name of a cluster; "" if nothing is. The pattern
-// of ClusterSetSpec.Cluster has the same rules.
+// CheckClusterName returns the reason why name is invalid as the name of a cluster, or "". It
+// applies the same rules as the pattern of ClusterSetSpec.Cluster.
 func CheckClusterName(name string) string {
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 		return fmt.Sprintf("%.100q is no DNS label: at most %d lower-case letters, digits and -", name,
@@ -99,29 +99,29 @@ func CheckClusterName(name string) string {
 	return ""
 }
 
-// ImportsFrom selects the clusters that an import has.
+// ImportsFrom selects the clusters that back an import.
 //
 // +kubebuilder:validation:Enum=Others;All
 type ImportsFrom string
 
-// The selections.
+// The values of ImportsFrom.
 const (
-	// ImportOthers: the other members that export the pool.
+	// ImportOthers selects the other members that export the pool.
 	ImportOthers ImportsFrom = "Others"
-	// ImportAll: they, and this cluster itself.
+	// ImportAll selects the other members and this cluster itself.
 	ImportAll ImportsFrom = "All"
 )
 
 // ClusterSetStatus is the status of a ClusterSet.
 type ClusterSetStatus struct {
-	// Members are what Penstock keeps of each member over a restart.
+	// Members is the state of each member that Penstock keeps across a restart.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Members []ClusterSetMemberStatus `json:"members,omitempty"`
-	// Conditions of the ClusterSet: Accepted is False if another ClusterSet counts.
+	// Conditions of the ClusterSet. Accepted is False if another ClusterSet is used.
 	//
 	// +optional
 	// +listType=map
@@ -130,40 +130,40 @@ type ClusterSetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ClusterSetMemberStatus is what a member has published last.
+// ClusterSetMemberStatus is the last published state of a member.
 type ClusterSetMemberStatus struct {
 	// Name of the cluster in the set.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// UID of the member's cluster. A cluster that takes the name later has another one.
+	// UID of the member's cluster. It differs if another cluster takes the same name later.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	UID string `json:"uid,omitempty"`
-	// Epoch and Sequence are up to where all exports of the member are known.
+	// Epoch of the last publication up to which all exports of the member are known.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Epoch int64 `json:"epoch,omitempty"`
-	// Sequence within the epoch.
+	// Sequence of that publication within the epoch.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Sequence int64 `json:"sequence,omitempty"`
-	// Draining: the member drains. Its exports take no new request.
+	// Draining reports that the member is draining: its exports take no new requests.
 	//
 	// +optional
 	Draining bool `json:"draining,omitempty"`
-	// Bundle has the CA certificates that the member has published last, in PEM: those of
-	// spec.members[].peer.bundle, or newer ones.
+	// Bundle is the member's current set of CA certificates, in PEM: the ones in
+	// spec.members[].peer.bundle, or newer ones that the member published.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Bundle string `json:"bundle,omitempty"`
-	// Started is when the member's process began to publish, by the member's clock. A member whose
-	// epoch went back is followed at once if it began later than that.
+	// Started is when the member's process began to publish, by the member's clock. If the member's
+	// epoch decreases, it is followed at once only if its process began later than this.
 	//
 	// +optional
 	Started *metav1.MicroTime `json:"started,omitempty"`
@@ -181,74 +181,75 @@ type ClusterSetMember struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 	// Peer configures a member whose Penstock exchanges exports with this one. `penstock hub`
-	// ignores the member.
+	// ignores such a member.
 	//
 	// +optional
 	Peer *ClusterSetPeer `json:"peer,omitempty"`
-	// Kubeconfig configures a member whose API server `penstock hub` reads and writes. Other
-	// Penstocks ignore the member.
+	// Kubeconfig configures a member whose API server `penstock hub` reads and writes. Only
+	// `penstock hub` uses it.
 	//
 	// +optional
 	Kubeconfig *ClusterSetKubeconfig `json:"kubeconfig,omitempty"`
-	// ClusterProfile is the same for a member of a cluster inventory.
+	// ClusterProfile configures a member of a cluster inventory, which `penstock hub` reads and
+	// writes. Only `penstock hub` uses it.
 	//
 	// +optional
 	ClusterProfile *ClusterSetProfile `json:"clusterProfile,omitempty"`
-	// Draining has the hub send this member no new request of the others. It is for members of a
-	// hub; others drain themselves.
+	// Draining makes the hub send no new requests from the other members to this one. It applies
+	// only to members of a hub; other clusters set spec.draining in their own ClusterSet.
 	//
 	// +optional
 	Draining bool `json:"draining,omitempty"`
-	// Allow limits what the member can make this cluster do. It narrows what the operator of
-	// Penstock allows (--allowed-cidrs).
+	// Allow limits the exports that this cluster accepts from the member. It narrows the ranges
+	// that the operator of Penstock allows (--allowed-cidrs).
 	//
 	// +optional
 	Allow ClusterSetAllow `json:"allow,omitempty"`
 }
 
-// ClusterSetPeer is how a member's Penstock is reached and recognised. `penstock clusters show`
-// prints it at the member.
+// ClusterSetPeer is the address and the identity of a member's Penstock. Run `penstock clusters
+// show` in the member's cluster to print it.
 type ClusterSetPeer struct {
 	// Address at which the member's Penstock serves other members, as HOST:PORT.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=260
 	Address string `json:"address"`
-	// Bundle has the member's CA certificates, in PEM. They vouch for SPIFFE IDs of its trust
-	// domain, which is its name, alone. The member renews them by itself.
+	// Bundle is the set of the member's CA certificates, in PEM. They are trusted only for SPIFFE
+	// IDs of the member's trust domain, which is its name. The member renews them automatically.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	Bundle string `json:"bundle"`
-	// Hub must not be true. In earlier builds it marked a hub that relayed between Penstocks.
+	// Hub must not be true. Earlier builds used it for a hub that relayed between Penstocks.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!self",message="no hub relays between Penstocks any more: remove this member, and join the clusters that it relayed to each other with penstock clusters join; or use penstock hub with kubeconfig or clusterProfile"
 	Hub bool `json:"hub,omitempty"`
 }
 
-// ClusterSetKubeconfig is how a hub reaches the API server of a member.
+// ClusterSetKubeconfig configures how a hub reaches the API server of a member.
 type ClusterSetKubeconfig struct {
-	// File is the name of a kubeconfig in the folder of `penstock hub --kubeconfigs`. A changed
-	// file takes effect within seconds.
+	// File is the name of a kubeconfig in the folder of `penstock hub --kubeconfigs`. Changes to
+	// the file take effect within seconds.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[-A-Za-z0-9_.]*[-A-Za-z0-9_][-A-Za-z0-9_.]*$`
 	File string `json:"file"`
-	// Context of the file. Defaults to its current-context.
+	// Context of the kubeconfig. Defaults to its current-context.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Context string `json:"context,omitempty"`
 }
 
-// ClusterSetProfile names a ClusterProfile (multicluster.x-k8s.io) in the hub's own cluster. Its
-// status.accessProviders and a provider of `penstock hub --clusterprofile-provider-file` are how
-// the hub reaches the member.
+// ClusterSetProfile names a ClusterProfile (multicluster.x-k8s.io) in the hub's own cluster. The
+// hub reaches the member through its status.accessProviders and a provider of `penstock hub
+// --clusterprofile-provider-file`.
 type ClusterSetProfile struct {
-	// Namespace of the ClusterProfile. Its label multicluster.x-k8s.io/clusterset must be the name
-	// of the ClusterSet.
+	// Namespace of the ClusterProfile. The value of its label multicluster.x-k8s.io/clusterset must
+	// be the name of the ClusterSet.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -260,25 +261,26 @@ type ClusterSetProfile struct {
 	Name string `json:"name"`
 }
 
-// ClusterSetPeerListener is the port at which each Gateway takes requests of the members for the
-// pools that this cluster exports to them.
+// ClusterSetPeerListener configures the port at which each Gateway accepts requests from members
+// for the pools that this cluster exports to them.
 //
 // A member's Gateway connects with mTLS. Its certificate has the SPIFFE ID spiffe://CLUSTER/gateway
-// of its own cluster, and the member's bundle vouches for it; the Gateway here presents the same of
-// this cluster. Certificates are made by each cluster's Penstock and renew by themselves. Server
-// name (SNI) and authority are both POOL.NAMESPACE.CLUSTER.pool.penstock. A member reaches the
-// pools that are exported to it, at Gateways whose routes lead to them, and nothing else: no route,
-// no other pool, and no import. Filters of routes do not apply to its requests.
+// of its own cluster and is verified with the member's bundle. The Gateway here presents the
+// corresponding certificate of this cluster. Each cluster's Penstock issues and renews these
+// certificates. The server name (SNI) and the authority are both
+// POOL.NAMESPACE.CLUSTER.pool.penstock. A member reaches only the pools that are exported to it,
+// and only at Gateways whose routes lead to them. It reaches no route, no other pool and no import.
+// Filters of routes do not apply to its requests.
 type ClusterSetPeerListener struct {
-	// Port that each Gateway binds beside those of its listeners, which must not have it. Gateways
-	// of a folder share a machine: the first one has the port, unless they run on different
-	// machines. On Kubernetes the Services and NetworkPolicies of fleets have it, too.
+	// Port that each Gateway binds in addition to the ports of its listeners. It must differ from
+	// all of them. In a folder, Gateways that run on one machine share the port, and only the first
+	// one binds it. On Kubernetes, Penstock adds it to the Services and NetworkPolicies of fleets.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
 	// Address at which members reach that port, as HOST:PORT. Defaults to the addresses of the
-	// Gateway, and Port.
+	// Gateway with Port.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -286,29 +288,31 @@ type ClusterSetPeerListener struct {
 	Address string `json:"address,omitempty"`
 }
 
-// ClusterSetAllow limits a member. It exports nothing here but what namespaces or pools names.
+// ClusterSetAllow limits the exports of a member. The member exports only pools that namespaces or
+// pools names.
 type ClusterSetAllow struct {
-	// PodCIDRs are the ranges in which the member's model servers may have addresses. Defaults to
-	// all that the operator allows.
+	// PodCIDRs are the allowed address ranges of the member's model servers. Defaults to all ranges
+	// that the operator allows.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
-	// Addresses are the ranges in which its pickers and gateways may have addresses. Defaults to
-	// all that the operator allows.
+	// Addresses are the allowed address ranges of the member's pickers and gateways. Defaults to
+	// all ranges that the operator allows.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	Addresses []string `json:"addresses,omitempty"`
-	// Namespaces in which the member's exports are imported. Defaults to none.
+	// Namespaces are the namespaces from which all of the member's pools are imported. Defaults to
+	// none.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	Namespaces []string `json:"namespaces,omitempty"`
-	// Pools that are imported from the member in other namespaces, each as NAMESPACE/NAME. Defaults
+	// Pools are further pools that are imported from the member, each as NAMESPACE/NAME. Defaults
 	// to none.
 	//
 	// +optional
@@ -317,19 +321,19 @@ type ClusterSetAllow struct {
 	// +kubebuilder:validation:items:MaxLength=317
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Pools []string `json:"pools,omitempty"`
-	// Cleartext lets requests, with their prompts and credentials, go to gateways of the member
-	// (ParentMode) without TLS. Peer listeners have TLS always.
+	// Cleartext allows requests, including prompts and credentials, to reach gateways of the member
+	// (ParentMode) without TLS. Peer listeners always use TLS.
 	//
 	// +optional
 	Cleartext bool `json:"cleartext,omitempty"`
-	// Exports is how many pools of the member are imported; further ones, by namespace and name,
-	// are not. Defaults to 1,000.
+	// Exports is the maximum number of pools that are imported from the member, in the order of
+	// namespace and name. Defaults to 1,000.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	Exports *int32 `json:"exports,omitempty"`
-	// Endpoints is how many model servers of all its pools together are used; further ones are not.
+	// Endpoints is the maximum number of model servers that are used, over all pools of the member.
 	// Defaults to 10,000.
 	//
 	// +optional

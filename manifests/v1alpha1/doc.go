@@ -1,6 +1,6 @@
-// Package v1alpha1 holds the kinds of penstock.dev/v1alpha1: ModelServers, PoolPolicy, EnvoyFleet.
-// They are plain API types. Markers on the fields declare the defaults and validation rules, and
-// make generate writes the CRDs from them.
+// Package v1alpha1 holds the kinds of penstock.dev/v1alpha1: ModelServers, PoolPolicy, EnvoyFleet,
+// ClusterSet and PoolExport. Markers on the fields declare defaults and validation rules; `make
+// generate` writes the CRDs from them.
 //
 // +kubebuilder:object:generate=true
 // +groupName=penstock.dev

@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// EnvoyFleet configures how the proxies of a Gateway run. A Gateway names an EnvoyFleet of its own
+// EnvoyFleet configures the proxies of a Gateway. A Gateway names an EnvoyFleet of its own
 // namespace in spec.infrastructure.parametersRef. A GatewayClass names one in spec.parametersRef,
-// for all of its Gateways. If both set a field, the Gateway's EnvoyFleet wins. The schema has no
-// defaults, so that an unset field can come from the class; the description of each field has the
-// default.
+// for all of its Gateways. If both set a field, the Gateway's EnvoyFleet takes precedence. The
+// schema has no defaults, so that an unset field can come from the class; the description of each
+// field states its default.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ef
@@ -22,17 +22,17 @@ type EnvoyFleet struct {
 	Spec EnvoyFleetSpec `json:"spec"`
 }
 
-// FleetMode decides who runs the proxies.
+// FleetMode selects who runs the proxies.
 //
 // +kubebuilder:validation:Enum=managed;external
 type FleetMode string
 
 // The modes of an EnvoyFleet.
 const (
-	// FleetManaged: Penstock runs a Deployment with its Service for each Gateway.
+	// FleetManaged makes Penstock run a Deployment and a Service for each Gateway.
 	FleetManaged FleetMode = "managed"
-	// FleetExternal: the user runs the proxies, which attach with the output of "penstock
-	// bootstrap".
+	// FleetExternal leaves the proxies to the user. They attach with the output of `penstock
+	// bootstrap`.
 	FleetExternal FleetMode = "external"
 )
 
@@ -42,7 +42,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.external) || (has(self.mode) && self.mode == 'external')",message="external is for mode: external; set the mode, or remove external"
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'external' && (has(self.image) || has(self.replicas) || has(self.autoscaling) || has(self.resources) || has(self.concurrency) || has(self.drainSeconds) || has(self.service) || has(self.pod) || has(self.bootstrap) || has(self.networkPolicy)))",message="mode: external runs no proxies: remove all fields but mode, clients, routes and external"
 type EnvoyFleetSpec struct {
-	// Mode decides who runs the proxies: Penstock (managed, the default) or you (external).
+	// Mode selects who runs the proxies: Penstock (managed, the default) or the user (external).
 	//
 	// +optional
 	Mode FleetMode `json:"mode,omitempty"`
@@ -63,9 +63,9 @@ type EnvoyFleetSpec struct {
 	// +optional
 	Autoscaling *FleetAutoscaling `json:"autoscaling,omitempty"`
 	// Resources of the Envoy container. Defaults to requests of 100m CPU and 128Mi memory, and a
-	// memory limit of 1Gi. Envoy rejects requests before its heap reaches the memory limit, which
-	// must be at least 64Mi. Without a limit it rejects requests at 2 GiB. The bodies that an Envoy
-	// holds take 45 % of the limit at most; above that a request with a large body is answered 503.
+	// memory limit of 1Gi. The memory limit must be at least 64Mi. Envoy rejects requests before
+	// its heap reaches the limit, or at 2 GiB if there is no limit. The request bodies in one Envoy
+	// take at most 45 % of the limit; above that, requests with large bodies are answered with 503.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || !isQuantity(string(self.limits['memory'])) || quantity(string(self.limits['memory'])).compareTo(quantity('64Mi')) >= 0",message="limits.memory must be at least 64Mi: with less, Envoy rejects every request"
@@ -77,8 +77,8 @@ type EnvoyFleetSpec struct {
 	// +kubebuilder:validation:Maximum=512
 	Concurrency *int32 `json:"concurrency,omitempty"`
 	// DrainSeconds is the drain time in seconds: how long requests in flight may continue after
-	// their proxy stops or their listener is removed. The drain ends earlier with the last request.
-	// Defaults to 600.
+	// their proxy stops or their listener is removed. The drain ends earlier when no request is
+	// left. Defaults to 600.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -100,17 +100,19 @@ type EnvoyFleetSpec struct {
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	Bootstrap *runtime.RawExtension `json:"bootstrap,omitempty"`
-	// NetworkPolicy configures who may connect to the proxies' pods. By default every client may
-	// connect to the ports of listeners, those in bootstrap included, and to no other port.
+	// NetworkPolicy configures which clients may connect to the proxies' pods. By default every
+	// client may connect to the ports of listeners, including listeners in bootstrap, and to no
+	// other port.
 	//
 	// +optional
 	NetworkPolicy *FleetNetworkPolicy `json:"networkPolicy,omitempty"`
-	// Clients configures how the listeners treat connections and requests. A change of
-	// proxyProtocol ends the connections of all listeners, a change of any other field drains them.
+	// Clients configures how the listeners handle connections and requests. A change of
+	// proxyProtocol closes the connections of all listeners. A change of any other field drains
+	// them.
 	//
 	// +optional
 	Clients *FleetClients `json:"clients,omitempty"`
-	// Routes bounds what the routes of other namespaces cost the proxies.
+	// Routes limits the time that routes of other namespaces cost the proxies.
 	//
 	// +optional
 	Routes *FleetRoutes `json:"routes,omitempty"`
@@ -136,8 +138,7 @@ type FleetAutoscaling struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MaxReplicas int32 `json:"maxReplicas"`
-	// CPUPercent is the target of average CPU usage, as a percentage of the CPU request. Defaults
-	// to 60.
+	// CPUPercent is the target of average CPU usage, in percent of the CPU request. Defaults to 60.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -150,24 +151,25 @@ type FleetAutoscaling struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerClass) || !has(self.type) || self.type == 'LoadBalancer'",message="loadBalancerClass is for type: LoadBalancer; remove one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.externalTrafficPolicy) || !has(self.type) || self.type != 'ClusterIP'",message="externalTrafficPolicy is not for type: ClusterIP, which has no traffic from outside; remove one of them"
 type FleetService struct {
-	// Type is LoadBalancer (the default), NodePort or ClusterIP. With NodePort, a Gateway's
-	// addresses are those of the nodes that its proxies run on, at most 16. The node ports are in
-	// the Service; a Gateway's status has no field for them.
+	// Type is LoadBalancer (the default), NodePort or ClusterIP. With NodePort, the Gateway's
+	// addresses are the addresses of the nodes that run its proxies, at most 16. The Service has
+	// the node ports; the Gateway's status has no field for them.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=LoadBalancer;NodePort;ClusterIP
 	Type corev1.ServiceType `json:"type,omitempty"`
-	// Annotations to add. They override those of the Gateway's spec.infrastructure.
+	// Annotations to add to the Service. They override the annotations of the Gateway's
+	// spec.infrastructure.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// LoadBalancerClass selects the load balancer's implementation. It cannot be changed later.
+	// LoadBalancerClass selects the implementation of the load balancer. It is immutable.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
-	// ExternalTrafficPolicy is Cluster (the default of Kubernetes) or Local, which preserves the
+	// ExternalTrafficPolicy is Cluster (the default of Kubernetes) or Local. Local preserves the
 	// clients' addresses.
 	//
 	// +optional
@@ -177,12 +179,13 @@ type FleetService struct {
 
 // FleetPod configures the proxies' pods.
 type FleetPod struct {
-	// Labels to add. They override those of the Gateway's spec.infrastructure.
+	// Labels to add to the pods. They override the labels of the Gateway's spec.infrastructure.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Labels map[string]string `json:"labels,omitempty"`
-	// Annotations to add. They override those of the Gateway's spec.infrastructure.
+	// Annotations to add to the pods. They override the annotations of the Gateway's
+	// spec.infrastructure.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
@@ -198,7 +201,7 @@ type FleetPod struct {
 	// +listType=atomic
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 	// TopologySpreadConstraints of the pods. A constraint without labelSelector selects the fleet's
-	// own pods. By default the pods are spread over nodes and zones as far as possible.
+	// own pods. By default the pods are spread over nodes and zones on a best-effort basis.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=8
@@ -216,16 +219,16 @@ type FleetPod struct {
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 }
 
-// NetworkPolicyMode decides whether a fleet has a NetworkPolicy.
+// NetworkPolicyMode selects whether Penstock creates a NetworkPolicy for a fleet.
 //
 // +kubebuilder:validation:Enum=managed;none
 type NetworkPolicyMode string
 
 // The modes of a fleet's NetworkPolicy.
 const (
-	// NetworkPolicyManaged: Penstock applies a NetworkPolicy for the pods of each fleet.
+	// NetworkPolicyManaged makes Penstock apply a NetworkPolicy for the pods of each fleet.
 	NetworkPolicyManaged NetworkPolicyMode = "managed"
-	// NetworkPolicyNone: there is none, or the user's own.
+	// NetworkPolicyNone makes Penstock apply no NetworkPolicy.
 	NetworkPolicyNone NetworkPolicyMode = "none"
 )
 
@@ -233,12 +236,12 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.from) || !has(self.mode) || self.mode != 'none'",message="mode: none creates no NetworkPolicy: remove from"
 type FleetNetworkPolicy struct {
-	// Mode is managed (the default), or none for a fleet without a NetworkPolicy of Penstock's.
-	// NetworkPolicies add up: one of your own that allows less has an effect only with none.
+	// Mode is managed (the default), or none, which creates no NetworkPolicy. NetworkPolicies are
+	// additive: a stricter policy of the user has an effect only with none.
 	//
 	// +optional
 	Mode NetworkPolicyMode `json:"mode,omitempty"`
-	// From lists the clients that may connect to listeners. Defaults to all.
+	// From lists the clients that may connect to listeners. Defaults to all clients.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
@@ -246,80 +249,79 @@ type FleetNetworkPolicy struct {
 	From []networkingv1.NetworkPolicyPeer `json:"from,omitempty"`
 }
 
-// FleetClients configures how the listeners of a Gateway treat connections and requests of clients.
+// FleetClients configures how the listeners of a Gateway handle clients' connections and requests.
 type FleetClients struct {
-	// RequestTimeoutSeconds is how long a proxy takes to receive a request: from its first byte to
-	// its last, or until its response begins. Then the request is answered 408. The wait in a
-	// picker's queue may take as long again, at most 300 seconds. Responses are not limited by it.
-	// Defaults to 600.
+	// RequestTimeoutSeconds limits the time in seconds from the first byte of a request to its last
+	// byte, or until its response begins. A request that exceeds it is answered with 408. A wait in
+	// a picker's queue has a separate limit of the same length, at most 300 seconds. The length of
+	// responses is not limited. Defaults to 600.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	RequestTimeoutSeconds *int32 `json:"requestTimeoutSeconds,omitempty"`
-	// HTTP2Streams is how many requests one HTTP/2 connection of a client may have at a time.
-	// Further ones wait at the client. A proxy holds about 70 KiB for each, besides its body.
-	// Defaults to 1000.
+	// HTTP2Streams is the maximum number of concurrent requests on one HTTP/2 connection. Further
+	// requests wait at the client. A proxy uses about 70 KiB for each request, in addition to its
+	// body. Defaults to 1000.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	HTTP2Streams *int32 `json:"http2Streams,omitempty"`
-	// EscapedSlashes decides about requests whose path has an escaped slash or backslash (%2F,
-	// %5C), which servers may read as one: UnescapeAndRedirect (the default) answers with a
-	// redirect to the path without escapes, RejectRequest answers 400, UnescapeAndForward routes
-	// and forwards the path without escapes, KeepUnchanged the path as it is. gRPC requests are
-	// rejected instead of redirected.
+	// EscapedSlashes selects how to handle a path with an escaped slash or backslash (%2F, %5C),
+	// which some servers decode. UnescapeAndRedirect (the default) redirects to the unescaped path;
+	// gRPC requests are rejected instead. RejectRequest answers with 400. UnescapeAndForward routes
+	// and forwards the unescaped path. KeepUnchanged routes and forwards the path as received.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=UnescapeAndRedirect;UnescapeAndForward;RejectRequest;KeepUnchanged
 	EscapedSlashes EscapedSlashes `json:"escapedSlashes,omitempty"`
-	// HeadersWithUnderscores decides about requests with an underscore in the name of a header,
-	// which some servers read as a hyphen: RejectRequest (the default) answers 400, DropHeader
-	// removes the header, Allow keeps it.
+	// HeadersWithUnderscores selects how to handle a request with an underscore in a header name,
+	// which some servers treat as a hyphen. RejectRequest (the default) answers with 400.
+	// DropHeader removes the header. Allow keeps it.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=RejectRequest;DropHeader;Allow
 	HeadersWithUnderscores HeadersWithUnderscores `json:"headersWithUnderscores,omitempty"`
-	// HTTP10 decides about requests of HTTP/1.0: Accept (the default) serves those that have a Host
-	// header and answers the others 400, Reject answers 426.
+	// HTTP10 selects how to handle HTTP/1.0 requests. Accept (the default) serves requests with a
+	// Host header and answers others with 400. Reject answers all with 426.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Accept;Reject
 	HTTP10 HTTP10 `json:"http10,omitempty"`
-	// RequestIDs decides about the header x-request-id of clients, which access logs, picks,
-	// processors and backends name a request by: Replace (the default) gives each request a new
-	// one, Keep lets a client's stand. With Keep, two requests may have the same.
+	// RequestIDs selects how to handle a client's x-request-id header, by which access logs, picks,
+	// processors and backends identify a request. Replace (the default) generates a new ID for each
+	// request. Keep preserves the client's ID, so that two requests may have the same.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Replace;Keep
 	RequestIDs RequestIDs `json:"requestIDs,omitempty"`
-	// TrustedHops is the number of proxies in front of these that append to X-Forwarded-For. The
-	// client's address is then that many addresses from its right end. Defaults to 0: the client's
-	// address is that of its connection.
+	// TrustedHops is the number of trusted proxies in front of the listeners that append to
+	// X-Forwarded-For. The client's address is the entry at that position from the right. Defaults
+	// to 0, which uses the address of the connection.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16
 	TrustedHops *int32 `json:"trustedHops,omitempty"`
-	// ProxyProtocol decides whether connections begin with a header of the PROXY protocol, version
-	// 1 or 2, which names the client's address: Disabled (the default), Required, or Optional. With
-	// Optional every client that reaches the proxies can choose its address.
+	// ProxyProtocol selects whether connections begin with a PROXY protocol header, version 1 or 2,
+	// which carries the client's address: Disabled (the default), Required, or Optional. With
+	// Optional, any client that reaches the proxies can forge its address.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Disabled;Required;Optional
 	ProxyProtocol ProxyProtocol `json:"proxyProtocol,omitempty"`
 }
 
-// FleetRoutes bounds what the routes of other namespaces cost the proxies.
+// FleetRoutes limits the time that routes of other namespaces cost the proxies.
 type FleetRoutes struct {
-	// BudgetMilliseconds is how long the HTTPRoutes and GRPCRoutes of one namespace may keep the
-	// main thread of an Envoy busy each time that a route of the same listener changes, in
-	// milliseconds: Envoy then builds all routes of a cleartext port, or of an HTTPS listener,
-	// again. Penstock estimates it from what the routes contain. The routes that have no room
-	// beside older ones of their namespace are not accepted. Half as much again is for routes of
-	// wildcard hostnames in narrower hosts. The budget does not apply to the Gateway's own
-	// namespace. 0 is the default, 40.
+	// BudgetMilliseconds limits the main-thread time in milliseconds that the HTTPRoutes and
+	// GRPCRoutes of one namespace cost an Envoy whenever a route of the same listener changes.
+	// Envoy then rebuilds all routes of the cleartext port or HTTPS listener. Penstock estimates
+	// the time from the contents of the routes. Routes that exceed the budget are not accepted;
+	// older routes of the namespace take precedence. An additional 50 % is available for copies of
+	// wildcard-hostname routes in more specific hosts. The budget does not apply to the Gateway's
+	// own namespace. 0 selects the default, 40.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -327,7 +329,7 @@ type FleetRoutes struct {
 	BudgetMilliseconds int32 `json:"budgetMilliseconds,omitempty"`
 }
 
-// EscapedSlashes is what becomes of a path with escaped slashes.
+// EscapedSlashes selects how to handle a path with escaped slashes.
 type EscapedSlashes string
 
 // The values of EscapedSlashes.
@@ -338,7 +340,7 @@ const (
 	KeepEscapes         EscapedSlashes = "KeepUnchanged"
 )
 
-// HeadersWithUnderscores is what becomes of a header with an underscore in its name.
+// HeadersWithUnderscores selects how to handle a header with an underscore in its name.
 type HeadersWithUnderscores string
 
 // The values of HeadersWithUnderscores.
@@ -348,7 +350,7 @@ const (
 	AllowUnderscores  HeadersWithUnderscores = "Allow"
 )
 
-// HTTP10 sets how listeners treat HTTP/1.0.
+// HTTP10 selects how to handle HTTP/1.0 requests.
 type HTTP10 string
 
 // The values of HTTP10.
@@ -357,7 +359,7 @@ const (
 	RejectHTTP10 HTTP10 = "Reject"
 )
 
-// RequestIDs is what becomes of a client's x-request-id.
+// RequestIDs selects how to handle a client's x-request-id.
 type RequestIDs string
 
 // The values of RequestIDs.
@@ -366,7 +368,7 @@ const (
 	KeepRequestIDs    RequestIDs = "Keep"
 )
 
-// ProxyProtocol is whether connections begin with a header of the PROXY protocol.
+// ProxyProtocol selects whether connections begin with a PROXY protocol header.
 type ProxyProtocol string
 
 // The values of ProxyProtocol.
@@ -378,7 +380,7 @@ const (
 
 // FleetExternalSpec configures which proxies may attach in mode external.
 type FleetExternalSpec struct {
-	// ServiceAccounts of the Gateway's namespace whose pods may attach. They authenticate with a
+	// ServiceAccounts of the Gateway's namespace whose pods may attach. A pod authenticates with a
 	// token for the audience penstock.dev, or with a certificate for
 	// spiffe://DOMAIN/ns/NAMESPACE/sa/NAME.
 	//
@@ -388,8 +390,8 @@ type FleetExternalSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
-	// Subjects are DNS names and URIs. A proxy whose certificate has one of them may attach. An
-	// authority in --xds-client-ca must have signed the certificate.
+	// Subjects are DNS names and URIs. A proxy may attach if its certificate has one of them and is
+	// signed by an authority in --xds-client-ca.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
@@ -397,8 +399,8 @@ type FleetExternalSpec struct {
 	// +kubebuilder:validation:items:MaxLength=2048
 	// +listType=set
 	Subjects []string `json:"subjects,omitempty"`
-	// Addresses at which clients reach the proxies: IP addresses or host names. They become the
-	// addresses in the Gateway's status.
+	// Addresses at which clients reach the proxies: IP addresses or host names. They are copied to
+	// the Gateway's status.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=16

@@ -12,20 +12,21 @@ const (
 	Version = "v1alpha1"
 )
 
-// ImportedByLabel marks an InferencePoolImport that Penstock made for exports of other clusters;
-// its value names the part that made it. The import is deleted with the last export. Without the
-// label, a user or another controller wrote the import.
+// ImportedByLabel marks an InferencePoolImport that Penstock created for exports of other clusters.
+// Its value names the component that created it. The import is deleted with its last export. An
+// import without the label belongs to a user or another controller.
 const ImportedByLabel = Group + "/imported-by"
 
-// OfPenstock reports whether a controllerName is one of Penstock's own.
+// OfPenstock reports whether a controllerName belongs to Penstock.
 func OfPenstock(controller string) bool { return strings.HasPrefix(controller, Group+"/") }
 
 // ConditionImported is the condition of a cluster in status.clusters of an import that a hub
-// writes. True: it is imported, since lastTransitionTime; False: only the reason is shown.
+// writes. If True, the cluster is imported since lastTransitionTime. If False, the entry only shows
+// the reason.
 const ConditionImported = "Imported"
 
 // ModelServers lists model servers that are not pods, by address. An InferencePool of the same
-// namespace selects them by label, as it selects pods.
+// namespace selects them by label, like pods.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ms,path=modelservers,singular=modelservers
@@ -44,9 +45,9 @@ type ModelServers struct {
 
 // ModelServersStatus is the status of ModelServers.
 type ModelServersStatus struct {
-	// Conditions: ResolvedRefs, False with reason AddressNotFound if a host name does not resolve,
-	// or AddressNotAllowed if an address is outside the ranges that the operator of Penstock
-	// allows.
+	// Conditions of the ModelServers. ResolvedRefs is False with reason AddressNotFound if a host
+	// name does not resolve, or AddressNotAllowed if an address is outside the ranges that the
+	// operator of Penstock allows.
 	//
 	// +optional
 	// +listType=map
@@ -65,10 +66,10 @@ type ModelServersSpec struct {
 	Servers []ModelServer `json:"servers"`
 }
 
-// ModelServer is one server.
+// ModelServer is one model server.
 type ModelServer struct {
-	// Address is an IP address or a host name. Penstock, not Envoy, resolves a host name; each of
-	// its addresses is a server.
+	// Address is an IP address or a host name. Penstock resolves a host name; each of its addresses
+	// is a separate server.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -81,7 +82,7 @@ type ModelServer struct {
 	// +kubebuilder:validation:items:Minimum=1
 	// +kubebuilder:validation:items:Maximum=65535
 	Ports []int32 `json:"ports,omitempty"`
-	// Labels of this server. They override those of the ModelServers object.
+	// Labels of this server. They override the labels of the ModelServers object.
 	//
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`

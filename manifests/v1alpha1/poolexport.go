@@ -6,10 +6,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// PoolExport is a pool that a cluster of the set exports and this cluster imports, or that it
-// exports itself. Penstock writes these objects and reads them when it starts, so that a restart
-// keeps the exports of a member that is away. An export that the ClusterSet does not allow has
-// none. Its name is POOL.CLUSTER.
+// PoolExport is a pool that a cluster of the set, this one included, exports. Penstock writes these
+// objects and reads them when it starts, so that exports of an unreachable member survive a
+// restart. An export that the ClusterSet does not allow has no PoolExport. The name of a PoolExport
+// is POOL.CLUSTER.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=pexp
@@ -28,7 +28,7 @@ type PoolExport struct {
 	Status PoolExportStatus `json:"status,omitempty"`
 }
 
-// PoolExportSpec names what is exported, and by which cluster.
+// PoolExportSpec identifies the exported pool and its cluster.
 type PoolExportSpec struct {
 	// Cluster that exports the pool, by its name in the set.
 	//
@@ -37,8 +37,8 @@ type PoolExportSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cluster cannot change"
 	Cluster string `json:"cluster"`
-	// Pool is the name of the InferencePool in the exporting cluster, in the namespace of this
-	// object's name.
+	// Pool is the name of the InferencePool in the exporting cluster. Its namespace has the same
+	// name as the namespace of this object.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -46,36 +46,36 @@ type PoolExportSpec struct {
 	Pool string `json:"pool"`
 }
 
-// PoolExportStatus is what the cluster offers.
+// PoolExportStatus is the published state of an export.
 type PoolExportStatus struct {
-	// ClusterUID is the UID of the cluster that exports the pool. A cluster that takes the name
-	// later has another one.
+	// ClusterUID is the UID of the exporting cluster. It differs if another cluster takes the same
+	// name later.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ClusterUID string `json:"clusterUID,omitempty"`
-	// Epoch and Sequence order what the cluster publishes; what is older has no effect.
+	// Epoch orders the publications of the cluster, with Sequence. Older publications are ignored.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Epoch int64 `json:"epoch,omitempty"`
-	// Sequence within the epoch.
+	// Sequence of the publication within the epoch.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Sequence int64 `json:"sequence,omitempty"`
-	// Since is when this cluster began to import the export. Of two exports that a name may mean,
-	// the older one counts.
+	// Since is when this cluster first imported the export. If a name is ambiguous between two
+	// exports, the older one is used.
 	//
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
-	// Withdrawn: the cluster does not export the pool any more. The export takes no new request,
-	// and is removed after the drain time.
+	// Withdrawn reports that the cluster no longer exports the pool. The export takes no new
+	// requests and is removed after the drain time.
 	//
 	// +optional
 	Withdrawn bool `json:"withdrawn,omitempty"`
-	// Entry is how the pool is reached: the picker with its Services' type, addresses and ports, or
-	// the gateways. Endpoints are not part of it: they never pass through an API server.
+	// Entry describes how to reach the pool: its picker with the type, addresses and ports of its
+	// Services, or its gateways. It has no endpoints, which never pass through an API server.
 	//
 	// +optional
 	Entry *inferenceapi.ImportedCluster `json:"entry,omitempty"`

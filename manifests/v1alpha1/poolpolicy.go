@@ -2,9 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// PoolPolicy configures how Penstock picks from one InferencePool or InferencePoolImport, when the
-// pool is full, and where its requests spill. Requests spill only with a PoolPolicy; the weights of
-// a route never imply it.
+// PoolPolicy configures how Penstock picks endpoints of one InferencePool or InferencePoolImport,
+// when the pool is full, and where its requests spill. Requests spill only if a PoolPolicy lists
+// spill targets; the weights of a route never cause it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=pp
@@ -16,7 +16,7 @@ type PoolPolicy struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec PoolPolicySpec `json:"spec"`
-	// Status reports whether the policy is in force.
+	// Status of the policy.
 	//
 	// +optional
 	Status PoolPolicyStatus `json:"status,omitzero"`
@@ -24,12 +24,12 @@ type PoolPolicy struct {
 
 // PoolPolicyStatus is the status of a PoolPolicy.
 type PoolPolicyStatus struct {
-	// Conditions: Accepted, False with reason TargetNotFound, Conflicted, InvalidPlugins or
-	// InvalidSubset; ResolvedRefs, False with reason InvalidSpillTarget if requests cannot spill to
-	// a target, InvalidProcessorRef if picker.processor names no Service with the port,
-	// InvalidConfigRef if configRef names no valid document, InvalidScorerRef if an external-scorer
-	// names no Service with the port, or NoClusterWithin if selection.within allows no cluster that
-	// exports the pool.
+	// Conditions of the policy. Accepted is False with reason TargetNotFound, Conflicted,
+	// InvalidPlugins or InvalidSubset. ResolvedRefs is False with reason InvalidSpillTarget if
+	// requests cannot spill to a target, InvalidProcessorRef if picker.processor names no Service
+	// with the port, InvalidConfigRef if configRef names no valid document, InvalidScorerRef if an
+	// external-scorer names no Service with the port, or NoClusterWithin if selection.within
+	// excludes every cluster that exports the pool.
 	//
 	// +optional
 	// +listType=map
@@ -42,13 +42,13 @@ type PoolPolicyStatus struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.targetRef) || has(self.subset)",message="write targetRef, the pool; or subset alone, for backendRefs of routes that name this policy by an ExtensionRef filter"
 // +kubebuilder:validation:XValidation:rule="has(self.targetRef) || !has(self.picker) && !has(self.externalPicker) && !has(self.spill) && !has(self.remote)",message="without targetRef only subset has an effect: add targetRef, or remove the other fields"
-// +kubebuilder:validation:XValidation:rule="!has(self.subset) || !has(self.targetRef) || !has(self.targetRef.kind) || self.targetRef.kind != 'InferencePoolImport'",message="subset selects endpoints of an InferencePool by their labels, which those of an InferencePoolImport do not have: remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.subset) || !has(self.targetRef) || !has(self.targetRef.kind) || self.targetRef.kind != 'InferencePoolImport'",message="subset selects endpoints of an InferencePool by their labels, which the endpoints of an InferencePoolImport lack: remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || has(self.targetRef) && has(self.targetRef.kind) && self.targetRef.kind == 'InferencePoolImport'",message="selection is among the clusters of an InferencePoolImport: name one in targetRef with kind InferencePoolImport, or remove selection"
 // +kubebuilder:validation:XValidation:rule="!has(self.retryOn) || has(self.targetRef) && has(self.targetRef.kind) && self.targetRef.kind == 'InferencePoolImport'",message="retryOn is among the clusters of an InferencePoolImport: name one in targetRef with kind InferencePoolImport, or remove retryOn"
 type PoolPolicySpec struct {
-	// TargetRef is the pool, in the policy's own namespace. Of several policies for one pool the
+	// TargetRef is the pool, in the policy's namespace. If several policies target one pool, the
 	// oldest is in force, then the first by name; the others have the condition Accepted False. A
-	// policy without it is for routes alone, see subset.
+	// policy without targetRef is only for routes; see subset.
 	//
 	// +optional
 	TargetRef PoolRef `json:"targetRef,omitzero"`
@@ -56,42 +56,43 @@ type PoolPolicySpec struct {
 	//
 	// +optional
 	Picker PickerSpec `json:"picker,omitzero"`
-	// Subset selects, by labels of their Pods or ModelServers, the endpoints of an InferencePool
-	// among which its picker must choose. In a policy with targetRef it is for all requests to the
-	// pool. For some of them, have an HTTPRoute's backendRef to the pool name a policy of the
-	// route's namespace without targetRef, by a filter of type ExtensionRef; if the pool has a
-	// subset, too, both must match. Without a pick among them a request spills, if the pool does,
-	// or is answered 503, also with failureMode FailOpen.
+	// Subset selects the endpoints of an InferencePool among which its picker chooses, by labels of
+	// their Pods or ModelServers. With targetRef, it applies to all requests to the pool. Without
+	// targetRef, it applies to each HTTPRoute backendRef that names the policy, in the route's
+	// namespace, in a filter of type ExtensionRef. If both exist, endpoints must match both. If no
+	// endpoint is picked, the request spills if the pool has spill targets, or is answered with
+	// 503, even with failureMode FailOpen.
 	//
 	// +optional
 	Subset *metav1.LabelSelector `json:"subset,omitempty"`
-	// ExternalPicker states by which names the pool's external picker, or the picker of an import's
-	// exporting cluster, exchanges endpoints with the gateway, if it was started with other names
-	// than those of the endpoint picker protocol.
+	// ExternalPicker configures the names under which an external picker, or the picker of an
+	// exporting cluster, exchanges endpoints with the gateway. It is required only if that picker
+	// was started with names other than the endpoint picker protocol's.
 	//
 	// +optional
 	ExternalPicker *ExternalPickerSpec `json:"externalPicker,omitempty"`
-	// Spill lists where a request goes when the pool is full, or has no pick and no endpoint, in
-	// this order. A request spills once: the spill targets of a target's own policy are not used.
+	// Spill lists, in order, the pools to which a request goes when this pool is full, or has no
+	// pick and no endpoint. A request spills once: spill targets of the target's own policy are not
+	// used.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	Spill []PoolRef `json:"spill,omitempty"`
-	// Remote limits the addresses that this cluster sends requests to. For an InferencePoolImport
-	// only.
+	// Remote limits the addresses to which this cluster sends requests. It applies only to an
+	// InferencePoolImport.
 	//
 	// +optional
 	Remote RemoteSpec `json:"remote,omitzero"`
-	// Selection configures to which of the exporting clusters requests go. For a whole
-	// InferencePoolImport only.
+	// Selection configures which exporting clusters receive requests. It applies only to a whole
+	// InferencePoolImport.
 	//
 	// +optional
 	Selection *SelectionSpec `json:"selection,omitempty"`
-	// RetryOn has a request sent to another exporting cluster also where a model server may have
-	// begun it, so that it may run twice. Without it only what no model server has begun is sent to
-	// another one, except for requests of a remote picker that dies. For a whole
-	// InferencePoolImport with several clusters only.
+	// RetryOn lists failures that are retried on another exporting cluster although a model server
+	// may have started the request, which may then run twice. By default a request is retried only
+	// if no model server has started it, or if its remote picker dies. It applies only to a whole
+	// InferencePoolImport with several clusters.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=3
@@ -99,27 +100,27 @@ type PoolPolicySpec struct {
 	RetryOn []RetryCause `json:"retryOn,omitempty"`
 }
 
-// RetryCause is why a request is sent to another cluster: TooManyRequests is a model server's own
-// answer 429; ServiceUnavailable is its own answer 503, or a connection to it that ends before the
-// answer; LostGateway is a connection to a member's gateway (ParentMode) that ends before the
-// answer.
+// RetryCause is a failure that is retried on another cluster. TooManyRequests is a 429 response of
+// a model server. ServiceUnavailable is a 503 response of a model server, or a connection to it
+// that closes before the response. LostGateway is a connection to a member's gateway (ParentMode)
+// that closes before the response.
 //
 // +kubebuilder:validation:Enum=TooManyRequests;ServiceUnavailable;LostGateway
 type RetryCause string
 
-// The causes of spec.retryOn.
+// The values of RetryCause.
 const (
 	RetryTooManyRequests    RetryCause = "TooManyRequests"
 	RetryServiceUnavailable RetryCause = "ServiceUnavailable"
 	RetryLostGateway        RetryCause = "LostGateway"
 )
 
-// ExternalPickerSpec has the names of an external picker, which are flags of the picker's: penstock
-// picker and the inference extension's EPP name them --destination-endpoint-hint-key and
+// ExternalPickerSpec has the names that an external picker uses. The flags of `penstock picker` and
+// of the inference extension's EPP are --destination-endpoint-hint-key and
 // --destination-endpoint-hint-metadata-namespace.
 type ExternalPickerSpec struct {
-	// DestinationKey is the key of dynamic metadata, and the header, in which the picker names
-	// endpoints.
+	// DestinationKey is the key of the dynamic metadata, and the header, in which the picker
+	// returns endpoints.
 	//
 	// +optional
 	// +kubebuilder:default=x-gateway-destination-endpoint
@@ -127,8 +128,8 @@ type ExternalPickerSpec struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[a-z0-9._-]+$`
 	DestinationKey string `json:"destinationKey,omitempty"`
-	// DestinationNamespace is the namespace of that metadata. The gateway reports the endpoint that
-	// served there, too, under x-gateway-destination-endpoint-served.
+	// DestinationNamespace is the namespace of that metadata. In the same namespace the gateway
+	// reports the endpoint that served the request, under x-gateway-destination-endpoint-served.
 	//
 	// +optional
 	// +kubebuilder:default=envoy.lb
@@ -137,8 +138,8 @@ type ExternalPickerSpec struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
 	// +kubebuilder:validation:XValidation:rule="self != 'penstock'",message="the namespace penstock is the gateway's own: use another one, here and in the picker's flag"
 	DestinationNamespace string `json:"destinationNamespace,omitempty"`
-	// SubsetNamespace is the namespace in which the gateway lists the endpoints among which the
-	// picker must choose.
+	// SubsetNamespace is the metadata namespace in which the gateway lists the endpoints among
+	// which the picker must choose.
 	//
 	// +optional
 	// +kubebuilder:default=envoy.lb.subset_hint
@@ -148,8 +149,8 @@ type ExternalPickerSpec struct {
 	SubsetNamespace string `json:"subsetNamespace,omitempty"`
 }
 
-// PoolRef names a pool. It is in the policy's namespace; a spill target may be in another one with
-// a ReferenceGrant.
+// PoolRef names a pool in the policy's namespace. A spill target may be in another namespace if a
+// ReferenceGrant allows it.
 type PoolRef struct {
 	// Group of the kind.
 	//
@@ -168,33 +169,35 @@ type PoolRef struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Namespace of a spill target. Defaults to the policy's own. Not for targetRef.
+	// Namespace of a spill target. Defaults to the policy's namespace. Not allowed in targetRef.
 	//
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// RemoteSpec limits the addresses that an importing cluster sends requests to.
+// RemoteSpec limits the addresses to which an importing cluster sends requests.
 type RemoteSpec struct {
-	// PodCIDRs are the ranges of the remote pods' addresses, for EndpointMode. One outside the
-	// ranges, declared or named by a remote picker, is not used. They narrow the ranges that the
-	// operator of Penstock allows, and podCIDRs of the import narrow them further.
+	// PodCIDRs are the allowed ranges of remote pods' addresses, for EndpointMode. An address
+	// outside these ranges is not used, whether declared or named by a remote picker. The ranges
+	// narrow the ranges that the operator of Penstock allows; podCIDRs of the import narrow them
+	// further.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=set
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
-	// Addresses are the ranges of the remote pickers' and gateways' addresses, host names resolved.
-	// Those outside are not called. They narrow the ranges that the operator of Penstock allows.
+	// Addresses are the allowed ranges of remote pickers' and gateways' addresses, after host names
+	// are resolved. An address outside these ranges is not called. The ranges narrow the ranges
+	// that the operator of Penstock allows.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=set
 	Addresses []string `json:"addresses,omitempty"`
-	// MaxGateways is how many gateways of Penstock a request may have passed through when it is
-	// sent to one of another cluster (ParentMode). One that has passed through as many goes to the
-	// other backends of its rule, or is answered 508: gateways whose routes name each other's
-	// imports form a ring. They are counted by the header Via. Defaults to 4.
+	// MaxGateways is the maximum number of Penstock gateways that a request has passed through, by
+	// its Via header, when it is sent to a gateway of another cluster (ParentMode). A request that
+	// has passed through more goes to the other backends of its rule, or is answered with 508. This
+	// breaks loops of gateways whose routes name each other's imports. Defaults to 4.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1

@@ -2,26 +2,24 @@ package v1alpha1
 
 import "k8s.io/apimachinery/pkg/runtime"
 
-// PluginsSpec configures the strategy plugins. Filters remove endpoints. Each scorer gives the
-// others a score from 0 to 1, and the sum of scores by weight decides. OPERATIONS.md has the
-// formula of each scorer.
+// PluginsSpec configures strategy plugins. Filters remove endpoints. Each scorer gives the
+// remaining endpoints a score from 0 to 1, and the choice uses the weighted sum of the scores.
 type PluginsSpec struct {
-	// Filters remove endpoints. If no endpoint is left, requests spill, or are answered 503.
+	// Filters remove endpoints. If no endpoint is left, requests spill, or are answered with 503.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	Filters []FilterPlugin `json:"filters,omitempty"`
-	// Scorers by whose scores an endpoint is chosen. Without any, all endpoints have the same
-	// score.
+	// Scorers rate the endpoints. Without scorers, all endpoints have the same score.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	Scorers []ScorerPlugin `json:"scorers,omitempty"`
-	// Choice by the scores: the highest (max-score), by lot with the scores as weights
-	// (weighted-random), the higher of two that are drawn (power-of-two), or by lot whatever the
-	// scores (random).
+	// Choice selects an endpoint by its score: the highest (max-score), at random with the scores
+	// as weights (weighted-random), the higher of two random ones (power-of-two), or at random
+	// without regard to scores (random).
 	//
 	// +optional
 	// +kubebuilder:default=max-score
@@ -35,7 +33,7 @@ type FilterPlugin struct {
 	//
 	// +kubebuilder:validation:Enum=label-selector-filter;by-label;decode-filter;prefill-filter;encode-filter;utilization-filter;prefix-cache-affinity-filter;session-affinity-filter;slo-headroom-tier-filter
 	Type string `json:"type"`
-	// Parameters of the filter, as in llm-d's router: for label-selector-filter matchLabels and
+	// Parameters of the filter, as in llm-d's router. label-selector-filter takes matchLabels and
 	// matchExpressions, as in a label selector.
 	//
 	// +optional
@@ -51,7 +49,7 @@ type ScorerPlugin struct {
 	//
 	// +kubebuilder:validation:Enum=queue-scorer;kv-cache-utilization-scorer;running-requests-size-scorer;active-request-scorer;token-load-scorer;load-aware-scorer;prefix-cache-scorer;lora-affinity-scorer;session-affinity-scorer;no-hit-lru-scorer;latency-scorer;context-length-aware;header-label-affinity-scorer;mm-embeddings-cache-scorer;external-scorer
 	Type string `json:"type"`
-	// Weight of the score in the sum, relative to the other scorers' weights.
+	// Weight of the score in the sum, relative to the weights of the other scorers.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -74,7 +72,7 @@ type ScorerPlugin struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.key) || !has(self.kind) || self.kind == 'ConfigMap'",message="key is for kind ConfigMap: remove key, or use another kind"
 type ConfigRef struct {
-	// Kind of the object that has the document: ConfigMap or, in a folder, EndpointPickerConfig.
+	// Kind of the object with the document: ConfigMap or, in a folder, EndpointPickerConfig.
 	//
 	// +optional
 	// +kubebuilder:default=ConfigMap
@@ -85,7 +83,7 @@ type ConfigRef struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Key of the ConfigMap that has the document. May be left out if the ConfigMap has one key.
+	// Key of the ConfigMap with the document. Optional if the ConfigMap has one key.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1

@@ -2,28 +2,27 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// SelectionSpec configures to which of an InferencePoolImport's exporting clusters requests go.
+// SelectionSpec configures which exporting clusters of an InferencePoolImport receive requests.
 // +kubebuilder:validation:XValidation:rule="!has(self.order) || has(self.policy) && self.policy == 'Priority'",message="order is for policy Priority: add policy: Priority, or remove order"
 // +kubebuilder:validation:XValidation:rule="!has(self.localMargin) || has(self.policy) && self.policy in ['LeastLoad', 'Latency']",message="localMargin is for policies LeastLoad and Latency: add policy, or remove localMargin"
 // +kubebuilder:validation:XValidation:rule="!has(self.affinity) || has(self.policy) && self.policy in ['LeastLoad', 'Latency']",message="affinity is for policies LeastLoad and Latency: add policy, or remove affinity"
 // +kubebuilder:validation:XValidation:rule="!has(self.affinity) || self.affinity != 'Prefix' || !has(self.policy) || self.policy != 'Latency'",message="affinity: Prefix is for policy LeastLoad: write Session or None, or remove affinity"
 type SelectionSpec struct {
-	// Policy decides which cluster is the first to get a request. With Weighted the clusters share
-	// requests by the weight of each. With Locality those in the zone of this cluster do, itself
-	// included; what they decline goes to those of its region, and then to the rest. With Priority
-	// all requests go to one cluster, and the next ones get what it declines; one that was not
-	// ready is first again once it has been ready for 3 s. With LeastLoad each request goes to the
-	// cluster where its first token is expected first: Penstock's picker names the clusters for
-	// each request, by what they report of their load, by what they have cached of the prompt, and
-	// by the round trip. With Latency each request goes to the cluster whose answers begin first:
-	// by the round trip, and the time until the first byte of its recent answers here. In all cases
-	// a cluster that declines a request is followed by another for the same request.
+	// Policy selects which cluster receives a request first. A cluster that declines a request is
+	// followed by another one for the same request. Weighted distributes requests by the clusters'
+	// weights. Locality prefers clusters in the zone of this cluster, itself included, then its
+	// region, then all others. Priority sends all requests to the first ready cluster in order; a
+	// cluster that was not ready is used again once it has been ready for 3 s. LeastLoad sends each
+	// request to the cluster with the earliest expected first token. Penstock's picker ranks the
+	// clusters for each request by their reported load, the cached part of the prompt, and the
+	// round trip. Latency sends each request to the cluster whose responses begin earliest, by the
+	// round trip and the recent time to the first byte.
 	//
 	// +optional
 	// +kubebuilder:default=Weighted
 	Policy SelectionPolicy `json:"policy,omitempty"`
-	// Order lists clusters, of policy Priority. Those that it does not name come after it: this
-	// cluster itself, then the others by name.
+	// Order lists clusters by precedence, for policy Priority. Clusters that it does not name
+	// follow: this cluster itself, then the others by name.
 	//
 	// +optional
 	// +kubebuilder:validation:MinItems=1
@@ -32,9 +31,9 @@ type SelectionSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	Order []string `json:"order,omitempty"`
-	// LocalMargin is by how much another cluster must be cheaper than this cluster itself, of
-	// policies LeastLoad and Latency; default 100ms. With a larger one fewer requests leave the
-	// cluster, and some wait longer. It has an effect where this cluster is among the import's.
+	// LocalMargin is the cost advantage that another cluster needs over this cluster, for policies
+	// LeastLoad and Latency. A larger margin keeps more requests in this cluster, and some wait
+	// longer. It applies only if this cluster backs the import. Defaults to 100ms.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -42,27 +41,28 @@ type SelectionSpec struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('1m')",message="localMargin must be 0s to 1m, such as 300ms"
 	LocalMargin *metav1.Duration `json:"localMargin,omitempty"`
-	// Affinity is what keeps requests together; default Prefix with policy LeastLoad, None with
-	// Latency. With Prefix, of LeastLoad alone, the bodies of known APIs are read, so that prompts
-	// with the same beginning go to the cluster that has read it. With Session, of LeastLoad and
-	// Latency, the requests of a session go to the cluster that serves its first one, while that
-	// takes requests, and then to the best one, where the session stays. The header
-	// x-session-token, which is set in each response and which a client sends back, names a
-	// request's session, else the header x-session-id, else a cookie. picker.session has the name
-	// of the cookie, and after how long without requests a session begins again, as for pools. With
-	// Session and None no body is read, and a request counts by its length.
+	// Affinity selects which requests stay together, for policies LeastLoad and Latency. Prefix
+	// (the default for LeastLoad, not available for Latency) reads the bodies of known APIs, so
+	// that prompts with the same beginning go to the cluster that has read it. Session keeps the
+	// requests of a session in the cluster that served the first one. If that cluster takes no
+	// requests, the session moves to the best other cluster and stays there. A session is
+	// identified by the header x-session-token, which each response sets and the client sends back,
+	// else by the header x-session-id, else by a cookie. picker.session configures the cookie's
+	// name and the idle time after which a session starts again. None (the default for Latency)
+	// keeps nothing together. With Session and None no body is read, and a request's cost follows
+	// from its length.
 	//
 	// +optional
 	Affinity SelectionAffinity `json:"affinity,omitempty"`
-	// Within bounds the clusters that requests go to. It is never left, whatever fails: prompts may
-	// have to stay in some clusters. A cluster outside is no part of the import here, also under
-	// the name NAME-CLUSTER.
+	// Within restricts the clusters to which requests go, for example where prompts must stay in
+	// some clusters. Requests never leave these clusters, even if all of them fail. A cluster
+	// outside is not part of the import here, not even under the name NAME-CLUSTER.
 	//
 	// +optional
 	Within *WithinSpec `json:"within,omitempty"`
 }
 
-// SelectionPolicy is how the exporting clusters of an import share requests.
+// SelectionPolicy selects how the exporting clusters of an import share requests.
 //
 // +kubebuilder:validation:Enum=Weighted;Locality;Priority;LeastLoad;Latency
 type SelectionPolicy string
@@ -76,7 +76,7 @@ const (
 	SelectLatency   SelectionPolicy = "Latency"
 )
 
-// SelectionAffinity is what requests are kept together by.
+// SelectionAffinity selects which requests stay together.
 //
 // +kubebuilder:validation:Enum=Prefix;Session;None
 type SelectionAffinity string
@@ -88,11 +88,11 @@ const (
 	AffinityNone    SelectionAffinity = "None"
 )
 
-// WithinSpec bounds clusters. With both lists a cluster must be in both.
+// WithinSpec restricts clusters. If both lists are set, a cluster must match both.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.clusters) || has(self.regions)",message="write clusters, regions, or both"
 type WithinSpec struct {
-	// Clusters are the names of the clusters, in the cluster set.
+	// Clusters are names of clusters in the cluster set.
 	//
 	// +optional
 	// +kubebuilder:validation:MinItems=1
@@ -101,8 +101,8 @@ type WithinSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	Clusters []string `json:"clusters,omitempty"`
-	// Regions are those of the clusters, as each has it in its ClusterSet. A cluster whose region
-	// is not known is in none.
+	// Regions of the allowed clusters, as in each cluster's ClusterSet. A cluster with an unknown
+	// region does not match.
 	//
 	// +optional
 	// +kubebuilder:validation:MinItems=1

@@ -19,25 +19,25 @@ import (
 
 // Config configures a Listener.
 type Config struct {
-	// PerAddress is the number of connections of one address that are not admitted. Default: 64.
+	// PerAddress limits the connections of one address that are not admitted. Default: 64.
 	PerAddress int
-	// Timeout is how long a connection may take to be admitted: its handshake and the verification
-	// of its credential. Default: 30 s, because thousands of proxies may connect at once.
+	// Timeout limits the handshake and the verification of the credential. Default: 30 s, because
+	// thousands of proxies may connect at once.
 	Timeout time.Duration
-	// Bytes is how much a connection may send before, handshakes and headers included. Default: 256
-	// KiB.
+	// Bytes limits what a connection may send before it is admitted, handshakes and headers
+	// included. Default: 256 KiB.
 	Bytes int64
-	// Every, if set, lets a connection stay that is not admitted, as one for health checks: Bytes
-	// is then how much it may send in this time, and Timeout does not apply.
+	// Every, if set, lets connections stay without being admitted, as for health checks. Bytes then
+	// limits each such interval, and Timeout does not apply.
 	Every time.Duration
-	// Trusting admits every connection at once: there is nothing to authenticate. Budget applies.
+	// Trusting admits every connection at once, because there is no authentication. Budget applies.
 	Trusting bool
-	// Budget ends connections that send too much while too many messages are being received; nil:
-	// never.
+	// Budget closes connections that send too much while too many messages are incomplete; nil:
+	// none.
 	Budget *Budget
-	// Most is the number of connections in all, so that file descriptors remain for other work; 0:
-	// any number. An address has half of them at most. Where all are in use, the connection that
-	// has waited longest to be admitted makes room.
+	// Most limits all connections, so that file descriptors remain for other work; 0: no limit. One
+	// address may have half of them. At the limit, the oldest connection that is not admitted makes
+	// room.
 	Most int
 	// Log may be nil.
 	Log *slog.Logger
@@ -49,7 +49,7 @@ type Listener struct {
 	cfg Config
 
 	mu      sync.Mutex
-	waiting map[netip.Addr]int // connections that are not admitted
+	waiting map[netip.Addr]int // not admitted
 	oldest  list.List          // of *conn that are not admitted, the oldest first
 	open    map[netip.Addr]int // all connections
 	all     int
@@ -66,8 +66,7 @@ func Listen(l net.Listener, c Config) *Listener {
 	return &Listener{Listener: l, cfg: c, waiting: map[netip.Addr]int{}, open: map[netip.Addr]int{}}
 }
 
-// Accept returns the next connection of an address that has fewer than Config.PerAddress; it closes
-// the others.
+// Accept returns the next connection within the limits and closes all others.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
@@ -90,7 +89,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 			continue
 		}
 		if !l.cfg.Trusting && l.cfg.Every == 0 {
-			c.late.Reset(l.cfg.Timeout) // it cannot fire before the field is set
+			c.late.Reset(l.cfg.Timeout) // not before the field is set
 		}
 		if quick, ok := raw.(readsOnReady); ok && l.cfg.Trusting && l.cfg.Budget == nil {
 			return &readyConn{c, quick}, nil
@@ -99,19 +98,17 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// readsOnReady is the interface by which a gRPC server reads without a buffer that waits with it.
+// readsOnReady lets a gRPC server wait for data without holding a buffer.
 type readsOnReady interface {
 	ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error)
 }
 
-// readyConn is a connection whose reads are not counted.
 type readyConn struct {
 	*conn
 	readsOnReady
 }
 
-// addressOf is the IP address of a client; the zero address stands for all clients without one, as
-// those of a Unix socket.
+// addressOf returns the IP address of a client; the zero address without one, as on a Unix socket.
 func addressOf(a net.Addr) netip.Addr {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -120,11 +117,12 @@ func addressOf(a net.Addr) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// enter counts a connection. It returns the connection that makes room for it, or why it is denied.
+// enter counts a connection. It returns the connection to close for it, or the reason for denying
+// it.
 func (l *Listener) enter(c *conn) (crowded *conn, denied string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	named := c.address.IsValid() // connections of a Unix socket are all of one address
+	named := c.address.IsValid() // all connections of a Unix socket share one address
 	switch {
 	case !l.cfg.Trusting && l.waiting[c.address] >= l.cfg.PerAddress:
 		return nil, "too many from this address have not authenticated"
@@ -148,14 +146,12 @@ func (l *Listener) enter(c *conn) (crowded *conn, denied string) {
 	return crowded, ""
 }
 
-// decrease counts one connection of an address less.
 func decrease(counts map[netip.Addr]int, a netip.Addr) {
 	if counts[a]--; counts[a] == 0 {
 		delete(counts, a)
 	}
 }
 
-// settled is called when a connection is admitted or closed.
 func (l *Listener) settled(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,7 +162,6 @@ func (l *Listener) settled(c *conn) {
 	}
 }
 
-// leave is called when a connection is closed.
 func (l *Listener) leave(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,27 +169,25 @@ func (l *Listener) leave(c *conn) {
 	decrease(l.open, c.address)
 }
 
-// conn is a connection with its limits.
 type conn struct {
 	net.Conn
 	listener *Listener
 	address  netip.Addr
 	late     *time.Timer
 	received atomic.Int64
-	since    time.Time     // start of Config.Every; of Read alone
-	counted  sync.Once     // it waits no longer
-	left     sync.Once     // it is closed
-	place    *list.Element // in Listener.oldest; nil: none. Guarded by Listener.mu
+	since    time.Time     // start of Config.Every; only Read uses it
+	counted  sync.Once     // settled was called
+	left     sync.Once     // leave was called
+	place    *list.Element // in Listener.oldest, or nil; guarded by Listener.mu
 	admitted atomic.Bool
 	pending  pending
 }
 
 var (
 	errTooMuch  = errors.New("the client sent too much without authenticating")
-	errOverload = errors.New("too many messages are being received, and the client sends much")
+	errOverload = errors.New("the connection exceeds its share of the memory for incomplete messages")
 )
 
-// Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if every := c.listener.cfg.Every; every > 0 && !c.admitted.Load() {
@@ -209,14 +202,13 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	if !c.listener.cfg.Budget.sent(&c.pending, n) {
 		_ = c.Close()
-		c.listener.cfg.Log.Warn("connection closed: it sends much while too many messages are being received",
+		c.listener.cfg.Log.Warn("connection closed: it exceeds its share of the memory for incomplete messages",
 			"address", c.address.String())
 		return 0, errOverload
 	}
 	return n, err
 }
 
-// Close implements net.Conn.
 func (c *conn) Close() error {
 	c.settle()
 	c.left.Do(func() { c.listener.leave(c) })
@@ -224,7 +216,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// RemoteAddr implements net.Conn. gRPC gives it to every call of the connection.
+// RemoteAddr implements net.Conn. gRPC passes it to every call of the connection.
 func (c *conn) RemoteAddr() net.Addr { return remote{c.Conn.RemoteAddr(), c} }
 
 // remote is the address of a client, with its connection.
@@ -238,7 +230,6 @@ func (c *conn) admit() {
 	c.settle()
 }
 
-// settle ends the counting of a connection that is admitted or closed.
 func (c *conn) settle() {
 	c.counted.Do(func() {
 		if c.late == nil { // Config.Trusting
@@ -255,27 +246,25 @@ func (c *conn) expire() {
 	}
 }
 
-// Admit lifts the limits of a call's connection: its client has authenticated. Connections of other
-// listeners have none.
+// Admit lifts the limits of a call's connection once its client has authenticated. It ignores
+// connections of other listeners.
 func Admit(ctx context.Context) {
 	if c := connOf(ctx); c != nil {
 		c.admit()
 	}
 }
 
-// closeDelay is how long a client has to read why its call was denied.
+// closeDelay lets a client read why its call was denied.
 const closeDelay = time.Second
 
-// CloseSoon closes the connection of a call in a moment: its certificate has expired, and the
-// client presents another one on another connection alone. Envoy opens all its streams on the
-// connection that it has.
+// CloseSoon closes the connection of a call whose certificate has expired. Envoy opens all its
+// streams on one connection and presents a new certificate only on a new one.
 func CloseSoon(ctx context.Context) {
 	if c := connOf(ctx); c != nil {
 		time.AfterFunc(closeDelay, func() { _ = c.Close() })
 	}
 }
 
-// connOf is the connection of a call; nil if no Listener accepted it.
 func connOf(ctx context.Context) *conn {
 	if p, ok := peer.FromContext(ctx); ok {
 		if r, ok := p.Addr.(remote); ok {

@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// serve accepts connections, and reads each until it ends.
 func serve(t *testing.T, c admission.Config) (address string) {
 	t.Helper()
 	l := listen(t, c)
@@ -57,7 +56,6 @@ func dial(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-// closed waits until the server has closed a connection.
 func closed(t *testing.T, conn net.Conn) {
 	t.Helper()
 	_ = conn.SetReadDeadline(time.Now().Add(poll.Limit))
@@ -148,7 +146,7 @@ func TestAdmission_SlowClientStaysIfItNeedNotAuthenticate(t *testing.T) {
 	closed(t, conn)
 }
 
-// A message of many connections at once takes effect for those that send little, and the others are
+// When many connections send at once, messages of small senders arrive, and large senders are
 // closed.
 func TestAdmission_BudgetEndsConnectionsThatSendMuch(t *testing.T) {
 	budget := admission.NewBudget(4 << 20)

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Budget bounds what all connections together have sent of messages that are not received as a
-// whole yet. A client may have a valid credential, or need none, and send the largest message on
-// many streams: once the budget is used up, a connection that sends more than its share is closed.
-// It is safe for concurrent use; nil has no bound.
+// Budget bounds the bytes of incomplete messages over all connections. A client with a valid
+// credential, or without authentication, could otherwise send the largest message on many streams.
+// Once the budget is used up, a connection above its share is closed. A Budget is safe for
+// concurrent use; nil has no bound.
 type Budget struct {
 	max  int64
 	held atomic.Int64
@@ -20,21 +20,20 @@ type Budget struct {
 func NewBudget(bytes int64) *Budget { return &Budget{max: bytes} }
 
 const (
-	// fairShare is what a connection may have sent of its messages when the budget is used up. What
-	// a proxy of 5,000 routes sends when it reconnects is smaller.
+	// fairShare limits each connection when the budget is used up. A reconnecting proxy with 5,000
+	// routes sends less.
 	fairShare = 1 << 20
-	// lastShare is the same when manyTimes the budget is used: by a thousand proxies that reconnect
-	// at once, for instance, it is not.
+	// lastShare replaces it when manyTimes the budget is used. A thousand proxies that reconnect at
+	// once stay below that.
 	lastShare = 64 << 10
 	manyTimes = 8
-	// forgotten is how many bytes a second are not counted any more: those of frames that are not
-	// messages, such as pings, and of streams that ended before their message was read.
+	// forgotten is how many counted bytes expire each second: frames that are not messages, such as
+	// pings, and messages of streams that ended before they were read.
 	forgotten = 4 << 10
-	// framing is HTTP/2's and gRPC's part of a message of 64 KiB, at least.
+	// framing is the overhead of HTTP/2 and gRPC per 64 KiB of a message, in bytes, at least.
 	framing = 64
 )
 
-// pending is what one connection has sent of messages that are not received yet.
 type pending struct {
 	mu     sync.Mutex
 	bytes  int64
@@ -42,7 +41,6 @@ type pending struct {
 	closed bool
 }
 
-// sent counts n bytes, and reports whether the connection may go on.
 func (b *Budget) sent(p *pending, n int) bool {
 	if b == nil {
 		return true
@@ -60,7 +58,6 @@ func (b *Budget) sent(p *pending, n int) bool {
 	return held <= b.max || p.bytes <= lastShare || p.bytes <= fairShare && held <= manyTimes*b.max
 }
 
-// received counts a message of n bytes as received.
 func (b *Budget) received(p *pending, n int) {
 	if b == nil {
 		return
@@ -72,7 +69,6 @@ func (b *Budget) received(p *pending, n int) {
 	b.held.Add(-whole)
 }
 
-// closed counts a connection no longer.
 func (b *Budget) closed(p *pending) {
 	if b == nil {
 		return
@@ -83,8 +79,8 @@ func (b *Budget) closed(p *pending) {
 	p.bytes, p.closed = 0, true
 }
 
-// Received reports that a handler has received a message of a call, of n bytes. Without it the
-// connection's messages count for longer in its Budget.
+// Received reports that a handler has received a message of n bytes. Without it, the message counts
+// in the connection's Budget for longer.
 func Received(ctx context.Context, n int) {
 	if c := connOf(ctx); c != nil {
 		c.listener.cfg.Budget.received(&c.pending, n)

@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,44 +14,44 @@ import (
 	"time"
 )
 
-// ErrChanged is the error of Secrets.Write if the Secret is not in the expected version.
+// ErrChanged is returned by Secrets.Write if the Secret has another version.
 var ErrChanged = errors.New("the Secret has changed meanwhile")
 
 // Secrets stores the authority. *apply.Secret implements it.
 type Secrets interface {
-	// Read returns the data and its version; no data and an empty version if there is no Secret.
+	// Read returns the data and its version, both empty if there is no Secret.
 	Read(ctx context.Context) (data map[string][]byte, version string, err error)
 	// Write replaces the data of a version, or creates the Secret if version is empty. It fails
-	// with ErrChanged if the Secret is not in that version.
+	// with ErrChanged if the Secret has another version.
 	Write(ctx context.Context, data map[string][]byte, version string) error
 }
 
 // Config configures an Authority.
 type Config struct {
 	Secrets Secrets // required
-	// Names are the DNS names of the control plane. At least one.
+	// Names are the DNS names of the control plane, at least one.
 	Names []string
-	// ID is the SPIFFE ID of the control plane, for connections to other clusters; nil: its
-	// certificates have none.
+	// ID is the SPIFFE ID in its certificates, for connections to other clusters. Optional.
 	ID *url.URL
-	// Changed is called when Bundle, or the first of Keys, has changed, from Run's goroutine; the
-	// first time before Ready. Optional.
+	// Changed is called from Run's goroutine when Bundle or the first of Keys has changed, first
+	// before Ready. Optional.
 	Changed func()
-	// Life is how long an authority is in use (default: one year); CertificateLife, how long a
+	// Life is how long an authority is in use (default: one year), CertificateLife how long a
 	// certificate is (default: one day). Both are valid for longer: see tolerance. Overlap is how
 	// long an authority is in the bundle before it signs (default: one day).
 	Life, CertificateLife, Overlap time.Duration
-	// Validity is how long a certificate is valid after it is signed, and before, for clocks that
-	// are behind; longer than CertificateLife. 0: as long as its authority.
+	// Validity is how long a certificate is valid before and after it is signed; it must exceed
+	// CertificateLife. 0: as long as its authority.
 	Validity time.Duration
-	// Interval between reads of the Secret. Default: 10 s, less load than the renewal of the Lease.
+	// Interval between reads of the Secret. Default: 10 s, which is less load than renewing the
+	// Lease.
 	Interval time.Duration
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 	Log *slog.Logger
 }
 
-// Authority is the authority of one installation. It is safe for concurrent use.
+// Authority issues the certificates of one installation. It is safe for concurrent use.
 type Authority struct {
 	cfg Config
 
@@ -61,25 +59,23 @@ type Authority struct {
 	state  state
 	cert   *tls.Certificate
 	given  *signer             // the authority whose keys are handed out
-	former []formerSigner      // whose keys were handed out, and that are not part of the state any more
+	former []formerSigner      // replaced signers whose keys were handed out
 	keys   map[string][]string // by purpose
-	ready  chan struct{}       // closed when there is a certificate
+	ready  chan struct{}       // closed once there is a certificate
 
-	// Of Run's goroutine, monotonic.
+	// Run's goroutine only; monotonic times.
 	issued  signed    // when cert was signed
-	damaged time.Time // when the Secret was first found to be damaged; zero: it is intact
+	damaged time.Time // when the Secret was first found to be damaged; zero: intact
 }
 
-// formerSigner is an authority that was replaced, perhaps at once. Proxies may still have its keys.
+// formerSigner is a replaced authority whose keys proxies may still have.
 type formerSigner struct {
 	*signer
 	until time.Time // monotonic
 }
 
-// maxFormer bounds the former signers whose keys count.
 const maxFormer = 4
 
-// defaultLife is Config.Life if that is not set.
 const defaultLife = 365 * 24 * time.Hour
 
 // New returns an Authority that is not ready.
@@ -114,7 +110,7 @@ func (a *Authority) Run(ctx context.Context) error {
 		wait := a.cfg.Interval
 		if err := a.renew(ctx); err != nil && ctx.Err() == nil {
 			if !errors.Is(err, ErrChanged) {
-				a.cfg.Log.Warn("certificate authority not up to date; retrying", "error", err)
+				a.cfg.Log.Warn("cannot update the certificate authority; retrying", "error", err)
 			}
 			wait = min(wait, time.Second)
 		}
@@ -122,7 +118,6 @@ func (a *Authority) Run(ctx context.Context) error {
 	}
 }
 
-// renew brings the Secret and the certificate up to date.
 func (a *Authority) renew(ctx context.Context) error {
 	data, version, err := a.cfg.Secrets.Read(ctx)
 	if err != nil {
@@ -145,13 +140,12 @@ func (a *Authority) renew(ctx context.Context) error {
 	return a.take(s, now)
 }
 
-// damagePause is how long a process that has never had the authority leaves a damaged Secret to
-// those that have.
+// damagePause gives a process that holds the authority time to restore a damaged Secret.
 const damagePause = 20 * time.Second
 
-// next returns the state that follows from the Secret's data, and whether it must be written. A
-// Secret that is gone or damaged gets the state that this process has, so that proxies and
-// processes go on trusting each other.
+// next returns the state that follows from the Secret's data, and whether to write it. If the
+// Secret is missing or damaged, it is this process's state, so that proxies and processes keep
+// trusting each other.
 func (a *Authority) next(data map[string][]byte, now time.Time) (s state, changed bool, err error) {
 	if len(data) > 0 {
 		if s, err = read(data); err == nil {
@@ -166,7 +160,7 @@ func (a *Authority) next(data map[string][]byte, now time.Time) (s state, change
 	case damage == nil:
 		s.current, err = newOwn(now, a.cfg.Life)
 		return s, true, err
-	case s.current != nil: // what is damaged was not in use
+	case s.current != nil: // only parts that were not in use are damaged
 	default:
 		if a.damaged.IsZero() {
 			a.damaged = time.Now()
@@ -184,14 +178,12 @@ func (a *Authority) next(data map[string][]byte, now time.Time) (s state, change
 	return s, true, err
 }
 
-// held is the state that this process has; zero before the first.
 func (a *Authority) held() state {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.state
 }
 
-// take adopts a state, and renews the certificate if that is due.
 func (a *Authority) take(s state, now time.Time) error {
 	a.mu.Lock()
 	cert, old := a.cert, a.state
@@ -208,11 +200,11 @@ func (a *Authority) take(s state, now time.Time) error {
 	a.mu.Lock()
 	changed := a.given == nil || !bytes.Equal(a.given.certPEM, given.certPEM) || !bytes.Equal(old.bundle(), s.bundle())
 	first := a.given == nil
-	// Proxies may have the key of either: a process whose clock is behind hands out current's for
-	// longer.
+	// Proxies may have the key of either one: a process with a slow clock hands out the current
+	// authority's key for longer.
 	if !first {
-		for _, was := range []*signer{a.given, old.current} {
-			a.retire(was, s, now)
+		for _, former := range []*signer{a.given, old.current} {
+			a.retire(former, s, now)
 		}
 	}
 	a.former = slices.DeleteFunc(a.former, func(f formerSigner) bool { return time.Now().After(f.until) })
@@ -228,25 +220,25 @@ func (a *Authority) take(s state, now time.Time) error {
 	return nil
 }
 
-// retire has the keys of a signer count for a while if it signs no more. Called with mu held.
-func (a *Authority) retire(was *signer, is state, now time.Time) {
-	for _, s := range []*signer{is.current, is.next} {
-		if s != nil && bytes.Equal(was.certPEM, s.certPEM) {
+// retire accepts a signer's keys for a while after it stops signing. Called with mu held.
+func (a *Authority) retire(former *signer, s state, now time.Time) {
+	for _, signs := range []*signer{s.current, s.next} {
+		if signs != nil && bytes.Equal(former.certPEM, signs.certPEM) {
 			return
 		}
 	}
-	if slices.ContainsFunc(a.former, func(f formerSigner) bool { return bytes.Equal(f.certPEM, was.certPEM) }) {
+	if slices.ContainsFunc(a.former, func(f formerSigner) bool { return bytes.Equal(f.certPEM, former.certPEM) }) {
 		return
 	}
 	hold := a.cfg.Overlap
-	if !is.rotation.ends.IsZero() { // the key may be known to others
-		hold = min(hold, is.rotation.ends.Sub(now))
+	if !s.rotation.ends.IsZero() { // the key may be compromised
+		hold = min(hold, s.rotation.ends.Sub(now))
 	}
-	a.former = append([]formerSigner{{was, time.Now().Add(hold)}}, a.former...)
+	a.former = append([]formerSigner{{former, time.Now().Add(hold)}}, a.former...)
 	a.former = a.former[:min(len(a.former), maxFormer)]
 }
 
-// Ready returns when there is a certificate, or with ctx's error.
+// Ready waits for the first certificate, or returns ctx's error.
 func (a *Authority) Ready(ctx context.Context) error {
 	select {
 	case <-a.ready:
@@ -256,7 +248,7 @@ func (a *Authority) Ready(ctx context.Context) error {
 	}
 }
 
-// Bundle is the certificates that proxies trust, in PEM; empty before Ready.
+// Bundle returns the certificates that proxies trust, in PEM; empty before Ready.
 func (a *Authority) Bundle() []byte {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -266,17 +258,17 @@ func (a *Authority) Bundle() []byte {
 	return a.state.bundle()
 }
 
-// Keys are secrets that all replicas derive from the authority for a purpose. The first one is
-// handed out, all are accepted. Empty before Ready. A key that is replaced at once is accepted for
-// Config.Overlap. The next authority's key is handed out once all replicas have long had it, early
-// enough for all proxies to have it when that authority takes over.
+// Keys returns secrets that all replicas derive from the authority for a purpose; empty before
+// Ready. The first one is handed out, all are accepted. A replaced key is accepted for
+// Config.Overlap. The next authority's key is handed out once all replicas have had it for long,
+// and early enough for all proxies to have it before that authority signs.
 func (a *Authority) Keys(purpose string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.given == nil {
 		return nil
 	}
-	if a.keys[purpose] == nil { // read with each pick, changed once a minute at most
+	if a.keys[purpose] == nil { // read with each pick, changed at most once a minute
 		a.keys[purpose] = []string{a.given.derive(purpose)}
 		for _, s := range []*signer{a.state.current, a.state.next} {
 			if s != nil && s != a.given {
@@ -290,12 +282,12 @@ func (a *Authority) Keys(purpose string) []string {
 	return a.keys[purpose]
 }
 
-// signed is when a certificate was signed, by the monotonic clock, which stands still while the
-// machine sleeps, and by Config.Now, which may be set.
+// signed is when a certificate was signed, by the monotonic clock, which stops while the machine
+// sleeps, and by Config.Now, which may be set.
 type signed struct{ monotonic, wall time.Time }
 
-// due reports whether a certificate is replaced: after two thirds of CertificateLife by either
-// clock, and if Config.Now is set back.
+// due reports whether a certificate must be replaced: after two thirds of CertificateLife by either
+// clock, or if Config.Now was set back.
 func (a *Authority) due(s signed) bool {
 	after, age := a.cfg.CertificateLife*2/3, a.cfg.Now().Round(0).Sub(s.wall.Round(0))
 	return time.Since(s.monotonic) > after || age > after || age < -skew
@@ -308,8 +300,8 @@ type Certificate struct {
 	signed signed
 }
 
-// Certify signs a certificate with a new key, by the authority that signs now, for servers and for
-// clients. Current reports when the process needs another one.
+// Certify signs a server and client certificate with a new key. Current reports when it must be
+// replaced.
 func (a *Authority) Certify(id *url.URL) (Certificate, error) {
 	a.mu.RLock()
 	current := a.state.current
@@ -322,18 +314,12 @@ func (a *Authority) Certify(id *url.URL) (Certificate, error) {
 	if err != nil {
 		return Certificate{}, fmt.Errorf("sign a certificate: %w", err)
 	}
-	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
-	if err != nil {
-		return Certificate{}, err
-	}
-	return Certificate{Pair{
-		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}),
-		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
-	}, current.certPEM, signed{time.Now(), now}}, nil
+	pair, err := newPair(cert.Certificate[0], cert.PrivateKey)
+	return Certificate{pair, current.certPEM, signed{time.Now(), now}}, err
 }
 
-// Current reports whether a process goes on with a certificate of Certify: the authority that
-// signed it signs still, and the certificate is not due to be replaced.
+// Current reports whether a certificate of Certify is still in use: its authority still signs, and
+// it is not due for replacement.
 func (a *Authority) Current(c Certificate) bool {
 	a.mu.RLock()
 	current := a.state.current
@@ -341,7 +327,7 @@ func (a *Authority) Current(c Certificate) bool {
 	return current != nil && bytes.Equal(c.signer, current.certPEM) && !a.due(c.signed)
 }
 
-// GetCertificate is for tls.Config.
+// GetCertificate implements the function of tls.Config.
 func (a *Authority) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

@@ -66,7 +66,7 @@ func TestAuthority_RenewalKeepsTrustOfLateProxies(t *testing.T) {
 	})
 }
 
-// A Secret is replaced by one with another authority. Proxies have the key of the one before.
+// The Secret is replaced by one with another authority while proxies have the previous key.
 func TestPickerKey_ReplacedAtOnceCountsForADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secrets := &secret{}
@@ -96,7 +96,6 @@ func start(t *testing.T, s authority.Secrets, interval time.Duration) *authority
 	return startAt(t, s, interval, time.Now)
 }
 
-// startAt starts an authority with a clock of its own.
 func startAt(t *testing.T, s authority.Secrets, interval time.Duration, now func() time.Time) *authority.Authority {
 	t.Helper()
 	a := authority.New(authority.Config{Secrets: s, Names: []string{"penstock.system.svc"}, Interval: interval,
@@ -108,7 +107,6 @@ func startAt(t *testing.T, s authority.Secrets, interval time.Duration, now func
 	return a
 }
 
-// verify verifies the certificate with a bundle, as a proxy does.
 func verify(t *testing.T, a *authority.Authority, bundle []byte) {
 	t.Helper()
 	cert, err := a.GetCertificate(nil)
@@ -124,7 +122,6 @@ func verify(t *testing.T, a *authority.Authority, bundle []byte) {
 	}
 }
 
-// secret is a Secret in memory.
 type secret struct {
 	mu               sync.Mutex
 	data             map[string][]byte
@@ -132,7 +129,6 @@ type secret struct {
 	away             error // of the API server
 }
 
-// writes is how often it was written.
 func (s *secret) writes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,13 +12,13 @@ import (
 	"os"
 )
 
-// File is Secrets in a file of a private folder, for a process without Kubernetes. One process
-// writes it.
+// File implements Secrets in a file of a private folder, for a process without Kubernetes. Only one
+// process writes it.
 type File struct {
 	Path string
-	// ReadAll returns what the file has; os.ReadFile if nil.
+	// ReadAll reads the file; os.ReadFile if nil.
 	ReadAll func(path string) ([]byte, error)
-	// Replace writes the file as a whole, or leaves it as it was.
+	// Replace writes the file atomically.
 	Replace func(path string, raw []byte) error
 }
 
@@ -36,7 +36,7 @@ func (f File) Read(context.Context) (data map[string][]byte, version string, err
 		return nil, "", err
 	}
 	if err := json.Unmarshal(raw, &data); err != nil {
-		return map[string][]byte{"damaged": nil}, fileVersion(raw), nil // a damaged file is written again
+		return map[string][]byte{"damaged": nil}, fileVersion(raw), nil // a damaged file is rewritten
 	}
 	return data, fileVersion(raw), nil
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// FuzzState_ReadOnlyWhole: a Secret that can be read has authorities whose keys are their own, and
-// whose bundle is certificates that x509 reads alone; written again it is the same. All other
-// Secrets are errors: no other authority takes their place.
+// FuzzState_ReadOnlyWhole: a Secret that can be read has authorities with matching keys and a
+// bundle of valid certificates, and is written back unchanged. Every other Secret is an error: no
+// other authority replaces it.
 func FuzzState_ReadOnlyWhole(f *testing.F) {
 	one, err := newSigner(time.Unix(0, 0), time.Minute, time.Hour)
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"errors"
 )
 
-// Mutual is the TLS configuration between processes of one installation. Server and client both
-// present this process's certificate, and require a peer certificate of the current, next or
-// previous authority. Only these processes have one; proxies get none. Both configurations follow
-// Run. name is one of Config.Names.
+// Mutual returns TLS configurations for connections between processes of one installation. Both
+// sides present this process's certificate and require one of the current, next or previous
+// authority. Proxies have no such certificate. Both configurations follow Run. name is one of
+// Config.Names.
 func (a *Authority) Mutual(name string) (server, client *tls.Config) {
 	server = &tls.Config{
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert, GetCertificate: a.GetCertificate,
@@ -20,7 +20,7 @@ func (a *Authority) Mutual(name string) (server, client *tls.Config) {
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return a.GetCertificate(nil)
 		},
-		// The authorities change while the configuration does not: verify replaces the built-in
+		// The authorities change while the configuration does not, so verify replaces the built-in
 		// verification.
 		InsecureSkipVerify: true,
 		VerifyConnection:   func(s tls.ConnectionState) error { return a.verify(s, name, x509.ExtKeyUsageServerAuth) },
@@ -28,7 +28,6 @@ func (a *Authority) Mutual(name string) (server, client *tls.Config) {
 	return server, client
 }
 
-// verify checks that the peer's certificate is signed by the authority.
 func (a *Authority) verify(s tls.ConnectionState, name string, usage x509.ExtKeyUsage) error {
 	if len(s.PeerCertificates) == 0 {
 		return errors.New("no certificate")

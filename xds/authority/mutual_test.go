@@ -43,7 +43,6 @@ func TestCertificate_ProcessesOfOneInstallationAuthenticate(t *testing.T) {
 	}
 }
 
-// shake is one handshake; either side's error counts.
 func shake(server, client *tls.Config) error {
 	near, far := net.Pipe()
 	defer near.Close()

@@ -25,19 +25,15 @@ func NewPair(now time.Time, life time.Duration) (Pair, error) {
 	return Pair{Cert: s.certPEM, Key: s.keyPEM}, nil
 }
 
-// Issue signs a certificate with a CA. Its first name is the subject; names are DNS names or IP
-// addresses. It authenticates clients, and with server also servers. It expires with the CA at the
+// Issue signs a client certificate with a CA, also for servers if server is set. names are DNS
+// names or IP addresses; the first one is the subject. The certificate expires with the CA at the
 // latest.
 func (p Pair) Issue(now time.Time, life time.Duration, server bool, names ...string) (Pair, error) {
 	ca, err := readSigner(p.Cert, p.Key, true)
 	if err != nil {
 		return Pair{}, err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return Pair{}, err
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	key, serial, err := newKey()
 	if err != nil {
 		return Pair{}, err
 	}
@@ -63,12 +59,23 @@ func (p Pair) Issue(now time.Time, life time.Duration, server bool, names ...str
 	if err != nil {
 		return Pair{}, err
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	return newPair(der, key)
+}
+
+func newKey() (key *ecdsa.PrivateKey, serial *big.Int, err error) {
+	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err == nil {
+		serial, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	}
+	return key, serial, err
+}
+
+func newPair(der []byte, key any) (Pair, error) {
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return Pair{}, err
 	}
 	return Pair{
 		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}),
 	}, nil
 }

@@ -138,8 +138,8 @@ func TestAuthority_APIServerThatIsAwayForDaysEndsNoCertificate(t *testing.T) {
 	})
 }
 
-// One process has a clock that is a year ahead, and then right again. Proxies have the right one,
-// and get each bundle late.
+// The clock of one process is a year ahead for a while. Proxies have the right time and get each
+// bundle late.
 func TestAuthority_ClockAYearAheadAndBackKeepsTrust(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for name, age := range map[string]time.Duration{
@@ -175,7 +175,6 @@ func TestAuthority_ClockAYearAheadAndBackKeepsTrust(t *testing.T) {
 	}
 }
 
-// mutual has two processes authenticate each other, in both directions.
 func mutual(t *testing.T, a, b *authority.Authority) {
 	t.Helper()
 	const name = "penstock.system.svc"

@@ -8,21 +8,20 @@ import (
 	"time"
 )
 
-// Keys of the Secret's data while an authority is replaced on purpose. The values are times (RFC
-// 3339).
+// Keys of the Secret's data during an early replacement. The values are times (RFC 3339).
 const (
 	rotationSigns = "rotation.signs" // when the next authority signs
-	rotationEnds  = "rotation.ends"  // when the one before is not trusted any more
+	rotationEnds  = "rotation.ends"  // when trust in the previous one ends
 )
 
-// rotation is an authority's replacement on purpose; zero: there is none.
+// rotation is the early replacement of an authority; zero: none in progress.
 type rotation struct {
 	signs time.Time // zero: the next authority signs already
 	ends  time.Time
 }
 
 func readRotation(data map[string][]byte) (r rotation) {
-	// A text that is no time counts as none: the next authority signs as without a rotation.
+	// An invalid time is ignored: the next authority then signs as without a rotation.
 	r.signs, _ = time.Parse(time.RFC3339, string(data[rotationSigns]))
 	r.ends, _ = time.Parse(time.RFC3339, string(data[rotationEnds]))
 	return r
@@ -36,16 +35,14 @@ func (r rotation) write(data map[string][]byte) {
 	}
 }
 
-// due reports whether the next authority signs from now on.
 func (r rotation) due(now time.Time) bool { return !r.signs.IsZero() && !now.Before(r.signs) }
 
-// over reports whether the authority before is not trusted any more.
 func (r rotation) over(now time.Time) bool {
 	return r.signs.IsZero() && !r.ends.IsZero() && !now.Before(r.ends)
 }
 
-// signing returns the rotation once the next authority signs. The one before is trusted for as long
-// as was planned, also if no process ran in time.
+// signing returns the rotation after the next authority begins to sign. The previous one stays
+// trusted for the planned time even if no process ran in time.
 func (r rotation) signing(now time.Time) rotation {
 	if r.signs.IsZero() {
 		return rotation{}
@@ -55,23 +52,21 @@ func (r rotation) signing(now time.Time) rotation {
 
 // Rotated is a rotation that has begun.
 type Rotated struct {
-	Signs time.Time // the new authority signs from then on; until then it is published
-	Ends  time.Time // the one before is trusted until then
+	Signs time.Time // when the new authority signs; it is published before
+	Ends  time.Time // when trust in the previous one ends
 }
 
-// errNone is the error of Rotate where there is no authority.
 var errNone = errors.New("there is no authority: penstock makes it when it first runs")
 
 // ErrNone reports whether Rotate failed because there is no authority.
 func ErrNone(err error) bool { return errors.Is(err, errNone) }
 
-// rotateAttempts bounds how often Rotate writes again what a process has replaced meanwhile.
 const rotateAttempts = 10
 
-// Rotate replaces an authority before its time, because its key may be known to others. The
-// processes that use it publish the new one with their next read, which takes seconds. After the
-// overlap it signs, and after another one the authority before is not trusted any more. A next
-// authority that is in the Secret already never signs: its key was there, too.
+// Rotate replaces an authority early, because its key may be compromised. Processes publish the new
+// authority with their next read, within seconds. It signs after the overlap, and trust in the
+// previous one ends after another overlap. A next authority already in the Secret never signs,
+// because its key was there, too.
 func Rotate(ctx context.Context, secrets Secrets, now time.Time, overlap time.Duration) (Rotated, error) {
 	next, err := newOwn(now, defaultLife)
 	if err != nil {
@@ -91,7 +86,7 @@ func Rotate(ctx context.Context, secrets Secrets, now time.Time, overlap time.Du
 			return Rotated{}, fmt.Errorf("the authority is damaged: %w", err)
 		}
 		if s.next != nil && bytes.Equal(s.next.certPEM, next.certPEM) {
-			return out, nil // as it was written
+			return out, nil // already written
 		}
 		s.next, s.rotation = next, rotation{out.Signs, out.Ends}
 		if err := secrets.Write(ctx, s.write(), version); err != nil && !errors.Is(err, ErrChanged) {

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// trusts reports whether a bundle vouches for a certificate.
 func trusts(bundle []byte, cert *tls.Certificate) bool {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
@@ -20,7 +19,6 @@ func trusts(bundle []byte, cert *tls.Certificate) bool {
 	return err == nil
 }
 
-// presents is the certificate of a process.
 func presents(t *testing.T, a *authority.Authority) *tls.Certificate {
 	t.Helper()
 	cert, err := a.GetCertificate(nil)
@@ -30,9 +28,9 @@ func presents(t *testing.T, a *authority.Authority) *tls.Certificate {
 	return cert
 }
 
-// A key has become known to others. Replicas, and proxies that get each bundle and key 25 minutes
-// late, go on trusting each other. At the end of the rotation nothing counts any more that the old
-// key has signed, or that is derived from it.
+// Others have learned a key. Replicas, and proxies that get each bundle and key 25 minutes late,
+// keep trusting each other. After the rotation, nothing that the old key signed or derived is
+// accepted.
 func TestRotate_LateProxiesLoseNothingAndTheOldKeyIsWorthless(t *testing.T) {
 	const overlap, late = time.Hour, 25
 	synctest.Test(t, func(t *testing.T) {
@@ -83,7 +81,7 @@ func TestRotate_LateProxiesLoseNothingAndTheOldKeyIsWorthless(t *testing.T) {
 	})
 }
 
-// The Secret with the key has the next authority's, too.
+// The Secret with the learned key also has the next authority's key.
 func TestRotate_AuthorityThatWasToComeNeverSigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secrets := &secret{}
@@ -110,7 +108,7 @@ func TestRotate_AuthorityThatWasToComeNeverSigns(t *testing.T) {
 	})
 }
 
-// Processes that were away for the whole rotation have certificates of the authority before.
+// Processes that were absent for the whole rotation have certificates of the previous authority.
 func TestRotate_WithoutProcessesTheOverlapBeginsWithThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secrets := &secret{}

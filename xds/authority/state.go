@@ -3,7 +3,6 @@ package authority
 import (
 	"bytes"
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -14,7 +13,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net/url"
 	"time"
 )
@@ -29,17 +27,16 @@ const (
 const (
 	// skew bounds the clock skew between nodes.
 	skew = time.Hour
-	// tolerance is how wrong a clock may be until it rejects certificates: they are valid for so
-	// long before an authority is made, and after the time at which it has been replaced. A process
-	// with its clock a year ahead, or behind, still serves proxies that know the time, and other
-	// processes: twice a year, because an authority may have been made by such a clock.
+	// tolerance is the largest clock error at which certificates are still valid. They are valid
+	// for so long before their authority is made and after it is replaced. It is twice a year,
+	// because the clock that made the authority may be wrong, too.
 	tolerance = 800 * 24 * time.Hour
-	// retention is how long an expired authority stays in the bundle behind its successor: a
+	// retention is how long an expired authority stays in the bundle after its replacement. A
 	// process that cannot read the Secret presents its certificates for as long.
 	retention = 7 * 24 * time.Hour
 )
 
-// signer is one authority: its certificate and key. The previous one has no key.
+// signer is one authority. The previous one has no key.
 type signer struct {
 	cert    *x509.Certificate
 	certPEM []byte
@@ -47,14 +44,13 @@ type signer struct {
 	key     *ecdsa.PrivateKey
 }
 
-// state is the content of the Secret.
 type state struct {
 	current, next, previous *signer
 	rotation                rotation
 }
 
-// read decodes the Secret's data. It returns what is intact. An error means that something is not;
-// without the current authority the state is of no use.
+// read decodes the intact parts of the Secret's data; err describes the others. Without a current
+// authority the state is unusable.
 func read(data map[string][]byte) (s state, err error) {
 	part := func(name string, key []byte, withKey bool) *signer {
 		if len(data[name]) == 0 && name != currentCert {
@@ -73,9 +69,8 @@ func read(data map[string][]byte) (s state, err error) {
 	return s, err
 }
 
-// replacement is the state that replaces data without a current authority that can sign. A
-// certificate of it that is intact stays trusted: other processes may still present what it has
-// signed.
+// replacement returns the state for data without a usable current authority. Its intact certificate
+// stays trusted, because other processes may still present certificates that it signed.
 func replacement(data map[string][]byte, now time.Time, life time.Duration) (s state, err error) {
 	for _, name := range []string{previousCert, nextCert, currentCert} {
 		if intact, bad := readSigner(data[name], nil, false); bad == nil {
@@ -95,7 +90,7 @@ func readSigner(certPEM, keyPEM []byte, withKey bool) (*signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The file may have other certificates too, which proxies would trust with this one.
+	// Drops other certificates in the file, which proxies would trust, too.
 	s := &signer{cert: cert, certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}),
 		keyPEM: keyPEM}
 	if !withKey {
@@ -116,7 +111,6 @@ func readSigner(certPEM, keyPEM []byte, withKey bool) (*signer, error) {
 	return s, nil
 }
 
-// write encodes the Secret's data.
 func (s state) write() map[string][]byte {
 	out := map[string][]byte{currentCert: s.current.certPEM, currentKey: s.current.keyPEM}
 	if s.next != nil {
@@ -129,7 +123,6 @@ func (s state) write() map[string][]byte {
 	return out
 }
 
-// bundle is the certificates that proxies trust.
 func (s state) bundle() []byte {
 	var out bytes.Buffer
 	for _, a := range []*signer{s.current, s.next, s.previous} {
@@ -140,8 +133,7 @@ func (s state) bundle() []byte {
 	return out.Bytes()
 }
 
-// advance returns the state in which an authority should be at a time, and whether that is another
-// one.
+// advance returns the state that is due at a time, and whether it differs from s.
 func (s state) advance(now time.Time, life, overlap time.Duration) (next state, changed bool, err error) {
 	if s.previous != nil && now.After(s.previous.cert.NotAfter) && now.Sub(s.current.created()) > retention {
 		s.previous, changed = nil, true
@@ -149,8 +141,8 @@ func (s state) advance(now time.Time, life, overlap time.Duration) (next state, 
 	if s.rotation.over(now) {
 		s.previous, s.rotation, changed = nil, rotation{}, true
 	}
-	// Without a signer that is valid there is no time for the overlap: proxies trust the new one
-	// once they have its bundle.
+	// Without a valid signer there is no time for the overlap: proxies trust the new one once they
+	// have its bundle.
 	expired := now.After(s.current.cert.NotAfter)
 	if expired && (s.next == nil || now.After(s.next.cert.NotAfter)) {
 		if s.next, err = newOwn(now, life); err != nil {
@@ -161,8 +153,8 @@ func (s state) advance(now time.Time, life, overlap time.Duration) (next state, 
 		s.previous, s.current, s.next, changed = s.current.withoutKey(), s.next, nil, true
 		s.rotation = s.rotation.signing(now)
 	}
-	// The first condition is for authorities of earlier releases, which expire at the end of their
-	// life.
+	// The first condition is for authorities that expire at the end of their life, which earlier
+	// releases made.
 	if s.next == nil && (s.current.cert.NotAfter.Sub(now) < life/3 || now.Sub(s.current.created()) > life-life/3) {
 		if s.next, err = newOwn(now, life); err != nil {
 			return s, false, err
@@ -172,7 +164,6 @@ func (s state) advance(now time.Time, life, overlap time.Duration) (next state, 
 	return s, changed, nil
 }
 
-// created is when the authority was made, by the clock of its maker.
 func (s *signer) created() time.Time {
 	if at, err := time.Parse(time.RFC3339, s.cert.Subject.SerialNumber); err == nil {
 		return at
@@ -180,26 +171,20 @@ func (s *signer) created() time.Time {
 	return s.cert.NotBefore.Add(skew) // of an earlier release
 }
 
-// withoutKey is the authority as one that signs no more.
+// withoutKey returns the authority without its ability to sign.
 func (s *signer) withoutKey() *signer { return &signer{cert: s.cert, certPEM: s.certPEM} }
 
-// newOwn makes an authority of a control plane.
 func newOwn(now time.Time, life time.Duration) (*signer, error) {
 	return newSigner(now, tolerance, life+tolerance)
 }
 
-// newSigner makes an authority that is valid for some time before and after now.
 func newSigner(now time.Time, before, after time.Duration) (*signer, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	key, serial, err := newKey()
 	if err != nil {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		// Unique names: of two authorities with one name, a verifier may try only the wrong one.
+		// Unique names: given two authorities of one name, a verifier may try only the wrong one.
 		SerialNumber: serial,
 		Subject: pkix.Name{CommonName: fmt.Sprintf("penstock %x", serial.Bytes()[:4]),
 			SerialNumber: now.UTC().Format(time.RFC3339)},
@@ -211,22 +196,17 @@ func newSigner(now time.Time, before, after time.Duration) (*signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	pair, err := newPair(der, key)
 	if err != nil {
 		return nil, err
 	}
-	return readSigner(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), true)
+	return readSigner(pair.Cert, pair.Key, true)
 }
 
-// issue signs a certificate for a process with these names and, unless it is nil, this ID. Without
-// a validity it is valid as long as the authority, whose key is in the same memory.
+// issue signs a certificate for a process. id may be nil. With validity 0 the certificate is valid
+// as long as the authority, whose key is in the same memory.
 func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time.Duration) (*tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	key, serial, err := newKey()
 	if err != nil {
 		return nil, err
 	}
@@ -260,8 +240,8 @@ func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// given is the authority whose keys are handed out: the next one, once all replicas have long had
-// it.
+// given returns the authority whose keys are handed out: the next one, once all replicas have had
+// it for long.
 func (s state) given(now time.Time, overlap time.Duration) *signer {
 	if s.next != nil && !s.rotation.signs.IsZero() {
 		overlap = min(overlap, s.rotation.signs.Sub(s.next.created()))
@@ -272,7 +252,6 @@ func (s state) given(now time.Time, overlap time.Duration) *signer {
 	return s.current
 }
 
-// derive derives a secret from the authority's key.
 func (s *signer) derive(purpose string) string {
 	mac := hmac.New(sha256.New, s.keyPEM)
 	mac.Write([]byte(purpose))

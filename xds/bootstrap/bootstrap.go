@@ -26,10 +26,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// adsCluster is the name of the one static cluster: the control plane.
+// adsCluster is the name of the only static cluster: the control plane.
 const adsCluster = "xds"
 
-// YAML is the bootstrap as a file with sorted keys. An error is an invalid Config.
+// YAML returns the bootstrap as a file with sorted keys. It fails if the Config is invalid.
 func YAML(c Config) ([]byte, error) {
 	msg, err := New(c)
 	if err != nil {
@@ -46,12 +46,12 @@ func YAML(c Config) ([]byte, error) {
 	return out, nil
 }
 
-// callsLast is how long Envoy keeps a client of gRPC without a new call. Its default is 50 s, and
-// Envoy 1.40 crashes when a call of the client ends later: each request whose call to the picker,
-// or about its upload, lasts that long. A client takes some KiB.
+// callsLast is how long Envoy keeps a gRPC client without new calls. After its default of 50 s,
+// Envoy 1.40 crashes at the end of a longer call, such as one to the picker. A client takes some
+// KiB.
 const callsLast = 7 * 24 * time.Hour
 
-// New is the bootstrap as a message. An error is an invalid Config.
+// New returns the bootstrap as a message. It fails if the Config is invalid.
 func New(c Config) (*bootstrapv3.Bootstrap, error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {
@@ -114,7 +114,7 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 		return &corev3.ConfigSource{
 			ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
 			ResourceApiVersion:    corev3.ApiVersion_V3,
-			// With any other value a proxy that starts without a control plane serves 404.
+			// With any other value a proxy that starts without a control plane answers 404.
 			InitialFetchTimeout: durationpb.New(0),
 		}
 	}
@@ -129,11 +129,11 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 				TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
 					ClusterName: adsCluster,
 					// With the default (0.5 s to 30 s) a proxy took up to 14 s to reconnect to a
-					// control plane that was back.
+					// restarted control plane.
 					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
 						BaseInterval: durationpb.New(100 * time.Millisecond),
-						// The back-off is random, up to this. Half a second leaves the other half
-						// for the reconnection itself.
+						// The back-off is random up to this value. The other half second is for
+						// reconnecting.
 						MaxInterval: durationpb.New(500 * time.Millisecond),
 					}},
 				}},
@@ -142,7 +142,6 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 	}
 }
 
-// runtime sets the features that have no field.
 func runtime() *bootstrapv3.LayeredRuntime {
 	return &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
 		Name: "static",
@@ -150,14 +149,14 @@ func runtime() *bootstrapv3.LayeredRuntime {
 			// The default of 100 rejects common regular expressions, such as a{1,1000}.
 			"re2.max_program_size.error_level": structpb.NewNumberValue(100_000),
 			"re2.max_program_size.warn_level":  structpb.NewNumberValue(100_000),
-			// Without it a picker behind a connection manager loses its connection every ~1,050
+			// Otherwise a picker behind a connection manager loses its connection every ~1,050
 			// streams.
 			"envoy.reloadable_features.ext_proc_graceful_grpc_close": structpb.NewBoolValue(true),
 		}}},
 	}}}
 }
 
-// builder keeps the first error of many encodings.
+// builder records the first encoding error.
 type builder struct{ err error }
 
 func (b *builder) any(m proto.Message) *anypb.Any {
@@ -196,9 +195,9 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 				HttpFilters: b.tokenFilters(c),
 				UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
 					ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
-						// Detects a control plane that is frozen but still connected, within 14 s.
-						// A shorter interval costs: these pings are most of the load of an idle
-						// control plane (1,000 proxies, one each 5 s: 1 % of a core).
+						// Detects a frozen but connected control plane within 14 s. These pings are
+						// most of the load of an idle control plane (1,000 proxies at one each 5 s:
+						// 1 % of a core).
 						ConnectionKeepalive: &corev3.KeepaliveSettings{
 							Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(3 * time.Second),
 						},
@@ -221,7 +220,7 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 
 func (b *builder) tls(c Config) *corev3.TransportSocket {
 	common := &tlsv3.CommonTlsContext{
-		// For a client Envoy's default maximum is 1.2, so a minimum of 1.3 alone leaves no version.
+		// Envoy's default maximum for clients is 1.2, so a minimum of 1.3 alone leaves no version.
 		TlsParams: &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3},
 		AlpnProtocols: []string{"h2"},
@@ -254,7 +253,6 @@ func (b *builder) tls(c Config) *corev3.TransportSocket {
 	}
 }
 
-// serverName is the name that the control plane's certificate must have.
 func (c Config) serverName() *tlsv3.SubjectAltNameMatcher {
 	name := c.TLS.ServerName
 	if name == "" {
@@ -268,8 +266,8 @@ func (c Config) serverName() *tlsv3.SubjectAltNameMatcher {
 		Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}}
 }
 
-// overload keeps a proxy alive whose requests are buffered for their pickers: near its memory limit
-// the largest are reset.
+// overload protects a proxy that buffers requests for pickers: near the memory limit the largest
+// are reset.
 func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 	const heap = "envoy.resource_monitors.fixed_heap"
 	action := func(name string, at float64) *overloadv3.OverloadAction {
@@ -298,18 +296,17 @@ func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 			monitor(heap, &fixedheapv3.FixedHeapConfig{MaxHeapSizeBytes: c.MaxHeapBytes}),
 		},
 		Actions: []*overloadv3.OverloadAction{
-			// Of HTTP/2 alone: Envoy keeps no account of the memory of an HTTP/1.1 stream.
+			// HTTP/2 only: Envoy does not track the memory of an HTTP/1.1 stream.
 			scaled("envoy.overload_actions.reset_high_memory_stream", 0.75, 0.9),
 			action("envoy.overload_actions.shrink_heap", 0.85),
 			action("envoy.overload_actions.stop_accepting_requests", 0.97),
 		},
-		// Streams are reset by classes of their memory, the largest first: from 32 MiB, which a
-		// held body may have, down to 256 KiB.
+		// Streams are reset by memory class, largest first: from 32 MiB, which a held body may
+		// have, down to 256 KiB.
 		BufferFactoryConfig: &overloadv3.BufferFactoryConfig{MinimumAccountToTrackPowerOfTwo: 18},
 	}
 }
 
-// mustAddress is for addresses that validate has checked.
 func mustAddress(s string) address {
 	a, _ := parseAddress(s)
 	return a

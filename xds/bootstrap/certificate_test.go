@@ -15,7 +15,6 @@ import (
 	"time"
 )
 
-// authority signs certificates for a test.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -79,7 +78,6 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// certificate writes a CA, a certificate and its key to files.
 func certificate(t *testing.T) (ca, cert, key string) {
 	t.Helper()
 	a := newAuthority(t)

@@ -16,52 +16,50 @@ import (
 // ProfileKey is the field of the node's metadata that carries Config.Profile.
 const ProfileKey = "penstock.dev/profile"
 
-// Config is what differs between Envoys.
+// Config has the settings that differ between Envoys.
 type Config struct {
-	// Gateway is "namespace/name" of the Gateway that the proxy serves; it becomes node.cluster.
-	// Required.
+	// Gateway is the "namespace/name" of the proxy's Gateway; it becomes node.cluster. Required.
 	Gateway string
-	// NodeID identifies the proxy among those of its gateway. Default: Gateway.
+	// NodeID identifies the proxy within its gateway. Default: Gateway.
 	NodeID string
 	// Zone is the proxy's zone, for zone-aware load balancing. Optional.
 	Zone string
-	// Profile names the abilities of this bootstrap (see xds/cache). Default: DefaultProfile.
+	// Profile identifies the capabilities of this bootstrap (see xds/cache). Default:
+	// DefaultProfile.
 	Profile string
 
-	// ADS are the control plane's addresses: "host:port", or "unix:PATH". With two or more a proxy
-	// fails over in milliseconds. Required.
+	// ADS are the control plane's addresses: "host:port", or "unix:PATH". With several addresses a
+	// proxy fails over within milliseconds. Required.
 	ADS []string
-	// TLS secures the connection to the control plane. nil: cleartext, for loopback and sockets.
+	// TLS secures the connection to the control plane; nil: cleartext, for loopback and sockets.
 	TLS *TLS
 
-	// Token is the file of the bearer token that authenticates the proxy to the control plane; it
-	// is read again whenever it is replaced. It needs TLS, which keeps it secret, and Secrets.
+	// Token is the file of the bearer token that authenticates the proxy to the control plane.
+	// Envoy reads it again when it is replaced. It requires TLS and Secrets.
 	Token string
-	// Secrets is the folder of the files that SecretFiles returns, as the proxy sees it. With it,
-	// Envoy takes a new CA, certificate or token without a restart; without it they are read once.
-	// Optional.
+	// Secrets is the folder with the files of SecretFiles, as the proxy sees it. With it, Envoy
+	// loads a new CA, certificate or token without a restart. Optional.
 	Secrets string
 
 	// Ready is the "ip:port" where ReadyPath reports readiness. Optional.
 	Ready string
-	// Extra is a bootstrap as JSON that is merged over this one. Optional.
+	// Extra is a bootstrap in JSON that is merged over this one. Optional.
 	Extra []byte
 	// Admin is the admin interface: "ip:port" (port 0: any free one) or "unix:PATH". Default:
 	// 127.0.0.1:0.
 	Admin string
 	// Tags are added to every statistic. Optional.
 	Tags map[string]string
-	// MaxHeapBytes is the heap size; from 97 % of it on, Envoy answers new requests with 503.
+	// MaxHeapBytes is the heap size. Above 97 % of it, Envoy answers new requests with 503.
 	// Default: 2 GiB.
 	MaxHeapBytes uint64
-	// MaxConnections is the limit of downstream connections. Default: 50,000.
+	// MaxConnections limits downstream connections. Default: 50,000.
 	MaxConnections int64
 
-	// DrainTime is the drain time of a removed filter chain's connections; an argument of the
-	// command line. Default: 10 minutes.
+	// DrainTime is the drain time of a removed filter chain's connections, set on the command line.
+	// Default: 10 minutes.
 	DrainTime time.Duration
-	// Concurrency is the number of worker threads; an argument of the command line. 0: one for each
-	// core.
+	// Concurrency is the number of worker threads, set on the command line. 0: one per core.
 	Concurrency int
 }
 
@@ -70,31 +68,31 @@ type TLS struct {
 	CA   string // PEM; verifies the control plane. Required.
 	Cert string // PEM; the proxy's own certificate. Optional, with Key.
 	Key  string // PEM
-	// ServerName is sent (SNI) and must be in the certificate. Default: the first address's host.
+	// ServerName is sent as SNI and must be in the certificate. Default: the first address's host.
 	ServerName string
 }
 
-// DefaultProfile names what listeners of this version rely on: the fixed list of HTTP filters, and
-// what the bootstrap must have for them. Raise it when the list gains, loses or moves a filter, or
-// when a listener needs something that older bootstraps lack, and commit what older proxies get
-// under the older profile: otherwise the upgrade of a control plane drains all streams at once, or
-// breaks proxies that were not replaced.
+// DefaultProfile identifies the requirements of this version's listeners: the fixed list of HTTP
+// filters and the bootstrap settings that they need. Raise it when the list gains, loses or moves a
+// filter, or when a listener needs a setting that older bootstraps lack, and serve older profiles
+// their previous resources. Otherwise an upgrade of the control plane drains all streams at once,
+// or breaks older proxies.
 //
-// It is still 1: every bootstrap takes today's listeners. Since the first version the list has
-// gained one filter (uploads), and fields of listeners and filters have changed (timeouts, escaped
-// slashes, headers with underscores). These protect proxies, so those of older bootstraps get them
-// too, at the price of one drain.
+// It is still 1, because every bootstrap accepts today's listeners. Since the first version the
+// list has gained one filter (uploads), and some fields have changed (timeouts, escaped slashes,
+// headers with underscores). These changes protect proxies, so older bootstraps get them too, at
+// the price of one drain.
 const DefaultProfile = "1"
 
 // DefaultDrainTime is the default of Config.DrainTime.
 const DefaultDrainTime = 10 * time.Minute
 
-// Args are the arguments of Envoy's command line that have no field in the bootstrap.
+// Args returns the arguments of Envoy's command line that have no field in the bootstrap.
 func (c Config) Args() []string {
 	c = c.withDefaults()
 	args := []string{
 		"--drain-time-s", strconv.Itoa(int(c.DrainTime.Seconds())),
-		// A removed chain stops taking new requests at once; the default ramps that up.
+		// A removed chain stops accepting requests at once; the default ramps up.
 		"--drain-strategy", "immediate",
 		"--disable-hot-restart",
 	}
@@ -126,7 +124,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate returns an error that names the field and what to write instead.
 func (c Config) validate() error {
 	if _, _, ok := objectid.Split(c.Gateway); !ok {
 		return fmt.Errorf("gateway %q: write namespace/name", c.Gateway)
@@ -156,7 +153,6 @@ func (c Config) validate() error {
 	return nil
 }
 
-// address is a socket address or a path.
 type address struct {
 	host string
 	port uint32
@@ -182,7 +178,7 @@ func parseAddress(s string) (address, error) {
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
-		return address{}, fmt.Errorf("address %q: the port is a number from 0 to 65535", s)
+		return address{}, fmt.Errorf("address %q: the port must be a number from 0 to 65535", s)
 	}
 	return address{host: host, port: uint32(n)}, nil
 }

@@ -11,8 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// merge merges the user's bootstrap over a generated one: messages field by field, lists by
-// appending.
+// merge merges the user's bootstrap over a generated one: messages by field, lists by appending.
 func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 	if len(extra) == 0 {
 		return nil
@@ -44,22 +43,19 @@ func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 	return unique(msg)
 }
 
-// reserved begins the names without a slash of clusters and listeners that ADS delivers.
+// reserved are prefixes of names without a slash that ADS delivers.
 var reserved = []string{"penstock-", "hop."}
 
 // hops is the name of the internal listener that ADS delivers.
 const hops = "hops"
 
-// delivered reports whether a name may be that of a cluster or listener that ADS delivers
-// (translator/model). Envoy ignores what ADS delivers for a name of its bootstrap: requests for a
-// pool would go where the bootstrap leads.
+// delivered reports whether ADS may deliver a cluster or listener of this name (translator/model).
+// Envoy would ignore it if its bootstrap has the name.
 func delivered(name string) bool {
 	return name == hops || strings.Contains(name, "/") ||
 		slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// unique finds names that Envoy, which would not start, demands to be given once: those of the
-// user's entries and ours.
 func unique(msg *bootstrapv3.Bootstrap) error {
 	for field, names := range map[string][]string{
 		"static_resources.clusters":          namesOf(msg.GetStaticResources().GetClusters()),

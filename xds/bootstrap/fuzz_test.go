@@ -26,7 +26,7 @@ var extraSeeds = []string{
 	`{"staticResources":{"listeners":[{"name":"ready","address":{"pipe":{"path":"/tmp/x"}}}]}}`,
 }
 
-// FuzzBootstrap_ExtraKeepsOurs: whatever a user merges in is an error, or leaves all that connects
+// FuzzBootstrap_ExtraKeepsOurs: a user's bootstrap is an error, or keeps everything that connects
 // the proxy to the control plane: its identity, and every entry of our lists.
 func FuzzBootstrap_ExtraKeepsOurs(f *testing.F) {
 	for _, s := range extraSeeds {
@@ -59,8 +59,7 @@ func FuzzBootstrap_ExtraKeepsOurs(f *testing.F) {
 	})
 }
 
-// begins checks that every list begins with ours, and that messages that we set have the lists that
-// ours have.
+// begins checks that every list begins with our entries, in our messages, too.
 func begins(t *testing.T, got, ours protoreflect.Message) {
 	t.Helper()
 	ours.Range(func(fd protoreflect.FieldDescriptor, want protoreflect.Value) bool {
@@ -83,7 +82,7 @@ func begins(t *testing.T, got, ours protoreflect.Message) {
 	})
 }
 
-// What can be merged in, the real Envoy starts with.
+// The real Envoy starts with every bootstrap that can be merged.
 func TestBootstrap_ExtraIsValidOrAnError(t *testing.T) {
 	for _, extra := range extraSeeds {
 		raw, err := bootstrap.YAML(bootstrap.Config{

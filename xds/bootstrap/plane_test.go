@@ -64,7 +64,6 @@ func startPlane(t *testing.T, secure bool) *plane {
 	return p
 }
 
-// note implements server.Authenticate.
 func (p *plane) note(ctx context.Context) (server.Proxy, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	proof := ""
@@ -99,7 +98,6 @@ func (p *plane) drop() {
 	clear(p.conns)
 }
 
-// expect waits for a new connection with these credentials.
 func (p *plane) expect(t *testing.T, proof string) {
 	t.Helper()
 	poll.Until(t, fmt.Sprintf("a proxy with the credentials %q", proof), func() bool {
@@ -118,7 +116,6 @@ func (p *plane) expect(t *testing.T, proof string) {
 	p.drop()
 }
 
-// tracked records connections, so that they can be closed.
 type tracked struct {
 	net.Listener
 	p *plane
@@ -134,7 +131,7 @@ func (l tracked) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// volume is a folder whose files change like those of a ConfigMap or a projected token: each is a
+// volume is a folder that changes like a volume of a ConfigMap or a projected token: each file is a
 // link through ..data, which is replaced in one step.
 type volume struct {
 	t   *testing.T
@@ -146,7 +143,6 @@ func newVolume(t *testing.T) *volume { return &volume{t: t, dir: t.TempDir()} }
 
 func (v *volume) path(name string) string { return filepath.Join(v.dir, name) }
 
-// write replaces all files of the volume.
 func (v *volume) write(files map[string][]byte) {
 	v.t.Helper()
 	v.n++
@@ -169,7 +165,6 @@ func (v *volume) write(files map[string][]byte) {
 	}
 }
 
-// startWithSecrets starts an Envoy with the files of its secrets.
 func startWithSecrets(t *testing.T, c bootstrap.Config, p *plane) *envoytest.Envoy {
 	t.Helper()
 	c.Gateway, c.ADS, c.Secrets = "a/b", []string{p.address}, t.TempDir()

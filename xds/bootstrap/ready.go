@@ -8,20 +8,15 @@ import (
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
-	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // ReadyPath is the path that a kubelet probes at Config.Ready.
 const ReadyPath = "/ready"
 
-// readyListener answers 200 once the proxy has its first whole configuration (Envoy starts its
-// workers then), and 503 once the proxy fails health checks, which is how it drains. Unlike the
-// admin interface it exposes nothing else.
+// readyListener answers 200 once the proxy has its first complete configuration, and 503 while it
+// drains. Unlike the admin interface it exposes nothing else.
 func (b *builder) readyListener(c Config) *listenerv3.Listener {
-	filter := func(name string, config *anypb.Any) *hcmv3.HttpFilter {
-		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}}
-	}
 	manager := &hcmv3.HttpConnectionManager{
 		StatPrefix: "ready",
 		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
@@ -32,7 +27,7 @@ func (b *builder) readyListener(c Config) *listenerv3.Listener {
 			}}}},
 		}},
 		HttpFilters: []*hcmv3.HttpFilter{
-			filter("envoy.filters.http.health_check", b.any(&healthv3.HealthCheck{
+			b.filter("envoy.filters.http.health_check", &healthv3.HealthCheck{
 				PassThroughMode: wrapperspb.Bool(false),
 				Headers: []*routev3.HeaderMatcher{{Name: ":path",
 					HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
@@ -40,8 +35,8 @@ func (b *builder) readyListener(c Config) *listenerv3.Listener {
 							MatchPattern: &matcherv3.StringMatcher_Exact{Exact: ReadyPath},
 						},
 					}}},
-			})),
-			filter("envoy.filters.http.router", b.any(&routerv3.Router{})),
+			}),
+			b.filter("envoy.filters.http.router", &routerv3.Router{}),
 		},
 	}
 	return &listenerv3.Listener{

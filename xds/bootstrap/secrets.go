@@ -12,20 +12,22 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"sigs.k8s.io/yaml"
 )
 
-// The secrets that a proxy reads from files. The file in Config.Secrets is named after its secret,
-// with ".yaml".
+// The secrets that a proxy reads from files in Config.Secrets, each named after its secret with
+// ".yaml".
 const (
 	secretCA          = "control-plane-ca"
 	secretCertificate = "own-certificate"
 	secretToken       = "own-token"
 )
 
-// SecretFiles are the files of the folder Config.Secrets, by name; nil if Config.Secrets is empty.
-// Envoy watches only files of secrets that arrive by SDS, and SDS needs a file for each secret.
+// SecretFiles returns the files of the folder Config.Secrets, by name; nil if Config.Secrets is
+// empty. Envoy watches only files of secrets that arrive by SDS, and SDS needs a file for each
+// secret.
 func SecretFiles(c Config) (map[string][]byte, error) {
 	if c.Secrets == "" {
 		return nil, nil
@@ -78,13 +80,12 @@ func file(path string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
 }
 
-// folderOf is the directory to watch for a file: the kubelet updates a volume by replacing the link
-// to the folder that holds all of its files.
+// folderOf returns the directory to watch for a file: the kubelet replaces the link to the folder
+// of all files.
 func folderOf(file string) *corev3.WatchedDirectory {
 	return &corev3.WatchedDirectory{Path: path.Dir(file)}
 }
 
-// fromFile refers to a secret of SecretFiles.
 func (c Config) fromFile(name string) *tlsv3.SdsSecretConfig {
 	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
 		ConfigSourceSpecifier: &corev3.ConfigSource_PathConfigSource{PathConfigSource: &corev3.PathConfigSource{
@@ -99,17 +100,18 @@ func (b *builder) tokenFilters(c Config) []*hcmv3.HttpFilter {
 	if c.Token == "" {
 		return nil
 	}
-	filter := func(name string, config *anypb.Any) *hcmv3.HttpFilter {
-		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}}
-	}
 	return []*hcmv3.HttpFilter{
-		filter("envoy.filters.http.credential_injector", b.any(&injectorv3.CredentialInjector{
+		b.filter("envoy.filters.http.credential_injector", &injectorv3.CredentialInjector{
 			Overwrite: true,
 			Credential: &corev3.TypedExtensionConfig{Name: "envoy.http.injected_credentials.generic",
 				TypedConfig: b.any(&genericv3.Generic{
 					Credential: c.fromFile(secretToken), Header: "authorization", HeaderValuePrefix: "Bearer ",
 				})},
-		})),
-		filter("envoy.filters.http.upstream_codec", b.any(&upstreamcodecv3.UpstreamCodec{})),
+		}),
+		b.filter("envoy.filters.http.upstream_codec", &upstreamcodecv3.UpstreamCodec{}),
 	}
+}
+
+func (b *builder) filter(name string, config proto.Message) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(config)}}
 }

@@ -12,19 +12,17 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Batch is the change that one revision of the world makes to one gateway.
+// Batch is the change of one revision to one gateway.
 type Batch struct {
-	// Gateway is "namespace/name". Profile is "" for the default profile; see the package's
-	// comment.
+	// Gateway is "namespace/name". Profile is "" for the default profile.
 	Gateway, Profile string
-	// Revision is the revision of the store that it was made from; for logs and status only.
+	// Revision of the store that the batch was made from; for logs and status only.
 	Revision uint64
-	// Upserts are new or changed resources. A resource that equals the current version changes
-	// nothing.
+	// Upserts are new or changed resources. Resources equal to the current version are ignored.
 	Upserts []*resource.Resource
-	// Removes are names of removed resources. A name that does not exist changes nothing.
+	// Removes are names of removed resources. Unknown names are ignored.
 	Removes []resource.Ref
-	// Trace is the span of the change; the zero value is none.
+	// Trace is the span of the change; may be zero.
 	Trace trace.SpanContext
 }
 
@@ -32,12 +30,12 @@ type Batch struct {
 type Config struct {
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
-	// LogRecords and LogBytes bound a log: the number of changes, and the bytes of replaced bodies
-	// that it keeps for streams that lag. Defaults: 4,096 and 16 MiB.
+	// LogRecords and LogBytes bound a log: its changes, and the bytes of replaced bodies that it
+	// keeps for lagging streams. Defaults: 4,096 and 16 MiB.
 	LogRecords, LogBytes int
 }
 
-// Cache is the logs of all gateways. It is safe for concurrent use.
+// Cache holds the logs of all gateways. It is safe for concurrent use.
 type Cache struct {
 	config Config
 
@@ -58,7 +56,7 @@ func New(c Config) *Cache {
 	return &Cache{config: c, logs: map[scope]*log{}}
 }
 
-// SetReady marks that every source has been read and translated once. No cursor is ready before.
+// SetReady records that every source has been read and translated once. No cursor is ready before.
 func (c *Cache) SetReady() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,8 +66,8 @@ func (c *Cache) SetReady() {
 	}
 }
 
-// Commit appends batches to their gateways' logs and signals the cursors that read them. Removals
-// of a batch apply first: a name in both lists is an upsert. An empty batch registers the gateway.
+// Commit appends batches to their gateways' logs and signals the cursors. Removals of a batch apply
+// first: a name in both lists is an upsert. An empty batch registers the gateway.
 func (c *Cache) Commit(batches ...Batch) {
 	now := c.config.Now()
 	for _, b := range batches {
@@ -81,8 +79,7 @@ func (c *Cache) Commit(batches ...Batch) {
 	}
 }
 
-// Current is the newest committed version of a resource of a gateway's default profile; false if
-// there is none.
+// Current returns the newest committed version of a resource in a gateway's default profile.
 func (c *Cache) Current(gateway string, ref resource.Ref) (version string, ok bool) {
 	if r := c.Resource(gateway, ref); r != nil {
 		return r.Version, true
@@ -90,7 +87,7 @@ func (c *Cache) Current(gateway string, ref resource.Ref) (version string, ok bo
 	return "", false
 }
 
-// Resource is the resource whose version Current returns; nil if there is none.
+// Resource returns the resource with the version that Current returns, or nil.
 func (c *Cache) Resource(gateway string, ref resource.Ref) *resource.Resource {
 	c.mu.Lock()
 	l := c.logs[scope{gateway: gateway}]
@@ -110,7 +107,7 @@ func (c *Cache) Resource(gateway string, ref resource.Ref) *resource.Resource {
 type Gateway struct {
 	Name     string                `json:"gateway"`
 	Profile  string                `json:"profile,omitempty"`
-	Revision uint64                `json:"revision"` // the last batch's
+	Revision uint64                `json:"revision"` // of the last batch
 	Sequence uint64                `json:"sequence"` // changes since the start
 	Counts   map[resource.Type]int `json:"resources"`
 }
@@ -132,7 +129,6 @@ func (c *Cache) Gateways() []Gateway {
 	return out
 }
 
-// log finds or creates a log.
 func (c *Cache) log(k scope) *log {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,8 +140,8 @@ func (c *Cache) log(k scope) *log {
 	return l
 }
 
-// Open returns a cursor at the end of a gateway's log. The first Pull returns what changes from
-// then on; Acquire and Each find what exists already. The caller closes it.
+// Open returns a cursor at the end of a gateway's log. Pull returns changes from then on; Acquire
+// and Each find existing resources. The caller closes it.
 func (c *Cache) Open(gateway, profile string) *Cursor {
 	k := scope{gateway, profile}
 	c.mu.Lock()

@@ -9,30 +9,29 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Change is the change of one resource since a cursor's last Pull, however often it changed in
-// between.
+// Change is the net change of one resource since a cursor's last Pull.
 type Change struct {
 	Slot  *Slot
 	Entry *Entry // nil: removed
-	// Prev is the version at the last Pull; nil if there was none, or if Delta.Reset.
+	// Prev is the version at the last Pull; nil if there was no version, or if Delta.Reset.
 	Prev *Entry
 }
 
-// Delta is what a cursor had not read yet.
+// Delta is the part of the log that a cursor had not read.
 type Delta struct {
 	// Changes are in the order of each resource's first change. They are shared and must not be
 	// modified.
 	Changes []Change
 	// Reset reports that the log does not reach back to the cursor's place. Changes then holds
-	// every existing resource that changed since. A resource that the reader has and whose
-	// Slot.Current is nil was removed.
+	// every existing resource that changed since. A resource of the reader whose Slot.Current is
+	// nil was removed.
 	Reset bool
 }
 
 // Cursor is one reader's place in a log. It is not safe for concurrent use, except where a method
 // allows it.
 type Cursor struct {
-	// Number counts the cursors of the log.
+	// Number of the cursor in its log, from 1.
 	Number uint64
 	log    *log
 	seq    atomic.Uint64
@@ -50,8 +49,8 @@ func (l *log) cursor() *Cursor {
 	return c
 }
 
-// Close ends the cursor and releases what it acquired. The caller lists the IDs of the acquired
-// slots, because the cursor keeps no list.
+// Close ends the cursor and releases acquired slots. The caller lists their IDs, because the cursor
+// keeps no list.
 func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 	l := c.log
 	var last []*Slot
@@ -70,14 +69,15 @@ func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 	delete(l.cursors, c)
 }
 
-// Ready is closed when the log may be read: see Cache.SetReady. Safe for concurrent use.
+// Ready returns a channel that closes when the log may be read: see Cache.SetReady. Safe for
+// concurrent use.
 func (c *Cursor) Ready() <-chan struct{} { return c.log.ready }
 
-// Signal receives when there may be something to pull, and after Poke. Safe for concurrent use.
+// Signal receives when a Pull may return changes, and after Poke. Safe for concurrent use.
 func (c *Cursor) Signal() <-chan struct{} { return c.signal }
 
-// Poke signals the cursor's reader for a reason of the caller's own, which saves a channel to
-// select from. Safe for concurrent use.
+// Poke signals the cursor's reader for the caller's own reason, which saves a channel to select
+// from. Safe for concurrent use.
 func (c *Cursor) Poke() {
 	select {
 	case c.signal <- struct{}{}:
@@ -85,17 +85,17 @@ func (c *Cursor) Poke() {
 	}
 }
 
-// Skip moves the cursor to the end of the log: earlier commits are not pulled.
+// Skip moves the cursor to the end of the log.
 func (c *Cursor) Skip() {
 	c.log.mu.RLock()
 	defer c.log.mu.RUnlock()
 	c.seq.Store(c.log.seq())
 }
 
-// Seq is the sequence number up to which the cursor has pulled.
+// Seq returns the sequence number up to which the cursor has pulled.
 func (c *Cursor) Seq() uint64 { return c.seq.Load() }
 
-// Pull returns what was committed since the last Pull.
+// Pull returns the changes since the last Pull.
 func (c *Cursor) Pull() Delta {
 	l := c.log
 	l.mu.RLock()
@@ -111,8 +111,8 @@ func (c *Cursor) Pull() Delta {
 	return Delta{Changes: l.coalesced(from, to)}
 }
 
-// coalesced is the tail from a place on, one change per resource. Cursors mostly stand at the same
-// place, so the last result is kept. Called with mu held for reading.
+// coalesced returns the tail of the log with one change per resource. The last result is kept,
+// because most cursors are at the same place. Called with mu held for reading.
 func (l *log) coalesced(from, to uint64) []Change {
 	l.memoMu.Lock()
 	defer l.memoMu.Unlock()
@@ -134,7 +134,7 @@ func (l *log) coalesced(from, to uint64) []Change {
 	return changes
 }
 
-// since looks at all resources to find what changed after a place that the log has dropped.
+// since finds changes after a place that the log has dropped by visiting all resources.
 func (l *log) since(from uint64) []Change {
 	var out []Change
 	for _, s := range l.byID {
@@ -149,7 +149,7 @@ func (l *log) since(from uint64) []Change {
 }
 
 // Acquire finds or creates the slot of a name and keeps it until Release, whether or not the
-// resource exists. A name acquired twice is released twice. Safe for concurrent use.
+// resource exists. Calls are counted. Safe for concurrent use.
 func (c *Cursor) Acquire(t resource.Type, name string) *Slot {
 	l := c.log
 	l.mu.RLock()
@@ -166,8 +166,8 @@ func (c *Cursor) Acquire(t resource.Type, name string) *Slot {
 	return s
 }
 
-// AcquireAll is Acquire for many names, in their order. It iterates at most twice. Safe for
-// concurrent use.
+// AcquireAll acquires many names, in their order. It iterates at most twice. Safe for concurrent
+// use.
 func (c *Cursor) AcquireAll(t resource.Type, names iter.Seq[string]) (slots []*Slot) {
 	l := c.log
 	missing := false
@@ -203,9 +203,9 @@ type Initial struct {
 	Version string
 }
 
-// AcquireInitial is AcquireAll for the names of initial_resource_versions. It returns the names at
-// their current version separately, because those are nearly always all of them; not those that
-// changed since the last Pull. Safe for concurrent use.
+// AcquireInitial acquires the names of initial_resource_versions. It returns names at their current
+// version separately, because those are nearly all; resources that changed since the last Pull are
+// in others. Safe for concurrent use.
 func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, string]) (current []*Slot,
 	others []Initial) {
 	l := c.log
@@ -246,8 +246,8 @@ func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, strin
 	return current, others
 }
 
-// Hold is Acquire for the slot of a Change. It returns the slot that stands for the name now: the
-// same, unless the name was reaped and created again. Safe for concurrent use.
+// Hold acquires the slot of a Change. It returns another slot if the name was reaped and created
+// again. Safe for concurrent use.
 func (c *Cursor) Hold(s *Slot) *Slot {
 	l := c.log
 	l.mu.RLock()
@@ -282,8 +282,6 @@ func (c *Cursor) Release(slots ...*Slot) {
 	}
 }
 
-// released takes one user off a slot, and appends the slot to last if that was its last user and it
-// has no resource.
 func released(last []*Slot, s *Slot) []*Slot {
 	if s.users.Add(-1) == 0 && s.Current() == nil {
 		last = append(last, s)
@@ -291,16 +289,16 @@ func released(last []*Slot, s *Slot) []*Slot {
 	return last
 }
 
-// reading calls f with mu held for reading. A panic of f, which may read a proxy's message
-// meanwhile, leaves no lock held.
+// reading calls f with mu held for reading, and releases it if f, which may read a proxy's message,
+// panics.
 func (l *log) reading(f func()) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	f()
 }
 
-// Each is every existing resource of a type, sorted by name. It is shared and must not be modified.
-// A thousand proxies that reconnect at once request the same, so the last result is kept.
+// Each returns every existing resource of a type, sorted by name. The result is shared and must not
+// be modified. It is kept, because a thousand reconnecting proxies request the same.
 func (c *Cursor) Each(t resource.Type) []*Slot {
 	l := c.log
 	l.mu.RLock()
@@ -321,7 +319,7 @@ func (c *Cursor) Each(t resource.Type) []*Slot {
 	return m.slots
 }
 
-// Slot is the slot of an ID that the caller has acquired.
+// Slot returns the slot of an ID that the caller has acquired.
 func (c *Cursor) Slot(id uint32) *Slot {
 	c.log.mu.RLock()
 	defer c.log.mu.RUnlock()

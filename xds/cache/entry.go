@@ -20,18 +20,18 @@ import (
 // Slot is one name in one log, whether or not the resource exists.
 type Slot struct {
 	resource.Ref
-	// ID is dense and never reused in one log: the place of the name in a stream's bit sets.
+	// ID is dense and unique in one log: the index of the name in a stream's bit sets.
 	ID uint32
 
 	current atomic.Pointer[Entry]
-	named   atomic.Int32 // current entries that name it
+	named   atomic.Int32 // number of current entries that name it
 	users   atomic.Int32 // see Cursor.Acquire
 	last    uint64       // sequence number of its last record in the log; guarded by log.mu
 
 	variants shared
 }
 
-// Current is the newest version, or nil if there is none.
+// Current returns the newest version, or nil.
 func (s *Slot) Current() *Entry { return s.current.Load() }
 
 // Named reports whether any current resource of the log names this one.
@@ -49,13 +49,13 @@ type Entry struct {
 	Slot *Slot
 	// Seq is the position in the log; 0 for a placeholder.
 	Seq uint64
-	// Names are the slots of Resource.Refs, in the same order: sorted.
+	// Names are the slots of Resource.Refs, in the same order.
 	Names []*Slot
 	// Commit is shared by all entries of a batch; nil for a placeholder.
 	Commit *Commit
 
 	head []byte // see Delta and StateOfTheWorld
-	any  int    // where in head the Any begins
+	any  int    // where the Any begins in head
 }
 
 // The fields of discovery.v3.Resource and google.protobuf.Any, and the field `resources` of both
@@ -70,9 +70,9 @@ const (
 	fieldValue   = 2
 )
 
-// newEntry encodes everything but the body. DeltaDiscoveryResponse.resources gets all of `head`,
-// then the body; DiscoveryResponse.resources gets `head` from `any` on, then the body. That works
-// because the Any is written last and both messages number its field 2.
+// newEntry encodes everything but the body. DeltaDiscoveryResponse.resources is `head` and the
+// body, DiscoveryResponse.resources `head` from `any` on and the body: the Any is last, and field 2
+// of both messages.
 func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	url := r.Type.URL()
 	anyHead := protowire.AppendTag(nil, fieldTypeURL, protowire.BytesType)
@@ -100,16 +100,16 @@ func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	return &Entry{Resource: r, Slot: slot, Seq: seq, head: b, any: at}
 }
 
-// Delta is the encoded head of the resource as one element of DeltaDiscoveryResponse.resources, tag
-// included. The bodies of its parts follow.
+// Delta returns the encoded head of the resource as one element of
+// DeltaDiscoveryResponse.resources, tag included. The bodies of its parts follow.
 func (e *Entry) Delta() (head []byte) { return e.head }
 
-// StateOfTheWorld is the same for DiscoveryResponse.resources.
+// StateOfTheWorld returns the head for DiscoveryResponse.resources.
 func (e *Entry) StateOfTheWorld() (head []byte) { return e.head[e.any:] }
 
-// Placeholder is the empty resource that answers a subscription to a name that does not exist, for
-// the types where a removal does not end the proxy's wait: an assignment without endpoints, a route
-// configuration without routes. It is nil for the other types.
+// Placeholder returns an empty resource that answers a subscription to a missing name, for types
+// where a removal does not end the proxy's wait: an assignment without endpoints, or a route
+// configuration without routes. It is nil for other types.
 func Placeholder(s *Slot) *Entry {
 	var msg proto.Message
 	switch s.Type {
@@ -121,14 +121,14 @@ func Placeholder(s *Slot) *Entry {
 		return nil
 	}
 	r, err := resource.New(s.Type, s.Name, msg, nil, nil)
-	if err != nil { // the name is not UTF-8: no proxy can have subscribed to it
+	if err != nil { // the name is not UTF-8: no proxy can subscribe to it
 		return nil
 	}
 	return newEntry(r, s, 0)
 }
 
-// Variant is an entry that replaces another one in a stream. It is in no log. Streams with equal
-// variants share the body: the proxies of a fleet reject the same resources.
+// Variant returns an entry that replaces another one in a stream. It is in no log. Streams share
+// equal bodies, because the proxies of a fleet reject the same resources.
 func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	names = slices.SortedFunc(slices.Values(names), func(a, b *Slot) int { return a.Compare(b.Ref) })
 	refs := make([]resource.Ref, len(names))
@@ -142,7 +142,7 @@ func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	return out
 }
 
-// Resent is an entry with the same version and other bytes that mean the same. It is in no log.
+// Resent returns an entry with the same version and other, equivalent bytes. It is in no log.
 func Resent(e *Entry, body []byte) *Entry {
 	part := resource.NewPart(body, slices.Clone(e.Refs), slices.Clone(e.Owners()))
 	r := resource.FromParts(e.Type, e.Name, part)
@@ -158,7 +158,6 @@ type shared struct {
 	parts map[string]weak.Pointer[resource.Part] // by the version of a resource that consists of the part
 }
 
-// share returns p, or an equal part that was shared before.
 func (s *shared) share(version string, p *resource.Part) *resource.Part {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,8 +172,8 @@ func (s *shared) share(version string, p *resource.Part) *resource.Part {
 	return p
 }
 
-// NamesSlot reports whether the entry names a slot; a nil entry names nothing. An old entry may
-// name it by a slot that was reaped since and created again.
+// NamesSlot reports whether the entry, which may be nil, names a slot. It compares names, because
+// the slot may have been reaped and created again.
 func (e *Entry) NamesSlot(s *Slot) bool {
 	if e == nil {
 		return false

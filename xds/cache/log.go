@@ -9,14 +9,12 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// record is one change of one resource. Its sequence number is its place in the log.
 type record struct {
 	slot        *Slot
 	entry, prev *Entry // nil: it did not exist
 }
 
-// replaced is the size of what only the record retains: the parts of prev that entry does not
-// share.
+// replaced returns the size of the bodies that only the record retains.
 func (r record) replaced() (bytes int) {
 	if r.prev == nil {
 		return 0
@@ -31,7 +29,7 @@ func (r record) replaced() (bytes int) {
 
 const types = resource.VirtualHost + 1
 
-// log is the resources of one gateway and their latest changes.
+// log holds the resources of one gateway and their latest changes.
 type log struct {
 	config Config
 	opened bool          // guarded by Cache.mu
@@ -39,7 +37,7 @@ type log struct {
 
 	mu       sync.RWMutex
 	slots    [types]map[string]*Slot
-	byID     []*Slot // nil where the slot was reaped
+	byID     []*Slot // nil if the slot was reaped
 	revision uint64
 	born     bool // there was a commit
 
@@ -47,7 +45,7 @@ type log struct {
 	floor   uint64
 	bytes   int // of tail's replaced bodies
 	cursors map[*Cursor]struct{}
-	numbers uint64 // cursors so far
+	numbers uint64 // number of cursors so far
 	memo    *memo  // the last coalesced delta; guarded by memoMu
 	// existing is the last result of Cursor.Each, by type; guarded by memoMu. It retains removed
 	// slots until the next call.
@@ -55,7 +53,6 @@ type log struct {
 	memoMu   sync.Mutex
 }
 
-// existing is all resources of a type at a sequence number.
 type existing struct {
 	seq   uint64
 	slots []*Slot // nil: not computed
@@ -75,7 +72,7 @@ func newLog(c Config) *log {
 	return l
 }
 
-// open makes cursors ready, once the whole cache is ready and the gateway is known. Called with
+// open makes cursors ready once the whole cache is ready and the gateway has a commit. Called with
 // Cache.mu held.
 func (l *log) open(cacheReady bool) {
 	l.mu.RLock()
@@ -87,11 +84,11 @@ func (l *log) open(cacheReady bool) {
 	}
 }
 
-// seq is the sequence number of the newest record. Called with mu held.
+// seq returns the newest sequence number. Called with mu held.
 func (l *log) seq() uint64 { return l.floor + uint64(len(l.tail)) }
 
-// commit appends a batch and then signals the cursors. Signalling under the lock made each of a
-// thousand readers wait for it.
+// commit appends a batch, then signals the cursors without the write lock, for which a thousand
+// readers would wait.
 func (l *log) commit(b Batch, now time.Time) {
 	if !l.append(b, now) {
 		return
@@ -103,7 +100,6 @@ func (l *log) commit(b Batch, now time.Time) {
 	}
 }
 
-// append reports whether the batch changed anything.
 func (l *log) append(b Batch, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,8 +123,7 @@ func (l *log) append(b Batch, now time.Time) bool {
 		e := newEntry(r, s, l.seq()+1)
 		e.Commit = commit
 		if old := s.Current(); old != nil && old.Version == r.Version {
-			// The same bytes with other owners: later readers get these owners, and nothing is
-			// sent.
+			// Only the owners changed: later readers get them, and nothing is sent.
 			e.Seq, e.Names, e.Commit = old.Seq, old.Names, old.Commit
 			s.current.Store(e)
 			continue
@@ -146,7 +141,7 @@ func (l *log) append(b Batch, now time.Time) bool {
 	return true
 }
 
-// put makes e (nil: nothing) the current version and records it.
+// put records e (nil: removed) as the current version.
 func (l *log) put(s *Slot, e *Entry) {
 	old := s.Current()
 	if e != nil {
@@ -167,11 +162,10 @@ func (l *log) put(s *Slot, e *Entry) {
 	}
 }
 
-// slot finds or creates the slot of a name.
 func (l *log) slot(ref resource.Ref) *Slot {
 	s := l.slots[ref.Type][ref.Name]
 	if s == nil {
-		ref.Name = strings.Clone(ref.Name) // it may be a piece of a message
+		ref.Name = strings.Clone(ref.Name) // it may be part of a large message
 		s = &Slot{Ref: ref, ID: uint32(len(l.byID))}
 		l.slots[ref.Type][ref.Name] = s
 		l.byID = append(l.byID, s)
@@ -179,7 +173,7 @@ func (l *log) slot(ref resource.Ref) *Slot {
 	return s
 }
 
-// reap drops a name that is not in use. A name in the log is in use.
+// reap drops an unused name. A name in the log is in use.
 func (l *log) reap(s *Slot) {
 	if l.byID[s.ID] == s && s.Current() == nil && s.named.Load() == 0 && s.users.Load() == 0 &&
 		(s.last == 0 || s.last <= l.floor) {
@@ -188,11 +182,11 @@ func (l *log) reap(s *Slot) {
 	}
 }
 
-// trimAt is how many records are kept before trim looks for cursors that still need them.
+// trimAt is the number of records up to which trim does not look at cursors.
 const trimAt = 64
 
-// trim drops what every cursor has read, and what exceeds the bounds: a cursor before the floor
-// gets a reset.
+// trim drops records that every cursor has read, and the oldest beyond the bounds: cursors before
+// the floor get a reset.
 func (l *log) trim() {
 	if len(l.tail) < trimAt && l.bytes < l.config.LogBytes/4 {
 		return

@@ -20,16 +20,16 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// Source is the name under which reports go to the board: status.Supervisor.
+// Source is the name of this package's reports on the board: status.Supervisor.
 const Source = "supervisor"
 
 // Cluster reads and writes objects. *apply.Cluster implements it.
 type Cluster interface {
-	// Objects are those of one fleet that the API server has.
+	// Objects returns the objects of one fleet at the API server.
 	Objects(namespace, fleet string) []apply.Object
 	// Apply writes an object; applied is its hash. known reports whether the object has been seen.
 	Apply(ctx context.Context, obj render.Object, applied string, known bool) error
-	// Delete deletes an object; a missing one is no error.
+	// Delete deletes an object; a missing one is not an error.
 	Delete(ctx context.Context, o apply.Object) error
 }
 
@@ -41,14 +41,13 @@ type Board interface {
 
 // Config configures Fleets.
 type Config struct {
-	// Store has the Gateways. Required.
 	Store *store.Store
 	// Cluster reads and writes their objects. Follow keeps it up to date until ctx ends, and calls
 	// synced when all objects have been listed ((*apply.Cluster).Run). Only Run needs them.
 	Cluster Cluster
 	Follow  func(ctx context.Context, synced func()) error
-	// Settings are common to all fleets. The function is called each time, because the certificate
-	// authority changes. Only Run needs it.
+	// Settings returns the settings of all fleets, which change with the certificate authority.
+	// Only Run needs it.
 	Settings func() render.Settings
 	// Board receives addresses and problems. Only Run needs it.
 	Board Board
@@ -56,22 +55,21 @@ type Config struct {
 	// still has the name of one of ours. Default: 10 s.
 	ConflictInterval time.Duration
 	Log              *slog.Logger
-	// OnPanic is called when the objects of one Gateway's fleet cannot be made because that panics.
-	// nil drops it.
+	// OnPanic is called when rendering the objects of one Gateway's fleet panics. Optional.
 	OnPanic func(gateway string, value any, stack []byte)
 }
 
-// Gateway is a Gateway of Penstock's classes, as translation sees it.
+// Gateway is a Gateway of Penstock's classes, as translated.
 type Gateway struct {
 	Name string // "namespace/name"
-	// Spec is how its proxies run; nil if the Gateway is not accepted.
+	// nil if the Gateway is not accepted
 	Spec *v1alpha1.EnvoyFleetSpec
-	// Bound are the ports that its proxies bind, those of ListenerSets and the peer listener
-	// included. Those of its own listeners may be missing.
+	// Bound are the ports that its proxies bind, for ListenerSets and the peer listener, too. Ports
+	// of its own listeners may be missing.
 	Bound []render.Port
 }
 
-// Fleets are the proxies of all Gateways. It is safe for concurrent use.
+// Fleets manages the proxies of all Gateways. It is safe for concurrent use.
 type Fleets struct {
 	cfg Config
 
@@ -86,10 +84,8 @@ type Fleets struct {
 
 type queue = workqueue.TypedRateLimitingInterface[key]
 
-// key names a fleet: the namespace and render.Name.
 type key struct{ namespace, fleet string }
 
-// member is the state of one Gateway's proxies.
 type member struct {
 	Gateway
 	object *gatewayv1.Gateway
@@ -98,7 +94,6 @@ type member struct {
 	last *v1alpha1.EnvoyFleetSpec
 }
 
-// New returns Fleets without Gateways.
 func New(c Config) *Fleets {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -130,8 +125,7 @@ func (f *Fleets) Set(gateways []Gateway) {
 		if old != nil && m.last == nil {
 			m.last = old.last
 		}
-		// Objects of the store and rows of translation are replaced when they change, and only
-		// then.
+		// Objects of the store and rows of translation are replaced exactly when they change.
 		if old == nil || old.object != m.object || old.Spec != m.Spec || !slices.Equal(old.Bound, m.Bound) {
 			f.add(k)
 		}
@@ -147,7 +141,7 @@ func (f *Fleets) Set(gateways []Gateway) {
 	f.gateways, f.set = next, true
 }
 
-// Changed enqueues the fleet of an object that changed in the cluster.
+// Changed enqueues the fleet of a changed object.
 func (f *Fleets) Changed(ref apply.Ref) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -170,7 +164,6 @@ func (f *Fleets) add(k key) {
 	}
 }
 
-// addAfter enqueues a fleet after a delay, if Run still runs then.
 func (f *Fleets) addAfter(k key, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,11 +172,10 @@ func (f *Fleets) addAfter(k key, wait time.Duration) {
 	}
 }
 
-// workers is the number of fleets that are reconciled concurrently.
 const workers = 4
 
-// Run reconciles the objects of all fleets until ctx ends. It may be called again after it has
-// returned and another replica has led meanwhile.
+// Run reconciles the objects of all fleets until ctx ends. It may be called again, after another
+// replica has led.
 func (f *Fleets) Run(ctx context.Context) error {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](time.Second,
 		time.Minute))
@@ -234,7 +226,7 @@ func (f *Fleets) work(ctx context.Context, q queue) error {
 	}
 }
 
-// member finds the Gateway of a fleet. ready is false before Set.
+// member returns the Gateway of a fleet. ready is false before Set.
 func (f *Fleets) member(k key) (m *member, ready bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

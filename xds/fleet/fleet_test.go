@@ -384,8 +384,7 @@ func TestEnvoyFleet_InvalidBootstrapIsReported(t *testing.T) {
 	})
 }
 
-// rig is Fleets on a cluster in memory. Its tests run in a bubble of testing/synctest: nothing
-// waits for the wall clock.
+// rig is Fleets on a cluster in memory, in a bubble of testing/synctest.
 type rig struct {
 	t       *testing.T
 	store   *store.Store
@@ -442,7 +441,6 @@ func (r *rig) start() {
 	r.stop = func() { cancel(); <-done }
 }
 
-// restart lets another replica take over.
 func (r *rig) restart() {
 	r.stop()
 	r.start()
@@ -495,7 +493,7 @@ func (r *rig) condition(typ, reason string) {
 	})
 }
 
-// until polls until holds returns true; if it does not, the failure has the objects and the report.
+// until polls until holds returns true; a failure prints the objects and the report.
 func (r *rig) until(what string, holds func() bool) {
 	r.t.Helper()
 	poll.NoError(r.t, what, poll.Limit, func() error {
@@ -506,7 +504,6 @@ func (r *rig) until(what string, holds func() bool) {
 	})
 }
 
-// board holds the latest reports.
 type board struct {
 	mu      sync.Mutex
 	reports map[string]report.Report

@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// invalid reports whether the API server rejected an object for one of its fields.
 func invalid(err error, field string) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -24,15 +23,14 @@ func invalid(err error, field string) bool {
 		func(c metav1.StatusCause) bool { return strings.HasPrefix(c.Field, field) })
 }
 
-// recreate explains how to change an immutable field of a Service. Only the user may decide to
-// delete it: its load balancer goes with it.
+// recreate explains how to change an immutable field of a Service. Only the user may delete it,
+// because its load balancer is deleted with it.
 func recreate(s *apply.Object) string {
 	return fmt.Sprintf("delete the Service, and Penstock creates it again: kubectl delete service --namespace %s %s",
 		s.Namespace, s.Name)
 }
 
-// classImmutable returns an error if the API server rejected a Service for another load balancer
-// class than the existing one's; nil otherwise.
+// classImmutable returns an error if the API server rejected a new load balancer class, else nil.
 func classImmutable(there *apply.Object, wanted render.Object, err error) error {
 	s, ok := wanted.(*corev1.Service)
 	if !ok || !invalid(err, "spec.loadBalancerClass") {

@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// memory is a cluster of one namespace and fleet.
 type memory struct {
 	conflicting string // the kind whose name an object without our label has
 
@@ -35,7 +34,6 @@ func (m *memory) changed(notify func(apply.Ref)) {
 	m.notify = notify
 }
 
-// leave deletes the object without our label.
 func (m *memory) leave() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,7 +84,6 @@ func (m *memory) Apply(_ context.Context, obj render.Object, applied string, _ b
 	return nil
 }
 
-// unchanged is the API server's error for an update of immutable fields of a Service.
 func unchanged(there apply.Object, wanted *corev1.Service) error {
 	var causes field.ErrorList
 	spec, class := field.NewPath("spec"), wanted.Spec.LoadBalancerClass
@@ -111,7 +108,6 @@ func (m *memory) Delete(_ context.Context, o apply.Object) error {
 	return nil
 }
 
-// edit changes the object of a kind, as another client does.
 func (m *memory) edit(kind string, change func(*apply.Object)) {
 	m.mu.Lock()
 	var changed apply.Ref
@@ -149,16 +145,15 @@ func (m *memory) kinds() []string {
 	return out
 }
 
-// typed is the Service's type.
-func (m *memory) typed() (is corev1.ServiceType) {
+func (m *memory) typed() (typ corev1.ServiceType) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for ref, o := range m.objects {
 		if ref.Kind == "Service" {
-			is = o.Type
+			typ = o.Type
 		}
 	}
-	return is
+	return typ
 }
 
 func (m *memory) written() int {

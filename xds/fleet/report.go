@@ -20,17 +20,15 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// ConditionRolledOut of a Gateway is False while its new proxies do not become ready, because of an
-// invalid image for example. The old proxies go on serving, so the Gateway stays Programmed.
+// ConditionRolledOut of a Gateway is False while its new proxies do not become ready, for example
+// because of an invalid image. The old proxies keep serving, so the Gateway stays Programmed.
 // Otherwise the condition is absent.
 const ConditionRolledOut = "penstock.dev/RolledOut"
 
-// report reports where a Gateway's proxies are reached, and their first problem.
 func (f *Fleets) report(k key, m *member, there []apply.Object, err error) {
 	f.publish(k, describe(m, ofGateway(m.object, there), f.cfg.Settings().ExternalIPs, err))
 }
 
-// publish reports to the board, and returns false if the report is the same as before.
 func (f *Fleets) publish(k key, r report.Report) (changed bool) {
 	f.mu.Lock()
 	old, known := f.reports[k]
@@ -43,8 +41,8 @@ func (f *Fleets) publish(k key, r report.Report) (changed bool) {
 	return true
 }
 
-// reportMissingClass reports on proxies whose Gateway has no class any more: they run without
-// listeners. Their objects prove that the Gateway was ours. It returns false if the class exists.
+// reportMissingClass reports proxies without listeners because their Gateway's class was deleted;
+// false if it exists. Their objects prove that the Gateway was ours.
 func (f *Fleets) reportMissingClass(k key, there []apply.Object) bool {
 	view := f.cfg.Store.View()
 	for _, o := range there {
@@ -71,7 +69,6 @@ func (f *Fleets) reportMissingClass(k key, there []apply.Object) bool {
 	return false
 }
 
-// clearReport removes the report of a Gateway that is not ours any more.
 func (f *Fleets) clearReport(k key) {
 	f.mu.Lock()
 	old, known := f.reports[k]
@@ -82,36 +79,13 @@ func (f *Fleets) clearReport(k key) {
 	}
 }
 
-// describe builds the report of a Gateway: its addresses, and its first problem.
 func describe(m *member, there []apply.Object, external []netip.Prefix, err error) report.Report {
 	r := report.Report{Owner: store.Gateways.Ref(m.object)}
 	notProgrammed := func(reason gatewayv1.GatewayConditionReason, message string) {
 		r.Conditions = []report.Condition{report.NotProgrammed(string(reason), message)}
 	}
-	setInvalid := func(invalidField *render.InvalidField) {
-		problem := "the EnvoyFleet's " + invalidField.Field + ": " + invalidField.Problem
-		r.Conditions = []report.Condition{{
-			Type: string(gatewayv1.GatewayConditionAccepted), Status: report.False,
-			Reason: string(gatewayv1.GatewayReasonInvalidParameters), Message: problem + "; " + invalidField.Fix,
-		}}
-		r.Findings = []report.Finding{
-			{Severity: report.Error, Owner: r.Owner, Field: "spec.infrastructure.parametersRef", Problem: problem,
-				Fix: invalidField.Fix},
-		}
-	}
 	if m.Spec != nil && m.Spec.Mode == v1alpha1.FleetExternal {
-		if m.Spec.External == nil {
-			return r
-		}
-		for _, a := range m.Spec.External.Addresses {
-			if report.AddressType(a) != "" {
-				r.Addresses = append(r.Addresses, a)
-				continue
-			}
-			setInvalid(&render.InvalidField{Field: "spec.external.addresses",
-				Problem: fmt.Sprintf("%q is neither an IP address nor a host name", a),
-				Fix:     "write one such as 192.0.2.1 or edge.example.com"})
-		}
+		describeExternal(&r, m.Spec.External)
 		return r
 	}
 	var service, deployment *apply.Object
@@ -128,14 +102,14 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 		return r // translation reports why it is not accepted
 	}
 	unavailable := deployment == nil || deployment.Available == 0
-	// whose addresses are those of ready proxies' nodes
+	// its addresses are the addresses of ready proxies' nodes
 	atNodes := service != nil && service.Type == corev1.ServiceTypeNodePort
 	var invalidField *render.InvalidField
 	missing := slices.DeleteFunc(render.StaticAddresses(m.object),
 		func(a string) bool { return slices.Contains(r.Addresses, a) })
 	switch {
 	case errors.As(err, &invalidField):
-		setInvalid(invalidField)
+		setInvalid(&r, invalidField)
 	case errors.Is(err, apply.ErrNotOwned):
 		problem := strings.ReplaceAll(err.Error(), "\n", "; ")
 		notProgrammed(gatewayv1.GatewayReasonInvalid, problem+": rename it, or the Gateway")
@@ -173,7 +147,33 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 	return r
 }
 
-// notAssigned explains why a Gateway lacks addresses, and what to do.
+func describeExternal(r *report.Report, spec *v1alpha1.FleetExternalSpec) {
+	if spec == nil {
+		return
+	}
+	for _, a := range spec.Addresses {
+		if report.AddressType(a) != "" {
+			r.Addresses = append(r.Addresses, a)
+			continue
+		}
+		setInvalid(r, &render.InvalidField{Field: "spec.external.addresses",
+			Problem: fmt.Sprintf("%q is neither an IP address nor a host name", a),
+			Fix:     "write one such as 192.0.2.1 or edge.example.com"})
+	}
+}
+
+func setInvalid(r *report.Report, field *render.InvalidField) {
+	problem := "the EnvoyFleet's " + field.Field + ": " + field.Problem
+	r.Conditions = []report.Condition{{
+		Type: string(gatewayv1.GatewayConditionAccepted), Status: report.False,
+		Reason: string(gatewayv1.GatewayReasonInvalidParameters), Message: problem + "; " + field.Fix,
+	}}
+	r.Findings = []report.Finding{{
+		Severity: report.Error, Owner: r.Owner, Field: "spec.infrastructure.parametersRef", Problem: problem,
+		Fix: field.Fix,
+	}}
+}
+
 func notAssigned(m *member, missing []string, external []netip.Prefix) string {
 	var outside, why []string
 	if m.Spec != nil {
@@ -193,7 +193,6 @@ func notAssigned(m *member, missing []string, external []netip.Prefix) string {
 	return strings.Join(why, "; ")
 }
 
-// addresses are those at which clients reach a Service.
 func addresses(s *apply.Object) []string {
 	if s == nil {
 		return nil

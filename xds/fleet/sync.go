@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// sync reconciles one fleet's objects and reports on it. An error is retried.
+// sync reconciles one fleet's objects and reports on it. Errors are retried.
 func (f *Fleets) sync(ctx context.Context, k key) error {
 	m, ready := f.member(k)
 	if !ready {
@@ -42,7 +42,7 @@ func (f *Fleets) sync(ctx context.Context, k key) error {
 	}
 	var err error
 	switch {
-	case m.Spec == nil: // not accepted: the proxies go on
+	case m.Spec == nil: // not accepted: the proxies stay as they are
 	case m.Spec.Mode == v1alpha1.FleetExternal:
 		err = f.deleteAll(ctx, ofGateway(m.object, there))
 	default:
@@ -62,7 +62,7 @@ func (f *Fleets) sync(ctx context.Context, k key) error {
 	return err
 }
 
-// manage applies the objects that differ, and deletes those that are no longer wanted.
+// manage applies the objects that differ and deletes unwanted ones.
 func (f *Fleets) manage(ctx context.Context, k key, m *member, there []apply.Object) error {
 	wanted, err := f.render(m, there)
 	if err != nil {
@@ -84,8 +84,8 @@ func (f *Fleets) manage(ctx context.Context, k key, m *member, there []apply.Obj
 	return cmp.Or(errors.Join(append(errs, f.deleteAll(ctx, left))...), invalidField)
 }
 
-// render makes the objects of one fleet. A panic, which is a bug of ours, is an error: the proxies
-// of this fleet go on as they are, and other fleets are reconciled.
+// render builds a fleet's objects. A panic is a bug and returned as an error: the proxies of this
+// fleet stay, and other fleets are reconciled.
 func (f *Fleets) render(m *member, there []apply.Object) (wanted []render.Object, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -102,7 +102,7 @@ func (f *Fleets) render(m *member, there []apply.Object) (wanted []render.Object
 }
 
 // apply writes an object unless it is up to date: its annotation has the hash of the wanted form,
-// and the object has not changed since that was last seen.
+// and the object has not changed since.
 func (f *Fleets) apply(ctx context.Context, ref apply.Ref, obj render.Object, there []apply.Object) error {
 	text, err := json.Marshal(obj)
 	if err != nil {
@@ -129,7 +129,7 @@ func (f *Fleets) apply(ctx context.Context, ref apply.Ref, obj render.Object, th
 		}
 		return err
 	}
-	if ref.Kind == "Deployment" { // the one whose change replaces proxies
+	if ref.Kind == "Deployment" { // its changes replace proxies
 		done := "fleet created"
 		if i >= 0 {
 			done = "fleet updated"
@@ -160,9 +160,9 @@ func (f *Fleets) deleteAll(ctx context.Context, objects []apply.Object) error {
 	return errors.Join(errs...)
 }
 
-// abandoned are the objects of a fleet whose Gateway exists but has another class, or a class of
-// another controller. A missing class may be a mistake, and is no reason to delete proxies.
-// Kubernetes collects the objects of a deleted Gateway.
+// abandoned returns the objects of a fleet whose Gateway exists but has another class, or another
+// controller's. With a missing class, perhaps a mistake, the proxies stay. Kubernetes collects the
+// objects of a deleted Gateway.
 func (f *Fleets) abandoned(k key, there []apply.Object) (out []apply.Object) {
 	view := f.cfg.Store.View()
 	for _, o := range there {
@@ -178,7 +178,6 @@ func (f *Fleets) abandoned(k key, there []apply.Object) (out []apply.Object) {
 	return out
 }
 
-// ofGateway are the objects that belong to a Gateway.
 func ofGateway(gw *gatewayv1.Gateway, there []apply.Object) (out []apply.Object) {
 	for _, o := range there {
 		if o.Owner == string(gw.UID) {
@@ -206,16 +205,14 @@ func open(there []apply.Object) []render.Socket {
 	return nil
 }
 
-// served maps the protocols of listeners that proxies serve to port names.
 var served = map[gatewayv1.ProtocolType]string{
 	gatewayv1.HTTPProtocolType: "http", gatewayv1.HTTPSProtocolType: "https", gatewayv1.TLSProtocolType: "tls",
 	gatewayv1.TCPProtocolType: "tcp",
 	gatewayv1.UDPProtocolType: "udp",
 }
 
-// ports are those of a Gateway's own listeners and those that its proxies bind. A listener that
-// takes no traffic now, for lack of a certificate perhaps, keeps its port: load balancers are slow
-// to change.
+// ports returns the ports of a Gateway's own listeners and bound. A listener without traffic, for
+// example without a certificate, keeps its port, because load balancers are slow to change.
 func ports(gw *gatewayv1.Gateway, bound []render.Port) (out []render.Port) {
 	add := func(p render.Port) {
 		if !slices.ContainsFunc(out, func(o render.Port) bool { return o.Socket() == p.Socket() }) {
@@ -224,7 +221,7 @@ func ports(gw *gatewayv1.Gateway, bound []render.Port) (out []render.Port) {
 	}
 	for _, l := range gw.Spec.Listeners {
 		udp := l.Protocol == gatewayv1.UDPProtocolType
-		// that one is not for clients
+		// that port is not for clients
 		if name := served[l.Protocol]; name != "" && (udp || l.Port != render.ReadyPort) {
 			add(render.Port{Number: int32(l.Port), UDP: udp, Name: name})
 		}

@@ -15,23 +15,23 @@ import (
 	"github.com/penstock-project/penstock/xds/admission"
 )
 
-// Callers are Gateways of the other clusters of a set. They call a port beside its own clients,
-// over mTLS: the server name of their connections is below Domain.
+// Callers are Gateways of the other clusters of a set. They call a port that is shared with other
+// clients, over mTLS, with a server name below Domain.
 type Callers struct {
 	Domain string // such as "pool.penstock"
-	// Certificate returns what this cluster presents to members under a server name. An error
-	// denies the connection.
+	// Certificate returns this cluster's certificate for a server name. An error denies the
+	// connection.
 	Certificate func(serverName string) (*tls.Certificate, error)
-	// Verify verifies what a client presents.
+	// Verify verifies a client's certificates.
 	Verify func(chain []*x509.Certificate) error
 }
 
-// named reports whether a connection with a server name is a member's. Each such connection was
-// verified.
+// named reports whether a connection with this server name belongs to a member. Every such
+// connection was verified.
 func (m Callers) named(serverName string) bool { return strings.HasSuffix(serverName, "."+m.Domain) }
 
-// TLS returns a server's configuration that serves members, too. No session of a member is resumed:
-// it may be none any more.
+// TLS returns a server's configuration that also serves members. Sessions of members are not
+// resumed: a cluster may have left the set.
 func (m Callers) TLS(server *tls.Config) *tls.Config {
 	out := server.Clone()
 	others := out.GetConfigForClient
@@ -59,8 +59,8 @@ func (m Callers) TLS(server *tls.Config) *tls.Config {
 
 type memberKey struct{}
 
-// Calls has members call one service, and denies them all others but health; other clients' calls
-// pass next.
+// Calls lets members call one service and exempt services only. Calls of other clients pass to
+// next.
 func (m Callers) Calls(service string, next tap.ServerInHandle, exempt string) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		name, ok := m.member(ctx)
@@ -69,7 +69,7 @@ func (m Callers) Calls(service string, next tap.ServerInHandle, exempt string) t
 			admission.Admit(ctx)
 			return context.WithValue(ctx, memberKey{}, name), nil
 		case ok && !strings.HasPrefix(call.FullMethodName, "/"+exempt+"/"):
-			return ctx, status.Error(codes.PermissionDenied, "members of the cluster set call the picker alone")
+			return ctx, status.Error(codes.PermissionDenied, "members of the cluster set may call only the picker")
 		case next == nil || ok:
 			return ctx, nil
 		}
@@ -77,7 +77,6 @@ func (m Callers) Calls(service string, next tap.ServerInHandle, exempt string) t
 	}
 }
 
-// member is the cluster whose Gateway makes a call.
 func (m Callers) member(ctx context.Context) (name string, ok bool) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -91,8 +90,7 @@ func (m Callers) member(ctx context.Context) (name string, ok bool) {
 	return info.State.PeerCertificates[0].URIs[0].Host, true
 }
 
-// Member returns the cluster whose Gateway makes a call; "" if none of another cluster was
-// verified.
+// Member returns the verified cluster whose Gateway makes a call, or "".
 func Member(ctx context.Context) string {
 	name, _ := ctx.Value(memberKey{}).(string)
 	return name

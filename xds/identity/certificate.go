@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// certificates verifies those of clients. While the API server cannot be reached, it takes an
-// expired one that it has verified before.
+// certificates verifies client certificates. While the API server is unreachable, expired ones that
+// it verified before are accepted.
 type certificates struct {
 	roots       *x509.CertPool
 	now         func() time.Time
@@ -22,9 +22,8 @@ func newCertificates(c Config) *certificates {
 	return &certificates{roots: c.ClientCAs, now: c.Now, unreachable: c.Unreachable, accepted: lru.New(remembered)}
 }
 
-// TLS returns a server's configuration with the verification of client certificates added, which
-// clients need not have. While the API server cannot be reached, a handshake does not end with an
-// expired certificate: Authenticate decides.
+// TLS adds the verification of optional client certificates to a server's configuration. While the
+// API server is unreachable, handshakes accept expired certificates and Authenticate decides.
 func (g *Guard) TLS(server *tls.Config) *tls.Config {
 	c := g.certificates
 	if c.roots == nil {
@@ -43,8 +42,7 @@ func (g *Guard) TLS(server *tls.Config) *tls.Config {
 	return strict
 }
 
-// verified returns the verified chain of a connection, the client's certificate first; nil if there
-// is none.
+// verified returns the verified chain of a connection, the client's certificate first, or nil.
 func (c *certificates) verified(s tls.ConnectionState) []*x509.Certificate {
 	if len(s.VerifiedChains) > 0 {
 		chain := s.VerifiedChains[0]

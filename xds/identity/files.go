@@ -21,22 +21,22 @@ import (
 )
 
 // Files name the credentials of a control plane whose proxies run outside of fleets. They are read
-// again for each connection, so replacing one needs no restart.
+// for each connection, so replacing one needs no restart.
 type Files struct {
 	// Cert and Key are this process's certificate and its private key. Required.
 	Cert, Key string
-	// CA verifies Cert: proxies get it for the picker, which has the same certificate. Default:
+	// CA verifies Cert. Proxies get it for the picker, which uses the same certificate. Default:
 	// ClientCA.
 	CA string
 	// ClientCA verifies the certificates of proxies. Optional if there is a Token.
 	ClientCA string
-	// Token has the tokens of proxies, one a line. Optional if there is a ClientCA.
+	// Token is a file with one proxy token a line. Optional if there is a ClientCA.
 	Token string
-	// Disk reads them; Pool too.
+	// Disk reads the files.
 	Disk *filesystem.Disk
 }
 
-// tokenCheck is how often a stream's token is looked up again.
+// tokenCheck is the interval at which a stream's token is checked again.
 const tokenCheck = 10 * time.Second
 
 // Certificate reads this process's certificate.
@@ -44,7 +44,7 @@ func (f Files) Certificate() (*tls.Certificate, error) {
 	return f.Disk.KeyPair(f.Cert, f.Key)
 }
 
-// Bundle reads the certificates that verify this process's, in PEM.
+// Bundle reads the certificates that verify this process's certificate, in PEM.
 func (f Files) Bundle() ([]byte, error) {
 	if f.CA == "" {
 		return f.Disk.Read(f.ClientCA)
@@ -52,8 +52,8 @@ func (f Files) Bundle() ([]byte, error) {
 	return f.Disk.Read(f.CA)
 }
 
-// PickKey derives the key of calls to the picker from this process's private key: processes that
-// share one accept the same picks.
+// PickKey derives the key of calls to the picker from this process's private key, so that processes
+// with the same key accept the same calls.
 func (f Files) PickKey() (string, error) {
 	raw, err := f.Disk.Read(f.Key)
 	if err != nil {
@@ -64,9 +64,8 @@ func (f Files) PickKey() (string, error) {
 	return hex.EncodeToString(mac.Sum(nil)), nil
 }
 
-// TLS is the configuration of a server. verify demands a certificate of ClientCA from each client;
-// with a Token, it only verifies one that is given. Clients have the lowest version of TLS, or a
-// later one.
+// TLS returns the configuration of a server. With verify, clients must have a certificate of
+// ClientCA; with a Token it is optional. lowest is the minimum version of TLS.
 func (f Files) TLS(verify bool, lowest uint16) *tls.Config {
 	return &tls.Config{MinVersion: lowest, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		cert, err := f.Certificate()
@@ -99,7 +98,6 @@ func Pool(disk *filesystem.Disk, file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Tokens reads the tokens of proxies.
 func (f Files) Tokens() ([]string, error) {
 	raw, err := f.Disk.Read(f.Token)
 	if err != nil {
@@ -109,7 +107,7 @@ func (f Files) Tokens() ([]string, error) {
 }
 
 // Authenticate verifies the credential of a call. permitted returns an error once the credential is
-// not valid any more, and else when to call it again.
+// invalid, else when to call it again.
 func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Time, err error), err error) {
 	if from, ok := peer.FromContext(ctx); ok {
 		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
@@ -139,17 +137,16 @@ func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Ti
 	}
 	return func() (time.Time, error) {
 		err := f.accepts(hash)
-		if errors.Is(err, errUnreadable) { // the file is being replaced, or its disk is away: that withdraws no token
+		if errors.Is(err, errUnreadable) { // a file that is being replaced, or an unreachable disk, withdraws no token
 			err = nil
 		}
 		return time.Now().Add(tokenCheck), err
 	}, nil
 }
 
-// errUnreadable is the error of tokens that may be valid.
+// errUnreadable means that tokens may be valid but cannot be checked.
 var errUnreadable = errors.New("the file of --xds-token cannot be read")
 
-// accepts returns an error unless the token of a hash is in the file.
 func (f Files) accepts(hash [sha256.Size]byte) error {
 	tokens, err := f.Tokens()
 	if err != nil {

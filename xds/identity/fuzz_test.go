@@ -14,12 +14,11 @@ import (
 	"time"
 )
 
-// spiffe is the ID of a service account, as SPIFFE-ID section 2 and the names of Kubernetes allow
-// it.
+// spiffe is the ID of a service account, by SPIFFE-ID section 2 and Kubernetes' rules for names.
 var spiffe = regexp.MustCompile(`^spiffe://([a-z0-9._-]+)/ns/([A-Za-z0-9._-]+)/sa/([A-Za-z0-9._-]+)$`)
 
-// FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain: a certificate is a service account's only with
-// exactly one URI, which is the ID of one in the configured trust domain, letter by letter.
+// FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain: a certificate names a service account only if its
+// single URI is the account's ID in the configured trust domain, letter by letter.
 func FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain(f *testing.F) {
 	for _, s := range []string{
 		"spiffe://cluster.local/ns/a/sa/b", "spiffe://cluster.local/ns/a/sa/b/", "spiffe://cluster.local/ns/a/sa/..",
@@ -62,8 +61,7 @@ func FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain(f *testing.F) {
 func dots(part string) bool { return part == "." || part == ".." }
 
 // FuzzToken_ReviewedOnlyForOurAudience: the API server reviews a token only if it is a JWT with our
-// audience, and a token that it accepts counts no longer than the token states, whatever the wall
-// clock shows.
+// audience, and an accepted token is valid no longer than it states, regardless of the wall clock.
 func FuzzToken_ReviewedOnlyForOurAudience(f *testing.F) {
 	const wall = 1_900_000_000
 	for _, s := range []string{
@@ -118,8 +116,7 @@ func FuzzToken_ReviewedOnlyForOurAudience(f *testing.F) {
 	})
 }
 
-// reference reads a JWT by RFC 7519: the audience is a string or a list of strings, the expiry and
-// the time of issue are numbers of seconds; 0 for those that are not there, or not in our calendar.
+// reference reads a JWT by RFC 7519. Times are numbers of seconds, 0 if missing or out of range.
 func reference(token string) (audiences []string, expires, issued int64) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

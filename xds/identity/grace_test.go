@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// A proxy that reconnects while the API server is away has the token that the kubelet cannot renew.
+// While the API server is away, the kubelet cannot renew the token of a reconnecting proxy.
 func TestServiceAccountToken_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	end := now.Add(time.Hour)
@@ -141,7 +141,7 @@ func TestCertificate_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway(t *test
 	expect("known", known, false)
 }
 
-// The wall clock of this process is wrong; the API server, whose clock is right, has accepted the
+// The wall clock of this process is wrong; the API server, with a right clock, has accepted the
 // token.
 func TestServiceAccountToken_AcceptedOneOutlivesAClockThatIsSet(t *testing.T) {
 	now := time.Unix(1_000_000, 0)

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// ServerCredentials are the credentials of a gRPC server with a configuration of TLS. A handshake
-// that fails is a line of the log: gRPC keeps the reason for itself.
+// ServerCredentials returns the credentials of a gRPC server that logs failed handshakes, whose
+// reason gRPC drops.
 func ServerCredentials(config *tls.Config, log *slog.Logger) credentials.TransportCredentials {
 	return loggedHandshakes{credentials.NewTLS(config), log}
 }
@@ -25,31 +25,29 @@ type loggedHandshakes struct {
 	log *slog.Logger
 }
 
-// ServerHandshake implements credentials.TransportCredentials.
 func (c loggedHandshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
 	if err != nil && !abandoned(err) {
-		// The port would make each retry another line.
+		// With the port, each retry would be another line.
 		host, _, _ := net.SplitHostPort(raw.RemoteAddr().String())
 		c.log.Warn("connection denied", "peer", host, "reason", handshakeReason(err))
 	}
 	return conn, info, err
 }
 
-// Clone implements credentials.TransportCredentials.
 func (c loggedHandshakes) Clone() credentials.TransportCredentials {
 	return loggedHandshakes{c.TransportCredentials.Clone(), c.log}
 }
 
-// abandoned reports whether a client went in the middle of a handshake, as probes of a port do.
+// abandoned reports whether a client left during a handshake, as port probes do.
 func abandoned(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.EPIPE) ||
 		errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// handshakeReason is the same for each attempt of a client, so that its retries are one line of the
-// log: x509 quotes the time, and names that a client chooses.
+// handshakeReason is equal for each attempt of a client, so that retries are logged once: x509
+// quotes the time and client-chosen names.
 func handshakeReason(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
@@ -61,8 +59,8 @@ func handshakeReason(err error) string {
 			invalid.Cert.NotAfter.UTC().Format(time.RFC3339)
 	case errors.As(err, &invalid):
 		return "the client's certificate is invalid"
-	case err.Error() == "tls: client didn't provide a certificate": // crypto/tls has no value for it
+	case err.Error() == "tls: client didn't provide a certificate": // crypto/tls exports no error for this
 		return "the client has no certificate: see penstock bootstrap --help"
 	}
-	return err.Error() + ": see penstock bootstrap --help" // the client speaks cleartext, or trusts another CA
+	return err.Error() + ": see penstock bootstrap --help" // the client uses cleartext, or trusts another CA
 }

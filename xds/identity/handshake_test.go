@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// Each attempt of a client is the same line, so that the log repeats it once a minute; a probe of
-// the port is none.
+// Each attempt of a client logs the same line, so that the log repeats it once a minute. A port
+// probe logs nothing.
 func TestServerCredentials_DeniedHandshakeIsOneLineWithItsReason(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -61,7 +61,6 @@ func TestServerCredentials_DeniedHandshakeIsOneLineWithItsReason(t *testing.T) {
 	}
 }
 
-// newCA makes a CA, valid for a day.
 func newCA(t *testing.T, from time.Time) authority.Pair {
 	t.Helper()
 	ca, err := authority.NewPair(from, 24*time.Hour)
@@ -71,7 +70,6 @@ func newCA(t *testing.T, from time.Time) authority.Pair {
 	return ca
 }
 
-// issued is a certificate that is valid for an hour.
 func issued(t *testing.T, ca authority.Pair, from time.Time, server bool) tls.Certificate {
 	t.Helper()
 	p, err := ca.Issue(from, time.Hour, server, "penstock")

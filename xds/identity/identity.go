@@ -21,7 +21,7 @@ import (
 
 // Proof is the authenticated identity of a connection.
 type Proof struct {
-	// Namespace and Account are those of the service account; empty if there is none.
+	// Namespace and Account of the service account; empty without one.
 	Namespace, Account string
 	// Names are the DNS names and URIs of a verified certificate.
 	Names []string
@@ -30,10 +30,10 @@ type Proof struct {
 // Members maps proxies to Gateways. *fleet.Fleets implements it.
 type Members interface {
 	// Member returns the Gateway ("namespace/name") that a proxy may serve; wish is its
-	// node.cluster. An error denies it.
+	// node.cluster. An error denies the proxy.
 	Member(p Proof, wish string) (gateway string, err error)
-	// Recheck returns an error if the proxy may not serve a Gateway any more. A deleted Gateway is
-	// no reason to deny: an error means that the Gateway now belongs to others.
+	// Recheck returns an error if a proxy may no longer serve a Gateway because the Gateway belongs
+	// to others. A deleted Gateway is no error.
 	Recheck(p Proof, gateway string) error
 }
 
@@ -41,21 +41,19 @@ type Members interface {
 type Config struct {
 	Reviewer Reviewer // required
 	Members  Members  // required
-	// TrustDomain is the trust domain of SPIFFE, such as "cluster.local", whose IDs name service
-	// accounts of this cluster. Default: none, and a SPIFFE ID counts only as a name.
+	// TrustDomain is the SPIFFE trust domain, such as "cluster.local", whose IDs name service
+	// accounts of this cluster. Without it, a SPIFFE ID is only a name.
 	TrustDomain string
-	// Unreachable reports that the API server cannot be reached. Credentials that were accepted
-	// before and expire meanwhile stay valid for a day, because they cannot be renewed. nil: it can
-	// always be reached.
+	// Unreachable reports whether the API server is unreachable. Accepted credentials that expire
+	// meanwhile stay valid for a day, because they cannot be renewed. nil: always reachable.
 	Unreachable func() bool
-	// ClientCAs verify the certificates of clients; nil: only tokens count. See Guard.TLS.
+	// ClientCAs verify client certificates; nil: only tokens are accepted. See Guard.TLS.
 	ClientCAs *x509.CertPool
-	// Now is the clock; time.Now if nil. Wall is the one that is compared with times in tokens; Now
-	// if nil.
+	// Now is the clock; time.Now if nil. Wall is compared with times in tokens; Now if nil.
 	Now, Wall func() time.Time
 }
 
-// Audience is that of the tokens with which proxies authenticate.
+// Audience of the tokens with which proxies authenticate.
 const Audience = "penstock.dev"
 
 // Guard authenticates connections. It is safe for concurrent use.
@@ -86,7 +84,7 @@ type Client struct {
 	expires time.Time // of the credential; zero: never
 }
 
-// Authenticate verifies the credential of a call, without reading a message.
+// Authenticate verifies the credential of a call without reading a message.
 func (g *Guard) Authenticate(ctx context.Context) (*Client, error) {
 	p, expires, err := g.prove(ctx)
 	if err != nil {
@@ -94,7 +92,7 @@ func (g *Guard) Authenticate(ctx context.Context) (*Client, error) {
 	}
 	c := &Client{guard: g, proof: p, expires: expires}
 	if _, err := c.valid(); err != nil {
-		admission.CloseSoon(ctx) // a token has been reviewed now, so it is the connection's certificate
+		admission.CloseSoon(ctx) // tokens are reviewed at this point, so the certificate of the connection has expired
 		return nil, err
 	}
 	return c, nil
@@ -106,14 +104,14 @@ func (c *Client) Gateway(node *corev3.Node) (string, error) {
 }
 
 const (
-	// grace is how long a credential stays valid after its expiry while the API server cannot be
-	// reached.
+	// grace is how long a credential stays valid after its expiry while the API server is
+	// unreachable.
 	grace = 24 * time.Hour
-	// graceCheck is how often a stream with an expired credential is checked.
+	// graceCheck is the interval at which a stream with an expired credential is checked.
 	graceCheck = 10 * time.Second
 )
 
-// Permitted implements server.Proxy: the permission ends with that of Members, and with the
+// Permitted implements server.Proxy. The permission ends when Members withdraws it, or with the
 // credential.
 func (c *Client) Permitted(gateway string) (next time.Time, err error) {
 	if err := c.guard.cfg.Members.Recheck(c.proof, gateway); err != nil {
@@ -122,7 +120,7 @@ func (c *Client) Permitted(gateway string) (next time.Time, err error) {
 	return c.valid()
 }
 
-// valid returns an error once the credential has expired, and else when to call it again.
+// valid returns an error once the credential has expired, else when to call it again.
 func (c *Client) valid() (next time.Time, err error) {
 	now := c.guard.cfg.Now()
 	switch {
@@ -163,7 +161,6 @@ func (g *Guard) prove(ctx context.Context) (p Proof, expires time.Time, err erro
 	return p, expires, errors.New("the token is not a service account's")
 }
 
-// addressOf is the IP address of a client; the zero address if it has none.
 func addressOf(p *peer.Peer) netip.Addr {
 	if p == nil || p.Addr == nil {
 		return netip.Addr{}
@@ -175,8 +172,8 @@ func addressOf(p *peer.Peer) netip.Addr {
 	return at.Addr().Unmap()
 }
 
-// fromCertificate returns the names of a verified certificate, and the service account of its
-// SPIFFE ID if the ID is in the trust domain.
+// fromCertificate returns the names of a verified certificate, and the service account of a SPIFFE
+// ID in the trust domain.
 func fromCertificate(c *x509.Certificate, trustDomain string) Proof {
 	p := Proof{Names: append([]string(nil), c.DNSNames...)}
 	for _, u := range c.URIs {
@@ -197,7 +194,6 @@ func fromCertificate(c *x509.Certificate, trustDomain string) Proof {
 	return p
 }
 
-// ends is when the first certificate of a chain expires.
 func ends(chain []*x509.Certificate) time.Time {
 	end := chain[0].NotAfter
 	for _, c := range chain {
@@ -208,7 +204,6 @@ func ends(chain []*x509.Certificate) time.Time {
 	return end
 }
 
-// bearerTokens are the bearer tokens of a call.
 func bearerTokens(ctx context.Context) (out []string) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	return bearers(md)

@@ -103,7 +103,6 @@ func TestAuthenticate_DeniesConnectionWithoutCredentials(t *testing.T) {
 	}
 }
 
-// authorize returns the Gateway of a call's client.
 func authorize(g *identity.Guard, ctx context.Context) (string, error) {
 	c, err := g.Authenticate(ctx)
 	if err != nil {
@@ -112,7 +111,6 @@ func authorize(g *identity.Guard, ctx context.Context) (string, error) {
 	return c.Gateway(&corev3.Node{Cluster: "wish/me"})
 }
 
-// reviewer stands for the API server.
 type reviewer struct {
 	mu      sync.Mutex
 	users   map[string]string

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// junkBurst is how many unknown tokens of an address may be in review, or have been denied
-	// lately. Clients behind one address share it; a token that is accepted gives its place back.
+	// junkBurst is the number of places of an address. Each unknown token in review, and each
+	// recent denial, takes one. Clients behind one address share them; an accepted token returns
+	// its place.
 	junkBurst = 16
-	// junkInterval is how long a denied token takes away a place.
+	// junkInterval is how long a denied token occupies a place.
 	junkInterval = 4 * time.Second
-	// junkAddresses is the number of addresses that are followed.
+	// junkAddresses bounds the tracked addresses.
 	junkAddresses = 8192
 )
 
-// junk limits, for each address, the tokens that the API server reviews and denies.
 type junk struct {
 	now func() time.Time
 
@@ -26,7 +26,6 @@ type junk struct {
 	buckets *lru.Cache // address -> *bucket
 }
 
-// bucket is the places that an address has left.
 type bucket struct {
 	places  float64
 	updated time.Time
@@ -34,7 +33,6 @@ type bucket struct {
 
 func newJunk(now func() time.Time) *junk { return &junk{now: now, buckets: lru.New(junkAddresses)} }
 
-// take takes a place of an address; false: it has none left.
 func (j *junk) take(a netip.Addr) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -46,7 +44,6 @@ func (j *junk) take(a netip.Addr) bool {
 	return true
 }
 
-// give returns a place.
 func (j *junk) give(a netip.Addr) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -54,7 +51,7 @@ func (j *junk) give(a netip.Addr) {
 	b.places = min(junkBurst, b.places+1)
 }
 
-// bucket returns the places of an address at this time. Called with mu held.
+// bucket returns the free places of an address now. Called with mu held.
 func (j *junk) bucket(a netip.Addr) *bucket {
 	now := j.now()
 	v, ok := j.buckets.Get(a)

@@ -48,7 +48,7 @@ func TestServiceAccountToken_JunkIsNotReviewed(t *testing.T) {
 	}
 }
 
-// Many proxies may share an address: that of a NAT.
+// Many proxies may share the address of a NAT.
 func TestServiceAccountToken_ValidTokensOfOneAddressAreNotLimited(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	r := &reviewer{users: map[string]string{}}

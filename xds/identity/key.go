@@ -13,10 +13,10 @@ import (
 
 type gatewayKey struct{}
 
-// WithKey denies calls without the key of a Gateway as a bearer token, before a message of the call
-// is read. owner returns the Gateway whose key a token is, "" for any other token; it must not
-// block. exempt are services without a key, such as health. A connection with a key is admitted
-// (xds/admission). A server has one tap handle: the picker has calls pass this one before its own.
+// WithKey denies calls without the key of a Gateway as bearer token before it reads a message.
+// owner returns the Gateway of a token, or ""; it must not block. exempt are services without a
+// key, such as health. A connection with a key is admitted (xds/admission). A server has one tap
+// handle, so the picker chains this one before its own.
 func WithKey(owner func(token string) (gateway string), exempt ...string) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		for _, token := range bearers(call.Header) {

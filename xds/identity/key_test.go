@@ -100,7 +100,7 @@ func TestPickerKey_NamesItsGatewayToHandlers(t *testing.T) {
 	}
 }
 
-// Health is open, so what a client without a key may send is small.
+// Health is open, so messages of clients without a key must be small.
 func TestPickerKey_LargeHealthCheckIsDenied(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

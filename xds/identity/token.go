@@ -19,48 +19,43 @@ import (
 
 // Reviewer reviews tokens. *apply.Cluster implements it.
 type Reviewer interface {
-	// ReviewToken returns the user of a token; "" if the token is not valid for the audience. An
-	// error means that the review failed.
+	// ReviewToken returns the user of a token, or "" if it is not valid for the audience. An error
+	// means that the review failed.
 	ReviewToken(ctx context.Context, token, audience string) (user string, err error)
 }
 
 const (
-	// trusted bounds how long a review counts; a deleted pod may read for so long.
+	// trusted bounds how long a review is valid; a deleted pod may read for so long.
 	trusted = 5 * time.Minute
-	// denied is how long a denial counts, so that a proxy that retries does not load the API
-	// server.
+	// denied is how long a denial is valid, so that a retrying proxy does not load the API server.
 	denied = 10 * time.Second
-	// remembered is the number of accepted tokens whose reviews are cached, and that of denied
-	// ones.
+	// remembered bounds the cached reviews of accepted tokens and of denied tokens, each.
 	remembered = 8192
 	// atOnce bounds the reviews in flight.
 	atOnce = 32
 )
 
-// tokens caches the reviews of tokens.
 type tokens struct {
 	reviewer Reviewer
 	now      func() time.Time
 	wall     func() time.Time
-	// unreachable reports that no review is possible: see Config.Unreachable.
+	// see Config.Unreachable
 	unreachable func() bool
 	junk        *junk
 	slots       chan struct{} // one for each review in flight
 	group       singleflight.Group
-	denials     *lru.Cache // hash -> until when; apart from accepted, so that junk evicts no accepted token
+	denials     *lru.Cache // hash -> end of the denial; separate from accepted, so that junk evicts no accepted token
 
 	mu       sync.RWMutex
 	accepted map[[sha256.Size]byte]answer
 }
 
-// answer is the review of an accepted token.
 type answer struct {
 	user    string
-	until   time.Time // when it is reviewed again
+	until   time.Time // when it must be reviewed again
 	expires time.Time // of the token; zero: unknown
 }
 
-// inGrace reports whether the token counts while it cannot be reviewed.
 func (a answer) inGrace(now time.Time) bool {
 	end := a.expires
 	if end.IsZero() {
@@ -79,7 +74,6 @@ func newTokens(r Reviewer, now, wall func() time.Time, unreachable func() bool) 
 
 var errDenied = fmt.Errorf("the token is not valid, or not for the audience %s", Audience)
 
-// review returns the review of a token that a client sent; an error denies it.
 func (t *tokens) review(ctx context.Context, from netip.Addr, token string) (answer, error) {
 	hash := sha256.Sum256([]byte(token))
 	now := t.now()
@@ -144,8 +138,8 @@ func (t *tokens) ask(ctx context.Context, token string, hash [sha256.Size]byte, 
 	return a, nil
 }
 
-// evict makes room: first answers that count no more, then those that are due for a review, then
-// any. Called with mu held.
+// evict makes room: expired answers first, then answers that are due for a review, then any. Called
+// with mu held.
 func (t *tokens) evict(now time.Time) {
 	for _, over := range []func(answer) bool{
 		func(a answer) bool { return !a.inGrace(now) },
@@ -165,8 +159,8 @@ func (t *tokens) evict(now time.Time) {
 	}
 }
 
-// claims are those of a JWT that are read before its signature is verified: to deny without a
-// review, never to accept.
+// claims are read from a JWT before its signature is verified: to deny it without a review, never
+// to accept it.
 type claims struct {
 	expires, issued int64 // seconds since 1970; 0: unknown
 	audience        []string
@@ -175,8 +169,8 @@ type claims struct {
 // latest bounds a time in a token, in seconds since 1970.
 const latest = 1 << 40
 
-// parse reads the claims of a token (RFC 7519, section 4.1); false: it is not a JWT. It decodes no
-// struct, for which encoding/json would take "AUD" too.
+// parse reads the claims of a token (RFC 7519, section 4.1); false if it is not a JWT. A struct
+// would make encoding/json accept "AUD", too.
 func parse(token string) (c claims, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -212,17 +206,17 @@ func parse(token string) (c claims, ok bool) {
 	return c, true
 }
 
-// plausible reports whether a token can be a service account's for our audience: only then the API
-// server reviews it.
+// plausible reports whether a token may be a service account's for our audience. Others are not
+// reviewed.
 func plausible(token string) bool {
 	c, ok := parse(token)
 	return ok && slices.Contains(c.audience, Audience)
 }
 
-// expiry is the end of a token that the API server has accepted just now; zero if the token has
-// none. It follows the monotonic clock of now: setting the wall clock ends no token. Where the wall
-// clock contradicts the API server, or gives the token more time than it was issued for, that time
-// counts from now.
+// expiry returns when a token that was just accepted expires; zero: never. The result follows the
+// monotonic clock of now, so setting the wall clock ends no token. If the wall clock contradicts
+// the API server, or leaves more time than the token was issued for, the issued lifetime counts
+// from now.
 func expiry(token string, now, wall time.Time) time.Time {
 	c, ok := parse(token)
 	if !ok || c.expires == 0 {

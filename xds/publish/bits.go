@@ -2,8 +2,8 @@ package publish
 
 import "math/bits"
 
-// bitSet is a set of cache.Slot IDs. It takes 1 KB for 8,000 names; a map of strings takes half a
-// megabyte for each stream.
+// bitSet is a set of cache.Slot IDs: 1 KB for 8,000 names, where a map of strings takes half a
+// megabyte per stream.
 type bitSet struct{ detail []uint64 }
 
 func (b *bitSet) has(id uint32) bool {
@@ -25,7 +25,7 @@ func (b *bitSet) clear(id uint32) {
 	}
 }
 
-// all are the members, in order. The member that is being visited may be cleared.
+// all iterates over the members in order. The visited member may be cleared.
 func (b *bitSet) all(yield func(id uint32) bool) {
 	for w, word := range b.detail {
 		for ; word != 0; word &= word - 1 {

@@ -7,16 +7,16 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Difference is one resource of which the proxy does not have what it should have.
+// Difference is a resource whose version at the proxy differs from the desired one.
 type Difference struct {
 	resource.Ref
-	// Served is the version that the proxy should have; empty: it should have none.
+	// Served is the desired version; "" if the resource should not exist.
 	Served string
-	// Accepted is the version that it acknowledged last; empty: none, or one of an earlier stream
-	// that this process does not know.
+	// Accepted is the last acknowledged version; "" if there was no version, or an unknown one of
+	// an earlier stream.
 	Accepted string
-	// State is "rejected" (a NACK), "sent" (waiting for an ACK), or "waiting" (for its turn in the
-	// order of delivery, or for the proxy to subscribe to it or to unsubscribe from it).
+	// State is "rejected" (a NACK), "sent" (waiting for an ACK), or "waiting" (for the order of
+	// delivery, or for the proxy to subscribe or unsubscribe).
 	State string
 	// Detail is Envoy's message of a NACK.
 	Detail string
@@ -24,8 +24,8 @@ type Difference struct {
 	Since time.Time
 }
 
-// Differences lists what the proxy lacks, holds in another version, or still holds although it is
-// removed; sorted by type and name. A proxy that has accepted everything has none.
+// Differences lists resources that the proxy lacks, has in another version, or still has after
+// their removal, by type and name. It is empty if the proxy has accepted everything.
 func (s *Stream) Differences() []Difference {
 	var out []Difference
 	for t := range s.items {

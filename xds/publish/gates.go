@@ -15,12 +15,12 @@ func secretReady(_ *Stream, it *item, _ time.Time) (bool, time.Time) {
 	return it.quarantine == nil || it.flight == nil, time.Time{}
 }
 
-// clusterReady sends one response at a time, so that changes collapse. Envoy withholds the ACK
-// while anything warms, so the next one may go after the watchdog.
+// clusterReady sends one response at a time, so that changes collapse. The next one may follow
+// after the watchdog, because Envoy withholds the ACK while anything warms.
 func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	// at a start endpoints come first: otherwise nothing would ever be warm
 	if !s.first[resource.Listener] || !s.resumedAt.IsZero() {
-		// The hops of the endpoints that follow it come first: something may name the cluster
+		// The hops of the cluster's endpoints come first, because something may name the cluster
 		// already.
 		w := s.waiting(now)
 		for _, e := range it.want.Names {
@@ -38,8 +38,8 @@ func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// awaitsHop reports whether endpoints begin to name a hop that is not in force yet, and until when
-// they wait for it.
+// awaitsHop reports whether endpoints begin to name a hop that is not in force, and until when they
+// wait.
 func (s *Stream) awaitsHop(it *item, now time.Time) (bool, time.Time) {
 	if len(s.hopsBehind(it, now)) == 0 {
 		return false, time.Time{}
@@ -48,7 +48,6 @@ func (s *Stream) awaitsHop(it *item, now time.Time) (bool, time.Time) {
 	return now.Before(until), until
 }
 
-// hopsBehind are the hops that endpoints begin to name and that are not in force yet.
 func (s *Stream) hopsBehind(it *item, now time.Time) (out []*cache.Slot) {
 	if s.calm {
 		return nil
@@ -63,7 +62,7 @@ func (s *Stream) hopsBehind(it *item, now time.Time) (out []*cache.Slot) {
 }
 
 // routesReady sends route configurations and listeners after the clusters that they (or a
-// listener's routes) name, and the hops behind these.
+// listener's routes) name, and their hops.
 func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if it.flight != nil {
 		return false, time.Time{}
@@ -72,24 +71,24 @@ func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if w.any(it.want) || w.secret(it) {
 		return false, w.until
 	}
-	// All that is left to do may be to take out virtual hosts that endpoints still name: their ACK
-	// is awaited.
+	// If the only change removes virtual hosts that endpoints still name, it waits for the ACK of
+	// the endpoints.
 	e := s.withUsedHosts(it, now)
 	return e == it.want || it.lastSent() == nil || e.Version != it.lastSent().Version, time.Time{}
 }
 
-// waiting looks for the resources that another one has to wait for.
+// waiting looks for resources that another one must wait for.
 type waiting struct {
 	s    *Stream
 	now  time.Time
 	seen map[*cache.Slot]bool
-	// until is when the watchdog of what was found ends; zero if the wait has no bound.
+	// until is when the watchdog of the found resource ends; zero if the wait is unbounded.
 	until time.Time
 }
 
 func (s *Stream) waiting(now time.Time) *waiting { return &waiting{s: s, now: now} }
 
-// isCalm reports that there is nothing to wait for. That is nearly always true and saves the
+// isCalm reports that there is nothing to wait for, which is nearly always true and saves the
 // search.
 func (s *Stream) isCalm() bool {
 	if !s.resumedAt.IsZero() && (s.first[resource.Listener] || s.first[resource.RouteConfiguration]) ||
@@ -104,7 +103,6 @@ func (s *Stream) isCalm() bool {
 	return true
 }
 
-// any reports whether something that the entry names is not in force yet.
 func (w *waiting) any(e *cache.Entry) bool {
 	if w.s.calm {
 		return false
@@ -118,7 +116,7 @@ func (w *waiting) any(e *cache.Entry) bool {
 			if w.cluster(n) {
 				return true
 			}
-		case resource.RouteConfiguration: // a listener waits for what its routes wait for
+		case resource.RouteConfiguration: // a listener waits for its routes' dependencies
 			if w.enter(n) && n.Current() != nil && w.any(n.Current()) {
 				return true
 			}
@@ -135,8 +133,8 @@ func (w *waiting) enter(n *cache.Slot) bool {
 	return true
 }
 
-// cluster reports whether a cluster is pending. A rejected one is not: routes to other clusters go
-// on without it.
+// cluster reports whether a cluster is pending. Routes to other clusters do not wait for a rejected
+// one.
 func (w *waiting) cluster(n *cache.Slot) bool {
 	if !w.enter(n) {
 		return false
@@ -178,14 +176,12 @@ func (w *waiting) cluster(n *cache.Slot) bool {
 	return false
 }
 
-// hopBehind reports whether endpoints name a hop that is pending.
 func (w *waiting) hopBehind(e *cache.Slot) bool {
 	return e.Current() != nil && slices.ContainsFunc(e.Current().Names, func(n *cache.Slot) bool {
 		return w.awaits(e.Current(), n)
 	})
 }
 
-// hop reports whether a listener or its routes are pending.
 func (w *waiting) hop(l *cache.Slot) bool {
 	if s := w.s; s.first[resource.Listener] {
 		// A resumed proxy is about to report its listeners, unless it never had any.
@@ -215,7 +211,7 @@ func (w *waiting) hop(l *cache.Slot) bool {
 	return false
 }
 
-// before reports whether the watchdog that began at a time is still running, and notes its end.
+// before reports whether the watchdog that began at since is still running, and records its end.
 func (w *waiting) before(since time.Time) bool {
 	end := since.Add(w.s.config.Watchdog)
 	if !w.now.Before(end) {
@@ -228,8 +224,8 @@ func (w *waiting) before(since time.Time) bool {
 // lagCheck is the interval at which a removal that waits for Config.Lagging is checked again.
 const lagCheck = time.Second
 
-// unused lets a removal go once nothing names the resource: neither what the proxy should have, nor
-// what it may have.
+// unused allows a removal once neither a desired version nor one that the proxy may have names the
+// resource.
 func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	slot := it.slot
 	if slot.Named() {
@@ -255,8 +251,8 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// mayNameStale reports whether anything but one item that the proxy resumed with may name a slot,
-// and until when that counts.
+// mayNameStale reports whether any other resource that the proxy resumed with may name slot, and
+// until when.
 func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait bool, until time.Time) {
 	for t := range s.items {
 		for _, other := range s.items[t] {
@@ -271,8 +267,6 @@ func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait 
 	return false, time.Time{}
 }
 
-// proxyNames reports whether anything but one item names a slot, of what the proxy has that is not
-// current, and of what is in flight.
 func (s *Stream) proxyNames(slot *cache.Slot, but *item) bool {
 	for t := range s.items {
 		for _, other := range s.items[t] {
@@ -291,8 +285,8 @@ func (s *Stream) proxyNames(slot *cache.Slot, but *item) bool {
 	return false
 }
 
-// mayName reports whether the unknown version of a resource with which the proxy resumed may name
-// another one.
+// mayName reports whether a resource that the proxy resumed with, in an unknown version, may name
+// slot.
 func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, until time.Time) {
 	bound := s.config.Settle
 	switch {
@@ -306,9 +300,8 @@ func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, 
 		return false, time.Time{}
 	}
 	// The wait is bounded, because of cycles: endpoints may wait for their cluster, the cluster for
-	// its routes, and these for the removal of the very listener that the endpoints may name. It
-	// has no bound if that chain starts with a resource whose new version is rejected, because its
-	// old version stays.
+	// its routes, and these for the removal of the listener that the endpoints may name. It is
+	// unbounded if a rejected version starts that chain, because the old version stays.
 	if it.want == nil && s.keepsRejected() {
 		return true, time.Time{}
 	}
@@ -316,8 +309,8 @@ func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, 
 	return now.Before(until), until
 }
 
-// keepsRejected reports whether the proxy keeps an old version of something because it rejects the
-// new one.
+// keepsRejected reports whether the proxy keeps an old version of some resource because it rejects
+// the new one.
 func (s *Stream) keepsRejected() bool {
 	for t := range s.items {
 		for _, it := range s.items[t] {

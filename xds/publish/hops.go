@@ -13,30 +13,29 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Endpoints that lead to a hop name an internal listener and, of the listener's routes, the hop's
-// virtual host. Both precede the endpoints that name them, and leave after them. All hops of a
+// Endpoints that lead to a hop name an internal listener and the hop's virtual host in the
+// listener's routes. Both precede the endpoints that name them, and leave after them. All hops of a
 // gateway share the listener and its route configuration, so a virtual host that leaves stays in
-// variants of the route configuration until the proxy has no endpoints that name it.
+// variants of the route configuration until no endpoints of the proxy name it.
 
 func isHost(n *cache.Slot) bool { return n.Type == resource.VirtualHost }
 func isHop(n *cache.Slot) bool  { return n.Type == resource.Listener || isHost(n) }
 
-// routesOf are the route configurations of the internal listeners that endpoints name. A listener
-// that was removed has those of the version that the proxy has: it stays there until no endpoints
-// name it.
+// routesOf returns the route configurations of the internal listeners that endpoints name; for a
+// removed listener, of the proxy's version.
 func (s *Stream) routesOf(endpoints *cache.Entry) (out []*cache.Slot) {
 	for _, l := range endpoints.Names {
 		if l.Type != resource.Listener {
 			continue
 		}
-		is := l.Current()
-		if is == nil {
-			is = s.Accepted(l)
+		e := l.Current()
+		if e == nil {
+			e = s.Accepted(l)
 		}
-		if is == nil {
+		if e == nil {
 			continue
 		}
-		for _, n := range is.Names {
+		for _, n := range e.Names {
 			if n.Type == resource.RouteConfiguration {
 				out = append(out, n)
 			}
@@ -45,8 +44,7 @@ func (s *Stream) routesOf(endpoints *cache.Entry) (out []*cache.Slot) {
 	return out
 }
 
-// host reports whether the proxy has yet to accept the virtual host of a hop that endpoints name,
-// and since when that is due.
+// host reports whether the virtual host of a hop that endpoints name is pending, and since when.
 func (w *waiting) host(endpoints *cache.Entry, host *cache.Slot) (since time.Time, pending bool) {
 	s := w.s
 	for _, n := range s.routesOf(endpoints) {
@@ -60,7 +58,7 @@ func (w *waiting) host(endpoints *cache.Entry, host *cache.Slot) (since time.Tim
 			}
 		case it == nil || !it.want.NamesSlot(host):
 		case it.quarantine != nil:
-			return it.since, true // which hops are in force is not known yet
+			return it.since, true // not yet known which hops are in force
 		case it.want.Version == it.rejected:
 		case !it.have.NamesSlot(host), !it.lastSent().NamesSlot(host):
 			return it.since, true
@@ -69,7 +67,6 @@ func (w *waiting) host(endpoints *cache.Entry, host *cache.Slot) (since time.Tim
 	return time.Time{}, false
 }
 
-// awaits reports whether one name of endpoints is a hop that is pending.
 func (w *waiting) awaits(endpoints *cache.Entry, n *cache.Slot) bool {
 	switch n.Type {
 	case resource.Listener:
@@ -81,7 +78,6 @@ func (w *waiting) awaits(endpoints *cache.Entry, n *cache.Slot) bool {
 	return false
 }
 
-// missingHops are the hops that endpoints name and that were removed before the proxy got them.
 func (s *Stream) missingHops(e *cache.Entry) (out []*cache.Slot) {
 	for _, n := range e.Names {
 		switch {
@@ -96,7 +92,6 @@ func (s *Stream) missingHops(e *cache.Entry) (out []*cache.Slot) {
 	return out
 }
 
-// withoutHops is an assignment without the endpoints that lead to the given hops.
 func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 	if len(hops) == 0 {
 		return e
@@ -129,10 +124,9 @@ func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 	return cache.Variant(e, body, names)
 }
 
-// withUsedHosts is what an item of a route configuration wants, with the virtual hosts of hops that
-// leave it and that endpoints of the proxy still name, as they were sent last. (A version that the
-// proxy does not know from us has none to add: then its requests meet the virtual host that answers
-// for hops that are gone.)
+// withUsedHosts returns the desired route configuration plus the last sent virtual hosts of leaving
+// hops that endpoints of the proxy still name. An unknown version adds none: its requests reach the
+// virtual host that answers for removed hops.
 func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	last := it.lastSent()
 	if it.want == nil || last == nil || last == it.want {
@@ -152,7 +146,7 @@ func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 		names = append(names, n)
 		for _, c := range last.Names {
 			if !isHost(c) && !slices.Contains(names, c) && hasText(h, c.Name) {
-				names = append(names, c) // clusters stay as long as the virtual hosts that name them
+				names = append(names, c) // clusters stay as long as virtual hosts that name them
 			}
 		}
 	}
@@ -162,11 +156,9 @@ func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	return it.want
 }
 
-// usedHosts are the virtual hosts that leave a route configuration and that endpoints of the proxy
-// still name, with their bytes.
-//
-// Endpoints count if a request can reach their cluster. Of two hops, each may be named by endpoints
-// of the cluster behind the other one: when nothing else leads there any more, both leave.
+// usedHosts returns the encoded virtual hosts that leave a route configuration while endpoints of
+// the proxy name them. Endpoints count if a request can reach their cluster: two hops that only
+// lead to each other both leave.
 func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cache.Slot][]byte {
 	var named []*cache.Slot // only by endpoints that are not current
 	used := map[*cache.Slot][]byte{}
@@ -210,8 +202,8 @@ func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cach
 	return used
 }
 
-// leads reports whether a request can reach a cluster whose endpoints name a hop: some resource
-// names the cluster, or one of some virtual hosts of the item it does.
+// leads reports whether a request can reach a cluster whose endpoints name a hop, by some resource
+// or one of the item's virtual hosts.
 func (s *Stream) leads(hop *cache.Slot, it *item, hosts [][]byte, now time.Time) bool {
 	reached := func(c *item) bool {
 		_, drains := s.drain[c.slot]
@@ -235,10 +227,9 @@ func (s *Stream) leads(hop *cache.Slot, it *item, hosts [][]byte, now time.Time)
 	return false
 }
 
-// releaseHops takes the hops out of endpoints that name a listener that leaves, if a request can
-// reach them only through these hops: the clusters behind hops may lead to hops themselves, and
-// would stay with the listener without end. A request that came before may still be on its way from
-// one hop to the next for the drain time.
+// releaseHops removes hops from endpoints that name a leaving listener, if a request can reach them
+// only through these hops: otherwise clusters behind hops that lead to hops would stay forever. An
+// earlier request may pass from one hop to the next for the drain time.
 func (s *Stream) releaseHops(now time.Time) {
 	for _, l := range s.items[resource.Listener] {
 		if l.want != nil || l.have == nil || l.stale {
@@ -268,8 +259,8 @@ func (s *Stream) releaseHops(now time.Time) {
 	}
 }
 
-// routesBehind are the routes of a listener that the proxy accepted last; nil if they are not
-// known, or not to be replaced.
+// routesBehind returns the routes of a listener that the proxy accepted last; nil if they are
+// unknown or must not be replaced.
 func (s *Stream) routesBehind(l *item) *item {
 	for _, n := range l.have.Names {
 		if it := s.items[n.Type][n]; n.Type == resource.RouteConfiguration && it != nil && it.have != nil && !it.stale {
@@ -279,7 +270,6 @@ func (s *Stream) routesBehind(l *item) *item {
 	return nil
 }
 
-// isBehind reports whether routes name a cluster that has some endpoints.
 func (s *Stream) isBehind(e, routes *item) bool {
 	for _, c := range s.items[resource.Cluster] {
 		if routes.have.NamesSlot(c.slot) && c.have.NamesSlot(e.slot) {
@@ -289,13 +279,12 @@ func (s *Stream) isBehind(e, routes *item) bool {
 	return false
 }
 
-// hasText reports whether a protobuf message has a string in it, at any depth.
 func hasText(message []byte, text string) bool {
 	return bytes.Contains(message, protowire.AppendString(nil, text))
 }
 
-// staleNames reports whether endpoints that the proxy resumed with may name a hop. It has the state
-// machine run again when that counts no more.
+// staleNames reports whether endpoints that the proxy resumed with may name a hop, and schedules a
+// Flush for the end of that time.
 func (s *Stream) staleNames(host *cache.Slot, but *item, now time.Time) bool {
 	wait, until := s.mayNameStale(host, but, now)
 	if wait {

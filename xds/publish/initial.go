@@ -7,7 +7,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// takeInitial applies initial_resource_versions, and returns the names in it.
 func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time) (initial bitSet) {
 	if r.Initial == nil {
 		return initial
@@ -23,8 +22,8 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 	for _, slot := range subscribed {
 		asks.set(slot.ID)
 	}
-	// take is true for each name once. The proxy has no resource of a name that it does not
-	// subscribe to: its response crossed the unsubscription.
+	// take reports whether to use a name: once, and only if the proxy subscribes to it. Otherwise
+	// its response crossed the unsubscription.
 	take := func(slot *cache.Slot) bool {
 		repeated := initial.has(slot.ID)
 		initial.set(slot.ID)
@@ -62,8 +61,8 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 	return initial
 }
 
-// resumedWith notes that a proxy has resumed with a version. Of one that is newer than the last
-// pull, the next pull would take the version before it for what the proxy has.
+// resumedWith records the version with which a proxy resumed. If it is newer than the last pull,
+// the next pull would assume the version before it.
 func (s *Stream) resumedWith(e *cache.Entry) {
 	if e.Seq > s.cursor.Seq() {
 		it := s.newItem(e.Slot)
@@ -71,7 +70,7 @@ func (s *Stream) resumedWith(e *cache.Entry) {
 	}
 }
 
-// placeholderFor is what a proxy has after the answer that there is no such resource.
+// placeholderFor returns what a proxy has after the response that a resource does not exist.
 func placeholderFor(slot *cache.Slot, current *cache.Entry) *cache.Entry {
 	if current != nil {
 		return nil

@@ -10,15 +10,15 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// maxMessage bounds what is kept of an error detail: a failed validation quotes the whole resource.
+// maxMessage bounds an error detail in bytes: a failed validation quotes the whole resource.
 const maxMessage = 1024
 
-// nack applies a NACK. The rejected resources are withheld at that version. The others are sent
-// again, even where Envoy applied them: it counts only what it has ACKed as its own.
+// nack applies a NACK. Rejected resources are withheld at that version. The others are sent again,
+// because only an ACK confirms that Envoy applied them.
 func (s *Stream) nack(r *Response, message string, now time.Time) {
 	s.lastNack[r.Type] = shorten(message)
 	for _, e := range r.Upserts {
-		delete(s.carried, e.Slot) // the proxy may have this version, or still the one before
+		delete(s.carried, e.Slot) // the proxy may have this version, or the previous one
 		if e.Type == resource.Secret {
 			s.suspects.set(e.Slot.ID)
 		}
@@ -38,8 +38,8 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 		it.flight = nil
 		switch {
 		case p.entry == nil:
-			// The removals in a rejected response did not cause the NACK. A response of removals
-			// alone would get another NACK.
+			// Removals do not cause a NACK, so they are due again with the upserts. A response of
+			// removals alone would get another NACK.
 			s.dirty(it, upserts > 0 && it.want == nil || it.want != nil, now)
 		case it.quarantine != nil && it.quarantine.entry == p.entry:
 			s.continueQuarantine(it, false, shorten(message), now)
@@ -57,7 +57,6 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 	}
 }
 
-// continueQuarantine passes the proxy's answer to a quarantine.
 func (s *Stream) continueQuarantine(it *item, ok bool, detail string, now time.Time) {
 	it.quarantine.answer(ok, detail)
 	s.advanceQuarantine(it, now)
@@ -71,15 +70,12 @@ func (s *Stream) advanceQuarantine(it *item, now time.Time) {
 	}
 }
 
-// transient marks a rejection that may end without a change of ours: another process holds the port
-// for now.
+// transient marks a rejection that may end by itself: another process occupies the port.
 const transient = "Address already in use"
 
-// retryAfter is when such a resource is sent again.
 const retryAfter = 5 * time.Second
 
-// isolates are the types of which one resource has what several users wrote: its rejected parts are
-// searched for.
+// isolates are the types that combine the input of several users.
 var isolates = [types]bool{resource.RouteConfiguration: true, resource.Secret: true}
 
 func (s *Stream) reject(it *item, version, message string, now time.Time) {
@@ -115,7 +111,6 @@ func (s *Stream) reject(it *item, version, message string, now time.Time) {
 		it.want != nil && (it.want.Version != version || s.suspected(it.want, now)), now)
 }
 
-// retry makes transient rejections due.
 func (s *Stream) retry(now time.Time) {
 	if !s.retrying {
 		return
@@ -140,7 +135,6 @@ var (
 	quoted = regexp.MustCompile(`^goo\.gle/debug\w*\s+name:\s*"([^"]*)"`)
 )
 
-// rejectedNames are the names in an error detail that the response carries; none if it names none.
 func rejectedNames(r *Response, message string) []string {
 	if m := quoted.FindStringSubmatch(message); m != nil && r.carries(m[1]) {
 		return m[1:]
@@ -149,8 +143,8 @@ func rejectedNames(r *Response, message string) []string {
 	if at == nil {
 		return nil
 	}
-	// "a, b: cause": names may hold any of these characters, so the end of a name follows from the
-	// names that were sent.
+	// "a, b: cause": names may contain any of these characters, so the names in the response decide
+	// where each ends.
 	var out []string
 	rest := message[at[1]:]
 	for {
@@ -177,10 +171,10 @@ func (r *Response) carries(name string) bool {
 	return slices.ContainsFunc(r.parts, func(p part) bool { return p.entry != nil && p.it.slot.Name == name })
 }
 
-// validationMarks are where a failed validation stops quoting the resource and gives the cause.
+// validationMarks precede the cause in a failed validation, after the quoted resource.
 var validationMarks = []string{"Proto constraint validation failed", "caused by "}
 
-// shorten cuts the quoted resource out of a failed validation, and bounds the rest.
+// shorten removes the quoted resource from a failed validation and bounds the rest.
 func shorten(message string) string {
 	if strings.HasPrefix(message, "goo.gle/debug") {
 		for _, mark := range validationMarks {

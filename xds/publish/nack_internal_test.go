@@ -9,7 +9,7 @@ import (
 )
 
 func TestNACK_ErrorDetailNamesRejectedResources(t *testing.T) {
-	// The texts are those of the real Envoy.
+	// The real Envoy sends these texts.
 	for _, c := range []struct {
 		text  string
 		names []string

@@ -9,31 +9,27 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// gate reports whether an item may be sent now; if not, the latest time until which it waits (zero:
-// for an event).
+// gate reports whether an item may be sent now; if not, until when it waits at most (zero: for an
+// event).
 type gate func(*Stream, *item, time.Time) (bool, time.Time)
 
-// stage is one step of a flush.
 type stage struct {
 	t resource.Type
-	// upsert and remove are the gates of such items; nil: the stage sends none. A stage with both
-	// sends them together.
+	// upsert and remove are the gates of such items; nil: the stage sends none of them. A stage
+	// with both sends them together.
 	upsert, remove gate
 	// single: one resource in a response, so that its nonce identifies it.
 	single bool
-	// window is how many responses of the type may be unanswered before more are held back; 0: any
-	// number.
+	// window limits the unanswered responses of the type; 0: no limit.
 	window int
 }
 
-// stages is make before break: the order of delivery as data.
 var stages = []stage{
-	// Clusters warm on their secrets; the proxy requests those of listeners. A removal only answers
-	// a request.
+	// Clusters warm on their secrets; the proxy requests the secrets of listeners. A removal only
+	// answers a request.
 	{t: resource.Secret, upsert: secretReady, remove: always, window: 16},
 	{t: resource.Cluster, upsert: clusterReady, window: 4},
-	// Right behind: a modified cluster waits for its endpoints again, and withholds its ACK
-	// meanwhile.
+	// Directly after: a modified cluster waits for its endpoints again, and withholds its ACK.
 	{t: resource.Endpoints, upsert: endpointsReady, window: 16},
 	// An added and a removed listener of one port must be in one response.
 	{t: resource.Listener, upsert: routesReady, remove: unused, window: 16},
@@ -41,8 +37,8 @@ var stages = []stage{
 	{t: resource.Cluster, remove: unused, window: 16},
 }
 
-// Flush returns everything that may be sent now, in order. It never blocks on the proxy: changes
-// that arrive while an item waits collapse with it.
+// Flush returns everything that may be sent now, in order. It never waits for the proxy: changes
+// collapse while an item waits.
 func (s *Stream) Flush(now time.Time) []*Response {
 	s.pull(now)
 	s.nextFlush = time.Time{}
@@ -62,7 +58,6 @@ func (s *Stream) Flush(now time.Time) []*Response {
 	return out
 }
 
-// run sends the items of one stage that may go.
 func (s *Stream) run(st *stage, now time.Time) []*Response {
 	if len(s.items[st.t]) == 0 || st.window > 0 && s.window(st.t) >= st.window {
 		return nil
@@ -76,8 +71,8 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		case it.want == nil:
 			removals = append(removals, it)
 		case st.upsert == nil:
-			// A response that carries all clusters would take back a cluster that is resent after a
-			// NACK.
+			// Otherwise a response, which carries all clusters, would revert a cluster that is
+			// resent after a NACK.
 			held = held || s.config.StateOfTheWorld
 		case !s.passes(st.upsert, it, now):
 			held = true
@@ -88,7 +83,7 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		}
 	}
 	for _, it := range removals {
-		// A listener leaves only when the listeners that may take its place are sent.
+		// A listener leaves only when listeners that may replace it are sent.
 		if st.remove != nil && !held && s.passes(st.remove, it, now) {
 			together = append(together, it)
 		}
@@ -129,7 +124,6 @@ func (s *Stream) flushAt(t time.Time) {
 	}
 }
 
-// window counts the unanswered responses of a type.
 func (s *Stream) window(t resource.Type) int {
 	n := 0
 	for _, r := range s.unacked {
@@ -145,7 +139,6 @@ func sorted(items []*item) []*item {
 	return items
 }
 
-// parts returns the parts of a response that carries items.
 func (s *Stream) parts(now time.Time, items ...*item) []part {
 	out := make([]part, len(items))
 	for i, it := range sorted(items) {
@@ -159,7 +152,7 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 			out[i].entry = s.marked(it, now)
 		}
 		if it.now && it.want != nil && it.slot.Type == resource.Endpoints {
-			// Enough to warm a cluster; endpoints that are new wait for their hop.
+			// Enough to warm a cluster; new endpoints wait for their hop.
 			if hop, _ := s.awaitsHop(it, now); hop {
 				out[i].entry = it.lastSent()
 			}
@@ -171,10 +164,9 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 	return out
 }
 
-// endpointsAgain sends the endpoints of clusters behind them, changed or not: a modified cluster,
-// and a new one that shares its service_name with another, wait for them without a request. The
-// proxy requests names that it does not subscribe to yet by itself. A proxy that has just resumed
-// may have them already and is about to report that.
+// endpointsAgain sends the endpoints of clusters after them: a modified cluster, and a new one that
+// shares its service_name, wait for them without a request. A proxy that has just resumed may have
+// them and is about to report that.
 func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	changed := r.carried
 	for _, p := range r.parts {
@@ -193,7 +185,7 @@ func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	}
 }
 
-// resend sends a name that the proxy subscribes to, whatever version it has.
+// resend sends a subscribed name, even if the proxy has the version.
 func (s *Stream) resend(n *cache.Slot, now time.Time) {
 	it := s.itemOf(n)
 	it.want = n.Current()

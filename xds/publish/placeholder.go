@@ -16,12 +16,11 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// placeholder is a secret in place of a rejected one without a last good version: Envoy keeps the
-// rejected bytes, and would reject each later version of a listener or cluster that names them,
-// also for those who share the listener. Its certificate is for no name, has ended, and has a key
-// of its own. As a server's or client's it is not valid at the other end, and as a CA it verifies
-// none. nil: the secret is of another kind.
-func placeholder(of *cache.Entry, x *secret) *cache.Entry {
+// placeholder returns a secret for a rejected one without a last good version, or nil for other
+// kinds of secrets. Envoy keeps the rejected bytes and would reject each later version of a
+// listener or cluster that names them. The placeholder's certificate is expired, with an unused
+// name: peers do not accept it, and as a CA it verifies nothing.
+func placeholder(rejected *cache.Entry, x *secret) *cache.Entry {
 	if x == nil {
 		return nil
 	}
@@ -32,14 +31,14 @@ func placeholder(of *cache.Entry, x *secret) *cache.Entry {
 	inline := func(text []byte) *corev3.DataSource {
 		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: text}}
 	}
-	switch is := x.GetType().(type) {
+	switch t := x.GetType().(type) {
 	case *tlsv3.Secret_TlsCertificate:
-		is.TlsCertificate = &tlsv3.TlsCertificate{CertificateChain: inline(chain), PrivateKey: inline(key)}
+		t.TlsCertificate = &tlsv3.TlsCertificate{CertificateChain: inline(chain), PrivateKey: inline(key)}
 	case *tlsv3.Secret_ValidationContext:
-		if is.ValidationContext.GetTrustedCa() == nil {
+		if t.ValidationContext.GetTrustedCa() == nil {
 			return nil
 		}
-		is.ValidationContext.TrustedCa = inline(chain)
+		t.ValidationContext.TrustedCa = inline(chain)
 	default:
 		return nil
 	}
@@ -47,17 +46,17 @@ func placeholder(of *cache.Entry, x *secret) *cache.Entry {
 	if err != nil {
 		return nil
 	}
-	return cache.Variant(of, body, of.Names)
+	return cache.Variant(rejected, body, rejected.Names)
 }
 
-// endedPair makes a certificate that ended in 1970, and its key, in PEM.
+// endedPair makes a certificate that expired in 1970, and its key, in PEM.
 func endedPair() (chain, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"rejected.invalid"}, // RFC 6761: nothing has that name
+		SerialNumber: big.NewInt(1), DNSNames: []string{"rejected.invalid"}, // RFC 6761: no host has this name
 		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1, 0), KeyUsage: x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)

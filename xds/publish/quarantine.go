@@ -15,22 +15,21 @@ import (
 )
 
 // quarantine finds the rejected parts of a route configuration, which Envoy accepts or rejects as a
-// whole. It sends variants: first only what has not changed since the last accepted version, then
-// half of the changes with it, and so on down to the virtual host and the route in it. Each
-// accepted variant is in force at once, so good changes apply first, and a part that is not known
-// to be good stays as it was. In the end a rejected part answers 500. If Envoy rejects that too,
-// because the match itself is invalid, the part stays as it was.
+// whole. It sends variants: first only the parts unchanged since the last accepted version, then
+// half of the changes, and so on down to a virtual host and its route. Each accepted variant is in
+// force at once; undecided parts stay as they were. In the end a rejected part answers 500, or
+// stays as it was if Envoy rejects that, too, because its match is invalid.
 type quarantine struct {
-	of    *cache.Entry // the rejected version
-	names []*cache.Slot
-	whole piece
+	target *cache.Entry // the rejected version
+	names  []*cache.Slot
+	whole  piece
 	// groups are still to be searched, the next one last.
 	groups []*group
 	good   string // the version that the proxy accepted last
-	// secret is the rejected secret; nil: of is a route configuration.
+	// secret is the rejected secret; nil for a route configuration.
 	secret *secret
 	placed bool // entry is a placeholder
-	// entry is the variant to send now; then continues with the proxy's answer.
+	// entry is the variant to send now; then continues with the proxy's response.
 	entry *cache.Entry
 	then  func(ok bool, detail string)
 	found []Fault
@@ -38,28 +37,27 @@ type quarantine struct {
 	unsplittable bool
 }
 
-// Fault is a part of a route configuration that a proxy rejects.
+// Fault is a part of a resource that a proxy rejects.
 type Fault struct {
 	Host, Route string // names; Route is empty if the virtual host itself is rejected
-	Member      string // of a secret, a member of the cluster set
+	Member      string // of a secret: the member of the cluster set
 	Message     string // Envoy's error detail
 	Owners      []report.Ref
 }
 
-// piece is the encoded configuration, a virtual host in it, or a route.
 type piece struct {
 	level int
-	host  string // the virtual host that it is, or is in
+	host  string // the virtual host itself, or the one that contains it
 	name  string
-	raw   []byte // as wanted
-	old   []byte // as the proxy had it; nil: it had none
-	sends []byte // as in the next variant; nil: left out
+	raw   []byte // desired
+	old   []byte // at the proxy; nil: absent
+	sends []byte // in the next variant; nil: left out
 	open  bool   // encoded as head and inner
 	head  []byte // its other fields
 	inner []*piece
 }
 
-// group is pieces of which some may be rejected.
+// group is a set of pieces of which some may be rejected.
 type group struct {
 	pieces   []*piece
 	rejected bool   // some are
@@ -67,23 +65,22 @@ type group struct {
 	detail   string // Envoy's error detail for them
 }
 
-// Levels of pieces. A virtual host has routes; a member of a secret has nothing that is split.
+// Levels of pieces. A virtual host has routes; a member of a secret is not split.
 const (
 	levelHost   = 1
 	levelRoute  = 2
 	levelMember = 3
 )
 
-// The fields that hold the pieces of the next level, and those that hold a piece's name, by level.
+// The fields of the inner pieces, and of a piece's name, by level.
 var (
 	fieldInner = []protowire.Number{2, 3} // RouteConfiguration.virtual_hosts, VirtualHost.routes
 	fieldName  = []protowire.Number{1, 1, 14}
 )
 
-// newQuarantine starts with the rejected version and the one that the proxy has; before is nil if
-// that is not known.
-func newQuarantine(of, before *cache.Entry, detail string) *quarantine {
-	q := &quarantine{of: of, names: slices.Clone(of.Names)}
+// newQuarantine starts with the rejected version and the proxy's version, which may be nil.
+func newQuarantine(target, before *cache.Entry, detail string) *quarantine {
+	q := &quarantine{target: target, names: slices.Clone(target.Names)}
 	var old []*resource.Part
 	if before != nil {
 		q.good, old = before.Version, before.Parts
@@ -93,7 +90,7 @@ func newQuarantine(of, before *cache.Entry, detail string) *quarantine {
 			}
 		}
 	}
-	suspects := q.whole.splitParts(of.Parts, old)
+	suspects := q.whole.splitParts(target.Parts, old)
 	if q.unsplittable = len(suspects) == 0; q.unsplittable {
 		return q
 	}
@@ -106,14 +103,12 @@ func newQuarantine(of, before *cache.Entry, detail string) *quarantine {
 	return q
 }
 
-// isSearch reports whether the rejected parts are searched for. Otherwise the last good version is
-// sent again.
-func (q *quarantine) isSearch() bool { return q.of.Type != resource.Secret || q.secret != nil }
+// isSearch reports whether the quarantine searches for rejected parts. Otherwise it resends the
+// last good version.
+func (q *quarantine) isSearch() bool { return q.target.Type != resource.Secret || q.secret != nil }
 
-// done reports that nothing is left to find out.
 func (q *quarantine) done() bool { return q.then == nil }
 
-// answer continues with the proxy's answer to the entry.
 func (q *quarantine) answer(ok bool, detail string) {
 	then := q.then
 	if q.then = nil; ok {
@@ -128,7 +123,7 @@ func (q *quarantine) try(then func(ok bool, detail string)) {
 		then(true, "")
 		return
 	}
-	entry := cache.Variant(q.of, body, q.names)
+	entry := cache.Variant(q.target, body, q.names)
 	// Envoy keeps the bytes of a rejected secret until it gets others.
 	if entry.Version == q.good && (q.secret == nil || q.entry != nil && q.entry.Version == q.good) {
 		then(true, "")
@@ -137,7 +132,7 @@ func (q *quarantine) try(then func(ok bool, detail string)) {
 	q.then, q.entry = then, entry
 }
 
-// encode returns the next variant; nil: there is nothing to send.
+// encode returns the next variant, nil if there is nothing to send.
 func (q *quarantine) encode() []byte {
 	if q.secret != nil {
 		return q.encodeSecret()
@@ -145,7 +140,6 @@ func (q *quarantine) encode() []byte {
 	return q.whole.encode()
 }
 
-// search continues with the next group.
 func (q *quarantine) search() {
 	for len(q.groups) > 0 {
 		g := q.groups[len(q.groups)-1]
@@ -202,7 +196,6 @@ func (q *quarantine) isolate(p *piece, detail string) {
 	})
 }
 
-// disable makes a piece answer 500.
 func (q *quarantine) disable(p *piece, detail string) {
 	p.open = false
 	fault := Fault{Host: p.host, Message: detail, Owners: q.owners(p)}
@@ -224,7 +217,8 @@ func (q *quarantine) disable(p *piece, detail string) {
 	})
 }
 
-// owners are those owners whose KIND/NAMESPACE/NAME begins a route's name; all, if there is none.
+// owners returns the owners whose KIND/NAMESPACE/NAME is a prefix of a route's name, or all owners
+// if none matches.
 func (q *quarantine) owners(p *piece) []report.Ref {
 	names := []string{p.name}
 	if p.level == levelHost {
@@ -234,19 +228,19 @@ func (q *quarantine) owners(p *piece) []report.Ref {
 		}
 	}
 	var out []report.Ref
-	for _, o := range q.of.Owners() {
+	for _, o := range q.target.Owners() {
 		prefix := o.Kind + "/" + o.Key() + "/"
 		if slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, prefix) }) {
 			out = append(out, o)
 		}
 	}
 	if len(out) == 0 {
-		return q.of.Owners()
+		return q.target.Owners()
 	}
 	return out
 }
 
-// split opens a piece and returns its changed pieces, which are sent as they were before.
+// split opens a piece and returns its changed inner pieces, which are sent as they were before.
 func (p *piece) split() (changed []*piece) {
 	if p.level >= len(fieldInner) {
 		return nil
@@ -256,7 +250,7 @@ func (p *piece) split() (changed []*piece) {
 	return p.splitInto(head, inner, before)
 }
 
-// splitParts is split for the whole configuration, without concatenating its parts first.
+// splitParts splits the whole configuration without concatenating its parts first.
 func (p *piece) splitParts(parts, old []*resource.Part) (changed []*piece) {
 	split := func(parts []*resource.Part) (head []byte, inner [][]byte) {
 		for _, part := range parts {
@@ -270,7 +264,6 @@ func (p *piece) splitParts(parts, old []*resource.Part) (changed []*piece) {
 	return p.splitInto(head, inner, before)
 }
 
-// splitInto opens a piece into its inner pieces.
 func (p *piece) splitInto(head []byte, inner, before [][]byte) (changed []*piece) {
 	p.head = head
 	old := make(map[string][]byte, len(before))
@@ -292,7 +285,6 @@ func (p *piece) splitInto(head []byte, inner, before [][]byte) (changed []*piece
 	return changed
 }
 
-// encode returns the piece as in the next variant.
 func (p *piece) encode() []byte {
 	if !p.open {
 		return p.sends
@@ -307,7 +299,7 @@ func (p *piece) encode() []byte {
 	return out
 }
 
-// encodeDisabled returns the piece with its match and the answer 500 only; as it was before, if it
+// encodeDisabled returns the piece with its match and the response 500; as it was before, if it
 // cannot be decoded.
 func (p *piece) encodeDisabled() []byte {
 	if p.level == levelMember {
@@ -338,7 +330,6 @@ func (p *piece) encodeDisabled() []byte {
 	return body
 }
 
-// fields splits an encoded message into the values of one field and all the rest.
 func fields(b []byte, field protowire.Number) (rest []byte, values [][]byte) {
 	for len(b) > 0 {
 		num, _, n := protowire.ConsumeField(b)

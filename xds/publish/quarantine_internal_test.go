@@ -123,14 +123,14 @@ func rejectedIn(rc *routev3.RouteConfiguration) (out []string) {
 	return out
 }
 
-// lost are the routes of a configuration that are in force neither as wanted nor, if they existed
-// before, as they were. Rejected routes are not counted.
+// lost lists the routes in force neither as wanted nor, if they existed before, as before. Rejected
+// routes do not count.
 func lost(before, after, has *routev3.RouteConfiguration) (out []string) {
 	now := index(has)
-	was := index(before)
+	earlier := index(before)
 	rejected := rejectedIn(after)
 	for name, r := range index(after) {
-		old := was[name]
+		old := earlier[name]
 		switch {
 		case now[name] != nil && (proto.Equal(now[name], r) || proto.Equal(now[name], old)):
 		case before != nil && old == nil:
@@ -154,8 +154,8 @@ func index(rc *routev3.RouteConfiguration) map[string]*routev3.Route {
 	return out
 }
 
-// The proxies of a fleet reject the same resources: a thousand proxies must not cost a thousand
-// route configurations of some megabytes.
+// A thousand proxies that reject the same resources must not cost a thousand route configurations
+// of some megabytes.
 func TestQuarantine_ProxiesShareVariants(t *testing.T) {
 	rc := func(to string) *routev3.RouteConfiguration {
 		route := &routev3.Route{Name: "r", Match: &routev3.RouteMatch{

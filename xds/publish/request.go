@@ -9,14 +9,14 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Request is a proxy's request for one type, in delta's terms. nil is empty. The stream keeps no
-// reference to it.
+// Request is a proxy's request for one type, in terms of delta. Iterators may be nil. The stream
+// keeps no reference to it.
 type Request struct {
 	Type                   resource.Type
 	Subscribe, Unsubscribe iter.Seq[string]
-	// Initial is initial_resource_versions, name and version; on the type's first request only.
+	// Initial is initial_resource_versions, name and version; only on the type's first request.
 	Initial iter.Seq2[string, string]
-	// Nonce answers a Response; empty: it answers none. Error is the error detail of a NACK; empty:
+	// Nonce identifies the answered Response, if any. Error is the error detail of a NACK; "" for
 	// an ACK.
 	Nonce string
 	Error string
@@ -25,7 +25,6 @@ type Request struct {
 // wildcardTypes are subscribed to as a whole by a first request without names.
 var wildcardTypes = [types]bool{resource.Cluster: true, resource.Listener: true}
 
-// Handle applies a request of a delta stream.
 func (s *Stream) Handle(r Request, now time.Time) {
 	s.answered(r, now)
 	first := s.first[r.Type]
@@ -65,14 +64,13 @@ func (s *Stream) Handle(r Request, now time.Time) {
 	s.firstRequestDone(r.Type)
 }
 
-// firstRequestDone ends what waits for the type's first request.
+// firstRequestDone ends waits for the type's first request.
 func (s *Stream) firstRequestDone(t resource.Type) {
 	if t == resource.Endpoints {
 		clear(s.owed)
 	}
 }
 
-// answered applies an ACK or a NACK.
 func (s *Stream) answered(r Request, now time.Time) {
 	if r.Nonce == "" {
 		return
@@ -92,7 +90,6 @@ func (s *Stream) answered(r Request, now time.Time) {
 	}
 }
 
-// ack notes that the proxy has what a part carries.
 func (s *Stream) ack(p part, r *Response, now time.Time) {
 	it := s.items[p.it.slot.Type][p.it.slot]
 	if it == nil || it != p.it && p.entry == nil {
@@ -120,7 +117,7 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	it.have, it.stale = p.entry, false
 	s.noteAccepted(p.entry)
 	if it.want == nil && it.flight == nil && it.slot.Type == resource.Endpoints {
-		s.setWant(it, nil, now) // they were removed while they were in flight: their hops may be missing
+		s.setWant(it, nil, now) // they were removed while in flight: their hops may be missing
 	}
 	whole := sameVersion(it.want, p.entry) || it.quarantine != nil && it.quarantine.secret != nil
 	placed := it.quarantine != nil && it.quarantine.placed
@@ -137,8 +134,8 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	}
 }
 
-// expectRoutes notes the route configurations that a new listener is about to request: endpoints
-// that name the listener wait for them too.
+// expectRoutes records the route configurations that a new listener is about to request: endpoints
+// that name the listener wait for them.
 func (s *Stream) expectRoutes(e *cache.Entry, now time.Time) {
 	if e.Type != resource.Listener {
 		return
@@ -153,7 +150,7 @@ func (s *Stream) expectRoutes(e *cache.Entry, now time.Time) {
 	}
 }
 
-// routesLeft starts the linger timeout of the clusters that a route configuration no longer names.
+// routesLeft starts the linger timeout of clusters that a route configuration no longer names.
 func (s *Stream) routesLeft(old, new *cache.Entry, now time.Time) {
 	if s.config.Linger == 0 || old == nil || old.Type != resource.RouteConfiguration {
 		return
@@ -168,7 +165,7 @@ func (s *Stream) routesLeft(old, new *cache.Entry, now time.Time) {
 	}
 }
 
-// linger is how long a cluster stays after its last route.
+// linger returns how long a cluster stays after its last route.
 func (s *Stream) linger(cluster *cache.Slot) time.Duration {
 	if s.config.Called != nil && s.config.Called(cluster.Name) {
 		return max(s.config.Linger, s.config.Drain)

@@ -15,11 +15,12 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Envoy remembers the bytes of a secret before it uses them, and ACKs the same bytes without
-// another look. So a secret that the proxy may have rejected, on this stream or an earlier one, is
-// sent with a mark that no sending before it had.
-
+// Envoy stores the bytes of a secret before it uses them, and ACKs the same bytes without checking
+// them again. A secret that the proxy may have rejected, on this stream or an earlier one, is
+// therefore sent with a unique mark.
+//
 // marked returns a secret as it is sent now.
+
 func (s *Stream) marked(it *item, now time.Time) *cache.Entry {
 	if !s.resumed && !s.suspects.has(it.slot.ID) {
 		return it.want
@@ -38,7 +39,7 @@ func (s *Stream) marked(it *item, now time.Time) *cache.Entry {
 // secret is a decoded secret, with the trust domains of its SPIFFE validator.
 type secret struct {
 	*tlsv3.Secret
-	spiffe *tlsv3.SPIFFECertValidatorConfig // nil: it has none
+	spiffe *tlsv3.SPIFFECertValidatorConfig // nil without the validator
 }
 
 func decodeSecret(body []byte) (*secret, error) {
@@ -66,8 +67,8 @@ func (x *secret) encode() ([]byte, error) {
 	return resource.Marshal(x.Secret)
 }
 
-// mark writes a line in front of the first PEM block, which parsers of PEM ignore. False: there is
-// no PEM.
+// mark writes a line in front of the first PEM block, which PEM parsers ignore. It returns false if
+// there is no PEM.
 func (x *secret) mark(text string) bool {
 	at := x.GetTlsCertificate().GetCertificateChain()
 	if at == nil {
@@ -83,16 +84,15 @@ func (x *secret) mark(text string) bool {
 	return ok
 }
 
-// newSecretQuarantine finds the members of a cluster set whose certificates are rejected: one
-// secret has those of all members. They are left out. Any other secret stays as it was. Its last
-// good version is sent again, or a placeholder, because Envoy would use the rejected bytes for a
-// new version of a listener.
-func newSecretQuarantine(of, before *cache.Entry, detail string) *quarantine {
-	q := &quarantine{of: of, names: slices.Clone(of.Names)}
-	x, err := decodeSecret(of.Body())
+// newSecretQuarantine finds the members of a cluster set with rejected certificates, and leaves
+// them out. For any other secret it resends the last good version, or a placeholder, because Envoy
+// would use the rejected bytes for a new version of a listener.
+func newSecretQuarantine(target, before *cache.Entry, detail string) *quarantine {
+	q := &quarantine{target: target, names: slices.Clone(target.Names)}
+	x, err := decodeSecret(target.Body())
 	if err != nil || len(x.spiffe.GetTrustDomains()) == 0 {
 		if before == nil {
-			before = placeholder(of, x)
+			before = placeholder(target, x)
 			q.placed = before != nil
 		}
 		if before != nil {
@@ -104,8 +104,8 @@ func newSecretQuarantine(of, before *cache.Entry, detail string) *quarantine {
 	old := map[string][]byte{}
 	if before != nil {
 		q.good = before.Version
-		if was, err := decodeSecret(before.Body()); err == nil {
-			for _, d := range was.spiffe.GetTrustDomains() {
+		if good, err := decodeSecret(before.Body()); err == nil {
+			for _, d := range good.spiffe.GetTrustDomains() {
 				old[d.GetName()], _ = resource.Marshal(d) // it was decoded
 			}
 		}
@@ -124,7 +124,7 @@ func newSecretQuarantine(of, before *cache.Entry, detail string) *quarantine {
 		q.whole.inner = append(q.whole.inner, p)
 	}
 	q.try(func(ok bool, _ string) {
-		if !ok { // what it accepted before
+		if !ok { // it accepted this before
 			suspects = q.whole.inner
 			for _, p := range suspects {
 				p.old, p.sends = nil, nil
@@ -136,8 +136,8 @@ func newSecretQuarantine(of, before *cache.Entry, detail string) *quarantine {
 	return q
 }
 
-// encodeSecret returns the secret with those members that the next variant has; nil: with none,
-// which Envoy does not take.
+// encodeSecret returns the secret with the members of the next variant; nil without members, which
+// Envoy rejects.
 func (q *quarantine) encodeSecret() []byte {
 	x := &secret{Secret: proto.CloneOf(q.secret.Secret), spiffe: &tlsv3.SPIFFECertValidatorConfig{}}
 	for _, p := range q.whole.inner {
@@ -156,21 +156,21 @@ func (q *quarantine) encodeSecret() []byte {
 	return body
 }
 
-// secret reports whether a secret that a listener names is in flight: the proxy may reject it, and
-// uses its last bytes for a new version of the listener even so.
+// secret reports whether a secret of a listener is in flight. The proxy may reject it, and would
+// still use its bytes for a new listener version.
 func (w *waiting) secret(it *item) bool {
 	if it.slot.Type != resource.Listener {
 		return false
 	}
 	return slices.ContainsFunc(it.want.Names, func(n *cache.Slot) bool {
-		is := w.s.items[resource.Secret][n]
-		pending := n.Type == resource.Secret && is != nil && (is.flight != nil || is.quarantine != nil)
+		user := w.s.items[resource.Secret][n]
+		pending := n.Type == resource.Secret && user != nil && (user.flight != nil || user.quarantine != nil)
 		return pending && w.before(it.since)
 	})
 }
 
-// retryUsers sends resources again that the proxy may have rejected because of the last bytes of a
-// secret: it has others now, or none.
+// retryUsers resends resources that the proxy may have rejected because of a secret's last bytes,
+// which are now replaced or dropped.
 func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Listener} {
 		for _, it := range s.items[t] {
@@ -181,11 +181,10 @@ func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	}
 }
 
-// retryBeside sends the rejected secrets again that some resource names beside one that the proxy
-// has accepted: the last of them to arrive is rejected for the faults of each. (The last good
-// version of that one is no reason to try: two such secrets would have each other sent without
-// end.) A placeholder of the secret is a reason once for each version, and for the secret itself:
-// it may have been rejected for the fault of another.
+// retryBeside resends rejected secrets that some resource names together with a secret that the
+// proxy has accepted: the last of them to arrive is rejected for the faults of each. A resent last
+// good version does not trigger this, because two such secrets would resend each other forever. A
+// placeholder triggers it once for each version, also for the secret itself.
 func (s *Stream) retryBeside(secret *cache.Slot, placed bool, now time.Time) {
 	for _, it := range s.items[resource.Secret] {
 		if it.slot == secret && !placed || it.want == nil || it.rejected != it.want.Version ||
@@ -206,18 +205,16 @@ func (s *Stream) retryBeside(secret *cache.Slot, placed bool, now time.Time) {
 	}
 }
 
-// rejectsBeside reports whether the proxy rejects another secret that a resource names.
 func (s *Stream) rejectsBeside(e *cache.Entry, secret *cache.Slot) bool {
 	return slices.ContainsFunc(e.Names, func(n *cache.Slot) bool {
-		is := s.items[resource.Secret][n]
-		return n != secret && n.Type == resource.Secret && is != nil && is.rejected != ""
+		other := s.items[resource.Secret][n]
+		return n != secret && n.Type == resource.Secret && other != nil && other.rejected != ""
 	})
 }
 
-// suspected looks for the cause of a rejection in the secrets that a resource names. It reports
-// whether to send the resource again: the proxy may have rejected a secret and unsubscribed from it
-// since, and forgets it then. A secret that it stores since an earlier stream is sent again, and
-// the resource after it. Each happens once.
+// suspected looks for the cause of a rejection in the secrets of a resource, and reports whether to
+// resend the resource. The proxy drops a secret that it may have rejected and unsubscribed from. A
+// secret stored since an earlier stream is resent, and the resource after it. Each happens once.
 func (s *Stream) suspected(e *cache.Entry, now time.Time) (again bool) {
 	for _, n := range e.Names {
 		switch {

@@ -21,7 +21,6 @@ import (
 
 const rejected = "Failed to load certificate chain from <inline>"
 
-// secretOf is a certificate of one listener.
 func secretOf(t *testing.T, name, chain string) *resource.Resource {
 	return xdstest.Resource(t, resource.Secret, name, &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{
 		TlsCertificate: &tlsv3.TlsCertificate{
@@ -30,7 +29,7 @@ func secretOf(t *testing.T, name, chain string) *resource.Resource {
 	}})
 }
 
-// userOf is a listener that names a secret, and more of them.
+// userOf is a listener that names a secret, and optionally more.
 func userOf(t *testing.T, name, secret string, port uint32, more ...string) *resource.Resource {
 	l := xdstest.Listener(t, name, port, "routes")
 	refs := l.Refs
@@ -45,7 +44,6 @@ func (s *script) subscribe(secrets ...string) {
 	s.ask(publish.Request{Type: resource.Secret, Subscribe: slices.Values(secrets)})
 }
 
-// sentChain is the certificate in the last response.
 func (s *script) sentChain() string {
 	s.Helper()
 	last := s.pending[len(s.pending)-1]
@@ -56,7 +54,7 @@ func (s *script) sentChain() string {
 	return string(secret.GetTlsCertificate().GetCertificateChain().GetInlineBytes())
 }
 
-// Envoy ACKs the same bytes again without another look, even where it has rejected them.
+// Envoy ACKs repeated bytes without checking them, even if it rejected them before.
 func TestNACK_SecretIsSentAgainInOtherBytes(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{secretOf(t, "x", "one"), secretOf(t, "y", "two")})
@@ -84,8 +82,8 @@ func TestNACK_SecretIsSentAgainInOtherBytes(t *testing.T) {
 	}
 }
 
-// A proxy that has just started has no last good version: it gets a secret that it accepts and that
-// vouches for nothing.
+// A proxy that has just started has no last good version: it gets a secret that it accepts but that
+// no peer trusts.
 func TestNACK_SecretWithoutALastGoodVersionGetsAPlaceholder(t *testing.T) {
 	bad := &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte("bad")}}
 	sans := []*tlsv3.SubjectAltNameMatcher{{SanType: tlsv3.SubjectAltNameMatcher_DNS}}
@@ -138,8 +136,8 @@ func TestNACK_SecretWithoutALastGoodVersionGetsAPlaceholder(t *testing.T) {
 	}
 }
 
-// Of two secrets of one listener, the second is rejected for the fault of the first as well. It is
-// sent once more beside the placeholder, and not without end.
+// The second secret of a listener is rejected for the fault of the first. It is sent once more
+// beside the placeholder, not repeatedly.
 func TestNACK_SecretsBesideAPlaceholderAreSentOnceMore(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{secretOf(t, "x", "one"), secretOf(t, "y", "two"), userOf(t, "l", "x", 1, "y")})
@@ -172,7 +170,7 @@ func TestNACK_SecretsBesideAPlaceholderAreSentOnceMore(t *testing.T) {
 	}
 }
 
-// A listener takes the bytes that came last, whatever Envoy thought of them.
+// A listener uses the last received bytes, even if Envoy rejected them.
 func TestNACK_LastGoodSecretIsSentAgainBeforeListenersThatNameIt(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{secretOf(t, "x", "good"), userOf(t, "l", "x", 1)})
@@ -200,7 +198,7 @@ func TestNACK_LastGoodSecretIsSentAgainBeforeListenersThatNameIt(t *testing.T) {
 	}
 }
 
-// A proxy may store bytes that an earlier process sent and it rejected.
+// A proxy may store rejected bytes of an earlier process.
 func TestNACK_ListenerOfAResumedProxyIsSentAgainAfterItsSecret(t *testing.T) {
 	s := begin(t, publish.Config{})
 	secret := secretOf(t, "x", "good")

@@ -14,9 +14,9 @@ import (
 // StateRequest is a proxy's request for one type in the state-of-the-world variant.
 type StateRequest struct {
 	Type resource.Type
-	// Names are all names that it subscribes to; none: everything, for clusters and listeners.
+	// Names are all subscribed names; empty: everything, for clusters and listeners.
 	Names []string
-	// Version is what it accepted last, on this stream or, on the first request, on an earlier one.
+	// Version was accepted last, on this stream or, on the first request, on an earlier one.
 	Version string
 	Nonce   string
 	Error   string
@@ -61,8 +61,8 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 			}
 			if first && r.Version != "" && slot.Current() == nil {
 				s.subscribed.set(slot.ID)
-				// a resumed proxy most likely still has the removed resource: an empty one would
-				// take that away
+				// a resumed proxy most likely still has the removed resource, which an empty one
+				// would remove
 				continue
 			}
 			s.subscribe(slot, false, now)
@@ -72,8 +72,8 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 	s.firstRequestDone(r.Type)
 }
 
-// resume compares what a proxy has with what it would get, and returns true if it is the same:
-// nothing is sent then. Otherwise it makes all clusters or all listeners due.
+// resume compares the proxy's resources with the desired ones; true if they are equal, and nothing
+// is sent. Otherwise all clusters or all listeners are due.
 func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool {
 	var entries []*cache.Entry
 	for _, slot := range slots {
@@ -101,8 +101,8 @@ func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool
 	return false
 }
 
-// noteAccepted records what the proxy accepted of the types of which every response carries all.
-// (The current version may be newer than the last pull.)
+// noteAccepted records accepted versions of the types of which every response carries all. (The
+// current version may be newer than the last pull.)
 func (s *Stream) noteAccepted(e *cache.Entry) {
 	if s.config.StateOfTheWorld && wildcardTypes[e.Type] {
 		s.accepted[e.Slot] = e
@@ -112,8 +112,8 @@ func (s *Stream) noteAccepted(e *cache.Entry) {
 	}
 }
 
-// completeState completes a response of the state of the world. It carries all clusters or all
-// listeners, because the proxy removes those that are missing.
+// completeState adds all clusters or all listeners to a state-of-the-world response, because the
+// proxy removes missing ones.
 func (s *Stream) completeState(r *Response) {
 	r.Removed = nil
 	if wildcardTypes[r.Type] {
@@ -145,9 +145,8 @@ func (s *Stream) completeState(r *Response) {
 	r.Version = stateVersion(r.Upserts)
 }
 
-// carry notes a cluster that a response repeats unchanged. It may still be a change for the proxy:
-// of a response that it rejected, Envoy applied the good clusters, and now gets their old versions
-// back.
+// carry records a cluster that a response repeats. If the proxy rejected a response, Envoy applied
+// the good clusters and now gets their old versions back.
 func (s *Stream) carry(r *Response, e *cache.Entry) {
 	if e.Type == resource.Cluster && s.carried[e.Slot] != e.Version {
 		s.carried[e.Slot] = e.Version
@@ -155,9 +154,8 @@ func (s *Stream) carry(r *Response, e *cache.Entry) {
 	}
 }
 
-// stateVersion is the version of a whole response: a content hash, so that replicas agree. A
-// response of endpoints or routes may carry only some of what the proxy has, so a proxy resumes
-// only after a response with all of them.
+// stateVersion returns the content hash of a whole response, so that replicas agree. A response of
+// endpoints or routes may be partial, so a proxy resumes only after a complete one.
 func stateVersion(entries []*cache.Entry) string {
 	var d xxhash.Digest
 	d.Reset()

@@ -12,26 +12,26 @@ import (
 
 // Config configures a Stream.
 type Config struct {
-	// Watchdog bounds how long an unanswered response of clusters, or a hop that is not in force
-	// yet, delays other resources. (Envoy withholds the ACK of clusters while any of them warms.)
-	// Resources that name a cluster that the proxy has never accepted wait without a bound.
-	// Default: 300 ms.
+	// Watchdog bounds how long an unanswered response of clusters, or a hop that is not in force,
+	// delays other resources. (Envoy withholds the ACK of clusters while any of them warms.)
+	// Resources that name a cluster that the proxy has never accepted wait indefinitely. Default:
+	// 300 ms.
 	Watchdog time.Duration
-	// Drain is the drain time: how long the clusters of a removed filter chain stay. At least the
+	// Drain is the drain time of the clusters of a removed filter chain. It must be at least the
 	// proxy's --drain-time-s.
 	Drain time.Duration
 	// Linger is the linger timeout: how long a cluster stays after its last route. A request that
 	// has chosen the cluster may still wait for its pick, and would get "no such cluster".
 	Linger time.Duration
 	// Called reports whether the proxy itself calls a cluster for as long as a request lasts. Such
-	// a cluster stays for the longer of Drain and Linger, because its removal cuts the calls in
-	// flight. nil: no cluster is called.
+	// a cluster stays for the longer of Drain and Linger, because its removal cuts calls in flight.
+	// nil: no cluster is called.
 	Called func(cluster string) bool
 	// Settle bounds how long removals wait after a proxy has resumed with versions that the cache
 	// does not have: until it subscribes to its routes, and for listeners that its endpoints may
 	// name. Default: 3 s.
 	Settle time.Duration
-	// Lagging reports whether the cache may lack resources that exist, because its process has lost
+	// Lagging reports whether the cache may lack existing resources, because its process has lost
 	// its sources. No listener and no cluster is removed meanwhile. nil: never.
 	Lagging func() bool
 	// StateOfTheWorld selects the state-of-the-world variant of the protocol; otherwise delta.
@@ -48,7 +48,7 @@ type Stream struct {
 	unanswered [types]bool // the proxy waits for a first response, even an empty one
 	subscribed bitSet      // names that the proxy subscribes to
 	held       bitSet      // names of which the proxy may have a version
-	suspects   bitSet      // secrets of which the proxy stores bytes that it may have rejected; see marked
+	suspects   bitSet      // secrets whose stored bytes the proxy may have rejected; see marked
 	sent       bitSet      // secrets sent on this stream
 	items      [types]map[*cache.Slot]*item
 	accepted   map[*cache.Slot]*cache.Entry // see noteAccepted; empty in delta
@@ -60,43 +60,43 @@ type Stream struct {
 	unacked       []*Response // oldest first
 	nonce         uint64
 	resumed       bool      // the proxy had resources before this stream
-	resumedAt     time.Time // when the proxy resumed with versions that may be unknown here; zero: it brought none
+	resumedAt     time.Time // when the proxy resumed with versions that may be unknown here; zero: with none
 	nextFlush     time.Time
-	calm          bool   // see isCalm; for the stage that runs
-	retrying      bool   // some listener has a time to be tried again
+	calm          bool   // see isCalm; for the current stage
+	retrying      bool   // some listener has a retry time
 	rejectionsSeq uint64 // counts changes of Rejections
 	lastNack      [types]string
 }
 
 const types = int(resource.RouteConfiguration) + 1
 
-// item is a name for which the proxy may not have what it should have. A name in sync has no item.
+// item is a name for which the proxy may not have the desired version. A name in sync has no item.
 type item struct {
 	slot *cache.Slot
-	// have is the version that the proxy accepted last. stale: the proxy may have a version that is
-	// not known here.
+	// have is the version that the proxy accepted last. stale: the proxy may have an unknown
+	// version.
 	have  *cache.Entry
 	stale bool
-	// want is what the proxy should have; nil: nothing.
+	// want is the desired version; nil: removed.
 	want *cache.Entry
-	// dirty: want is to be sent. A clean item is in flight, rejected, or waits for the proxy to
+	// dirty: want must be sent. A clean item is in flight, rejected, or waits for the proxy to
 	// unsubscribe.
 	dirty bool
 	since time.Time // when it became dirty
-	// idle is since when no request can reach a listener of hops that leaves; zero otherwise.
+	// idle is since when no request can reach a leaving listener of hops; else zero.
 	idle time.Time
-	// now: the proxy waits for an answer, so the order of delivery does not apply.
+	// now: the proxy waits for a response, so the order of delivery does not apply.
 	now bool
-	// alone: the item goes in a response of its own, so that a NACK identifies it.
+	// alone: the item is sent in a separate response, so that a NACK identifies it.
 	alone bool
 	// flight is the newest unanswered response that carries the item.
 	flight *Response
 
 	rejected   string  // the version that was rejected
-	again      string  // the rejected version of a secret that was sent once more beside a placeholder
+	again      string  // the rejected version of a secret that was sent once more because of a placeholder
 	detail     string  // Envoy's error detail; kept until it accepts a version
 	faults     []Fault // the rejected parts of a route configuration or a secret
-	reported   bool    // a version since the last accepted one is among Rejections
+	reported   bool    // Rejections has reported a version since the last accepted one
 	quarantine *quarantine
 	retry      time.Time // when the same version may be sent again; zero: never
 }
@@ -105,26 +105,24 @@ type item struct {
 type Response struct {
 	Type  resource.Type
 	Nonce string
-	// Version is system_version_info, or version_info of a state of the world.
+	// Version is system_version_info, or version_info in state of the world.
 	Version string
 	Upserts []*cache.Entry
-	Removed []string // names; empty in state of the world, where a resource that is missing is removed
-	// At is when it was built.
-	At time.Time
+	Removed []string // names; empty in state of the world, where missing resources are removed
+	At      time.Time
 
 	parts []part
 	// carried are the unchanged clusters of a state of the world that had another version in the
-	// response before.
+	// previous response.
 	carried []*cache.Entry
 }
 
-// part is the change of one name in a response.
 type part struct {
 	it    *item
 	entry *cache.Entry // nil: removed
 }
 
-// New starts a stream on a cursor. The stream closes the cursor.
+// New starts a stream on a cursor, which the stream closes.
 func New(cursor *cache.Cursor, c Config) *Stream {
 	c.Watchdog = cmp.Or(c.Watchdog, 300*time.Millisecond)
 	c.Settle = cmp.Or(c.Settle, 3*time.Second)
@@ -140,10 +138,9 @@ func New(cursor *cache.Cursor, c Config) *Stream {
 // Close ends the stream.
 func (s *Stream) Close() { s.cursor.Close(s.subscribed.all, s.held.all) }
 
-// NextFlush is the time of the next Flush if nothing else happens; zero: none.
+// NextFlush returns the time of the next Flush if nothing else happens; zero: none.
 func (s *Stream) NextFlush() time.Time { return s.nextFlush }
 
-// pull applies the commits since the last call.
 func (s *Stream) pull(now time.Time) {
 	d := s.cursor.Pull()
 	for _, c := range d.Changes {
@@ -155,7 +152,7 @@ func (s *Stream) pull(now time.Time) {
 			it.have, it.stale = c.Prev, d.Reset || c.Prev == nil
 		}
 	}
-	for _, c := range d.Changes { // what each should be goes by what the proxy has of all the others
+	for _, c := range d.Changes { // the desired version depends on the proxy's versions of all others
 		if it := s.items[c.Slot.Type][c.Slot]; it != nil {
 			s.setWant(it, c.Entry, now)
 		}
@@ -166,7 +163,6 @@ func (s *Stream) pull(now time.Time) {
 	}
 }
 
-// findRemoved sets the items of removed names after the log has lost them.
 func (s *Stream) findRemoved(now time.Time) {
 	for id := range s.held.all {
 		slot := s.cursor.Slot(id)
@@ -186,7 +182,6 @@ func (s *Stream) interested(slot *cache.Slot) bool {
 	return s.wildcard[slot.Type] || s.subscribed.has(slot.ID) || s.held.has(slot.ID)
 }
 
-// newItem adds the item of a slot that has none, as if the proxy had no version.
 func (s *Stream) newItem(slot *cache.Slot) *item {
 	it := &item{slot: slot}
 	s.items[slot.Type][slot] = it
@@ -211,14 +206,13 @@ func (s *Stream) itemOf(slot *cache.Slot) *item {
 	return it
 }
 
-// setWant sets what the proxy should have.
 func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 	slot := it.slot
 	if want == nil {
 		switch {
 		case it.now, slot.Type == resource.Endpoints && slot.Named() && s.interested(slot):
-			// The proxy waits for an answer, or the cluster stays: Envoy takes empty endpoints for
-			// an answer and ignores a removal.
+			// The proxy waits for a response, or the cluster stays: Envoy accepts empty endpoints
+			// as response and ignores a removal.
 			want = cache.Placeholder(slot)
 		case slot.Type == resource.Endpoints && it.have != nil && s.subscribed.has(slot.ID) &&
 			len(s.missingHops(it.have)) > 0:
@@ -232,13 +226,12 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 	}
 	it.want, it.idle = want, time.Time{}
 	if it.quarantine != nil && want != nil && want.Version == it.rejected {
-		return // its quarantine goes on
+		return // its quarantine continues
 	}
 	it.quarantine = nil
 	switch {
 	case want == nil:
-		// Envoy drops what it subscribes to by name by itself, when nothing of its own names it any
-		// more.
+		// Envoy drops a resource subscribed by name itself, once none of its resources names it.
 		s.dirty(it, it.now || s.wildcard[slot.Type], now)
 	case it.flight != nil && it.inFlight() != nil && it.inFlight().Version == want.Version:
 		it.dirty = false
@@ -261,7 +254,7 @@ func (s *Stream) dirty(it *item, dirty bool, now time.Time) {
 	it.dirty = dirty
 }
 
-// inFlight is the version of an item that is in flight; nil for a removal.
+// inFlight returns the version of an item that is in flight; nil for a removal.
 func (it *item) inFlight() *cache.Entry {
 	for _, p := range it.flight.parts {
 		if p.it == it {
@@ -271,7 +264,7 @@ func (it *item) inFlight() *cache.Entry {
 	return nil
 }
 
-// lastSent is the version that the proxy was sent last; nil if none, or none that is known.
+// lastSent returns the version that the proxy was sent last; nil if it is unknown or removed.
 func (it *item) lastSent() *cache.Entry {
 	if it.flight != nil {
 		return it.inFlight()
@@ -279,21 +272,18 @@ func (it *item) lastSent() *cache.Entry {
 	return it.have
 }
 
-// sameVersion reports whether two entries, or the lack of one, are the same version.
 func sameVersion(a, b *cache.Entry) bool {
 	return a == b || a != nil && b != nil && a.Version == b.Version
 }
 
-// accept ends an item that is in sync.
 func (s *Stream) accept(it *item) {
 	s.clearRejection(it)
 	it.dirty, it.alone = false, false
 	if e := it.slot.Current(); e != nil && e.Seq <= s.cursor.Seq() {
-		s.drop(it) // otherwise only the item records what the proxy has
+		s.drop(it) // otherwise only the item records the proxy's version
 	}
 }
 
-// clearRejection drops the record of a rejected version.
 func (s *Stream) clearRejection(it *item) {
 	if it.detail != "" {
 		s.rejectionsSeq++
@@ -308,7 +298,6 @@ func (s *Stream) drop(it *item) {
 	delete(s.items[it.slot.Type], it.slot)
 }
 
-// hold notes that the proxy may have a version of a name.
 func (s *Stream) hold(slot *cache.Slot) {
 	if !s.held.has(slot.ID) {
 		s.cursor.Hold(slot)
@@ -331,15 +320,15 @@ type Rejection struct {
 	// configuration whose other parts are in force. Both are empty if the whole resource is
 	// withheld. Route is empty if the virtual host itself is rejected.
 	Host, Route string
-	// Member is the member of a cluster set whose certificates are rejected, of a secret that is in
-	// force without them.
+	// Member is the member of a cluster set whose certificates are rejected. Its secret is in force
+	// without them.
 	Member  string
 	Message string // Envoy's error detail
 	Owners  []report.Ref
 }
 
-// Rejections lists the resources whose newest version the proxy rejects, ordered by type only. The
-// version before stays in force.
+// Rejections lists the resources whose newest version the proxy rejects, ordered only by type. The
+// previous version stays in force.
 func (s *Stream) Rejections() []Rejection {
 	var out []Rejection
 	for t := range s.items {
@@ -374,8 +363,8 @@ func (it *item) isSearched() bool {
 // RejectionsSeq changes whenever Rejections may have changed.
 func (s *Stream) RejectionsSeq() uint64 { return s.rejectionsSeq }
 
-// Rejected returns the version of a name that the proxy rejects and Envoy's error detail; both are
-// empty if it rejects none.
+// Rejected returns the rejected version of a name and Envoy's error detail, both empty without a
+// rejection.
 func (s *Stream) Rejected(slot *cache.Slot) (version, detail string) {
 	if it := s.items[slot.Type][slot]; it != nil && it.detail != "" {
 		return it.rejected, it.detail
@@ -383,7 +372,7 @@ func (s *Stream) Rejected(slot *cache.Slot) (version, detail string) {
 	return "", ""
 }
 
-// Undecided reports whether the proxy has yet to ACK or to reject a version of a resource.
+// Undecided reports whether the proxy has yet to ACK or NACK a version of a resource.
 func (s *Stream) Undecided(ref resource.Ref) bool {
 	slot := s.cursor.Acquire(ref.Type, ref.Name)
 	defer s.cursor.Release(slot)
@@ -402,7 +391,7 @@ func (s *Stream) Undecided(ref resource.Ref) bool {
 // Started reports whether the proxy has requested its listeners.
 func (s *Stream) Started() bool { return !s.first[resource.Cluster] && !s.first[resource.Listener] }
 
-// Settled reports whether the proxy has answered everything that it should have.
+// Settled reports whether the proxy has answered all desired resources.
 func (s *Stream) Settled() bool {
 	if !s.Started() || !s.resumedAt.IsZero() && s.first[resource.RouteConfiguration] || len(s.unacked) > 0 {
 		return false
@@ -417,8 +406,8 @@ func (s *Stream) Settled() bool {
 	return true
 }
 
-// Accepted is the version of a name that the proxy accepted last and still has; nil if none, or
-// none that is known.
+// Accepted returns the version of a name that the proxy accepted last and still has; nil if it is
+// unknown or absent.
 func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
 	if it := s.items[slot.Type][slot]; it != nil {
 		return it.have
@@ -429,8 +418,8 @@ func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
 	return nil
 }
 
-// Lag reports whether the proxy lacks something that it should have, resources in flight included,
-// and whether it rejects something.
+// Lag reports whether the proxy lacks a desired resource, also one in flight, and whether it
+// rejects one.
 func (s *Stream) Lag() (behind, rejecting bool) {
 	for t := range s.items {
 		for _, it := range s.items[t] {
@@ -445,12 +434,12 @@ func (s *Stream) Lag() (behind, rejecting bool) {
 type Summary struct {
 	Held     int    `json:"held"`     // names of which the proxy has a version
 	Pending  int    `json:"pending"`  // names in flight, or waiting for their turn
-	Leaving  int    `json:"leaving"`  // of the pending names, those to be removed
+	Leaving  int    `json:"leaving"`  // pending names to be removed
 	Rejected int    `json:"rejected"` // names whose newest version the proxy rejects
 	LastNack string `json:"lastNack,omitempty"`
 }
 
-// InSync reports whether the proxy has everything of a type that it should have.
+// InSync reports whether the proxy has all desired resources of a type.
 func (s Summary) InSync() bool { return s.Pending == 0 && s.Rejected == 0 }
 
 // Summaries returns the summary of every type, in the order of resource.Types.
@@ -476,7 +465,6 @@ func (s *Stream) Summaries() []Summary {
 	return out
 }
 
-// respond builds a response and marks its items in flight.
 func (s *Stream) respond(t resource.Type, parts []part, now time.Time) *Response {
 	s.nonce++
 	r := &Response{Type: t, Nonce: strconv.FormatUint(s.nonce, 36), At: now, parts: parts}

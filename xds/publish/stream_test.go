@@ -78,7 +78,6 @@ func describe(r *publish.Response) string {
 	return r.Type.String() + " " + strings.Join(parts, ",")
 }
 
-// ack answers the pending responses of a type.
 func (s *script) ack(t resource.Type) { s.answer(t, "") }
 
 func (s *script) nack(t resource.Type, message string) { s.answer(t, message) }
@@ -127,8 +126,8 @@ func TestMakeBeforeBreak_RoutesWaitForNewClusters(t *testing.T) {
 	s.expect("cluster -a")
 }
 
-// A proxy that unsubscribes from routes and subscribes again before they arrive has them, and what
-// they name stays.
+// A proxy that unsubscribes from routes and subscribes again before they arrive has them, so the
+// clusters that they name stay.
 func TestMakeBeforeBreak_RoutesInFlightToANewSubscriptionKeepTheirClusters(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{xdstest.Routes(t, "routes", "a"), xdstest.RoutesOf(t, "routes", nil, "a")})
@@ -313,7 +312,7 @@ func TestNACK_RejectedRoutesKeepTheirClusters(t *testing.T) {
 	s.expect("cluster -a")
 }
 
-// A proxy may have a good version of a response that it rejected because of another cluster.
+// A proxy may have a good version from a response that it rejected for another cluster.
 func TestNACK_ClusterThatReturnsToItsRejectedVersionIsRemovedInTheEnd(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0)})

@@ -16,11 +16,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Type is one of the five types of resources that Envoy gets, in the order of a make-before-break
-// flush.
+// Type is one of the five types of resources that Envoy gets, in make-before-break order.
 type Type uint8
 
-// The types that are served.
+// The served types.
 const (
 	Secret Type = iota
 	Cluster
@@ -30,12 +29,12 @@ const (
 	numTypes
 )
 
-// VirtualHost is part of a route configuration, and never served by itself: the type of references
-// to hops. A hop is a virtual host of the route configuration of an internal listener; the
-// endpoints that lead to it name it, and that route configuration names those that it has.
+// VirtualHost is the type of references to hops, and never served by itself. A hop is a virtual
+// host in the route configuration of an internal listener. Endpoints that lead to a hop name it,
+// and so does the route configuration that contains it.
 const VirtualHost = numTypes
 
-// Types lists every type, in order.
+// Types lists every served type, in order.
 func Types() []Type { return []Type{Secret, Cluster, Endpoints, Listener, RouteConfiguration} }
 
 var typeURLs = [numTypes]string{
@@ -46,15 +45,15 @@ var typeURLs = [numTypes]string{
 	RouteConfiguration: resourcev3.RouteType,
 }
 
-// URL is the type URL.
+// URL returns the type URL.
 func (t Type) URL() string { return typeURLs[t] }
 
-// String is the short name of the type.
+// String returns the short name of the type.
 func (t Type) String() string {
 	return [numTypes + 1]string{"secret", "cluster", "endpoints", "listener", "route", "virtual host"}[t]
 }
 
-// TypeOf finds the type of a URL; false if it is not served.
+// TypeOf returns the type of a URL; false if it is not served.
 func TypeOf(url string) (Type, bool) {
 	i := slices.Index(typeURLs[:], url)
 	return Type(max(i, 0)), i >= 0
@@ -75,18 +74,17 @@ func (r Ref) Compare(o Ref) int {
 
 // Part is a piece of an encoded message, with its references and owners. It is immutable.
 type Part struct {
-	// Body is the encoding of some of the message's fields. The concatenation of such encodings
-	// encodes all of them.
+	// Body encodes some of the message's fields. Concatenated bodies encode all of them.
 	Body []byte
-	// Refs are the resources that it names, per-filter configuration included: sorted, without
-	// repeats.
+	// Refs are the resources that the part names, per-filter configuration included: sorted,
+	// without repeats.
 	Refs []Ref
-	// Owners are the objects that it was made from: sorted, without repeats.
+	// Owners are the objects that the part was made from: sorted, without repeats.
 	Owners []report.Ref
 }
 
-// NewPart creates a part from encoded bytes. refs and owners may be in any order, with repeats; the
-// part takes ownership of them.
+// NewPart creates a part from encoded bytes. It takes ownership of refs and owners, which may be in
+// any order, with repeats.
 func NewPart(body []byte, refs []Ref, owners []report.Ref) *Part {
 	slices.SortFunc(refs, Ref.Compare)
 	slices.SortFunc(owners, report.Ref.Compare)
@@ -113,8 +111,7 @@ type Resource struct {
 	Size int
 }
 
-// New encodes msg. The encoding is deterministic; nested Any values must have been marshalled the
-// same way.
+// New encodes msg deterministically; nested Any values must have been marshalled the same way.
 func New(t Type, name string, msg proto.Message, refs []Ref, owners []report.Ref) (*Resource, error) {
 	body, err := Marshal(msg)
 	if err != nil {
@@ -138,8 +135,8 @@ func FromParts(t Type, name string, parts ...*Part) *Resource {
 	return r
 }
 
-// refsOf collects the references of several parts. Most name the same few, so repeats are removed
-// before sorting.
+// refsOf collects the references of several parts. Most parts name the same few, so repeats are
+// removed before sorting.
 func refsOf(parts []*Part) []Ref {
 	seen := map[Ref]struct{}{}
 	for _, p := range parts {
@@ -150,8 +147,8 @@ func refsOf(parts []*Part) []Ref {
 	return slices.SortedFunc(maps.Keys(seen), Ref.Compare)
 }
 
-// Body is the deterministic encoding of the proto message (not of the Any around it). With more
-// than one part, each call concatenates them.
+// Body returns the deterministic encoding of the proto message, without the Any around it. With
+// more than one part, each call concatenates them.
 func (r *Resource) Body() []byte {
 	if len(r.Parts) == 1 {
 		return r.Parts[0].Body
@@ -163,10 +160,10 @@ func (r *Resource) Body() []byte {
 	return body
 }
 
-// Owners are the objects that it was made from: sorted, without repeats. A NACK is reported to
-// them; the NACK of a single route is reported to the owners whose KIND/NAMESPACE/NAME/ begins the
-// route's name. With more than one part, each call builds the list. The result must not be
-// modified.
+// Owners returns the objects that the resource was made from: sorted, without repeats. A NACK is
+// reported to them; the NACK of a single route only to owners whose KIND/NAMESPACE/NAME/ is a
+// prefix of the route's name. With more than one part, each call builds the list. The result must
+// not be modified.
 func (r *Resource) Owners() []report.Ref {
 	if len(r.Parts) == 1 {
 		return r.Parts[0].Owners
@@ -185,7 +182,7 @@ func (r *Resource) Equal(o *Resource) bool {
 		slices.EqualFunc(r.Parts, o.Parts, (*Part).Equal)
 }
 
-// Marshal is the deterministic encoding of everything that Envoy gets.
+// Marshal encodes a message deterministically, as every resource.
 func Marshal(msg proto.Message) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(msg)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/xds/bootstrap"
 )
 
-// Authenticate verifies the credential of a call by TLS and metadata alone. An error denies the
+// Authenticate verifies the credential of a call by TLS and metadata only. An error denies the
 // call.
 type Authenticate func(ctx context.Context) (Proxy, error)
 
@@ -24,12 +24,12 @@ type Proxy interface {
 	// Gateway returns the gateway ("namespace/name") that a node may read. An error denies the
 	// connection.
 	Gateway(node *corev3.Node) (string, error)
-	// Permitted returns an error, which ends the stream, if the proxy may not read a gateway any
-	// more. It is called after Server.Recheck, and at the returned time; zero: at no other time.
+	// Permitted returns an error, which ends the stream, if the proxy may no longer read a gateway.
+	// It is called after Server.Recheck and at the returned time, unless that is zero.
 	Permitted(gateway string) (next time.Time, err error)
 }
 
-// TrustNode takes the gateway from node.cluster without any credential: for loopback and sockets
+// TrustNode takes the gateway from node.cluster without any credential, for loopback and sockets
 // only.
 func TrustNode(context.Context) (Proxy, error) { return trusted{}, nil }
 
@@ -45,15 +45,15 @@ func (trusted) Gateway(node *corev3.Node) (string, error) {
 
 func (trusted) Permitted(string) (time.Time, error) { return time.Time{}, nil }
 
-// authenticate returns the proxy behind a stream, its gateway and its first message, of which
-// nothing is read before the proxy is authenticated.
+// authenticate returns the proxy of a stream, its gateway and its first message, which is read only
+// after the authentication.
 func (s *Server) authenticate(ctx context.Context, w wire) (p Proxy, gateway string, first request, err error) {
 	verifying, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	if p, err = s.config.Authenticate(verifying); err != nil {
 		return nil, "", first, s.denied(ctx, nil, err)
 	}
-	if _, trusting := p.(trusted); !trusting { // a trusted client is only known by its first message
+	if _, trusting := p.(trusted); !trusting { // a trusted client is identified by its first message only
 		admission.Admit(ctx)
 	}
 	if first, err = s.first(ctx, w); err != nil {
@@ -71,7 +71,6 @@ func (s *Server) authenticate(ctx context.Context, w wire) (p Proxy, gateway str
 	return p, gateway, first, nil
 }
 
-// denied logs the reason and returns the status of a stream without permission.
 func (s *Server) denied(ctx context.Context, node *corev3.Node, reason error) error {
 	s.logDenied(peerAddress(ctx), node, reason)
 	return status.Error(codes.PermissionDenied, reason.Error())
@@ -82,7 +81,6 @@ var (
 	errUnhandled = status.Error(codes.Internal, "the stream's message cannot be handled")
 )
 
-// first returns the first message of a stream.
 func (s *Server) first(ctx context.Context, w wire) (request, error) {
 	type result struct {
 		request

@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// proxy implements server.Proxy. By default it may read xdstest.Gateway for ever.
+// proxy implements server.Proxy. By default it may read xdstest.Gateway forever.
 type proxy struct {
 	gateway   func(*corev3.Node) (string, error)
 	permitted func() (time.Time, error)
@@ -44,13 +44,12 @@ func (p proxy) Permitted(string) (time.Time, error) {
 	return p.permitted()
 }
 
-// as authenticates every client as one proxy.
 func as(p proxy) server.Authenticate {
 	return func(context.Context) (server.Proxy, error) { return p, nil }
 }
 
-// send opens a stream, sends a first message whose list of names has so many bytes, and returns the
-// stream's end.
+// send opens a stream, sends a first message with names of size bytes, and returns the stream's
+// end.
 func send(t *testing.T, c *xdstest.Control, size int, options ...grpc.CallOption) error {
 	t.Helper()
 	options = append(options, grpc.MaxCallSendMsgSize(64<<20))
@@ -176,8 +175,7 @@ func TestADS_LogTextIsBounded(t *testing.T) {
 	}
 }
 
-// No configuration comes for a Gateway that does not exist, and its stream ends no later than
-// others.
+// A stream of a missing Gateway ends no later than others.
 func TestADS_StreamOfUnknownGatewayEndsWithItsPermission(t *testing.T) {
 	var ended atomic.Bool
 	c := xdstest.Serve(t, server.Config{Authenticate: as(proxy{

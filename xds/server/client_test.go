@@ -19,7 +19,6 @@ type client struct {
 	stream grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]
 }
 
-// dial opens one connection to a control plane.
 func dial(t testing.TB, c *xdstest.Control, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(c.Address, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
@@ -68,7 +67,6 @@ func (c *client) receive() *discoveryv3.DeltaDiscoveryResponse {
 	return r
 }
 
-// next receives a response and ACKs it.
 func (c *client) next() *discoveryv3.DeltaDiscoveryResponse {
 	c.t.Helper()
 	r := c.receive()

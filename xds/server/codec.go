@@ -39,7 +39,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// message is an encoded response. Other streams share its buffers, which never change.
+// message is an encoded response. It shares immutable buffers with other streams.
 type message struct {
 	data mem.BufferSlice
 	size int
@@ -57,8 +57,8 @@ const (
 	stateNonce   = 5
 )
 
-// encodeDelta concatenates the shared pieces of a DeltaDiscoveryResponse and encodes the stream's
-// own fields.
+// encodeDelta concatenates the shared pieces of a DeltaDiscoveryResponse with the stream's own
+// fields.
 func encodeDelta(r *publish.Response) *message {
 	m := newMessage(r, (*cache.Entry).Delta)
 	var own []byte
@@ -72,7 +72,6 @@ func encodeDelta(r *publish.Response) *message {
 	return m
 }
 
-// encodeState does the same for a DiscoveryResponse.
 func encodeState(r *publish.Response) *message {
 	m := newMessage(r, (*cache.Entry).StateOfTheWorld)
 	var own []byte
@@ -83,7 +82,6 @@ func encodeState(r *publish.Response) *message {
 	return m
 }
 
-// newMessage starts a message with the upserts.
 func newMessage(r *publish.Response, head func(*cache.Entry) []byte) *message {
 	buffers := 1
 	for _, e := range r.Upserts {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Connected is the number of streams of a gateway; of all gateways, if it is "".
+// Connected returns the number of streams of a gateway, or of all gateways if it is "".
 func (s *Server) Connected(gateway string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -24,7 +24,6 @@ func (s *Server) Connected(gateway string) int {
 	return n
 }
 
-// lag counts the proxies that lack something, and those that reject something.
 func (s *Server) lag() (behind, rejecting int) {
 	for _, st := range s.streams() {
 		lacks, rejects := st.lag()
@@ -61,22 +60,21 @@ func (s *Server) streams() []*stream {
 }
 
 // count publishes a gateway's number of streams. Called with mu held, so that the last call has the
-// last number.
+// latest number.
 func (s *Server) count(name string, g *gateway) {
 	if s.config.Count != nil {
 		s.config.Count(name, len(g.streams))
 	}
 }
 
-// Recheck ends the streams whose proxies may not read their gateway any more. It is called when the
-// input of Config.Authenticate has changed.
+// Recheck ends the streams whose proxies may no longer read their gateway. Call it when the input
+// of Config.Authenticate has changed.
 func (s *Server) Recheck() {
 	for _, st := range s.streams() {
 		st.recheck()
 	}
 }
 
-// recheck ends the stream if its proxy may not read the gateway any more.
 func (st *stream) recheck() {
 	next, err := st.proxy.Permitted(st.gateway)
 	if err != nil {
@@ -88,7 +86,6 @@ func (st *stream) recheck() {
 	st.checkAt = next
 }
 
-// checkDue rechecks the permission if its time has come, and returns the time of the next check.
 func (st *stream) checkDue() time.Time {
 	st.mu.Lock()
 	next := st.checkAt
@@ -102,14 +99,13 @@ func (st *stream) checkDue() time.Time {
 	return st.checkAt
 }
 
-// logDenied logs a connection of a proxy without permission for its gateway.
 func (s *Server) logDenied(peer string, node *corev3.Node, reason error) {
 	s.config.Log.Warn("connection denied", "peer", peer, "node", node.GetId(), "cluster", node.GetCluster(), "reason",
 		reason)
 }
 
-// peerAddress is the IP address of a call's client; empty if it has none. A port would make each
-// retry another line of the log.
+// peerAddress returns the IP address of a call's client, or "". A port would make each retry
+// another line of the log.
 func peerAddress(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {

@@ -6,26 +6,26 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// Difference is publish.Difference of one connected proxy, encoded as JSON.
+// Difference is a publish.Difference in JSON.
 type Difference struct {
 	Type     string    `json:"type"`
 	Name     string    `json:"name"`
-	Served   string    `json:"served,omitempty"`   // the version that it should have
-	Accepted string    `json:"accepted,omitempty"` // the version that it acknowledged last
+	Served   string    `json:"served,omitempty"`   // the desired version
+	Accepted string    `json:"accepted,omitempty"` // the last acknowledged version
 	State    string    `json:"state"`
 	Detail   string    `json:"detail,omitempty"`
 	Since    time.Time `json:"since,omitzero"`
 }
 
-// ProxyDifferences lists the resources that one proxy does not have as it should.
+// ProxyDifferences lists the differences of one proxy.
 type ProxyDifferences struct {
 	Node        string       `json:"node"`
 	Gateway     string       `json:"gateway"`
 	Differences []Difference `json:"differences"`
 }
 
-// Differences compares, for each connected proxy with a node id, what is served with what it has
-// accepted. A node that reconnects may have two streams for a moment.
+// Differences compares the served and the accepted resources of each connected proxy with a node
+// ID. A node that reconnects may briefly have two streams.
 func (s *Server) Differences(node string) []ProxyDifferences {
 	var out []ProxyDifferences
 	for _, st := range s.streams() {

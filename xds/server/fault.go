@@ -2,5 +2,5 @@
 
 package server
 
-// fault does nothing. In a test build (tag faults) it panics at subscriptions that ask for it.
+// fault does nothing. In a test build (tag faults) it panics at certain subscriptions.
 func fault(request) {}

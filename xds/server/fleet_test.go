@@ -48,7 +48,6 @@ func TestADS_ChangeReachesOnlyItsGateway(t *testing.T) {
 	}
 }
 
-// bulky is an assignment of a hundred kilobytes.
 func bulky(t testing.TB, version int) *resource.Resource {
 	return xdstest.Resource(t, resource.Endpoints, "cluster-0", &endpointv3.ClusterLoadAssignment{
 		ClusterName: "cluster-0", Endpoints: []*endpointv3.LocalityLbEndpoints{{
@@ -83,7 +82,6 @@ func TestADS_ProxyThatDoesNotReadGetsTheNewestVersion(t *testing.T) {
 	}
 }
 
-// verdicts holds the latest report of each proxy.
 type verdicts struct {
 	mu     sync.Mutex
 	byNode map[string][]report.Report

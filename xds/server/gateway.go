@@ -9,13 +9,13 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// gateway is the streams of one Gateway and the waits for them. Guarded by Server.mu.
+// gateway has the streams of one Gateway and the waits for them. Guarded by Server.mu.
 type gateway struct {
 	streams map[*stream]struct{}
 	waits   map[*wait]struct{}
 }
 
-// gateway finds or creates one. Called with mu held.
+// gateway finds or creates a gateway. Called with mu held.
 func (s *Server) gateway(name string) *gateway {
 	g := s.gateways[name]
 	if g == nil {
@@ -76,7 +76,7 @@ type ProxyStatus struct {
 	Profile   string    `json:"profile,omitempty"`
 	Version   string    `json:"version,omitempty"` // Envoy's
 	Connected time.Time `json:"connected"`
-	InSync    bool      `json:"inSync"` // it has all that it should have
+	InSync    bool      `json:"inSync"` // it has all desired resources
 	// Waiting is set while there is no configuration for the gateway: it does not exist, or was not
 	// read yet.
 	Waiting bool         `json:"waiting,omitempty"`

@@ -10,51 +10,50 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// What a client may send. gRPC reads the length of a message before the message itself, and only
-// when a handler asks for it; until then a stream has the window.
+// Limits of a client's input. gRPC reads the length of a message before the message itself, and
+// only when a handler asks for it; until then a stream has the window.
 const (
-	// window is HTTP/2's flow control window of a stream, in bytes: what a stream may send before
-	// its credential is verified. A fixed window also keeps gRPC from enlarging it.
+	// window is HTTP/2's flow control window of a stream, in bytes: the most that a stream may send
+	// before its credential is verified. A fixed window also keeps gRPC from enlarging it.
 	window = 64 << 10
-	// maxMessage bounds a message, before and after decompression: a proxy that reconnects names
-	// everything that it has.
+	// maxMessage bounds a message, before and after decompression. A reconnecting proxy names all
+	// its resources.
 	maxMessage = 16 << 20
-	// maxHeaders bounds a stream's headers, whose largest is a token.
+	// maxHeaders bounds a stream's headers, of which a token is the largest.
 	maxHeaders = 32 << 10
-	// maxStreams bounds the streams of a connection. A proxy has one.
+	// maxStreams bounds the streams of a connection. A proxy uses one.
 	maxStreams = 16
 	// verifyTimeout bounds the verification of a stream's credential.
 	verifyTimeout = 5 * time.Second
-	// handshakeTimeout bounds the handshakes of a connection. The handshakes of thousands of
-	// proxies that reconnect at once all take long: a bound that these exceed would have them begin
-	// again.
+	// handshakeTimeout bounds the handshakes of a connection. It is generous, because the
+	// handshakes of thousands of proxies that reconnect at once are slow, and a timeout would start
+	// them again.
 	handshakeTimeout = 20 * time.Second
-	// maxName bounds a node's id, cluster and profile: NAMESPACE/NAME of Kubernetes has 317
-	// characters at most.
+	// maxName bounds a node's ID, cluster and profile. NAMESPACE/NAME in Kubernetes has at most 317
+	// characters.
 	maxName = 1 << 10
-	// maxDetail bounds what is kept of the text of a NACK. Envoy quotes configuration in it.
+	// maxDetail bounds the text of a NACK, in which Envoy quotes configuration.
 	maxDetail = 4 << 10
 )
 
-// Options are the options of the gRPC server that a Server is registered on. Other services may
-// share it.
+// Options returns the options of a gRPC server for Server.Register. Other services may share the
+// server.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		// The bootstrap lets Envoy ping every 10 s; gRPC's default rejects that as an attack.
+		// The bootstrap makes Envoy ping every 10 s, which gRPC rejects by default.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 5 * time.Second, PermitWithoutStream: true,
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		// The smallest window, also under load: what a thousand proxies send at once waits on the
-		// wire, not in memory.
+		// The smallest window, also under load: simultaneous requests of a thousand proxies wait on
+		// the wire, not in memory.
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(handshakeTimeout),
 	}
 }
 
-// checkNames returns an error if a proxy names itself by more than a log line should have.
 func checkNames(r request) error {
 	for field, value := range map[string]string{"node.id": r.node.GetId(), "node.cluster": r.node.GetCluster(),
 		"the profile in node.metadata": r.profile} {
@@ -65,12 +64,13 @@ func checkNames(r request) error {
 	return nil
 }
 
-// trim returns what a stream keeps of its node. Envoy also lists all of its extensions there.
+// trim returns the fields of a node that a stream keeps. Envoy also lists all of its extensions
+// there.
 func trim(n *corev3.Node) *corev3.Node {
 	return &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster(), UserAgentVersionType: n.GetUserAgentVersionType()}
 }
 
-// clip bounds a text for logs and reports, and releases the message that it is a part of.
+// clip bounds a text for logs and reports, and releases the message that contains it.
 func clip(text string, size int) string {
 	if len(text) <= size {
 		return strings.Clone(text)

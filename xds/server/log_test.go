@@ -19,7 +19,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// lines collects the lines of a JSON log.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -37,7 +36,6 @@ func (l *lines) text() string {
 	return l.b.String()
 }
 
-// warnings are the lines above level info.
 func (l *lines) warnings(t *testing.T) (out []map[string]any) {
 	t.Helper()
 	l.mu.Lock()
@@ -71,7 +69,6 @@ func logged(t *testing.T, authenticate server.Authenticate, do func(*xdstest.Con
 	return all[0]
 }
 
-// expect compares the fields of a line.
 func expect(t *testing.T, line map[string]any, want map[string]any) {
 	t.Helper()
 	if peer, ok := line["peer"].(string); ok {

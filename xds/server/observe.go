@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// metrics are labelled by resource type at most, never by gateway or node: these are too many.
+// metrics are labelled at most by resource type. Gateways and nodes are too many.
 type metrics struct {
 	streams   prometheus.Gauge
 	responses *prometheus.CounterVec
@@ -23,7 +23,7 @@ type metrics struct {
 	ack       *prometheus.HistogramVec
 }
 
-// newMetrics creates the server's metrics; lag counts the proxies that lack or reject something.
+// newMetrics creates the server's metrics. lag counts the proxies that lack or reject a resource.
 func newMetrics(r prometheus.Registerer, lag func() (behind, rejecting int)) (*metrics, error) {
 	counter := func(name, help string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_xds_" + name, Help: help},
@@ -54,22 +54,20 @@ func newMetrics(r prometheus.Registerer, lag func() (behind, rejecting int)) (*m
 
 var (
 	behindDesc = prometheus.NewDesc("penstock_xds_streams_behind",
-		"Connected proxies that have not ACKed everything that they should have. Persistently above zero: they do "+
+		"Connected proxies without an ACK for some desired resource. Persistently above zero: they do "+
 			"not answer, or a cluster never warms.", nil, nil)
 	rejectingDesc = prometheus.NewDesc("penstock_xds_streams_rejecting",
 		"Connected proxies that reject a resource (NACK); its last good version stays in force.", nil, nil)
 )
 
-// lagCollector counts proxies when the page is read, not before.
+// lagCollector counts proxies only when the metrics are read.
 type lagCollector func() (behind, rejecting int)
 
-// Describe implements prometheus.Collector.
 func (lagCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- behindDesc
 	out <- rejectingDesc
 }
 
-// Collect implements prometheus.Collector.
 func (t lagCollector) Collect(out chan<- prometheus.Metric) {
 	behind, rejecting := t()
 	out <- prometheus.MustNewConstMetric(behindDesc, prometheus.GaugeValue, float64(behind))
@@ -85,9 +83,8 @@ func (m *metrics) sent(r *publish.Response, size int) {
 	m.bytes.WithLabelValues(t).Add(float64(size))
 }
 
-// sending is a response in flight whose answer is timed.
 type sending struct {
-	committed time.Time // the newest of its changes; zero: nothing in it changed since the proxy connected
+	committed time.Time // the newest of its changes; zero: none since the proxy connected
 	span      trace.Span
 }
 
@@ -102,15 +99,15 @@ func (st *stream) begin(r *publish.Response) {
 		if e.Commit.At.After(snd.committed) {
 			snd.committed = e.Commit.At
 		}
-		if of := e.Commit.Trace; of.IsValid() && len(links) < maxLinks && !linked(links, of) {
-			links = append(links, trace.Link{SpanContext: of})
+		if tr := e.Commit.Trace; tr.IsValid() && len(links) < maxLinks && !linked(links, tr) {
+			links = append(links, trace.Link{SpanContext: tr})
 		}
 	}
 	if snd.committed.IsZero() {
 		return
 	}
 	if len(links) > 0 {
-		// The first change is the parent, so that its trace reads from the file to the proxy; the
+		// The first change is the parent, so that its trace leads from the file to the proxy; the
 		// others are links.
 		ctx := trace.ContextWithRemoteSpanContext(context.Background(), links[0].SpanContext)
 		_, snd.span = st.server.tracer.Start(ctx, "publish", trace.WithTimestamp(snd.committed),
@@ -134,7 +131,7 @@ func linked(links []trace.Link, c trace.SpanContext) bool {
 	return false
 }
 
-// finish ends the timing of a response with the proxy's answer. Called with mu held.
+// finish ends the timing of a response with the proxy's acknowledgement. Called with mu held.
 func (st *stream) finish(t resource.Type, r request, now time.Time) {
 	snd, ok := st.sent[r.nonce]
 	delete(st.sent, r.nonce)
@@ -155,7 +152,6 @@ func (st *stream) finish(t resource.Type, r request, now time.Time) {
 	}
 }
 
-// abandon ends the timing of a response whose stream ended first.
 func (s sending) abandon() {
 	if s.span != nil {
 		s.span.SetStatus(codes.Error, "the proxy disconnected")

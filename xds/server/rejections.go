@@ -7,16 +7,14 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// rejections records which proxies have reported rejections, across reconnections. A rejected
-// resource does not become valid because a connection was cut: the report stands until the proxy
-// has reconnected and reported again, or has been absent for Config.Absence.
+// rejections records reported rejections of proxies across reconnections. A report stands until the
+// proxy has reconnected and reported again, or was absent for Config.Absence.
 type rejections struct {
 	mu        sync.Mutex
 	reporters map[proxyName]reporter
 	wake      chan struct{} // a stream with reported rejections ended
 }
 
-// proxyName is one proxy across its streams.
 type proxyName struct{ gateway, node string }
 
 // reporter is the source of a proxy's standing report. Two streams of a proxy may overlap.
@@ -26,8 +24,7 @@ type reporter struct {
 	until  time.Time // when the report is cleared; zero while the stream lives
 }
 
-// record notes what a stream has reported for its proxy. A report without rejections needs no
-// record.
+// record stores the report of a stream for its proxy. A report without rejections needs no record.
 func (r *rejections) record(st *stream, list []publish.Rejection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,7 +35,6 @@ func (r *rejections) record(st *stream, list []publish.Rejection) {
 	}
 }
 
-// ofAnother returns what another stream reported for a stream's proxy, and still stands.
 func (r *rejections) ofAnother(st *stream) []publish.Rejection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +44,6 @@ func (r *rejections) ofAnother(st *stream) []publish.Rejection {
 	return nil
 }
 
-// expireAt keeps the report of a stream that ended until a time.
 func (r *rejections) expireAt(st *stream, until time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,8 +57,8 @@ func (r *rejections) expireAt(st *stream, until time.Time) {
 	}
 }
 
-// due removes and returns the proxies whose time has come, and the time of the next one; zero:
-// there is none.
+// due removes and returns the proxies whose reports have expired, and the time of the next expiry;
+// zero: none.
 func (r *rejections) due(now time.Time) (expired []proxyName, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,8 +75,8 @@ func (r *rejections) due(now time.Time) (expired []proxyName, next time.Time) {
 	return expired, next
 }
 
-// expire clears the reports of proxies that did not reconnect. Streams that did report anew. It
-// returns the time of the next call; zero: when another stream has ended.
+// expire clears the reports of proxies that did not reconnect; streams of other proxies report
+// again. It returns the time of the next call; zero: when another stream has ended.
 func (s *Server) expire() time.Time {
 	expired, next := s.rejections.due(s.config.Now())
 	for _, p := range expired {
@@ -92,7 +87,6 @@ func (s *Server) expire() time.Time {
 	return next
 }
 
-// reportAgain makes the streams of a proxy report; false if it has none.
 func (s *Server) reportAgain(p proxyName) bool {
 	reported := false
 	for _, st := range s.streams() {

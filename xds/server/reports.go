@@ -11,19 +11,19 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// nackReason is Gateway API's for a Gateway. Other kinds have no standard condition for a rejected
-// resource, and get the same.
+// nackReason is Gateway API's reason for a Gateway. Other kinds have no standard condition for a
+// rejected resource, and get the same reason.
 const nackReason = "Invalid"
 
-// reportChanged reports what the proxy rejects, if that may have changed. Called with mu held.
+// reportChanged reports the proxy's rejections if they may have changed. Called with mu held.
 func (st *stream) reportChanged() {
 	if st.machine.RejectionsSeq() != st.reported || len(st.undecided()) != len(st.inherited) {
 		st.report()
 	}
 }
 
-// undecided are the rejections of an earlier stream that stand until the proxy ACKs or rejects a
-// version of the resource on this one.
+// undecided returns the rejections of an earlier stream that stand until the proxy ACKs or NACKs
+// the resource on this one.
 func (st *stream) undecided() (out []publish.Rejection) {
 	for _, r := range st.inherited {
 		if st.machine.Undecided(r.Ref) {
@@ -35,7 +35,7 @@ func (st *stream) undecided() (out []publish.Rejection) {
 
 func (st *stream) name() proxyName { return proxyName{st.gateway, st.node.GetId()} }
 
-// report reports what the proxy rejects now. Called with mu held: Reports must not call back.
+// report reports the proxy's current rejections. Called with mu held: Reports must not call back.
 func (st *stream) report() {
 	st.reported = st.machine.RejectionsSeq()
 	rejections := st.machine.Rejections()
@@ -52,10 +52,8 @@ func (st *stream) report() {
 	st.server.config.Reports.Rejected(st.gateway, st.node.GetId(), reportsOf(rejections))
 }
 
-// leftOut is what becomes of a member of the cluster set whose certificates are rejected.
-const leftOut = "the member is left out, and the others are in force: have its authority issued anew there"
+const leftOut = "the member is left out, and the others are in force: replace that cluster's certificate authority"
 
-// reportsOf returns one report for each owner.
 func reportsOf(rejections []publish.Rejection) []report.Report {
 	slices.SortFunc(rejections, func(a, b publish.Rejection) int { return a.Ref.Compare(b.Ref) })
 	byOwner := map[report.Ref][]publish.Rejection{}

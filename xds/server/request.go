@@ -14,24 +14,22 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// deltaRequest is a DeltaDiscoveryRequest that keeps its encoding. A proxy that reconnects names
-// thousands of resources with their versions, and a storm is a thousand such proxies: maps and
-// strings for them would be most of its cost.
+// deltaRequest is a DeltaDiscoveryRequest that keeps its encoding: for a thousand reconnecting
+// proxies, maps and strings of their names would be most of the cost.
 type deltaRequest struct {
 	text string // the whole message, validated; names are substrings of it
 	node *corev3.Node
 	url  string
-	// nonce is that of the answered response. nack: the answer is a NACK, and message is its error
-	// detail.
+	// nonce of the acknowledged response. nack: it is a NACK, with message as error detail.
 	nonce   string
 	nack    bool
 	message string
-	// counts is the number of fields of each kind that carry names.
+	// counts has the number of fields of each kind that carry names.
 	counts [requestInitial + 1]int
 }
 
-// The fields of DeltaDiscoveryRequest, and those of a map's entry. Resource locators are ignored:
-// ADS does not use them.
+// The fields of DeltaDiscoveryRequest and of a map's entry. Resource locators, which ADS does not
+// use, are ignored.
 const (
 	requestNode        = 1
 	requestTypeURL     = 2
@@ -71,7 +69,7 @@ func (r *deltaRequest) decode(data mem.BufferSlice) error {
 	return nil
 }
 
-// take validates one field, and decodes those that carry no names.
+// take validates one field, and decodes fields without names.
 func (r *deltaRequest) take(f field) error {
 	if !f.text {
 		return nil
@@ -117,7 +115,7 @@ func (r *deltaRequest) take(f field) error {
 	return nil
 }
 
-// names are those of a repeated field; nil if there are none.
+// names returns the values of a repeated field; nil if it is empty.
 func (r *deltaRequest) names(number protowire.Number) iter.Seq[string] {
 	if r.counts[number] == 0 {
 		return nil
@@ -131,7 +129,7 @@ func (r *deltaRequest) names(number protowire.Number) iter.Seq[string] {
 	}
 }
 
-// initial is initial_resource_versions, name and version; nil if it is empty.
+// initial returns initial_resource_versions, name and version; nil if it is empty.
 func (r *deltaRequest) initial() iter.Seq2[string, string] {
 	if r.counts[requestInitial] == 0 {
 		return nil
@@ -164,7 +162,7 @@ type field struct {
 	value  string
 }
 
-// nextField reads a field and moves rest behind it; after an error rest is empty.
+// nextField reads a field and advances rest; after an error rest is empty.
 func nextField(rest *string) (f field, err error) {
 	s := *rest
 	*rest = ""
@@ -204,7 +202,6 @@ func nextField(rest *string) (f field, err error) {
 	return f, nil
 }
 
-// varint reads a number at the beginning of s, and returns its length in bytes; 0: there is none.
 func varint(s string) (v uint64, n int) {
 	for i := 0; i < len(s) && i < 10; i++ {
 		b := s[i]

@@ -19,16 +19,16 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// Reports receives what proxies reject, by the objects that own the resources.
+// Reports receives the rejections of proxies, by owner of the resources.
 type Reports interface {
-	// Rejected replaces what one proxy rejects, one report for each owner, sorted. It is empty once
-	// the proxy rejects nothing any more, or has been disconnected for Config.Absence.
+	// Rejected replaces the rejections of one proxy, one report per owner, sorted. It is empty once
+	// the proxy rejects nothing, or has been disconnected for Config.Absence.
 	Rejected(gateway, node string, reports []report.Report)
 }
 
 // Config configures a Server.
 type Config struct {
-	// Cache is what is served. Required.
+	// Cache has the served resources. Required.
 	Cache *cache.Cache
 	// Authenticate is called once for each stream, before its first message is read. Default:
 	// TrustNode.
@@ -39,17 +39,17 @@ type Config struct {
 	Metrics prometheus.Registerer
 	Tracing trace.TracerProvider
 	// Count is called with a gateway's number of streams whenever it changes. It must not call
-	// back. It may be nil.
+	// back. Optional.
 	Count func(gateway string, streams int)
-	// FirstMessage is how long an authenticated proxy may take to send its first message. Default:
-	// 1 min, because a thousand proxies may reconnect to a busy process at once.
+	// FirstMessage limits the wait for an authenticated proxy's first message. Default: 1 min,
+	// because a thousand proxies may reconnect to a busy process at once.
 	FirstMessage time.Duration
 	// Publish configures the order of delivery. The kind of stream sets its StateOfTheWorld.
 	Publish publish.Config
 	// Absence is how long the rejections of a disconnected proxy stay reported. Default: 1 min.
 	Absence time.Duration
 	// OnPanic is called when the goroutine that receives a proxy's messages has panicked, which
-	// ends its stream. nil drops it. A panic of the other goroutine of a stream is that of the gRPC
+	// ends its stream. Optional. A panic of the stream's other goroutine is a panic of the gRPC
 	// handler.
 	OnPanic func(proxy string, value any, stack []byte)
 	// Now is the clock; time.Now if nil.
@@ -69,8 +69,7 @@ type Server struct {
 	stopped  bool // Run has ended
 }
 
-// New returns a server that is not registered yet. It returns an error if one of its metrics is
-// registered already.
+// New returns an unregistered server. It fails if one of its metrics is registered already.
 func New(c Config) (*Server, error) {
 	c.FirstMessage = cmp.Or(c.FirstMessage, time.Minute)
 	if c.Authenticate == nil {
@@ -106,9 +105,9 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
 }
 
-// Run ends all streams when the context ends; a graceful stop of the gRPC server would wait for
-// them without end. Until then it clears the rejections of proxies that do not reconnect. It may be
-// called once. The server also serves without it.
+// Run ends all streams when the context ends, because a graceful stop of the gRPC server would wait
+// for them forever. Until then it clears the rejections of proxies that do not reconnect. It may be
+// called once; the server also serves without it.
 func (s *Server) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

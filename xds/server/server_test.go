@@ -34,7 +34,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// world is n listeners, each with routes, a cluster and endpoints.
 func world(t testing.TB, n int) (out []*resource.Resource) {
 	for i := range n {
 		c, rc := fmt.Sprintf("cluster-%d", i), fmt.Sprintf("routes-%d", i)
@@ -298,7 +297,6 @@ func TestMetrics_CountProxiesThatLagOrReject(t *testing.T) {
 	counted(1, 1)
 }
 
-// gathered is the sum of each metric's series.
 func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -333,7 +331,6 @@ func TestADS_ThousandProxiesGetAChange(t *testing.T) {
 	c.WaitAcked(r.Ref)
 }
 
-// board records the reports of rejections.
 type board struct {
 	mu    sync.Mutex
 	calls []string // the owners, at each call
@@ -386,8 +383,7 @@ func TestNACK_ConditionDoesNotFlapOnReconnect(t *testing.T) {
 	poll.Until(t, "the report is cleared", last(""))
 }
 
-// The proxy requests its secrets after all else, and what it rejects stays reported until it has
-// answered.
+// The proxy requests its secrets last, and its rejections stay reported until it has answered.
 func TestNACK_ReportOfASecretDoesNotFlapOnReconnect(t *testing.T) {
 	b := &board{}
 	c := xdstest.Serve(t, server.Config{Reports: b})
@@ -404,8 +400,8 @@ func TestNACK_ReportOfASecretDoesNotFlapOnReconnect(t *testing.T) {
 			}})
 	}
 	var l listenerv3.Listener
-	of := xdstest.Listener(t, "secure", 443, "routes-0")
-	if err := proto.Unmarshal(of.Body(), &l); err != nil {
+	base := xdstest.Listener(t, "secure", 443, "routes-0")
+	if err := proto.Unmarshal(base.Body(), &l); err != nil {
 		t.Fatal(err)
 	}
 	config, err := anypb.New(&tlsv3.DownstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{
@@ -417,7 +413,7 @@ func TestNACK_ReportOfASecretDoesNotFlapOnReconnect(t *testing.T) {
 	l.FilterChains[0].TransportSocket = &corev3.TransportSocket{
 		Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config},
 	}
-	refs := append(of.Refs, resource.Ref{Type: resource.Secret, Name: "bad"})
+	refs := append(base.Refs, resource.Ref{Type: resource.Secret, Name: "bad"})
 	c.Commit([]*resource.Resource{xdstest.Resource(t, resource.Listener, "secure", &l, refs...),
 		secret(xdstest.BadPEM)})
 	last := func(want string) func() bool {

@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// stream is one connected proxy.
 type stream struct {
 	server  *Server
 	wire    wire
@@ -33,14 +32,13 @@ type stream struct {
 	mu        sync.Mutex
 	machine   *publish.Stream
 	closed    bool
-	inherited []publish.Rejection // what an earlier stream of this proxy reported, and this one has not decided
+	inherited []publish.Rejection // reported by an earlier stream of this proxy and still undecided
 	reported  uint64              // RejectionsSeq of the last report
-	sent      map[string]sending  // by nonce: what is timed
+	sent      map[string]sending  // by nonce: timed responses
 	waits     []target
-	checkAt   time.Time // when the permission is checked again; zero: when Recheck is called
+	checkAt   time.Time // when to check the permission again; zero: at the next Recheck
 }
 
-// serve handles one stream from its first message to its end.
 func (s *Server) serve(ctx context.Context, w wire) error {
 	proxy, gateway, first, err := s.authenticate(ctx, w)
 	if err != nil {
@@ -62,14 +60,13 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	if err := st.ready(ctx); err != nil {
 		return ended(err)
 	}
-	// A proxy that waited here for the first sync is served like one that connects now: what it has
-	// is not sent again.
+	// A proxy that waited for the first sync is served like one that connects now: its resources
+	// are not sent again.
 	st.cursor.Skip()
 	return st.run(ctx, first)
 }
 
-// ready waits until there is a configuration for the gateway; for one that does not exist, until
-// the stream ends. The permission may end meanwhile.
+// ready waits until there is a configuration for the gateway. The permission may end meanwhile.
 func (st *stream) ready(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -87,7 +84,6 @@ func (st *stream) ready(ctx context.Context) error {
 	}
 }
 
-// waiting reports whether there is no configuration for the gateway yet.
 func (st *stream) waiting() bool {
 	select {
 	case <-st.cursor.Ready():
@@ -99,8 +95,8 @@ func (st *stream) waiting() bool {
 
 var errStopped = status.Error(codes.Unavailable, "the control plane is stopping")
 
-// run decides and sends until the stream ends. It selects from few channels, none of them shared by
-// streams: the cost of a change for a thousand streams is mostly waking their goroutines.
+// run decides and sends until the stream ends. It selects from few channels and shares none: a
+// change for a thousand streams mostly costs waking their goroutines.
 func (st *stream) run(ctx context.Context, first request) error {
 	st.handle(first)
 	go st.receive()
@@ -119,7 +115,7 @@ func (st *stream) run(ctx context.Context, first request) error {
 			timer.Reset(flushAt.Sub(st.server.config.Now()))
 		}
 		select {
-		case <-st.cursor.Signal(): // the receiver pokes it too
+		case <-st.cursor.Signal(): // the receiver pokes it, too
 		case <-timer.C:
 		case <-ctx.Done():
 			return ended(context.Cause(ctx))
@@ -127,7 +123,7 @@ func (st *stream) run(ctx context.Context, first request) error {
 	}
 }
 
-// receive ends with the stream: its Recv then fails. A panic ends the stream, and no other.
+// receive ends with the stream, whose Recv then fails. A panic ends only this stream.
 func (st *stream) receive() {
 	defer func() {
 		if v := recover(); v != nil {
@@ -146,7 +142,6 @@ func (st *stream) receive() {
 	}
 }
 
-// handle applies one message.
 func (st *stream) handle(r request) {
 	t, ok := resource.TypeOf(r.url)
 	if !ok {
@@ -179,7 +174,6 @@ func (st *stream) handle(r request) {
 	}
 }
 
-// flush sends what may be sent now, and returns when to flush again if nothing else happens.
 func (st *stream) flush() (flushAt time.Time, err error) {
 	responses, flushAt := st.next()
 	for _, r := range responses {
@@ -192,7 +186,7 @@ func (st *stream) flush() (flushAt time.Time, err error) {
 	return flushAt, nil
 }
 
-// next returns what may be sent now, and when to ask again if nothing else happens.
+// next returns the responses to send, and when to ask again if nothing else happens.
 func (st *stream) next() (responses []*publish.Response, flushAt time.Time) {
 	now := st.server.config.Now()
 	st.mu.Lock()

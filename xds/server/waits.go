@@ -11,23 +11,21 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// ErrRejected is why WaitAcked fails early: a proxy rejects the version that it waits for.
+// ErrRejected is returned by WaitAcked if a proxy rejects the awaited version.
 var ErrRejected = errors.New("rejected by a proxy")
 
-// wait is one call of WaitAcked.
 type wait struct {
 	ref     resource.Ref
 	version string
 
 	mu      sync.Mutex
-	left    int // streams that have not accepted it yet, and one for the call until all streams are added
+	left    int // streams that have not accepted it yet, plus one until all streams are added
 	acked   int
 	settled bool
 	err     error
 	done    chan struct{} // closed when settled
 }
 
-// target is what a wait expects of one stream.
 type target struct {
 	wait *wait
 	slot *cache.Slot // acquired
@@ -36,9 +34,9 @@ type target struct {
 	after uint64
 }
 
-// WaitAcked returns when every connected proxy of a gateway, those that connect meanwhile included,
-// has accepted a version of a resource, or a later one. It waits for the first proxy if none is
-// connected. An empty version is the current one at the call. The error wraps ErrRejected if a
+// WaitAcked returns when every connected proxy of a gateway, including proxies that connect
+// meanwhile, has accepted a version of a resource, or a later one. It waits for the first proxy if
+// none is connected. An empty version selects the current one. The error wraps ErrRejected if a
 // proxy rejects the version, or the context's error.
 func (s *Server) WaitAcked(ctx context.Context, gateway string, ref resource.Ref, version string) error {
 	if version == "" {
@@ -75,8 +73,8 @@ func (s *Server) addWait(name string, w *wait) *gateway {
 	return g
 }
 
-// settle takes one off the streams left; acked is 1 if its proxy has accepted the version, 0 if the
-// stream ended.
+// settle decreases the number of streams left. acked is 1 if the proxy has accepted the version, 0
+// if the stream ended.
 func (w *wait) settle(acked int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +86,6 @@ func (w *wait) settle(acked int, err error) {
 	}
 }
 
-// await adds the stream to those that a wait waits for.
 func (st *stream) await(w *wait) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -126,7 +123,6 @@ func (st *stream) checkWaits() {
 	})
 }
 
-// dropWait undoes await.
 func (st *stream) dropWait(w *wait) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -138,7 +134,7 @@ func (st *stream) dropWait(w *wait) {
 	})
 }
 
-// close releases what the stream holds. Its waits go on without it.
+// close releases the stream's resources. Waits continue without it.
 func (st *stream) close() {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -9,26 +9,23 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// wire is one of the two variants of the protocol.
 type wire interface {
 	receive() (request, error)
 	send(*publish.Response) (size int, err error)
 	stateOfTheWorld() bool
 }
 
-// request is one message of a proxy.
 type request struct {
-	node *corev3.Node // nil on all but the first
-	// profile is that of the node's bootstrap; set on the first by authenticate.
+	node *corev3.Node // only in the first
+	// profile of the node's bootstrap; authenticate sets it in the first
 	profile string
 	url     string
 	nonce   string
-	nack    string // Envoy's error detail; empty: an ACK
+	nack    string // Envoy's error detail; "" for an ACK
 	delta   *deltaRequest
 	state   *discoveryv3.DiscoveryRequest
 }
 
-// orUnexplained is a NACK's error detail, of bounded length. A NACK without one is still a NACK.
 func orUnexplained(message string) string {
 	if message == "" {
 		return "NACK without an error detail"

@@ -28,8 +28,7 @@ type Control struct {
 	grpc     *grpc.Server
 }
 
-// Serve runs a Control until the end of the test. If Config.Cache is nil, it is a new cache that is
-// ready.
+// Serve runs a Control until the end of the test. If Config.Cache is nil, it creates a ready cache.
 func Serve(t testing.TB, c server.Config) *Control {
 	t.Helper()
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -64,8 +63,8 @@ func (c *Control) Start(config server.Config) {
 	go func(g *grpc.Server) { _ = g.Serve(keptListener{c.listener}) }(c.grpc)
 }
 
-// Stop ends the server as a crash would, except that its port stays in use: no other process gets
-// it, and clients that connect wait. It may be called twice.
+// Stop ends the server like a crash, but keeps its port: no other process gets it, and connecting
+// clients wait. It may be called twice.
 func (c *Control) Stop() { c.grpc.Stop() }
 
 // keptListener stops accepting when it is closed, and keeps its port.
@@ -73,12 +72,11 @@ type keptListener struct{ *net.TCPListener }
 
 func (k keptListener) Close() error { return k.SetDeadline(time.Unix(1, 0)) }
 
-// Commit commits one revision of Gateway.
 func (c *Control) Commit(upserts []*resource.Resource, removes ...resource.Ref) {
 	c.Cache.Commit(cache.Batch{Gateway: Gateway, Upserts: upserts, Removes: removes})
 }
 
-// WaitAcked waits until all proxies have the current version of resources, or fails the test after
+// WaitAcked waits until all proxies have the current version of resources. It fails the test after
 // 30 s.
 func (c *Control) WaitAcked(refs ...resource.Ref) {
 	c.t.Helper()

@@ -46,10 +46,9 @@ func (r *raw) DeltaAggregatedResources(
 	}
 }
 
-// The cache cannot hold a name twice, so a raw server shows how Envoy handles it: the whole
-// response is rejected, and its error detail names the resource in a form that publish does not
-// parse. publish handles that like an error detail without names, and sends each resource in a
-// response of its own, which is right.
+// The cache cannot hold a name twice, so a raw server shows Envoy's behavior: it rejects the whole
+// response, and its error detail names the resource in a form that publish does not parse. publish
+// then sends each resource in a separate response.
 func TestNACK_DuplicateNameRejectsWholeResponse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

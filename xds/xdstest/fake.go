@@ -18,23 +18,23 @@ import (
 
 // FakeConfig configures a fake Envoy.
 type FakeConfig struct {
-	// Address is the control plane's. Required.
+	// Address of the control plane. Required.
 	Address string
 	// Gateway and Node are its node.cluster and node.id. Default: the package's Gateway, and
 	// "fake".
 	Gateway, Node string
 	// StateOfTheWorld selects the state-of-the-world variant.
 	StateOfTheWorld bool
-	// Dial has the options of the connection, credentials included. Default: cleartext, without
+	// Dial are options of the connection, credentials included. Default: cleartext, without
 	// credentials.
 	Dial []grpc.DialOption
-	// Silent are types whose responses it applies but never answers.
+	// Silent are types whose responses it applies but never acknowledges.
 	Silent []resource.Type
 	// Rejects returns the error detail with which the fake rejects a cluster or listener; ""
 	// accepts it. nil: the fake rejects only what Envoy rejects.
 	Rejects func(resource.Ref) string
-	// Timeout is how long the fake waits for a response that the control plane owes it, before it
-	// records a violation. Default: 10 s.
+	// Timeout is how long the fake waits for an owed response before it records a violation.
+	// Default: 10 s.
 	Timeout time.Duration
 }
 
@@ -61,11 +61,10 @@ type Received struct {
 	Upserts  []string // names
 	Removed  []string
 	Same     []string // names that it had at the same version
-	Rejected string   // its NACK; empty: ACK
+	Rejected string   // its NACK; "" for an ACK
 }
 
-// StartFake connects a fake Envoy until the end of the test. The test fails if there was a
-// violation.
+// StartFake connects a fake Envoy until the end of the test. It fails the test at a violation.
 func StartFake(t testing.TB, c FakeConfig) *Fake {
 	t.Helper()
 	if c.Gateway == "" {
@@ -123,46 +122,45 @@ func (f *Fake) Disconnect() {
 	_ = f.conn.Close()
 }
 
-// Reconnect connects to the same or another control plane, as Envoy does: it sends the versions
-// that it has.
+// Reconnect connects to the same or another control plane, as Envoy does: it sends its versions.
 func (f *Fake) Reconnect(address string) {
 	f.t.Helper()
 	f.Disconnect()
 	f.connect(address)
 }
 
-// Violations are those of the control plane so far.
+// Violations returns the violations of the control plane so far.
 func (f *Fake) Violations() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.violations)
 }
 
-// Received are the responses so far.
+// Received returns the responses so far.
 func (f *Fake) Received() []Received {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.log)
 }
 
-// Has is the version of a resource that is in force. A warming cluster is not in force; the old
-// version of a warm one still is.
+// Has returns the version of a resource that is in force. A warming cluster is not in force, but
+// the old version of a warm one is.
 func (f *Fake) Has(ref resource.Ref) (version string, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state.has(ref)
 }
 
-// HasUnacked reports whether resources are in force that no control plane can know: they came in a
-// partly rejected response, and the stream ended before they were sent again. The resources that
-// they name are then in force too.
+// HasUnacked reports whether resources are in force that no control plane can know: they arrived in
+// a partly rejected response, and the stream ended before they were sent again. The resources that
+// they name are then in force, too.
 func (f *Fake) HasUnacked() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.state.unacked) > 0
 }
 
-// Secret is the encoded secret in force; nil: there is none.
+// Secret returns the encoded secret in force, or nil.
 func (f *Fake) Secret(name string) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,14 +170,14 @@ func (f *Fake) Secret(name string) []byte {
 	return nil
 }
 
-// Names are the names of a type that are in force, sorted.
+// Names returns the names of a type that are in force, sorted.
 func (f *Fake) Names(t resource.Type) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state.names(t)
 }
 
-// Backends are the ports of 127.0.0.1 that requests to a port may reach, also through hops.
+// Backends returns the ports of 127.0.0.1 that requests to a port may reach, also through hops.
 func (f *Fake) Backends(port uint32) []uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,39 +7,39 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// proxy is the state of a fake Envoy.
 type proxy struct {
 	// active is in force; warming are the versions of clusters that wait for their endpoints.
 	active  map[resource.Ref]*applied
 	warming map[string]*applied
-	// accepted is what it names when it reconnects: nothing of a partly rejected response.
+	// accepted are the versions that it sends when it reconnects, without any of a partly rejected
+	// response.
 	accepted map[resource.Ref]string
-	// subscribed are the subscriptions by name; unanswered are those that no response of this
+	// subscribed are the subscriptions by name; unanswered are the ones that no response of this
 	// stream has mentioned.
 	subscribed map[resource.Ref]bool
 	unanswered map[resource.Ref]bool
-	// rejected are those of which no control plane can know a version in force: there is none, or
-	// one of an earlier stream that is unacked.
+	// rejected are resources of which no control plane can know a version in force: there is no
+	// version, or an unacked one of an earlier stream.
 	rejected map[resource.Ref]bool
-	// unacked is in force from a partly rejected response of an earlier stream, and so missing or
-	// outdated in the versions that this stream began with: no control plane can know of it.
+	// unacked resources are in force from a partly rejected response of an earlier stream, unknown
+	// to any control plane: they are missing or outdated in this stream's initial versions.
 	unacked map[resource.Ref]bool
-	// resumed are routes that this stream began with, and lost the hops that the first response
-	// with such routes took out: a control plane that does not know their version cannot keep what
-	// is in it.
+	// resumed are routes that this stream began with. lost are the hops that the first response
+	// with such routes removed: a control plane that does not know their version cannot keep their
+	// contents.
 	resumed, lost map[resource.Ref]bool
 	state         map[resource.Type]string
-	// stored are secrets as they came last, rejected ones included: Envoy ignores the same bytes,
+	// stored are the last received secrets, rejected ones included: Envoy ignores the same bytes,
 	// and uses them for new versions of listeners.
 	stored map[resource.Ref]storedSecret
-	// initialized: it has had a response of clusters; listening: it has requested its listeners.
+	// initialized: it has received clusters; listening: it has requested its listeners.
 	initialized, listening bool
 }
 
 type applied struct {
 	version string
 	names   []resource.Ref
-	ports   []uint32 // those of a listener, or of endpoints
+	ports   []uint32 // of a listener, or of endpoints
 	body    []byte   // of a secret
 }
 
@@ -58,9 +58,9 @@ type storedSecret struct {
 	rejected bool
 }
 
-// restart is a new stream of the same process. A cluster may have been warming when the old stream
-// ended, between its own response and that of its endpoints. The next control plane cannot know
-// that, and the real Envoy then waits for initial_fetch_timeout. This is not a violation.
+// restart begins a new stream of the same process. A cluster may have been warming when the old
+// stream ended. The next control plane cannot know that, and the real Envoy then waits for
+// initial_fetch_timeout, which is not a violation.
 func (p *proxy) restart() {
 	clear(p.unanswered)
 	for name, c := range p.warming {
@@ -95,8 +95,6 @@ func (p *proxy) names(t resource.Type) []string {
 	return out
 }
 
-// backends are the ports that requests to a port may reach; none if there is no listener, or no way
-// to a backend.
 func (p *proxy) backends(port uint32) (out []uint32) {
 	var walk func(ref resource.Ref, depth int)
 	walk = func(ref resource.Ref, depth int) {
@@ -121,7 +119,6 @@ func (p *proxy) backends(port uint32) (out []uint32) {
 	return slices.Compact(out)
 }
 
-// apply applies one accepted resource.
 func (p *proxy) apply(ref resource.Ref, a *applied) {
 	old := p.active[ref]
 	delete(p.unacked, ref)
@@ -150,7 +147,7 @@ func (p *proxy) apply(ref resource.Ref, a *applied) {
 	delete(p.rejected, ref)
 }
 
-// routesBefore are the names in routes that this stream began with; none once it has carried them.
+// routesBefore returns the names in routes that this stream began with, until it has carried them.
 func (p *proxy) routesBefore(ref resource.Ref) []resource.Ref {
 	if !p.resumed[ref] || p.active[ref] == nil {
 		return nil
@@ -158,7 +155,6 @@ func (p *proxy) routesBefore(ref resource.Ref) []resource.Ref {
 	return p.active[ref].names
 }
 
-// warm ends the warming of the clusters that wait for endpoints.
 func (p *proxy) warm(endpoints resource.Ref) {
 	for name, c := range p.warming {
 		if slices.Contains(c.names, endpoints) {
@@ -185,9 +181,9 @@ func (p *proxy) remove(ref resource.Ref) {
 	}
 }
 
-// broken are the requests that would now fail because of the control plane: everything that a
-// request may reach must name only what is in force. Rejected resources are not its fault. Missing
-// routes only keep their listener from starting.
+// broken returns the requests that would fail because of the control plane: everything that they
+// may reach must name only resources in force. Rejected resources do not count. Missing routes only
+// keep their listener from starting.
 func (p *proxy) broken() (out []string) {
 	for ref := range p.reachable() {
 		for _, n := range p.active[ref].names {
@@ -203,7 +199,6 @@ func (p *proxy) broken() (out []string) {
 	return out
 }
 
-// serves reports whether routes in force have the virtual host of a hop.
 func (p *proxy) serves(host resource.Ref) bool {
 	for ref, a := range p.active {
 		if ref.Type == resource.RouteConfiguration && slices.Contains(a.names, host) {
@@ -213,7 +208,6 @@ func (p *proxy) serves(host resource.Ref) bool {
 	return false
 }
 
-// reachable is everything that a request may reach, and that a control plane can know of.
 func (p *proxy) reachable() map[resource.Ref]bool {
 	out := map[resource.Ref]bool{}
 	var walk func(resource.Ref)
@@ -234,7 +228,6 @@ func (p *proxy) reachable() map[resource.Ref]bool {
 	return out
 }
 
-// wanted are the names of a type that active and warming resources name.
 func (p *proxy) wanted(t resource.Type) map[string]bool {
 	out := map[string]bool{}
 	add := func(a *applied) {

@@ -85,7 +85,6 @@ func readTLS(config *anypb.Any, add func(resource.Type, string)) {
 	add(resource.Secret, common.GetValidationContextSdsSecretConfig().GetName())
 }
 
-// ports are those of a listener or of endpoints.
 func ports(msg any) (out []uint32) {
 	switch m := msg.(type) {
 	case *listenerv3.Listener:

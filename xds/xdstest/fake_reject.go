@@ -25,7 +25,7 @@ type verdict struct {
 	whole bool
 }
 
-// judge returns the verdict of the test's configuration on a resource, or else Envoy's.
+// judge returns the verdict of the test's configuration on a resource, else Envoy's.
 func (c FakeConfig) judge(ref resource.Ref, msg any) *verdict {
 	if c.Rejects != nil {
 		if detail := c.Rejects(ref); detail != "" {
@@ -35,7 +35,7 @@ func (c FakeConfig) judge(ref resource.Ref, msg any) *verdict {
 	return judge(msg)
 }
 
-// judge finds those errors that tests make on purpose (rejections in nack_test.go).
+// judge finds errors that tests make on purpose (rejections in nack_test.go).
 func judge(msg any) *verdict {
 	switch m := msg.(type) {
 	case *clusterv3.Cluster:
@@ -77,7 +77,7 @@ func judge(msg any) *verdict {
 	return nil
 }
 
-// BadPEM is in certificates that the fake rejects.
+// BadPEM marks certificates that the fake rejects.
 const BadPEM = "BAD"
 
 func unknownPolicy(c *clusterv3.Cluster) string {
@@ -123,7 +123,6 @@ func judgeRoutes(rc *routev3.RouteConfiguration) *verdict {
 	return nil
 }
 
-// partial combines the error details of several resources of one response, as Envoy does.
 func partial(t resource.Type, names []string, verdicts map[string]*verdict) string {
 	kind := map[resource.Type]string{resource.Cluster: "cluster", resource.Listener: "listener"}[t]
 	var texts []string
@@ -133,8 +132,7 @@ func partial(t resource.Type, names []string, verdicts map[string]*verdict) stri
 	return fmt.Sprintf("Error adding/updating %s(s) %s: %s", kind, strings.Join(names, ", "), strings.Join(texts, "\n"))
 }
 
-// decode decodes a message that the tests have made. A malformed one stays empty, and is rejected
-// or missed later.
+// decode decodes a message of a test. A malformed one stays empty, and is rejected or missed later.
 func decode[M proto.Message](body *anypb.Any, into M) M {
 	if body != nil {
 		_ = proto.Unmarshal(body.GetValue(), into)
@@ -142,7 +140,7 @@ func decode[M proto.Message](body *anypb.Any, into M) M {
 	return into
 }
 
-// nameOf and hashOf derive what a state of the world does not carry: the name, and delta's version.
+// nameOf and hashOf derive the name and delta's version, which state of the world lacks.
 func nameOf(t resource.Type, body *anypb.Any) string {
 	switch t {
 	case resource.Secret:

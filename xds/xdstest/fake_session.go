@@ -15,14 +15,13 @@ import (
 type session struct {
 	fake *Fake
 	wire adsWire
-	node *corev3.Node // until it was sent
+	node *corev3.Node // nil once sent
 	open [5]bool      // types that were requested on this stream
-	// withheld are the answers to clusters, which wait until all of them are warm.
+	// withheld are the acknowledgements of clusters, which wait until all of them are warm.
 	withheld []request
 	since    time.Time // when it began to wait for something
 }
 
-// byName are the types that are subscribed to by name.
 var byName = []resource.Type{resource.Endpoints, resource.RouteConfiguration, resource.Secret}
 
 func (s *session) run(ctx context.Context) {
@@ -63,7 +62,6 @@ func (s *session) run(ctx context.Context) {
 	}
 }
 
-// start sends the first requests of a stream.
 func (s *session) start() {
 	s.locked(func() {
 		s.ask(request{t: resource.Cluster})
@@ -110,7 +108,6 @@ func (s *session) ask(q request) {
 	_ = s.wire.send(q)
 }
 
-// take applies one response and answers it.
 func (s *session) take(r response) {
 	f, p := s.fake, &s.fake.state
 	rec := Received{Type: r.t, Removed: r.removed}
@@ -131,12 +128,12 @@ func (s *session) take(r response) {
 		v := f.config.judge(ref, msg)
 		switch r.t {
 		case resource.Secret:
-			is := storedSecret{hashOf(res.body), v != nil}
-			if p.stored[ref].hash == is.hash || !p.subscribed[ref] {
-				v, messages[i] = nil, nil // the same bytes are ACKed without another look
+			s := storedSecret{hashOf(res.body), v != nil}
+			if p.stored[ref].hash == s.hash || !p.subscribed[ref] {
+				v, messages[i] = nil, nil // the same bytes are ACKed without a check
 				break
 			}
-			p.stored[ref], messages[i].body = is, res.body.GetValue()
+			p.stored[ref], messages[i].body = s, res.body.GetValue()
 		case resource.Listener:
 			for _, n := range names {
 				if at, _ := p.has(ref); p.stored[n].rejected && at != res.version {
@@ -233,8 +230,8 @@ func (s *session) accept(r response) {
 	p.state[r.t] = r.version
 }
 
-// follow subscribes to the names that active resources name, and unsubscribes from the others. It
-// runs before the response is answered.
+// follow subscribes to the names in active resources, and unsubscribes from the others. It runs
+// before the response is acknowledged.
 func (s *session) follow() {
 	p := &s.fake.state
 	for _, t := range byName {
@@ -282,7 +279,6 @@ func (s *session) answer(r response, nack string) {
 	s.ask(q)
 }
 
-// release sends what waits until all clusters are warm.
 func (s *session) release() {
 	p := &s.fake.state
 	if len(p.warming)+len(p.unanswered) == 0 || s.since.IsZero() {
@@ -301,8 +297,6 @@ func (s *session) release() {
 	}
 }
 
-// expire records the responses that are overdue, and goes on as Envoy does after
-// initial_fetch_timeout.
 func (s *session) expire() {
 	f, p := s.fake, &s.fake.state
 	if len(p.warming)+len(p.unanswered) == 0 {

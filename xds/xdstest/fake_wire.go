@@ -12,14 +12,13 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// response is one message of the control plane, in delta's terms.
 type response struct {
 	t         resource.Type
 	nonce     string
 	version   string // of the whole, in a state of the world
 	resources []received
 	removed   []string
-	full      bool // resources that it does not carry are removed
+	full      bool // missing resources are removed
 }
 
 type received struct {
@@ -27,7 +26,6 @@ type received struct {
 	body          *anypb.Any
 }
 
-// request is one message to the control plane.
 type request struct {
 	node                   *corev3.Node // in the first of the stream
 	t                      resource.Type
@@ -38,7 +36,6 @@ type request struct {
 	nonce, nack            string
 }
 
-// adsWire is the client of one of the two variants.
 type adsWire interface {
 	receive() (response, error)
 	send(request) error

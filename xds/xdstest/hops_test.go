@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// hopWorld has routes to clusters, of which some spill: cluster to the cluster behind its hop. A
-// hop has the name of what is behind it.
+// hopWorld has routes to clusters. spills maps a cluster to its hop, hops a hop to the cluster
+// behind it.
 func hopWorld(t *testing.T, routes [2]string, spills, hops map[string]string) map[resource.Ref]*resource.Resource {
 	out := map[resource.Ref]*resource.Resource{}
 	put := func(list ...*resource.Resource) {
@@ -42,8 +42,8 @@ func hopWorld(t *testing.T, routes [2]string, spills, hops map[string]string) ma
 	return out
 }
 
-// A virtual host that endpoints still name keeps its clusters, and no others of the version that it
-// comes from: those would keep endpoints that name virtual hosts, without end.
+// A virtual host that endpoints still name keeps its own clusters, but no others of its old
+// version: these would keep endpoints that name virtual hosts forever.
 func TestHops_ThoseOfChangedPoolsLeaveWithThem(t *testing.T) {
 	worlds := []map[resource.Ref]*resource.Resource{
 		hopWorld(t, [2]string{"p", "q"}, map[string]string{"p": "hop-c", "q": "hop-y"},
@@ -83,9 +83,9 @@ func TestHops_ThoseOfChangedPoolsLeaveWithThem(t *testing.T) {
 	}
 }
 
-// While a proxy has some changes and not yet others, clusters behind hops may lead to hops. When no
-// hop is left, these clusters and the listener of hops must not keep each other without end; and
-// the listener stays while a request may be on its way from one hop to the next.
+// While a proxy has only some of the changes, clusters behind hops may lead to hops. Without a
+// remaining hop, these clusters and the hops' listener must not keep each other forever; and the
+// listener stays while a request may pass from one hop to the next.
 func TestHops_TheirListenerLeavesWithClustersBehindHopsThatLeadToHops(t *testing.T) {
 	last := hopWorld(t, [2]string{"z", "z"}, nil, nil)
 	for name, world := range map[string]map[resource.Ref]*resource.Resource{

@@ -149,8 +149,8 @@ func TestNACK_IsReportedAndGoodResourcesApply(t *testing.T) {
 			}
 			w.wait("a report with the error detail", reported)
 
-			// Another control plane without the good cluster, which came with the rejected resource
-			// and has to be removed.
+			// Another control plane lacks the good cluster, which came with the rejected resource
+			// and must be removed.
 			w.control.Stop()
 			next := cache.New(cache.Config{})
 			next.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: append(w.base(), bad...)})

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// A new version may generate other listeners. Proxies of the version before keep theirs, and their
-// connections.
+// A new version may generate other listeners. Proxies of the previous version keep theirs, and
+// their connections.
 func TestProfile_UpgradeKeepsListenersOfOldProfile(t *testing.T) {
 	w := &world{T: t, a: backend(t), b: backend(t), port: envoytest.FreePort(t)}
 	w.control = xdstest.Serve(t, server.Config{})

@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// hosts is a route configuration with one virtual host for each name, in a part of its own; its
-// routes are those of HTTPRoutes of the same names.
+// hosts returns a route configuration with one virtual host per name, each in a separate part. Its
+// routes belong to HTTPRoutes of the same names.
 func hosts(t testing.TB, name string, list map[string][]*routev3.Route) *resource.Resource {
 	part := func(rc *routev3.RouteConfiguration, refs []resource.Ref, owners []report.Ref) *resource.Part {
 		body, err := resource.Marshal(rc)
@@ -44,7 +44,6 @@ func hosts(t testing.TB, name string, list map[string][]*routev3.Route) *resourc
 	return resource.FromParts(resource.RouteConfiguration, name, parts...)
 }
 
-// to is a route of an HTTPRoute: a path prefix to cluster a.
 func to(owner, prefix string) *routev3.Route {
 	return &routev3.Route{
 		Name:  "HTTPRoute/default/" + owner + "/0",
@@ -55,7 +54,6 @@ func to(owner, prefix string) *routev3.Route {
 	}
 }
 
-// weightless is a route whose action Envoy rejects.
 func weightless(owner, prefix string) *routev3.Route {
 	r := to(owner, prefix)
 	r.Action = &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_WeightedClusters{
@@ -128,9 +126,9 @@ func TestNACK_RejectedRouteAnswers500AndOthersApply(t *testing.T) {
 					strings.Contains(w.reports.message("bad2"), "Sum of weights") &&
 					strings.Contains(w.reports.message("worse"), "missing )")
 			})
-			for _, is := range [][2]string{{"h0.com", "/"}, {"h3.com", "/new"}, {"h3.com", "/"}, {"h7.com", "/"}} {
-				if got := status(t, w.port, is[0], is[1]); got != 200 {
-					t.Errorf("%s%s answers %d", is[0], is[1], got)
+			for _, at := range [][2]string{{"h0.com", "/"}, {"h3.com", "/new"}, {"h3.com", "/"}, {"h7.com", "/"}} {
+				if got := status(t, w.port, at[0], at[1]); got != 200 {
+					t.Errorf("%s%s answers %d", at[0], at[1], got)
 				}
 			}
 			for _, owner := range []string{"r0", "r3", "new", "fine"} {

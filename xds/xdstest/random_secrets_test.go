@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// secretDial has all parameters of a random world of secrets: 0 is none, and an odd generation is
-// one that Envoy rejects.
+// secretDial has all parameters of a random world of secrets: 0 means that it is absent, and Envoy
+// rejects odd generations.
 type secretDial struct {
 	certificates [3]int // of three listeners, each a tenant's
 	members      [5]int // of the one secret that all three verify members by
@@ -34,12 +34,11 @@ func (d *secretDial) turn(r *rand.Rand) {
 	}
 }
 
-// text is a certificate of a generation.
-func text(of string, generation int) []byte {
+func text(name string, generation int) []byte {
 	if generation%2 == 1 {
-		return fmt.Appendf(nil, "%s %s %d;", xdstest.BadPEM, of, generation)
+		return fmt.Appendf(nil, "%s %s %d;", xdstest.BadPEM, name, generation)
 	}
-	return fmt.Appendf(nil, "good %s %d;", of, generation)
+	return fmt.Appendf(nil, "good %s %d;", name, generation)
 }
 
 func (d *secretDial) resources(t *testing.T) map[resource.Ref]*resource.Resource {
@@ -64,7 +63,7 @@ func (d *secretDial) resources(t *testing.T) map[resource.Ref]*resource.Resource
 	return out
 }
 
-// wrong lists how a proxy's secrets, and what is reported of them, differ from the dial.
+// wrong lists how a proxy's secrets, and the reports about them, differ from the dial.
 func (d *secretDial) wrong(s *xdstest.Simulation, world map[resource.Ref]*resource.Resource) string {
 	var wrong, want []string
 	for i, generation := range d.certificates {
@@ -100,8 +99,8 @@ func (d *secretDial) wrong(s *xdstest.Simulation, world map[resource.Ref]*resour
 	return strings.Join(append(wrong, s.Violations()...), ", ")
 }
 
-// Whatever tenants and members write, the others' secrets are in force, and the reports name those
-// at fault: also for proxies that have just started, and for those that reconnect.
+// Faulty secrets of some tenants and members leave the others' secrets in force, and the reports
+// name the authors: also for proxies that have just started or reconnect.
 func TestSecrets_RandomChangesHarmTheirAuthorsAlone(t *testing.T) {
 	const steps = 40
 	for seed := range uint64(40) {

@@ -31,7 +31,6 @@ type dial struct {
 
 func newDial() dial { return dial{badC: -1, badR: -1} }
 
-// turn changes one parameter.
 func (d *dial) turn(r *rand.Rand) {
 	switch r.IntN(9) {
 	case 0, 1:
@@ -59,7 +58,6 @@ func (d *dial) turn(r *rand.Rand) {
 	}
 }
 
-// resources are the world that follows from a dial.
 func (d *dial) resources(t testing.TB) map[resource.Ref]*resource.Resource {
 	out, hops := map[resource.Ref]*resource.Resource{}, map[string]string{}
 	put := func(r *resource.Resource) { out[r.Ref] = r }
@@ -115,7 +113,6 @@ func (d *dial) pool(t testing.TB, c int, name string, hops map[string]string, pu
 	put(xdstest.Endpoints(t, leaf, 4000))
 }
 
-// difference is the change from one world to the next.
 func difference(old, new map[resource.Ref]*resource.Resource) (upserts []*resource.Resource, removes []resource.Ref) {
 	for ref, r := range new {
 		if o := old[ref]; o == nil || o.Version != r.Version {
@@ -166,13 +163,12 @@ func outOfSync(f *xdstest.Simulation, world map[resource.Ref]*resource.Resource,
 	return strings.Join(wrong, ", ")
 }
 
-// onceFailed are sequences in which a proxy was without something that it needed: what a variant of
-// endpoints without their hops names, endpoints that are sent again although they are gone, and
-// routes that were unsubscribed and subscribed again. In the next two the fake was wrong: a proxy
-// has a cluster from a partly rejected response of a stream that ended, and rejects the version
-// that it gets as its first. In the last four, a proxy had something for ever: clusters behind hops
-// that lead to hops, with the listener of hops; and a cluster that returned to a version that was
-// rejected.
+// onceFailed are sequences in which a proxy lacked a resource that it needed (the resources of
+// endpoints without their hops, removed endpoints that were sent again, routes that were
+// unsubscribed and subscribed again), in which the fake was wrong (the next two: a cluster from a
+// partly rejected response of an ended stream, whose first version is rejected), or in which a
+// proxy kept a resource forever (the last four: clusters behind hops that lead to hops, and a
+// cluster that returned to a rejected version).
 var onceFailed = []uint64{2492, 1591, 4878, 2181, 4095, 2611, 2771, 2980, 988}
 
 var (
@@ -196,8 +192,8 @@ func TestADS_RandomChangesStayConsistent(t *testing.T) {
 	}
 }
 
-// runSequence changes a random world step by step while messages travel at random. Whenever all
-// have arrived, each proxy must have all of the world and nothing else.
+// runSequence changes a random world step by step while messages travel at random. Once all have
+// arrived, each proxy must have exactly the world.
 func runSequence(t *testing.T, seed uint64, steps int) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	d := newDial()
@@ -247,8 +243,8 @@ func runSequence(t *testing.T, seed uint64, steps int) {
 	}
 }
 
-// freshOutOfSync lists what a proxy that has just started lacks, and what it rejects and the other
-// does not: it has no last good version, and nothing that it rejects may keep the rest from it.
+// freshOutOfSync lists resources that a newly started proxy lacks, and rejections that the other
+// proxy does not have: it has no last good version, and no rejected resource may delay the others.
 func freshOutOfSync(
 	t *testing.T, s *xdstest.Simulation, store *cache.Cache, c publish.Config, seed uint64,
 	world map[resource.Ref]*resource.Resource, d *dial,
@@ -265,15 +261,14 @@ func freshOutOfSync(
 	return ""
 }
 
-// rejectedBy are the rejections that are reported of a proxy.
 func rejectedBy(s *xdstest.Simulation, world map[resource.Ref]*resource.Resource) string {
 	var out []string
 	for _, r := range s.Stream().Rejections() {
 		if world[r.Ref] == nil {
 			continue // it is leaving, and has no owner
 		}
-		of := fmt.Sprint(r.Ref, " ", r.Host, " ", r.Route, " ", r.Member)
-		out = append(out, strings.Join(strings.Fields(of), " "))
+		fields := fmt.Sprint(r.Ref, " ", r.Host, " ", r.Route, " ", r.Member)
+		out = append(out, strings.Join(strings.Fields(fields), " "))
 	}
 	slices.Sort(out)
 	return strings.Join(out, ", ")

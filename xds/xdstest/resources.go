@@ -24,9 +24,10 @@ import (
 )
 
 // Small resources that the real Envoy accepts, with references and owners, as from the translator.
-
+//
 // Resource encodes a message of any type. Every resource of this package has the owner HTTPRoute
 // default/NAME.
+
 func Resource(t testing.TB, kind resource.Type, name string, msg proto.Message,
 	refs ...resource.Ref) *resource.Resource {
 	t.Helper()
@@ -37,13 +38,12 @@ func Resource(t testing.TB, kind resource.Type, name string, msg proto.Message,
 	return r
 }
 
-// Cluster is an EDS cluster with its own service_name; another generation has other bytes, and
-// means the same.
+// Cluster returns an EDS cluster with its own service_name. Generations differ in bytes only.
 func Cluster(t testing.TB, name string, generation int) *resource.Resource {
 	return SharedCluster(t, name, name, generation)
 }
 
-// SharedCluster is a Cluster with a service_name that other clusters may share.
+// SharedCluster returns a Cluster with a service_name that other clusters may share.
 func SharedCluster(t testing.TB, name, service string, generation int) *resource.Resource {
 	t.Helper()
 	return Resource(t, resource.Cluster, name, &clusterv3.Cluster{
@@ -56,7 +56,7 @@ func SharedCluster(t testing.TB, name, service string, generation int) *resource
 	}, resource.Ref{Type: resource.Endpoints, Name: service})
 }
 
-// ADS is the config source of all resources.
+// ADS returns the config source of all resources.
 func ADS() *corev3.ConfigSource {
 	return &corev3.ConfigSource{
 		ResourceApiVersion:    corev3.ApiVersion_V3,
@@ -64,7 +64,7 @@ func ADS() *corev3.ConfigSource {
 	}
 }
 
-// Endpoints is an assignment of ports of 127.0.0.1.
+// Endpoints returns an assignment of ports of 127.0.0.1.
 func Endpoints(t testing.TB, service string, ports ...uint32) *resource.Resource {
 	t.Helper()
 	return EndpointsWithHops(t, service, nil, ports...)
@@ -106,7 +106,7 @@ func socketAddress(port uint32) *corev3.Address {
 	}}}
 }
 
-// Listener is an HTTP listener on one port of 127.0.0.1 with the routes of a route configuration.
+// Listener returns an HTTP listener on one port of 127.0.0.1 with a route configuration.
 func Listener(t testing.TB, name string, port uint32, routes string) *resource.Resource {
 	t.Helper()
 	l := httpListener(t, name, routes, func(*hcmv3.HttpConnectionManager) {})
@@ -114,11 +114,10 @@ func Listener(t testing.TB, name string, port uint32, routes string) *resource.R
 	return Resource(t, resource.Listener, name, l, resource.Ref{Type: resource.RouteConfiguration, Name: routes})
 }
 
-// hopHeader has the hop that a request came to.
 const hopHeader = "hop"
 
-// Hops is the internal listener of all hops, and its routes: hops has the cluster behind each of
-// them.
+// Hops returns the internal listener of all hops, and its routes. hops maps each hop to its
+// cluster.
 func Hops(t testing.TB, hops map[string]string) (listener, routes *resource.Resource) {
 	t.Helper()
 	l := httpListener(t, HopListener, HopListener, func(m *hcmv3.HttpConnectionManager) {
@@ -178,7 +177,7 @@ func pack(t testing.TB, m proto.Message) *anypb.Any {
 	return out
 }
 
-// Routes is a route configuration that sends all requests to one cluster.
+// Routes returns a route configuration that sends all requests to one cluster.
 func Routes(t testing.TB, name, cluster string) *resource.Resource {
 	t.Helper()
 	return RoutesOf(t, name, toCluster(cluster), cluster)
@@ -189,14 +188,13 @@ func toCluster(cluster string) *routev3.Route {
 		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
-			// Requests to an endpoint that has just been removed are not the subject of these
-			// tests.
+			// Requests to a just removed endpoint are not the subject of these tests.
 			RetryPolicy: &routev3.RetryPolicy{RetryOn: "connect-failure"},
 		}},
 	}
 }
 
-// RoutesOf is a route configuration of one route that names clusters.
+// RoutesOf returns a route configuration of one route that names clusters.
 func RoutesOf(t testing.TB, name string, route *routev3.Route, clusters ...string) *resource.Resource {
 	t.Helper()
 	var refs []resource.Ref

@@ -26,7 +26,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// world is one scenario's control plane, proxy and backends.
 type world struct {
 	*testing.T
 	control *xdstest.Control
@@ -68,7 +67,6 @@ func routes(name string) resource.Ref {
 	return resource.Ref{Type: resource.RouteConfiguration, Name: name}
 }
 
-// reports records what proxies reject.
 type reports struct {
 	mu   sync.Mutex
 	last []report.Report
@@ -80,7 +78,6 @@ func (r *reports) Rejected(_, _ string, list []report.Report) {
 	r.last = list
 }
 
-// message is the condition message of an owner; empty: none.
 func (r *reports) message(name string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

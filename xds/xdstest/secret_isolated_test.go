@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// tenants is a listener of which each tenant has a chain, by SNI, with a certificate of its own.
-// limit is a field of the listener, which builds all chains again when it changes.
+// tenants is a listener with a chain and a certificate for each tenant, by SNI. A change of limit
+// rebuilds all chains.
 func tenants(t *testing.T, port, limit uint32, names ...string) *resource.Resource {
 	t.Helper()
 	whole := &listenerv3.Listener{}
@@ -61,8 +61,8 @@ func presented(port uint32, name string) int64 {
 	return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 }
 
-// An Envoy that has just started has no last good version of a certificate that it rejects. Its
-// listener is served to other tenants all the same, and takes their later changes.
+// An Envoy that has just started has no last good version of a rejected certificate. Its listener
+// still serves the other tenants and their later changes.
 func TestNACK_CertificateOfOneTenantHoldsUpNoOtherOnAnEnvoyThatHasJustStarted(t *testing.T) {
 	for _, variant := range []string{"DELTA_GRPC", "GRPC"} {
 		t.Run(variant, func(t *testing.T) {

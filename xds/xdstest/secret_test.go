@@ -25,7 +25,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// tlsListener is an xdstest.Listener with a certificate from a secret.
 func tlsListener(t *testing.T, name string, port uint32, routes, secret string) *resource.Resource {
 	t.Helper()
 	var l listenerv3.Listener
@@ -46,13 +45,11 @@ func tlsListener(t *testing.T, name string, port uint32, routes, secret string) 
 		resource.Ref{Type: resource.Secret, Name: secret})
 }
 
-// certificate is a secret with a new self-signed certificate of a serial number.
 func certificate(t *testing.T, name string, serial int64) *resource.Resource {
 	chain, key := issue(t, serial)
 	return pair(t, name, chain, key)
 }
 
-// pair is a secret with a certificate and a key, valid or not.
 func pair(t *testing.T, name string, chain, key []byte) *resource.Resource {
 	source := func(text []byte) *corev3.DataSource {
 		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: text}}
@@ -62,7 +59,6 @@ func pair(t *testing.T, name string, chain, key []byte) *resource.Resource {
 	}})
 }
 
-// issue creates a self-signed certificate and its key, as PEM.
 func issue(t *testing.T, serial int64) (chain, private []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

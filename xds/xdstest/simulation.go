@@ -15,11 +15,11 @@ import (
 )
 
 // Simulation is a fake Envoy and the state machine of its stream, without network, goroutines or a
-// clock between them. A random source decides which message arrives when, so that its seed replays
-// any race. It is not safe for concurrent use.
+// clock between them. A random source chooses the next event, so that its seed replays any race. It
+// is not safe for concurrent use.
 type Simulation struct {
 	*Fake
-	// Now is the time of both. It moves only when nothing else can happen.
+	// Now is the time of both. It advances only when nothing else can happen.
 	Now time.Time
 
 	config  publish.Config
@@ -29,7 +29,7 @@ type Simulation struct {
 	down    []*publish.Response
 }
 
-// Simulate connects a fake Envoy to a cache. FakeConfig's Address and Timeout are ignored.
+// Simulate connects a fake Envoy to a cache. It ignores FakeConfig's Address and Timeout.
 func Simulate(t testing.TB, f FakeConfig, store *cache.Cache, c publish.Config) *Simulation {
 	t.Helper()
 	c.StateOfTheWorld = f.StateOfTheWorld
@@ -52,7 +52,7 @@ func (s *Simulation) Connect(store *cache.Cache) {
 	s.session.start()
 }
 
-// Step lets one of the possible events happen. It returns false if there is none.
+// Step executes one of the possible events. It returns false if there are no events.
 func (s *Simulation) Step(r *rand.Rand) bool {
 	switch n := r.IntN(3); {
 	case n == 0 && len(s.up) > 0:
@@ -89,13 +89,13 @@ func (s *Simulation) Settle(r *rand.Rand) {
 	s.violate("events without end")
 }
 
-// StateOfTheWorld reports which variant of the protocol it uses.
+// StateOfTheWorld reports the variant of the protocol.
 func (s *Simulation) StateOfTheWorld() bool { return s.config.StateOfTheWorld }
 
-// Node is FakeConfig.Node.
+// Node returns FakeConfig.Node.
 func (s *Simulation) Node() string { return s.Fake.config.Node }
 
-// Stream is the state machine of the current connection.
+// Stream returns the state machine of the current connection.
 func (s *Simulation) Stream() *publish.Stream { return s.machine }
 
 func (s *Simulation) handle(q request) {

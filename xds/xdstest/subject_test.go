@@ -19,17 +19,15 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// subject is an Envoy, fake or real.
 type subject interface {
-	// names are those of its resources of a type, sorted.
+	// names returns the names of its resources of a type, sorted.
 	names(resource.Type) []string
-	// serves is the backend (its port) that answers a request; 0: none.
+	// serves returns the port of the backend that answers a request; 0: none.
 	serves(port uint32) uint32
 	// reconnect makes it connect to another control plane.
 	reconnect(address string)
 }
 
-// subjects are the Envoys that run each scenario.
 var subjects = []struct {
 	name  string
 	start func(t *testing.T, control *xdstest.Control) subject
@@ -77,8 +75,8 @@ func startEnvoy(t *testing.T, c *xdstest.Control, variant string) subject {
 	return envoySubject{envoytest.Start(t, envoytest.Config{Bootstrap: file, Args: config.Args()}), t}
 }
 
-// reconnect does nothing: the new control plane has the address of the old one, and Envoy
-// reconnects by itself.
+// reconnect does nothing: the new control plane has the old address, and Envoy reconnects by
+// itself.
 func (e envoySubject) reconnect(string) {}
 
 func (e envoySubject) serves(port uint32) uint32 {
@@ -96,7 +94,6 @@ func (e envoySubject) serves(port uint32) uint32 {
 	return uint32(n)
 }
 
-// names reads the configuration dump.
 func (e envoySubject) names(t resource.Type) []string {
 	e.t.Helper()
 	type named struct {
@@ -150,7 +147,6 @@ func (e envoySubject) names(t resource.Type) []string {
 	return slices.Compact(out)
 }
 
-// backend is a server that answers with its own port.
 func backend(t *testing.T) uint32 {
 	t.Helper()
 	var port uint32

@@ -73,7 +73,6 @@ func newMember(t *testing.T, name string, bad bool) *member {
 	return out
 }
 
-// isServed reports whether a request with the member's certificate succeeds at a port.
 func (m *member) isServed(port uint32) bool {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -88,7 +87,6 @@ func (m *member) isServed(port uint32) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// trust is the secret with the certificates of members.
 func trust(t *testing.T, members ...*member) *resource.Resource {
 	t.Helper()
 	config := &tlsv3.SPIFFECertValidatorConfig{}
@@ -113,10 +111,10 @@ func trust(t *testing.T, members ...*member) *resource.Resource {
 // membersListener is a tlsListener for members alone. Another limit changes it as a whole.
 func membersListener(t *testing.T, name string, port uint32, certificate string, limit uint32) *resource.Resource {
 	t.Helper()
-	of := tlsListener(t, name, port, "routes", certificate)
+	base := tlsListener(t, name, port, "routes", certificate)
 	var l listenerv3.Listener
 	var context tlsv3.DownstreamTlsContext
-	if err := proto.Unmarshal(of.Body(), &l); err != nil {
+	if err := proto.Unmarshal(base.Body(), &l); err != nil {
 		t.Fatal(err)
 	}
 	l.PerConnectionBufferLimitBytes = wrapperspb.UInt32(limit)
@@ -133,11 +131,11 @@ func membersListener(t *testing.T, name string, port uint32, certificate string,
 		t.Fatal(err)
 	}
 	socket.ConfigType = &corev3.TransportSocket_TypedConfig{TypedConfig: packed}
-	refs := append(of.Refs, resource.Ref{Type: resource.Secret, Name: "trust"})
+	refs := append(base.Refs, resource.Ref{Type: resource.Secret, Name: "trust"})
 	return xdstest.Resource(t, resource.Listener, name, &l, refs...)
 }
 
-// One secret has the certificates of all members, and Envoy takes or rejects it as a whole.
+// One secret has the certificates of all members, and Envoy accepts or rejects it as a whole.
 func TestNACK_MemberWhoseCertificatesAreRejectedIsLeftOutAndOthersAreServed(t *testing.T) {
 	for _, variant := range []string{"DELTA_GRPC", "GRPC"} {
 		for _, fresh := range []bool{true, false} {

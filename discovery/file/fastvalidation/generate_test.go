@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// generator makes values for one rule: of the types that the rule's schema declares, with the
-// fields that the rule names more often than others, and with the texts and numbers that the rule
-// compares with.
+// generator makes values for one rule: of the types in the rule's schema, with the fields that the
+// rule names more often than others, and with the texts and numbers in the rule.
 type generator struct {
 	rnd     *rand.Rand
 	rule    string
@@ -86,7 +85,7 @@ func sortedProperties(s *structural.Structural) []string {
 	return names
 }
 
-// text makes a string; half of them are those that the rule compares with.
+// text makes a string; half of them occur in the rule.
 func (g *generator) text() string {
 	if g.rnd.IntN(2) == 0 {
 		return pick(g, g.own)
@@ -96,7 +95,6 @@ func (g *generator) text() string {
 
 func pick[T any](g *generator, list []T) T { return list[g.rnd.IntN(len(list))] }
 
-// value makes one value of a schema's type.
 func (g *generator) value(s *structural.Structural) any {
 	if s.XIntOrString || s.XPreserveUnknownFields && s.Type == "" {
 		if g.rnd.IntN(2) == 0 {

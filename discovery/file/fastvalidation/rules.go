@@ -13,9 +13,9 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// Compiler compiles schemas with their CEL rules. Its CEL environment evaluates plain values, does
-// not count costs, and has those functions of the API server's environment that the rules of our
-// CRDs use and that need no cost tracker. A rule that uses any other function is unsupported.
+// Compiler compiles schemas with their CEL rules. Its CEL environment evaluates plain values
+// without counting costs. It has the functions of the API server's environment that the rules of
+// our CRDs use. A rule with any other function is unsupported.
 type Compiler struct{ env *cel.Env }
 
 // NewCompiler makes a Compiler. It fails only if cel-go rejects the environment.
@@ -37,25 +37,24 @@ func NewCompiler() (*Compiler, error) {
 	return &Compiler{env}, nil
 }
 
-// rule is one compiled CEL rule.
 type rule struct {
 	program cel.Program
-	// escaped is set if the rule names a field by an escape, such as __namespace__: it gets its
-	// value with the fields renamed by this schema.
+	// escaped is set if the rule names a field by an escape, such as __namespace__. Its value then
+	// gets the fields renamed by this schema.
 	escaped *structural.Structural
 }
 
 var (
 	// wholeCompared matches rules that compare self as a whole.
 	wholeCompared = regexp.MustCompile(`(^|[^.\w])self\s*[!=]=|[!=]=\s*self($|[^.\w])`)
-	// escapePattern matches escapes in rules. Those of reserved words are supported.
+	// escapePattern matches escapes in rules. Only reserved words are supported.
 	escapePattern = regexp.MustCompile(`__[a-z]+__`)
 	reservedWords = map[string]bool{"__namespace__": true, "__if__": true, "__for__": true, "__in__": true,
 		"__import__": true, "__function__": true}
 )
 
-// compileRule returns false for a rule that is unsupported, and a nil rule for one that does not
-// apply to new objects: a transition rule, which compares with oldSelf.
+// compileRule returns false for an unsupported rule, and a nil rule for a transition rule, which
+// compares with oldSelf and does not apply to new objects.
 func (c *Compiler) compileRule(r apiextensionsv1.ValidationRule, s *structural.Structural) (*rule, bool) {
 	if strings.Contains(r.Rule, "oldSelf") {
 		return nil, r.OptionalOldSelf == nil || !*r.OptionalOldSelf
@@ -83,16 +82,13 @@ func (c *Compiler) compileRule(r apiextensionsv1.ValidationRule, s *structural.S
 	return out, true
 }
 
-// self is the activation of a rule: its one variable.
 type self struct{ value any }
 
-// ResolveName implements cel.Activation.
 func (s self) ResolveName(name string) (any, bool) { return s.value, name == "self" }
 
-// Parent implements cel.Activation.
 func (s self) Parent() cel.Activation { return nil }
 
-// holds returns true if the rule evaluates to true for v. An evaluation error counts as false.
+// holds reports whether the rule evaluates to true for v, without an error.
 func (r rule) holds(v any) bool {
 	if r.escaped != nil {
 		v = escapeFields(v, r.escaped)
@@ -101,7 +97,6 @@ func (r rule) holds(v any) bool {
 	return err == nil && out == types.True
 }
 
-// escapeFields copies a value and renames fields that are reserved words in CEL as rules name them.
 func escapeFields(v any, s *structural.Structural) any {
 	switch v := v.(type) {
 	case map[string]any:

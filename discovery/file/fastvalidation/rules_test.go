@@ -29,9 +29,9 @@ var oneDirection = map[string]string{
 	"self == oldSelf": "a transition rule: it applies to updates, and objects in files are always new",
 }
 
-// An invalid object that takes the fast path has no finding and breaks what reads it. Each rule of
-// each version of each CRD is evaluated here and by apiextensions, in isolation, and must both
-// accept and reject some value.
+// An invalid object on the fast path would have no finding and break its readers. Each rule of each
+// version of each CRD is evaluated here and by apiextensions, in isolation, and must both accept
+// and reject some value.
 func TestCEL_EveryRuleAcceptsAndRejects(t *testing.T) {
 	compiler, err := NewCompiler()
 	if err != nil {
@@ -72,7 +72,6 @@ func TestCEL_EveryRuleAcceptsAndRejects(t *testing.T) {
 	t.Logf("%d rules, %d different ones", rules, len(checked))
 }
 
-// checkRule compares Valid with apiextensions for one rule at its node.
 func checkRule(t *testing.T, compiler *Compiler, name string, root bool, node *structural.Structural,
 	rule apiextensionsv1.ValidationRule) {
 	t.Helper()
@@ -129,7 +128,6 @@ func structuralSchema(t *testing.T, props *apiextensionsv1.JSONSchemaProps) *str
 	return s
 }
 
-// walkRules visits each rule of a schema with the node that has it.
 func walkRules(s *structural.Structural, path string,
 	visit func(path string, node *structural.Structural, rule apiextensionsv1.ValidationRule)) {
 	if s == nil {

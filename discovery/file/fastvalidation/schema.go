@@ -14,8 +14,8 @@ import (
 
 // Schema is one compiled structural schema.
 type Schema struct {
-	unsupported   bool // the schema uses something that this package does not check
-	unknownFields bool // fields that the schema does not name are preserved
+	unsupported   bool // the schema uses an unsupported feature
+	unknownFields bool // fields outside of the schema are preserved
 	intOrString   bool
 	nullable      bool
 	typ           string
@@ -29,8 +29,7 @@ type Schema struct {
 	rules         []rule
 }
 
-// Compile compiles a structural schema. A schema that it does not support compiles too; its Valid
-// returns false.
+// Compile compiles a structural schema. Valid of an unsupported schema returns false.
 func (c *Compiler) Compile(s *structural.Structural) *Schema {
 	if s == nil {
 		return nil
@@ -83,7 +82,7 @@ func (c *Compiler) Compile(s *structural.Structural) *Schema {
 	return out
 }
 
-// Valid returns true if v, a value as encoding/json decodes it but with int64 for whole numbers, is
+// Valid returns true if v, decoded as by encoding/json but with int64 for whole numbers, is
 // certainly valid. It returns false if v is invalid, or if the schema or the value is unsupported.
 func (sc *Schema) Valid(v any) bool {
 	if sc == nil || sc.unsupported {
@@ -166,7 +165,7 @@ func (sc *Schema) validList(list []any) bool {
 	return len(sc.listKeys) == 0 || len(list) < 2 || distinct(list, sc.listKeys)
 }
 
-// distinct returns true if no two items of a list have the same keys, and all keys are scalars.
+// distinct reports whether no two items of a list have the same keys, and all keys are scalars.
 func distinct(list []any, keys []string) bool {
 	seen := make(map[string]bool, len(list))
 	for _, item := range list {
@@ -191,8 +190,7 @@ func distinct(list []any, keys []string) bool {
 	return true
 }
 
-// base64Pattern matches standard base64 on one line, which is what the API server accepts for
-// format byte.
+// base64Pattern matches standard base64 on one line, which the API server accepts for format byte.
 var base64Pattern = regexp.MustCompile(`^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`)
 
 func (sc *Schema) validString(s string) bool {
@@ -216,7 +214,7 @@ func (sc *Schema) validString(s string) bool {
 }
 
 // instant reports whether a text is a time as an API server writes it. Other forms of RFC 3339 are
-// left to the slow validation.
+// left to the libraries.
 func instant(s string) bool {
 	_, err := time.Parse(time.RFC3339, s)
 	return err == nil && len(s) == len("2006-01-02T15:04:05Z")

@@ -28,8 +28,8 @@ type Rig struct {
 	reported []report.Report
 }
 
-// Follow installs the core kinds of Gateway API, calls prepare and runs a Source. A nil prepare
-// does nothing; no namespaces: all are read.
+// Follow installs the core kinds of Gateway API, calls prepare (optional) and runs a Source for
+// namespaces (default: all).
 func Follow(t testing.TB, prepare func(*Server), namespaces ...string) *Rig {
 	t.Helper()
 	r := &Rig{TB: t, API: New(t), Store: store.New()}
@@ -64,7 +64,7 @@ func (r *Rig) Synced() *Rig {
 	return r
 }
 
-// Reports is the text of the newest findings about the cluster itself.
+// Reports returns the text of the newest findings about the cluster itself.
 func (r *Rig) Reports() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +93,7 @@ func (r *Rig) Has(k store.Kind, id string, want bool) {
 	})
 }
 
-// Route is an HTTPRoute in namespace default, with metadata that nothing reads.
+// Route returns an HTTPRoute in namespace default, with metadata that nothing reads.
 func Route(name string) string {
 	return fmt.Sprintf(`
 apiVersion: gateway.networking.k8s.io/v1

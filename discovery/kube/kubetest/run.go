@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Run runs f until the test ends. f must run until its context ends: any earlier return is an error
-// of the test.
+// Run runs f until the test ends. f must run until its context ends; an earlier return fails the
+// test.
 func Run(t testing.TB, f func(context.Context) error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())

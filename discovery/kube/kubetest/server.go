@@ -35,7 +35,6 @@ type Server struct {
 	asked   []string // "METHOD path?query", in order
 }
 
-// watch is one open watch.
 type watch struct {
 	resource, namespace, name string
 	events                    chan []byte
@@ -56,23 +55,23 @@ func New(t testing.TB) *Server {
 // Config returns the client configuration of the server.
 func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
 
-// Fail makes requests fail with the HTTP status that f returns. 0 lets a request pass; a nil f lets
-// all pass.
+// Fail makes requests fail with the HTTP status that f returns, unless that is 0. A nil f lets all
+// pass.
 func (s *Server) Fail(f func(method, path string) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = f
 }
 
-// Reject has the server answer 422 to a write after which an object would be one of which f returns
-// a problem. resource is its plural.
+// Reject makes the server answer 422 to a write that leads to an object for which f returns a
+// problem. resource is its plural.
 func (s *Server) Reject(f func(resource string, obj Object) (problem string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rejects = f
 }
 
-// Cut ends all watches, as a broken connection does.
+// Cut ends all watches, like a broken connection.
 func (s *Server) Cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +93,8 @@ func (s *Server) Asked(text string) (out []string) {
 	return out
 }
 
-// Put creates or replaces an object as a user would: a changed spec is a new generation. resource
-// is its plural.
+// Put creates or replaces an object like a user: a changed spec is a new generation. resource is
+// its plural.
 func (s *Server) Put(resource string, obj Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +200,6 @@ func line(event string, obj Object) []byte {
 	return append(raw, '\n')
 }
 
-// request is a parsed path.
 type request struct{ resource, namespace, name, sub string }
 
 func parse(path string) (r request) {
@@ -281,7 +279,6 @@ func (s *Server) matching(w *watch) (out []any) {
 	return out
 }
 
-// kindOf returns the kind of a resource. An API server has it from its definition.
 func kindOf(resource string) string {
 	for _, t := range store.Tables() {
 		if strings.EqualFold(t.Kind()+"s", resource) {
@@ -291,11 +288,11 @@ func kindOf(resource string) string {
 	return ""
 }
 
-func (s *Server) list(w http.ResponseWriter, of *watch) {
+func (s *Server) list(w http.ResponseWriter, selection *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	items := s.matching(of)
-	parts := strings.Split(of.resource, "/")
+	items := s.matching(selection)
+	parts := strings.Split(selection.resource, "/")
 	kind := kindOf(parts[2]) + "List"
 	if len(items) > 0 {
 		kind = items[0].(Object)["kind"].(string) + "List"
@@ -307,7 +304,7 @@ func (s *Server) list(w http.ResponseWriter, of *watch) {
 
 // watch serves events from now on. It keeps no history: a client that names an older version gets
 // 410 Gone, and lists again.
-func (s *Server) watch(w http.ResponseWriter, hr *http.Request, of *watch, initial bool) {
+func (s *Server) watch(w http.ResponseWriter, hr *http.Request, opened *watch, initial bool) {
 	w.Header().Set("Content-Type", "application/json")
 	flush := w.(http.Flusher)
 	s.mu.Lock()
@@ -317,33 +314,33 @@ func (s *Server) watch(w http.ResponseWriter, hr *http.Request, of *watch, initi
 		return
 	}
 	if initial {
-		for _, obj := range s.matching(of) {
-			of.events <- line("ADDED", obj.(Object))
+		for _, obj := range s.matching(opened) {
+			opened.events <- line("ADDED", obj.(Object))
 		}
-		parts := strings.Split(of.resource, "/")
-		of.events <- line("BOOKMARK", Object{
+		parts := strings.Split(opened.resource, "/")
+		opened.events <- line("BOOKMARK", Object{
 			"apiVersion": strings.TrimPrefix(parts[0]+"/"+parts[1], "/"), "kind": kinds[parts[2]],
 			"metadata": Object{"resourceVersion": strconv.Itoa(s.version),
 				"annotations": Object{"k8s.io/initial-events-end": "true"}},
 		})
 	}
-	s.watches[of] = struct{}{}
+	s.watches[opened] = struct{}{}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		delete(s.watches, of)
+		delete(s.watches, opened)
 		s.mu.Unlock()
 	}()
 	w.WriteHeader(http.StatusOK)
 	flush.Flush()
 	for {
 		select {
-		case e := <-of.events:
+		case e := <-opened.events:
 			if _, err := w.Write(e); err != nil {
 				return
 			}
 			flush.Flush()
-		case <-of.cut:
+		case <-opened.cut:
 			return
 		case <-hr.Context().Done():
 			return
@@ -367,7 +364,6 @@ var kinds = map[string]string{
 	"clustersets": "ClusterSet", "poolexports": "PoolExport", "clusterproperties": "ClusterProperty",
 }
 
-// one serves requests for one object.
 func (s *Server) one(w http.ResponseWriter, hr *http.Request, r request) {
 	var body Object
 	if hr.Method != http.MethodGet {
@@ -430,14 +426,13 @@ func (s *Server) one(w http.ResponseWriter, hr *http.Request, r request) {
 	answer(w, http.StatusOK, s.objects[r.resource][key])
 }
 
-// unchanged returns true if a write is for the current version.
 func unchanged(old, body Object) bool {
 	meta, _ := body["metadata"].(Object)
 	v, ok := meta["resourceVersion"].(string)
 	return !ok || v == "" || v == old["metadata"].(Object)["resourceVersion"]
 }
 
-// merge is a JSON merge patch (RFC 7386).
+// merge applies a JSON merge patch (RFC 7386).
 func merge(old, patch any) any {
 	p, ok := patch.(Object)
 	if !ok {

@@ -20,11 +20,10 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// database is the number of bytes of an object that the database of an API server takes.
 const database = 1_500_000
 
-// Strict has the server reject each status that the CRDs in manifests do not allow, with the API
-// server's own libraries, and each object for which its database has no room.
+// Strict makes the server reject each status that the CRDs in manifests do not allow, with the API
+// server's own libraries, and each object that is too large for its database.
 func (s *Server) Strict(t testing.TB) {
 	validators := map[string]func(Object) field.ErrorList{}
 	files, err := manifests.CRDs()
@@ -77,7 +76,7 @@ func validator(t testing.TB, f manifests.File) func(Object) field.ErrorList {
 			return field.ErrorList{field.InternalError(nil, err)}
 		}
 		errs := validation.ValidateCustomResource(nil, status, values)
-		// it has none here
+		// the value has no spec
 		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return strings.HasPrefix(e.Field, "spec") })
 		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, shape, status)...)
 		if len(errs) == 0 {

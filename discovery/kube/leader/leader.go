@@ -18,15 +18,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The Lease of a leader that is gone expires after leaseDuration. A leader that cannot renew stops
-// leading after renewDeadline. Every process reads the Lease each retryPeriod.
+// The Lease of a lost leader expires after leaseDuration. A leader that cannot renew stops leading
+// after renewDeadline. Every process reads the Lease each retryPeriod.
 const (
 	leaseDuration = 10 * time.Second
 	renewDeadline = 7 * time.Second
 	retryPeriod   = 2 * time.Second
 )
 
-// Config is what an Elector needs. Only Log is optional.
+// Config configures an Elector. Only Log is optional.
 type Config struct {
 	REST      *rest.Config
 	Namespace string       // of the Lease
@@ -53,7 +53,7 @@ func New(cfg Config) (*Elector, error) {
 	rc := rest.CopyConfig(cfg.REST)
 	rc.QPS = -1
 	rc.ContentType = runtime.ContentTypeJSON // as in all other writes; a Lease is small
-	rc.Timeout = renewDeadline / 2           // one request that hangs must not cost the Lease
+	rc.Timeout = renewDeadline / 2           // one hanging request must not cost the Lease
 	client, err := coordinationv1.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
@@ -68,8 +68,8 @@ func New(cfg Config) (*Elector, error) {
 // Leading reports whether this process leads.
 func (l *Elector) Leading() bool { return l.leading.Load() }
 
-// LastContact returns when the API server last answered, at most two seconds ago for a process that
-// runs and is not cut off. It is the zero time before the first answer.
+// LastContact returns when the API server last answered: at most two seconds ago for a connected
+// process that runs. It is the zero time before the first response.
 func (l *Elector) LastContact() time.Time {
 	if at := l.lock.contact.Load(); at != nil {
 		return *at
@@ -116,7 +116,7 @@ func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 		elector.Run(term)
 		end()
 		if l.lock.held.Load() {
-			<-ended // OnStartedLeading runs in its own goroutine, which may not have started yet
+			<-ended // OnStartedLeading runs in its own goroutine and may not have started yet
 		}
 		if failed != nil {
 			return failed
@@ -125,15 +125,14 @@ func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 	return ctx.Err()
 }
 
-// heartbeat records when the API server last answered.
 type heartbeat struct {
 	resourcelock.Interface
-	contact atomic.Pointer[time.Time] // with its monotonic reading: the clock may be set meanwhile
+	contact atomic.Pointer[time.Time] // with its monotonic reading: the clock may be set
 	held    atomic.Bool               // this process has acquired the Lease since held was reset
 }
 
 func (h *heartbeat) note(err error) error {
-	// An error response is contact too.
+	// An error response is contact, too.
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
 		apierrors.IsForbidden(err) {
 		now := time.Now()
@@ -142,13 +141,11 @@ func (h *heartbeat) note(err error) error {
 	return err
 }
 
-// Get implements resourcelock.Interface.
 func (h *heartbeat) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	r, raw, err := h.Interface.Get(ctx)
 	return r, raw, h.note(err)
 }
 
-// Create implements resourcelock.Interface.
 func (h *heartbeat) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	err := h.Interface.Create(ctx, r)
 	if err == nil {
@@ -157,7 +154,6 @@ func (h *heartbeat) Create(ctx context.Context, r resourcelock.LeaderElectionRec
 	return h.note(err)
 }
 
-// Update implements resourcelock.Interface.
 func (h *heartbeat) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	err := h.Interface.Update(ctx, r)
 	if err == nil {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// lease is the Lease of several electors, in memory.
 type lease struct {
 	mu      sync.Mutex
 	version int
@@ -146,7 +145,6 @@ func run(t *testing.T, l *lease, identity string, lead func(context.Context) err
 	return p
 }
 
-// after lets time pass.
 func after(d time.Duration) {
 	time.Sleep(d) // of the bubble
 	synctest.Wait()

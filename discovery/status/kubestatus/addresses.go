@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Reached returns where a Gateway is reached: its addresses, as its status has them, or will; and
-// the port there of one that its proxies bind, 0 while no Service in front of them has it.
+// Reached returns the addresses in a Gateway's status, or the ones that it will get, and
+// the port there that leads to a port of its proxies; 0 while no Service in front of them has it.
 func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, port func(bound uint16) uint16) {
 	gw, ok := store.Gateways.Get(r, ref.Key())
 	if !ok {
@@ -36,8 +36,8 @@ func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, po
 	return addresses, func(bound uint16) uint16 { return exposed(services, bound, atNodes) }
 }
 
-// exposed is the port of Services, or of nodes, that leads to one which proxies bind; 0: none does.
-// Without a Service it is that port.
+// exposed returns the port of Services, or of nodes, that leads to a port of proxies; 0 without
+// one. Without a Service it returns the proxies' port.
 func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	if len(services) == 0 {
 		return bound
@@ -48,7 +48,7 @@ func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 			switch {
 			case target != int32(bound) || p.Protocol == corev1.ProtocolUDP:
 			case s.Spec.Type == corev1.ServiceTypeNodePort && atNodes:
-				if p.NodePort > 0 { // it is assigned
+				if p.NodePort > 0 { // assigned
 					return uint16(p.NodePort)
 				}
 			default:
@@ -59,8 +59,8 @@ func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	return 0
 }
 
-// gatewayAddresses computes where a Gateway is reached, from its report, the Services in front of
-// its proxies, and the addresses in its current status.
+// gatewayAddresses computes a Gateway's addresses from its report, the Services in front of its
+// proxies, and its current status.
 func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []*corev1.Service,
 	current []gatewayv1.GatewayStatusAddress) []gatewayv1.GatewayStatusAddress {
 	known := usable(reported.Addresses)
@@ -72,8 +72,7 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 	}
 	switch {
 	case len(services) == 0:
-		// the proxies are external: where their EnvoyFleet locates them, else where the Gateway
-		// requests
+		// external proxies: the addresses of their EnvoyFleet, else those in the Gateway's spec
 		if accepted := condition(gatewayv1.GatewayConditionAccepted); len(known) > 0 ||
 			accepted != nil && accepted.Status == report.False {
 			return known
@@ -81,18 +80,18 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 		return usable(requested(gw))
 	case !nodePort:
 		return usable(serviceAddresses(services))
-	case len(known) > 0: // a NodePort is reached at the nodes with proxies, which only xds/fleet knows
+	case len(known) > 0: // a NodePort uses the nodes with proxies, which only xds/fleet knows
 		return known
-	case len(current) > 0: // a new leader keeps what the last one wrote until xds/fleet reports
+	case len(current) > 0: // a new leader keeps the last addresses until xds/fleet reports
 		return current
 	}
 	if p := condition(gatewayv1.GatewayConditionProgrammed); p != nil && p.Status == report.False {
 		return nil // no node has a proxy yet
 	}
-	return usable(serviceAddresses(services)) // the proxies are external, and no EnvoyFleet locates them
+	return usable(serviceAddresses(services)) // external proxies without addresses in an EnvoyFleet
 }
 
-// requested lists the IP addresses in a Gateway's spec. External proxies can have no other type.
+// requested lists the IP addresses in a Gateway's spec; external proxies support no other type.
 func requested(gw *gatewayv1.Gateway) (out []string) {
 	for _, a := range gw.Spec.Addresses {
 		if a.Type == nil || *a.Type == gatewayv1.IPAddressType {
@@ -102,8 +101,8 @@ func requested(gw *gatewayv1.Gateway) (out []string) {
 	return out
 }
 
-// serviceAddresses lists where Services are reached. Nothing is known here of the nodes of a
-// NodePort, so that its cluster IPs count.
+// serviceAddresses lists the addresses of Services. The nodes of a NodePort are unknown here: its
+// cluster IPs count.
 func serviceAddresses(services []*corev1.Service) (out []string) {
 	for _, s := range services {
 		exposed := report.Service{Type: string(s.Spec.Type), ClusterIPs: s.Spec.ClusterIPs,
@@ -122,8 +121,8 @@ func serviceAddresses(services []*corev1.Service) (out []string) {
 	return out
 }
 
-// usable converts the addresses that a status can hold. The unspecified address is where proxies
-// listen, not where they are reached.
+// usable converts the addresses that a status can hold. Clients cannot connect to the unspecified
+// address, which proxies may listen on.
 func usable(addresses []string) (out []gatewayv1.GatewayStatusAddress) {
 	for _, a := range addresses {
 		typ := gatewayv1.AddressType(report.AddressType(a))

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// holdClass adds a finalizer to a GatewayClass of ours while Gateways name it, and removes it after
-// the last of them is gone (Gateway API, GatewayClassFinalizerGatewaysExist): a Gateway without its
-// class has no controller, and its listeners would close.
+// holdClass adds a finalizer to a GatewayClass of ours while Gateways name it (Gateway API,
+// GatewayClassFinalizerGatewaysExist): without its class a Gateway has no controller, and its
+// listeners would close.
 func (w *Writer) holdClass(ctx context.Context, ref report.Ref) error {
 	live, ok := w.cfg.Source.Live(ref)
 	if !ok || live.Ending == nil {
@@ -54,7 +54,6 @@ func (w *Writer) holdClass(ctx context.Context, ref report.Ref) error {
 	return w.cfg.Source.Patch(ctx, ref, live, "", body)
 }
 
-// firstWarning reports whether the blocked deletion of a class has not been logged yet.
 func (w *Writer) firstWarning(ref report.Ref) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,9 +62,8 @@ func (w *Writer) firstWarning(ref report.Ref) bool {
 	return first
 }
 
-// supportedVersion is the SupportedVersion condition of a GatewayClass, for the installed CRDs and
-// their releases of Gateway API. CRDs of another release are read as far as possible
-// (GatewayClassConditionStatusSupportedVersion).
+// supportedVersion returns the SupportedVersion condition of a GatewayClass, from the releases of
+// the installed Gateway API CRDs (GatewayClassConditionStatusSupportedVersion).
 func supportedVersion(releases map[string]string) *report.Condition {
 	var unsupported []string
 	for crd, release := range releases {
@@ -89,7 +87,7 @@ func supportedVersion(releases map[string]string) *report.Condition {
 }
 
 // supportedRelease reports whether all fields of a release's v1 kinds are read: newer releases may
-// have more fields, older ones lack v1 of some kinds.
+// have more, older ones lack v1 of some kinds.
 func supportedRelease(release string) bool {
 	parts := strings.SplitN(strings.TrimPrefix(release, "v"), ".", 3)
 	if len(parts) < 2 || parts[0] != "1" {

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// followRetry is the time from a panic of follow until it begins again.
 const followRetry = time.Second
 
-// follow queues all objects, and from then on those whose reports change, until ctx ends. After a
-// panic it begins again.
+// follow queues all objects, then those with changed reports, until ctx ends. It restarts after a
+// panic.
 func (w *Writer) follow(ctx context.Context) error {
 	for {
 		err := w.guard("the reports of all objects", func() error { return w.followBoard(ctx) })
@@ -39,8 +38,8 @@ func (w *Writer) followBoard(ctx context.Context) error {
 	}
 }
 
-// guard makes a panic of f an error, so that the object is tried again, more and more seldom, and
-// others are written.
+// guard turns a panic of f into an error, so that the object is retried with backoff and others are
+// written.
 func (w *Writer) guard(object string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

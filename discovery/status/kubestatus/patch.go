@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/shape"
 )
 
-// writeStatus sends a patch for an object's status if the status differs from what it should be.
+// writeStatus sends a patch for an object's status if the status differs from its report.
 func (w *Writer) writeStatus(ctx context.Context, ref report.Ref) error {
 	table := w.tables[ref.Kind]
 	if table == nil || table.Group() != ref.Group {
@@ -59,9 +59,8 @@ func (w *Writer) writeStatus(ctx context.Context, ref report.Ref) error {
 	return w.cfg.Source.Patch(ctx, ref, live, "status", body)
 }
 
-// statusPatch is the merge patch from the current status to the wanted one: the fields that differ,
-// and the version that it applies to, so that it never overwrites what another client wrote in
-// between.
+// statusPatch returns the merge patch to the wanted status: the fields that differ, and the version
+// that it applies to, so that it never overwrites another client's write.
 func statusPatch(live kube.Live, want any) ([]byte, error) {
 	before, err := fields(live.Status)
 	if err != nil {
@@ -81,8 +80,8 @@ func statusPatch(live kube.Live, want any) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": version(live), "status": diff})
 }
 
-// version is the metadata by which the API server answers 409 Conflict if the object is not the
-// version that live is.
+// version returns metadata with which the API server answers 409 Conflict unless the object is of
+// live's version.
 func version(live kube.Live) map[string]any {
 	return map[string]any{"uid": live.UID, "resourceVersion": live.ResourceVersion}
 }

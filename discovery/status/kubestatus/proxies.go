@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// gateway adds a Gateway's addresses, and what shape.Programmed needs to know of its proxies.
 func (w *Writer) gateway(in *shape.Input, view *store.View, gw *gatewayv1.Gateway) {
 	old := in.Old.(*gatewayv1.GatewayStatus)
 	services := store.Services.By(view, store.ByGateway, store.ID(gw))
@@ -22,7 +21,6 @@ func (w *Writer) gateway(in *shape.Input, view *store.View, gw *gatewayv1.Gatewa
 	}
 }
 
-// listenerSet adds what shape.Programmed needs to know of the proxies of a ListenerSet's Gateway.
 func (w *Writer) listenerSet(in *shape.Input, set *gatewayv1.ListenerSet) {
 	for _, k := range store.ListenerSets.Keys(set) {
 		if k.Index == store.ByParent {
@@ -34,16 +32,16 @@ func (w *Writer) listenerSet(in *shape.Input, set *gatewayv1.ListenerSet) {
 	}
 }
 
-// delivery adds what the proxies of a gateway have of one of its generations. old are the
-// conditions that were written last.
+// delivery adds the proxies' state for one generation of a gateway. old are the last written
+// conditions.
 func (w *Writer) delivery(in *shape.Input, gateway string, generation int64, old []metav1.Condition) {
 	connected, acked := w.cfg.Delivery.Delivered(gateway, generation)
 	in.Proxies = &shape.Proxies{Connected: connected, Acked: acked, Absent: w.absence(in.Report.Owner, connected),
 		Before: programmedGeneration(old)}
 }
 
-// absence returns for how long a Gateway or ListenerSet has had no proxies. While it has none, it
-// is looked at again when shape.Programmed may decide otherwise.
+// absence returns the time that a Gateway or ListenerSet has had no proxies. Meanwhile it queues
+// the object again for shape.Programmed.
 func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,14 +54,13 @@ func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 		since = w.cfg.Now()
 		w.proxyless[ref] = since
 		if w.queues != nil {
-			w.queues.of(ref).AddAfter(ref, shape.ReconnectGrace+time.Second)
+			w.queues.forKind(ref.Kind).AddAfter(ref, shape.ReconnectGrace+time.Second)
 		}
 	}
 	return w.cfg.Now().Sub(since)
 }
 
-// programmedGeneration is the generation for which conditions report that a Gateway is programmed;
-// 0 for none.
+// programmedGeneration returns the generation that conditions report as programmed; 0 for none.
 func programmedGeneration(conditions []metav1.Condition) int64 {
 	for _, c := range conditions {
 		if c.Type == report.Programmed && c.Status == metav1.ConditionTrue {

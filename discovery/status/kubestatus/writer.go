@@ -19,49 +19,48 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Delivery reports what the proxies have.
+// Delivery reports the state of proxies.
 type Delivery interface {
-	// Delivered returns how many proxies of a gateway ("namespace/name") are connected, to any
-	// penstock process, and whether all of them have acknowledged what a generation of it asks for,
-	// with all listeners that it has now.
+	// Delivered returns the number of proxies of a gateway ("namespace/name") that are connected to
+	// any penstock process, and whether all of them have acknowledged the configuration of a
+	// generation with all listeners that the gateway has now.
 	Delivered(gateway string, generation int64) (proxies int, acked bool)
 }
 
-// Config is what a Writer needs. Only Log, Now and OnPanic are optional.
+// Config configures a Writer. Only Log, Now and OnPanic are optional.
 type Config struct {
-	Source     *kube.Source // of the current statuses; patches go through it
-	Store      *store.Store // that Source fills
+	Source     *kube.Source // source of current statuses, and target of patches
+	Store      *store.Store // filled by Source
 	Board      *status.Board
 	Delivery   Delivery
-	Controller string                  // controllerName of the entries and classes that are ours
+	Controller string                  // controllerName of our entries and classes
 	Features   []gatewayv1.FeatureName // of GatewayClasses
 	Log        *slog.Logger            // nil: slog.Default
 	Now        func() time.Time        // nil: time.Now
-	// OnPanic receives a panic that ended the write of one object, and its stack; nil: none does.
+	// OnPanic receives a panic during the write of one object, and its stack; nil: ignored.
 	OnPanic func(object string, value any, stack []byte)
 }
 
 // Writer writes statuses. It is safe for concurrent use.
 type Writer struct {
 	cfg    Config
-	tables map[string]store.Kind // of the kinds that get a status, by name
+	tables map[string]store.Kind // the kinds that get a status, by name
 	pace   pace
 
 	mu        sync.Mutex
-	observed  map[report.Ref]int64     // the generation that was translated last
-	proxyless map[report.Ref]time.Time // since when a Gateway or ListenerSet has had no proxies
+	observed  map[report.Ref]int64     // the last translated generation
+	proxyless map[report.Ref]time.Time // start of a Gateway's or ListenerSet's time without proxies
 	warned    map[report.Ref]bool      // GatewayClasses whose blocked deletion is logged
 	queues    *queues                  // nil: not leading
 }
 
-// queues are two, so that Gateways, which are few and which people wait for, do not wait behind
-// thousands of routes.
+// queues separate the few Gateways, which users wait for, from thousands of routes.
 type queues struct {
 	few, many workqueue.TypedRateLimitingInterface[report.Ref]
 }
 
-func (q *queues) of(ref report.Ref) workqueue.TypedRateLimitingInterface[report.Ref] {
-	switch ref.Kind {
+func (q *queues) forKind(kind string) workqueue.TypedRateLimitingInterface[report.Ref] {
+	switch kind {
 	case "GatewayClass", "Gateway", "ListenerSet":
 		return q.few
 	}
@@ -69,11 +68,10 @@ func (q *queues) of(ref report.Ref) workqueue.TypedRateLimitingInterface[report.
 }
 
 const (
-	// fewWorkers and manyWorkers bound the writes in flight. The API server accepts 200 requests at
-	// once by default, of all clients.
+	// fewWorkers and manyWorkers bound the writes in flight. The API server accepts 200 concurrent
+	// requests of all clients by default.
 	fewWorkers, manyWorkers = 4, 16
-	// conflictDelay is how long after a conflict the newer version has normally arrived by the
-	// watch.
+	// conflictDelay is the usual time until the watch delivers the newer version after a conflict.
 	conflictDelay = 50 * time.Millisecond
 )
 
@@ -102,8 +100,8 @@ func New(cfg Config) (*Writer, error) {
 	return w, nil
 }
 
-// Observe tracks which generation of each object the reports on the board describe: those in view,
-// of which changes are new. It must be called after the reports of the changes are on the board.
+// Observe records the generation of each object that the board's reports describe: the objects in
+// view, of which changes are new. The reports of the changes must be on the board before.
 func (w *Writer) Observe(view *store.View, changes []store.Change) {
 	var dirty []report.Ref
 	w.mu.Lock()
@@ -130,7 +128,7 @@ func (w *Writer) Observe(view *store.View, changes []store.Change) {
 		dirty = append(dirty, ref)
 		if c.Table == store.Gateways.Kind() {
 			for _, key := range c.Keys {
-				if key.Index == store.ByClass { // a class may go once no Gateway names it
+				if key.Index == store.ByClass { // the class may be deleted once no Gateway names it
 					dirty = append(dirty, store.RefOf(store.GatewayClasses, key.Key))
 				}
 			}
@@ -140,8 +138,8 @@ func (w *Writer) Observe(view *store.View, changes []store.Change) {
 	w.invalidate(dirty...)
 }
 
-// DeliveryChanged looks at Gateways ("namespace/name") and their ListenerSets again, because
-// Delivered may return something else.
+// DeliveryChanged queues Gateways ("namespace/name") and their ListenerSets, because the result of
+// Delivered may have changed.
 func (w *Writer) DeliveryChanged(gateways ...string) {
 	view := w.cfg.Store.View()
 	for _, key := range gateways {
@@ -152,7 +150,6 @@ func (w *Writer) DeliveryChanged(gateways ...string) {
 	}
 }
 
-// invalidate queues objects, if this process leads.
 func (w *Writer) invalidate(refs ...report.Ref) {
 	w.mu.Lock()
 	q := w.queues
@@ -161,7 +158,7 @@ func (w *Writer) invalidate(refs ...report.Ref) {
 		return
 	}
 	for _, ref := range refs {
-		q.of(ref).AddAfter(ref, w.pace.changed(ref, w.cfg.Now()))
+		q.forKind(ref.Kind).AddAfter(ref, w.pace.changed(ref, w.cfg.Now()))
 	}
 }
 
@@ -210,7 +207,6 @@ func (w *Writer) work(ctx context.Context, q workqueue.TypedRateLimitingInterfac
 	}
 }
 
-// requeue decides whether and when an object is looked at again after a write.
 func (w *Writer) requeue(ctx context.Context, q workqueue.TypedRateLimitingInterface[report.Ref], ref report.Ref,
 	err error) {
 	switch {
@@ -226,7 +222,6 @@ func (w *Writer) requeue(ctx context.Context, q workqueue.TypedRateLimitingInter
 	}
 }
 
-// write brings an object's status, and the finalizer of a GatewayClass, up to date.
 func (w *Writer) write(ctx context.Context, ref report.Ref) error {
 	if err := w.writeStatus(ctx, ref); err != nil {
 		return err

@@ -78,7 +78,6 @@ func newRig(t *testing.T, prepare func(*kubetest.Server)) *rig {
 	return r
 }
 
-// observe reports everything in the store as translated.
 func (r *rig) observe() {
 	view := r.Store.View()
 	r.writer.Observe(view, store.Everything(view))
@@ -290,8 +289,8 @@ func TestGatewayAddresses_OfANodePortAreItsNodes(t *testing.T) {
 	r.status("gateways", "default/gw", `"198.51.100.1"`, `"status":"False"`)
 }
 
-// Other clusters send requests to a Gateway's Service, or to its nodes: at the port there of one
-// that its proxies bind, which may be another one.
+// Other clusters send requests to a Gateway's Service or nodes, where the port may differ from the
+// port that its proxies bind.
 func TestGatewayAddresses_HaveThePortsOfOtherClustersRequests(t *testing.T) {
 	for _, c := range []struct {
 		name, service, want string

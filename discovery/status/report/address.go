@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// MaxAddresses is how many addresses a Gateway's status can hold (Gateway API,
+// MaxAddresses is the maximum number of addresses in a Gateway's status (Gateway API,
 // GatewayStatus.addresses).
 const MaxAddresses = 16
 
@@ -18,8 +18,8 @@ const (
 )
 
 // AddressType returns the type of an address in a Gateway's status: IPAddress for an IP address
-// without a zone, Hostname for a DNS name, and "" for anything else, with which the API server
-// would reject the whole status.
+// without a zone, Hostname for a DNS name, and "" for anything else, for which the API server would
+// reject the whole status.
 func AddressType(address string) string {
 	if ip, err := netip.ParseAddr(address); err == nil && ip.Zone() == "" {
 		return IPAddress
@@ -30,19 +30,18 @@ func AddressType(address string) string {
 	return Hostname
 }
 
-// Service is what the addresses of a Kubernetes Service depend on.
+// Service has the fields that determine the addresses of a Kubernetes Service.
 type Service struct {
 	Type         string   // ClusterIP, NodePort or LoadBalancer
 	ClusterIPs   []string // spec.clusterIPs
 	ExternalIPs  []string // spec.externalIPs
 	LoadBalancer []string // IP addresses and host names in status.loadBalancer
-	Nodes        []string // of the nodes that run ready pods of a NodePort Service
+	Nodes        []string // addresses of the nodes that run ready pods of a NodePort Service
 }
 
-// Addresses computes where clients reach a Service; it is the only function that does. A NodePort
-// Service is reached at the nodes that run its pods, which answer whatever its
-// externalTrafficPolicy is. The port is in the Service alone: a Gateway's status has no field for
-// it.
+// Addresses computes the addresses of a Service for clients; no other function does. A NodePort
+// Service has the addresses of the nodes that run its pods, which answer with any
+// externalTrafficPolicy. The port is in the Service alone: a Gateway's status has no field for it.
 func (s Service) Addresses() (out []string) {
 	var candidates []string
 	switch s.Type {
@@ -63,8 +62,7 @@ func (s Service) Addresses() (out []string) {
 	return out
 }
 
-// family is an address's length in bits: Kubernetes serves a Service at addresses of its own
-// families only.
+// family returns an address's length in bits: a Service has addresses of its own families only.
 func family(address string) int {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {

@@ -1,10 +1,9 @@
-// Package report defines what is shown about an object that a user wrote: conditions, as the
-// Gateway API defines them; findings, which name the object, the field, what is wrong and what to
-// write instead; and addresses (address.go).
+// Package report defines reports about objects that users write: conditions, as in the Gateway API;
+// findings, which name the object, the field, the problem and its fix; and addresses (address.go).
 //
-// Everyone may import it; it imports nothing of ours. Reports are plain values and immutable once
-// handed on. Nothing here decides anything: translation makes reports, discovery/status writes them
-// down, xds adds what Envoy answered.
+// Every package may import it; it imports only packages of other projects. Reports are plain
+// values, immutable once handed on. They are made by translation, written by discovery/status, and
+// completed by xds with Envoy's answers.
 //
 // Tests: go test ./discovery/status/report
 package report

@@ -2,7 +2,7 @@ package report
 
 import "strings"
 
-// Nearest returns the name that s most likely is a misspelling of, or "".
+// Nearest returns the name that s most likely misspells, or "".
 func Nearest(s string, names []string) string {
 	best, bestDistance := "", min(3, max(1, (len(s)+1)/3))+1
 	for _, n := range names {
@@ -16,8 +16,8 @@ func Nearest(s string, names []string) string {
 	return best
 }
 
-// Distance is how many bytes are added, removed, replaced or swapped with the next one between a
-// and b (optimal string alignment).
+// Distance is the number of bytes to add, remove, replace or swap with the next one between a and b
+// (optimal string alignment).
 func Distance(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1) // of the two bytes of a before
 	row := make([]int, len(b)+1)

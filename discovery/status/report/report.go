@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Ref names one object: the key of every report and the owner on every Envoy resource.
+// Ref names one object: the key of every report and the owner of every Envoy resource.
 type Ref struct {
 	Group     string `json:"group,omitempty"` // API group; empty for core
 	Kind      string `json:"kind"`
@@ -14,8 +14,8 @@ type Ref struct {
 	Name      string `json:"name"`
 }
 
-// Key is the store's primary key of the object: "namespace/name", or "name" for a cluster-scoped
-// kind.
+// Key returns the object's primary key in the store: "namespace/name", or "name" for a
+// cluster-scoped kind.
 func (r Ref) Key() string {
 	if r.Namespace == "" {
 		return r.Name
@@ -23,7 +23,7 @@ func (r Ref) Key() string {
 	return r.Namespace + "/" + r.Name
 }
 
-// String is the form that people read: "HTTPRoute default/chat".
+// String returns the form for people: "HTTPRoute default/chat".
 func (r Ref) String() string { return r.Kind + " " + r.Key() }
 
 // Compare orders by kind, namespace, name, group.
@@ -32,25 +32,23 @@ func (r Ref) Compare(o Ref) int {
 		strings.Compare(r.Name, o.Name), strings.Compare(r.Group, o.Group))
 }
 
-// The three values of a condition's status.
+// Values of a condition's status.
 const (
 	True    = "True"
 	False   = "False"
 	Unknown = "Unknown"
 )
 
-// Condition is metav1.Condition without the fields that a writer adds (generation, transition
-// time).
+// Condition is metav1.Condition without generation and transition time, which a writer adds.
 type Condition struct {
 	Type   string `json:"type"`
 	Status string `json:"status"` // True, False or Unknown
-	// CamelCase, from the Gateway API or inference extension specification where it has one
+	// CamelCase, from the specification where it has one
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 }
 
-// ParentRef names the parent that a route or pool is attached to, as the user wrote it (after
-// defaulting).
+// ParentRef names the parent of a route or pool, as the user wrote it (after defaulting).
 type ParentRef struct {
 	Group       string `json:"group,omitempty"`
 	Kind        string `json:"kind"`
@@ -60,15 +58,14 @@ type ParentRef struct {
 	Port        int32  `json:"port,omitempty"` // 0: not given
 }
 
-// Parent is the status of an object for one parent: RouteParentStatus, or an InferencePool's parent
-// status.
+// Parent is the status of an object for one parent (RouteParentStatus).
 type Parent struct {
 	Ref        ParentRef   `json:"parentRef"`
 	Conditions []Condition `json:"conditions"`
 }
 
-// Listener is the status of one listener of a Gateway or ListenerSet: ListenerStatus,
-// ListenerEntryStatus.
+// Listener is the status of one listener of a Gateway or ListenerSet (ListenerStatus,
+// ListenerEntryStatus).
 type Listener struct {
 	Name           string      `json:"name"`
 	SupportedKinds []Ref       `json:"supportedKinds,omitempty"` // only Group and Kind are set
@@ -76,21 +73,21 @@ type Listener struct {
 	Conditions     []Condition `json:"conditions"`
 }
 
-// Severity is how much of what the user wrote takes effect.
+// Severity is the effect of a finding.
 type Severity string
 
-// An Error means that something written does not take effect; a Warning, that it takes effect but
-// perhaps not as intended; an Info needs no action.
+// An Error means that a part of the object has no effect; a Warning, that it has an effect but
+// perhaps not the intended one; an Info needs no action.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
 	Info    Severity = "info"
 )
 
-// Finding is one problem shown to a user. It is printed as "source: owner field: problem; fix".
+// Finding is one problem for the user. It is printed as "source: owner field: problem; fix".
 type Finding struct {
 	Severity Severity `json:"severity"`
-	Owner    Ref      `json:"owner,omitzero"`   // zero if no object could be read at all
+	Owner    Ref      `json:"owner,omitzero"`   // zero if no object could be read
 	Source   string   `json:"source,omitempty"` // "file:line", where known
 	Field    string   `json:"field,omitempty"`  // JSON path, such as spec.rules[0].backendRefs[1].port
 	Problem  string   `json:"problem"`
@@ -115,12 +112,11 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// Report is everything that one source, such as translation, the file reader or a proxy, reports
-// about one object.
+// Report is the report of one source about one object.
 type Report struct {
 	Owner      Ref         `json:"object"`
 	Conditions []Condition `json:"conditions,omitempty"`
-	// routes, InferencePools; of a policy its ancestors, which are Gateways
+	// of routes and InferencePools; of policies, the ancestors, which are Gateways
 	Parents   []Parent   `json:"parents,omitempty"`
 	Listeners []Listener `json:"listeners,omitempty"` // Gateways and ListenerSets
 	Addresses []string   `json:"addresses,omitempty"` // Gateways
@@ -129,7 +125,7 @@ type Report struct {
 	Findings             []Finding `json:"findings,omitempty"`
 }
 
-// Set puts c in place of the condition of the same type in list, or appends it.
+// Set replaces the condition of the same type in list by c, or appends it.
 func Set(list []Condition, c Condition) []Condition {
 	for i := range list {
 		if list[i].Type == c.Type {
@@ -143,9 +139,8 @@ func Set(list []Condition, c Condition) []Condition {
 // Programmed is the type of the condition that reports whether proxies have the configuration.
 const Programmed = "Programmed"
 
-// NotProgrammed is the condition by which a source reports why an object is not programmed. It is a
-// vote: discovery/status ranks the sources, and on Kubernetes discovery/status/shape.Programmed
-// decides what a status shows.
+// NotProgrammed returns the condition with which a source votes that an object is not programmed.
+// discovery/status ranks the votes, and on Kubernetes discovery/status/shape.Programmed decides.
 func NotProgrammed(reason, message string) Condition {
 	return Condition{Type: Programmed, Status: False, Reason: reason, Message: message}
 }

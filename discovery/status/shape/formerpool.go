@@ -9,18 +9,18 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// FormerPoolStatus is the status of an InferencePool of v1alpha2.
+// FormerPoolStatus is the status of an InferencePool in v1alpha2.
 type FormerPoolStatus struct {
 	Parents []FormerParent `json:"parent,omitempty"`
 }
 
-// FormerParent is an entry of it. It has no controller name.
+// FormerParent is an entry of FormerPoolStatus. It has no controller name.
 type FormerParent struct {
 	ParentRef  inferencev1.ParentReference `json:"parentRef"`
 	Conditions []metav1.Condition          `json:"conditions,omitempty"`
 }
 
-// DeepCopy returns a copy that shares nothing with s.
+// DeepCopy returns a deep copy of s.
 func (s FormerPoolStatus) DeepCopy() (out FormerPoolStatus) {
 	for _, p := range s.Parents {
 		out.Parents = append(out.Parents, FormerParent{*p.ParentRef.DeepCopy(), slices.Clone(p.Conditions)})
@@ -28,13 +28,13 @@ func (s FormerPoolStatus) DeepCopy() (out FormerPoolStatus) {
 	return out
 }
 
-// FormerPool is the shape of an InferencePool's status in v1alpha2, which differs from v1 in having
-// no controller name. An entry is ours if its parent is a Gateway in the report. An entry of any
-// other Gateway stays, because it may be another controller's.
-func FormerPool(of func(store.Object) *FormerPoolStatus) *Shape {
+// FormerPool is the shape of an InferencePool's status in v1alpha2, which has no controller names:
+// an entry is ours if its parent is a Gateway in the report. Other entries may be another
+// controller's and stay.
+func FormerPool(status func(store.Object) *FormerPoolStatus) *Shape {
 	today := InferencePool()
 	return &Shape{
-		Take: func(obj store.Object) any { return take(of(obj)) },
+		Take: func(obj store.Object) any { return take(status(obj)) },
 		Make: func(in Input) any {
 			old := in.Old.(*FormerPoolStatus)
 			before := &inferencev1.InferencePoolStatus{}

@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// ByKind returns the shape of every kind that gets a status, by the kind's name, which is also its
-// table's name.
+// ByKind returns the shape of every kind that gets a status, by the name of the kind and its table.
 func ByKind() map[string]*Shape {
 	return map[string]*Shape{
 		store.GatewayClasses.Kind(): GatewayClass(),
@@ -51,7 +50,7 @@ func ByKind() map[string]*Shape {
 		store.ModelServers.Kind(): Conditions(
 			func(m *v1alpha1.ModelServers) *v1alpha1.ModelServersStatus { return &m.Status },
 			func(s *v1alpha1.ModelServersStatus) *[]metav1.Condition { return &s.Conditions }),
-		// members are the records of multicluster, which another field manager writes
+		// members are records of multicluster, written by another field manager
 		store.ClusterSets.Kind(): Conditions(
 			func(c *v1alpha1.ClusterSet) *v1alpha1.ClusterSetStatus { return &c.Status },
 			func(s *v1alpha1.ClusterSetStatus) *[]metav1.Condition { return &s.Conditions }),

@@ -13,12 +13,12 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// MultiCluster is our controllerName in what the multi-cluster controller writes: the parent of a
-// pool that is its import in other clusters, and the clusters of an import.
+// MultiCluster is our controllerName in entries of the multi-cluster controller: a pool's parent
+// that is its import in other clusters, and an import's clusters.
 const MultiCluster = v1alpha1.Group + "/multicluster-controller"
 
-// Hub is the same of a hub. A member's own Penstock reads what a hub writes like what any other
-// controller does.
+// Hub is a hub's controllerName in such entries. A member's Penstock treats it as another
+// controller.
 const Hub = v1alpha1.Group + "/multicluster-hub"
 
 // InferencePool is the shape of a pool's status: an entry for each Gateway, and one for the pool's
@@ -50,14 +50,13 @@ func InferencePool() *Shape {
 	}
 }
 
-// placeholder reports whether an entry is the default that the CRD of releases before v1.1 gives
-// each new pool.
+// placeholder reports whether an entry is the default of each new pool in CRDs before v1.1.
 func placeholder(entry inferencev1.ParentStatus) bool {
 	return entry.ParentRef.Kind == "Status" && entry.ParentRef.Name == "default"
 }
 
-// ours reports whether an entry is ours. An entry without controllerName, a field that older
-// releases lack, is ours if its parent is a Gateway in the report.
+// ours reports whether an entry is ours. Older releases lack the field controllerName: such an
+// entry is ours if its parent is a Gateway in the report.
 func (in Input) ours(entry inferencev1.ParentStatus) bool {
 	if entry.ControllerName != "" {
 		return string(entry.ControllerName) == in.Controller || string(entry.ControllerName) == MultiCluster
@@ -105,11 +104,11 @@ func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.P
 }
 
 // InferencePoolImport is the shape of an import's status: the gateway controller's entry among the
-// controllers, with a parent for each Gateway, as long as there is one (ImportController.Name).
-// Everything else belongs to multi-cluster controllers, which write status.clusters and
-// status.conditions. Translation reads these conditions as far as they are False, and those
-// clusters, except the ones that our own multi-cluster controller wrote: they mirror what the
-// members export, which translation reads from Offers, and outlast it while no process leads.
+// controllers, with a parent for each Gateway, while there is one (ImportController.Name). Other
+// fields belong to multi-cluster controllers, which write status.clusters and status.conditions.
+// Take leaves the conditions that are False to translation, and the clusters of others. Our own
+// multi-cluster controller's clusters mirror the members' exports, which translation reads from
+// Offers, and become stale while no process leads.
 func InferencePoolImport() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
@@ -153,8 +152,8 @@ func InferencePoolImport() *Shape {
 	}
 }
 
-// uncarried returns the clusters with those that a hub has in conditions, because the installed CRD
-// has no clusters.
+// uncarried returns the clusters; if the installed CRD has no such field, the ones that a hub
+// carries in conditions.
 func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == Hub })
 	if i < 0 || len(s.Clusters) > 0 {
@@ -163,8 +162,8 @@ func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.Importe
 	return inferenceapi.Carried(s.Controllers[i].Conditions)
 }
 
-// withheld returns the conditions that are False of another controller. Penstock's own have no
-// effect: each cluster that it writes has conditions too.
+// withheld returns another controller's conditions that are False. Penstock's own have no effect:
+// its clusters have conditions, too.
 func withheld(s *inferenceapi.InferencePoolImportStatus) []metav1.Condition {
 	if slices.ContainsFunc(s.Controllers, func(c upstream.ImportController) bool {
 		return v1alpha1.OfPenstock(string(c.Name))
@@ -174,8 +173,6 @@ func withheld(s *inferenceapi.InferencePoolImportStatus) []metav1.Condition {
 	return untrue(s.Conditions)
 }
 
-// declining returns the other controllers that list exporting clusters and have a condition that is
-// False.
 func declining(s *inferenceapi.InferencePoolImportStatus) (out []upstream.ImportController) {
 	for _, c := range s.Controllers {
 		if no := untrue(c.Conditions); len(no) > 0 && len(c.ExportingClusters) > 0 &&
@@ -188,7 +185,7 @@ func declining(s *inferenceapi.InferencePoolImportStatus) (out []upstream.Import
 	return out
 }
 
-// untrue returns the conditions that are False, without what changes while they stay so.
+// untrue returns the conditions that are False, without the fields that may change meanwhile.
 func untrue(all []metav1.Condition) (out []metav1.Condition) {
 	for _, c := range all {
 		if c.Status == metav1.ConditionFalse {
@@ -198,8 +195,8 @@ func untrue(all []metav1.Condition) (out []metav1.Condition) {
 	return out
 }
 
-// unmirrored returns the clusters that another controller, or a user, wrote. Our multi-cluster
-// controller lists its own.
+// unmirrored returns the clusters of other controllers and users. Our multi-cluster controller
+// lists its own.
 func unmirrored(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == MultiCluster })
 	if i < 0 {

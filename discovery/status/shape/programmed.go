@@ -8,30 +8,29 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// ReconnectGrace is how long a Gateway whose proxies have all disconnected stays programmed: they
-// may be reconnecting to another penstock process.
+// ReconnectGrace is the time that a Gateway stays programmed after all its proxies have
+// disconnected: they may be reconnecting to another penstock process.
 const ReconnectGrace = time.Minute
 
-// Proxies is what is known of the proxies of a Gateway when its status is made.
+// Proxies is the state of a Gateway's proxies.
 type Proxies struct {
 	Connected int           // to any penstock process
 	Acked     bool          // all of them have acknowledged the listeners of the current generation
-	Absent    time.Duration // how long none has been connected
-	Before    int64         // the generation for which the last written status reports Programmed; 0 for none
-	// Addressless is the Service ("namespace/name") through which the Gateway's proxies are
-	// reached, if it has no address; else "".
+	Absent    time.Duration // the time without a connected one
+	Before    int64         // the generation that the last written status reports as programmed; 0 for none
+	// Addressless is the Service ("namespace/name") in front of the proxies if it has no address;
+	// else "".
 	Addressless string
 }
 
 // Programmed decides whether a Gateway, a ListenerSet or one of their listeners is programmed, and
-// for which generation; 0 means the current one. It is the only place that does.
+// for which generation; 0 means the current one. No other function decides this.
 //
-// reported is the condition on the board. There, each source that keeps the Gateway from being
-// programmed has reported False with its own reason: translation an invalid configuration, the
-// supervisor a port or an address that is not free or pods that do not start, a proxy a NACK;
-// status.Sources ranks them. Where all of them report True, the proxies decide: an address to reach
-// them, a connection, and the acknowledgement of all listeners. A generation that was programmed
-// stays so until the next one is.
+// reported is the board's condition. It is False if a source keeps the Gateway from being
+// programmed: translation (invalid configuration), the supervisor (a port or address in use, pods
+// that do not start) or a proxy (NACK); status.Sources ranks them. If it is True, the proxies
+// decide: an address to reach them, a connection, and the acknowledgement of all listeners. A
+// programmed generation stays programmed until the next one is.
 func Programmed(reported report.Condition, p Proxies) (c report.Condition, generation int64) {
 	pending := func(reason gatewayv1.GatewayConditionReason, message string) (report.Condition, int64) {
 		return report.NotProgrammed(string(reason), message), 0

@@ -5,24 +5,25 @@ import (
 	"slices"
 	"unique"
 
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Route is the shape of a route's status: an entry for each parent, of which those with our
-// controllerName are ours.
-func Route[T store.Object](of func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus)) *Shape {
+// Route is the shape of a route's status: an entry for each parent. Entries with our controllerName
+// are ours.
+func Route[T store.Object](parts func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus)) *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
-			spec, status := of(obj.(T))
+			spec, status := parts(obj.(T))
 			shareParents(status.Parents, spec.ParentRefs)
 			return take(status)
 		},
 		Make: func(in Input) any {
 			old := in.Old.(*gatewayv1.RouteStatus)
-			spec, _ := of(in.Object.(T))
+			spec, _ := parts(in.Object.(T))
 			out := &gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{}} // the CRD requires the list
 			done := make([]bool, len(in.Report.Parents))
 			for _, entry := range old.Parents {
@@ -53,8 +54,8 @@ func Route[T store.Object](of func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1.Ro
 	}
 }
 
-// shareParents makes the entries of a status that was just read share the strings and references
-// that thousands of routes have in common, to save memory.
+// shareParents makes entries share the strings and references that thousands of routes have in
+// common, to save memory.
 func shareParents(entries []gatewayv1.RouteParentStatus, refs []gatewayv1.ParentReference) {
 	for i := range entries {
 		e := &entries[i]
@@ -71,7 +72,6 @@ func shareParents(entries []gatewayv1.RouteParentStatus, refs []gatewayv1.Parent
 	}
 }
 
-// one returns the same string for all equal strings.
 func one[S ~string](s S) S { return S(unique.Make(string(s)).Value()) }
 
 func (in Input) routeParent(spec *gatewayv1.CommonRouteSpec, p report.Parent,
@@ -80,7 +80,7 @@ func (in Input) routeParent(spec *gatewayv1.CommonRouteSpec, p report.Parent,
 		ParentRef: denormal(p.Ref), ControllerName: gatewayv1.GatewayController(in.Controller),
 		Conditions: in.conditions(old.Conditions, p.Conditions),
 	}
-	// The reference as the user wrote it: tools compare the two.
+	// the reference as the user wrote it, because tools compare the two
 	for _, ref := range spec.ParentRefs {
 		if normal(ref, in.Object.GetNamespace()) == p.Ref {
 			out.ParentRef = ref
@@ -90,51 +90,36 @@ func (in Input) routeParent(spec *gatewayv1.CommonRouteSpec, p report.Parent,
 	return out
 }
 
-// normal returns a reference with its defaults filled in.
 func normal(ref gatewayv1.ParentReference, namespace string) report.ParentRef {
-	out := report.ParentRef{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: namespace, Name: string(ref.Name)}
-	if ref.Group != nil {
-		out.Group = string(*ref.Group)
+	return report.ParentRef{
+		Group: string(ptr.Deref(ref.Group, gatewayv1.GroupName)), Kind: string(ptr.Deref(ref.Kind, "Gateway")),
+		Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(namespace))), Name: string(ref.Name),
+		SectionName: string(ptr.Deref(ref.SectionName, "")), Port: ptr.Deref(ref.Port, 0),
 	}
-	if ref.Kind != nil {
-		out.Kind = string(*ref.Kind)
-	}
-	if ref.Namespace != nil {
-		out.Namespace = string(*ref.Namespace)
-	}
-	if ref.SectionName != nil {
-		out.SectionName = string(*ref.SectionName)
-	}
-	if ref.Port != nil {
-		out.Port = *ref.Port
-	}
-	return out
 }
 
 func denormal(ref report.ParentRef) gatewayv1.ParentReference {
-	out := gatewayv1.ParentReference{Name: gatewayv1.ObjectName(ref.Name)}
-	group, kind := gatewayv1.Group(ref.Group), gatewayv1.Kind(ref.Kind)
-	out.Group, out.Kind = &group, &kind
+	out := gatewayv1.ParentReference{
+		Group: new(gatewayv1.Group(ref.Group)), Kind: new(gatewayv1.Kind(ref.Kind)),
+		Name: gatewayv1.ObjectName(ref.Name),
+	}
 	if ref.Namespace != "" {
-		ns := gatewayv1.Namespace(ref.Namespace)
-		out.Namespace = &ns
+		out.Namespace = new(gatewayv1.Namespace(ref.Namespace))
 	}
 	if ref.SectionName != "" {
-		section := gatewayv1.SectionName(ref.SectionName)
-		out.SectionName = &section
+		out.SectionName = new(gatewayv1.SectionName(ref.SectionName))
 	}
 	if ref.Port != 0 {
-		port := ref.Port
-		out.Port = &port
+		out.Port = &ref.Port
 	}
 	return out
 }
 
-// Ancestors is the shape of a policy's status: an entry for each Gateway (GEP-713), of which those
-// with our controllerName are ours.
-func Ancestors[T store.Object](of func(T) *gatewayv1.PolicyStatus) *Shape {
+// Ancestors is the shape of a policy's status: an entry for each Gateway (GEP-713). Entries with
+// our controllerName are ours.
+func Ancestors[T store.Object](status func(T) *gatewayv1.PolicyStatus) *Shape {
 	return &Shape{
-		Take: func(obj store.Object) any { return take(of(obj.(T))) },
+		Take: func(obj store.Object) any { return take(status(obj.(T))) },
 		Make: func(in Input) any {
 			old := in.Old.(*gatewayv1.PolicyStatus)
 			out := &gatewayv1.PolicyStatus{Ancestors: []gatewayv1.PolicyAncestorStatus{}} // the CRD requires the list
@@ -170,5 +155,4 @@ func Ancestors[T store.Object](of func(T) *gatewayv1.PolicyStatus) *Shape {
 	}
 }
 
-// maxAncestors is how many entries a PolicyStatus may have.
 const maxAncestors = 16

@@ -10,7 +10,7 @@ import (
 )
 
 // The API server rejects a route's status without the list; the entry of a Gateway that is gone
-// would stay for good.
+// would stay forever.
 func TestRouteStatus_ParentsAreEmptyAfterTheLastGateway(t *testing.T) {
 	old := &gatewayv1.RouteStatus{
 		Parents: []gatewayv1.RouteParentStatus{

@@ -11,36 +11,33 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Shape reads and makes the status of one kind. A status is a pointer to the kind's own status
-// type.
+// Shape reads and makes the status of one kind. A status is a pointer to the kind's status type.
 type Shape struct {
 	// Take returns the status of an object that was just read, and clears it in the object, except
-	// for what translation reads.
+	// for the fields that translation reads.
 	Take func(store.Object) any
-	// Make returns the status that an object should have; in.Old if nothing is to be changed. It
-	// modifies neither.
+	// Make returns the new status of an object; in.Old if nothing changes. It modifies neither.
 	Make func(in Input) any
 }
 
-// Input is what a status is made of.
+// Input is the input of Make.
 type Input struct {
-	// Report is the board's report about the object. An object whose report has no conditions,
-	// parents and listeners is not ours.
+	// Report is the board's report about the object. Without conditions, parents and listeners the
+	// object is not ours.
 	Report report.Report
-	// Object is the object that the report is about, without its status.
+	// Object is the object without its status.
 	Object store.Object
-	// Old is the object's current status.
-	Old any
-	// Generation is the generation of the object that the report describes.
+	Old    any
+	// Generation is the generation that the report describes.
 	Generation int64
 	// Controller is our controllerName; Now the time, in whole seconds.
 	Controller string
 	Now        metav1.Time
 
-	// Addresses are where a Gateway is reached.
+	// Addresses are a Gateway's addresses.
 	Addresses []gatewayv1.GatewayStatusAddress
-	// Proxies is what Programmed decides on, for Gateways and ListenerSets; nil: the conditions
-	// stay as reported.
+	// Proxies is the input of Programmed, for Gateways and ListenerSets; nil: the conditions stay
+	// as reported.
 	Proxies *Proxies
 	// Features and Supported are for GatewayClasses: the supported features, and the
 	// SupportedVersion condition.
@@ -48,10 +45,10 @@ type Input struct {
 	Supported *report.Condition
 }
 
-// longest is how long a condition's message may be (metav1.Condition).
+// longest is the maximum length in bytes of a condition's message (metav1.Condition).
 const longest = 32768
 
-// conditions replaces our conditions in old by want. Those of other projects stay, in front.
+// conditions replaces our conditions in old by want. Conditions of other projects stay, in front.
 func (in Input) conditions(old []metav1.Condition, want []report.Condition) []metav1.Condition {
 	out := make([]metav1.Condition, 0, len(want))
 	for _, c := range old {
@@ -82,7 +79,8 @@ func (in Input) conditions(old []metav1.Condition, want []report.Condition) []me
 	return out
 }
 
-// othersType reports whether a condition type belongs to another project: "special.io/SomeField".
+// othersType reports whether a condition type belongs to another project, such as
+// "special.io/SomeField".
 func othersType(typ string) bool {
 	return strings.Contains(typ, "/") && !strings.HasPrefix(typ, v1alpha1.Group+"/")
 }
@@ -108,9 +106,9 @@ func (in Input) later(list []metav1.Condition) bool {
 }
 
 // Conditions is the shape of a status that consists of conditions.
-func Conditions[T store.Object, S any](of func(T) *S, conditions func(*S) *[]metav1.Condition) *Shape {
+func Conditions[T store.Object, S any](status func(T) *S, conditions func(*S) *[]metav1.Condition) *Shape {
 	return &Shape{
-		Take: func(obj store.Object) any { return take(of(obj.(T))) },
+		Take: func(obj store.Object) any { return take(status(obj.(T))) },
 		Make: func(in Input) any {
 			old := in.Old.(*S)
 			if len(in.Report.Conditions) == 0 || in.later(*conditions(old)) {
@@ -123,7 +121,6 @@ func Conditions[T store.Object, S any](of func(T) *S, conditions func(*S) *[]met
 	}
 }
 
-// take returns a status and clears it.
 func take[S any](status *S) *S {
 	var zero S
 	out := *status

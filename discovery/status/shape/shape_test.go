@@ -100,8 +100,7 @@ func TestInferencePool_HasAnEntryPerGatewayAndKeepsOthers(t *testing.T) {
 	}
 }
 
-// Else the board's other controller would claim the entry, and a controller of either name would
-// remove that of the other.
+// Otherwise a controller of either name would remove the other's entry.
 func TestInferencePool_ExportedIsTheMultiClusterControllers(t *testing.T) {
 	rep := report.Report{Parents: []report.Parent{
 		{Ref: report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"},
@@ -123,8 +122,8 @@ func TestInferencePool_ExportedIsTheMultiClusterControllers(t *testing.T) {
 	}
 }
 
-// Else requests would go to a member that has withdrawn its export while no process updates the
-// mirror.
+// Otherwise requests would go to a member that has withdrawn its export while no process updates
+// the mirror.
 func TestInferencePoolImport_TranslationDoesNotReadTheMirror(t *testing.T) {
 	imp := &inferenceapi.InferencePoolImport{Status: inferenceapi.InferencePoolImportStatus{
 		Clusters: []inferenceapi.ImportedCluster{{Name: "east"}, {Name: "gitops"}},
@@ -200,13 +199,13 @@ func TestInferencePoolImport_ConditionsOfOtherControllersAreKeptWhileTheyAreFals
 	no := metav1.Condition{Type: "Accepted", Status: metav1.ConditionFalse, Reason: "Paused", Message: "changes",
 		LastTransitionTime: metav1.Now()}
 	yes := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready"}
-	of := func(name upstream.ControllerName) upstream.ImportController {
+	controller := func(name upstream.ControllerName) upstream.ImportController {
 		return upstream.ImportController{Name: name, ExportingClusters: []upstream.ExportingCluster{{Name: "east"}},
 			Conditions: []metav1.Condition{yes, no}}
 	}
 	imp := &inferenceapi.InferencePoolImport{Status: inferenceapi.InferencePoolImportStatus{
 		Conditions: []metav1.Condition{yes, no}, Controllers: []upstream.ImportController{
-			of("example.net/c"), {Name: "example.net/gateways", Conditions: []metav1.Condition{no}},
+			controller("example.net/c"), {Name: "example.net/gateways", Conditions: []metav1.Condition{no}},
 		},
 	}}
 	InferencePoolImport().Take(imp)
@@ -220,7 +219,7 @@ func TestInferencePoolImport_ConditionsOfOtherControllersAreKeptWhileTheyAreFals
 		t.Errorf("kept %+v and %+v", s.Conditions, s.Controllers)
 	}
 	imp.Status = inferenceapi.InferencePoolImportStatus{
-		Conditions: []metav1.Condition{no}, Controllers: []upstream.ImportController{of(MultiCluster)},
+		Conditions: []metav1.Condition{no}, Controllers: []upstream.ImportController{controller(MultiCluster)},
 	}
 	InferencePoolImport().Take(imp)
 	if s := imp.Status; len(s.Conditions)+len(s.Controllers) > 0 {

@@ -8,13 +8,13 @@ import (
 	"github.com/hashicorp/go-memdb"
 )
 
-// ByID is the index that every table has.
+// ByID is the index of every table's primary key.
 const ByID = "id"
 
-// byPrefix is what go-memdb has added to the name of an index for a read by prefix.
+// byPrefix is the suffix of an index's name in go-memdb for a read by prefix.
 const byPrefix = "_prefix"
 
-// Index makes the key of a row; nil for one that is not in the index.
+// Index makes the key of a row; nil if the index omits the row.
 type Index struct{ Key func(row any) []byte }
 
 // FromObject implements memdb.SingleIndexer.
@@ -45,7 +45,7 @@ type Reader interface {
 	Get(table, index string, args ...any) (memdb.ResultIterator, error)
 }
 
-// First returns the row of a table with a key; nil if there is none.
+// First returns the row with a key, or nil.
 func First[Row any](t Reader, table string, key []byte) *Row {
 	row, err := t.First(table, ByID, key)
 	Must(err)
@@ -55,9 +55,9 @@ func First[Row any](t Reader, table string, key []byte) *Row {
 	return row.(*Row)
 }
 
-// Walk iterates over the rows of a table whose key in an index begins with prefix, in the order of
-// their keys. ws, which may be nil, fires when the walk would meet other rows. The table must not
-// be changed meanwhile.
+// Walk iterates over the rows whose key in an index begins with prefix, in the order of their keys.
+// ws, which may be nil, fires when the walk would meet other rows. The table must not change
+// meanwhile.
 func Walk[Row any](t Reader, ws memdb.WatchSet, table, index string, prefix []byte) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		list, err := t.Get(table, index+byPrefix, prefix)
@@ -68,7 +68,7 @@ func Walk[Row any](t Reader, ws memdb.WatchSet, table, index string, prefix []by
 	}
 }
 
-// Watch has ws fire when any row of a table changes.
+// Watch adds a channel to ws that closes when any row of a table changes.
 func Watch(t Reader, ws memdb.WatchSet, table string) {
 	list, err := t.Get(table, ByID+byPrefix, []byte(nil))
 	Must(err)

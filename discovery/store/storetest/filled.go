@@ -15,31 +15,29 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Text is the value of one field, which no other field has.
+// Text is the value of one field; no other field has it.
 type Text struct {
 	Value string
 	Path  string // "spec.rules[0].name"
-	// Secret: no page may print it, by the decision about the field (store.Quotable).
+	// Secret texts must not be printed, by the decision about the field (store.Quotable).
 	Secret bool
 }
 
-// values have no text.
 var values = []reflect.Type{
 	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
 	reflect.TypeFor[resource.Quantity](),
 	reflect.TypeFor[intstr.IntOrString](),
 }
 
-// Filled returns an object of a kind with a text in each of its fields, at any depth. Headers are
-// named Authorization.
+// Filled returns an object with a text in each field, at any depth. Headers are named
+// Authorization.
 func Filled(kind store.Kind) (store.Object, []Text) {
 	return fill(&filler{kind: kind, prefix: "canary"})
 }
 
-// WithCredentials returns an object of a kind with a credential in each of its fields, at any
-// depth, in the forms that users write into fields that pages show: a URL's userinfo, a parameter
-// of a query, a token behind its scheme. All of them are secret, whatever is decided about the
-// field. Names are plain.
+// WithCredentials returns an object with a credential in each field, at any depth, in forms that
+// users write into visible fields: a URL's userinfo, a parameter of a query, a token after its
+// scheme. All of them are secret, regardless of the decision about the field. Names are plain.
 func WithCredentials(kind store.Kind) (store.Object, []Text) {
 	return fill(&filler{kind: kind, prefix: "hidden", forms: []string{
 		"/v1/models?api_key=%s", "https://user:%s@example.com/v1", "Bearer %s", "a path /v1?a=b&token=%s&c=d",
@@ -55,11 +53,11 @@ func fill(f *filler) (store.Object, []Text) {
 type filler struct {
 	kind   store.Kind
 	prefix string   // of all texts
-	forms  []string // formats of credentials, in turns; none: the texts are in the fields as they are
+	forms  []string // formats of credentials, in turn; none: plain texts
 	texts  []Text
 }
 
-// mark makes a text. hidden: whatever is decided about its field.
+// mark makes a text. hidden overrides the decision about its field.
 func (f *filler) mark(path string, hidden bool) string {
 	text := fmt.Sprintf("%s-%s-%04d.", f.prefix, strings.ToLower(f.kind.Kind()), len(f.texts))
 	if len(f.forms) > 0 && !isName(path) {
@@ -70,7 +68,7 @@ func (f *filler) mark(path string, hidden bool) string {
 	return text
 }
 
-// isName reports whether a field has a name, or another text that an API server takes only in the
+// isName reports whether a field has a name, or another text for which the API server requires the
 // form of one: reports and rows are named by them.
 func isName(path string) bool {
 	name := path[strings.LastIndexByte(path, '.')+1:]
@@ -104,28 +102,28 @@ func (f *filler) fill(v reflect.Value, path string, hidden bool) {
 	}
 }
 
-func (f *filler) entry(of reflect.Value, key, path string, hidden bool) {
-	value := reflect.New(of.Type().Elem()).Elem()
+func (f *filler) entry(entries reflect.Value, key, path string, hidden bool) {
+	value := reflect.New(entries.Type().Elem()).Elem()
 	f.fill(value, path+"."+key, hidden)
-	of.SetMapIndex(reflect.ValueOf(key).Convert(of.Type().Key()), value)
+	entries.SetMapIndex(reflect.ValueOf(key).Convert(entries.Type().Key()), value)
 }
 
 func (f *filler) fillStruct(v reflect.Value, path string, hidden bool) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		of := path
+		inner := path
 		if name != "" || !field.Anonymous {
 			if name == "" {
 				name = field.Name
 			}
-			of = strings.TrimPrefix(path+"."+name, ".")
+			inner = strings.TrimPrefix(path+"."+name, ".")
 		}
 		named := field.Name == "Name" && v.FieldByName("Value").IsValid()
 		if named && !store.Quotable(f.kind, strings.TrimPrefix(path+".value", ".")) {
 			v.Field(i).SetString("Authorization")
 			continue
 		}
-		f.fill(v.Field(i), of, hidden)
+		f.fill(v.Field(i), inner, hidden)
 	}
 }

@@ -1,5 +1,5 @@
 // Package llmd holds the kinds of llm-d.ai/v1alpha2 that configure an endpoint picker:
-// InferenceModelRewrite and InferenceObjective. Their schemas are those of llm-d's router. Clusters
+// InferenceModelRewrite and InferenceObjective. Their schemas come from llm-d's router. Clusters
 // may have the same kinds in the former group, inference.networking.x-k8s.io/v1alpha2.
 //
 // +kubebuilder:object:generate=true
@@ -7,7 +7,6 @@
 // +versionName=v1alpha2
 package llmd
 
-// Group and Version of the kinds here.
 const (
 	Group   = "llm-d.ai"
 	Version = "v1alpha2"

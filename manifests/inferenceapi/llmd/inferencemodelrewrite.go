@@ -2,7 +2,7 @@ package llmd
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// InferenceModelRewrite replaces the model that requests to a pool name.
+// InferenceModelRewrite replaces the model names in requests to a pool.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced
@@ -23,18 +23,18 @@ type InferenceModelRewrite struct {
 type InferenceModelRewriteSpec struct {
 	// PoolRef is the InferencePool whose requests are rewritten.
 	PoolRef *PoolObjectReference `json:"poolRef"`
-	// Rules in their order. Of all rules for a pool, one that matches the model's name goes before
-	// one without matches, then one of an older object, then the first.
+	// Rules in order. Among all rules for a pool, a rule that matches the model's name takes
+	// precedence over one without matches, then a rule of an older object, then the earlier rule.
 	Rules []InferenceModelRewriteRule `json:"rules"`
 }
 
-// InferenceModelRewriteRule is what happens to the requests for some models.
+// InferenceModelRewriteRule applies to requests for some models.
 type InferenceModelRewriteRule struct {
-	// Matches are the models, any of them; none: all models.
+	// Matches are the models that the rule applies to. If empty, it applies to all models.
 	//
 	// +optional
 	Matches []Match `json:"matches,omitempty"`
-	// Targets that the requests are split among. Without them the requests keep their model.
+	// Targets among which the requests are split. If empty, the requests keep their model.
 	//
 	// +optional
 	// +kubebuilder:validation:MinItems=1
@@ -43,7 +43,7 @@ type InferenceModelRewriteRule struct {
 
 // TargetModel is one model or adapter.
 type TargetModel struct {
-	// Weight relative to the rule's other targets. Either all have one, or none.
+	// Weight relative to the rule's other targets. Set it for all targets or for none.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -53,9 +53,9 @@ type TargetModel struct {
 	ModelRewrite string `json:"modelRewrite"`
 }
 
-// Match is what a rule matches of a request.
+// Match selects requests.
 type Match struct {
-	// Model that the request's body names.
+	// Model in the request's body.
 	Model *ModelMatch `json:"model"`
 }
 

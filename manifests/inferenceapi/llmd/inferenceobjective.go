@@ -22,8 +22,8 @@ type InferenceObjective struct {
 
 // InferenceObjectiveSpec is the specification of an InferenceObjective.
 type InferenceObjectiveSpec struct {
-	// Priority of the requests: higher ones first. Requests of a negative priority can be shed.
-	// Defaults to 0.
+	// Priority of the requests; higher ones go first. Requests with a negative priority can be
+	// shed. Defaults to 0.
 	//
 	// +optional
 	Priority *int32 `json:"priority,omitempty"`

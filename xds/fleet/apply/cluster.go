@@ -27,18 +27,18 @@ import (
 // FieldManager is Penstock's name in managedFields.
 const FieldManager = "penstock"
 
-// ErrNotOwned is the error of Apply if an object of the name exists without our label.
+// ErrNotOwned is returned by Apply if an object of the name exists without Penstock's label.
 var ErrNotOwned = errors.New("exists without the label of Penstock")
 
 // Config configures a Cluster.
 type Config struct {
-	// REST configures the connection to the API server. Its rate limit is not used. Required.
+	// REST configures the connection to the API server; its rate limit is not used. Required.
 	REST *rest.Config
-	// Namespaces are the only namespaces in which objects are read; none: all.
+	// Namespaces restricts the watched namespaces; empty: all.
 	Namespaces []string
-	// Changed is called with each object that was added, changed or deleted, from several
-	// goroutines. For pods it is called with the fleet's name, and only if the nodes have changed
-	// that the fleet runs on. Required.
+	// Changed is called, from several goroutines, with each object that was added, changed or
+	// deleted. For pods it is called with the fleet's name, only if the nodes that run the fleet
+	// have changed. Required.
 	Changed func(Ref)
 }
 
@@ -50,10 +50,9 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	objects map[Ref]*Object
-	pods    map[Ref]map[Ref]*Object // by their fleet: see subject
+	pods    map[Ref]map[Ref]*Object // by fleet: see subject
 }
 
-// New returns a Cluster that has no objects yet.
 func New(c Config) (*Cluster, error) {
 	cfg := rest.CopyConfig(c.REST)
 	cfg.QPS = -1 // only objects that differ are written; a rate limit would delay them
@@ -69,7 +68,7 @@ func New(c Config) (*Cluster, error) {
 		pods: map[Ref]map[Ref]*Object{}}, nil
 }
 
-// Run watches the objects until ctx ends; synced is called once, when all have been listed.
+// Run watches the objects until ctx ends. It calls synced once, after all have been listed.
 func (c *Cluster) Run(ctx context.Context, synced func()) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var left sync.WaitGroup
@@ -110,7 +109,7 @@ func (c *Cluster) listWatch(kind, namespace string) *cache.ListWatch {
 	}
 }
 
-// Objects are those of one fleet that the API server has, sorted by kind. They do not include its
+// Objects returns the objects of one fleet at the API server, sorted by kind. They exclude its
 // pods, which belong to its Deployment.
 func (c *Cluster) Objects(namespace, fleet string) []Object {
 	c.mu.Lock()
@@ -130,7 +129,7 @@ func (c *Cluster) Objects(namespace, fleet string) []Object {
 	return out
 }
 
-// nodes are the addresses of the nodes with ready pods of a fleet. Called with mu held.
+// nodes returns the addresses of the nodes with ready pods of a fleet. Called with mu held.
 func (c *Cluster) nodes(namespace, fleet string) (out []string) {
 	for _, pod := range c.pods[Ref{podKind, namespace, fleet}] {
 		out = append(out, pod.Nodes...)
@@ -184,8 +183,8 @@ func encode(obj render.Object, applied string) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// Delete deletes an object unless another one of its name has replaced it. A missing object is no
-// error.
+// Delete deletes an object unless another one of its name has replaced it. A missing object is not
+// an error.
 func (c *Cluster) Delete(ctx context.Context, o Object) error {
 	uid := types.UID(o.UID)
 	background := metav1.DeletePropagationBackground
@@ -234,7 +233,7 @@ func (c *Cluster) drop(ref Ref) {
 	c.changed(ref)
 }
 
-// intake receives what a reflector reads of one kind. It implements cache.ReflectorStore.
+// intake receives the objects of one kind from a reflector. It implements cache.ReflectorStore.
 type intake struct {
 	cluster   *Cluster
 	kind      string
@@ -259,7 +258,7 @@ func (in *intake) Update(obj any) error {
 	return nil
 }
 
-// Replace receives a whole list: objects that are not in it were deleted.
+// Replace receives a whole list: objects that are missing from it were deleted.
 func (in *intake) Replace(list []any, _ string) error {
 	there := map[Ref]bool{}
 	for _, obj := range list {
@@ -283,7 +282,7 @@ func (in *intake) Replace(list []any, _ string) error {
 	return nil
 }
 
-// digest is nil if obj is not an object.
+// digest returns nil if obj is not an object.
 func (in *intake) digest(obj any) *Object {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return digest(in.kind, u)

@@ -141,7 +141,6 @@ func newAPI(t *testing.T) *api {
 
 func (a *api) put(s *corev1.Service) { a.object = s }
 
-// follow returns a Cluster that has listed everything.
 func (a *api) follow(t *testing.T) *apply.Cluster {
 	t.Helper()
 	c, err := apply.New(apply.Config{REST: &rest.Config{Host: a.server.URL},

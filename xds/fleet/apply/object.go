@@ -14,8 +14,7 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// AnnotationApplied has the hash of the applied object, so that other replicas know what this one
-// wrote.
+// AnnotationApplied is the hash of the applied object. It shows all replicas what was written.
 const AnnotationApplied = "penstock.dev/applied"
 
 // Ref names an object of a fleet.
@@ -23,40 +22,38 @@ type Ref struct{ Kind, Namespace, Name string }
 
 func (r Ref) String() string { return r.Kind + " " + objectid.Join(r.Namespace, r.Name) }
 
-// Object is what a Cluster keeps of an object.
+// Object has the fields of an object that a Cluster keeps.
 type Object struct {
 	Ref
 	UID     string
 	Fleet   string // value of render.LabelFleet
 	Applied string // value of AnnotationApplied
-	// Mark changes when fields that we applied may have changed: the generation, or for kinds
-	// without one the resource version.
+	// Mark changes when fields that we applied may have changed: the generation, or the resource
+	// version for kinds without one.
 	Mark string
-	// Owner and OwnerName are the UID and name of the Gateway that it belongs to.
+	// Owner and OwnerName are the UID and name of the object's Gateway.
 	Owner, OwnerName string
 	Deleting         bool
 
-	// Of a Deployment:
+	// of a Deployment
 	Replicas, Available int32
-	// Stuck is why the rollout makes no progress, from its conditions; "" if it progresses or is
-	// complete.
+	// Stuck is the reason why the rollout makes no progress, or "".
 	Stuck string
 	// Of a Service: the load balancer's addresses and names, the external IPs, and the cluster IPs.
 	Balancer, External, ClusterIPs []string
 	Type                           corev1.ServiceType
-	// Class is its spec.loadBalancerClass.
+	// spec.loadBalancerClass
 	Class string
-	// Ports are those of a NetworkPolicy's first rule.
+	// ports of a NetworkPolicy's first rule
 	Ports []render.Socket
-	// Nodes are the addresses of the nodes with ready pods of the fleet, sorted: they answer a
-	// NodePort whatever the Service's externalTrafficPolicy. They come from the pods, so that
+	// Nodes are the addresses of the nodes with ready pods of the fleet, sorted. They answer a
+	// NodePort with any externalTrafficPolicy. They come from the pods, so that
 	// Penstock needs no permission to read Nodes.
 	Nodes []string
 
 	version uint64 // resource version
 }
 
-// kinds are those of a fleet's objects.
 var kinds = map[string]schema.GroupVersionResource{
 	"ServiceAccount":          {Version: "v1", Resource: "serviceaccounts"},
 	"ConfigMap":               {Version: "v1", Resource: "configmaps"},
@@ -67,10 +64,9 @@ var kinds = map[string]schema.GroupVersionResource{
 	"NetworkPolicy":           {Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
 }
 
-// podKind is watched too: pods belong to a fleet by their label, not by their name.
+// podKind is watched, too. Pods belong to a fleet by label, not by name.
 const podKind = "Pod"
 
-// resourceOf is the resource of a kind.
 func resourceOf(kind string) schema.GroupVersionResource {
 	if kind == podKind {
 		return schema.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -78,7 +74,6 @@ func resourceOf(kind string) schema.GroupVersionResource {
 	return kinds[kind]
 }
 
-// subject is the argument of Changed: for a pod, its fleet.
 func (o *Object) subject() Ref {
 	if o.Kind == podKind {
 		return Ref{podKind, o.Namespace, o.Fleet}
@@ -86,7 +81,6 @@ func (o *Object) subject() Ref {
 	return o.Ref
 }
 
-// digest keeps the fields of Object.
 func digest(kind string, u *unstructured.Unstructured) *Object {
 	o := &Object{
 		Ref: Ref{kind, u.GetNamespace(), u.GetName()}, UID: string(u.GetUID()), Fleet: u.GetLabels()[render.LabelFleet],
@@ -127,7 +121,6 @@ func digest(kind string, u *unstructured.Unstructured) *Object {
 	return o
 }
 
-// openPorts are the ports of a NetworkPolicy's first rule.
 func openPorts(u *unstructured.Unstructured) (out []render.Socket) {
 	rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "ingress")
 	if len(rules) == 0 {
@@ -145,7 +138,7 @@ func openPorts(u *unstructured.Unstructured) (out []render.Socket) {
 	return out
 }
 
-// nodes are the addresses of a pod's node, if the pod is ready.
+// nodes returns the addresses of a pod's node if the pod is ready.
 func nodes(u *unstructured.Unstructured) (out []string) {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	ready := slices.ContainsFunc(conditions, func(c any) bool {
@@ -166,7 +159,7 @@ func nodes(u *unstructured.Unstructured) (out []string) {
 	return out
 }
 
-// stuck is why a Deployment has no pods, or none that become ready (DeploymentConditionType
+// stuck returns the reason why a Deployment gets no ready pods (DeploymentConditionType
 // ReplicaFailure, Progressing).
 func stuck(u *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")

@@ -12,9 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// In every namespace, Penstock may write the objects of fleets, and review tokens. In its own
-// namespace it may write its Lease and its authority's Secret. discovery/kube tests what it may
-// read.
+// Penstock may write the objects of fleets and review tokens in every namespace, and its Lease and
+// its authority's Secret in its own. discovery/kube tests the reads.
 func TestRBAC_InstalledRulesAreLeastPrivilege(t *testing.T) {
 	want := map[string]string{at(reviews): "create"}
 	for _, resource := range kinds {

@@ -86,7 +86,7 @@ func (c *Cluster) ReviewToken(ctx context.Context, token, audience string) (user
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, review); err != nil {
 		return "", err
 	}
-	// Without audiences in the answer, the authenticator does not check them, and the token may be
+	// Without audiences in the response, the authenticator did not check them, and the token may be
 	// for another audience.
 	if !review.Status.Authenticated || len(review.Status.Audiences) == 0 {
 		return "", nil

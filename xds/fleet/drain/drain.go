@@ -15,18 +15,17 @@ import (
 type Config struct {
 	// Admin is the socket of Envoy's admin interface. Required.
 	Admin string
-	// Stop has the listeners of clients accept no more connections from the beginning: nothing
-	// routes clients elsewhere first. Internal listeners, which requests in flight may still need,
-	// stay open.
+	// Stop makes client listeners reject connections from the beginning, because nothing routes
+	// clients elsewhere first. Internal listeners, which requests in flight may need, stay open.
 	Stop bool
 	// Timeout bounds the drain. Default: 10 min.
 	Timeout time.Duration
-	// Settle is how long Envoy takes new connections at least: until all nodes and load balancers
-	// have removed the pod. Default: 10 s.
+	// Settle is the minimum time for which Envoy accepts connections, until all nodes and load
+	// balancers have removed the pod. Default: 10 s.
 	Settle time.Duration
-	// Quiet is how long to wait for connections without requests: only its next response informs a
-	// client that its connection ends. Without Stop, it is also how long no datagram has come when
-	// the drain ends. Default: 5 s.
+	// Quiet is how long to wait for connections without requests, because a client learns that its
+	// connection ends only from its next response. Without Stop, the drain also ends only after no
+	// datagram has arrived for so long. Default: 5 s.
 	Quiet time.Duration
 	// Interval between reads of the statistics. Default: 250 ms.
 	Interval time.Duration
@@ -45,9 +44,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Drain returns when Envoy has nothing left in flight, or its time is up: left is how many requests
-// and streams are in flight then. An error means that Envoy's admin interface failed, or that ctx
-// has ended.
+// Drain returns when nothing is in flight in Envoy, or its time is up. left is the number of
+// requests and streams in flight then. It fails if Envoy's admin interface fails or ctx ends.
 func Drain(ctx context.Context, c Config) (left int64, err error) {
 	c = c.withDefaults()
 	e := envoy{client: &http.Client{Transport: &http.Transport{
@@ -69,7 +67,7 @@ func Drain(ctx context.Context, c Config) (left int64, err error) {
 	defer cancel()
 	begun := time.Now()
 	busy := begun          // when something was last in flight
-	var received time.Time // when a datagram last came
+	var received time.Time // when a datagram last arrived
 	datagrams := int64(-1)
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
@@ -78,7 +76,7 @@ func Drain(ctx context.Context, c Config) (left int64, err error) {
 		now := time.Now()
 		if err == nil {
 			left = w.requests + w.streams
-			if w.datagrams > datagrams && !c.Stop { // the first time too: they may come
+			if w.datagrams > datagrams && !c.Stop { // also at first: datagrams may be arriving
 				received = now
 			}
 			datagrams = w.datagrams
@@ -103,17 +101,17 @@ func Drain(ctx context.Context, c Config) (left int64, err error) {
 
 var errTimeout = fmt.Errorf("drain timeout")
 
-// work is what Envoy has in flight for clients, and what it has got.
+// work counts what Envoy has in flight for clients, and received datagrams.
 type work struct {
 	requests    int64 // HTTP requests
 	connections int64 // HTTP connections, with requests or without
 	streams     int64 // connections of other protocols
-	datagrams   int64 // of clients, since Envoy began; -1: no listener takes any
+	datagrams   int64 // of clients, since Envoy started; -1: no listener accepts any
 }
 
 type envoy struct{ client *http.Client }
 
-// work sums the statistics, without those of the readiness listener and the admin interface.
+// work sums the statistics, except for the readiness listener and the admin interface.
 func (e envoy) work(ctx context.Context) (work, error) {
 	body, err := e.ask(ctx, http.MethodGet, `/stats?format=json&filter=downstream_((cx|rq)_active|sess_rx_datagrams)$`)
 	if err != nil {

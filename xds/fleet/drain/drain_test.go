@@ -56,8 +56,7 @@ func TestDrain_EndsAtTimeout(t *testing.T) {
 	}
 }
 
-// A client's datagrams reach a pod that ends until each node has noticed; then they go to another
-// one.
+// Clients' datagrams reach an ending pod until each node has noticed, then another one.
 func TestDrain_WaitsWhileDatagramsCome(t *testing.T) {
 	r := newRig(t)
 	conn, err := net.Dial("udp", r.address)
@@ -106,7 +105,6 @@ func TestDrain_UnreachableAdminIsAnError(t *testing.T) {
 	}
 }
 
-// rig is an Envoy in front of a server whose requests last until finish is closed.
 type rig struct {
 	address, admin string
 	begun, finish  chan struct{}
@@ -143,7 +141,6 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// begin starts a request and returns when its server has it.
 func (r *rig) begin(t *testing.T) <-chan error {
 	t.Helper()
 	result := make(chan error, 1)
@@ -173,7 +170,6 @@ func (r *rig) drain(t *testing.T, c drain.Config) <-chan error {
 	return ended
 }
 
-// closes reports whether the response to a request on a new connection ends the connection.
 func (r *rig) closes(t *testing.T) bool {
 	t.Helper()
 	resp, err := http.Get("http://" + r.address + "/short")

@@ -15,23 +15,23 @@ import (
 const (
 	configDir     = "/etc/penstock"             // the ConfigMap
 	tokenDir      = "/var/run/secrets/penstock" // the projected token
-	runDir        = "/run/penstock"             // the admin interface's socket
+	runDir        = "/run/penstock"             // admin interface's socket
 	toolDir       = "/opt/penstock"             // the program that drains
-	adminSocket   = runDir + "/admin.sock"      // reachable from inside the pod's container only
+	adminSocket   = runDir + "/admin.sock"      // reachable only inside the container
 	bootstrapFile = "bootstrap.yaml"            // keys of the ConfigMap
-	caFile        = "ca.crt"                    //
-	defaultDrain  = 600                         // seconds
-	lifetime      = int64(3600)                 // of a token, in seconds; the kubelet replaces it at four fifths
+	caFile        = "ca.crt"
+	defaultDrain  = 600         // seconds
+	lifetime      = int64(3600) // of a token, in seconds; the kubelet replaces it at four fifths
 )
 
-// ReadyPort of a pod answers the kubelet. No listener can have it.
+// ReadyPort of a pod answers the kubelet. Listeners cannot use it.
 const ReadyPort = 19003
 
-// leastMemory is the lowest memory limit of an Envoy: its heap takes 10 MiB without configuration,
-// and near its limit it answers 503 to every request.
+// leastMemory is the lowest memory limit of an Envoy: an empty heap takes 10 MiB, and near the
+// limit Envoy answers 503.
 var leastMemory = resource.MustParse("64Mi")
 
-// memory checks what admission cannot if an EnvoyFleet is older than the rule in its CRD.
+// memory checks the limit of an EnvoyFleet that is older than the rule in its CRD.
 func (b *builder) memory() error {
 	limit, ok := or(b.Spec.Resources, corev1.ResourceRequirements{}).Limits[corev1.ResourceMemory]
 	if !ok || limit.Cmp(leastMemory) >= 0 {
@@ -42,8 +42,8 @@ func (b *builder) memory() error {
 		"write " + leastMemory.String() + " or more"}
 }
 
-// bootstrap is the configuration that Envoy starts with. Its node id is the pod's name, which only
-// the command line has.
+// bootstrap returns Envoy's configuration. The node ID is the pod's name, which only the command
+// line has.
 func (b *builder) bootstrap() bootstrap.Config {
 	c := bootstrap.Config{
 		Gateway:     b.gateway(),
@@ -57,7 +57,7 @@ func (b *builder) bootstrap() bootstrap.Config {
 		Concurrency: int(or(b.Spec.Concurrency, 0)),
 	}
 	if limit, ok := b.resources().Limits[corev1.ResourceMemory]; ok {
-		// the rest is for stacks, and for memory that the allocator retains
+		// the rest is for stacks and the allocator
 		c.MaxHeapBytes = uint64(limit.Value()) / 10 * 9
 	}
 	if b.Spec.Bootstrap != nil {
@@ -68,7 +68,7 @@ func (b *builder) bootstrap() bootstrap.Config {
 
 func (b *builder) drainSeconds() int32 { return or(b.Spec.DrainSeconds, defaultDrain) }
 
-// configMap holds the files of configDir. hash is of the files that Envoy reads only at its start.
+// configMap holds the files of configDir. hash covers the files that Envoy reads only at its start.
 func (b *builder) configMap() (config *corev1.ConfigMap, hash string, err error) {
 	c := b.bootstrap()
 	text, err := bootstrap.YAML(c)

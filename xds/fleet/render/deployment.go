@@ -16,18 +16,16 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// annotationBootstrap makes pods roll when their bootstrap changes.
+// annotationBootstrap rolls pods when their bootstrap changes.
 const annotationBootstrap = "penstock.dev/bootstrap"
 
-// progressSeconds is how long a rollout may take to get a pod ready; most of it is for pulling
-// images.
+// progressSeconds is how long a rollout may take to get a ready pod, mostly for pulling images.
 const progressSeconds = int32(180)
 
 // drainMargin is the number of seconds that a pod may take in addition to its drain.
 const drainMargin = 30
 
-// user is the user of the containers: nonroot in distroless images. It is the same for all, so that
-// only it may read the token's file.
+// user runs all containers: nonroot in distroless images. Only it may read the token's file.
 const user = int64(65532)
 
 func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
@@ -38,7 +36,7 @@ func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
 		ObjectMeta: b.meta(),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: b.replicas(),
-			// After the deadline its status reports that it is stuck; nothing is rolled back.
+			// After the deadline the status reports that it is stuck; nothing is rolled back.
 			ProgressDeadlineSeconds: &deadline,
 			Selector:                &metav1.LabelSelector{MatchLabels: b.selector()},
 			Strategy: appsv1.DeploymentStrategy{
@@ -50,8 +48,7 @@ func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
 	}
 }
 
-// replicas is always set: an apply without the field that an earlier one has set resets it, to one
-// replica.
+// replicas is always set: an apply that drops the field resets it to one replica.
 func (b *builder) replicas() *int32 {
 	n := or(b.Spec.Replicas, 2)
 	if a := b.Spec.Autoscaling; a != nil {
@@ -80,7 +77,7 @@ func (b *builder) template(bootstrapHash string) corev1.PodTemplateSpec {
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: &yes, RunAsUser: &id, RunAsGroup: &id, FSGroup: &id,
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-				// Allows listeners on ports below 1024 for a user without root and capabilities.
+				// Allows listeners on ports below 1024 without root and capabilities.
 				Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
 			},
 			InitContainers: []corev1.Container{b.tools()},
@@ -90,7 +87,7 @@ func (b *builder) template(bootstrapHash string) corev1.PodTemplateSpec {
 	}
 }
 
-// tools copies the program that drains to where Envoy's container, which has no shell, can run it.
+// tools copies the drain program to Envoy's container, which has no shell.
 func (b *builder) tools() corev1.Container {
 	return corev1.Container{
 		Name: "tools", Image: b.PenstockImage, Args: []string{"copy", toolDir + "/penstock"},
@@ -134,7 +131,6 @@ func (b *builder) envoy() corev1.Container {
 	}
 }
 
-// resources of Envoy's container.
 func (b *builder) resources() corev1.ResourceRequirements {
 	return or(b.Spec.Resources, corev1.ResourceRequirements{
 		Requests: quantities("100m", "128Mi"), Limits: memory("1Gi"),
@@ -159,8 +155,8 @@ func (b *builder) volumes() []corev1.Volume {
 					Audience: identity.Audience, ExpirationSeconds: &seconds, Path: "token",
 				},
 			}}}}},
-		empty("run", "16Mi"),    // a socket
-		empty("tools", "256Mi"), // the program
+		empty("run", "16Mi"),
+		empty("tools", "256Mi"),
 	}
 }
 

@@ -29,9 +29,9 @@ var settings = render.Settings{
 	ExternalIPs:   []netip.Prefix{netip.MustParsePrefix("192.0.2.8/31")},
 }
 
-// The comment of each file in testdata explains what a user would lose. Then come the Gateway, the
-// EnvoyFleet, perhaps the port for members of the cluster set, and the objects that are applied for
-// them.
+// The comment of each file in testdata explains the harm to users if it fails. Then come the
+// Gateway, the EnvoyFleet, optionally the port for members of the cluster set, and the applied
+// objects.
 func TestEnvoyFleet_GoldenObjects(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -186,7 +186,7 @@ func read(t *testing.T, archive *txtar.Archive) render.Fleet {
 	return f
 }
 
-// peerPort is the place of the section with the port for members; -1: there is none.
+// peerPort returns the index of the section with the peer listener's port, or -1.
 func peerPort(archive *txtar.Archive) int {
 	return slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "peer port" })
 }

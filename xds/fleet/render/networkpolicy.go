@@ -11,12 +11,11 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// maxOpenPorts bounds the ports of listeners in a NetworkPolicy, removed ones included.
+// maxOpenPorts bounds the listener ports in a NetworkPolicy, removed ones included.
 const maxOpenPorts = 256
 
-// networkPolicy lets clients reach listeners, the kubelet the ready port, and nothing else. Ports
-// of removed listeners stay open: nothing new listens there, and some network plugins cut a
-// connection that its policy no longer allows, which is to continue for the drain time.
+// networkPolicy lets clients reach listeners, and the kubelet the ready port. Ports of removed
+// listeners stay open: some network plugins would cut connections that continue for the drain time.
 func (b *builder) networkPolicy() *networkingv1.NetworkPolicy {
 	ready := Socket{Number: ReadyPort}
 	var open []Socket
@@ -58,7 +57,6 @@ func policyPorts(sockets ...Socket) (out []networkingv1.NetworkPolicyPort) {
 	return out
 }
 
-// bootstrapPorts are the ports of listeners in spec.bootstrap, such as one for Prometheus.
 func (b *builder) bootstrapPorts() (out []Socket) {
 	if b.Spec.Bootstrap == nil {
 		return nil

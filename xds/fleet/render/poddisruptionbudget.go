@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// budget lets nodes drain one proxy at a time, also in a fleet of one: minAvailable would block
-// that forever.
+// budget lets nodes drain one proxy at a time. minAvailable would forever block the drain of a
+// single proxy.
 func (b *builder) budget() *policyv1.PodDisruptionBudget {
 	one, always := intstr.FromInt32(1), policyv1.AlwaysAllow
 	return &policyv1.PodDisruptionBudget{

@@ -20,59 +20,58 @@ import (
 
 // Settings are common to all fleets of an installation.
 type Settings struct {
-	// ADS are the addresses of the control plane, "host:port", as seen from pods. At least one.
+	// ADS are the addresses of the control plane, "host:port", as reached from pods; at least one.
 	ADS []string
 	// ServerName is the name in the control plane's certificate. Default: the first address's host.
 	ServerName string
 	// CA verifies the control plane: certificates in PEM.
 	CA []byte
-	// EnvoyImage is the image if an EnvoyFleet names none.
+	// EnvoyImage is the default image.
 	EnvoyImage string
-	// PenstockImage contains the program that drains proxies; its entry point is penstock.
+	// PenstockImage contains the drain program; its entry point is penstock.
 	PenstockImage string
-	// ExternalIPs are the ranges from which Gateways may request addresses that the nodes accept;
-	// none: no address is allowed.
+	// ExternalIPs are the ranges from which Gateways may request addresses that the nodes accept.
+	// Empty: no address is allowed.
 	ExternalIPs []netip.Prefix
 }
 
-// Fleet is the proxies of one Gateway.
+// Fleet is the input for the proxies of one Gateway.
 type Fleet struct {
 	Gateway *gatewayv1.Gateway
-	// Spec is the merged spec of its EnvoyFleets. Its mode is Managed.
+	// Spec is the merged spec of its EnvoyFleets, in mode managed.
 	Spec *v1alpha1.EnvoyFleetSpec
-	// Ports are those of the listeners, the one for members of the cluster set included, sorted,
-	// without duplicates.
+	// Ports are the ports of listeners and of the peer listener, sorted, without duplicates.
 	Ports []Port
 	// Running is the number of replicas in the existing Deployment, which an autoscaler may have
 	// chosen; 0 if unknown.
 	Running int32
-	// Open are the listeners' ports in the existing NetworkPolicy.
+	// Open are the listener ports in the existing NetworkPolicy.
 	Open []Socket
 }
 
-// Port is one port that clients, or members of the cluster set, connect to.
+// Port is a port that clients, or members of the cluster set, connect to.
 type Port struct {
 	Number int32
 	UDP    bool
-	Name   string // "http", "https", "tls", "tcp", "udp" or "peer": the first part of its name in the Service
+	Name   string // "http", "https", "tls", "tcp", "udp" or "peer": the prefix of its name in the Service
 }
 
-// Socket is what a port binds.
+// Socket returns the socket that the port binds.
 func (p Port) Socket() Socket { return Socket{p.Number, p.UDP} }
 
-// Compare orders ports by number, those of TCP first.
+// Compare orders ports by number, TCP first.
 func (p Port) Compare(o Port) int {
 	return cmp.Or(cmp.Compare(p.Number, o.Number),
 		strings.Compare(string(p.Socket().Protocol()), string(o.Socket().Protocol())))
 }
 
-// Socket is a port of TCP or UDP.
+// Socket is a TCP or UDP port.
 type Socket struct {
 	Number int32
 	UDP    bool
 }
 
-// Protocol is its transport protocol.
+// Protocol returns the transport protocol.
 func (s Socket) Protocol() corev1.Protocol {
 	if s.UDP {
 		return corev1.ProtocolUDP
@@ -95,20 +94,20 @@ type Object interface {
 	metav1.Object
 }
 
-// Labels that select objects, and show which Gateway they belong to (GEP-1762).
+// Labels that select objects and show their Gateway (GEP-1762).
 const (
 	LabelGateway   = "gateway.networking.k8s.io/gateway-name"
 	LabelClass     = "gateway.networking.k8s.io/gateway-class-name"
 	LabelManagedBy = "app.kubernetes.io/managed-by"
-	// LabelFleet has Name of the Gateway. Deployment, Service and PodDisruptionBudget select pods
-	// by it.
+	// LabelFleet is the Name of the Gateway. Deployment, Service and PodDisruptionBudget select
+	// pods by it.
 	LabelFleet = "penstock.dev/fleet"
 	// ManagedBy is the value of LabelManagedBy.
 	ManagedBy = "penstock"
 )
 
-// Name is the name of all objects of a Gateway: the names of the Gateway and its class (GEP-1762),
-// shortened with a hash if that is not a valid name of a Service.
+// Name returns the name of all objects of a Gateway: the names of the Gateway and its class
+// (GEP-1762), shortened with a hash if that is not a valid name of a Service.
 func Name(gateway, class string) string { return label(gateway+"-"+class, true) }
 
 // label fits a text into the 63 characters of a label's value or, if strict, of a Service's name.
@@ -132,7 +131,7 @@ func label(text string, strict bool) string {
 	return safe + "-" + hash
 }
 
-// Objects are all objects of a fleet, in the order in which to apply them. An error is an
+// Objects returns the objects of a fleet in the order in which to apply them. An error is an
 // *InvalidField, or a bug.
 func Objects(s Settings, f Fleet) ([]Object, error) {
 	b := builder{Settings: s, Fleet: f, name: Name(f.Gateway.Name, string(f.Gateway.Spec.GatewayClassName))}
@@ -157,14 +156,13 @@ func Objects(s Settings, f Fleet) ([]Object, error) {
 	return out, nil
 }
 
-// builder has what the kinds' files share.
 type builder struct {
 	Settings
 	Fleet
 	name string
 }
 
-// meta is the metadata of each object: that of the Gateway's spec.infrastructure, then ours.
+// meta returns the metadata of each object: from the Gateway's spec.infrastructure, then ours.
 func (b *builder) meta() metav1.ObjectMeta {
 	yes := true
 	return metav1.ObjectMeta{
@@ -191,7 +189,7 @@ func (b *builder) labels(more map[string]string) map[string]string {
 	return out
 }
 
-// annotations is nil if there are none.
+// annotations returns nil instead of an empty map.
 func (b *builder) annotations(more map[string]string) map[string]string {
 	out := map[string]string{}
 	if i := b.Gateway.Spec.Infrastructure; i != nil {
@@ -208,10 +206,9 @@ func (b *builder) annotations(more map[string]string) map[string]string {
 
 func (b *builder) selector() map[string]string { return map[string]string{LabelFleet: b.name} }
 
-// gateway is "namespace/name".
 func (b *builder) gateway() string { return objectid.Join(b.Gateway.Namespace, b.Gateway.Name) }
 
-// or is *p, or a default.
+// or returns *p, or a default if p is nil.
 func or[T any](p *T, otherwise T) T {
 	if p == nil {
 		return otherwise

@@ -38,7 +38,6 @@ func (b *builder) service() *corev1.Service {
 	return &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta, Spec: spec}
 }
 
-// address requests the Gateway's static addresses.
 func (b *builder) address(spec *corev1.ServiceSpec) {
 	own, external, _ := Assign(b.Gateway, b.Spec, b.ExternalIPs)
 	switch spec.Type {
@@ -50,11 +49,10 @@ func (b *builder) address(spec *corev1.ServiceSpec) {
 	spec.ExternalIPs = external
 }
 
-// Assign divides the static addresses of a Gateway. own is requested from the provider of the
-// Service's type, which decides whether it is available ("" for none). The nodes accept the
-// addresses in external, exclusively. Only the operator may allow those: otherwise a user who may
-// write a Gateway could receive the traffic of any address (CVE-2020-8554). outside are the others,
-// which are outside the allowed ranges.
+// Assign divides the static addresses of a Gateway. own ("" for none) is requested from the
+// provider of the Service's type. external are accepted by the nodes, exclusively. Only the
+// operator may allow these: otherwise a user who may write a Gateway could receive the traffic of
+// any address (CVE-2020-8554). outside are beyond the allowed ranges.
 func Assign(gw *gatewayv1.Gateway, spec *v1alpha1.EnvoyFleetSpec, allowed []netip.Prefix) (own string, external,
 	outside []string) {
 	static := StaticAddresses(gw)
@@ -76,7 +74,7 @@ func serviceType(spec *v1alpha1.EnvoyFleetSpec) corev1.ServiceType {
 	return cmp.Or(or(spec.Service, v1alpha1.FleetService{}).Type, corev1.ServiceTypeLoadBalancer)
 }
 
-// StaticAddresses are the IP addresses that a Gateway requests, in its order, without duplicates.
+// StaticAddresses returns the IP addresses that a Gateway requests, in order, without duplicates.
 // An address without a value requests any, which is the default.
 func StaticAddresses(gw *gatewayv1.Gateway) (out []string) {
 	seen := map[string]bool{"": true}

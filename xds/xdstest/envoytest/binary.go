@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// Binary is the path of Envoy: $ENVOY, or .tools/bin/envoy in this directory or one above, or envoy
-// on the PATH. The test fails if there is none.
+// Binary returns the path of Envoy: $ENVOY, or .tools/bin/envoy in this directory or one above, or
+// envoy on the PATH. Without an Envoy it fails the test.
 func Binary(t testing.TB) string {
 	t.Helper()
 	if path := os.Getenv("ENVOY"); path != "" {
@@ -38,7 +38,7 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// FreePort is a TCP port of 127.0.0.1 without a listener, for addresses that must be known before
+// FreePort returns a TCP port of 127.0.0.1 without a listener, for addresses that are needed before
 // Envoy binds them.
 func FreePort(t testing.TB) uint32 {
 	t.Helper()
@@ -49,7 +49,7 @@ func FreePort(t testing.TB) uint32 {
 	return uint32(port)
 }
 
-// Validate runs `--mode validate` with a bootstrap, and returns Envoy's output if the bootstrap is
+// Validate runs `--mode validate` with a bootstrap and returns Envoy's output if the bootstrap is
 // invalid.
 func Validate(t testing.TB, bootstrap []byte) (problem string) {
 	t.Helper()

@@ -30,8 +30,7 @@ type Config struct {
 	Args []string
 	// LogLevel is Envoy's -l. Default: info.
 	LogLevel string
-	// Timeout is how long the Wait methods wait before the test fails. Default: 30 s, for loaded
-	// machines.
+	// Timeout limits the Wait methods. Default: 30 s, for loaded machines.
 	Timeout time.Duration
 }
 
@@ -47,7 +46,7 @@ type Envoy struct {
 	err     error         // how it ended; read after done
 }
 
-// Start runs Envoy until the end of the test. It returns at once; WaitLive waits.
+// Start runs Envoy until the end of the test. It does not wait; see WaitLive.
 func Start(t testing.TB, c Config) *Envoy {
 	t.Helper()
 	// Not t.TempDir: the path of a socket is limited to 107 bytes, and tests have long names.
@@ -70,7 +69,7 @@ func Start(t testing.TB, c Config) *Envoy {
 		c.Timeout = 30 * time.Second
 	}
 	args := append([]string{"-c", path, "-l", c.LogLevel,
-		// Merged over the file: of a oneof the last one wins.
+		// Merged over the file: the last value of a oneof wins.
 		"--config-yaml", fmt.Sprintf(`{"admin":{"address":{"pipe":{"path":%q}}}}`, socket)}, c.Args...)
 	e := &Envoy{t: t, dir: dir, timeout: c.Timeout, done: make(chan struct{})}
 	e.client = &http.Client{Transport: &http.Transport{
@@ -104,7 +103,7 @@ func StartGateway(t testing.TB, c bootstrap.Config) *Envoy {
 	return Start(t, Config{Bootstrap: file, Args: c.Args()})
 }
 
-// Stop kills the process, as a crash would, and waits for its end.
+// Stop kills the process, like a crash, and waits for its end.
 func (e *Envoy) Stop() {
 	_ = e.cmd.Process.Signal(syscall.SIGCONT) // it may be frozen
 	_ = e.cmd.Process.Kill()
@@ -117,10 +116,10 @@ func (e *Envoy) Freeze() { _ = e.cmd.Process.Signal(syscall.SIGSTOP) }
 // Thaw ends a Freeze.
 func (e *Envoy) Thaw() { _ = e.cmd.Process.Signal(syscall.SIGCONT) }
 
-// AdminSocket is the path of the admin interface.
+// AdminSocket returns the path of the admin interface.
 func (e *Envoy) AdminSocket() string { return filepath.Join(e.dir, "admin") }
 
-// Log is Envoy's output so far.
+// Log returns Envoy's output so far.
 func (e *Envoy) Log() string { return e.log.String() }
 
 func (e *Envoy) cleanup() {
@@ -135,7 +134,7 @@ func (e *Envoy) cleanup() {
 // Get reads the admin interface ("/clusters?format=json"). Any status but 200 is an error.
 func (e *Envoy) Get(path string) ([]byte, error) { return e.request(http.MethodGet, path) }
 
-// Post is Get for commands ("/drain_listeners", "/logging?level=debug").
+// Post sends a command to the admin interface ("/drain_listeners", "/logging?level=debug").
 func (e *Envoy) Post(path string) ([]byte, error) { return e.request(http.MethodPost, path) }
 
 func (e *Envoy) request(method, path string) ([]byte, error) {
@@ -157,13 +156,13 @@ func (e *Envoy) request(method, path string) ([]byte, error) {
 	return body, err
 }
 
-// ConfigDump is /config_dump with assignments. The test fails if Envoy does not respond.
+// ConfigDump returns /config_dump with assignments. It fails the test if Envoy does not respond.
 func (e *Envoy) ConfigDump() []byte { return e.mustGet("/config_dump?include_eds") }
 
-// Clusters is /clusters?format=json. The test fails if Envoy does not respond.
+// Clusters returns /clusters?format=json. It fails the test if Envoy does not respond.
 func (e *Envoy) Clusters() []byte { return e.mustGet("/clusters?format=json") }
 
-// Stats are the counters and gauges whose names match a regular expression (all, if it is empty).
+// Stats returns the counters and gauges whose names match a regular expression; "" for all.
 func (e *Envoy) Stats(filter string) map[string]int64 {
 	e.t.Helper()
 	var answer struct {
@@ -209,7 +208,7 @@ func (e *Envoy) WaitLive() {
 	e.Wait("Envoy is live", e.Live)
 }
 
-// Wait polls a condition, or fails the test after Config.Timeout, or when Envoy has ended.
+// Wait polls a condition. It fails the test after Config.Timeout, or when Envoy has ended.
 func (e *Envoy) Wait(what string, ok func() bool) {
 	e.t.Helper()
 	poll.For(e.t, what, e.timeout, func() bool {
@@ -225,13 +224,11 @@ func (e *Envoy) Wait(what string, ok func() bool) {
 	})
 }
 
-// tail is the last lines of a text.
 func tail(s string, lines int) string {
 	all := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// lockedBuffer is written by the process and read by the test.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -7,14 +7,14 @@ import (
 	"net"
 )
 
-// The range of the ports: Linux's own ports of connections begin at 32768, macOS's at 49152.
+// The range of the ports. Ports of connections begin at 32768 on Linux, at 49152 on macOS.
 const (
 	lowest = 10000
 	count  = 20000
 )
 
-// Find returns a port of 127.0.0.1 that no process listens at. It fails only if 100 ports in a row
-// are taken.
+// Find returns a port of 127.0.0.1 without a listener. It fails only if 100 ports in a row are
+// taken.
 func Find() (int, error) {
 	l, err := Listen()
 	if err != nil {
@@ -23,8 +23,8 @@ func Find() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// Listen is as Find, and holds the port until the caller closes the listener: listeners that are
-// open at the same time have different ports.
+// Listen is like Find, but holds the port until the caller closes the listener. Simultaneous
+// listeners have different ports.
 func Listen() (net.Listener, error) {
 	for range 100 {
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", lowest+rand.IntN(count))); err == nil {

@@ -8,17 +8,17 @@ import (
 	"sync/atomic"
 )
 
-// Server is a model server. It holds each GET, except for those of /metrics and /v1/models, and
-// answers everything else at once.
+// Server is a model server. It holds each GET except /metrics and /v1/models, and answers all other
+// requests at once.
 type Server struct {
 	*httptest.Server
 	begins bool
 	held   atomic.Int64
 }
 
-// Start starts a server on loopback. Close, which waits until the clients of held requests give up,
-// ends it. If begins is set, a response begins before its request is held; otherwise its client
-// waits for the status too.
+// Start starts a server on loopback. Close waits until the clients of held requests give up. If
+// begins is set, a response begins before its request is held; otherwise its client also waits for
+// the status.
 func Start(begins bool) *Server {
 	s := &Server{begins: begins}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
@@ -40,8 +40,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Address is "127.0.0.1:port".
+// Address returns "127.0.0.1:port".
 func (s *Server) Address() string { return strings.TrimPrefix(s.URL, "http://") }
 
-// Held returns how many requests are held now.
+// Held returns the number of requests that are held now.
 func (s *Server) Held() int { return int(s.held.Load()) }

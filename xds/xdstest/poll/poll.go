@@ -15,8 +15,8 @@ const (
 	longest = 50 * time.Millisecond
 )
 
-// Until returns once holds returns true. It ends the test, naming what, if that takes longer than
-// Limit. It calls holds from the test's own goroutine, so holds may call t.Fatal.
+// Until returns once holds returns true. After Limit it ends the test with what as message. It
+// calls holds in the test's goroutine, so holds may call t.Fatal.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	For(t, what, Limit, holds)
@@ -30,8 +30,8 @@ func For(t testing.TB, what string, limit time.Duration, holds func() bool) {
 	}
 }
 
-// NoError is For with a condition that explains itself: it returns once check returns nil. If the
-// limit passes first, the test ends with the last error of check.
+// NoError returns once check returns nil. After limit it ends the test with the last error of
+// check.
 func NoError(t testing.TB, what string, limit time.Duration, check func() error) {
 	t.Helper()
 	err := errors.New("not checked")
@@ -40,8 +40,7 @@ func NoError(t testing.TB, what string, limit time.Duration, check func() error)
 	}
 }
 
-// Within reports whether holds returns true before limit has passed: for scripts and programs,
-// which end by an error of their own.
+// Within reports whether holds returns true before limit has passed, for scripts and programs.
 func Within(limit time.Duration, holds func() bool) bool {
 	deadline := time.Now().Add(limit)
 	for wait := first; !holds(); wait = min(2*wait, longest) {

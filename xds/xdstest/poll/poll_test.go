@@ -63,7 +63,6 @@ func TestPoll_FailureNamesTheCondition(t *testing.T) {
 	}
 }
 
-// recorder keeps the failure of a test instead of failing it.
 type recorder struct {
 	testing.TB
 	failure string

@@ -221,7 +221,7 @@ func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
 	received := len(proxy.Received())
 	second := inCluster(t, api, "second")
 	proxy.Reconnect(second.address)
-	proxy.Wait("it cannot read", func() bool { return second.log.has("certificate authority not up to date") })
+	proxy.Wait("it cannot read", func() bool { return second.log.has("cannot update the certificate authority") })
 	late.Store(false)
 	proxy.Wait("its certificate", func() bool { now, _ := proxy.Has(certificate); return now != before })
 	for _, r := range proxy.Received()[received:] {

@@ -50,7 +50,7 @@ http://{{ .root.Release.Name }}-{{ .component }}.{{ .root.Release.Namespace }}.s
 {{ .Release.Name }}-workers.{{ .Release.Namespace }}.svc:{{ .Values.workers.port }}
 {{- end }}
 
-{{/* The labels of the workers: the chart's, or those of pods that it does not run. */}}
+{{/* The labels of the workers: the chart's own pods, or pods that it does not run. */}}
 {{- define "external.workerlabels" -}}
 {{- if .Values.workers.enabled }}
 {{- include "external.selector" (dict "root" . "component" "workers") }}
@@ -61,14 +61,14 @@ http://{{ .root.Release.Name }}-{{ .component }}.{{ .root.Release.Namespace }}.s
 {{- end }}
 {{- end }}
 
-{{/* A list of two NetworkPolicyPeers: Penstock's pods, and those of the chart picker in this namespace. */}}
+{{/* A list of two NetworkPolicyPeers: Penstock's pods, and the pods of the chart picker in this namespace. */}}
 {{- define "external.penstock" -}}
 - podSelector: {matchLabels: {app.kubernetes.io/name: penstock}}
   namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .Values.networkPolicy.penstockNamespace }}}}
 - podSelector: {matchLabels: {app.kubernetes.io/name: penstock-picker}}
 {{- end }}
 
-{{/* The Deployment of a component. arguments: those of our program. port: its port. */}}
+{{/* The Deployment of a component. arguments: the program's arguments. port: its port. */}}
 {{- define "external.deployment" -}}
 apiVersion: apps/v1
 kind: Deployment
