@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// around implements the interfaces of picker.Config that several parts of a process serve.
+// around implements the interfaces of picker.Config that need several parts of a process.
 type around struct{ app *App }
 
 // Gateway implements picker.Callers.

@@ -19,7 +19,7 @@ type Offline struct {
 	files *file.Reader
 }
 
-// NewOffline makes it.
+// NewOffline makes an Offline.
 func NewOffline(cfg OfflineConfig) (*Offline, error) {
 	core, files, err := newFileCore(cfg.Paths, cfg.StateDir, translator.Config{
 		Controller: Controller, AnyClass: true, AnyController: cfg.AnyController, Pickers: cfg.PickerAddresses,

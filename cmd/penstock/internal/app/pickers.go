@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// remotePickers puts on the board what probes of external pickers have found: those of an import at
-// the import, unless the cluster set writes the entry, whose conditions then have it, and those of
-// pools at the picker's Service.
+// remotePickers reports the results of probing external pickers. A report belongs to the import,
+// unless the cluster set writes the import's entry and its conditions; for pools it belongs to the
+// picker's Service.
 type remotePickers struct {
 	board *status.Board
 	store *store.Store
@@ -64,7 +64,7 @@ func (p *remotePickers) follow(pickers []model.ExternalPicker, gone []model.Clus
 	}
 }
 
-// answered takes the result of a probe over.
+// answered applies the result of a probe.
 func (p *remotePickers) answered(id model.ClusterID, is probe.Answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +82,7 @@ func (p *remotePickers) answered(id model.ClusterID, is probe.Answer) {
 	}
 }
 
-// read takes over why the metrics page of a picker cannot be read; "": it is.
+// read records why the metrics page of a picker cannot be read; "" resolves it.
 func (p *remotePickers) read(of objectid.Pool, member, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,6 @@ func (a *App) followPickers(_ context.Context, c *delivery.Change) {
 	}
 }
 
-// pageOf is the metrics page of a picker.
 func pageOf(e *model.ExternalPicker) clusterload.Page {
 	out := clusterload.Page{
 		Import: objectid.Pool{Namespace: e.Cluster.Namespace, Name: e.Cluster.Name}, Member: e.Cluster.Member,
@@ -126,7 +125,7 @@ func pageOf(e *model.ExternalPicker) clusterload.Page {
 	return out
 }
 
-// report puts what is known of a picker on the board. p.mu is held.
+// report reports a picker's state on the board. p.mu is held.
 func (p *remotePickers) report(id model.ClusterID) {
 	is, at := p.answers[id], p.located[id]
 	if id.Kind == model.PickerKind {
@@ -161,8 +160,7 @@ func (p *remotePickers) report(id model.ClusterID) {
 	p.board.Replace(source, rep)
 }
 
-// reportService puts on the board why the picker behind a port of a Service fails; "": it is not
-// known to.
+// reportService reports why the picker behind a port of a Service fails; "" resolves it.
 func (p *remotePickers) reportService(id model.ClusterID, down string) {
 	source := status.Instance(status.Pickers, id.String())
 	if down == "" {

@@ -12,10 +12,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ConditionServing of a pool is False while no server of it serves.
+// ConditionServing is False while no server of a pool serves.
 const ConditionServing = "penstock.dev/Serving"
 
-// OwnerOf is the object that a pool is of: an InferencePool or an InferencePoolImport.
+// OwnerOf is the object that defines a pool: an InferencePool or an InferencePoolImport.
 func OwnerOf(pool objectid.Target) report.Ref {
 	if pool.Imported() {
 		return store.RefOf(store.InferencePoolImports, pool.Pool.String())
@@ -23,8 +23,8 @@ func OwnerOf(pool objectid.Target) report.Ref {
 	return store.RefOf(store.InferencePools, pool.Pool.String())
 }
 
-// reportUnserved puts on the board that no server of a pool serves, or takes that back. Each
-// process watches the servers, so each reports for itself.
+// reportUnserved reports that no server of a pool serves, or resolves that report. Each process
+// watches the servers and reports for itself.
 func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved) {
 	source := status.Instance(status.Servers, pool.String())
 	if u == (picker.Unserved{}) {
@@ -51,8 +51,8 @@ func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved
 	board.Replace(source, rep)
 }
 
-// addServers adds the servers of each backend to an explanation, and takes into account those that
-// do not serve.
+// addServers adds the servers of each backend to an explanation, and marks backends without a
+// serving server.
 func (a *App) addServers(e *Explained) {
 	e.Servers = map[string]picker.Serving{}
 	var add func([]translator.BackendView)
@@ -73,7 +73,6 @@ func (a *App) addServers(e *Explained) {
 	})
 }
 
-// servingOf returns how many servers of a cluster serve; false if that is not known.
 func (a *App) servingOf(cluster string) (picker.Serving, bool) {
 	id, ok := model.ParseClusterID(cluster)
 	if !ok {

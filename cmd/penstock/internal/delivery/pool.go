@@ -125,13 +125,13 @@ func choicePool(id objectid.Target, body model.BodyMode, c *translator.Choice) p
 	return out
 }
 
-// gatewayPool converts one that is reached through gateways of another cluster.
+// gatewayPool converts a pool that is reached through gateways of another cluster.
 func gatewayPool(id objectid.Target, of model.Protocol, at *model.ExternalPicker) picker.Pool {
 	out := picker.Pool{ID: id, Gateways: true}
 	out.Metrics.Protocol.HTTP2 = of == model.H2C
 	addresses, secure := dialed(at)
 	out.Metrics.Off = true
-	// else the client certificate is invalid, and those with TLS are not called
+	// otherwise the client certificate is invalid, and servers with TLS are not called
 	if config, err := secure.Config(); err == nil {
 		out.Metrics.Protocol.TLS = config
 	}
@@ -168,7 +168,7 @@ func models(m *model.Models) *picker.Models {
 	return out
 }
 
-// flowControl converts that of a pool; nil if it is off.
+// flowControl converts a pool's flow control; nil if it is off.
 func flowControl(s *model.PickerSettings) *picker.FlowControl {
 	f := s.FlowControl
 	if !f.On {
@@ -190,8 +190,8 @@ func flowControl(s *model.PickerSettings) *picker.FlowControl {
 	return out
 }
 
-// serverProtocol returns how the picker itself calls the pool's servers, as Envoy does: by the
-// pool's appProtocol and a BackendTLSPolicy.
+// serverProtocol returns how the picker calls the pool's servers. Like Envoy, it follows the pool's
+// appProtocol and a BackendTLSPolicy.
 func serverProtocol(pp translator.PickerPool) upstream.Protocol {
 	by := upstream.Protocol{HTTP2: pp.Pool.Protocol == model.H2C}
 	if pp.TLS == nil && pp.Pool.Settings.UnverifiedTLS {
@@ -214,7 +214,7 @@ func serverProtocol(pp translator.PickerPool) upstream.Protocol {
 	return by
 }
 
-// dialed is how an external picker is connected to.
+// dialed returns how to connect to an external picker.
 func dialed(p *model.ExternalPicker) (at []dial.Address, tls dial.TLS) {
 	for _, a := range p.Addresses {
 		at = append(at, dial.Address{AddrPort: a.Addr, Cleartext: a.Cleartext})

@@ -18,13 +18,13 @@ type Names interface {
 	Changed() <-chan struct{}
 }
 
-// naming is what a picker names of a pool.
+// naming describes which endpoints a picker names of a pool.
 type naming struct {
 	digest string
 	fewer  bool // than before
 }
 
-// names describes what the picker names of a pool, compared to what it named before.
+// names compares what the picker names of a pool now and before.
 func names(next, before picker.Pool) naming {
 	addrs := func(p picker.Pool) (out []string) {
 		for _, e := range p.Endpoints {
