@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// addressFlags are which addresses may become endpoints, and how host names are resolved.
+// addressFlags limit the addresses of endpoints and configure the resolver.
 type addressFlags struct {
 	allowed, denied []string
 	externalName    bool
@@ -34,7 +34,7 @@ func (a *addressFlags) flags(cmd *cobra.Command) {
 		"DNS server that resolves the host names in objects, as IP:PORT (default: the system's)")
 }
 
-// config is the default for the role where a flag is not set.
+// config returns the flags' values; flags that are not set have the role's default.
 func (a *addressFlags) config(cluster bool) (out app.Addresses, err error) {
 	if !cluster {
 		out = app.FolderAddresses()
@@ -56,7 +56,6 @@ func (a *addressFlags) config(cluster bool) (out app.Addresses, err error) {
 	return out, nil
 }
 
-// cidrs parses the values of a flag.
 func cidrs(flag string, texts []string) (out []netip.Prefix, err error) {
 	for _, text := range texts {
 		p, err := addresses.ParseRange(text)

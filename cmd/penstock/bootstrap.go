@@ -127,7 +127,7 @@ func (s *files) attach(cfg *bootstrap.Config) error {
 	return nil
 }
 
-// presents returns an error if an Envoy cannot present to its control planes what they demand.
+// presents returns an error if an Envoy cannot present what its control planes demand.
 func presents(c bootstrap.Config, tls bootstrap.TLS) error {
 	switch {
 	case (tls.Cert == "") != (tls.Key == ""):

@@ -126,7 +126,6 @@ func (t *target) watchClusters(cmd *cobra.Command, output string) error {
 		func(is *clusterset.Status) error { return printClusters(cmd.OutOrStdout(), is, time.Now()) })
 }
 
-// printClusters prints a cluster set for people.
 func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
 	if is.Hub {
 		_, err := fmt.Fprintln(out, hubsFolder(is))
@@ -203,7 +202,6 @@ func imported(list []clusterset.PoolStatus) string {
 	return fmt.Sprintf("%d of %d", n, len(list))
 }
 
-// listed is how many pools of a member are printed.
 const listed = 20
 
 // printPools prints the pools that take no request, and why.

@@ -22,7 +22,7 @@ type document struct {
 	set v1alpha1.ClusterSet
 }
 
-// openClusterSet reads the ClusterSet that counts: the first one by name.
+// openClusterSet reads the ClusterSet in effect: the first one by name.
 func (s *files) openClusterSet() (*document, error) {
 	if len(s.paths) == 0 {
 		return nil, errNoFiles
@@ -52,7 +52,6 @@ spec: {cluster: NAME}`, s.paths[0])
 	return d, nil
 }
 
-// spec is the mapping below the object's field spec.
 func (d *document) spec() (*yaml.Node, error) {
 	spec := file.Field(d.Node, "spec")
 	if spec == nil || spec.Kind != yaml.MappingNode {
@@ -63,8 +62,7 @@ func (d *document) spec() (*yaml.Node, error) {
 	return spec, nil
 }
 
-// setMembers writes the members of set to the document. What a user wrote of members that stay as
-// they are stays too.
+// setMembers writes the members of set to the document. Unchanged members keep the user's text.
 func (d *document) setMembers() error {
 	spec, err := d.spec()
 	if err != nil {
@@ -120,7 +118,7 @@ func (d *document) setMembers() error {
 	return nil
 }
 
-// exportable is what a member may export, also if that is nothing.
+// exportable is what a member may export; without a list, nothing.
 func exportable(a *v1alpha1.ClusterSetAllow) map[string]any {
 	out := map[string]any{}
 	if len(a.Pools) > 0 {
@@ -132,7 +130,7 @@ func exportable(a *v1alpha1.ClusterSetAllow) map[string]any {
 	return out
 }
 
-// setExportable replaces what a member may export, where that changes. Other fields of allow stay.
+// setExportable writes what a member may export, if it changed. Other fields of allow stay.
 func setExportable(member, fresh *yaml.Node) {
 	is := file.Field(member, "allow")
 	if is == nil {
@@ -148,7 +146,6 @@ func setExportable(member, fresh *yaml.Node) {
 	}
 }
 
-// values are the texts of a list.
 func values(list *yaml.Node) (out []string) {
 	if list != nil {
 		for _, n := range list.Content {
@@ -158,7 +155,6 @@ func values(list *yaml.Node) (out []string) {
 	return out
 }
 
-// setDraining writes spec.draining.
 func (d *document) setDraining(is bool) error {
 	spec, err := d.spec()
 	if err != nil {
@@ -195,7 +191,6 @@ func (d *document) change(_ context.Context, draining, leave bool) error {
 	return d.Save()
 }
 
-// node is a value as YAML.
 func node(v any) (*yaml.Node, error) {
 	raw, err := kyaml.Marshal(v)
 	if err != nil {
@@ -208,7 +203,7 @@ func node(v any) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// ownMember is what `penstock clusters show` prints here; "" if this cluster has no certificate
+// ownMember returns the output of `penstock clusters show`; "" if this cluster has no certificate
 // yet.
 func (s *files) ownMember() (string, error) {
 	dir, err := s.stateDir()
@@ -228,8 +223,8 @@ func (a *target) clusterStatus(ctx context.Context) (is clusterset.Status, err e
 	return is, err
 }
 
-// hub returns the state of a process that is a hub, which has other pages than a Penstock; nil: it
-// is none, or it does not answer.
+// hub returns the state of a hub, which has other pages than a Penstock; nil if the process is not
+// a hub, or does not answer.
 func (r running) hub(ctx context.Context) *clusterset.Status {
 	var is clusterset.Status
 	if err := r.get(ctx, "/clusters", &is); err != nil || !is.Hub {
@@ -238,7 +233,7 @@ func (r running) hub(ctx context.Context) *clusterset.Status {
 	return &is
 }
 
-// hubsFolder states what a hub has instead of what a command of clusters looks for.
+// hubsFolder explains to a user of a clusters command that this is a hub's folder.
 func hubsFolder(is *clusterset.Status) string {
 	return fmt.Sprintf(
 		"%s is a hub, which exports and imports no pool: its page /members (at its --admin, or its --http on a "+
@@ -246,7 +241,6 @@ func hubsFolder(is *clusterset.Status) string {
 		cmp.Or(is.Cluster, "the process that runs for it"))
 }
 
-// running returns the process that is queried.
 func (a *target) running() (running, error) {
 	if a.http != "" {
 		return runningAt(a.http), nil

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// adoptTimeout is how long a process takes to read a file that has changed, at most: it takes
+	// adoptTimeout bounds the wait until a process has read a changed file, which takes
 	// milliseconds.
 	adoptTimeout = 15 * time.Second
-	// drainQuiet is how long no request of other clusters is in flight before a drain is over:
-	// members need a moment to receive it, and so do their Envoys.
+	// drainQuiet is how long no request of other clusters may be in flight before a drain is over:
+	// members and their Envoys need a moment to receive it.
 	drainQuiet = 3 * time.Second
 	drainPoll  = 100 * time.Millisecond
-	// acknowledgeTimeout is how long a drain waits for members that are connected to acknowledge
-	// it. One whose updates have cost much is acknowledged up to 5 s late.
+	// acknowledgeTimeout is how long a drain waits until connected members acknowledge it. A member
+	// with costly updates acknowledges up to 5 s late.
 	acknowledgeTimeout = 10 * time.Second
 )
 
@@ -57,17 +57,15 @@ func (d *setChange) flags(cmd *cobra.Command) {
 
 // changeable is a ClusterSet where it is written, in a folder or in a cluster.
 type changeable interface {
-	// now is the spec that was read.
 	now() *v1alpha1.ClusterSetSpec
-	// place names the object in errors, and what a change is written to.
+	// place names the object in errors, and the file or object that a change is written to.
 	place() (object, written string)
-	// check returns an error if another writer would take the change back.
+	// check returns an error if another writer would revert the change.
 	check(draining, leave bool) error
 	// change writes spec.draining and, for leave, removes spec.members.
 	change(ctx context.Context, draining, leave bool) error
 }
 
-// open reads the ClusterSet.
 func (d *setChange) open(ctx context.Context) (changeable, error) {
 	switch {
 	case d.kubeconfig != "":
@@ -218,14 +216,13 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 var (
 	// errNotRunning is the error of a folder for which no penstock runs.
 	errNotRunning = errors.New("no penstock runs for these files")
-	// errNotNamed is the error of a ClusterSet of a cluster of which no process is named.
+	// errNotNamed is the error of a ClusterSet on Kubernetes if the flags name no process.
 	errNotNamed = errors.New("requests in flight are unknown")
 )
 
-// counted reports whether a process is named that counts requests: that of a folder always is.
+// counted reports whether a process can count the requests in flight: a folder's always can.
 func (d *setChange) counted() bool { return d.kubeconfig == "" || len(d.http) > 0 || d.state != "" }
 
-// statuses are those of the named processes.
 func (d *setChange) statuses(ctx context.Context) (list []clusterset.Status, err error) {
 	if !d.counted() {
 		return nil, errNotNamed
@@ -246,7 +243,7 @@ func (d *setChange) statuses(ctx context.Context) (list []clusterset.Status, err
 	return list, nil
 }
 
-// status is that of the processes together: the requests in flight of all.
+// status joins the statuses of the named processes, with the requests in flight of all.
 func (d *setChange) status(ctx context.Context) (is clusterset.Status, err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
@@ -326,7 +323,7 @@ func (d *setChange) adopted(ctx context.Context, has func(clusterset.Status) boo
 	return list[0], nil
 }
 
-// unconnected is the error of a drain that some members have not received, as far as is known.
+// unconnected is the error of a drain that some members may not have received.
 type unconnected struct {
 	cluster string
 	members []string
@@ -378,7 +375,7 @@ func (u *unconnected) Error() string {
 	return strings.Join(parts, "; ")
 }
 
-// end is the result of a drain that has waited.
+// end prints the result of a drain after the wait.
 func (u *unconnected) end(out io.Writer, line string) error {
 	if u != nil {
 		return u
@@ -387,7 +384,7 @@ func (u *unconnected) end(out io.Writer, line string) error {
 	return err
 }
 
-// wait waits until no request of other clusters is in flight, or the time is over.
+// wait waits until no request of other clusters is in flight, or until the timeout.
 func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 	is, err := d.status(ctx)
 	if err != nil {

@@ -80,14 +80,12 @@ With --http, of a Penstock on Kubernetes, nothing is written: the command prints
 	return cmd
 }
 
-// joining is how members join.
 type joining struct {
 	replace           bool
 	namespaces, pools []string // that each may export here
 	given             bool     // a flag has them, and not FILE
 }
 
-// check returns what is wrong with the flags.
 func (j *joining) check() error {
 	for _, ns := range j.namespaces {
 		if len(validation.IsDNS1123Label(ns)) > 0 {
@@ -118,7 +116,7 @@ func mayExport(m *v1alpha1.ClusterSetMember) string {
 	return m.Name + " may export here: " + strings.Join(parts, "; ")
 }
 
-// readJoin reads FILE, up to more than a list of members may have.
+// readJoin reads FILE, up to more than the size of the longest list of members.
 func readJoin(stdin io.Reader, path string) (text []byte, name string, err error) {
 	from, name := stdin, "the standard input"
 	if path != "-" {
@@ -201,7 +199,6 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	return err
 }
 
-// clusterSet is the ClusterSet that a process has.
 func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 	var page struct {
 		Objects []json.RawMessage `json:"objects"`
@@ -228,7 +225,7 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 	return set, nil
 }
 
-// ownAsMember reads what clusterset.OwnMember returns; nil: this cluster has no certificate yet.
+// ownAsMember reads the result of clusterset.OwnMember; nil: this cluster has no certificate yet.
 func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	if text == "" {
 		return nil, nil
@@ -241,8 +238,8 @@ func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	return &list[0], nil
 }
 
-// published returns the CA certificates that a member has published under the bundle that the set
-// has; the process may have read another one, of before an edit.
+// published returns the CA certificates that a member has published, if the process still has the
+// set's bundle of it: the set may have been edited since.
 func published(is *clusterset.Status, set *v1alpha1.ClusterSet, member string) string {
 	at := slices.IndexFunc(set.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
 	i := slices.IndexFunc(is.Members, func(m clusterset.MemberStatus) bool { return m.Name == member })

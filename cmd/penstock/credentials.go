@@ -51,14 +51,12 @@ Envoys. Keep ca.key away from both.`,
 	return cmd
 }
 
-// credentialFiles are the files of penstock credentials.
 type credentialFiles struct {
 	dir   string
 	hosts []string
 	life  time.Duration
 }
 
-// caLife is how long a CA is valid.
 const caLife = 10 * 365 * 24 * time.Hour
 
 func (c *credentialFiles) write(out io.Writer) error {
@@ -121,8 +119,8 @@ func (c *credentialFiles) authority(now time.Time) (p authority.Pair, err error)
 	return p, c.save("ca", p)
 }
 
-// save replaces the two files of a name. Each is replaced as a whole, the key first: a process that
-// reads between them reports that they do not match, and keeps its connections.
+// save replaces the two files of a name, each as a whole and the key first. A process that reads
+// between the two reports a mismatch, and keeps its connections.
 func (c *credentialFiles) save(name string, p authority.Pair) error {
 	for _, f := range []struct {
 		ext     string
@@ -172,5 +170,4 @@ func (c *credentialFiles) explain(out io.Writer) {
 		ownName, c.path("ca.crt"), c.path("envoy.crt"), c.path("envoy.key"))
 }
 
-// at is an address of a host.
 func at(host, port string) string { return net.JoinHostPort(host, port) }

@@ -146,7 +146,6 @@ func (o *diffOptions) side(cmd *cobra.Command, path string) (map[place]*resource
 	return all, status.NewDocument(p.Board().List(nil), app.Controller, nil, time.Time{}).Findings, nil
 }
 
-// difference is one resource that differs between the two sides.
 type difference struct {
 	Gateway string          `json:"gateway"`
 	Type    string          `json:"type"` // listener, route, cluster, endpoints or secret

@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/release"
 )
 
-// releasePage is the folder with the files of a release.
 const releasePage = "https://github.com/penstock-project/penstock/releases/download/"
 
 func newEnvoy() *cobra.Command {
@@ -87,7 +86,7 @@ func installEnvoy(cmd *cobra.Command, from string) error {
 // isRelease matches the version of a release: a pseudo-version has more than three numbers.
 var isRelease = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
-// releaseURL returns the page of a release; "" for a build of none.
+// releaseURL returns the page of a release; "" for other builds.
 func releaseURL(version string) string {
 	if !isRelease.MatchString(version) {
 		return ""

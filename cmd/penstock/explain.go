@@ -156,7 +156,7 @@ func (s *target) explain(cmd *cobra.Command, q translator.Query, page string) (a
 	return p.Explain(q), nil
 }
 
-// counted is a number of things, of which thing is the name of one.
+// counted writes a number of things, singular or plural.
 func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -407,7 +407,6 @@ func targetsText(targets []picker.ModelTarget) string {
 	return "replaced by " + strings.Join(texts, ", ")
 }
 
-// maxTargets bounds how many models a line names.
 const maxTargets = 8
 
 // strategyText describes how an explanation's picker chooses.
@@ -459,8 +458,8 @@ func verdictText(v schedule.Verdict) string {
 	return text + costText(v)
 }
 
-// adaptersText describes the LoRA adapters that a server's page shows. Slots are how many run at a
-// time, so those whose requests all wait are beside them.
+// adaptersText describes the LoRA adapters of a server's page. Slots are how many run at a time;
+// adapters whose requests all wait have none.
 func adaptersText(a *endpoint.Adapters) string {
 	if a == nil {
 		return ""
@@ -475,7 +474,7 @@ func adaptersText(a *endpoint.Adapters) string {
 	return text
 }
 
-// costText describes an endpoint's cost, by its parts: those of strategy load are seconds.
+// costText describes an endpoint's cost, by its parts, which are seconds with strategy load.
 func costText(v schedule.Verdict) (text string) {
 	switch {
 	case v.Cost == nil:
@@ -510,7 +509,8 @@ func costText(v schedule.Verdict) (text string) {
 	return text
 }
 
-// costParts lists the parts of an endpoint's cost, of several, that are visible at three decimals.
+// costParts lists the parts of an endpoint's cost, if there are several, that are visible at three
+// decimals.
 func costParts(v schedule.Verdict) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(v.Costs)) {

@@ -26,7 +26,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// hubFlags are those of penstock hub.
 type hubFlags struct {
 	files
 	kubeconfig, namespace  string
@@ -135,8 +134,8 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 	return err
 }
 
-// servePages serves /metrics and /healthz, and, as far as only this machine reaches it, the hub's
-// own pages.
+// servePages serves /metrics and /healthz and, where only this machine reaches it, the hub's own
+// pages.
 func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *management.Hub, stateDir string,
 	log *slog.Logger) error {
 	metrics := prometheus.NewRegistry()
@@ -198,7 +197,8 @@ func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all h
 	return nil
 }
 
-// place is where the ClusterSet comes from: the management cluster, or files with a state folder.
+// place configures the source of the ClusterSet: the management cluster, or files with a state
+// folder.
 func (h *hubFlags) place(cfg *management.Config) (stateDir string, err error) {
 	if h.kubeconfig == "" && (len(h.paths) > 0 || os.Getenv("KUBERNETES_SERVICE_HOST") == "") {
 		cfg.Paths = h.paths

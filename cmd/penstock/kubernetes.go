@@ -46,7 +46,6 @@ func (k *kubernetes) flags(cmd *cobra.Command) {
 	k.fleet.flags(cmd)
 }
 
-// wanted reports whether objects come from a cluster.
 func (k *kubernetes) wanted(paths []string) bool {
 	return k.kubeconfig != "" || len(paths) == 0 && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
@@ -72,9 +71,9 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	if err != nil {
 		return nil, fmt.Errorf("name of this process: %w", err)
 	}
-	// The process ID keeps two processes on one machine apart, and the random text two of one pod:
-	// a container that starts again has the same ID, and each process that leads must be a
-	// transition of the Lease, which is an epoch of what it publishes.
+	// The process ID distinguishes two processes on one machine, and the random text two starts of
+	// a container, which have the same ID: each leader must be a transition of the Lease, which is
+	// an epoch of its publications.
 	out.Identity = fmt.Sprintf("%s-%d-%.8s", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid(),
 		strings.ToLower(rand.Text()))
 	if k.service != "" {
@@ -86,8 +85,8 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	return out, nil
 }
 
-// clusterAt returns how to reach the cluster of a kubeconfig, or that of this pod for "", and the
-// namespace of this process there.
+// clusterAt returns how to reach the cluster of a kubeconfig, or this pod's cluster for "", and
+// this process's namespace there.
 func clusterAt(disk *filesystem.Disk, kubeconfig string) (config *rest.Config, namespace string, err error) {
 	if kubeconfig == "" {
 		if config, err = rest.InClusterConfig(); err != nil {
@@ -107,7 +106,6 @@ func clusterAt(disk *filesystem.Disk, kubeconfig string) (config *rest.Config, n
 	return config, namespace, nil
 }
 
-// ownNamespace is the namespace of the pod's service account; empty outside a cluster.
 func ownNamespace() string {
 	raw, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 	if err != nil {
@@ -116,8 +114,7 @@ func ownNamespace() string {
 	return strings.TrimSpace(string(raw))
 }
 
-// clusterState is the state folder of a process that reads a cluster: it holds the socket and
-// nothing else.
+// clusterState is the state folder of a process that reads a cluster: it only holds the socket.
 func clusterState() (string, error) {
 	home, err := state.Home()
 	return filepath.Join(home, "cluster"), err

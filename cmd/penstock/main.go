@@ -67,8 +67,8 @@ server for every request.`,
 	return root
 }
 
-// rejectUnknown makes an unknown subcommand of a group an error, as one of the root is. Cobra would
-// print the help and succeed.
+// rejectUnknown makes an unknown subcommand of a group an error. Cobra would print the help and
+// succeed.
 func rejectUnknown(cmd *cobra.Command) {
 	if !cmd.HasSubCommands() {
 		return
@@ -93,7 +93,7 @@ func rejectUnknown(cmd *cobra.Command) {
 	}
 }
 
-// takes is cobra.RangeArgs, with an error that states what to write.
+// takes is cobra.RangeArgs, with an error that explains the correct usage.
 func takes(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if n := len(args); n < least || n > most {
@@ -103,8 +103,8 @@ func takes(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// exclusive makes two flags of a command an error if both are given: cobra's own error names
-// neither of them as a user writes it.
+// exclusive makes it an error to set two flags of a command. Cobra's own error does not name them
+// as a user writes them.
 func exclusive(cmd *cobra.Command, a, b string) {
 	before := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {

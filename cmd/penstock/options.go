@@ -27,7 +27,7 @@ import (
 	"github.com/penstock-project/penstock/picker/recording"
 )
 
-// errNoFiles is the error without -f: no folder is read by default, because it may hold anything.
+// errNoFiles is the error without -f. No folder is read by default, because it may hold anything.
 var errNoFiles = errors.New("no files are named: add -f FOLDER")
 
 // files has the flags for objects and state that up, serve, status and explain share.
@@ -80,7 +80,6 @@ func (s *files) stateDir() (string, error) {
 	return filepath.Join(home, fmt.Sprintf("%016x", h.Sum64())[:8]), nil
 }
 
-// service has the flags that up and serve share.
 type service struct {
 	files
 	xds, picker     string
@@ -216,8 +215,8 @@ func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, e
 }
 
 // listenLocal opens the socket for the Envoys of this user: the socket of --xds, or one in the
-// state folder. A state folder that takes no files ends nothing: a temporary one, which is private,
-// with a name that cannot be known before, takes its place for sockets and for the Envoys' files.
+// state folder. If the state folder takes no files, a private temporary folder with a random name
+// replaces it for sockets and for the Envoys' files.
 func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error) {
 	s.runtime = dir
 	path, given := strings.CutPrefix(s.xds, unixPrefix)
@@ -259,7 +258,7 @@ func ads(cfg app.Config) net.Listener {
 	return cfg.Local
 }
 
-// addressOf is the address of a listener, as flags have it.
+// addressOf formats the address of a listener as flags have it.
 func addressOf(l net.Listener) string {
 	if a := l.Addr(); a.Network() == "unix" {
 		return unixPrefix + a.String()
@@ -395,7 +394,7 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 }
 
 // authenticate sets the credentials of ADS, of the picker and of peers. It returns an error if
-// other users' clients could do without.
+// other users' clients could connect without any.
 func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 	cfg.Peers, cfg.Disk = s.peers, &s.secure.disk
 	if s.fleet {

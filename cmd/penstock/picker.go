@@ -31,7 +31,6 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// standAlone has the flags of penstock picker.
 type standAlone struct {
 	files
 	kubeconfig, bind                string
@@ -142,8 +141,8 @@ func onlyEmpty(cmd *cobra.Command, args []string) error {
 	return cobra.NoArgs(cmd, slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "" }))
 }
 
-// withCommand adds the command picker to arguments that begin with one of its long flags. Empty
-// arguments before it do not count.
+// withCommand adds the command picker to arguments that begin with one of its long flags, after
+// empty arguments.
 func withCommand(root *cobra.Command, args []string) []string {
 	first := slices.IndexFunc(args, func(arg string) bool { return arg != "" })
 	if first < 0 || !strings.HasPrefix(args[first], "--") {
@@ -203,7 +202,7 @@ func (s *standAlone) run(cmd *cobra.Command) error {
 	return group.Wait()
 }
 
-// role is where the pool is read, and how gateways are spoken to.
+// role configures where the pool is read, and the protocol with gateways.
 func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone, error) {
 	out := &app.StandAlone{Paths: s.paths, Group: s.group, Protocol: s.protocol, Drain: s.drain}
 	source, err := s.pages.source()

@@ -15,11 +15,10 @@ import (
 )
 
 // upstreamFlags are the flags of llm-d's EPP (v0.8 to v0.10) that have no effect here, or that
-// penstock picker does not accept. Manifests for that EPP carry them, so that swapping the image
-// must either keep its meaning or report what differs.
+// penstock picker rejects. Manifests for that EPP contain them; a swapped image must keep their
+// meaning or report what differs.
 type upstreamFlags struct{}
 
-// upstreamFlag is one of them.
 type upstreamFlag struct {
 	name  string
 	value string // one that has the effect that penstock has anyway; "" for none
@@ -69,7 +68,7 @@ var upstream = []upstreamFlag{
 	{name: "metrics-cert-dir", instead: true, why: "a NetworkPolicy for the metrics port, which has no TLS"},
 }
 
-// pageFlags have where metrics pages are read, as llm-d's EPP has it before 0.10.
+// pageFlags configure where metrics pages are read, as llm-d's EPP did before 0.10.
 type pageFlags struct {
 	scheme, path string
 	unverified   bool
@@ -131,7 +130,7 @@ func (upstreamFlags) check(cmd *cobra.Command, log *slog.Logger) error {
 	return nil
 }
 
-// pickerLogs has the flags of logs: ours, and those of llm-d's EPP.
+// pickerLogs has our flags of logs, and the flags of llm-d's EPP.
 type pickerLogs struct {
 	level, zapLevel, encoder string
 	verbosity                int
@@ -146,7 +145,7 @@ func (l *pickerLogs) flags(f *pflag.FlagSet) {
 	f.StringVar(&l.encoder, "zap-encoder", "console", "form of logs: json or console (key=value)")
 }
 
-// debugVerbosity is that of llm-d's EPP from which on it logs requests.
+// debugVerbosity is the verbosity at which llm-d's EPP begins to log requests.
 const debugVerbosity = 4
 
 func (l *pickerLogs) logger(out io.Writer) (*slog.Logger, error) {

@@ -32,10 +32,8 @@ func (a *target) flags(cmd *cobra.Command) {
 	exclusive(cmd, "state", "http")
 }
 
-// running is the address of a running penstock.
 type running struct{ network, address string }
 
-// runningAt returns the penstock at an address.
 func runningAt(address string) running {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		return running{"unix", path}
@@ -51,7 +49,6 @@ func get(ctx context.Context, stateDir, path string, into any) error {
 	return runningFor(stateDir).get(ctx, path, into)
 }
 
-// get decodes the JSON of a page.
 func (r running) get(ctx context.Context, path string, into any) error {
 	body, err := r.open(ctx, path)
 	if err != nil {
@@ -91,8 +88,8 @@ func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// noAnswer is the error of a call to a process that is not there, with what to do. It omits the URL
-// and the address that the causes repeat.
+// noAnswer is the error of a call to an absent process, with what to do. It omits the URL and the
+// address that the causes repeat.
 func (r running) noAnswer(err error) error {
 	if call := (*url.Error)(nil); errors.As(err, &call) {
 		err = call.Err

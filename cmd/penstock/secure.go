@@ -124,8 +124,8 @@ func (s *secure) verify(chain [][]byte, name string) error {
 	return nil
 }
 
-// check returns an error for a picker without credentials at an address that is not loopback,
-// unless --insecure-picker allows it: then it logs a warning.
+// check returns an error for a picker without credentials at an address that is not loopback. With
+// --insecure-picker it logs a warning instead.
 func (s *secure) check(log *slog.Logger, picker net.Addr, secured bool) error {
 	if secured || app.Local(picker) {
 		return nil

@@ -80,7 +80,7 @@ type statusJSON struct {
 	Rates   []picker.Rate        `json:"rates,omitempty"`
 	Suspect []picker.Suspect     `json:"suspect,omitempty"`
 	Serving []picker.Serving     `json:"serving,omitempty"`
-	// ClusterSet is absent if the cluster takes part in none.
+	// ClusterSet is absent outside of a cluster set.
 	ClusterSet *clusterset.Status `json:"clusterSet,omitempty"`
 }
 
@@ -96,8 +96,8 @@ func watchStatus(cmd *cobra.Command, at running, output string) error {
 	})
 }
 
-// watchLines prints what a page of a process serves, a line of JSON now and one after each change,
-// until ctx ends: as it is with output json, else as text does.
+// watchLines prints lines of a page of JSON lines, now and after each change, until ctx ends:
+// unchanged for output json, else as text prints them.
 func watchLines[T any](cmd *cobra.Command, at running, page, output string, text func(*T) error) error {
 	body, err := at.open(cmd.Context(), page)
 	if err != nil {
@@ -185,8 +185,8 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	return printAll(io.Discard, out.Findings)
 }
 
-// syncState describes whether a proxy has all of its resources. A cluster that lingers for some
-// seconds after its last route does not make a proxy count as behind.
+// syncState describes whether a proxy has all of its resources. Clusters that linger after their
+// last route do not count.
 func syncState(p server.ProxyStatus) string {
 	var parts []string
 	behind := false
@@ -217,7 +217,6 @@ func syncState(p server.ProxyStatus) string {
 	return "is in sync (" + text + ")"
 }
 
-// maxRates is how many servers the text output has.
 const maxRates = 32
 
 // printRates prints how fast model servers read prompts.
@@ -261,7 +260,7 @@ func printSuspects(w io.Writer, all []picker.Suspect) {
 	}
 }
 
-// printOut prints the model servers that do not serve, but for suspects.
+// printOut prints the model servers that do not serve, except for suspects.
 func printOut(w io.Writer, serving []picker.Serving, suspects []picker.Suspect) {
 	printed, more := 0, 0
 	for i := range serving {

@@ -201,7 +201,6 @@ func printAll(w io.Writer, findings []report.Finding) error {
 	return nil
 }
 
-// gatewayConfig is the printed form of one Gateway's configuration.
 type gatewayConfig struct {
 	Gateway   string            `json:"gateway"`
 	Listeners []json.RawMessage `json:"listeners"`

@@ -24,7 +24,7 @@ type versions struct {
 	Path     string `json:"envoyPath,omitempty"`
 	NoEnvoy  string `json:"envoyProblem,omitempty"` // why there is none
 
-	// What this build is tested with: of Envoy, and of the APIs that it implements.
+	// Versions of Envoy and of the APIs that this build is tested with.
 	TestedEnvoy        string `json:"testedEnvoy"`
 	GatewayAPI         string `json:"gatewayAPI"`
 	InferenceExtension string `json:"inferenceExtension"`

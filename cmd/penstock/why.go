@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// whyOptions select picks that were made, in place of a request that would be.
+// whyOptions select past picks, in place of a request.
 type whyOptions struct {
 	last    int
 	request string
@@ -41,7 +41,6 @@ func (o *whyOptions) flags(cmd *cobra.Command) {
 			"an import alone, and NAMESPACE/NAME@CLUSTER one cluster of it (default: all)")
 }
 
-// asked reports whether picks are asked for.
 func (o *whyOptions) asked(cmd *cobra.Command) bool {
 	return slices.ContainsFunc([]string{"last", "why", "pool"}, cmd.Flags().Changed)
 }
@@ -180,7 +179,7 @@ func printPicks(w io.Writer, picks []*picker.Record, stages bool) error {
 		if r.Processor != nil {
 			p.line("  processor", "%s", processedText(r.Processor))
 		}
-		// as of most picks of a busy pool; clusters have no verdicts
+		// as for most picks of a busy pool; clusters have no verdicts
 		if len(r.Verdicts) == 0 && len(r.Compared) > 0 && r.Compared[0].Basis == "" {
 			how += ", no details: not in the sample"
 		}
@@ -243,7 +242,7 @@ func printPicks(w io.Writer, picks []*picker.Record, stages bool) error {
 	return p.err
 }
 
-// stages prints those that a pick has passed, one a line.
+// stages prints the stages that a pick has passed, one a line.
 func (p *printer) stages(passed []picker.Passed) {
 	label := "  stages"
 	for _, s := range passed {
@@ -282,8 +281,8 @@ func (p *printer) sent(r *picker.Record) {
 	}
 }
 
-// pickerEnded reports whether details are those of a call that has reached a picker, which may have
-// named a server.
+// pickerEnded reports whether details are of a call that reached a picker, which may have named a
+// server.
 func pickerEnded(details string) bool {
 	return strings.HasPrefix(details, "ext_proc_error") && !strings.Contains(details, "no_healthy_upstream") &&
 		!strings.Contains(details, "connection_failure")
@@ -334,7 +333,6 @@ func placesText(endpoints []string, separator string) string {
 	return strings.Join(list, separator)
 }
 
-// hopText names what is behind a hop.
 func hopText(id model.HopID) string {
 	return poolText(id.Target())
 }

@@ -37,7 +37,6 @@ Each serves GET /healthz, /version and /metrics beside its own path, and does no
 	return root
 }
 
-// program has the flags of each program.
 type program struct {
 	listen string
 	grace  time.Duration
@@ -48,7 +47,7 @@ func (p *program) flags(f *pflag.FlagSet, listen string) {
 	f.DurationVar(&p.grace, "grace", 10*time.Second, "grace period for requests in flight after SIGTERM")
 }
 
-// run serves a program until the command ends; more runs beside it, and may be nil.
+// run serves a program until the command ends; more, if not nil, runs beside it.
 func (p *program) run(cmd *cobra.Command, cfg external.ServerConfig,
 	start func(log *slog.Logger, metrics *prometheus.Registry) (paths func(*external.Server),
 		more func(context.Context) error, err error)) error {

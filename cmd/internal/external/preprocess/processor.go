@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// maxBody bounds a request, in bytes: the largest body of a gateway, and what surrounds it.
+	// maxBody bounds a request, in bytes: a gateway's largest body, and what surrounds it.
 	// heldBodies bounds all at a time.
 	maxBody, heldBodies = 33 << 20, 2 * 33 << 20
-	// maxText bounds the text of a prompt in bytes, and maxTokens what it may become.
+	// maxText bounds the text of a prompt in bytes, and maxTokens its tokens.
 	maxText, maxTokens = 4 << 20, 1 << 20
 )
 
-// Config of a Processor. Tokenize is required.
+// Config configures a Processor. Tokenize is required.
 type Config struct {
 	Tokenize func(text string) ([]uint32, error)
 	Router   string        // URL; "" for none
@@ -97,7 +97,7 @@ func ServerConfig() external.ServerConfig {
 	return external.ServerConfig{Component: "processor", Body: maxBody, Bodies: heldBodies}
 }
 
-// answer to POST /process.
+// answer is the response to POST /process.
 type answer struct {
 	Worker string `json:"worker_address,omitempty"`
 	Key    string `json:"token_key,omitempty"`
@@ -131,7 +131,7 @@ func (p *Processor) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 
 var errNoRequest = errors.New("the body must be a JSON object with request_body, the client's request, and headers")
 
-// unreadable names the member of a call's body that is of another type than it must be.
+// unreadable names the member of a call's body that has the wrong type.
 func unreadable(err error) error {
 	wrong := (*json.UnmarshalTypeError)(nil)
 	switch {
@@ -203,7 +203,7 @@ func (p *Processor) process(ctx context.Context, body []byte, traceParent string
 	return &a, nil
 }
 
-// tokenize waits for its turn, because a long text takes a processor some 100 ms.
+// tokenize waits for its turn, because a long text takes some 100 ms of CPU.
 func (p *Processor) tokenize(ctx context.Context, text string) ([]uint32, error) {
 	if len(text) > maxText {
 		return nil,
@@ -223,7 +223,6 @@ func (p *Processor) tokenize(ctx context.Context, text string) ([]uint32, error)
 	return tokens, nil
 }
 
-// route asks the router for a worker.
 func (p *Processor) route(ctx context.Context, ids []byte, traceParent string) (string, error) {
 	body := append(append([]byte(`{"token_ids":`), ids...), '}')
 	r, err := p.router.Do(ctx,
@@ -240,7 +239,7 @@ func (p *Processor) route(ctx context.Context, ids []byte, traceParent string) (
 	return found.Worker, nil
 }
 
-// observe counts a failure of a peer, and logs the first one and the first success after it.
+// observe counts failures of a peer, and logs the first one and the first success after it.
 func (p *Processor) observe(ctx context.Context, peer string, err error) {
 	if ctx.Err() != nil {
 		return
@@ -261,7 +260,6 @@ func (p *Processor) observe(ctx context.Context, peer string, err error) {
 	p.failing[peer] = err != nil
 }
 
-// list writes tokens as JSON.
 func list(tokens []uint32) []byte {
 	out := make([]byte, 0, 2+6*len(tokens))
 	out = append(out, '[')

@@ -30,16 +30,15 @@ const (
 	maxBody, heldBodies = 8 << 20, 32 << 20
 	// blocks bounds the table of prefixes, over all workers: 60 MiB.
 	blocks = 1 << 20
-	// lookupEvery is how often the workers' DNS name is resolved.
 	lookupEvery = 2 * time.Second
 	// readRate is how many tokens a worker is expected to read in a second.
 	readRate = 8000
-	// rereadWeight is what a token costs that a worker has to read and another one may have cached:
+	// rereadWeight is the cost of an uncached token, which another worker may have cached: reading
 	// it also delays later prompts.
 	rereadWeight = 2
 )
 
-// Config of a Router. Workers or Service is required.
+// Config configures a Router. Workers or Service is required.
 type Config struct {
 	Workers     []string // HOST:PORT, at most 1,000
 	Service     string   // NAME:PORT, whose addresses in DNS are workers too; "" for none
@@ -61,7 +60,6 @@ type Router struct {
 	workers []*worker // sorted by address
 }
 
-// worker is one worker and what it was sent.
 type worker struct {
 	address string
 	cache   *prefix.Server
@@ -141,7 +139,7 @@ func (r *Router) serve(w http.ResponseWriter, _ *http.Request, body []byte) {
 	external.WriteJSON(w, http.StatusOK, map[string]string{"worker_address": worker})
 }
 
-// hasher is the memory that the chain of a prompt takes.
+// hasher is the memory for the chain of a prompt.
 type hasher struct {
 	front, rest prefix.Builder
 	memory      [prefix.MaxBlocks]uint64
@@ -194,7 +192,7 @@ func (w *worker) backlog(now time.Time) float64 {
 	return max(0, w.waiting-readRate*now.Sub(w.at).Seconds())
 }
 
-// set replaces the workers. Those that stay keep what they have.
+// set replaces the workers. Present ones that stay keep their state.
 func (r *Router) set(addresses []string) {
 	addresses = slices.Compact(slices.Sorted(slices.Values(addresses)))
 	addresses = addresses[:min(len(addresses), maxWorkers)]

@@ -22,10 +22,13 @@ import (
 const LingerTimeout = 5 * time.Second
 
 // Linger commits to the cache, and keeps these endpoints for the linger timeout:
-//
-//   - The pods and hops of an import's removed clusters: a request that has chosen such a cluster may still wait for its pick, and the picked address must be in the cluster. Envoy keeps the cluster as long (publish.Config.Linger).
-//   - Pods of an import that all leave a cluster at once: an import that stops declaring its endpoints has learned none yet.
-//   - External pickers that are all replaced: Envoy calls new ones only after a health check, and would answer 503 meanwhile.
+//   - The pods and hops of an import's removed clusters: a request that has chosen such a cluster
+//     may still wait for its pick, and the picked address must be in the cluster. Envoy keeps the
+//     cluster as long (publish.Config.Linger).
+//   - Pods of an import that all leave a cluster at once: an import that stops declaring its
+//     endpoints has learned none yet.
+//   - External pickers that are all replaced: Envoy calls new ones only after a health check, and
+//     would answer 503 meanwhile.
 //   - Endpoints of datagrams while they drain, for the answers in flight.
 type Linger struct {
 	cache   *cache.Cache

@@ -8,7 +8,6 @@ import (
 	"slices"
 )
 
-// maxAdapters bounds the adapters that are loaded.
 const maxAdapters = 1024
 
 // adapterName is the body of vLLM's requests to load and to unload an adapter.
@@ -17,10 +16,10 @@ type adapterName struct {
 	Path string `json:"lora_path"` // not read
 }
 
-// loras returns the adapters that are loaded. The list must not be changed.
+// loras returns the loaded adapters. Callers must not change the list.
 func (s *Server) loras() []string { return *s.adapters.Load() }
 
-// loadAdapter is vLLM's POST /v1/load_lora_adapter. Any path is one of an adapter.
+// loadAdapter is vLLM's POST /v1/load_lora_adapter. It accepts any path.
 func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) {
 	s.changeAdapters(w, r, "loaded", func(of adapterName, list []string) ([]string, error) {
 		switch {
@@ -48,8 +47,7 @@ func (s *Server) unloadAdapter(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// changeAdapters replaces the list of adapters by what change returns for the one that a request
-// names.
+// changeAdapters replaces the list of adapters by change's result for the adapter of a request.
 func (s *Server) changeAdapters(w http.ResponseWriter, r *http.Request, done string,
 	change func(adapterName, []string) ([]string, error)) {
 	var of adapterName

@@ -36,24 +36,24 @@ type Config struct {
 	PrefillRate       float64
 	InterTokenLatency time.Duration // between two tokens
 
-	// StepTime has the server compute in steps, as vLLM does: in place of TimeToFirstToken,
-	// InterTokenLatency and MaxPrefills. A step takes so long, or as long as PrefillRate takes for
-	// its tokens of prompts, and StepTimePerSequence more for each request that runs. It has up to
+	// StepTime makes the server compute in steps, as vLLM does, in place of TimeToFirstToken,
+	// InterTokenLatency and MaxPrefills. A step takes StepTime, or as long as PrefillRate needs for
+	// its tokens of prompts, plus StepTimePerSequence for each running request. It has up to
 	// MaxBatchedTokens tokens of prompts, 0 means 2048, and a token of each answer.
 	StepTime, StepTimePerSequence time.Duration
 	MaxBatchedTokens              int
 
-	// PrefixCaching keeps the blocks of prompts: what a prompt has in common with an earlier one
-	// does not count for its TimeToFirstToken, and is not read again.
+	// PrefixCaching keeps the blocks of prompts: a prefix in common with an earlier prompt is not
+	// read again and does not count for TimeToFirstToken.
 	PrefixCaching bool
 	// KVEvents, with PrefixCaching, is the host:port at which the cache's events are published over
-	// ZeroMQ; KVEventsReplay is where they are sent again. KVEventsConnect is that of a subscriber
+	// ZeroMQ; KVEventsReplay sends them again. KVEventsConnect is the host:port of a subscriber
 	// that listens.
 	KVEvents, KVEventsReplay, KVEventsConnect string
 	KVEventsTopic                             string // "" means kv@NAME@MODEL
 
-	// Tokens is the URL of the token store that has the token IDs of requests with a key in
-	// x-req-tokens-key; "" for none.
+	// Tokens is the URL of the token store for requests with a key in x-req-tokens-key; "" for
+	// none.
 	Tokens string
 
 	FailRate float64 // the fraction, 0 to 1, of requests to a model that fail with Status; evenly spread, not random
@@ -196,7 +196,7 @@ func (s *Server) handle(pattern string, f http.HandlerFunc) {
 	s.paths = append(s.paths, path)
 }
 
-// Paths are those that the server has, for documents.
+// Paths lists the server's paths, for documents.
 func (s *Server) Paths() []string { return s.paths }
 
 func setDefault[T comparable](field *T, value T) {
@@ -216,7 +216,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Listen opens the sockets of Config.Listen and returns their addresses, in that order. Run calls
-// it if it was not called.
+// it if needed.
 func (s *Server) Listen() ([]string, error) {
 	var addresses []string
 	for _, address := range s.cfg.Listen {
@@ -275,7 +275,6 @@ func (s *Server) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// runEvents publishes KV events until ctx ends.
 func (s *Server) runEvents(ctx context.Context, group *errgroup.Group) error {
 	listen := func(address string, each func(context.Context, net.Listener) error) error {
 		if address == "" {
