@@ -23,7 +23,6 @@ import (
 // overheadName is the name of this comparison among the workloads.
 const overheadName = "overhead"
 
-// directName is a server without a router.
 const directName = "direct"
 
 // overheads are the sizes of requests whose overhead is measured. Requests go one after the other,
@@ -37,8 +36,8 @@ var overheads = []struct {
 const (
 	// requestsOfRound is how many requests a router gets in a row.
 	requestsOfRound = 25
-	// Throughput is measured with so many clients, in turns of such a time. The first does not
-	// count.
+	// Throughput is measured with throughputClients, in turns of throughputTurn. The first turn
+	// does not count.
 	throughputClients = 16
 	throughputTurns   = 6
 	throughputTurn    = time.Second
@@ -53,7 +52,6 @@ type added struct {
 	overSMG      *ratio        // of p50 over that of smg; nil: it is not Penstock, or smg is not there
 }
 
-// target is a router, or a server without one.
 type target struct {
 	name, url    string
 	client       *http.Client
@@ -64,7 +62,7 @@ type target struct {
 }
 
 // overhead measures what each contender adds to the time of a request whose server answers at once.
-// An error names the contenders that do not start; the others are measured.
+// The error names contenders that do not start; the others are measured.
 func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]added, error) {
 	folder, err := os.MkdirTemp("", "rivals")
 	if err != nil {
@@ -118,7 +116,7 @@ func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]a
 	return out, errors.Join(failures...)
 }
 
-// measure sends the requests of a round, of which each has a prompt of its own.
+// measure sends the requests of a round, each with a prompt of its own.
 func (t *target) measure(ctx context.Context, size, round int) error {
 	var bodies [][]byte
 	for i := range requestsOfRound {
@@ -166,7 +164,7 @@ func (t *target) saturate(ctx context.Context, turn int) error {
 	return err
 }
 
-// plain is a completion that is not streamed, of about so many bytes.
+// plain is a completion of about size bytes that is not streamed.
 func plain(size int, number uint64) []byte {
 	text := appendBlock(nil, 1<<41|number, size/4)
 	out, err := json.Marshal(map[string]any{
@@ -197,7 +195,7 @@ func ask(ctx context.Context, client *http.Client, url string, body []byte) erro
 	return err
 }
 
-// above returns how far a quantile of a router's times is above the same of a server without one.
+// above returns the difference of a quantile of a router's times and of a server's without one.
 func above(direct, router series, q float64) ratio {
 	of := quantile(q)
 	return resampled(len(router), func(drawn []int) float64 {
@@ -234,7 +232,6 @@ func addedOf(size string, targets []target) (out []added) {
 	return out
 }
 
-// printOverhead writes the table.
 func printOverhead(to io.Writer, all []added) {
 	fmt.Fprintf(to, "\n%s: what a router adds to a request that its server answers at once; %s: the time itself. "+
 		"Intervals have 95 %%; CPU is of all processes of a router, and of its first one alone (of Penstock all "+

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// measure is one of the statistics that contenders are compared by.
+// measure is a statistic by which contenders are compared.
 type measure struct {
 	name string
 	of   statistic
@@ -34,8 +34,8 @@ type comparison struct {
 	ratios map[string][]ratio // by contender; without those that are not compared
 }
 
-// compareAll compares Penstock, which is the first contender, with the others. A void workload has
-// no ratios.
+// compareAll compares Penstock, the first contender, with the others. A void workload has no
+// ratios.
 func compareAll(p *played) comparison {
 	c := comparison{played: p, ratios: map[string][]ratio{}}
 	if p.void() || !p.outcomes[0].compared() {
@@ -59,7 +59,6 @@ func compareAll(p *played) comparison {
 	return c
 }
 
-// print writes the table of a workload.
 func (c *comparison) print(to io.Writer) {
 	fmt.Fprintf(to, "\n%s: %s %d requests to each, p99 of lateness %.2g ms",
 		c.name, c.about, len(c.outcomes[0].samples), c.late.Seconds()*1000)
@@ -95,7 +94,7 @@ func (c *comparison) print(to io.Writer) {
 	}
 }
 
-// text is a ratio in the table, beside the ratios of Penstock over itself.
+// text formats a ratio for the table. again are the ratios of Penstock over itself.
 func (r ratio) text(again []ratio, k int, itself bool) string {
 	interval := fmt.Sprintf("%.2f (%.2f to %.2f)", r.value, r.low, r.high)
 	switch {
@@ -118,7 +117,7 @@ type figure struct {
 	About string   `json:"about,omitempty"`
 }
 
-// figures returns the figures of all comparisons of a scenario; void workloads count in none but
+// figures returns the figures of all comparisons of a scenario; void workloads count only in
 // lateness.
 func figures(all []comparison, by scenario) (out []figure) {
 	add := func(name string, value float64, unit string, limit float64, about string) {
@@ -186,7 +185,6 @@ func figures(all []comparison, by scenario) (out []figure) {
 	return out
 }
 
-// geometric is a geometric mean.
 type geometric struct {
 	logs float64
 	n    int
@@ -195,14 +193,12 @@ type geometric struct {
 func (g *geometric) add(v float64) { g.logs, g.n = g.logs+math.Log(v), g.n+1 }
 func (g *geometric) mean() float64 { return math.Exp(g.logs / float64(g.n)) }
 
-// round keeps three significant digits.
 func round(v float64) float64 {
 	var out float64
 	_, _ = fmt.Sscanf(fmt.Sprintf("%.3g", v), "%g", &out)
 	return out
 }
 
-// emit writes figures as JSON lines.
 func emit(to io.Writer, all []figure) error {
 	lines := json.NewEncoder(to)
 	for _, f := range all {

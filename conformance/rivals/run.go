@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	// serversOfFleet is how many servers each contender has.
 	serversOfFleet = 4
 	// drain is how long the last answers may take once all requests are sent.
 	drain = 3 * time.Minute
@@ -59,7 +58,7 @@ type played struct {
 	late     time.Duration // 99th percentile
 }
 
-// run plays a workload to all contenders at the same time. Its traffic lasts so long.
+// run plays a workload to all contenders at the same time; lasts is the time of its traffic.
 func run(ctx context.Context, penstock, envoy string, w workload, all []contender, load float64, lasts time.Duration,
 ) (*played, error) {
 	requests, err := w.plan(load, serversOfFleet, lasts)
@@ -120,7 +119,7 @@ func run(ctx context.Context, penstock, envoy string, w workload, all []contende
 	return result, ctx.Err()
 }
 
-// split returns the requests before a time, and the others, whose times begin there.
+// split returns the requests before a time, and the others, with times relative to it.
 func split(all []request, at time.Duration) (early, rest []request) {
 	for _, r := range all {
 		if r.at < at {
@@ -145,7 +144,6 @@ type usedBody struct {
 	left int
 }
 
-// take returns the body of a request.
 func (c *bodyCache) take(request int) []byte {
 	b := c.bodies[request]
 	if b == nil {
@@ -161,7 +159,7 @@ func (c *bodyCache) take(request int) []byte {
 	return b.text
 }
 
-// summarize fills in what is computed from samples.
+// summarize fills in the fields that are computed from samples.
 func (p *played) summarize(requests []request, lasts time.Duration) {
 	var late []time.Duration
 	for i := range p.outcomes {

@@ -21,7 +21,6 @@ type sample struct {
 	err           error         // it failed
 }
 
-// maxLine is the largest line of a stream, in bytes.
 const maxLine = 1 << 20
 
 // newClient returns a client with connections of its own.
@@ -56,8 +55,7 @@ func complete(ctx context.Context, client *http.Client, url string, body []byte,
 	return s
 }
 
-// The members of events: content alone begins an answer, and the usage is in one of the last
-// events.
+// The members of events: content begins an answer, and the usage is in one of the last events.
 var (
 	content = []byte(`"content":"`)
 	empty   = []byte(`"content":""`)
@@ -65,7 +63,6 @@ var (
 	done    = []byte("data: [DONE]")
 )
 
-// read reads the events of an answer.
 func (s *sample) read(from io.Reader, begin time.Time, tokens int) error {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(make([]byte, 0, 4<<10), maxLine)

@@ -19,7 +19,7 @@ const (
 	// after so many failures in a row no calls are made for leftOut; then one call tries again
 	failures = 5
 	leftOut  = 2 * time.Second
-	maxIdle = 64
+	maxIdle  = 64
 )
 
 // PeerConfig configures a Peer. URL is required.

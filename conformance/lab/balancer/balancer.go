@@ -23,7 +23,7 @@ import (
 // again is the delay before a failed write is repeated.
 const again = time.Second
 
-// Config is what a Balancer needs.
+// Config configures a Balancer.
 type Config struct {
 	Client kubernetes.Interface
 	Range  netip.Prefix // the first address is not used

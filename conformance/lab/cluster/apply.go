@@ -26,7 +26,6 @@ import (
 // fieldManager owns what the lab applies.
 const fieldManager = "lab"
 
-// definitions is the resource of CRDs.
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 	Resource: "customresourcedefinitions"}
 

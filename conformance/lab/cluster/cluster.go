@@ -29,7 +29,7 @@ const nodeName = "node"
 // and names the missing condition.
 const startTimeout = 3 * time.Minute
 
-// Config is what a cluster is made of.
+// Config configures a cluster.
 type Config struct {
 	Name    string             // also of the context in the kubeconfig
 	Dir     string             // for the user: kubeconfig, logs

@@ -29,9 +29,8 @@ type Direction struct {
 // NewDirection returns the direction from one cluster to another one.
 func NewDirection(from, to End) *Direction { return &Direction{from: from, to: to} }
 
-// Set gives the direction one fault in place of the one before. The receiving node drops and
-// rejects packets before its connection tracking and kube-proxy see them, as if they had not
-// arrived: this concerns established connections too.
+// Set replaces the direction's fault. The receiving node drops and rejects packets before its
+// connection tracking and kube-proxy see them, also packets of established connections.
 func (d *Direction) Set(f Fault) error {
 	if err := f.Check(); err != nil {
 		return err

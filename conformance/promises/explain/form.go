@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Form is a request, as its bytes are sent.
+// Form is a request as its bytes.
 type Form struct {
 	Method, Target, Host string
 	Header               [][2]string

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// figures are what became of the requests of all experiments, as figures of conformance/bench.
+// figures count the requests of all experiments, for conformance/bench.
 type figures struct {
 	mu            sync.Mutex
 	control, data requests
@@ -15,8 +15,8 @@ type figures struct {
 	ended, failed int           // experiments
 }
 
-// requests are those of the experiments of one side. Those that may fail because of the loss itself
-// are not among failed.
+// requests counts the requests of one side's experiments. Failures that the loss itself may cause
+// are not in failed.
 type requests struct{ sent, failed, excepted int }
 
 func (r *requests) add(o requests) {
@@ -33,7 +33,7 @@ func (f *figures) controlled(of requests) {
 	f.control.add(of)
 }
 
-// lost adds those of an experiment in which a cluster, or a part of it, is lost.
+// lost adds the requests of an experiment in which a cluster, or a part of it, is lost.
 func (f *figures) lost(of requests, longest time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -41,8 +41,7 @@ func (f *figures) lost(of requests, longest time.Duration) {
 	f.longest = max(f.longest, longest)
 }
 
-// experiment counts an experiment that has ended. One may fail without a failed request: then it
-// has not shown what it is to show.
+// experiment counts an experiment that has ended. It may fail without a failed request.
 func (f *figures) experiment(failed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,7 +51,7 @@ func (f *figures) experiment(failed bool) {
 	}
 }
 
-// print writes the figures as JSON lines. Without an experiment there are none.
+// print writes the figures as JSON lines, if there was an experiment.
 func (f *figures) print(w io.Writer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

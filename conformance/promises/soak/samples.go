@@ -20,14 +20,13 @@ import (
 // interval is the time between two samples of a process.
 const interval = 5 * time.Second
 
-// Samples are what a process needs over time.
+// Samples records a process's memory and goroutines over time.
 type Samples struct {
-	// Dir is the folder for samples.tsv, and for heap profiles of the begin and the end,
-	// heap-0.pb.gz and heap-1.pb.gz: `go tool pprof -diff_base heap-0.pb.gz heap-1.pb.gz` shows
-	// what has grown.
+	// Dir is the folder for samples.tsv and for heap profiles of the begin and the end: `go tool
+	// pprof -diff_base heap-0.pb.gz heap-1.pb.gz` shows what has grown.
 	Dir string
-	// Size returns how large the process's configuration is at present, in any unit; nil: it stays
-	// the same. What a process needs follows it, and so would be taken for growth.
+	// Size returns the present size of the process's configuration, in any unit; nil: constant.
+	// Memory that follows it is not growth.
 	Size func() float64
 
 	at                    []float64 // hours
@@ -55,7 +54,6 @@ func (s *Samples) Take(ctx context.Context, pid int, socket string) error {
 	return errors.Join(err, s.keep())
 }
 
-// profile writes a heap profile of the process.
 func (s *Samples) profile(ctx context.Context, client *http.Client, n int) error {
 	file, err := os.Create(filepath.Join(s.Dir, fmt.Sprintf("heap-%d.pb.gz", n)))
 	if err != nil {
@@ -64,7 +62,6 @@ func (s *Samples) profile(ctx context.Context, client *http.Client, n int) error
 	return errors.Join(fetch(ctx, client, "/debug/pprof/heap?gc=1", file), file.Close())
 }
 
-// keep writes samples.tsv.
 func (s *Samples) keep() error {
 	file, err := os.Create(filepath.Join(s.Dir, "samples.tsv"))
 	if err != nil {
@@ -109,7 +106,6 @@ func (s *Samples) sized() float64 {
 	return s.Size()
 }
 
-// write writes the samples as tab-separated values, with a heading.
 func (s *Samples) write(out io.Writer) error {
 	_, err := fmt.Fprintln(out, "hours\theap\tgoroutines\trss\tsize\tendpoints")
 	for i := range s.at {
@@ -121,13 +117,12 @@ func (s *Samples) write(out io.Writer) error {
 	return err
 }
 
-// needs is what a process needs at one moment.
 type needs struct{ heap, goroutines, endpoints float64 }
 
-// live reads a process's live heap, its number of goroutines, and that of the endpoints of its
-// picker's pools, from its metrics. The heap that starts the next collection is twice what was live
-// in the last one. A heap profile has the live heap too, but its text takes memory by itself, more
-// with each place that has ever allocated, so that the process would seem to grow for hours.
+// live reads a process's live heap, its goroutines, and the endpoints of its picker's pools from
+// its metrics. The heap that starts the next collection is twice the live heap of the last one. A
+// heap profile is no alternative: its text takes memory that grows with each place that has ever
+// allocated.
 func live(ctx context.Context, client *http.Client) (is needs, err error) {
 	add := func(into *float64, line, name string) {
 		if text, ok := strings.CutPrefix(line, name); ok {
@@ -151,7 +146,6 @@ func live(ctx context.Context, client *http.Client) (is needs, err error) {
 	return is, err
 }
 
-// fetch writes a page of the process to out.
 func fetch(ctx context.Context, client *http.Client, path string, out io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock"+path, nil)
 	if err != nil {

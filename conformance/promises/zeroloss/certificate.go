@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// issuer signs the certificates of HTTPS hosts.
 type issuer struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey

@@ -31,7 +31,6 @@ const (
 	freshTransport = 1
 )
 
-// target is a host that must be served.
 type target struct {
 	host string
 	port int
@@ -292,7 +291,6 @@ func (c *clients) try(t *target, id uint64, what string, size, events int, began
 	return nil
 }
 
-// readStream reads all events of a streamed response.
 func readStream(r io.Reader, events int) (got answer, err error) {
 	lines := bufio.NewScanner(r)
 	seen := 0

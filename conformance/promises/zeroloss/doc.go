@@ -14,23 +14,24 @@
 // The files: world.go is the meaning of the user's folder, render.go its YAML, change.go and
 // churn.go the kinds of change, folder.go how files are written; model.go has the simulated model
 // servers, client.go the requests and their expected responses; process.go starts penstock and
-// Envoy (package process), restart.go restarts them; run.go runs everything, stall.go notices a
-// machine that stalls, soak.go has the faults of -soak, names.go its DNS server (package soak has
-// what the process needs meanwhile), absence.go is the run of -absences; dump.go compares Envoy's
-// final configuration with the expected one; report.go prints; shrink.go shortens a failing
-// sequence.
+// Envoy (package process), restart.go restarts them; run.go runs everything, stall.go detects a
+// machine that stalls, soak.go has the faults of -soak, names.go its DNS server (package soak
+// measures the process), absence.go is the run of -absences; dump.go compares Envoy's final
+// configuration with the expected one; report.go prints; shrink.go shortens a failing sequence.
 //
 // Invariants: the changes depend on the seed alone, never on time. A model server ends only after
 // it has left the files and its requests have ended; a host receives no more requests before it
 // leaves the files. So every failure is Penstock's or Envoy's.
 //
-// Known causes of failures: a machine that stalls for longer than a pick may take (2 s), or Envoy's
-// workers for 20 ms after its main thread (new endpoints); a model server that closes an idle
-// connection at the moment when such a machine uses it; the first picks of pods that only a remote
-// picker knows, while the control plane that publishes them to Envoy is 0.75 s late (503, if the
-// pool fails closed). Not covered: the end of an external picker, and Kubernetes in place of the
-// folder: the tests of package promises have its faults, which are the API server, the authority
-// and clocks.
+// Known causes of failures:
+//   - The machine stalls for longer than a pick may take (2 s), or Envoy's workers do for 20 ms
+//     after its main thread (new endpoints).
+//   - On such a machine, a model server closes an idle connection at the moment of its use.
+//   - Picks of pods that only a remote picker knows come 0.75 s before the control plane has
+//     published them to Envoy (503, if the pool fails closed).
+//
+// Not covered: the end of an external picker, and Kubernetes in place of the folder. The tests of
+// package promises have Kubernetes' faults: the API server, the authority and clocks.
 //
 // To simulate a busy machine, set a CPU quota for the control planes alone (10 ms in 150, by their
 // cgroup): it stops them at any point. Four runs of four found that way that folders were read

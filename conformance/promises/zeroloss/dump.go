@@ -38,7 +38,6 @@ var sections = []struct{ kind, list, state, resource, name string }{
 	{"warming secret", "dynamic_warming_secrets", "", "secret", "name"},
 }
 
-// dump reads an Envoy's resources.
 func dump(ctx context.Context, admin int) (resources, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -109,11 +108,10 @@ func readDump(text []byte) (resources, error) {
 }
 
 // mark is the line that Penstock writes in front of a certificate that it sends again, because
-// Envoy ACKs the same bytes without another look (xds/publish/secret.go). A fresh Envoy gets the
-// certificate without it.
+// Envoy ACKs equal bytes without checking them again (xds/publish/secret.go). A fresh Envoy
+// receives no mark.
 var mark = regexp.MustCompile(`^[0-9a-f]+ [0-9a-f]+ [0-9a-f]+\n`)
 
-// unmark removes the mark of a secret, and nothing else.
 func unmark(is map[string]any) {
 	certificate, _ := is["tls_certificate"].(map[string]any)
 	chain, _ := certificate["certificate_chain"].(map[string]any)
@@ -123,7 +121,6 @@ func unmark(is map[string]any) {
 	}
 }
 
-// translated returns the names of a fresh translation of the folder.
 func (r *run) translated(ctx context.Context) ([]string, error) {
 	files, err := r.resolved()
 	if err != nil {
@@ -193,8 +190,8 @@ func (r *run) stale(ctx context.Context, e, fresh edge) error {
 	}
 	var has []string
 	for name := range is {
-		// Health of a picker is known once it has been probed, so a translation of files has no
-		// such name.
+		// A picker's health is known only after a probe, so a translation of files has no such
+		// name.
 		has = append(has, strings.Replace(name, " health/", " ", 1))
 	}
 	slices.Sort(has)

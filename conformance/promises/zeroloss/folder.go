@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// folder is a folder of configuration, and the files written to it.
 type folder struct {
 	path  string
 	files map[string]string

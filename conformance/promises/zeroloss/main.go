@@ -123,7 +123,6 @@ func command(ctx context.Context) error {
 	return errors.Join(err, keepSteps(os.Stdout, o.Dir, res.Log))
 }
 
-// binaries finds or builds the binaries.
 func (o *options) binaries(ctx context.Context) (err error) {
 	if o.Envoy, err = process.Envoy(ctx); err != nil || o.Penstock != "" {
 		return err

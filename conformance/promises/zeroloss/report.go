@@ -112,7 +112,6 @@ func accessLog(path string, failures []failure) map[string]string {
 	return out
 }
 
-// line is a figure for programs.
 type line struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`

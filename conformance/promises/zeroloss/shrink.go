@@ -38,7 +38,6 @@ func parseSteps(text string) (steps []int, err error) {
 	return steps, nil
 }
 
-// formatSteps reverses parseSteps.
 func formatSteps(steps []int) string {
 	var parts []string
 	for i := 0; i < len(steps); {
@@ -56,7 +55,6 @@ func formatSteps(steps []int) string {
 	return strings.Join(parts, ",")
 }
 
-// until returns the steps of a run up to one.
 func (o options) until(step int) []int {
 	if o.Play != nil {
 		return slices.DeleteFunc(slices.Clone(o.Play), func(n int) bool { return n > step })

@@ -22,16 +22,14 @@ type world struct {
 	newServer    func(fleet string) (*server, error)
 	newSecret    func(host string) *secret
 
-	// What the harness has to do for the change that is being made, besides writing files.
+	// Work for the harness during this change, besides writing files.
 	late    []*server // listed a while before they serve
 	stopped []*server // left the files
 	retired []string  // hosts that leave the files: their requests end before
 }
 
-// externalFleet is the external picker's fleet.
 const externalFleet = "f0"
 
-// gateway is the only Gateway.
 type gateway struct {
 	port, tlsPort, extraPort int
 	hostname                 string // of the cleartext listener: "" or "*.test"
@@ -66,7 +64,6 @@ type pool struct {
 
 type imported struct{ members []*member }
 
-// member is an exporting cluster of an import.
 type member struct {
 	name, kind, fleet string // declared, relayed or parent
 	weight            int
@@ -179,7 +176,6 @@ func (w *world) spilledTo(name string) bool {
 	return false
 }
 
-// serving returns a fleet's servers that are neither draining nor late.
 func (f *fleet) serving() []*server {
 	var out []*server
 	for _, s := range f.servers {
@@ -190,7 +186,6 @@ func (f *fleet) serving() []*server {
 	return out
 }
 
-// sorted returns a fleet's servers by port.
 func (f *fleet) sorted() []*server {
 	return slices.SortedFunc(slices.Values(f.servers), func(a, b *server) int { return cmp.Compare(a.port, b.port) })
 }

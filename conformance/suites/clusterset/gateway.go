@@ -23,7 +23,6 @@ type entrance struct {
 	last   int // number of the last request
 }
 
-// response is what a client gets.
 type response struct {
 	answer
 	id, status int
@@ -105,7 +104,6 @@ func (e *entrance) write(name string, entries ...map[string]any) {
 	e.change(imports, u.GetName(), string(patch), "status")
 }
 
-// ask sends a request.
 func (e *entrance) ask(path string, body []byte) (response, error) {
 	e.last++
 	out := response{id: e.last}
@@ -134,7 +132,7 @@ const completions = "/v1/chat/completions"
 
 var chat = []byte(`{"model": "any", "messages": [{"role": "user", "content": "Hello"}]}`)
 
-// chat sends a chat request that must be answered with a status.
+// chat sends a chat request and requires a status.
 func (e *entrance) chat(status int) response {
 	got, err := e.ask(completions, chat)
 	if err == nil && got.status != status {
@@ -146,8 +144,7 @@ func (e *entrance) chat(status int) response {
 	return got
 }
 
-// answers waits until a chat request is answered with a status, and by a cluster, if that is not
-// "".
+// answers waits until a chat request gets a status, and is served by cluster unless that is "".
 func (e *entrance) answers(status int, cluster string) (got response) {
 	e.run.until(fmt.Sprintf("POST %s%s answers %d %s", e.url, completions, status, cluster), func() (err error) {
 		got, err = e.ask(completions, chat)

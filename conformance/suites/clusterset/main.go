@@ -60,7 +60,6 @@ func main() {
 	}
 }
 
-// options are the flags.
 type options struct {
 	kubeconfig, clusters, profiles, shape, class, addresses, service, run, report string
 
@@ -69,7 +68,7 @@ type options struct {
 	of      Implementation
 }
 
-// split splits at commas; nothing is no element.
+// split splits at commas; "" has no elements.
 func split(text string) []string {
 	if text == "" {
 		return nil
@@ -77,7 +76,6 @@ func split(text string) []string {
 	return strings.Split(text, ",")
 }
 
-// suite is the suite that the flags ask for.
 func (o options) suite() (*Suite, error) {
 	c := Config{Shape: Shape(o.shape), GatewayClass: o.class, GatewayPort: o.port, ServiceType: o.service,
 		Timeout: o.timeout,
@@ -119,7 +117,6 @@ func (o options) suite() (*Suite, error) {
 	return New(c)
 }
 
-// test runs the suite, prints a summary, and writes the report.
 func (o options) test(ctx context.Context, suite *Suite) error {
 	results := suite.Run(ctx)
 	if err := ctx.Err(); err != nil {

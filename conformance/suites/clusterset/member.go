@@ -31,7 +31,6 @@ var (
 	routes     = schema.GroupVersionResource{Group: gatewayGroup, Version: "v1", Resource: "httproutes"}
 )
 
-// resources are the resources by the kinds of their objects.
 var resources = map[string]schema.GroupVersionResource{
 	"Namespace": namespaces, "Service": services, "InferencePool": pools, "InferencePoolImport": imports,
 	"Gateway": gateways, "HTTPRoute": routes,
@@ -45,7 +44,6 @@ type member struct {
 	namespace string
 }
 
-// in is a resource in the test's namespace.
 func (m *member) in(of schema.GroupVersionResource) dynamic.ResourceInterface {
 	return m.client.Resource(of).Namespace(m.namespace)
 }
@@ -67,7 +65,6 @@ func (m *member) settle() {
 	})
 }
 
-// create creates an object from YAML, and returns it.
 func (m *member) create(text string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	raw, err := yaml.YAMLToJSON([]byte(text))
@@ -93,14 +90,13 @@ func (m *member) change(of schema.GroupVersionResource, name, patch string, subr
 	}
 }
 
-// remove deletes an object.
 func (m *member) remove(of schema.GroupVersionResource, name string) {
 	if err := m.in(of).Delete(m.run, name, metav1.DeleteOptions{}); err != nil {
 		m.run.fail("cluster %s: delete %s %s: %w", m.name, of.Resource, name, err)
 	}
 }
 
-// imported waits until the member has an import, of which missing finds nothing missing.
+// imported waits until the member has an import for which every missing returns nil.
 func (m *member) imported(name string, missing ...func(u *unstructured.Unstructured) error) {
 	m.run.until(fmt.Sprintf("cluster %s: InferencePoolImport %s", m.name, name), func() error {
 		u, err := m.in(imports).Get(m.run, name, metav1.GetOptions{})
@@ -122,7 +118,6 @@ func (m *member) collected(name string) {
 		func() error { return m.without(imports, name) })
 }
 
-// without returns an error if there is an object.
 func (m *member) without(of schema.GroupVersionResource, name string) error {
 	u, err := m.in(of).Get(m.run, name, metav1.GetOptions{})
 	switch {
@@ -134,8 +129,8 @@ func (m *member) without(of schema.GroupVersionResource, name string) error {
 	return fmt.Errorf("it is there, with the status %v", u.Object["status"])
 }
 
-// entries are the exporting clusters that an import lists, by name; the values are the entries of
-// status.clusters, nil for shape Upstream.
+// entries are the exporting clusters of an import by name, with their entries of status.clusters,
+// which are nil for shape Upstream.
 func (r *run) entries(u *unstructured.Unstructured) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	if r.config.Shape == Seed {
@@ -174,7 +169,7 @@ func (r *run) notExportedBy(name string) func(*unstructured.Unstructured) error 
 
 func contains[V any](m map[string]V, key string) bool { _, ok := m[key]; return ok }
 
-// list is a list of objects inside of an object; what is none is left out.
+// list returns the objects of a list inside of an object, without other elements.
 func list(in map[string]any, path ...string) (out []map[string]any) {
 	all, _, _ := unstructured.NestedSlice(in, path...)
 	for _, e := range all {

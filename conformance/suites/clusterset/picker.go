@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// What the endpoint picker protocol names (docs/proposals/004-endpoint-picker-protocol).
+// Names of the endpoint picker protocol (docs/proposals/004-endpoint-picker-protocol).
 const (
 	extProcService   = "envoy.service.ext_proc.v3.ExternalProcessor"
 	endpointKey      = "x-gateway-destination-endpoint"
@@ -32,8 +32,8 @@ const (
 	endpointMetadata = "envoy.lb"
 )
 
-// picker is an endpoint picker that follows a script, over TLS with a self-signed certificate,
-// which is how the protocol's own picker serves.
+// picker is an endpoint picker that follows a script. Like the protocol's own picker, it serves TLS
+// with a self-signed certificate.
 type picker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	address netip.AddrPort
@@ -71,7 +71,6 @@ func (r *run) picker(names netip.AddrPort) *picker {
 	return p
 }
 
-// selfSigned makes a certificate for a day.
 func selfSigned() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -90,7 +89,7 @@ func (p *picker) follow(names netip.AddrPort, status int) {
 	p.names, p.status = names, status
 }
 
-// call is what has arrived of a request.
+// call returns the received parts of a request.
 func (p *picker) call(id int) call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +104,7 @@ func (p *picker) note(id string, f func(*call)) {
 	p.calls[id] = c
 }
 
-// Process answers one request's messages. How, depends on the mode in which the gateway sends the
+// Process answers one request's messages, depending on the mode in which the gateway sends the
 // body.
 func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	var id string
@@ -178,7 +177,6 @@ func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// pick is the answer to a request's headers.
 func (p *picker) pick() *extprocv3.ProcessingResponse {
 	p.mu.Lock()
 	names, status := p.names.String(), p.status
@@ -207,7 +205,7 @@ func (p *picker) pick() *extprocv3.ProcessingResponse {
 	}
 }
 
-// sendBack is a body in the pieces in which Envoy takes it.
+// sendBack returns a body in the pieces in which Envoy accepts it.
 func sendBack(body []byte, end bool) (out []*extprocv3.ProcessingResponse) {
 	const most = 62 << 10
 	for {

@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Implementation is what a report is about.
+// Implementation is the subject of a report.
 type Implementation struct {
 	Organization string   `json:"organization"`
 	Project      string   `json:"project"`
@@ -15,7 +15,7 @@ type Implementation struct {
 	Contact      []string `json:"contact"`
 }
 
-// report is shaped like the ConformanceReports of Gateway API.
+// report has the form of Gateway API's ConformanceReports.
 type report struct {
 	Kind           string          `json:"kind"`
 	Implementation Implementation  `json:"implementation"`

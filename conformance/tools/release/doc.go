@@ -14,13 +14,13 @@
 //
 //	main.go      commands and flags              root.go     the files of an image
 //	image.go     layers, images and their index  layout.go   the OCI layout, its unpacked form, and the push
-//	archive.go   deterministic archives          sbom.go     what a program, and what else is published, consists of
+//	archive.go   deterministic archives          sbom.go     the parts of programs and other artifacts
 //	dist.go      the artifacts of a release      charts.go   charts and manifests, with images by their digests
 //	wheels.go    the pinned Envoy                licenses.go the licenses of modules
 //	sums.go      checksums and their signature
 //
 // Invariants: the same programs and sources give the same bytes, in every folder and at every time;
-// a signature differs. An image runs as user 65532. What is unpacked was read back from the layout.
+// a signature differs. An image runs as user 65532. Unpacked files were read back from the layout.
 // Only wheels whose hash is in conformance/tools/envoy.txt are published.
 //
 // Tests: go test . in this folder.

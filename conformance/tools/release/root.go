@@ -9,15 +9,14 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// user is the user and group of the process: nonroot of distroless images, and the one in the
-// chart.
+// user is the user and group of the process, as in distroless images (nonroot) and in the chart.
 const user = "65532"
 
 // base has the files of every platform.
 func base() []file {
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {
-		// PEM has no form for a constraint, without which the root would be trusted for more
+		// PEM cannot express a constraint, without which the root would be trusted for more
 		if root.Constraint == nil {
 			_ = pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // to memory
 		}

@@ -29,7 +29,7 @@ const (
 	// maxBody bounds a request, in bytes; heldBodies all that are read at a time.
 	maxBody, heldBodies = 8 << 20, 32 << 20
 	// blocks bounds the table of prefixes, over all workers: 60 MiB.
-	blocks = 1 << 20
+	blocks      = 1 << 20
 	lookupEvery = 2 * time.Second
 	// readRate is how many tokens a worker is expected to read in a second.
 	readRate = 8000

@@ -31,7 +31,7 @@ type Config struct {
 	From string
 	// Release is the URL of the folder with the files of this release; "" for other builds.
 	Release string
-	Path string
+	Path    string
 	// Progress receives a bar if Terminal is set, else a line.
 	Progress io.Writer
 	Terminal bool

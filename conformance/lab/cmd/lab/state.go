@@ -111,11 +111,8 @@ func (s state) unlink() error {
 // links is the file with the names of the lab's network interfaces on this machine.
 func (s state) links() string { return filepath.Join(s.Dir, "links") }
 
-// kubeconfig is the file with a context for each cluster.
 func (s state) kubeconfig() string { return filepath.Join(s.Dir, "kubeconfig") }
 
-// images is the table of images.
 func (s state) images() string { return filepath.Join(s.Dir, "images.yaml") }
 
-// log is the log of the lab's own processes.
 func (s state) log() string { return filepath.Join(s.Dir, "lab.log") }
