@@ -20,10 +20,9 @@ type addressFlags struct {
 func (a *addressFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVar(&a.allowed, "allowed-cidrs", nil,
-		"range, as CIDR, in which addresses that users write in objects may be endpoints: those of ModelServers and "+
-			"InferencePoolImports, what host names resolve to, and what remote pickers name; may be repeated. "+
-			"Link-local, multicast and unspecified addresses never may, and in Kubernetes neither may loopback "+
-			"(default: all for files, none for Kubernetes)")
+		"range, as CIDR, of endpoints that users write (ModelServers, InferencePoolImports), that host names resolve "+
+			"to, or that remote pickers name; may be repeated. Link-local, multicast and unspecified addresses are "+
+			"never allowed, nor is loopback in Kubernetes (default: all for files, none for Kubernetes)")
 	f.StringSliceVar(&a.denied, "denied-cidrs", nil,
 		"range, as CIDR, that is excluded from --allowed-cidrs and from EndpointSlices that users write: in "+
 			"Kubernetes the ranges of pods, Services, nodes and the API server; may be repeated (default: none)")

@@ -237,8 +237,8 @@ func (r running) hub(ctx context.Context) *clusterset.Status {
 func hubsFolder(is *clusterset.Status) string {
 	return fmt.Sprintf(
 		"%s is a hub, which exports and imports no pool: its page /members (at its --admin, or its --http on a "+
-			"loopback address) shows its members and what is wrong, and so do its metrics penstock_hub_*",
-		cmp.Or(is.Cluster, "the process that runs for it"))
+			"loopback address) and its metrics penstock_hub_* show its members and their problems",
+		cmp.Or(is.Cluster, "the running process"))
 }
 
 func (a *target) running() (running, error) {

@@ -44,7 +44,7 @@ func (d *setChange) flags(cmd *cobra.Command) {
 	d.files.flags(cmd, "required without --kubeconfig")
 	f := cmd.Flags()
 	f.StringVar(&d.kubeconfig, "kubeconfig", "",
-		"kubeconfig file of the cluster whose ClusterSet is changed, instead of that of a folder (default: none)")
+		"kubeconfig file of the cluster whose ClusterSet is changed, instead of the one in a folder (default: none)")
 	f.StringSliceVar(&d.http, "http", nil,
 		"with --kubeconfig: address of a penstock's --admin (or, on loopback, its --http), which counts the requests "+
 			"in flight; repeat it for each process of the cluster (default: none)")
@@ -73,7 +73,7 @@ func (d *setChange) open(ctx context.Context) (changeable, error) {
 	case len(d.http) > 0:
 		return nil, errors.New("--http needs --kubeconfig: the ClusterSet is written by the API server of the cluster")
 	case len(d.paths) == 0:
-		return nil, errors.New("no ClusterSet is named: add -f FOLDER, or --kubeconfig FILE for that of a cluster")
+		return nil, errors.New("no ClusterSet is named: add -f FOLDER, or --kubeconfig FILE of a cluster")
 	}
 	return d.openClusterSet()
 }
@@ -83,19 +83,22 @@ func newClustersDrain() *cobra.Command {
 	var undo bool
 	cmd := &cobra.Command{
 		Use:   "drain",
-		Short: "Have members send this cluster no new request, and wait until theirs have ended",
-		Long: `Have the members of the cluster set send this cluster no new request, and wait until their requests here have ended, or the drain time of
-the running penstock (--drain-time) is over. The command sets spec.draining of the ClusterSet, so the drain lasts until it is undone, over
-restarts too. Requests of this cluster's own clients are served as before.
+		Short: "Drain this cluster: members send no new requests, and the command waits for theirs to end",
+		Long: `Drain this cluster: its members send no new requests. The command waits until their requests in flight
+have ended, or the drain time of the running penstock (--drain-time) is over. It sets spec.draining of the ClusterSet,
+so the drain lasts until --undo, also over restarts. Requests of this cluster's own clients are served as before.
 
-Success means that each member has acknowledged the drain, that no request of theirs was in flight for 3 s, or the drain time is over.
-Requests for a pool that is exported in ParentMode, or has a picker of its own, are not counted here: the drain then takes all of the drain time.
+On success, each member has acknowledged the drain, and none of their requests was in flight for 3 s, or the drain
+time is over. Requests for a pool that is exported in ParentMode, or has a picker of its own, are not counted here:
+the drain then takes all of the drain time.
 
-If the command is interrupted, the cluster drains on. So it does if a member is not connected, or does not acknowledge the drain within 10 s: that
-member sends requests until it receives the drain, so the command ends with an error that names it.
+If the command is interrupted, the cluster keeps draining. A member that is not connected, or does not acknowledge the
+drain within 10 s, sends requests until it receives the drain: the command ends with an error that names it, and the
+cluster keeps draining.
 
-On Kubernetes, --kubeconfig is that of a user who may list and patch ClusterSets. Each process of Penstock counts the requests of its own picker:
-name all with --http, by a port-forward to each pod. Without --http the command does not wait.`,
+On Kubernetes, the user of --kubeconfig must be allowed to list and patch ClusterSets. Each process of Penstock counts
+the requests of its own picker: name all with --http, by a port-forward to each pod. Without --http the command does
+not wait.`,
 		Example: `  penstock clusters drain -f ./config
   # maintenance
   penstock clusters drain -f ./config --undo
@@ -140,12 +143,12 @@ func newClustersLeave() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "Drain this cluster, then remove all members from its ClusterSet",
-		Long: `Leave the cluster set: drain this cluster as "penstock clusters drain" does, then remove all members from its ClusterSet. The other
-clusters import nothing of it any more, and this cluster imports nothing of them; each of the others still lists this one until it is removed
-from the ClusterSet there. "penstock clusters join" brings it back.
+		Long: `Leave the cluster set: drain this cluster as "penstock clusters drain" does, then remove all members
+from its ClusterSet. This cluster and the others then import nothing from each other. The others list this cluster
+until it is removed from their ClusterSets. "penstock clusters join" brings it back.
 
-If a member is not connected, or has not acknowledged the drain, none is removed: that one may send requests on. With --force all are
-removed nevertheless, such as after a member is gone for good.`,
+If a member is not connected, or has not acknowledged the drain, it may go on sending requests, and no member is
+removed. --force removes them nevertheless, such as after a member is gone for good.`,
 		Example: `  penstock clusters leave -f ./config
   penstock clusters leave --kubeconfig ~/.kube/config --http 127.0.0.1:9091   # on Kubernetes, as drain`,
 		Args: cobra.NoArgs,
@@ -153,8 +156,8 @@ removed nevertheless, such as after a member is gone for good.`,
 	}
 	d.flags(cmd)
 	cmd.Flags().BoolVar(&d.force, "force", false,
-		"remove the members even if some have not received the drain, which send requests to this cluster until it "+
-			"is removed there")
+		"remove the members even if some have not received the drain; they send requests to this cluster until it is "+
+			"removed there")
 	return cmd
 }
 
@@ -274,8 +277,8 @@ func (d *setChange) setDraining(ctx context.Context, set changeable, draining bo
 		object, _ := set.place()
 		return is,
 			fmt.Errorf(
-				"%s: it is that of a hub, which takes no requests that could be drained: run the command for the "+
-					"cluster that is to be drained; %s", object, hubsFolder(&list[i]))
+				"%s: it is a hub's, which takes no requests: run the command for the cluster to drain; %s", object,
+				hubsFolder(&list[i]))
 	}
 	if d.kubeconfig != "" && d.counted() { // a mistake must not leave half of the work done
 		list, err := d.statuses(ctx)
@@ -286,8 +289,8 @@ func (d *setChange) setDraining(ctx context.Context, set changeable, draining bo
 			if object, _ := set.place(); list[i].Cluster != "" && list[i].Cluster != set.now().Cluster {
 				return is,
 					fmt.Errorf(
-						"%s: spec.cluster is %s, and a penstock of --http or --state serves cluster %s: name those "+
-							"of the cluster that --kubeconfig has", object, set.now().Cluster, list[i].Cluster)
+						"%s: spec.cluster is %s, and a penstock of --http or --state serves cluster %s: name the "+
+							"processes of the cluster of --kubeconfig", object, set.now().Cluster, list[i].Cluster)
 			}
 		}
 	}
@@ -313,7 +316,7 @@ func (d *setChange) adopted(ctx context.Context, has func(clusterset.Status) boo
 	for slices.ContainsFunc(list, func(is clusterset.Status) bool { return !has(is) }) {
 		select {
 		case <-ctx.Done():
-			return is, errors.New("the running penstock does not take the ClusterSet over: see penstock status")
+			return is, errors.New("the running penstock has not applied the ClusterSet: see penstock status")
 		case <-time.After(drainPoll):
 		}
 		if list, err = d.statuses(ctx); err != nil {
@@ -401,7 +404,7 @@ func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 	if away != nil {
 		for _, name := range away.members {
 			fmt.Fprintf(out,
-				"Member %s is not connected: it sends requests until it receives that this cluster drains\n", name)
+				"Member %s is not connected: it sends requests until it receives the drain\n", name)
 		}
 	}
 	if len(is.Uncounted) > 0 {
@@ -431,7 +434,8 @@ func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("interrupted; cluster %s drains on: penstock clusters drain --undo ends that", is.Cluster)
+			return fmt.Errorf("interrupted; cluster %s is still draining: penstock clusters drain --undo ends that",
+				is.Cluster)
 		case <-time.After(drainPoll):
 		}
 		if is, err = d.status(ctx); err != nil {

@@ -25,17 +25,18 @@ func newClustersJoin() *cobra.Command {
 	var how joining
 	cmd := &cobra.Command{
 		Use:   "join FILE",
-		Short: "Make another cluster a member, by what clusters show prints there",
-		Long: `Make another cluster a member of this cluster's ClusterSet, or renew its address and CA certificates: FILE has what
-"penstock clusters show" prints at the other cluster; "-" is the standard input. The command edits the ClusterSet in the folder, and prints what
-the other cluster joins this one with. It prints first what the other cluster claims about itself.
+		Short: "Make another cluster a member of this cluster's ClusterSet",
+		Long: `Make another cluster a member of this cluster's ClusterSet, or renew its address and CA certificates.
+FILE is the output of "penstock clusters show" at the other cluster; "-" is the standard input. The command edits the
+ClusterSet in the folder. It prints what the other cluster claims about itself, and then the entry with which the
+other cluster joins this one.
 
-A member exports here only what "allow" of its entry names. A new member may export the namespaces that FILE has: those
-that the other cluster exported pools of when "clusters show" ran there. --allow-namespaces and --allow-pools allow others
-instead. Without these flags, what the ClusterSet allows a member that it has stays as it is.
+A member exports here only what "allow" of its entry names. A new member may export the namespaces in FILE, whose
+pools the other cluster exported when "clusters show" ran there. --allow-namespaces and --allow-pools allow others
+instead. Without these flags, the "allow" of a present member stays as it is.
 
-The bundle of a member that the ClusterSet has may have CA certificates that are in it here, those that the member has
-published to the running Penstock, and those that a key of one of these has signed. Any other needs --replace: CA
+The new bundle of a present member may have CA certificates of its entry here, CA certificates that it has published
+to the running Penstock, and CA certificates that a key of one of these has signed. Any other needs --replace: CA
 certificates are public, so a known one beside it proves nothing.
 
 With --http, of a Penstock on Kubernetes, nothing is written: the command prints the ClusterSet to apply.`,
@@ -71,12 +72,12 @@ With --http, of a Penstock on Kubernetes, nothing is written: the command prints
 	}
 	t.flags(cmd)
 	cmd.Flags().StringSliceVar(&how.namespaces, "allow-namespaces", nil,
-		"namespaces in which the cluster's exports are imported here, in place of those that FILE has; comma-separated")
+		"namespaces whose pools are imported from the cluster, instead of the namespaces in FILE; comma-separated")
 	cmd.Flags().StringSliceVar(&how.pools, "allow-pools", nil,
-		"pools that are imported from the cluster, as NAMESPACE/NAME, in place of the namespaces that FILE has; "+
+		"pools that are imported from the cluster, as NAMESPACE/NAME, instead of the namespaces in FILE; "+
 			"comma-separated")
 	cmd.Flags().BoolVar(&how.replace, "replace", false,
-		"let the cluster have the name of a member that is not known to have its CA certificates: its authority is new")
+		"accept CA certificates that are not known to be the named member's: its authority is new")
 	return cmd
 }
 
@@ -159,11 +160,11 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(may, "\n"))
 	if text == "" {
 		fmt.Fprintln(cmd.ErrOrStderr(),
-			"What it joins this cluster with is there once penstock up or serve runs with --members-listen: see "+
-				"penstock clusters show")
+			"The entry with which it joins this cluster exists once penstock up or serve runs with --members-listen: "+
+				"see penstock clusters show")
 		return nil
 	}
-	fmt.Fprintln(cmd.ErrOrStderr(), "There, join this cluster with what follows, unless that is done:")
+	fmt.Fprintln(cmd.ErrOrStderr(), "There, join this cluster with the following entry, unless that is done:")
 	_, err = fmt.Fprint(cmd.OutOrStdout(), text)
 	return err
 }
@@ -192,7 +193,7 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	}
 	for _, line := range done {
 		fmt.Fprintf(cmd.ErrOrStderr(),
-			"%s of ClusterSet %s, once what follows is applied (kubectl apply --server-side -f -)\n", line, set.Name)
+			"%s of ClusterSet %s, once the following is applied (kubectl apply --server-side -f -)\n", line, set.Name)
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(may, "\n"))
 	_, err = cmd.OutOrStdout().Write(raw)
@@ -232,7 +233,7 @@ func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	}
 	var list []v1alpha1.ClusterSetMember
 	if err := kyaml.Unmarshal([]byte(text), &list); err != nil || len(list) != 1 {
-		const damaged = "what others join this cluster with is damaged: restart penstock, which writes it again"
+		const damaged = "this cluster's entry for other clusters is damaged: restart penstock, which writes it again"
 		return nil, errors.Join(errors.New(damaged), err)
 	}
 	return &list[0], nil

@@ -74,8 +74,8 @@ func (c *clusterObject) read(ctx context.Context) error {
 			names = append(names, u.GetName())
 		}
 		return fmt.Errorf(
-			"there are several ClusterSets at %s, and one alone counts: keep one of %s (penstock status shows the "+
-				"one that is accepted)", c.host, strings.Join(names, ", "))
+			"there are several ClusterSets at %s, and only one takes effect: keep one of %s (penstock status shows "+
+				"the one that is accepted)", c.host, strings.Join(names, ", "))
 	}
 	return c.take(&list.Items[0])
 }

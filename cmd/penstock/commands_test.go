@@ -141,7 +141,7 @@ func TestDebug_ErrorsNameTheProcessOnceAndTheFix(t *testing.T) {
 		{[]string{"store", "show", "Nope", "--http", at},
 			"the process at " + at + ` answered 404 Not Found: no kind "Nope"`},
 		{[]string{"store", "show", "Service", "default/none", "--http", at},
-			"this process has no Service default/none: penstock debug store show Service lists those that it has"},
+			"this process has no Service default/none: list its objects with penstock debug store show Service"},
 		{[]string{"xds", "streams", "--state", state},
 			"no penstock answers at " + state +
 				"/api.sock: connect: no such file or directory; start penstock up -f FOLDER, or give the -f and " +

@@ -29,12 +29,13 @@ func newCredentials() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "credentials",
 		Short: "Make a CA, and the certificates of control planes and Envoys outside of Kubernetes",
-		Long: `Make a CA, a certificate for control planes and one for Envoys, for penstock serve and penstock up on addresses that are
-not loopback. It prints the commands that use them. An Envoy with such a certificate may read every Gateway. Run it again
-to replace the certificates before they expire: the CA is kept, and running processes read the new files.
+		Long: `Make a CA, a certificate for control planes and one for Envoys, for penstock serve and penstock up on
+addresses that are not loopback. It prints the commands that use them. An Envoy with such a certificate may read every
+Gateway. Run it again to replace the certificates before they expire: the CA is kept, and running processes read the
+new files.
 
-Copy ca.crt, penstock.crt and penstock.key to the machines of control planes, and ca.crt, envoy.crt and envoy.key to those of
-Envoys. Keep ca.key away from both.`,
+Copy ca.crt, penstock.crt and penstock.key to the machines of control planes, and ca.crt, envoy.crt and envoy.key to
+the machines of Envoys. Keep ca.key away from both.`,
 		Example: `  penstock credentials --dir ./credentials --host 192.0.2.1 --host 192.0.2.2`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.write(cmd.OutOrStdout()) },

@@ -28,11 +28,12 @@ func newDebug() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "debug",
 		Short: "Inspect a running penstock: objects, translation, resources of proxies, pools",
-		Long: `Inspect a running penstock: its objects, the inputs of a row of the translation, the resources that are served to a
-Gateway's proxies, the resources that a proxy lacks, and the state of a pool's endpoints. Private keys, tokens and other
-credentials are never printed: of each kind, the fields that are known to hold none.
+		Long: `Inspect a running penstock: its objects, the inputs of a row of the translation, the resources that are
+served to a Gateway's proxies, the resources that a proxy lacks, and the state of a pool's endpoints. Private keys,
+tokens and other credentials are never printed: only fields that are known to hold none are.
 
-The commands query the penstock that runs for the same files (-f), or the one whose --admin address is given by --http.`,
+The commands query the penstock that runs for the same files (-f), or the one whose --admin address is given by
+--http.`,
 	}
 	group := func(name, short string, verbs ...*cobra.Command) {
 		g := &cobra.Command{Use: name, Short: short}
@@ -95,7 +96,7 @@ func newStoreShow() *cobra.Command {
 				return err
 			}
 			if len(args) == 2 && len(answer.Objects) == 0 {
-				return fmt.Errorf("this process has no %s %s: penstock debug store show %[1]s lists those that it has",
+				return fmt.Errorf("this process has no %s %s: list its objects with penstock debug store show %[1]s",
 					args[0], args[1])
 			}
 			switch output {
@@ -183,8 +184,7 @@ func (r running) stream(ctx context.Context, path string, line func([]byte) erro
 
 func newGraphWhy() *cobra.Command {
 	return debugCommand("why KEY",
-		"Print why rows of the translation are as they are: what each was computed from, what reads it, when it "+
-			"changed and why",
+		"Print the inputs and readers of rows of the translation, and when and why each changed",
 		`  penstock debug graph why pool/default/chat -f ./config
   penstock debug graph why default/chat -f ./config`, takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var rows []graph.Explanation
@@ -252,7 +252,7 @@ func newXDSDump() *cobra.Command {
 
 func newXDSDiff() *cobra.Command {
 	return debugCommand("diff NODE",
-		"Print the resources of which a proxy does not have the served version; nothing if it is in sync",
+		"Print the resources of which a proxy lacks the served version; nothing if it is in sync",
 		`  penstock debug xds diff default/gw -f ./config`,
 		takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var proxies []server.ProxyDifferences
@@ -274,7 +274,7 @@ func newXDSDiff() *cobra.Command {
 
 func newPickerShow() *cobra.Command {
 	return debugCommand("show NAMESPACE/NAME",
-		"Print a pool's strategy and the state of each of its endpoints, with why one is not fresh",
+		"Print a pool's strategy and the state of each endpoint, with the reason if one is not fresh",
 		`  penstock debug picker show default/chat -f ./config`,
 		takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var e picker.Explanation
@@ -282,7 +282,7 @@ func newPickerShow() *cobra.Command {
 				return err
 			}
 			if !e.Known {
-				return fmt.Errorf("the picker of this process has no pool %s: see penstock status for those that exist",
+				return fmt.Errorf("the picker of this process has no pool %s: penstock status lists its pools",
 					args[0])
 			}
 			out := cmd.OutOrStdout()

@@ -38,13 +38,14 @@ func newDiff() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Print how a change of files changes Envoy's configuration, without running anything",
-		Long: `Print how Envoy's configuration changes when the folder (or file) OLD becomes NEW: a unified diff of the YAML of each
-resource that is added, removed or changed. Private keys and credentials are omitted. A comment, or a field that only the picker reads, is no
-difference.
+		Long: `Print how Envoy's configuration changes when the folder (or file) OLD becomes NEW: a unified diff of
+the YAML of each resource that is added, removed or changed. Private keys and credentials are omitted. A comment, or a
+field that only the picker reads, makes no difference.
 
-Findings of NEW that OLD does not have are printed first, on standard error. The exit status is that of diff(1): 0 if Envoy's
-configuration does not change, 1 if it changes, 2 on failure, or if NEW has errors that OLD does not have. With errors,
-something in NEW does not take effect; a running penstock keeps the last good version of an invalid object.`,
+Findings of NEW that OLD does not have are printed first, on standard error. The exit status is that of diff(1): 0 if
+Envoy's configuration does not change, 1 if it changes, 2 on failure, or if NEW has errors that OLD does not have.
+With errors, something in NEW does not take effect; a running penstock keeps the last good version of an invalid
+object.`,
 		Example: `  # What does this branch change in Envoy's configuration?
   git worktree add ../main main && penstock diff ../main/config ./config
 
@@ -113,7 +114,7 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 	}
 	if worse > 0 {
 		return fmt.Errorf(
-			"%s has errors that %s does not have (%d): the printed difference is that of a fresh start; a running "+
+			"%s has errors that %s does not have (%d): the difference is printed as for a fresh start; a running "+
 				"penstock keeps the last good version of invalid objects", after, before, worse)
 	}
 	if len(differences) > 0 {

@@ -33,26 +33,27 @@ func newExplain() *cobra.Command {
 	var headers []string
 	cmd := &cobra.Command{
 		Use: "explain URL | --last N | --why REQUEST_ID",
-		Short: "Explain where a request would go, and why: listener, route, backend, picker, endpoint; or why past " +
-			"ones went where they did",
-		Long: `Explain where a request would go, and why: the listener, host, route and rule that match it, the backends with their
-shares, the picker, the endpoint that it would pick now, what happens without a pick, and the conditions of the objects
-involved. The answer includes what Envoy changes in a request before it matches routes: normalized paths, removed headers.
-The client's address, and the values of Envoy's own headers such as x-request-id, are not known. The command queries the
-penstock that runs for the same files. If none runs, it reads the files itself and omits
-the picker's view. With --http it queries the penstock at that address, for example in Kubernetes.
+		Short: "Explain where a request would go, and why: listener, route, backend, picker, endpoint; or show " +
+			"past picks",
+		Long: `Explain where a request would go, and why: the listener, host, route and rule that match it, the
+backends with their shares, the picker, the endpoint that it would pick now, what happens without a pick, and the
+conditions of the objects involved. The answer includes what Envoy changes in a request before it matches routes:
+normalized paths, removed headers. The client's address, and the values of Envoy's own headers such as x-request-id,
+are not known. The command queries the penstock that runs for the same files. If none runs, it reads the files itself
+and omits the picker's view. With --http it queries the penstock at that address, for example in Kubernetes.
 
-The exit status is 1 if the request, or a share of it, would not reach a backend that has endpoints, or one of which no server
-serves now. A redirect counts as success.
+The exit status is 1 if the request, or a share of it, would reach no backend with endpoints, or one without a server
+that serves now. A redirect counts as success.
 
-A URL with the scheme grpc or grpcs is a gRPC request, such as grpc://localhost:8080/echo.Echo/Echo. A URL with the scheme
-tls or tcp is a connection that a TLSRoute or TCPRoute forwards, and one with the scheme udp a datagram of a UDPRoute.
+A URL with the scheme grpc or grpcs is a gRPC request, such as grpc://localhost:8080/echo.Echo/Echo. A URL with the
+scheme tls or tcp is a connection that a TLSRoute or TCPRoute forwards, and one with the scheme udp a datagram of a
+UDPRoute.
 
-With --last or --why it shows picks that were made, by any of the processes that serve the same Envoys: what was compared, what
-was chosen and how the request ended. Each process keeps its last 8,192 picks. The newest of a pool, 64 at most and one in 20 ms, have
-each part of each endpoint's cost, at the moment of the choice; the others name the eight best, with their costs or scores if the
-strategy compares by them. With --why it also shows each cluster of an import that the request was sent to without such a pick, once
-it has ended there, and what became of it.`,
+With --last or --why it shows past picks of all processes that serve the same Envoys: what was compared, what was
+chosen and how the request ended. Each process keeps its last 8,192 picks. The newest of a pool, 64 at most and one in
+20 ms, have each part of each endpoint's cost at the moment of the choice; the others name the eight best endpoints,
+with their costs or scores if the strategy compares by them. With --why it also shows each cluster of an import that
+the request was sent to without such a pick, once it has ended there, and the result.`,
 		Example: `  penstock explain -f ./config http://localhost:8080/v1/chat/completions
   penstock explain -f ./config http://localhost:8080/v1/chat/completions --model llama-3
   penstock explain -f ./config http://llm.example.com/v1/models -H 'x-team: a' -o json
@@ -345,14 +346,14 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 		p.line(indent+"limit", "%s", excessText(x))
 	}
 	if e.Scored != nil {
-		p.line("", indent+"scores of external scorers are those of the pick at %s",
+		p.line("", indent+"scores of external scorers are from the pick at %s",
 			e.Scored.UTC().Format("2006-01-02T15:04:05Z"))
 	}
 	for _, v := range e.Verdicts {
 		p.line("", indent+"%s", verdictText(v))
 	}
 	for _, s := range e.Stages {
-		p.line(indent+s.Name, "%s", cmp.Or(s.Endpoints, "no server takes requests: those of decode do it"))
+		p.line(indent+s.Name, "%s", cmp.Or(s.Endpoints, "no server takes requests: the decode servers do it"))
 		for _, v := range s.Verdicts {
 			p.line("", indent+"%s", verdictText(v))
 		}

@@ -41,18 +41,20 @@ func newHub() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hub",
 		Short: "Run the hub of a cluster set: it makes imports in clusters that need no Penstock",
-		Long: `Run the hub of a cluster set, the management cluster of the multi-cluster inference proposal. It reads the InferencePools of each member
-of its ClusterSet that has a kubeconfig or a clusterProfile, and writes InferencePoolImports into the other members, and the condition
-Exported of each exported pool. The members need no Penstock: any gateway that reads InferencePoolImports routes by them.
+		Long: `Run the hub of a cluster set, the management cluster of the multi-cluster inference proposal. For each
+member of its ClusterSet with a kubeconfig or a clusterProfile, it reads the InferencePools, writes
+InferencePoolImports into the other members, and sets the condition Exported of each exported pool. The members need
+no Penstock: any gateway that reads InferencePoolImports routes by them.
 
-In a pod, or with --kubeconfig, the ClusterSet is read from the management cluster, and one of several hubs leads; with -f from files, as the only
-hub. The kubeconfigs of members are files in one folder; the hub reads no Secret. "penstock hub rules" prints what to apply in a member, so that
-the hub may do there what it does and nothing else.
+In a pod, or with --kubeconfig, the hub reads the ClusterSet from the management cluster, and one of several hubs
+leads. With -f it reads files, and is the only hub. The kubeconfigs of members are files in one folder; the hub reads
+no Secret. "penstock hub rules" prints the objects to apply in a member, with no more permissions than the hub needs.
 
-The hub ignores members that have a peer: Penstocks exchange exports with them at their own addresses (penstock clusters join).
+The hub ignores members that have a peer: Penstocks exchange exports with them at their own addresses (penstock
+clusters join).
 
-A member that does not answer delays no other, and what it exports stays. A hub that is killed, at any time, ends with the same objects after
-its next start, and writes nothing if nothing has changed meanwhile.`,
+A member that does not answer delays no other, and its exports stay. A hub may be killed at any time: after its next
+start the objects are the same, and it writes nothing if nothing has changed meanwhile.`,
 		Example: `  penstock hub --kubeconfigs /etc/penstock/members                    # in a pod of the management cluster
   penstock hub -f ./set --kubeconfigs ./members --http 127.0.0.1:8090  # on any machine; the page /members shows what is wrong
   penstock hub rules | kubectl --context east apply -f -`,
@@ -68,15 +70,15 @@ its next start, and writes nothing if nothing has changed meanwhile.`,
 	f.StringVar(&h.kubeconfigs, "kubeconfigs", "",
 		"folder with the kubeconfigs that spec.members[].kubeconfig.file names (default: none)")
 	f.StringVar(&h.providers, "clusterprofile-provider-file", "",
-		"JSON file with the credential providers of ClusterProfiles, as KEP-5339 has it (default: none)")
+		"JSON file with the credential providers of ClusterProfiles, in the form of KEP-5339 (default: none)")
 	f.StringVar(&h.http, "http", "",
 		"address of /metrics and /healthz, as HOST:PORT; a loopback address also serves the page of --admin "+
 			"(default: none)")
 	f.StringVar(&h.admin, "admin", "",
-		"address of /members, which shows the members and what is wrong with them to every client: choose a loopback "+
-			"address such as 127.0.0.1:9091 (default: none)")
+		"address of /members, which shows the members and their problems to every client: choose a loopback address "+
+			"such as 127.0.0.1:9091 (default: none)")
 	f.BoolVar(&h.takeOver, "take-over", false,
-		"write imports that another hub has written: for a hub that takes the place of one that is gone for good")
+		"adopt imports that another hub has written, which is gone for good")
 	f.DurationVar(&h.drain, "drain-time", 10*time.Minute,
 		"how long the requests of a withdrawn export may go on before its entry is removed")
 	f.Var(&h.memory, "memory-limit", "memory of the process's container, as a quantity such as 512Mi: "+

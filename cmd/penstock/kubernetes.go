@@ -41,8 +41,8 @@ func (k *kubernetes) flags(cmd *cobra.Command) {
 		"Service in that namespace that selects all penstock processes: Envoys reach the pickers at its port named "+
 			app.PickerPort+", and the processes find each other at the one named "+app.PeerPort+" (default: none)")
 	f.StringSliceVar(&k.watched, "watch-namespaces", nil,
-		"namespace whose objects are read, besides that of --namespace; may be repeated. Objects of other namespaces "+
-			"count as not existing, and penstock needs no permission there (default: all namespaces)")
+		"namespace whose objects are read, besides --namespace; may be repeated. Penstock ignores other namespaces, "+
+			"and needs no permission there (default: all namespaces)")
 	k.fleet.flags(cmd)
 }
 

@@ -35,8 +35,8 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "penstock",
 		Short: "An xDS control plane for Envoy that routes inference requests, with the endpoint picker inside",
-		Long: `Penstock turns Gateway API routes to InferencePools into the configuration of running Envoys, and picks the model
-server for every request.`,
+		Long: `Penstock turns Gateway API routes to InferencePools into the configuration of running Envoys, and picks
+the model server for every request.`,
 		SilenceUsage:  true, // a failed run prints its error, not all flags
 		SilenceErrors: true, // main prints them, once
 	}

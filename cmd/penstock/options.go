@@ -117,17 +117,16 @@ func (s *service) flags(cmd *cobra.Command, picker, logLevel string) {
 	f := cmd.Flags()
 	f.StringVar(&s.xds, "xds", "",
 		"address on which ADS is served: HOST:PORT, which requires --xds-cert, because ADS has private keys (port 0 "+
-			"is any free port), or unix:PATH, a socket that only this user opens (default: "+
+			"is any free port), or unix:PATH, a socket that only this user can open (default: "+
 			"the socket "+socketOfADS+" in the state folder)")
 	s.pickerPort = picker
 	f.StringVar(&s.picker, "picker", "",
-		"address on which the endpoint picker (ext_proc) is served, as HOST:PORT, for gateways of others too (port 0 "+
-			"is any free port), or unix:PATH, which only this user reaches (default: "+
+		"address on which the endpoint picker (ext_proc) is served, as HOST:PORT, also for gateways of others (port "+
+			"0 is any free port), or unix:PATH, which only this user reaches (default: "+
 			"the socket "+socketOfPicker+" in the state folder; with --xds HOST:PORT, --xds-cert, --members-listen "+
 			"or --offer "+picker+")")
 	f.StringSliceVar(&s.pickerAddresses, "picker-address", nil,
-		"address at which Envoys reach the picker, as IP:PORT or unix:PATH; may be repeated (default: that "+
-			"of --picker)")
+		"address at which Envoys reach the picker, as IP:PORT or unix:PATH; may be repeated (default: --picker)")
 	f.StringVar(&s.http, "http", "",
 		"address on which /metrics, /healthz and /readyz are served, as HOST:PORT; a loopback address also serves "+
 			"the pages of --admin (default: none)")
@@ -140,30 +139,29 @@ func (s *service) flags(cmd *cobra.Command, picker, logLevel string) {
 		"address on which other members of the ClusterSet subscribe to the pools that this cluster exports, over "+
 			"mTLS, as HOST:PORT (default: none)")
 	f.StringVar(&s.membersAddress, "members-address", "",
-		"address at which they reach it, as HOST:PORT (default: that of --members-listen)")
+		"address at which members reach it, as HOST:PORT (default: --members-listen)")
 	f.StringVar(&s.defaultPool, "default-pool", "",
 		"pool for picks of gateways that name none, as NAMESPACE/NAME (default: the only pool)")
 	f.StringArrayVar(&s.offers, "offer", nil,
 		"exported pool that gateways other than Penstock's may use, too, as NAMESPACE/NAME=PORT: the import then has "+
-			"a port of the picker that serves picks from this pool alone. Port 0 is any free port. NAMESPACE/NAME is "+
-			"enough in ParentMode: the import has the Gateways' ordinary addresses. May be repeated (default: none; "+
+			"a port of the picker that serves picks from this pool alone. Port 0 is any free port. For ParentMode "+
+			"write NAMESPACE/NAME: the import has the Gateways' ordinary addresses. May be repeated (default: none; "+
 			"with one pool, or --default-pool, the port of --picker serves it)")
 	s.heldBodies.Quantity = *resource.NewQuantity(extproc.DefaultBodies, resource.BinarySI)
 	f.Var(&s.heldBodies, "picker-held-bodies",
 		"largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints "+
-			"are picked by load alone, and 503 answers what an external picker must read, whose model is replaced, "+
-			"or of a pool with a processor")
+			"are picked by load alone, and a request gets 503 if an external picker or a processor must read it, or "+
+			"its model is replaced")
 	f.StringVar(&s.kvEvents, "picker-kv-events", "",
 		"address at which model servers connect to publish their KV events over ZeroMQ, as HOST:PORT, for pools "+
-			"whose PoolPolicy has picker.kvEvents.mode Listen; others than the model servers' IP addresses are "+
+			"whose PoolPolicy has picker.kvEvents.mode Listen; other IP addresses than the model servers' are "+
 			"rejected (default: none)")
 	f.StringVar(&s.record, "record", "",
-		"file to which the picker writes each request whose prompt it reads, without the prompt, as a JSON line that "+
-			"penstock replay reads; what the file had becomes FILE.1 (default: none)")
+		"file to which the picker writes each request whose prompt it reads, without the prompt, as a JSON line for "+
+			"penstock replay; the old file becomes FILE.1 (default: none)")
 	s.recordBytes.Quantity = *resource.NewQuantity(1<<30, resource.BinarySI)
 	f.Var(&s.recordBytes, "record-bytes",
-		"largest size of the file of --record and of FILE.1 together, as a quantity; a full file becomes FILE.1, in "+
-			"place of the older one")
+		"largest size of the file of --record and of FILE.1 together, as a quantity; a full file replaces FILE.1")
 	f.StringVar(&s.accessLog, "access-log", "",
 		"file to which Envoys log each request as JSON, such as /dev/stdout (default: none)")
 	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute,
@@ -189,7 +187,7 @@ func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
 func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, error)) (p *app.App, cfg app.Config,
 	shutdown func(), err error) {
 	if cmd.Flags().Changed("record-bytes") && s.record == "" {
-		return nil, cfg, nil, errors.New("--record-bytes bounds the file of --record: name one, or leave it out")
+		return nil, cfg, nil, errors.New("--record-bytes needs --record: add it, or remove --record-bytes")
 	}
 	if err := s.stop.check(); err != nil {
 		return nil, cfg, nil, err
@@ -234,12 +232,12 @@ func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error
 	if failed != nil {
 		return nil,
 			fmt.Errorf(
-				"--state %s: %w; nor does the folder for temporary files take any: name a folder with "+
-					"--state that does", dir, err)
+				"--state %s: %w; the folder for temporary files takes none either: name a writable folder with --state",
+				dir, err)
 	}
 	s.runtime = temporary
 	log.Error(
-		"the state folder takes no files: Envoys have theirs in a temporary folder, and nothing is kept over a restart",
+		"the state folder takes no files: Envoys use a temporary folder, and nothing is kept over a restart",
 		"error", err, "temporary", temporary)
 	return app.ListenSocket(ports.ADS, filepath.Join(temporary, socketOfADS))
 }

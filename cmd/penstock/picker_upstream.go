@@ -46,13 +46,14 @@ var upstream = []upstreamFlag{
 	{name: "grpc-max-send-msg-size", why: "a message sent has 64Ki at most"},
 	{
 		name: "refresh-metrics-interval",
-		why:  "metrics pages are read by what picks need, up to 20 times a second; those of an idle pool are not read",
+		why: "metrics pages are read as often as picks need, up to 20 times a second; pages of an idle pool " +
+			"are not read",
 	},
 	{name: "refresh-prometheus-metrics-interval", why: "metrics are computed when they are read"},
 	{name: "metrics-staleness-threshold", why: "what a page shows ages continuously in the cost of a server"},
 	{name: "zap-devel", isBool: true, why: "logs have one form; see --zap-encoder"},
 	{name: "zap-stacktrace-level", why: "logs have no stack traces, except for panics"},
-	{name: "zap-time-encoding", why: "times are those of RFC 3339"},
+	{name: "zap-time-encoding", why: "times have the form of RFC 3339"},
 	{name: "total-queued-requests-metric", value: "vllm:num_requests_waiting", instead: true,
 		why: "spec.picker.metrics.queue of a PoolPolicy for the pool"},
 	{name: "total-running-requests-metric", value: "vllm:num_requests_running", instead: true,
@@ -80,7 +81,7 @@ func (p *pageFlags) flags(f *pflag.FlagSet) {
 			"InferencePool comes first, and verifies")
 	f.StringVar(&p.path, "model-server-metrics-path", "",
 		"of llm-d's EPP: path of the metrics pages; spec.picker.metrics.path of a PoolPolicy comes first (default: "+
-			"that of the engine)")
+			"the engine's)")
 	f.BoolVar(&p.unverified, "model-server-metrics-https-insecure-skip-verify", true,
 		"of llm-d's EPP: with https, do not verify the model servers; false is an error: a BackendTLSPolicy for the "+
 			"InferencePool verifies them")
@@ -139,8 +140,7 @@ type pickerLogs struct {
 func (l *pickerLogs) flags(f *pflag.FlagSet) {
 	f.StringVar(&l.level, "log-level", "info", "lowest level that is logged: debug, info, warn or error")
 	f.StringVar(&l.zapLevel, "zap-log-level", "",
-		"of llm-d's EPP: debug, info, error, panic, or a number, of which 4 and above are debug (default: that of "+
-			"--log-level)")
+		"of llm-d's EPP: debug, info, error, panic, or a number, of which 4 and above are debug (default: --log-level)")
 	f.IntVarP(&l.verbosity, "v", "v", 0, "of llm-d's EPP: 4 and above log at level debug")
 	f.StringVar(&l.encoder, "zap-encoder", "console", "form of logs: json or console (key=value)")
 }

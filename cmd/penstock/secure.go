@@ -37,7 +37,7 @@ func (s *secure) flags(f *pflag.FlagSet) {
 		"file with the tokens that authenticate proxies, one a line; such a proxy may read every Gateway "+
 			"(default: none)")
 	f.StringVar(&s.ca, "xds-ca", "",
-		"file with the CA certificates that verify --xds-cert for proxies that call the picker (default: that of "+
+		"file with the CA certificates that verify --xds-cert for proxies that call the picker (default: "+
 			"--xds-client-ca)")
 	f.BoolVar(&s.openPicker, "picker-open", false,
 		"accept picks over TLS from every client, such as gateways of other clusters (default: only from the "+

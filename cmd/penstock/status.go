@@ -28,12 +28,12 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print for every object whether it takes effect, and what is wrong",
-		Long: `Print for every object that penstock up or serve reads whether it takes effect, and what is wrong: the conditions of
-Gateway API, findings with file and line, the connected Envoys with the resources that they reject, and the members of the cluster set.
-If no penstock runs, the command prints the last status that was written.
+		Long: `Print for every object that penstock up or serve reads whether it takes effect, and what is wrong: the
+conditions of Gateway API, findings with file and line, the connected Envoys with the resources that they reject, and
+the members of the cluster set. If no penstock runs, the command prints the last status that was written.
 
-In Kubernetes the conditions are in the objects' own status. With --http the command queries a process there, which also has
-findings that are no conditions, and the Envoys that are connected to it.
+In Kubernetes the conditions are in the objects' own status. With --http the command queries a process there, which
+also has findings without a condition, and its connected Envoys.
 
 With --watch the command prints the status again after each change, until it is interrupted.
 

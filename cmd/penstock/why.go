@@ -32,10 +32,10 @@ type whyOptions struct {
 func (o *whyOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&o.last, "last", 0,
-		"show the last picks of all processes, this many at most, in place of a URL's explanation (default: none)")
+		"show the last picks of all processes, this many at most, instead of explaining a URL (default: none)")
 	f.StringVar(&o.request, "why", "",
 		"show the picks for the request with this ID, which responses have in the header x-request-id, and the "+
-			"clusters of imports that it was sent to, in place of a URL's explanation (default: none)")
+			"clusters of imports that it was sent to, instead of explaining a URL (default: none)")
 	f.StringVar(&o.pool, "pool", "",
 		"with --last, only picks from this pool and from imports of its name, as NAMESPACE/NAME; NAMESPACE/NAME@ is "+
 			"an import alone, and NAMESPACE/NAME@CLUSTER one cluster of it (default: all)")
@@ -121,10 +121,10 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	}
 	if o.request != "" && len(found.Picks) == 0 {
 		return fmt.Errorf(
-			"no process has a pick for request %s: the last 8,192 picks of each process are known, and an ID is the "+
-				"header x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by "+
-				"its body, has none: see the access log. One that goes to another cluster is known a moment after it "+
-				"has ended there: ask again", o.request)
+			"no process has a pick for request %s: each process keeps its last 8,192 picks, and an ID is the header "+
+				"x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by its "+
+				"body, has none: see the access log. A request to another cluster is known a moment after it has "+
+				"ended there: ask again", o.request)
 	}
 	switch {
 	case len(found.Picks) > 0:

@@ -45,7 +45,7 @@ func TestScorer_ExternalOneIsAsked(t *testing.T) {
 		text := s.explain(s.url("/"))
 		for _, want := range []string{
 			"score 1.000 (external-scorer 1.000 x 1)", "score 0.000 (external-scorer 0.000 x 1)",
-			"are those of the pick at 20",
+			"are from the pick at 20",
 		} {
 			if !strings.Contains(text, want) {
 				return fmt.Errorf("no %q in\n%s", want, text)

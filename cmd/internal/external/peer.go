@@ -84,7 +84,7 @@ func (p *Peer) Do(ctx context.Context, c Call) (*Response, error) {
 	case err == nil:
 		return r, nil
 	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests):
-		err = fmt.Errorf("it failed %d times in a row and is left out for %v", failures, leftOut)
+		err = fmt.Errorf("it failed %d times in a row and is not called for %v", failures, leftOut)
 	}
 	return nil, fmt.Errorf("%s %s: %w", p.cfg.Name, p.base, err)
 }

@@ -83,7 +83,7 @@ func New(cfg Config, metrics prometheus.Registerer) (*Processor, error) {
 	})
 	p.failures = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "penstock_external_peer_failures_total",
-		Help: "Calls of the processor that failed or were left out, by peer: router or tokens.",
+		Help: "Calls of the processor that failed or were omitted, by peer: router or tokens.",
 	}, []string{"peer"})
 	metrics.MustRegister(p.results, p.duration, p.failures)
 	return p, nil

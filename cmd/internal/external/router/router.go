@@ -80,7 +80,7 @@ func New(cfg Config, metrics prometheus.Registerer) (*Router, error) {
 	r := &Router{cfg: cfg, index: prefix.New(prefix.Config{Blocks: blocks})}
 	if len(cfg.Workers) == 0 && cfg.Service == "" || len(cfg.Workers) > maxWorkers {
 		return nil,
-			fmt.Errorf("router: %d workers: name between one and %d, or the DNS name that they have", len(cfg.Workers),
+			fmt.Errorf("router: %d workers: name between one and %d, or their DNS name", len(cfg.Workers),
 				maxWorkers)
 	}
 	for _, w := range cfg.Workers {
@@ -96,8 +96,8 @@ func New(cfg Config, metrics prometheus.Registerer) (*Router, error) {
 	}
 	r.routed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "penstock_external_routed_total",
-		Help: "Prompts for which the router was asked, by result: prefix: the worker has the beginning; load: none " +
-			"or another one has it; none: there is no worker; invalid.",
+		Help: "Prompts that the router received, by result: prefix: the worker has the beginning; load: none or " +
+			"another one has it; none: there is no worker; invalid.",
 	}, []string{"result"})
 	metrics.MustRegister(r.routed)
 	r.set(cfg.Workers)

@@ -60,8 +60,8 @@ func New(cfg Config, metrics prometheus.Registerer) *Store {
 		cfg: cfg, byKey: map[string]*list.Element{}, used: list.New(), stores: list.New(),
 		stored: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "penstock_external_tokens_stored_total",
-			Help: "Lists of token IDs, by what became of them: stored; exists: the key was taken; invalid; evicted: " +
-				"the store was full; expired.",
+			Help: "Lists of token IDs, by result: stored; exists: the key was taken; invalid; evicted: the store was " +
+				"full; expired.",
 		}, []string{"result"}),
 		read: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "penstock_external_tokens_read_total", Help: "Reads of the token store, by result: found or missing.",

@@ -17,9 +17,9 @@ func newLoad() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load NAME PROGRAM",
 		Short: "map an image name to a program of this machine",
-		Long: `Load maps an image name to a program of this machine. A name without a tag stands for all its tags; a name without a
-registry stands for that repository in any registry. It applies to containers that start from now on, in all clusters of
-the lab.`,
+		Long: `Load maps an image name to a program of this machine. A name without a tag stands for all its tags; a
+name without a registry stands for that repository in any registry. It applies to containers that start from now on,
+in all clusters of the lab.`,
 		Example: `  lab load ghcr.io/penstock-project/penstock bin/penstock
   lab load envoyproxy/envoy .tools/bin/envoy --path /usr/local/bin/envoy`,
 		Args: cobra.ExactArgs(2),
