@@ -118,7 +118,7 @@ func (d *document) setMembers() error {
 	return nil
 }
 
-// exportable is what a member may export; without a list, nothing.
+// exportable returns the namespaces and pools that a member may export.
 func exportable(a *v1alpha1.ClusterSetAllow) map[string]any {
 	out := map[string]any{}
 	if len(a.Pools) > 0 {

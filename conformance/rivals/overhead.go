@@ -43,13 +43,13 @@ const (
 	throughputTurn    = time.Second
 )
 
-// added is what a router adds to a request of a size.
+// added is a router's overhead for a request of a size.
 type added struct {
 	size, router string
 	p50, p99     ratio         // seconds above a server without a router; of directName the times themselves
 	control, cpu time.Duration // of the router's first process, and of all of them, for one request
 	rate         float64       // requests a second at most; 0: not measured
-	overSMG      *ratio        // of p50 over that of smg; nil: it is not Penstock, or smg is not there
+	overSMG      *ratio        // of p50 to smg; nil for others than Penstock, or without smg
 }
 
 type target struct {
@@ -262,7 +262,7 @@ func overheadFigures(all []added) (out []figure) {
 		if r := a.overSMG; r != nil && a.size == overheads[0].name && r.value > 0 {
 			limit := 1.3
 			out = append(out, figure{"added_1k", round(r.value), "ratio", &limit, fmt.Sprintf(
-				"Added latency of a request of 1 KB, p50: of a pool of Penstock over that of smg, in turns (95 %%: "+
+				"Added latency of a request of 1 KB, p50: of a pool of Penstock over smg's, in turns (95 %%: "+
 					"%.2f to %.2f).",
 				r.low, r.high)})
 		}

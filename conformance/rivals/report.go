@@ -31,7 +31,7 @@ func (m *measure) value(o *outcome) float64 { return m.of(slices.Concat(m.from(o
 // comparison has the ratios of Penstock over the other contenders, by measure.
 type comparison struct {
 	*played
-	ratios map[string][]ratio // by contender; without those that are not compared
+	ratios map[string][]ratio // by contender; only compared ones
 }
 
 // compareAll compares Penstock, the first contender, with the others. A void workload has no

@@ -24,7 +24,7 @@ type outcome struct {
 	contender
 	samples       []sample // by request
 	failed        int
-	first         error // of those that failed
+	first         error // error of a failed request
 	input, cached int   // tokens of all prompts
 	ttft, end     series
 	cpu           time.Duration // of the router for one request; 0: unknown

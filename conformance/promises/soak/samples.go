@@ -30,8 +30,8 @@ type Samples struct {
 	Size func() float64
 
 	at                    []float64 // hours
-	heap, goroutines, rss []float64 // live bytes; number; resident bytes, without those of files
-	size, endpoints       []float64 // of the configuration; of all pools, those that have left lately included
+	heap, goroutines, rss []float64 // live bytes; number; resident bytes without files
+	size, endpoints       []float64 // of the configuration; of all pools, recently removed ones included
 }
 
 // Len is the number of samples.

@@ -439,7 +439,7 @@ func (r *run) served(host string) bool {
 	return false
 }
 
-// endpoints starts late model servers, and ends those that have left.
+// endpoints starts late model servers, and ends servers that have left the files.
 func (r *run) endpoints(ctx context.Context) error {
 	for _, s := range r.world.stopped {
 		r.retired.Go(func() { s.retire(ctx) })

@@ -44,7 +44,7 @@ type picker struct {
 	calls  map[string]call
 }
 
-// call is what the picker has received with one request.
+// call has the received parts of one request.
 type call struct {
 	count  int
 	body   int    // bytes

@@ -213,7 +213,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	return a, err
 }
 
-// pipeline makes the pipeline of the role's own parts and those of every role.
+// pipeline makes the pipeline of the parts of every role and the role's own parts.
 func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipeline {
 	cfg.Store, cfg.Translation, cfg.Cache, cfg.Log = a.store, a.translation, a.cache, a.log
 	cfg.Names = a.wantNames
@@ -307,7 +307,7 @@ func (a *App) syncPeers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	if err := a.channel.Synced(ctx); err != nil && ctx.Err() == context.DeadlineExceeded {
-		a.log.Warn("serving without what a peer publishes: it does not answer", "error", err)
+		a.log.Warn("serving without the publications of a peer that does not answer", "error", err)
 	}
 }
 
@@ -321,7 +321,7 @@ func (a *App) probeAnswers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	if err := a.prober.WaitAnswered(ctx); err != nil {
-		a.log.Debug("serving before all pickers have shown how they answer", "error", err)
+		a.log.Debug("serving before all external pickers are probed", "error", err)
 	}
 }
 

@@ -108,7 +108,7 @@ func (f *fleets) authorityChanged() {
 	own := &store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: f.authority.Bundle(),
 		Key: f.authority.Keys(pickKeys)[0]}
 	if _, err := f.core.store.Apply(store.Authorities.Put(own)); err != nil {
-		f.core.log.Error("the certificate authority could not be stored; proxies keep what they have", "error", err)
+		f.core.log.Error("the certificate authority could not be stored; proxies keep the present one", "error", err)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 func newMetrics(r prometheus.Registerer, board *status.Board) (changes prometheus.Histogram, err error) {
 	changes = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "penstock_change_seconds",
-		Help: "From what was read of a change to its commit for proxies, or to finding that it means nothing to " +
-			"them. Its count is the number of changes.",
+		Help: "Time from reading a change to its commit for proxies, or to finding that it concerns none. Its " +
+			"count is the number of changes.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 3, 11),
 	})
 	return changes, register(r, changes, findings{board})
@@ -55,7 +55,7 @@ func registerCluster(r prometheus.Registerer, c *cluster) error {
 	return register(r,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "penstock_leader",
-			Help: "1 in the process that writes to the API server. Of all processes one has it.",
+			Help: "1 in the process that writes to the API server, 0 in all others.",
 		},
 			func() float64 { return oneIf(c.leader.Leading()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

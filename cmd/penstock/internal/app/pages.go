@@ -88,7 +88,7 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	case Unwritable(err):
 		a.log.Error(
 			"other penstock commands do not reach this process until it starts again with a state folder that takes "+
-				"files; traffic does not depend on it", "error", err)
+				"files; traffic is not affected", "error", err)
 	default:
 		return err
 	}
@@ -152,7 +152,7 @@ func (a *App) openPages() *http.ServeMux {
 	mux.HandleFunc("GET /healthz", a.healthz)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "this address serves /metrics, /healthz and /readyz; the rest is at that of --admin",
+		http.Error(w, "this address serves /metrics, /healthz and /readyz; the rest is at --admin",
 			http.StatusNotFound)
 	})
 	return mux
@@ -213,7 +213,7 @@ func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
 // also needs a pool.
 func (a *App) readyz(w http.ResponseWriter, _ *http.Request) {
 	if a.stopping.leaving.Load() {
-		http.Error(w, "this process ends: it completes what is in flight", http.StatusServiceUnavailable)
+		http.Error(w, "shutting down: requests in flight are completed", http.StatusServiceUnavailable)
 		return
 	}
 	if !a.progress.Begun() {

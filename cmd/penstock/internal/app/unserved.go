@@ -46,7 +46,7 @@ func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved
 	}
 	rep.Findings = []report.Finding{{
 		Severity: report.Warning, Owner: rep.Owner, Field: field, Problem: text,
-		Fix: "start the servers, or look at why they fail: penstock status names each",
+		Fix: "start the servers, or find out why they fail: penstock status names each",
 	}}
 	board.Replace(source, rep)
 }

@@ -42,9 +42,9 @@ var stages = [numStages]struct{ name, why string }{
 	Report: {"report", "the board has a change's reports before anything that refers to them: a NACK, a status"},
 	Claim:  {"claim", "a listener whose port belongs to another Gateway of this machine is not committed"},
 	Shrink: {
-		"shrink", "every picker drops an endpoint before Envoy does: a pick names nothing that its cluster lacks",
+		"shrink", "every picker drops an endpoint before Envoy does: a pick names no endpoint that its cluster lacks",
 	},
-	Probe:  {"probe", "an external picker is asked how it answers as soon as a route leads to it"},
+	Probe:  {"probe", "an external picker is probed as soon as a route leads to it"},
 	Commit: {"commit", "the cache, and so every Envoy, has the change from here on"},
 	Grow: {
 		"grow",

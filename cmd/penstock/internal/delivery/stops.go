@@ -64,7 +64,7 @@ func (s *Stops) note(now time.Time) {
 	last := time.Duration(s.beat.Load())
 	if stopped := at - last; last > 0 && stopped > holdTimeout && !s.alone() {
 		s.until.Store(int64(at + catchUpTime))
-		s.log.Warn("the process was stopped; picks wait a moment until it knows what has changed", "stopped",
+		s.log.Warn("the process was stopped; picks wait a moment until it has read what has changed", "stopped",
 			stopped.Round(time.Millisecond), "wait", catchUpTime)
 	}
 	s.beat.Store(int64(at))

@@ -163,8 +163,8 @@ func legs() []leg {
 	return []leg{
 		{
 			title: "Three clusters become a set",
-			intro: "Each cluster has a ClusterSet with its name. What show prints is what another cluster joins it " +
-				"with: its address and its certificates, nothing secret.",
+			intro: "Each cluster has a ClusterSet with its name. show prints its entry for other clusters: its " +
+				"address and its certificates, nothing secret.",
 			run: joined,
 		},
 		{
@@ -180,33 +180,33 @@ func legs() []leg {
 		},
 		{
 			title: "Drain a cluster without an error",
-			intro: "Requests go on all the time. Draining east, its members send it no new request, and the command " +
-				"waits until theirs have ended.",
+			intro: "Requests go on all the time. While east drains, its members send it no new requests, and the " +
+				"command waits until theirs have ended.",
 			run: drained,
 		},
 		{
 			title: "And back",
-			intro: "The drain lasts until it is undone, over restarts too.",
+			intro: "The drain lasts until it is undone, also over restarts.",
 			run:   undone,
 		},
 		{
 			title: "An exporter's Penstock stops",
 			intro: "The picker of west's pool is a process of its own (endpointPickerRef), as in a cluster with an " +
-				"endpoint picker. West's Penstock stops. Silence withdraws nothing: requests go to west's picker and " +
-				"model servers as before.",
+				"endpoint picker. West's Penstock stops. Its exports stay: requests go to west's picker and model " +
+				"servers as before.",
 			run: stopped,
 		},
 		{
 			title: "Each request goes where it waits least",
-			intro: "Weights know nothing of load. With LeastLoad the picker here names the clusters for each " +
-				"request, by what east reports every 200 ms, and of west, whose own picker reports nothing, by its " +
-				"own requests.",
+			intro: "Weights do not follow load. With LeastLoad the picker here chooses the clusters for each " +
+				"request: by east's reports every 200 ms, and by its own requests for west, whose picker " +
+				"reports nothing.",
 			run: leastLoaded,
 		},
 		{
 			title: "A cluster is lost, and returns",
-			intro: "West's Penstock, gateway and picker end while requests go on. What they decline, or cannot " +
-				"answer any more, is sent to east within the same request.",
+			intro: "West's Penstock, gateway and picker end while requests go on. Requests that they decline, or " +
+				"cannot answer any more, are sent on to east.",
 			run: lost,
 		},
 	}

@@ -28,7 +28,7 @@ type fields struct {
 	IgnoreEOS           bool            `json:"ignore_eos"` // vLLM's: continue until max_tokens
 	N                   *int            `json:"n"`
 	CacheSalt           string          `json:"cache_salt"`
-	TokenIDs            []uint32        `json:"token_ids"` // of the prompt, in place of those of its words
+	TokenIDs            []uint32        `json:"token_ids"` // replaces the tokens of the prompt's words
 
 	Input              json.RawMessage `json:"input"` // of responses and embeddings
 	Instructions       string          `json:"instructions"`

@@ -95,7 +95,7 @@ func removeAbandoned(dir string) {
 func (w Wheel) verify(data []byte) error {
 	hash := sha256.Sum256(data)
 	if got := hex.EncodeToString(hash[:]); got != w.SHA256 {
-		return fmt.Errorf("its SHA-256 is %s; that of %s is %s", got, w.Name, w.SHA256)
+		return fmt.Errorf("its SHA-256 is %s; the hash of %s is %s", got, w.Name, w.SHA256)
 	}
 	return nil
 }

@@ -45,9 +45,9 @@ func newUp() *cobra.Command {
 	cmd.Flags().StringVar(&s.Tools, "tools", ".tools/bin",
 		"the folder with the programs of a cluster and its pods (make labs builds them)")
 	cmd.Flags().StringArrayVar(&s.CRDs, "crds", nil,
-		"a file or folder of CustomResourceDefinitions to apply before the lab is ready (repeatable; default: those "+
-			"of\nGateway API's experimental channel, the inference extension and Penstock, in the releases that the "+
-			"go.mod here names)")
+		"a file or folder of CustomResourceDefinitions to apply before the lab is ready (repeatable; default: the "+
+			"CRDs of\nGateway API's experimental channel, the inference extension and Penstock, in the releases that "+
+			"the go.mod here names)")
 	cmd.Flags().StringVar(&s.ReleasesOf, "releases-of", "",
 		"a folder whose go.mod names the releases of Gateway API and the inference extension, instead of the one here")
 	cmd.Flags().BoolVar(&s.Audit, "audit", false,
