@@ -16,7 +16,7 @@ import (
 func newBootstrap() *cobra.Command {
 	var cfg bootstrap.Config
 	var tls bootstrap.TLS
-	var of files
+	var source files
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
 		Short: "Print the bootstrap that attaches your own Envoy to a Gateway",
@@ -51,7 +51,7 @@ replaced: write a new file beside the old one, and mv it there. Envoy does not n
 			if tls != (bootstrap.TLS{}) {
 				cfg.TLS = &tls
 			}
-			if err := of.attach(&cfg); err != nil {
+			if err := source.attach(&cfg); err != nil {
 				return err
 			}
 			if err := presents(cfg, tls); err != nil {
@@ -76,7 +76,7 @@ replaced: write a new file beside the old one, and mv it there. Envoy does not n
 	}
 	f := cmd.Flags()
 	f.StringVar(&cfg.Gateway, "gateway", "", "Gateway, as NAMESPACE/NAME (required)")
-	of.flags(cmd, "required without --xds and --state")
+	source.flags(cmd, "required without --xds and --state")
 	f.StringSliceVar(&cfg.ADS, "xds", nil,
 		"address of a control plane, as HOST:PORT or unix:PATH; may be repeated (default: the socket in the state "+
 			"folder of -f or --state)")

@@ -46,14 +46,14 @@ penstock up or serve has run for a folder with a ClusterSet.`,
 			if err != nil {
 				return err
 			}
-			if is := at.hub(cmd.Context()); is != nil {
-				return errors.New(hubsFolder(is))
+			if hub := at.hub(cmd.Context()); hub != nil {
+				return errors.New(hubsFolder(hub))
 			}
 			var text string
 			if t.http != "" {
-				var is clusterset.Status
-				is, err = t.clusterStatus(cmd.Context())
-				text = is.Member
+				var status clusterset.Status
+				status, err = t.clusterStatus(cmd.Context())
+				text = status.Member
 			} else {
 				text, err = t.ownMember()
 			}
@@ -96,17 +96,17 @@ exports of Stale and Unreachable members stay: requests go on as long as their m
 			if watch {
 				return t.watchClusters(cmd, output)
 			}
-			is, err := t.clusterStatus(cmd.Context())
+			status, err := t.clusterStatus(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if output == "json" {
-				return printJSON(cmd.OutOrStdout(), is)
+				return printJSON(cmd.OutOrStdout(), status)
 			}
-			if is.Cluster == "" && !is.Hub {
+			if status.Cluster == "" && !status.Hub {
 				return errNoSet
 			}
-			return printClusters(cmd.OutOrStdout(), &is, time.Now())
+			return printClusters(cmd.OutOrStdout(), &status, time.Now())
 		},
 	}
 	t.flags(cmd)
@@ -122,40 +122,40 @@ func (t *target) watchClusters(cmd *cobra.Command, output string) error {
 	if err != nil {
 		return err
 	}
-	if is := at.hub(cmd.Context()); is != nil {
-		return errors.New(hubsFolder(is))
+	if hub := at.hub(cmd.Context()); hub != nil {
+		return errors.New(hubsFolder(hub))
 	}
 	return watchLines(cmd, at, "/clusters?watch", output,
-		func(is *clusterset.Status) error { return printClusters(cmd.OutOrStdout(), is, time.Now()) })
+		func(s *clusterset.Status) error { return printClusters(cmd.OutOrStdout(), s, time.Now()) })
 }
 
-func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
-	if is.Hub {
-		_, err := fmt.Fprintln(out, hubsFolder(is))
+func printClusters(out io.Writer, status *clusterset.Status, now time.Time) error {
+	if status.Hub {
+		_, err := fmt.Fprintln(out, hubsFolder(status))
 		return err
 	}
-	if is.Cluster == "" {
+	if status.Cluster == "" {
 		_, err := fmt.Fprintln(out, "This cluster takes part in no cluster set.")
 		return err
 	}
 	draining := ""
-	if is.Draining {
+	if status.Draining {
 		except := ""
-		if away := awayFrom(is); away != nil {
+		if away := awayFrom(status); away != nil {
 			except = fmt.Sprintf(", except %s, which may not have received the drain",
 				strings.Join(append(away.members, away.silent...), ", "))
 		}
 		draining = fmt.Sprintf(" is draining: members send it no new request%s; %d of theirs are in flight", except,
-			is.InFlight)
+			status.InFlight)
 	}
-	fmt.Fprintf(out, "Cluster %s%s\n", is.Cluster, draining)
-	if len(is.Members) == 0 {
+	fmt.Fprintf(out, "Cluster %s%s\n", status.Cluster, draining)
+	if len(status.Members) == 0 {
 		_, err := fmt.Fprintln(out, "The ClusterSet has no members: see penstock clusters join")
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "MEMBER\tSTATE\tCONNECTED\tUPDATED\tEXPORTED TO IT\tIMPORTED FROM IT")
-	for _, m := range is.Members {
+	for _, m := range status.Members {
 		connected, updated := "no", "never"
 		if m.Connected {
 			connected = "yes"
@@ -169,8 +169,8 @@ func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	printTraffic(out, is.Cluster+" itself", is.Traffic)
-	for _, m := range is.Members {
+	printTraffic(out, status.Cluster+" itself", status.Traffic)
+	for _, m := range status.Members {
 		printTraffic(out, m.Name, m.Traffic)
 		for _, f := range m.Findings {
 			fmt.Fprintf(out, "member %s: %s\n", m.Name, f)

@@ -46,10 +46,10 @@ func TestAllow_MemberExportsOnlyWhatTheClusterSetNames(t *testing.T) {
 	request := func() int {
 		return ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`).status
 	}
-	reports := func(what string, of *site, want string) {
+	reports := func(what string, s *site, want string) {
 		t.Helper()
 		eventually(t, what, func() error {
-			if text := of.penstock("status"); !strings.Contains(text, want) {
+			if text := s.penstock("status"); !strings.Contains(text, want) {
 				return fmt.Errorf("no %q in:\n%s", want, text)
 			}
 			return nil

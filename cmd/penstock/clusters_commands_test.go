@@ -20,7 +20,7 @@ func (s *site) join(other *site) {
 	s.t.Helper()
 	path := filepath.Join(s.t.TempDir(), "other.yaml")
 	for _, side := range []struct {
-		of   *site
+		at   *site
 		text string
 	}{{s, other.show()}, {other, ""}} {
 		if side.text == "" {
@@ -29,7 +29,7 @@ func (s *site) join(other *site) {
 		if err := os.WriteFile(path, []byte(side.text), 0o600); err != nil {
 			s.t.Fatal(err)
 		}
-		if out := side.of.penstock("clusters", "join", path, "--allow-namespaces", "default"); !strings.Contains(out,
+		if out := side.at.penstock("clusters", "join", path, "--allow-namespaces", "default"); !strings.Contains(out,
 			"is a member now") {
 			s.t.Fatalf("join: %s", out)
 		}
@@ -80,13 +80,13 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				switch is := got.header.Get("x-served-by"); {
+				switch server := got.header.Get("x-served-by"); {
 				case got.status != http.StatusOK:
 					return fmt.Errorf("%d %s", got.status, got.body)
-				case is == by && want:
+				case server == by && want:
 					return nil
-				case is == by:
-					return fmt.Errorf("served by %s", is)
+				case server == by:
+					return fmt.Errorf("served by %s", server)
 				}
 			}
 			if want {

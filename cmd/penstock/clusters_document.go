@@ -132,16 +132,16 @@ func exportable(a *v1alpha1.ClusterSetAllow) map[string]any {
 
 // setExportable writes what a member may export, if it changed. Other fields of allow stay.
 func setExportable(member, fresh *yaml.Node) {
-	is := file.Field(member, "allow")
-	if is == nil {
+	allow := file.Field(member, "allow")
+	if allow == nil {
 		if len(values(file.Field(fresh, "namespaces")))+len(values(file.Field(fresh, "pools"))) > 0 {
 			file.SetField(member, "allow", fresh)
 		}
 		return
 	}
 	for _, field := range []string{"namespaces", "pools"} {
-		if old, now := values(file.Field(is, field)), file.Field(fresh, field); !slices.Equal(old, values(now)) {
-			file.SetField(is, field, now)
+		if old, now := values(file.Field(allow, field)), file.Field(fresh, field); !slices.Equal(old, values(now)) {
+			file.SetField(allow, field, now)
 		}
 	}
 }
@@ -155,13 +155,13 @@ func values(list *yaml.Node) (out []string) {
 	return out
 }
 
-func (d *document) setDraining(is bool) error {
+func (d *document) setDraining(draining bool) error {
 	spec, err := d.spec()
 	if err != nil {
 		return err
 	}
-	d.set.Spec.Draining = is
-	if !is {
+	d.set.Spec.Draining = draining
+	if !draining {
 		file.SetField(spec, "draining", nil)
 		return nil
 	}
@@ -214,31 +214,31 @@ func (s *files) ownMember() (string, error) {
 }
 
 // clusterStatus queries a process for the state of its cluster set.
-func (a *target) clusterStatus(ctx context.Context) (is clusterset.Status, err error) {
+func (a *target) clusterStatus(ctx context.Context) (status clusterset.Status, err error) {
 	at, err := a.running()
 	if err != nil {
-		return is, err
+		return status, err
 	}
-	err = at.get(ctx, "/clusters", &is)
-	return is, err
+	err = at.get(ctx, "/clusters", &status)
+	return status, err
 }
 
 // hub returns the state of a hub, which has other pages than a Penstock; nil if the process is not
 // a hub, or does not answer.
 func (r running) hub(ctx context.Context) *clusterset.Status {
-	var is clusterset.Status
-	if err := r.get(ctx, "/clusters", &is); err != nil || !is.Hub {
+	var status clusterset.Status
+	if err := r.get(ctx, "/clusters", &status); err != nil || !status.Hub {
 		return nil
 	}
-	return &is
+	return &status
 }
 
 // hubsFolder explains to a user of a clusters command that this is a hub's folder.
-func hubsFolder(is *clusterset.Status) string {
+func hubsFolder(hub *clusterset.Status) string {
 	return fmt.Sprintf(
 		"%s is a hub, which exports and imports no pool: its page /members (at its --admin, or its --http on a "+
 			"loopback address) and its metrics penstock_hub_* show its members and their problems",
-		cmp.Or(is.Cluster, "the running process"))
+		cmp.Or(hub.Cluster, "the running process"))
 }
 
 func (a *target) running() (running, error) {

@@ -115,7 +115,7 @@ not wait.`,
 			}
 			_, changed := set.place()
 			out := cmd.OutOrStdout()
-			is, err := d.setDraining(cmd.Context(), set, !undo)
+			status, err := d.setDraining(cmd.Context(), set, !undo)
 			switch {
 			case errors.Is(err, errNotRunning):
 				fmt.Fprintf(out, "%s is changed; no penstock runs for it now\n", changed)
@@ -127,7 +127,7 @@ not wait.`,
 			case err != nil:
 				return err
 			case undo:
-				fmt.Fprintf(out, "Cluster %s takes requests of its members again\n", is.Cluster)
+				fmt.Fprintf(out, "Cluster %s takes requests of its members again\n", status.Cluster)
 				return nil
 			}
 			return d.wait(cmd.Context(), out)
@@ -179,7 +179,7 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 			"%w: name each penstock of the cluster with --http, because members are removed once their requests "+
 				"have ended", errNotNamed)
 	}
-	is, err := d.setDraining(ctx, set, true)
+	status, err := d.setDraining(ctx, set, true)
 	if errors.Is(err, errNotRunning) {
 		return fmt.Errorf(
 			"%w, so requests of members do not end in an orderly way: start penstock, or remove spec.members from "+
@@ -208,10 +208,11 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 	if err := set.change(ctx, false, true); err != nil {
 		return err
 	}
-	if _, err := d.adopted(ctx, func(is clusterset.Status) bool { return len(is.Members) == 0 }); err != nil {
+	if _, err := d.adopted(ctx, func(status clusterset.Status) bool { return len(status.Members) == 0 }); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Cluster %s has left. Remove the member %s from the ClusterSet of %s\n", is.Cluster, is.Cluster,
+	fmt.Fprintf(out, "Cluster %s has left. Remove the member %s from the ClusterSet of %s\n", status.Cluster,
+		status.Cluster,
 		strings.Join(names, ", "))
 	return nil
 }
@@ -232,50 +233,51 @@ func (d *setChange) statuses(ctx context.Context) (list []clusterset.Status, err
 	}
 	if len(d.http) == 0 {
 		t := target{files: d.files}
-		is, err := t.clusterStatus(ctx)
-		return []clusterset.Status{is}, err
+		status, err := t.clusterStatus(ctx)
+		return []clusterset.Status{status}, err
 	}
 	for _, address := range d.http {
 		t := target{http: address}
-		is, err := t.clusterStatus(ctx)
+		status, err := t.clusterStatus(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("--http: %w", err)
 		}
-		list = append(list, is)
+		list = append(list, status)
 	}
 	return list, nil
 }
 
 // status joins the statuses of the named processes, with the requests in flight of all.
-func (d *setChange) status(ctx context.Context) (is clusterset.Status, err error) {
+func (d *setChange) status(ctx context.Context) (all clusterset.Status, err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
-		return is, err
+		return all, err
 	}
-	is = list[0]
-	is.Members = slices.Clone(is.Members)
+	all = list[0]
+	all.Members = slices.Clone(all.Members)
 	for _, one := range list[1:] {
-		for i := range is.Members { // one process that is connected is enough, and one process publishes
-			to := &is.Members[i]
+		for i := range all.Members { // one process that is connected is enough, and one process publishes
+			to := &all.Members[i]
 			if at := slices.IndexFunc(one.Members,
 				func(m clusterset.MemberStatus) bool { return m.Name == to.Name }); at >= 0 {
 				to.Connected, to.Unacknowledged = to.Connected || one.Members[at].Connected,
 					to.Unacknowledged || one.Members[at].Unacknowledged
 			}
 		}
-		is.InFlight += one.InFlight
-		is.Uncounted = slices.Compact(slices.Sorted(slices.Values(slices.Concat(is.Uncounted, one.Uncounted))))
-		is.DrainTime = max(is.DrainTime, one.DrainTime)
+		all.InFlight += one.InFlight
+		all.Uncounted = slices.Compact(slices.Sorted(slices.Values(slices.Concat(all.Uncounted, one.Uncounted))))
+		all.DrainTime = max(all.DrainTime, one.DrainTime)
 	}
-	return is, nil
+	return all, nil
 }
 
 // setDraining writes spec.draining, and waits until the running penstocks have read it.
-func (d *setChange) setDraining(ctx context.Context, set changeable, draining bool) (is clusterset.Status, err error) {
+func (d *setChange) setDraining(ctx context.Context, set changeable, draining bool) (status clusterset.Status,
+	err error) {
 	list, _ := d.statuses(ctx) // that none answers is an error below
-	if i := slices.IndexFunc(list, func(is clusterset.Status) bool { return is.Hub }); i >= 0 {
+	if i := slices.IndexFunc(list, func(status clusterset.Status) bool { return status.Hub }); i >= 0 {
 		object, _ := set.place()
-		return is,
+		return status,
 			fmt.Errorf(
 				"%s: it is a hub's, which takes no requests: run the command for the cluster to drain; %s", object,
 				hubsFolder(&list[i]))
@@ -283,11 +285,11 @@ func (d *setChange) setDraining(ctx context.Context, set changeable, draining bo
 	if d.kubeconfig != "" && d.counted() { // a mistake must not leave half of the work done
 		list, err := d.statuses(ctx)
 		if err != nil {
-			return is, err
+			return status, err
 		}
 		for i := range list {
 			if object, _ := set.place(); list[i].Cluster != "" && list[i].Cluster != set.now().Cluster {
-				return is,
+				return status,
 					fmt.Errorf(
 						"%s: spec.cluster is %s, and a penstock of --http or --state serves cluster %s: name the "+
 							"processes of the cluster of --kubeconfig", object, set.now().Cluster, list[i].Cluster)
@@ -296,31 +298,34 @@ func (d *setChange) setDraining(ctx context.Context, set changeable, draining bo
 	}
 	if set.now().Draining != draining {
 		if err := set.change(ctx, draining, false); err != nil {
-			return is, err
+			return status, err
 		}
 	}
-	return d.adopted(ctx, func(is clusterset.Status) bool { return is.Cluster != "" && is.Draining == draining })
+	return d.adopted(ctx, func(status clusterset.Status) bool {
+		return status.Cluster != "" && status.Draining == draining
+	})
 }
 
 // adopted waits until each of the running penstocks has a state.
-func (d *setChange) adopted(ctx context.Context, has func(clusterset.Status) bool) (is clusterset.Status, err error) {
+func (d *setChange) adopted(ctx context.Context, has func(clusterset.Status) bool) (status clusterset.Status,
+	err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
 		if d.kubeconfig == "" {
 			err = fmt.Errorf("%w: %w", errNotRunning, err)
 		}
-		return is, err
+		return status, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
-	for slices.ContainsFunc(list, func(is clusterset.Status) bool { return !has(is) }) {
+	for slices.ContainsFunc(list, func(status clusterset.Status) bool { return !has(status) }) {
 		select {
 		case <-ctx.Done():
-			return is, errors.New("the running penstock has not applied the ClusterSet: see penstock status")
+			return status, errors.New("the running penstock has not applied the ClusterSet: see penstock status")
 		case <-time.After(drainPoll):
 		}
 		if list, err = d.statuses(ctx); err != nil {
-			return is, err
+			return status, err
 		}
 	}
 	return list[0], nil
@@ -335,9 +340,9 @@ type unconnected struct {
 
 // awayFrom returns nil if all members are connected and have acknowledged what this cluster
 // publishes.
-func awayFrom(is *clusterset.Status) *unconnected {
-	u := &unconnected{cluster: is.Cluster}
-	for _, m := range is.Members {
+func awayFrom(status *clusterset.Status) *unconnected {
+	u := &unconnected{cluster: status.Cluster}
+	for _, m := range status.Members {
 		switch {
 		case !m.Connected:
 			u.members = append(u.members, m.Name)
@@ -389,56 +394,57 @@ func (u *unconnected) end(out io.Writer, line string) error {
 
 // wait waits until no request of other clusters is in flight, or until the timeout.
 func (d *setChange) wait(ctx context.Context, out io.Writer) error {
-	is, err := d.status(ctx)
+	status, err := d.status(ctx)
 	if err != nil {
 		return err
 	}
-	timeout := cmp.Or(d.timeout, time.Duration(is.DrainTime))
+	timeout := cmp.Or(d.timeout, time.Duration(status.DrainTime))
 	counted := ""
-	if len(is.Uncounted) > 0 {
+	if len(status.Uncounted) > 0 {
 		counted = " at its own picker"
 	}
-	fmt.Fprintf(out, "Cluster %s drains: %d requests of other clusters are in flight%s\n", is.Cluster, is.InFlight,
+	fmt.Fprintf(out, "Cluster %s drains: %d requests of other clusters are in flight%s\n", status.Cluster,
+		status.InFlight,
 		counted)
-	away := awayFrom(&is)
+	away := awayFrom(&status)
 	if away != nil {
 		for _, name := range away.members {
 			fmt.Fprintf(out,
 				"Member %s is not connected: it sends requests until it receives the drain\n", name)
 		}
 	}
-	if len(is.Uncounted) > 0 {
+	if len(status.Uncounted) > 0 {
 		fmt.Fprintf(out,
 			"Requests of other clusters for %s are not counted here, because they arrive at a Gateway or ask an "+
 				"external picker: the drain takes all of %s (--timeout)\n",
-			strings.Join(is.Uncounted[:min(len(is.Uncounted), listed)], ", "), timeout)
+			strings.Join(status.Uncounted[:min(len(status.Uncounted), listed)], ", "), timeout)
 	}
 	began := time.Now()
 	until, quiet := began.Add(timeout), began
 	for {
 		now := time.Now()
 		// a member that connects receives the drain only then
-		if list := awayFrom(&is); !reflect.DeepEqual(list, away) {
+		if list := awayFrom(&status); !reflect.DeepEqual(list, away) {
 			away, quiet = list, now
 		}
-		if is.InFlight > 0 || away.waits() && now.Sub(began) < acknowledgeTimeout {
+		if status.InFlight > 0 || away.waits() && now.Sub(began) < acknowledgeTimeout {
 			quiet = now
 		}
 		switch {
-		case len(is.Uncounted) == 0 && now.Sub(quiet) >= drainQuiet:
-			return away.end(out, fmt.Sprintf("Cluster %s is drained", is.Cluster))
+		case len(status.Uncounted) == 0 && now.Sub(quiet) >= drainQuiet:
+			return away.end(out, fmt.Sprintf("Cluster %s is drained", status.Cluster))
 		case !now.Before(until):
 			return away.end(out,
 				fmt.Sprintf("The drain time of %s is over; %d requests of other clusters are in flight", timeout,
-					is.InFlight))
+					status.InFlight))
 		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("interrupted; cluster %s is still draining: penstock clusters drain --undo ends that",
-				is.Cluster)
+				status.Cluster)
 		case <-time.After(drainPoll):
 		}
-		if is, err = d.status(ctx); err != nil {
+		if status, err = d.status(ctx); err != nil {
 			return err
 		}
 	}

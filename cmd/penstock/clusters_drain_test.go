@@ -77,7 +77,7 @@ func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
 			memberYAML(t, "north", "192.0.2.2:1", caBundle(t, time.Hour)))), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	is := func() string {
+	written := func() string {
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Error(err)
@@ -86,11 +86,11 @@ func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
 	}
 	state := served(t, func() string {
 		members := `{"name": "here", "connected": true}, {"name": "west"}, {"name": "north"}`
-		if !strings.Contains(is(), "west") {
+		if !strings.Contains(written(), "west") {
 			members = ""
 		}
 		return fmt.Sprintf(`{"cluster": "east", "draining": %v, "drainTime": "10m0s", "members": [%s]}`,
-			strings.Contains(is(), "draining: true"), members)
+			strings.Contains(written(), "draining: true"), members)
 	})
 	in := []string{"-f", dir, "--state", state}
 	const want = "members west, north are not connected, and send requests: the drain of cluster east stays in " +
@@ -103,12 +103,12 @@ func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
 		!strings.Contains(err.Error(), want+"; no member is removed") || !strings.Contains(err.Error(), "--force") {
 		t.Errorf("leave: %v\n%s", err, out)
 	}
-	if text := is(); !strings.Contains(text, "draining: true") || !strings.Contains(text, "west") {
+	if text := written(); !strings.Contains(text, "draining: true") || !strings.Contains(text, "west") {
 		t.Errorf("the drain does not stay, or the members do not:\n%s", text)
 	}
 	if out, err := penstock(t, append([]string{"clusters", "leave", "--force"}, in...)...); err != nil ||
-		!strings.Contains(out, "Cluster east has left") || strings.Contains(is(), "west") {
-		t.Errorf("leave --force: %v\n%s\n%s", err, out, is())
+		!strings.Contains(out, "Cluster east has left") || strings.Contains(written(), "west") {
+		t.Errorf("leave --force: %v\n%s\n%s", err, out, written())
 	}
 }
 

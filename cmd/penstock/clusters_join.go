@@ -142,9 +142,9 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	if err != nil {
 		return err
 	}
-	is, _ := t.clusterStatus(cmd.Context()) // without a running process, what members have published is not known
-	is.Member = text
-	done, may, err := joinAll(&d.set, members, &is, how)
+	status, _ := t.clusterStatus(cmd.Context()) // without a running process, what members have published is not known
+	status.Member = text
+	done, may, err := joinAll(&d.set, members, &status, how)
 	if err != nil {
 		return fmt.Errorf("%s:%d: %w", d.Path, d.Line, err)
 	}
@@ -171,7 +171,7 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 
 // printJoined prints the ClusterSet of a process, with the members.
 func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, how joining) error {
-	is, err := t.clusterStatus(cmd.Context())
+	status, err := t.clusterStatus(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	if err != nil {
 		return err
 	}
-	done, may, err := joinAll(set, members, &is, how)
+	done, may, err := joinAll(set, members, &status, how)
 	if err != nil {
 		return err
 	}
@@ -241,16 +241,16 @@ func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 
 // published returns the CA certificates that a member has published, if the process still has the
 // set's bundle of it: the set may have been edited since.
-func published(is *clusterset.Status, set *v1alpha1.ClusterSet, member string) string {
+func published(status *clusterset.Status, set *v1alpha1.ClusterSet, member string) string {
 	at := slices.IndexFunc(set.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
-	i := slices.IndexFunc(is.Members, func(m clusterset.MemberStatus) bool { return m.Name == member })
+	i := slices.IndexFunc(status.Members, func(m clusterset.MemberStatus) bool { return m.Name == member })
 	if i < 0 || at < 0 || set.Spec.Members[at].Peer == nil {
 		return ""
 	}
-	if is.Members[i].PublishedUnder != clusterset.Fingerprint(set.Spec.Members[at].Peer.Bundle) {
+	if status.Members[i].PublishedUnder != clusterset.Fingerprint(set.Spec.Members[at].Peer.Bundle) {
 		return ""
 	}
-	return is.Members[i].Published
+	return status.Members[i].Published
 }
 
 // joinAll adds or renews members. known has this cluster as a member, and what members have
@@ -278,11 +278,11 @@ func joinAll(
 			done = append(done, m.Name+" has a new address or new certificates, and is a member")
 		}
 		named := func(o v1alpha1.ClusterSetMember) bool { return o.Name == m.Name }
-		is := &set.Spec.Members[slices.IndexFunc(set.Spec.Members, named)]
+		member := &set.Spec.Members[slices.IndexFunc(set.Spec.Members, named)]
 		if how.given {
-			is.Allow.Namespaces, is.Allow.Pools = how.namespaces, how.pools
+			member.Allow.Namespaces, member.Allow.Pools = how.namespaces, how.pools
 		}
-		may = append(may, mayExport(is))
+		may = append(may, mayExport(member))
 	}
 	return done, may, nil
 }

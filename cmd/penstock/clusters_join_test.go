@@ -252,8 +252,8 @@ func TestClusterSet_JoinKnowsWhatAMemberHasPublished(t *testing.T) {
 		{Name: "east", Published: next.bundle, PublishedUnder: under},
 	}
 	mux := http.NewServeMux()
-	serve := func(page string, of any) {
-		mux.HandleFunc(page, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(of) })
+	serve := func(page string, content any) {
+		mux.HandleFunc(page, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(content) })
 	}
 	serve("/clusters", clusterset.Status{Cluster: "here", Members: members})
 	serve("/debug/store/ClusterSet", map[string]any{"objects": []any{set}})
@@ -288,8 +288,8 @@ func TestClusterSet_JoinTakesNothingPublishedUnderAReplacedBundle(t *testing.T) 
 	member := clusterset.MemberStatus{Name: "east", Published: later.bundle}
 	for under, want := range map[string]string{leaked.bundle: "", replaced.bundle: later.bundle} {
 		member.PublishedUnder = clusterset.Fingerprint(under)
-		is := &clusterset.Status{Members: []clusterset.MemberStatus{member}}
-		if got := published(is, set, "east"); got != want {
+		status := &clusterset.Status{Members: []clusterset.MemberStatus{member}}
+		if got := published(status, set, "east"); got != want {
 			t.Errorf("got %d bytes, want %d", len(got), len(want))
 		}
 	}
@@ -367,14 +367,14 @@ func TestClusterSet_JoinAllowsWhatItPrints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var is v1alpha1.ClusterSet
-		if err := yaml.UnmarshalStrict(raw, &is); err != nil {
+		var printed v1alpha1.ClusterSet
+		if err := yaml.UnmarshalStrict(raw, &printed); err != nil {
 			t.Fatal(err)
 		}
 		if c.want.Namespaces == nil && c.want.Pools == nil {
 			c.want.Namespaces = []string{} // which is written, too
 		}
-		if diff := cmp.Diff(c.want, is.Spec.Members[0].Allow); diff != "" {
+		if diff := cmp.Diff(c.want, printed.Spec.Members[0].Allow); diff != "" {
 			t.Errorf("%s: %s\n%s", c.what, diff, raw)
 		}
 	}

@@ -244,18 +244,18 @@ func TestClusterSet_EntryOfAnotherIsAConflict(t *testing.T) {
 }
 
 // healthServer serves gRPC health until the test ends.
-func healthServer(t *testing.T) (is *health.Server, port int) {
+func healthServer(t *testing.T) (server *health.Server, port int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	is = health.NewServer()
+	server = health.NewServer()
 	s := grpc.NewServer()
-	healthv1.RegisterHealthServer(s, is)
+	healthv1.RegisterHealthServer(s, server)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
-	return is, l.Addr().(*net.TCPAddr).Port
+	return server, l.Addr().(*net.TCPAddr).Port
 }
 
 // The other cluster is connected, and the picker of its pool is not reached, or reports that it
@@ -264,7 +264,7 @@ func TestClusterSet_PickerThatIsDownIsReported(t *testing.T) {
 	t.Parallel()
 	server := modelServer(t, sim.Config{Name: "east-1"})
 	port, external := freePort(t), freePort(t)
-	is, healthPort := healthServer(t)
+	picker, healthPort := healthServer(t)
 	away := up(t, chatFiles(freePort(t), server), "--picker", fmt.Sprintf("127.0.0.1:%d", external), "--default-pool",
 		"default/chat")
 	files := chatFiles(freePort(t), server)
@@ -304,9 +304,9 @@ spec:
 	reported("the picker is down", "connection refused")
 	away.start()
 	reported("the picker is back", "")
-	is.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
+	picker.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	reported("the picker does not serve", fmt.Sprintf("its health port %d reports NOT_SERVING", healthPort))
-	is.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
+	picker.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
 	reported("the picker serves", "")
 }
 

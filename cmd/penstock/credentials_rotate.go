@@ -119,7 +119,7 @@ const afterwards = `Keep penstock running until then. Afterwards write what pens
 ClusterSets of the other clusters: each trusts the old authority as long as its ClusterSet has it.`
 
 func rotate(ctx context.Context, out io.Writer, name string, secrets authority.Secrets, overlap time.Duration) error {
-	is, err := authority.Rotate(ctx, secrets, time.Now(), overlap)
+	rotation, err := authority.Rotate(ctx, secrets, time.Now(), overlap)
 	if errors.Is(err, authority.ErrChanged) {
 		return fmt.Errorf("%s: other processes replace it all the time; run this again", name)
 	}
@@ -127,6 +127,7 @@ func rotate(ctx context.Context, out io.Writer, name string, secrets authority.S
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	const text = "%s: a new authority is published now, and signs from %s; the old one is trusted until %s.\n"
-	_, err = fmt.Fprintf(out, text, name, is.Signs.UTC().Format(time.RFC3339), is.Ends.UTC().Format(time.RFC3339))
+	_, err = fmt.Fprintf(out, text, name, rotation.Signs.UTC().Format(time.RFC3339),
+		rotation.Ends.UTC().Format(time.RFC3339))
 	return err
 }

@@ -85,11 +85,11 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 	if show == nil {
 		return fmt.Errorf("--output %q is unknown: write diff, names or json", o.output)
 	}
-	was, old, err := o.side(cmd, before)
+	older, old, err := o.side(cmd, before)
 	if err != nil {
 		return err
 	}
-	is, found, err := o.side(cmd, after)
+	newer, found, err := o.side(cmd, after)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 			}
 		}
 	}
-	differences, err := compare(was, is)
+	differences, err := compare(older, newer)
 	if err != nil {
 		return err
 	}
@@ -157,15 +157,15 @@ type difference struct {
 }
 
 // compare lists the differences, sorted by Gateway, type and name.
-func compare(was, is map[place]*resource.Resource) ([]difference, error) {
+func compare(older, newer map[place]*resource.Resource) ([]difference, error) {
 	var places []place
-	for p, r := range was {
-		if now := is[p]; now == nil || now.Version != r.Version {
+	for p, r := range older {
+		if now := newer[p]; now == nil || now.Version != r.Version {
 			places = append(places, p)
 		}
 	}
-	for p := range is {
-		if was[p] == nil {
+	for p := range newer {
+		if older[p] == nil {
 			places = append(places, p)
 		}
 	}
@@ -176,12 +176,12 @@ func compare(was, is map[place]*resource.Resource) ([]difference, error) {
 	for _, p := range places {
 		d := difference{Gateway: p.gateway, Type: p.ref.Type.String(), Name: p.ref.Name, Change: "changed"}
 		var err error
-		if r := was[p]; r == nil {
+		if r := older[p]; r == nil {
 			d.Change = "added"
 		} else if d.Old, err = toJSON(r); err != nil {
 			return nil, err
 		}
-		if r := is[p]; r == nil {
+		if r := newer[p]; r == nil {
 			d.Change = "removed"
 		} else if d.New, err = toJSON(r); err != nil {
 			return nil, err

@@ -259,8 +259,8 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 	case b.Cluster != "":
 		p.line(indent+"endpoints", "none")
 	}
-	if is, ok := e.Servers[b.Cluster]; ok && is.Servers > 0 {
-		p.line(indent+"servers", "%s", is.String())
+	if servers, ok := e.Servers[b.Cluster]; ok && servers.Servers > 0 {
+		p.line(indent+"servers", "%s", servers.String())
 	}
 	if b.NoPick != "" {
 		p.line(indent+"no pick", "%s", b.NoPick)

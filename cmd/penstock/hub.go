@@ -120,15 +120,15 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 	if cfg.StateDir, err = h.place(&cfg); err != nil {
 		return err
 	}
-	is, err := management.New(cfg)
+	hub, err := management.New(cfg)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(cmd.Context())
-	if err := h.servePages(ctx, group, is, cfg.StateDir, log); err != nil {
+	if err := h.servePages(ctx, group, hub, cfg.StateDir, log); err != nil {
 		return err
 	}
-	group.Go(func() error { return is.Run(ctx) })
+	group.Go(func() error { return hub.Run(ctx) })
 	err = group.Wait()
 	if cmd.Context().Err() != nil {
 		return nil // it was asked to end
@@ -138,10 +138,10 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 
 // servePages serves /metrics and /healthz and, where only this machine reaches it, the hub's own
 // pages.
-func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *management.Hub, stateDir string,
+func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, hub *management.Hub, stateDir string,
 	log *slog.Logger) error {
 	metrics := prometheus.NewRegistry()
-	for _, c := range []prometheus.Collector{is, collectors.NewGoCollector(),
+	for _, c := range []prometheus.Collector{hub, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
 		if err := metrics.Register(c); err != nil {
 			return err
@@ -150,31 +150,31 @@ func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *ma
 	open, all := http.NewServeMux(), http.NewServeMux()
 	open.Handle("GET /metrics", app.MetricsPage(metrics))
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if why := is.Stuck(); why != "" {
+		if why := hub.Stuck(); why != "" {
 			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = io.WriteString(w, "ok\n")
 	})
 	all.Handle("/", open)
-	is.Register(all)
+	hub.Register(all)
 	if err := h.serveSocket(ctx, group, all, stateDir, log); err != nil {
 		return err
 	}
-	for _, of := range []struct {
+	for _, served := range []struct {
 		port          ports.Port
 		flag, address string
 		open          http.Handler
 	}{{ports.Pages, "http", h.http, open}, {ports.Admin, "admin", h.admin, all}} {
-		if of.address == "" {
+		if served.address == "" {
 			continue
 		}
-		l, err := of.port.Listen(ctx, "tcp", of.address)
+		l, err := served.port.Listen(ctx, "tcp", served.address)
 		if err != nil {
-			return fmt.Errorf("--%s: %w", of.flag, err)
+			return fmt.Errorf("--%s: %w", served.flag, err)
 		}
-		log.Info("serving", of.flag, l.Addr().String())
-		group.Go(func() error { return app.ServePages(ctx, l, of.open, all) })
+		log.Info("serving", served.flag, l.Addr().String())
+		group.Go(func() error { return app.ServePages(ctx, l, served.open, all) })
 	}
 	return nil
 }

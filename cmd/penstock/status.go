@@ -86,8 +86,8 @@ type statusJSON struct {
 
 // watchStatus prints the status that a process has, now and after each change, until ctx ends.
 func watchStatus(cmd *cobra.Command, at running, output string) error {
-	if is := at.hub(cmd.Context()); is != nil {
-		return errors.New(hubsFolder(is))
+	if hub := at.hub(cmd.Context()); hub != nil {
+		return errors.New(hubsFolder(hub))
 	}
 	return watchLines(cmd, at, "/status?watch", output, func(doc *status.Document) error {
 		var serving []picker.Serving
@@ -106,20 +106,20 @@ func watchLines[T any](cmd *cobra.Command, at running, page, output string, text
 	defer func() { _ = body.Close() }()
 	lines := json.NewDecoder(body)
 	for first := true; ; first = false {
-		var is T
-		err := lines.Decode(&is)
+		var content T
+		err := lines.Decode(&content)
 		switch {
 		case cmd.Context().Err() != nil:
 			return nil
 		case err != nil:
 			return fmt.Errorf("the process at %s has ended: %w", at.address, err)
 		case output == "json":
-			err = json.NewEncoder(cmd.OutOrStdout()).Encode(is)
+			err = json.NewEncoder(cmd.OutOrStdout()).Encode(content)
 		default:
 			if !first {
 				fmt.Fprintf(cmd.OutOrStdout(), "\n--- %s\n", time.Now().Format(time.TimeOnly))
 			}
-			err = text(&is)
+			err = text(&content)
 		}
 		if err != nil {
 			return err
@@ -131,8 +131,8 @@ func watchLines[T any](cmd *cobra.Command, at running, page, output string, text
 // none.
 func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	var out statusJSON
-	if is := at.hub(cmd.Context()); is != nil {
-		return errors.New(hubsFolder(is))
+	if hub := at.hub(cmd.Context()); hub != nil {
+		return errors.New(hubsFolder(hub))
 	}
 	err := at.get(cmd.Context(), "/status", &out.Document)
 	runs := err == nil

@@ -298,8 +298,8 @@ func (s secrets) pages(t *testing.T, site *site) {
 			}
 			_ = body.Close()
 			s.in(t, request, text.Bytes())
-			of := filepath.Base(request)
-			if (of == "Membership" || of == "Authority") && !strings.Contains(text.String(), "BEGIN CERTIFICATE") {
+			name := filepath.Base(request)
+			if (name == "Membership" || name == "Authority") && !strings.Contains(text.String(), "BEGIN CERTIFICATE") {
 				t.Errorf("%s is empty, which proves nothing: %s", request, &text)
 			}
 		}

@@ -87,8 +87,8 @@ func vllmRates(t *testing.T, s *site, engines ...*engine) {
 			}
 			return nil
 		})
-		learned, is := sum*tokens/counted, (before+again)/2
-		errors = append(errors, 100*math.Abs(learned-is)/is)
+		learned, actual := sum*tokens/counted, (before+again)/2
+		errors = append(errors, 100*math.Abs(learned-actual)/actual)
 		noise = append(noise, 100*math.Abs(again-before)/before)
 		t.Logf("run %d: learned %.0f of the engine's tokens a second, direct %.0f and %.0f", run, learned, before,
 			again)

@@ -31,8 +31,8 @@ const (
 type truthRun struct{ first, between []time.Duration }
 
 // spread has two quantiles of times.
-func spread(of []time.Duration) (p50, p90 time.Duration) {
-	sorted := slices.Sorted(slices.Values(of))
+func spread(times []time.Duration) (p50, p90 time.Duration) {
+	sorted := slices.Sorted(slices.Values(times))
 	return sorted[len(sorted)/2], sorted[len(sorted)*9/10]
 }
 
@@ -258,19 +258,19 @@ func TestEngines_VLLMTakesAsLongAsSimulated(t *testing.T) {
 	worst, noise := 1.0, 1.0
 	limited := func(at *float64, ratio float64) { *at = max(*at, ratio, 1/ratio) }
 	for _, k := range []struct {
-		name string
-		of   func(*truthRun) []time.Duration
+		name  string
+		times func(*truthRun) []time.Duration
 	}{
 		{"ttft", func(r *truthRun) []time.Duration { return r.first }},
 		{"between", func(r *truthRun) []time.Duration { return r.between }},
 	} {
-		a50, a90 := spread(k.of(&one))
-		b50, b90 := spread(k.of(&two))
-		s50, s90 := spread(k.of(&sim))
+		a50, a90 := spread(k.times(&one))
+		b50, b90 := spread(k.times(&two))
+		s50, s90 := spread(k.times(&sim))
 		t.Logf("%s: real %s and %s at p50, simulated %s; real %s and %s at p90, simulated %s", k.name, a50, b50, s50,
 			a90, b90, s90)
-		of := func(x, a, b time.Duration) float64 { return 2 * x.Seconds() / (a + b).Seconds() }
-		r50, r90 := of(s50, a50, b50), of(s90, a90, b90)
+		ratio := func(x, a, b time.Duration) float64 { return 2 * x.Seconds() / (a + b).Seconds() }
+		r50, r90 := ratio(s50, a50, b50), ratio(s90, a90, b90)
 		figure("sim_truth."+k.name+"_p50", "ratio", r50, math.NaN(),
 			"Simulated over the mean of two runs of a real vLLM.")
 		figure("sim_truth."+k.name+"_p90", "ratio", r90, math.NaN(), "")

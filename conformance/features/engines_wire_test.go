@@ -81,8 +81,8 @@ func modelsOf(s *site, e *engine) (ids []string, err error) {
 	}
 	list, _ := field(got.body, "data").([]any)
 	for _, m := range list {
-		is, _ := m.(map[string]any)
-		id, _ := is["id"].(string)
+		message, _ := m.(map[string]any)
+		id, _ := message["id"].(string)
 		ids = append(ids, id)
 	}
 	return ids, nil

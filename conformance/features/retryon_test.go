@@ -19,8 +19,8 @@ func TestRetryOn_OwnAnswersOfServersMoveOn(t *testing.T) {
 	s.answers("/far", http.StatusOK)
 	// statuses sends ten requests while a cluster's server answers with one status, and lists all
 	// others than 200.
-	statuses := func(of *cluster, status int) (out string) {
-		of.set(func(c *cluster) { c.status = status })
+	statuses := func(site *cluster, status int) (out string) {
+		site.set(func(c *cluster) { c.status = status })
 		for range 10 {
 			got, err := s.ask("/far", question)
 			if err != nil {
@@ -30,7 +30,7 @@ func TestRetryOn_OwnAnswersOfServersMoveOn(t *testing.T) {
 				out += fmt.Sprint(got.status, " ")
 			}
 		}
-		of.reset()
+		site.reset()
 		return out
 	}
 	own := func(status int) string { return strings.Repeat(fmt.Sprint(status, " "), 5) }

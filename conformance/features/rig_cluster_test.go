@@ -214,9 +214,9 @@ func (s *site) join(other *site) {
 			return err
 		})
 	}
-	for at, of := range map[*site]*site{s: other, other: s} {
+	for at, peer := range map[*site]*site{s: other, other: s} {
 		path := filepath.Join(s.TempDir(), "other.yaml")
-		if err := os.WriteFile(path, []byte(shown[of]), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(shown[peer]), 0o600); err != nil {
 			s.Fatal(err)
 		}
 		args := []string{"clusters", "join", path, "--allow-namespaces", "default", "-f", at.Files, "--state", at.state}

@@ -94,9 +94,9 @@ func (e *engine) group() int {
 }
 
 // signal sends a signal to all processes of the engine.
-func (e *engine) signal(is syscall.Signal) {
+func (e *engine) signal(sig syscall.Signal) {
 	if pid := e.group(); pid > 1 {
-		_ = syscall.Kill(-pid, is)
+		_ = syscall.Kill(-pid, sig)
 	}
 }
 

@@ -253,9 +253,9 @@ func tenantAddresses(p place) {
 	attacker.apply(chat + plainGateway)
 	address := attacker.programmed("gw")[0]
 	t := attacker.load(address)
-	servers := func(of place) (list []corev1.Pod) {
-		p.RolledOut(of.Namespace, "chat")
-		list, err := of.pods(p.Context(), of.Namespace, "app=chat")
+	servers := func(where place) (list []corev1.Pod) {
+		p.RolledOut(where.Namespace, "chat")
+		list, err := where.pods(p.Context(), where.Namespace, "app=chat")
 		if err != nil || len(list) != 2 {
 			p.Fatalf("%s: %v", podNames(list), err)
 		}

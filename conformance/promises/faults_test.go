@@ -259,11 +259,11 @@ func (s *site) authority() map[string][]byte {
 }
 
 // restored waits until the authority's Secret is as before.
-func (s *site) restored(was map[string][]byte) {
+func (s *site) restored(before map[string][]byte) {
 	s.Helper()
 	s.within("the Secret is as before", func() error {
 		secret, err := s.CoreV1().Secrets(system).Get(s.Context(), "penstock-ca", metav1.GetOptions{})
-		if err == nil && !maps.EqualFunc(secret.Data, was, bytes.Equal) {
+		if err == nil && !maps.EqualFunc(secret.Data, before, bytes.Equal) {
 			err = errors.New("it is not")
 		}
 		return err
@@ -271,21 +271,21 @@ func (s *site) restored(was map[string][]byte) {
 }
 
 func secretDeleted(s *site) {
-	was := s.authority()
+	before := s.authority()
 	if err := s.CoreV1().Secrets(system).Delete(s.Context(), "penstock-ca", metav1.DeleteOptions{}); err != nil {
 		s.Fatal(err)
 	}
-	s.restored(was)
+	s.restored(before)
 }
 
 func secretDamaged(s *site) {
-	was := s.authority()
+	before := s.authority()
 	patch := `{"data": {"tls.crt": "bm9uc2Vuc2U=", "tls.key": null}}`
 	if _, err := s.CoreV1().Secrets(system).Patch(s.Context(), "penstock-ca", types.MergePatchType, []byte(patch),
 		metav1.PatchOptions{}); err != nil {
 		s.Fatal(err)
 	}
-	s.restored(was)
+	s.restored(before)
 }
 
 // clocksOff sets the clock of one process a year ahead, and that of the other a year back, and then

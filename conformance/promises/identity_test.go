@@ -216,13 +216,13 @@ func (p place) follow(address string) error {
 }
 
 // ask requests resources of a type, and returns the first response.
-func (p place) ask(address, token string, of resource.Type, names ...string) (*discoveryv3.DeltaDiscoveryResponse,
+func (p place) ask(address, token string, kind resource.Type, names ...string) (*discoveryv3.DeltaDiscoveryResponse,
 	error) {
-	return p.askWith(address, p.as(token), of, names...)
+	return p.askWith(address, p.as(token), kind, names...)
 }
 
 // askWith is ask with any credentials.
-func (p place) askWith(address string, who []grpc.DialOption, of resource.Type,
+func (p place) askWith(address string, who []grpc.DialOption, kind resource.Type,
 	names ...string) (*discoveryv3.DeltaDiscoveryResponse, error) {
 	conn, err := grpc.NewClient(address, who...)
 	if err != nil {
@@ -237,7 +237,7 @@ func (p place) askWith(address string, who []grpc.DialOption, of resource.Type,
 	}
 	// Its error is that the stream has ended, for the reason that Recv returns.
 	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{
-		Node: &corev3.Node{Id: "stranger", Cluster: p.Namespace + "/gw"}, TypeUrl: of.URL(),
+		Node: &corev3.Node{Id: "stranger", Cluster: p.Namespace + "/gw"}, TypeUrl: kind.URL(),
 		ResourceNamesSubscribe: names,
 	})
 	return s.Recv()

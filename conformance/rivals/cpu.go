@@ -20,8 +20,8 @@ func cpu(pid int) (own, total time.Duration) {
 		}
 		for _, child := range words(task, "children") {
 			if pid, err := strconv.Atoi(child); err == nil {
-				_, of := cpu(pid)
-				total += of
+				_, descendants := cpu(pid)
+				total += descendants
 			}
 		}
 	}

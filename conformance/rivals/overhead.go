@@ -197,9 +197,9 @@ func ask(ctx context.Context, client *http.Client, url string, body []byte) erro
 
 // above returns the difference of a quantile of a router's times and of a server's without one.
 func above(direct, router series, q float64) ratio {
-	of := quantile(q)
+	at := quantile(q)
 	return resampled(len(router), func(drawn []int) float64 {
-		return of(router.pooled(drawn)) - of(direct.pooled(drawn))
+		return at(router.pooled(drawn)) - at(direct.pooled(drawn))
 	})
 }
 
@@ -220,10 +220,10 @@ func addedOf(size string, targets []target) (out []added) {
 		}
 		a.p50, a.p99 = above(base, t.times, 0.5), above(base, t.times, 0.99)
 		if t.name == penstockName && smg >= 0 {
-			of, rival := quantile(0.5), targets[smg].times
+			median, rival := quantile(0.5), targets[smg].times
 			r := resampled(len(direct), func(drawn []int) float64 {
-				floor := of(direct.pooled(drawn))
-				return (of(t.times.pooled(drawn)) - floor) / (of(rival.pooled(drawn)) - floor)
+				floor := median(direct.pooled(drawn))
+				return (median(t.times.pooled(drawn)) - floor) / (median(rival.pooled(drawn)) - floor)
 			})
 			a.overSMG = &r
 		}

@@ -12,7 +12,7 @@ import (
 // measure is a statistic by which contenders are compared.
 type measure struct {
 	name string
-	of   statistic
+	stat statistic
 	from func(*outcome) series
 }
 
@@ -26,7 +26,7 @@ var measures = []measure{
 const p90 = 1
 
 // value is the measure of one contender, in seconds.
-func (m *measure) value(o *outcome) float64 { return m.of(slices.Concat(m.from(o)...)) }
+func (m *measure) value(o *outcome) float64 { return m.stat(slices.Concat(m.from(o)...)) }
 
 // comparison has the ratios of Penstock over the other contenders, by measure.
 type comparison struct {
@@ -48,7 +48,7 @@ func compareAll(p *played) comparison {
 		}
 		var ratios []ratio
 		for _, m := range measures {
-			if r := compare(m.from(&p.outcomes[0]), m.from(o), m.of); !math.IsNaN(r.value) {
+			if r := compare(m.from(&p.outcomes[0]), m.from(o), m.stat); !math.IsNaN(r.value) {
 				ratios = append(ratios, r)
 			}
 		}

@@ -57,8 +57,8 @@ func mean(values []float64) float64 {
 type ratio struct{ value, low, high float64 }
 
 // compare returns the ratio of two series with the same slices. Equal arguments give equal ratios.
-func compare(a, b series, of statistic) ratio {
-	return resampled(len(a), func(drawn []int) float64 { return of(a.pooled(drawn)) / of(b.pooled(drawn)) })
+func compare(a, b series, stat statistic) ratio {
+	return resampled(len(a), func(drawn []int) float64 { return stat(a.pooled(drawn)) / stat(b.pooled(drawn)) })
 }
 
 func (s series) pooled(drawn []int) (values []float64) {
@@ -69,19 +69,19 @@ func (s series) pooled(drawn []int) (values []float64) {
 }
 
 // resampled computes a value of n slices, and of the same number of slices drawn with replacement.
-func resampled(n int, of func(drawn []int) float64) ratio {
+func resampled(n int, stat func(drawn []int) float64) ratio {
 	drawn := make([]int, n)
 	for i := range drawn {
 		drawn[i] = i
 	}
-	r := ratio{value: of(drawn)}
+	r := ratio{value: stat(drawn)}
 	random := rand.New(rand.NewPCG(1, 1))
 	var all []float64
 	for range resamples {
 		for i := range drawn {
 			drawn[i] = random.IntN(n)
 		}
-		if v := of(drawn); !math.IsNaN(v) {
+		if v := stat(drawn); !math.IsNaN(v) {
 			all = append(all, v)
 		}
 	}

@@ -184,7 +184,7 @@ func TestServer_SlowOrHugeClientLeavesRoomForOthers(t *testing.T) {
 	poll.Until(t, "the slow bodies have their first part, as far as there is room", func() bool {
 		s.bodies.mu.Lock()
 		defer s.bodies.mu.Unlock()
-		return s.bodies.of["192.0.2.1"] == body
+		return s.bodies.byAddress["192.0.2.1"] == body
 	})
 	if code := ask("192.0.2.2"); code != http.StatusOK {
 		t.Errorf("another client beside slow ones: %d", code)

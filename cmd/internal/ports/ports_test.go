@@ -136,13 +136,14 @@ func opened(path string, source any) (found []string, err error) {
 		if !ok {
 			return true
 		}
-		of, from := "", ""
+		qualifier, from := "", ""
 		if x, ok := s.X.(*ast.Ident); ok {
-			of, from = x.Name, imported[x.Name]
+			qualifier, from = x.Name, imported[x.Name]
 		}
 		other := from != "" && !strings.HasPrefix(from, module)
 		if from == "" && slices.Contains(methods, s.Sel.Name) || other && opens(from, s.Sel.Name) {
-			found = append(found, fmt.Sprintf("%s opens a socket with %s.%s", files.Position(n.Pos()), of, s.Sel.Name))
+			found = append(found,
+				fmt.Sprintf("%s opens a socket with %s.%s", files.Position(n.Pos()), qualifier, s.Sel.Name))
 		}
 		return true
 	})

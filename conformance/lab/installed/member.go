@@ -243,11 +243,11 @@ func (m *Member) Join(ctx context.Context, spec Spec) error {
 		namespaces = Exported
 	}
 	for _, o := range spec.Members {
-		is, err := entry(o.peer, namespaces)
+		member, err := entry(o.peer, namespaces)
 		if err != nil {
 			return err
 		}
-		text += is
+		text += member
 	}
 	return Apply(ctx, m.Config, "", []byte(text))
 }

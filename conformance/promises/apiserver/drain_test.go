@@ -98,7 +98,7 @@ func TestClusterSet_KubernetesDrainsAndLeavesByCommands(t *testing.T) {
 	draining := func(want bool) {
 		t.Helper()
 		spec := s.set(t)
-		if is, _ := spec["draining"].(bool); is != want || spec["region"] != "north" {
+		if drained, _ := spec["draining"].(bool); drained != want || spec["region"] != "north" {
 			t.Errorf("spec is %v, want draining: %v", spec, want)
 		}
 		for _, http := range at {
@@ -204,8 +204,8 @@ func TestClusterSet_KubernetesDrainNamesWhatStandsInTheWay(t *testing.T) {
 		}
 		return nil
 	})
-	if is := s.set(t)["draining"]; is != nil {
-		t.Errorf("draining: %v after errors alone", is)
+	if draining := s.set(t)["draining"]; draining != nil {
+		t.Errorf("draining: %v after errors alone", draining)
 	}
 	s.stop()
 	drain("ClusterSet: the API server at https://127.0.0.1:", "cannot be reached", "connection refused", "--kubeconfig")

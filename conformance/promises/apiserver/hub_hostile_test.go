@@ -68,8 +68,8 @@ const forbidden = `{apiVersion: admissionregistration.k8s.io/v1, kind: Validatin
 // servers of the others store each import with the entries of the honest member, before and after a
 // change.
 func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
-	of := clusters(t, "east", "west")
-	east, west := of["east"], of["west"]
+	servers := clusters(t, "east", "west")
+	east, west := servers["east"], servers["west"]
 	east.namespace(t, "team")
 	west.namespace(t, "team")
 	west.create(t, "validatingadmissionpolicies", forbidden)
@@ -112,7 +112,7 @@ func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 		east.exported(t, "team", name, fmt.Sprint("192.0.2.", i+1))
 	}
 
-	h := newHub(t, of, setOf("east", "evil", "west"))
+	h := newHub(t, servers, setOf("east", "evil", "west"))
 	server := *east
 	server.rest = evil.Config()
 	h.kubeconfig("evil", &server, "hub")
@@ -142,11 +142,11 @@ func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 		})
 	}
 	labtest.Until(t, "the page names the member, the object and the field", func(ctx context.Context) error {
-		is, err := h.members(ctx)
+		members, err := h.members(ctx)
 		if err != nil {
 			return err
 		}
-		text := fmt.Sprint(is.Problems)
+		text := fmt.Sprint(members.Problems)
 		for _, want := range []string{"spec.members[evil]", "InferencePool team/appprotocol: its appProtocol is"} {
 			if !strings.Contains(text, want) {
 				return fmt.Errorf("no %q in %.2000s", want, text)

@@ -226,9 +226,9 @@ func (s *server) imports(ctx context.Context, namespace, name string) (string, e
 			text += fmt.Sprint(s.(map[string]any)["addresses"])
 		}
 		conditions, _, _ := unstructured.NestedSlice(c, "conditions")
-		for _, is := range conditions {
-			if is := is.(map[string]any); is["type"] == "Ready" {
-				text += fmt.Sprintf(" %v/%v", is["status"], is["reason"])
+		for _, condition := range conditions {
+			if condition := condition.(map[string]any); condition["type"] == "Ready" {
+				text += fmt.Sprintf(" %v/%v", condition["status"], condition["reason"])
 			}
 		}
 		out = append(out, text)
@@ -308,11 +308,11 @@ func clusters(t *testing.T, names ...string) map[string]*server {
 // Three clusters without any Penstock. A pool is annotated in one of them, and the others have its
 // import; the hub is killed and started again; a cluster dies.
 func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
-	of := clusters(t, "east", "west", "north")
-	east, west, north := of["east"], of["west"], of["north"]
+	servers := clusters(t, "east", "west", "north")
+	east, west, north := servers["east"], servers["west"], servers["north"]
 	east.namespace(t, "team")
 	west.namespace(t, "team")
-	h := newHub(t, of, setOf("east", "west", "north"))
+	h := newHub(t, servers, setOf("east", "west", "north"))
 	h.start()
 	east.exported(t, "team", "chat", "192.0.2.1")
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
@@ -342,7 +342,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	// A changed export costs one write a member that imports it, and none in its own.
 	n := map[string]int{}
 	count := func() {
-		for name, s := range of {
+		for name, s := range servers {
 			n[name] = len(s.writes(t))
 		}
 	}
@@ -351,7 +351,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.9] True/Ready, north[192.0.2.3] True/Ready")
 	north.hasImport(t, "team", "chat", "import: east[192.0.2.9] True/Ready")
 	for name, want := range map[string]int{"east": 0, "west": 1, "north": 1} {
-		if got := about(of[name].writes(t), n[name], "chat"); len(got) != want {
+		if got := about(servers[name].writes(t), n[name], "chat"); len(got) != want {
 			t.Errorf("a changed export: %d writes in %s, want %d: %v", len(got), name, want, got)
 		}
 	}
@@ -376,13 +376,13 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	count()
 	h.start()
 	labtest.Until(t, "the hub has read all members", func(ctx context.Context) error {
-		is, err := h.members(ctx)
+		members, err := h.members(ctx)
 		if err != nil {
 			return err
 		}
-		for _, m := range is.Members {
+		for _, m := range members.Members {
 			if !m.Read || !m.Connected || len(m.Missing) > 0 {
-				return fmt.Errorf("%+v", is)
+				return fmt.Errorf("%+v", members)
 			}
 		}
 		return nil
@@ -390,7 +390,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	east.exported(t, "team", "marker", "192.0.2.4")
 	west.hasImport(t, "team", "marker", "import: east[192.0.2.4] True/Ready")
 	east.hasExported(t, "team", "marker", "Exported=True")
-	for name, s := range of {
+	for name, s := range servers {
 		for _, pool := range []string{"chat", "mine"} {
 			if got := about(s.writes(t), n[name], pool); len(got) > 0 {
 				t.Errorf("a restart without a change writes in %s: %v", name, got)
@@ -430,25 +430,25 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 
 // Mistakes in the description of members are named, and harm no other member.
 func TestHub_MistakesOfMembersHarmNoOther(t *testing.T) {
-	of := clusters(t, "east", "west")
-	for _, s := range of {
+	servers := clusters(t, "east", "west")
+	for _, s := range servers {
 		s.namespace(t, "team")
 	}
 	set := strings.Replace(setOf("east", "west"), "members: [", `members: [
   {name: stranger, kubeconfig: {file: stranger.yaml}}, {name: absent, kubeconfig: {file: absent.yaml}}, {name: context, kubeconfig: {file: east.yaml, context: no}},
   {name: profile, clusterProfile: {namespace: fleet, name: one}}, {name: dead, kubeconfig: {file: dead.yaml}}, `, 1)
-	h := newHub(t, of, set)
-	h.kubeconfig("stranger", of["east"], "stranger")
-	h.kubeconfig("dead", &server{rest: of["east"].rest}, "hub")
+	h := newHub(t, servers, set)
+	h.kubeconfig("stranger", servers["east"], "stranger")
+	h.kubeconfig("dead", &server{rest: servers["east"].rest}, "hub")
 	raw, err := os.ReadFile(filepath.Join(h.dir, "members", "dead.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(h.dir, "members", "dead.yaml"),
-		bytes.ReplaceAll(raw, []byte(of["east"].rest.Host), []byte("https://"+port(t))))
+		bytes.ReplaceAll(raw, []byte(servers["east"].rest.Host), []byte("https://"+port(t))))
 	h.start()
-	of["east"].exported(t, "team", "chat", "192.0.2.1")
-	of["west"].hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
+	servers["east"].exported(t, "team", "chat", "192.0.2.1")
+	servers["west"].hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
 	write(t, filepath.Join(h.dir, "set", "set.yaml"),
 		[]byte(strings.Replace(set, "members: [", "members: [{name: twin, kubeconfig: {file: east.yaml}}, ", 1)))
 	for member, want := range map[string][]string{
@@ -460,11 +460,11 @@ func TestHub_MistakesOfMembersHarmNoOther(t *testing.T) {
 		"dead":     {"spec.members[dead]", "cannot be used", "tried again"},
 	} {
 		labtest.Until(t, "what is wrong with member "+member, func(ctx context.Context) error {
-			is, err := h.members(ctx)
+			members, err := h.members(ctx)
 			if err != nil {
 				return err
 			}
-			got := fmt.Sprint(is.Problems[member])
+			got := fmt.Sprint(members.Problems[member])
 			for _, w := range want {
 				if !strings.Contains(got, w) {
 					return fmt.Errorf("%q is not in %s", w, got)
@@ -473,7 +473,7 @@ func TestHub_MistakesOfMembersHarmNoOther(t *testing.T) {
 			return nil
 		})
 	}
-	of["east"].hasExported(t, "team", "chat",
+	servers["east"].hasExported(t, "team", "chat",
 		"Exported=False/MemberUnreachable: imported by 1 member, and not by others: MemberUnreachable: absent, "+
 			"context, dead, profile, stranger, twin")
 }

@@ -126,8 +126,8 @@ func (m *member) exports(t *testing.T, pools []string) {
 }
 
 // objects are the PoolExports and imports, "namespace/name", sorted.
-func (s *server) objects(ctx context.Context, of schema.GroupVersionResource) (names []string, err error) {
-	list, err := s.client.Resource(of).List(ctx, metav1.ListOptions{})
+func (s *server) objects(ctx context.Context, kind schema.GroupVersionResource) (names []string, err error) {
+	list, err := s.client.Resource(kind).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -190,11 +190,11 @@ func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 	})
 	has := func(what string, want ...string) {
 		t.Helper()
-		for _, of := range []schema.GroupVersionResource{poolExportKind, importKind} {
+		for _, kind := range []schema.GroupVersionResource{poolExportKind, importKind} {
 			labtest.Until(t, what, func(ctx context.Context) error {
-				got, err := s.objects(ctx, of)
+				got, err := s.objects(ctx, kind)
 				if err == nil && !slices.Equal(got, want) {
-					err = fmt.Errorf("%d %s, %q, want %q", len(got), of.Resource, got[:min(len(got), 30)], want)
+					err = fmt.Errorf("%d %s, %q, want %q", len(got), kind.Resource, got[:min(len(got), 30)], want)
 				}
 				return err
 			})
@@ -210,8 +210,8 @@ func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if is := fmt.Sprint(u.Object["status"]); !strings.Contains(is, "started:20") {
-			return errors.New(is)
+		if status := fmt.Sprint(u.Object["status"]); !strings.Contains(status, "started:20") {
+			return errors.New(status)
 		}
 		return nil
 	})

@@ -18,18 +18,18 @@ import (
 )
 
 // many is a list of n items.
-func many(n int, is func(i int) *discoveryv3.Resource) []*discoveryv3.Resource {
+func many(n int, item func(i int) *discoveryv3.Resource) []*discoveryv3.Resource {
 	out := make([]*discoveryv3.Resource, n)
 	for i := range out {
-		out[i] = is(i)
+		out[i] = item(i)
 	}
 	return out
 }
 
 // again publishes n times.
-func again(v *parties.Subscriber, n int, topic string, is func(i int) []*discoveryv3.Resource) error {
+func again(v *parties.Subscriber, n int, topic string, items func(i int) []*discoveryv3.Resource) error {
 	for i := range n {
-		if err := v.Publish(topic, is(i)); err != nil {
+		if err := v.Publish(topic, items(i)); err != nil {
 			return err
 		}
 	}
@@ -185,14 +185,15 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	}
 	s := startSet(t, "", nil, evil...)
 	traffic, before, peak := s.traffic(), s.rss(s.penstock), s.peak(s.penstock)
-	logged := func(i int) (of []string, has bool) {
+	logged := func(i int) (messages []string, has bool) {
 		for _, line := range strings.Split(s.whole("penstock"), "\n") {
 			if strings.Contains(line, "member "+evil[i].Name+": ") ||
 				strings.Contains(line, evil[i].Listener.Addr().String()) {
-				of = append(of, line)
+				messages = append(messages, line)
 			}
 		}
-		return of, slices.ContainsFunc(of, func(line string) bool { return strings.Contains(line, attacks[i].logged) })
+		return messages,
+			slices.ContainsFunc(messages, func(line string) bool { return strings.Contains(line, attacks[i].logged) })
 	}
 	for i, a := range attacks {
 		began, log, peak := time.Now(), s.logSize("penstock"), s.peak(s.penstock)
@@ -224,8 +225,8 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 		t.Errorf("penstock logged %d bytes", size)
 	}
 	for i, a := range attacks {
-		if of, has := logged(i); !has {
-			t.Errorf("%s: no line has %q:\n%.4000s", a.name, a.logged, strings.Join(of, "\n"))
+		if messages, has := logged(i); !has {
+			t.Errorf("%s: no line has %q:\n%.4000s", a.name, a.logged, strings.Join(messages, "\n"))
 		}
 	}
 	traffic.end()

@@ -92,22 +92,22 @@ type attacker struct {
 
 // beHostile is main of a hostile member.
 func beHostile(path string) int {
-	var is attacker
+	var figures attacker
 	text, err := os.ReadFile(path)
 	if err == nil {
-		err = json.Unmarshal(text, &is)
+		err = json.Unmarshal(text, &figures)
 	}
 	var certificate tls.Certificate
 	if err == nil {
-		certificate, err = tls.X509KeyPair(is.Certificate, is.Certificate)
+		certificate, err = tls.X509KeyPair(figures.Certificate, figures.Certificate)
 	}
 	var l net.Listener
 	if err == nil {
-		l, err = net.Listen("tcp", is.Address)
+		l, err = net.Listen("tcp", figures.Address)
 	}
 	if err == nil {
 		var rounds atomic.Int64
-		a := hostileExports()[is.Attack]
+		a := hostileExports()[figures.Attack]
 		err = parties.Server(certificate, &rounds, func(v *parties.Subscriber) error {
 			fmt.Println(attacks)
 			return a.do(v)

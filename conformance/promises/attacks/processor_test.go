@@ -92,23 +92,23 @@ func TestProcessor_HostileOneLosesNoRequest(t *testing.T) {
 		}},
 		{"closes", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 	} {
-		was := calls.Load()
+		called := calls.Load()
 		set(attack.answer)
 		// a changed one is not left alone
 		s.Write("processor.yaml", strings.Replace(objects, "timeout: 200ms", fmt.Sprintf("timeout: %dms", 201+i), 1))
 		s.Eventually(attack.name+": the processor is asked", func() error {
-			if s.median(3); calls.Load() == was {
+			if s.median(3); calls.Load() == called {
 				return fmt.Errorf("%d calls", calls.Load())
 			}
 			return nil
 		})
 		s.undelayed(attack.name, 100*time.Millisecond)
-		t.Logf("%s: %d calls", attack.name, calls.Load()-was)
+		t.Logf("%s: %d calls", attack.name, calls.Load()-called)
 	}
-	was := calls.Load()
+	called := calls.Load()
 	set(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) })
 	s.Eventually("the processor, which was left alone, is asked again", func() error {
-		if s.median(3); calls.Load() == was {
+		if s.median(3); calls.Load() == called {
 			return fmt.Errorf("%d calls", calls.Load())
 		}
 		return nil

@@ -110,11 +110,11 @@ func TestExternalScorer_HostileOneDelaysNoRequest(t *testing.T) {
 		{"an error of 8 MiB", func(context.Context) ([]byte, error) { return nil, fmt.Errorf("%s", huge[:8<<20]) },
 			"failed"},
 	} {
-		was, last := counted(attack.outcome), calls.Load()
+		outcomes, last := counted(attack.outcome), calls.Load()
 		set(attack.answer)
 		s.Eventually(attack.name+": the scorer is asked again", func() error { // it may have been left out
 			s.median(20)
-			if now := counted(attack.outcome); now == was || calls.Load() == last {
+			if now := counted(attack.outcome); now == outcomes || calls.Load() == last {
 				return fmt.Errorf("%s calls %s", now, attack.outcome)
 			}
 			return nil

@@ -219,10 +219,10 @@ func others() []deviation {
 
 // deviations are all of certificates.
 func deviations() (out []deviation) {
-	for _, of := range []func() []deviation{
+	for _, list := range []func() []deviation{
 		numbers, names, times, algorithms, publicKeys, lists, constraints, alternatives, others,
 	} {
-		out = append(out, of()...)
+		out = append(out, list()...)
 	}
 	return out
 }

@@ -44,9 +44,9 @@ func corpus(t *testing.T, k keys, seed uint64) (out []sample) {
 		bundle("plain", kind, plain(k.public(kind), true).pem())
 	}
 	all := deviations()
-	deviating := func(kind string, authority bool, of ...deviation) []byte {
+	deviating := func(kind string, authority bool, with ...deviation) []byte {
 		c := plain(k.public(kind), authority)
-		for _, d := range of {
+		for _, d := range with {
 			d.apply(c)
 		}
 		return c.pem()

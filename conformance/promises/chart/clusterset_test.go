@@ -149,7 +149,7 @@ func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *test
 
 // sharesAnImport exports the pool again where a person has made the import, with an entry of their
 // own: both entries are served, and the person's import and entry stay when the pool is withdrawn.
-func (m *member) sharesAnImport(of *member) {
+func (m *member) sharesAnImport(exporter *member) {
 	m.Helper()
 	m.apply(
 		"apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: chat, " +
@@ -190,31 +190,35 @@ func (m *member) sharesAnImport(of *member) {
 			return nil
 		})
 	}
-	of.annotate(`"ClusterSet"`)
+	exporter.annotate(`"ClusterSet"`)
 	entries("byhand east")
-	of.Until("the pool is Exported", func(ctx context.Context) error { return of.exported(ctx, "True", "Exported") })
-	of.annotate("null")
+	exporter.Until("the pool is Exported", func(ctx context.Context) error {
+		return exporter.exported(ctx, "True", "Exported")
+	})
+	exporter.annotate("null")
 	entries("byhand")
 }
 
 // waitsForANamespace exports a pool whose namespace this cluster has not yet.
-func (m *member) waitsForANamespace(of *member) {
+func (m *member) waitsForANamespace(exporter *member) {
 	m.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}}
-	if _, err := of.CoreV1().Namespaces().Create(of.Context(), ns, metav1.CreateOptions{}); err != nil {
+	if _, err := exporter.CoreV1().Namespaces().Create(exporter.Context(), ns, metav1.CreateOptions{}); err != nil {
 		m.Fatal(err)
 	}
-	of.apply(strings.ReplaceAll(pool, "{name: chat}", "{name: chat, namespace: later}"))
-	there := *of
-	there.pools = of.in("later", "inference.networking.k8s.io", "v1", "inferencepools")
+	exporter.apply(strings.ReplaceAll(pool, "{name: chat}", "{name: chat, namespace: later}"))
+	there := *exporter
+	there.pools = exporter.in("later", "inference.networking.k8s.io", "v1", "inferencepools")
 	there.annotate(`"ClusterSet"`)
-	of.Until("the pool has no namespace there", func(ctx context.Context) error {
+	exporter.Until("the pool has no namespace there", func(ctx context.Context) error {
 		return there.exported(ctx, "False", "NamespaceNotFound")
 	})
 	if _, err := m.CoreV1().Namespaces().Create(m.Context(), ns, metav1.CreateOptions{}); err != nil {
 		m.Fatal(err)
 	}
-	of.Until("the pool is Exported", func(ctx context.Context) error { return there.exported(ctx, "True", "Exported") })
+	exporter.Until("the pool is Exported", func(ctx context.Context) error {
+		return there.exported(ctx, "True", "Exported")
+	})
 	imports := m.in("later", "inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports")
 	m.Until("the import is made", func(ctx context.Context) error {
 		_, err := imports.Get(ctx, "chat", metav1.GetOptions{})

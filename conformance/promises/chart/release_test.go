@@ -181,12 +181,12 @@ func (r *releases) clients() {
 	if err != nil {
 		r.place.Fatal(err)
 	}
-	of := func(group, version, plural string) dynamic.NamespaceableResourceInterface {
+	resources := func(group, version, plural string) dynamic.NamespaceableResourceInterface {
 		return client.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural})
 	}
-	r.gateways, r.classes = of("gateway.networking.k8s.io", "v1", "gateways"),
-		of("gateway.networking.k8s.io", "v1", "gatewayclasses")
-	r.fleets = of("penstock.dev", "v1alpha1", "envoyfleets")
+	r.gateways, r.classes = resources("gateway.networking.k8s.io", "v1", "gateways"),
+		resources("gateway.networking.k8s.io", "v1", "gatewayclasses")
+	r.fleets = resources("penstock.dev", "v1alpha1", "envoyfleets")
 }
 
 // replicas checks that n processes of Penstock are ready, which Helm has waited for, and that they

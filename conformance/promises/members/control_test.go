@@ -30,9 +30,9 @@ func TestClusterSet_ChangedModeLosesNoRequest(t *testing.T) {
 	mode := func(want string) {
 		t.Helper()
 		s.east.annotate("export-mode", fmt.Sprintf("%q", want))
-		s.imports("east has "+want, func(of map[string]map[string]any) error {
-			if of["east"]["routingMode"] != want {
-				return fmt.Errorf("%v", of["east"])
+		s.imports("east has "+want, func(entries map[string]map[string]any) error {
+			if entries["east"]["routingMode"] != want {
+				return fmt.Errorf("%v", entries["east"])
 			}
 			return nil
 		})

@@ -27,17 +27,17 @@ func (r *requests) add(o requests) {
 
 // controlled adds the requests of an experiment in which the control side of a cluster fails, or
 // changes.
-func (f *figures) controlled(of requests) {
+func (f *figures) controlled(r requests) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.control.add(of)
+	f.control.add(r)
 }
 
 // lost adds the requests of an experiment in which a cluster, or a part of it, is lost.
-func (f *figures) lost(of requests, longest time.Duration) {
+func (f *figures) lost(r requests, longest time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.data.add(of)
+	f.data.add(r)
 	f.longest = max(f.longest, longest)
 }
 

@@ -55,9 +55,9 @@ func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 		h.Kill()
 		s.load.Goes(20)
 		start()
-		s.imports("east has "+mode, func(of map[string]map[string]any) error {
-			if of["east"]["routingMode"] != mode {
-				return fmt.Errorf("%v", of["east"])
+		s.imports("east has "+mode, func(entries map[string]map[string]any) error {
+			if entries["east"]["routingMode"] != mode {
+				return fmt.Errorf("%v", entries["east"])
 			}
 			return nil
 		})

@@ -119,9 +119,9 @@ func TestClusterSet_LostGatewayIsReplacedByAnotherCluster(t *testing.T) {
 	s.load.End()
 	s.east.address()
 	s.east.annotate("export-mode", `"ParentMode"`)
-	s.imports("east has ParentMode", func(of map[string]map[string]any) error {
-		if of["east"]["routingMode"] != "ParentMode" {
-			return fmt.Errorf("%v", of["east"])
+	s.imports("east has ParentMode", func(entries map[string]map[string]any) error {
+		if entries["east"]["routingMode"] != "ParentMode" {
+			return fmt.Errorf("%v", entries["east"])
 		}
 		return nil
 	})

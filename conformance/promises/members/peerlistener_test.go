@@ -31,9 +31,9 @@ func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 		c.address()
 		c.annotate("export-mode", `"ParentMode"`)
 	}
-	s.imports("the exporters have peer listeners", func(of map[string]map[string]any) error {
+	s.imports("the exporters have peer listeners", func(entries map[string]map[string]any) error {
 		for _, c := range exporters {
-			if text := fmt.Sprint(of[c.Name]["parents"]); !strings.Contains(text, "peer:true") ||
+			if text := fmt.Sprint(entries[c.Name]["parents"]); !strings.Contains(text, "peer:true") ||
 				!strings.Contains(text, fmt.Sprintf("number:%d", port)) {
 				return fmt.Errorf("%s: %s", c.Name, text)
 			}
@@ -75,9 +75,9 @@ func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 			return slices.DeleteFunc(args, func(a string) bool { return a == open })
 		})
 	}
-	s.imported("chat", "the exporters' pickers are for members", func(of map[string]map[string]any) error {
+	s.imported("chat", "the exporters' pickers are for members", func(entries map[string]map[string]any) error {
 		for _, c := range exporters {
-			if text := fmt.Sprint(of[c.Name]["endpointPicker"]); !strings.Contains(text, "peer") {
+			if text := fmt.Sprint(entries[c.Name]["endpointPicker"]); !strings.Contains(text, "peer") {
 				return fmt.Errorf("%s: %s", c.Name, text)
 			}
 		}
@@ -107,9 +107,9 @@ func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 func (s *site) listenForMembers(port int) {
 	s.Helper()
 	for _, c := range []*cluster{s.east, s.north} {
-		of := spec(c.Member, false, c.Others(members)...)
-		of.PeerListener = port
-		if err := c.Join(c.Context(), of); err != nil {
+		set := spec(c.Member, false, c.Others(members)...)
+		set.PeerListener = port
+		if err := c.Join(c.Context(), set); err != nil {
 			s.Fatal(err)
 		}
 	}
@@ -120,8 +120,8 @@ func (c *cluster) arguments(change func([]string) []string) {
 	c.Helper()
 	d, err := c.AppsV1().Deployments(installed.System).Get(c.Context(), "penstock", metav1.GetOptions{})
 	if err == nil {
-		of := &d.Spec.Template.Spec.Containers[0]
-		of.Args = change(of.Args)
+		container := &d.Spec.Template.Spec.Containers[0]
+		container.Args = change(container.Args)
 		_, err = c.AppsV1().Deployments(installed.System).Update(c.Context(), d, metav1.UpdateOptions{})
 	}
 	if err != nil {

@@ -193,7 +193,7 @@ func newQuietSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{T: t}
 	t.Cleanup(func() { measured.experiment(t.Failed()) })
-	for i, is := range []**cluster{&s.east, &s.north, &s.west} {
+	for i, member := range []**cluster{&s.east, &s.north, &s.west} {
 		m := members[i]
 		c := &cluster{Place: labtest.Place{T: t, Clientset: m.Client, REST: m.Config, Namespace: team}, Member: m,
 			context: running.Contexts()[i]}
@@ -202,7 +202,7 @@ func newQuietSite(t *testing.T) *site {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.logProcesses)
-		*is = c
+		*member = c
 	}
 	return s
 }
@@ -220,12 +220,12 @@ func (s *site) ends() {
 // ready waits until the imports have these clusters, and each takes requests.
 func (s *site) ready(names ...string) {
 	s.Helper()
-	s.imports(strings.Join(names, " ")+" are ready", func(of map[string]map[string]any) error {
-		if len(of) != len(names) {
-			return fmt.Errorf("clusters %v", of)
+	s.imports(strings.Join(names, " ")+" are ready", func(entries map[string]map[string]any) error {
+		if len(entries) != len(names) {
+			return fmt.Errorf("clusters %v", entries)
 		}
 		for _, name := range names {
-			if err := condition(of[name], "True", "Ready"); err != nil {
+			if err := condition(entries[name], "True", "Ready"); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -236,8 +236,8 @@ func (s *site) ready(names ...string) {
 // states waits until a cluster has a status and a reason in the imports.
 func (s *site) states(name, status, reason string) {
 	s.Helper()
-	s.imports(name+" is "+status+" "+reason, func(of map[string]map[string]any) error {
-		return condition(of[name], status, reason)
+	s.imports(name+" is "+status+" "+reason, func(entries map[string]map[string]any) error {
+		return condition(entries[name], status, reason)
 	})
 }
 
@@ -259,13 +259,13 @@ func (s *site) imported(pool, what string, holds func(map[string]map[string]any)
 		if err != nil {
 			return err
 		}
-		of := map[string]map[string]any{}
+		entries := map[string]map[string]any{}
 		clusters, _, _ := unstructured.NestedSlice(u.Object, "status", "clusters")
 		for _, c := range clusters {
 			c := c.(map[string]any)
-			of[fmt.Sprint(c["name"])] = c
+			entries[fmt.Sprint(c["name"])] = c
 		}
-		return holds(of)
+		return holds(entries)
 	})
 }
 

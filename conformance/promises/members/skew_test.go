@@ -110,7 +110,7 @@ func (c *cluster) runs(image, clock string) (restore func()) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	was, err := json.Marshal(d.Spec.Template.Spec.Containers[0])
+	before, err := json.Marshal(d.Spec.Template.Spec.Containers[0])
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func (c *cluster) runs(image, clock string) (restore func()) {
 	}
 	patch("[" + changes + "]")
 	return func() {
-		patch(fmt.Sprintf(`[{"op": "replace", "path": "/spec/template/spec/containers/0", "value": %s}]`, was))
+		patch(fmt.Sprintf(`[{"op": "replace", "path": "/spec/template/spec/containers/0", "value": %s}]`, before))
 	}
 }
 

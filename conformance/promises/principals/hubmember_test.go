@@ -368,10 +368,10 @@ func (h *hubRig) expect(cells []*hubCell, address string) {
 // entries are the clusters of an import at the importer, with their first addresses.
 func (h *hubRig) entries(pool string) map[string]string {
 	h.t.Helper()
-	var is inferenceapi.InferencePoolImportStatus
-	decodeStatus(h.t, h.west.Get(inferenceapi.Group, "inferencepoolimports", pool), &is)
+	var status inferenceapi.InferencePoolImportStatus
+	decodeStatus(h.t, h.west.Get(inferenceapi.Group, "inferencepoolimports", pool), &status)
 	out := map[string]string{}
-	for _, c := range is.Clusters {
+	for _, c := range status.Clusters {
 		out[c.Name] = "none"
 		if p := c.EndpointPicker; p != nil && len(p.Service[0].Addresses) > 0 {
 			out[c.Name] = p.Service[0].Addresses[0]

@@ -66,15 +66,15 @@ func newMembers(t testing.TB) *members {
 	m.good = parties.NewHonest(t, "good", address)
 	m.evil = parties.NewPublisher(t, "evil")
 	for i, c := range (&run{t: t, p: member}).cells() {
-		of := &memberCell{cell: c, done: make(chan struct{})}
+		played := &memberCell{cell: c, done: make(chan struct{})}
 		switch root, _ := split(c.field); root {
 		case "record", "part":
-			of.pool = fmt.Sprintf("evil-%d/c%d", i/perNamespace, i)
+			played.pool = fmt.Sprintf("evil-%d/c%d", i/perNamespace, i)
 		case "request":
 		default:
-			of.own = parties.NewPublisher(t, fmt.Sprintf("evil-%d", i))
+			played.own = parties.NewPublisher(t, fmt.Sprintf("evil-%d", i))
 		}
-		m.list = append(m.list, of)
+		m.list = append(m.list, played)
 	}
 	files := map[string]string{"set.yaml": m.set(), "imports.yaml": m.routes()}
 	m.run = begin(t, start(t, files, "--members-listen", "127.0.0.1:0"), member)

@@ -281,25 +281,25 @@ func (m *members) judgeExport(c *memberCell, evil memberStatus, doc document, ow
 
 func (m *members) judgeMember(c *memberCell) {
 	m.t.Helper()
-	var is memberStatus
+	var status memberStatus
 	m.rig.Eventually(c.String(), func() error {
-		is = m.clusters().of(c.own.Name)
-		is.Findings = slices.DeleteFunc(is.Findings, func(text string) bool {
+		status = m.clusters().of(c.own.Name)
+		status.Findings = slices.DeleteFunc(status.Findings, func(text string) bool {
 			return strings.Contains(text, "it is Stale") || strings.Contains(text, "it is Unreachable")
 		})
-		if c.ending != nil && len(is.Findings) == 0 {
+		if c.ending != nil && len(status.Findings) == 0 {
 			return errors.New("its stream has ended, and no finding states why: " + c.ending.Error())
 		}
 		return nil
 	})
 	if strings.HasPrefix(c.field, "key.") {
-		for _, i := range is.Imports {
+		for _, i := range status.Imports {
 			if i.State != "Imported" {
-				is.Findings = append(is.Findings, "had no effect: "+i.State+": "+i.Message)
+				status.Findings = append(status.Findings, "had no effect: "+i.State+": "+i.Message)
 			}
 		}
 	}
-	evidence := strings.Join(is.Findings, "\n")
+	evidence := strings.Join(status.Findings, "\n")
 	switch {
 	case c.ending != nil, strings.Contains(evidence, "had no effect"), strings.Contains(evidence, "not up to date"):
 		m.saw(c.cell, denied, evidence)

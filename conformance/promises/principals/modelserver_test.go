@@ -17,9 +17,9 @@ var modelServerOf = principal{"model server", func(t testing.TB) []field {
 	var out []field
 	add := func(path string, otherwise class) {
 		c := otherwise
-		for end, of := range modelServerClasses {
+		for end, named := range modelServerClasses {
 			if strings.HasSuffix(path, end) {
-				c = of
+				c = named
 			}
 		}
 		out = append(out, field{path: path, class: c})

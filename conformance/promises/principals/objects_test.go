@@ -316,8 +316,8 @@ func word(c class, v value, l *apiextensionsv1.JSONSchemaProps) string {
 
 // repeated is the sample's list with more items, which differ in their names.
 func repeated(v value, l *apiextensionsv1.JSONSchemaProps, now any) any {
-	was, _ := now.([]any)
-	if v == zero || len(was) == 0 {
+	list, _ := now.([]any)
+	if v == zero || len(list) == 0 {
 		return []any{}
 	}
 	n := 1024
@@ -327,9 +327,9 @@ func repeated(v value, l *apiextensionsv1.JSONSchemaProps, now any) any {
 	if v == overflow {
 		n++
 	}
-	out := slices.Clone(was)[:min(n, len(was))]
+	out := slices.Clone(list)[:min(n, len(list))]
 	for len(out) < n {
-		out = append(out, another(was[0], len(out)))
+		out = append(out, another(list[0], len(out)))
 	}
 	return out
 }
@@ -358,8 +358,8 @@ func another(item any, i int) any {
 			keys = []string{"type"}
 		}
 		for _, key := range keys {
-			if was, ok := out[key]; ok {
-				out[key] = another(was, i)
+			if former, ok := out[key]; ok {
+				out[key] = another(former, i)
 				break
 			}
 		}
@@ -370,8 +370,8 @@ func another(item any, i int) any {
 
 func entries(v value, l *apiextensionsv1.JSONSchemaProps, now any) any {
 	out := map[string]any{}
-	was, _ := now.(map[string]any)
-	if v == zero || len(was) == 0 {
+	object, _ := now.(map[string]any)
+	if v == zero || len(object) == 0 {
 		return out
 	}
 	n := 256
@@ -381,10 +381,10 @@ func entries(v value, l *apiextensionsv1.JSONSchemaProps, now any) any {
 	if v == overflow {
 		n++
 	}
-	maps.Copy(out, was)
-	first := slices.Sorted(maps.Keys(was))[0]
+	maps.Copy(out, object)
+	first := slices.Sorted(maps.Keys(object))[0]
 	for i := 0; len(out) < n; i++ {
-		out[fmt.Sprintf("%s-%d", first, i)] = was[first]
+		out[fmt.Sprintf("%s-%d", first, i)] = object[first]
 	}
 	return out
 }

@@ -175,17 +175,18 @@ func (p *hostilePicker) with(c cell, phase string, a *extprocv3.ProcessingRespon
 }
 
 // setLength has an answer set content-length.
-func setLength(of *extprocv3.HeadersResponse, length string) {
-	if of.Response == nil {
-		of.Response = &extprocv3.CommonResponse{}
+func setLength(response *extprocv3.HeadersResponse, length string) {
+	if response.Response == nil {
+		response.Response = &extprocv3.CommonResponse{}
 	}
-	if of.Response.HeaderMutation == nil {
-		of.Response.HeaderMutation = &extprocv3.HeaderMutation{}
+	if response.Response.HeaderMutation == nil {
+		response.Response.HeaderMutation = &extprocv3.HeaderMutation{}
 	}
-	of.Response.HeaderMutation.SetHeaders = append(of.Response.HeaderMutation.SetHeaders, &corev3.HeaderValueOption{
-		Header:       &corev3.HeaderValue{Key: "content-length", RawValue: []byte(length)},
-		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-	})
+	response.Response.HeaderMutation.SetHeaders = append(response.Response.HeaderMutation.SetHeaders,
+		&corev3.HeaderValueOption{
+			Header:       &corev3.HeaderValue{Key: "content-length", RawValue: []byte(length)},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+		})
 }
 
 // pick names a list of endpoints, in a header and in metadata.
@@ -351,9 +352,9 @@ func (p *pickers) play() {
 func (p *pickers) sick(c cell, steps []string) {
 	p.t.Helper()
 	own := p.rig.status().about("mine", "relayed")
-	is := &healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_SERVING}
-	setProto(p.t, is.ProtoReflect(), steps, c.value, nil, p.picker.fields[c.field].class)
-	p.picker.health.Store(is)
+	response := &healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_SERVING}
+	setProto(p.t, response.ProtoReflect(), steps, c.value, nil, p.picker.fields[c.field].class)
+	p.picker.health.Store(response)
 	before := p.picker.checks.Load()
 	p.rig.Eventually("the picker's health is asked for", func() error {
 		if n := p.picker.checks.Load() - before; n < 1 {
@@ -442,11 +443,11 @@ func (s seen) differs(o seen) string {
 	if o.err != nil || s.status != o.status {
 		return fmt.Sprintf("status %d, %.200s, %v, reason %s", o.status, o.body, o.err, o.headers["x-penstock-reason"])
 	}
-	var was, is echo
-	if json.Unmarshal([]byte(s.body), &was) != nil || json.Unmarshal([]byte(o.body), &is) != nil {
+	var before, after echo
+	if json.Unmarshal([]byte(s.body), &before) != nil || json.Unmarshal([]byte(o.body), &after) != nil {
 		return fmt.Sprintf("the answer is %.200s", o.body)
 	}
-	for _, headers := range []map[string]string{s.headers, o.headers, was.Headers, is.Headers} {
+	for _, headers := range []map[string]string{s.headers, o.headers, before.Headers, after.Headers} {
 		for _, name := range varies {
 			delete(headers, name)
 		}
@@ -454,21 +455,21 @@ func (s seen) differs(o seen) string {
 	switch {
 	case !maps.Equal(s.headers, o.headers):
 		return fmt.Sprintf("the answer has the headers %.500s", changes(s.headers, o.headers))
-	case !maps.Equal(was.Headers, is.Headers):
-		return fmt.Sprintf("the server gets the headers %.500s", changes(was.Headers, is.Headers))
-	case was.Body != is.Body, was.Path != is.Path, was.Method != is.Method:
-		return fmt.Sprintf("the server gets %s %s %.200s", is.Method, is.Path, is.Body)
+	case !maps.Equal(before.Headers, after.Headers):
+		return fmt.Sprintf("the server gets the headers %.500s", changes(before.Headers, after.Headers))
+	case before.Body != after.Body, before.Path != after.Path, before.Method != after.Method:
+		return fmt.Sprintf("the server gets %s %s %.200s", after.Method, after.Path, after.Body)
 	}
 	return ""
 }
 
-func changes(was, now map[string]string) (out []string) {
+func changes(before, now map[string]string) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
-		if v, ok := was[name]; !ok || v != now[name] {
+		if v, ok := before[name]; !ok || v != now[name] {
 			out = append(out, fmt.Sprintf("%s: %.100s", name, now[name]))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(was)) {
+	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if _, ok := now[name]; !ok {
 			out = append(out, "-"+name)
 		}

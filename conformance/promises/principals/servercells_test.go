@@ -46,18 +46,18 @@ func newServers(t testing.TB) *servers {
 	s.zmq = processtest.Port(t)
 	var text strings.Builder
 	for i, c := range (&run{t: t, p: modelServerOf}).cells() {
-		is := &serverCell{cell: c, fields: s.fields, pool: fmt.Sprintf("s%d", i)}
-		is.address = fmt.Sprintf("127.77.%d.%d", i/250, i%250+1)
-		is.root, is.part, _ = strings.Cut(c.field, ".")
-		is.port = is.listen(t, 0, is.serve)
-		if strings.HasPrefix(is.part, "nv_") {
-			is.listen(t, 8002, is.serve) // Triton has its metrics there
+		server := &serverCell{cell: c, fields: s.fields, pool: fmt.Sprintf("s%d", i)}
+		server.address = fmt.Sprintf("127.77.%d.%d", i/250, i%250+1)
+		server.root, server.part, _ = strings.Cut(c.field, ".")
+		server.port = server.listen(t, 0, server.serve)
+		if strings.HasPrefix(server.part, "nv_") {
+			server.listen(t, 8002, server.serve) // Triton has its metrics there
 		}
-		if is.root == "events" || is.root == "load" {
-			is.listen(t, s.zmq, is.publish)
+		if server.root == "events" || server.root == "load" {
+			server.listen(t, s.zmq, server.publish)
 		}
-		s.list = append(s.list, is)
-		text.WriteString(is.objects(s.zmq))
+		s.list = append(s.list, server)
+		text.WriteString(server.objects(s.zmq))
 	}
 	s.run = begin(t, start(t, map[string]string{"servers.yaml": text.String()}), modelServerOf)
 	return s

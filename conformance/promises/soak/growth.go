@@ -117,10 +117,10 @@ func (s *Samples) Growth() (slopes []Slope, err error) {
 		limit  int
 	}{{"heap", s.heap, maxLiveSlope}, {"goroutines", s.goroutines, maxLiveSlope}, {"rss", s.rss, maxRSSSlope}} {
 		percent, deviation := slope(s.apart(s.at), s.apart(x.values))
-		is := Slope{x.name, percent, deviation, x.limit}
-		slopes = append(slopes, is)
+		grown := Slope{x.name, percent, deviation, x.limit}
+		slopes = append(slopes, grown)
 		if s.hours() >= judged && percent-2*deviation > float64(x.limit) {
-			err = errors.Join(err, errors.New(is.String()))
+			err = errors.Join(err, errors.New(grown.String()))
 		}
 	}
 	return slopes, err

@@ -74,16 +74,16 @@ func (s *Samples) take(ctx context.Context, pid int, client *http.Client) error 
 	from := time.Now()
 	var last error
 	for {
-		is, err := live(ctx, client)
+		sample, err := live(ctx, client)
 		rss, rssErr := process.Anonymous(pid)
 		if rssErr != nil {
 			return fmt.Errorf("process %d: %w", pid, rssErr)
 		}
 		if err == nil {
 			s.at = append(s.at, time.Since(from).Hours())
-			s.heap, s.goroutines, s.rss = append(s.heap, is.heap), append(s.goroutines, is.goroutines),
+			s.heap, s.goroutines, s.rss = append(s.heap, sample.heap), append(s.goroutines, sample.goroutines),
 				append(s.rss, float64(rss))
-			s.size, s.endpoints = append(s.size, s.sized()), append(s.endpoints, is.endpoints)
+			s.size, s.endpoints = append(s.size, s.sized()), append(s.endpoints, sample.endpoints)
 		} else if ctx.Err() == nil {
 			last = err // a frozen process does not answer
 		}
@@ -123,7 +123,7 @@ type needs struct{ heap, goroutines, endpoints float64 }
 // its metrics. The heap that starts the next collection is twice the live heap of the last one. A
 // heap profile is no alternative: its text takes memory that grows with each place that has ever
 // allocated.
-func live(ctx context.Context, client *http.Client) (is needs, err error) {
+func live(ctx context.Context, client *http.Client) (sample needs, err error) {
 	add := func(into *float64, line, name string) {
 		if text, ok := strings.CutPrefix(line, name); ok {
 			value, _ := strconv.ParseFloat(text[strings.LastIndexByte(text, ' ')+1:], 64)
@@ -132,18 +132,18 @@ func live(ctx context.Context, client *http.Client) (is needs, err error) {
 	}
 	var page bytes.Buffer
 	if err := fetch(ctx, client, "/metrics", &page); err != nil {
-		return is, err
+		return sample, err
 	}
 	for line := range strings.Lines(page.String()) {
 		line = strings.TrimSuffix(line, "\n")
-		add(&is.heap, line, "go_memstats_next_gc_bytes ")
-		add(&is.goroutines, line, "go_goroutines ")
-		add(&is.endpoints, line, "penstock_picker_endpoints{")
+		add(&sample.heap, line, "go_memstats_next_gc_bytes ")
+		add(&sample.goroutines, line, "go_goroutines ")
+		add(&sample.endpoints, line, "penstock_picker_endpoints{")
 	}
-	if is.heap /= 2; is.heap == 0 || is.goroutines == 0 {
+	if sample.heap /= 2; sample.heap == 0 || sample.goroutines == 0 {
 		err = errors.New("its metrics have no go_memstats_next_gc_bytes, or no go_goroutines")
 	}
-	return is, err
+	return sample, err
 }
 
 func fetch(ctx context.Context, client *http.Client, path string, out io.Writer) error {

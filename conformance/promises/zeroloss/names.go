@@ -72,11 +72,11 @@ func (r *run) unresolved(ctx context.Context, p *plane) error {
 	r.note("the DNS server answers again, with another address than %s", former)
 	return soon(ctx, "no endpoint has the former address", func(ctx context.Context) error {
 		for _, e := range r.edges {
-			is, err := dump(ctx, e.admin)
+			got, err := dump(ctx, e.admin)
 			if err != nil {
 				return err
 			}
-			for name, text := range is {
+			for name, text := range got {
 				if strings.Contains(text, `"`+former+`"`) {
 					return fmt.Errorf("%s of %s has %s", name, e.Name, former)
 				}

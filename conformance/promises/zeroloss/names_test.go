@@ -17,11 +17,11 @@ func TestHostname_ProcessesHaveOneAnswer(t *testing.T) {
 	p.flows(40)
 	has := func(address string) func() error {
 		return func() error {
-			is, err := dump(t.Context(), p.edges[0].admin)
+			got, err := dump(t.Context(), p.edges[0].admin)
 			if err != nil {
 				return err
 			}
-			for _, text := range is {
+			for _, text := range got {
 				if strings.Contains(text, `"`+address+`"`) {
 					return nil
 				}

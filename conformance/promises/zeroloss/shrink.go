@@ -19,8 +19,8 @@ import (
 // parseSteps reads "1-40,57".
 func parseSteps(text string) (steps []int, err error) {
 	for part := range strings.SplitSeq(text, ",") {
-		first, last, is := strings.Cut(part, "-")
-		if !is {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
 			last = first
 		}
 		a, err := strconv.Atoi(first)
@@ -122,7 +122,7 @@ func (o options) script(log []string) string {
 	var b strings.Builder
 	b.WriteString("#!/bin/sh\n# From the top of the source tree. The steps were:\n")
 	for _, line := range log {
-		if _, did, is := strings.Cut(line, " step "); is {
+		if _, did, found := strings.Cut(line, " step "); found {
 			fmt.Fprintf(&b, "#   %s\n", did)
 		}
 	}

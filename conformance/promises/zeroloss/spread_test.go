@@ -73,10 +73,10 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	p.world.routes["r2"].backends = []backend{{"import", "far", 1}}
 	p.change("listener-add", 1)
 	learned := func() error {
-		is := p.alike(first, second)["endpoint import/default/far/east"]
+		got := p.alike(first, second)["endpoint import/default/far/east"]
 		for _, s := range p.world.fleets[externalFleet].serving() {
-			if !strings.Contains(is, fmt.Sprintf(`"port_value":%d`, s.port)) {
-				return fmt.Errorf("%s is not among %s", s.name, is)
+			if !strings.Contains(got, fmt.Sprintf(`"port_value":%d`, s.port)) {
+				return fmt.Errorf("%s is not among %s", s.name, got)
 			}
 		}
 		return nil

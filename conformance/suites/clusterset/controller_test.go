@@ -95,8 +95,8 @@ const manager = "clusterset.example/controller"
 // there.
 func fakeCluster(name string) Cluster {
 	kinds := map[schema.GroupVersionResource]string{}
-	for kind, of := range resources {
-		kinds[of] = kind + "List"
+	for kind, resource := range resources {
+		kinds[resource] = kind + "List"
 	}
 	return Cluster{Name: name, Client: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)}
 }
@@ -117,8 +117,8 @@ func (c controller) run(ctx context.Context) {
 }
 
 // all lists the objects of a resource in all namespaces.
-func (cluster Cluster) all(ctx context.Context, of schema.GroupVersionResource) []unstructured.Unstructured {
-	found, err := cluster.Client.Resource(of).List(ctx, metav1.ListOptions{})
+func (cluster Cluster) all(ctx context.Context, resource schema.GroupVersionResource) []unstructured.Unstructured {
+	found, err := cluster.Client.Resource(resource).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil
 	}
@@ -132,10 +132,10 @@ func (cluster Cluster) has(ctx context.Context, namespace string) bool {
 
 // sweep deletes what deleted namespaces contain, as an API server does.
 func (cluster Cluster) sweep(ctx context.Context) {
-	for _, of := range []schema.GroupVersionResource{pools, services, imports, gateways, routes} {
-		for _, u := range cluster.all(ctx, of) {
+	for _, resource := range []schema.GroupVersionResource{pools, services, imports, gateways, routes} {
+		for _, u := range cluster.all(ctx, resource) {
 			if !cluster.has(ctx, u.GetNamespace()) {
-				_ = cluster.Client.Resource(of).Namespace(u.GetNamespace()).
+				_ = cluster.Client.Resource(resource).Namespace(u.GetNamespace()).
 					Delete(ctx, u.GetName(), metav1.DeleteOptions{})
 			}
 		}
@@ -144,14 +144,15 @@ func (cluster Cluster) sweep(ctx context.Context) {
 
 // status writes an object's status, and nothing else: the fake API server does not notice that an
 // object is old.
-func (cluster Cluster) status(ctx context.Context, of schema.GroupVersionResource, u *unstructured.Unstructured,
+func (cluster Cluster) status(ctx context.Context, resource schema.GroupVersionResource, u *unstructured.Unstructured,
 	status map[string]any) {
 	raw, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		panic(err)
 	}
-	_, _ = cluster.Client.Resource(of).Namespace(u.GetNamespace()).Patch(ctx, u.GetName(), types.MergePatchType, raw,
-		metav1.PatchOptions{}, "status")
+	_, _ = cluster.Client.Resource(resource).Namespace(u.GetNamespace()).
+		Patch(ctx, u.GetName(), types.MergePatchType, raw,
+			metav1.PatchOptions{}, "status")
 }
 
 // balance gives Services of type LoadBalancer an address.

@@ -141,15 +141,15 @@ func (g *standIn) run(ctx context.Context) {
 
 // attach makes the Gateway a parent of an import, or not.
 func (g *standIn) attach(ctx context.Context, u *unstructured.Unstructured, named bool) {
-	controllers, is := []any{}, false
+	controllers, attached := []any{}, false
 	for _, c := range list(u.Object, "status", "controllers") {
 		if c["name"] == gatewayController {
-			is, named = true, named || g.defect == staysParent
+			attached, named = true, named || g.defect == staysParent
 		} else if c["name"] != gatewayController && g.defect != ownsImport {
 			controllers = append(controllers, c)
 		}
 	}
-	if is == named {
+	if attached == named {
 		return
 	}
 	if named {
@@ -270,8 +270,8 @@ func (g *standIn) draw(from []backendRef) backendRef {
 }
 
 // address is the first address of a parent's or a picker's Services.
-func address(of map[string]any) string {
-	s := list(of, "service")[0]
+func address(object map[string]any) string {
+	s := list(object, "service")[0]
 	addresses, _, _ := unstructured.NestedStringSlice(s, "addresses")
 	return net.JoinHostPort(addresses[0], fmt.Sprint(list(s, "ports")[0]["number"]))
 }

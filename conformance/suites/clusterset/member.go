@@ -44,8 +44,8 @@ type member struct {
 	namespace string
 }
 
-func (m *member) in(of schema.GroupVersionResource) dynamic.ResourceInterface {
-	return m.client.Resource(of).Namespace(m.namespace)
+func (m *member) in(resource schema.GroupVersionResource) dynamic.ResourceInterface {
+	return m.client.Resource(resource).Namespace(m.namespace)
 }
 
 // settle creates the test's namespace, which clean deletes.
@@ -83,16 +83,16 @@ func (m *member) create(text string) *unstructured.Unstructured {
 }
 
 // change applies a merge patch, in JSON, to an object.
-func (m *member) change(of schema.GroupVersionResource, name, patch string, subresources ...string) {
-	if _, err := m.in(of).Patch(m.run, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{},
+func (m *member) change(resource schema.GroupVersionResource, name, patch string, subresources ...string) {
+	if _, err := m.in(resource).Patch(m.run, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{},
 		subresources...); err != nil {
-		m.run.fail("cluster %s: change %s %s: %w", m.name, of.Resource, name, err)
+		m.run.fail("cluster %s: change %s %s: %w", m.name, resource.Resource, name, err)
 	}
 }
 
-func (m *member) remove(of schema.GroupVersionResource, name string) {
-	if err := m.in(of).Delete(m.run, name, metav1.DeleteOptions{}); err != nil {
-		m.run.fail("cluster %s: delete %s %s: %w", m.name, of.Resource, name, err)
+func (m *member) remove(resource schema.GroupVersionResource, name string) {
+	if err := m.in(resource).Delete(m.run, name, metav1.DeleteOptions{}); err != nil {
+		m.run.fail("cluster %s: delete %s %s: %w", m.name, resource.Resource, name, err)
 	}
 }
 
@@ -118,8 +118,8 @@ func (m *member) collected(name string) {
 		func() error { return m.without(imports, name) })
 }
 
-func (m *member) without(of schema.GroupVersionResource, name string) error {
-	u, err := m.in(of).Get(m.run, name, metav1.GetOptions{})
+func (m *member) without(resource schema.GroupVersionResource, name string) error {
+	u, err := m.in(resource).Get(m.run, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -182,8 +182,8 @@ func list(in map[string]any, path ...string) (out []map[string]any) {
 
 // condition returns an error if a list of conditions does not have one with a type and a status; ""
 // is any.
-func condition(of map[string]any, typ, status string, reasons ...string) error {
-	for _, c := range list(of, "conditions") {
+func condition(object map[string]any, typ, status string, reasons ...string) error {
+	for _, c := range list(object, "conditions") {
 		if c["type"] != typ {
 			continue
 		}

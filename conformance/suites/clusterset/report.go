@@ -41,8 +41,8 @@ type statistics struct {
 }
 
 // Report is the report of a run, as YAML. It has no time: equal results give equal reports.
-func (s *Suite) Report(of Implementation, results []Result) ([]byte, error) {
-	r := report{Kind: "ClusterSetConformanceReport", Implementation: of, Shape: s.config.Shape,
+func (s *Suite) Report(implementation Implementation, results []Result) ([]byte, error) {
+	r := report{Kind: "ClusterSetConformanceReport", Implementation: implementation, Shape: s.config.Shape,
 		Clusters: len(s.config.Clusters)}
 	for _, p := range Profiles {
 		if !slices.Contains(s.config.Profiles, p) {

@@ -249,12 +249,12 @@ func (p *Processor) observe(ctx context.Context, peer string, err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch was := p.failing[peer]; {
-	case err != nil && !was && peer == "router":
+	switch failing := p.failing[peer]; {
+	case err != nil && !failing && peer == "router":
 		p.log.Warn("the router did not choose a worker; the endpoint picker schedules", "error", err)
-	case err != nil && !was:
+	case err != nil && !failing:
 		p.log.Warn("the token store did not take token IDs; they travel in the body", "error", err)
-	case err == nil && was:
+	case err == nil && failing:
 		p.log.Info("the peer answers again", "peer", peer)
 	}
 	p.failing[peer] = err != nil

@@ -132,7 +132,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.clusterLoads = clusterload.New(clusterload.Config{
 		Waiting:    func(pool objectid.Pool) (schedule.Wait, int, bool) { return a.picker.Waiting(pool) },
 		Federation: a.federation, Cluster: a.cluster, Log: a.log,
-		OnPage: func(of objectid.Pool, member, why string) { a.remotePickers.read(of, member, why) },
+		OnPage: func(imported objectid.Pool, member, why string) { a.remotePickers.read(imported, member, why) },
 	})
 	if err := register(a.registry, a.panics.count, unpublished, unrecorded, a.clusterLoads); err != nil {
 		return nil, err
@@ -347,10 +347,10 @@ func (a *App) wantNames(names, gone []string) {
 }
 
 // storeDialect stores a picker's dialect where translation reads it.
-func (a *App) storeDialect(name string, is probe.Answer) error {
+func (a *App) storeDialect(name string, answer probe.Answer) error {
 	op := store.Dialects.Delete(name)
-	d := store.Dialect{Acknowledges: is.Dialect == probe.Acknowledges, Health: is.Health, Lost: is.Lost,
-		Frozen: is.Frozen}
+	d := store.Dialect{Acknowledges: answer.Dialect == probe.Acknowledges, Health: answer.Health, Lost: answer.Lost,
+		Frozen: answer.Frozen}
 	if d.Acknowledges || d.Health || d.Lost || d.Frozen {
 		d.Name = name
 		op = store.Dialects.Put(&d)
@@ -361,9 +361,9 @@ func (a *App) storeDialect(name string, is probe.Answer) error {
 	if id, ok := model.ParseClusterID(name); ok && id.External() {
 		if id.Kind == model.ImportPickerKind {
 			a.pickerDown(objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name},
-				Member: id.Member}, "probe", is.Down)
+				Member: id.Member}, "probe", answer.Down)
 		}
-		a.remotePickers.answered(id, is)
+		a.remotePickers.answered(id, answer)
 	}
 	return nil
 }

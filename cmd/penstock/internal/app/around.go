@@ -21,11 +21,11 @@ func (around) Gateway(ctx context.Context) string { return identity.Gateway(ctx)
 func (around) Member(ctx context.Context) string { return identity.Member(ctx) }
 
 // Exported implements picker.Callers.
-func (r around) Exported(of objectid.Target, member string) bool {
+func (r around) Exported(pool objectid.Target, member string) bool {
 	if r.app.set == nil {
 		return member == ""
 	}
-	return r.app.set.Exported(of, member)
+	return r.app.set.Exported(pool, member)
 }
 
 // Forward implements picker.Reports.

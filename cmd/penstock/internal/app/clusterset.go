@@ -54,12 +54,12 @@ func (a *App) records(q picker.Picks) []*picker.Record {
 func (a *App) memberTraffic() map[string]clusterset.Traffic {
 	out := map[string]clusterset.Traffic{}
 	for cluster, t := range a.attempts.Traffic() {
-		is := clusterset.Traffic{Served: t.Served, Failed: t.Failed, Declined: t.Declined, Spilled: t.Spilled,
+		traffic := clusterset.Traffic{Served: t.Served, Failed: t.Failed, Declined: t.Declined, Spilled: t.Spilled,
 			Bytes: t.Bytes}
 		if t.Served > 0 {
-			is.FirstByte = clusterset.Duration(t.FirstByte / time.Duration(t.Served))
+			traffic.FirstByte = clusterset.Duration(t.FirstByte / time.Duration(t.Served))
 		}
-		out[cluster] = is
+		out[cluster] = traffic
 	}
 	return out
 }

@@ -59,15 +59,15 @@ type fleets struct {
 // NodePort.
 type fleetBoard struct {
 	*status.Board
-	of *fleets
+	fleets *fleets
 }
 
 // Set implements fleet.Board.
 func (b fleetBoard) Set(source string, reports ...report.Report) {
 	b.Board.Set(source, reports...)
 	for _, r := range reports {
-		if b.of.moved != nil {
-			b.of.moved(r.Owner)
+		if b.fleets.moved != nil {
+			b.fleets.moved(r.Owner)
 		}
 	}
 }

@@ -65,28 +65,28 @@ func (p *remotePickers) follow(pickers []model.ExternalPicker, gone []model.Clus
 }
 
 // answered applies the result of a probe.
-func (p *remotePickers) answered(id model.ClusterID, is probe.Answer) {
+func (p *remotePickers) answered(id model.ClusterID, answer probe.Answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	was, reported := p.answers[id]
-	if is.Mute != "" && is.Mute != was.Mute {
-		p.log.Warn("the health of a remote picker is unknown", "picker", id.String(), "error", is.Mute)
+	before, reported := p.answers[id]
+	if answer.Mute != "" && answer.Mute != before.Mute {
+		p.log.Warn("the health of a remote picker is unknown", "picker", id.String(), "error", answer.Mute)
 	}
-	if is.Down == "" && is.Mute == "" {
+	if answer.Down == "" && answer.Mute == "" {
 		delete(p.answers, id)
 	} else {
-		p.answers[id] = is
+		p.answers[id] = answer
 	}
-	if reported || is.Down != "" || is.Mute != "" {
+	if reported || answer.Down != "" || answer.Mute != "" {
 		p.report(id)
 	}
 }
 
 // read records why the metrics page of a picker cannot be read; "" resolves it.
-func (p *remotePickers) read(of objectid.Pool, member, why string) {
+func (p *remotePickers) read(pool objectid.Pool, member, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id := model.ImportPickerCluster(of.Namespace, of.Name, member)
+	id := model.ImportPickerCluster(pool.Namespace, pool.Name, member)
 	if _, ok := p.located[id]; !ok {
 		return // gone meanwhile
 	}
@@ -127,9 +127,9 @@ func pageOf(e *model.ExternalPicker) clusterload.Page {
 
 // report reports a picker's state on the board. p.mu is held.
 func (p *remotePickers) report(id model.ClusterID) {
-	is, at := p.answers[id], p.located[id]
+	answer, at := p.answers[id], p.located[id]
 	if id.Kind == model.PickerKind {
-		p.reportService(id, is.Down)
+		p.reportService(id, answer.Down)
 		return
 	}
 	owner := report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(),
@@ -142,12 +142,13 @@ func (p *remotePickers) report(id model.ClusterID) {
 		})
 	}
 	if _, offered := store.Offers.Get(p.store.View(),
-		objectid.Join(id.Namespace, store.OfferName(id.Name, id.Member))); is.Down != "" && !offered {
-		found("", "its picker fails: "+is.Down, "see that it runs there and can be reached from here")
+		objectid.Join(id.Namespace, store.OfferName(id.Name, id.Member))); answer.Down != "" && !offered {
+		found("", "its picker fails: "+answer.Down, "see that it runs there and can be reached from here")
 	}
 	const fix = "correct the port, the Secret that secretRef names, or the BackendTLSPolicy"
-	if is.Mute != "" {
-		found(".health", fmt.Sprintf("the health of its picker is unknown: port %d: %s", at.Health.Port, is.Mute), fix)
+	if answer.Mute != "" {
+		found(".health", fmt.Sprintf("the health of its picker is unknown: port %d: %s", at.Health.Port, answer.Mute),
+			fix)
 	}
 	if why := p.pages[id]; why != "" {
 		found(".metrics", fmt.Sprintf("the metrics of its picker are not read: port %d: %s", at.Metrics.Port, why), fix)

@@ -63,21 +63,21 @@ func (d differences) reports(rates []picker.Rate, now time.Time) (out []report.R
 		if d[at] == nil {
 			d[at] = &difference{since: now}
 		}
-		is := d[at]
-		if r.Pool.Imported() || now.Sub(is.since) < differFor {
+		known := d[at]
+		if r.Pool.Imported() || now.Sub(known.since) < differFor {
 			continue
 		}
-		if is.text == "" {
-			is.text = fmt.Sprintf(
+		if known.text == "" {
+			known.text = fmt.Sprintf(
 				"server %s reads %.0f tokens/s by its own series, which decide, and %.0f by its first tokens",
 				r.Server, r.Rate, r.Inferred)
 		}
 		if r.Pool != last {
 			out, last = append(out, report.Report{Owner: OwnerOf(r.Pool)}), r.Pool
 		}
-		if of := &out[len(out)-1]; len(of.Findings) < maxDiffering {
-			of.Findings = append(of.Findings, report.Finding{
-				Severity: report.Info, Owner: of.Owner, Problem: is.text,
+		if owned := &out[len(out)-1]; len(owned.Findings) < maxDiffering {
+			owned.Findings = append(owned.Findings, report.Finding{
+				Severity: report.Info, Owner: owned.Owner, Problem: known.text,
 				Fix: "if other senders use the server, send their requests through the Gateway, too",
 			})
 		}

@@ -15,7 +15,7 @@ import (
 // they agree.
 func TestReportedRate_ThatDiffersFromFirstTokensIsAnInfo(t *testing.T) {
 	d, now := differences{}, time.Unix(1000, 0)
-	of := func(rate, inferred float64, from endpoint.RateSource) []picker.Rate {
+	measured := func(rate, inferred float64, from endpoint.RateSource) []picker.Rate {
 		return []picker.Rate{
 			{Pool: objectid.MustParseTarget("ns/pool"), Server: "10.0.0.1:80", Rate: rate, From: from,
 				Inferred: inferred},
@@ -27,15 +27,15 @@ func TestReportedRate_ThatDiffersFromFirstTokensIsAnInfo(t *testing.T) {
 		rates []picker.Rate
 		want  string // in the finding; "": there is none
 	}{
-		{"at first", 0, of(8000, 2000, endpoint.Reported), ""},
-		{"4 min later", 4 * time.Minute, of(8000, 2000, endpoint.Reported), ""},
-		{"5 min later", time.Minute, of(8000, 2100, endpoint.Reported),
+		{"at first", 0, measured(8000, 2000, endpoint.Reported), ""},
+		{"4 min later", 4 * time.Minute, measured(8000, 2000, endpoint.Reported), ""},
+		{"5 min later", time.Minute, measured(8000, 2100, endpoint.Reported),
 			"server 10.0.0.1:80 reads 8000 tokens/s by its own series, which decide, and 2100 by its first tokens"},
-		{"with other values", time.Minute, of(8000, 2200, endpoint.Reported), "2100 by its first tokens"},
-		{"while they agree", time.Minute, of(8000, 6500, endpoint.Reported), ""},
-		{"as they differ again", time.Minute, of(8000, 2000, endpoint.Reported), ""},
-		{"5 min later again", 5 * time.Minute, of(2000, 8000, endpoint.Reported), "8000 by its first tokens"},
-		{"without the server's series", time.Minute, of(2000, 0, endpoint.Inferred), ""},
+		{"with other values", time.Minute, measured(8000, 2200, endpoint.Reported), "2100 by its first tokens"},
+		{"while they agree", time.Minute, measured(8000, 6500, endpoint.Reported), ""},
+		{"as they differ again", time.Minute, measured(8000, 2000, endpoint.Reported), ""},
+		{"5 min later again", 5 * time.Minute, measured(2000, 8000, endpoint.Reported), "8000 by its first tokens"},
+		{"without the server's series", time.Minute, measured(2000, 0, endpoint.Inferred), ""},
 		{"without a server", time.Minute, nil, ""},
 	} {
 		now = now.Add(tt.after)

@@ -58,11 +58,11 @@ func TestSecrets_FieldsOfEveryTableThatAreSecretAreShownNowhere(t *testing.T) {
 		"/explain?url=http://a.example/v1/models",
 	}
 	for _, kind := range store.Tables() {
-		obj, of := storetest.Filled(kind)
-		plain += len(of)
-		texts, ops = append(texts, of...), append(ops, kind.PutObject(obj))
-		obj, of = storetest.WithCredentials(kind)
-		texts, ops = append(texts, of...), append(ops, kind.PutObject(obj))
+		obj, fields := storetest.Filled(kind)
+		plain += len(fields)
+		texts, ops = append(texts, fields...), append(ops, kind.PutObject(obj))
+		obj, fields = storetest.WithCredentials(kind)
+		texts, ops = append(texts, fields...), append(ops, kind.PutObject(obj))
 		queries = append(queries, "/debug/store/"+kind.Kind(), "/debug/graph?key=canary-"+strings.ToLower(kind.Kind()))
 	}
 	rev, err := a.store.Apply(ops...)

@@ -58,8 +58,8 @@ func (a *App) addServers(e *Explained) {
 	var add func([]translator.BackendView)
 	add = func(backends []translator.BackendView) {
 		for i := range backends {
-			if is, ok := a.servingOf(backends[i].Cluster); ok {
-				e.Servers[backends[i].Cluster] = is
+			if serving, ok := a.servingOf(backends[i].Cluster); ok {
+				e.Servers[backends[i].Cluster] = serving
 			}
 			for _, h := range backends[i].Hops {
 				add(h.Backends)
@@ -68,8 +68,8 @@ func (a *App) addServers(e *Explained) {
 	}
 	add(e.Backends)
 	e.Without(func(cluster string) bool {
-		is, ok := e.Servers[cluster]
-		return ok && is.Servers > 0 && is.Serving == 0
+		serving, ok := e.Servers[cluster]
+		return ok && serving.Servers > 0 && serving.Serving == 0
 	})
 }
 

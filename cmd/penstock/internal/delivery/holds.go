@@ -77,23 +77,23 @@ func (h *Holds) Steps() []Step { return []Step{{Commit, h.commit}} }
 // have not followed. It runs before the change is committed.
 func (h *Holds) hold(pools map[objectid.Target]naming) {
 	digests := map[objectid.Target]string{}
-	for name, is := range pools {
-		digests[name] = is.digest
+	for name, named := range pools {
+		digests[name] = named.digest
 	}
 	h.cfg.Names.Publish(digests)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	for name, is := range pools {
+	for name, named := range pools {
 		current := h.pools[name]
 		if current != nil {
-			current.digest = is.digest
+			current.digest = named.digest
 		}
-		if !is.fewer || len(h.cfg.Names.Behind(name, is.digest)) == 0 {
+		if !named.fewer || len(h.cfg.Names.Behind(name, named.digest)) == 0 {
 			continue
 		}
 		if current == nil {
-			current = &hold{digest: is.digest, begun: now}
+			current = &hold{digest: named.digest, begun: now}
 			h.pools[name] = current
 		}
 		current.deadline = now.Add(holdTimeout)
@@ -282,18 +282,18 @@ func (h *Holds) Run(ctx context.Context) error {
 func (h *Holds) check(now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for name, is := range h.pools {
-		if !is.deadline.After(now) {
-			h.cfg.Names.MarkLate(h.cfg.Names.Behind(name, is.digest)...)
+	for name, waiting := range h.pools {
+		if !waiting.deadline.After(now) {
+			h.cfg.Names.MarkLate(h.cfg.Names.Behind(name, waiting.digest)...)
 		}
 	}
 	next := time.Hour
-	for name, is := range maps.Clone(h.pools) {
-		if len(h.cfg.Names.Behind(name, is.digest)) == 0 {
+	for name, waiting := range maps.Clone(h.pools) {
+		if len(h.cfg.Names.Behind(name, waiting.digest)) == 0 {
 			h.release(name)
 			continue
 		}
-		next = min(next, is.deadline.Sub(now))
+		next = min(next, waiting.deadline.Sub(now))
 	}
 	return next
 }

@@ -141,8 +141,8 @@ func (r *holdRig) expect(what, pool, endpoints string) {
 	r.t.Helper()
 	synctest.Wait()
 	got := "nothing"
-	if is := r.cache.Resource(heldGateway, endpointsOf(pool)); is != nil {
-		got = string(is.Body())
+	if eds := r.cache.Resource(heldGateway, endpointsOf(pool)); eds != nil {
+		got = string(eds.Body())
 	}
 	if got != endpoints {
 		r.t.Errorf("%s: the cache has %s for pool %s, want %s", what, got, pool, endpoints)

@@ -117,7 +117,7 @@ type addFormer func(endpoints, before *resource.Resource) (with *resource.Resour
 // left now or within the linger timeout.
 func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Time, add addFormer) *resource.Resource {
 	at := place{b.Gateway, r.Name}
-	was, ok := d.left[at]
+	former, ok := d.left[at]
 	before := d.cache.Resource(b.Gateway, r.Ref)
 	if before == nil {
 		return r
@@ -128,14 +128,14 @@ func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Tim
 		return r
 	}
 	if left {
-		was.until, ok = until, true
+		former.until, ok = until, true
 		poke(d.rearm)
 	}
 	if !ok {
 		return r
 	}
-	was.endpoints, was.rev = r, b.Revision
-	d.left[at] = was
+	former.endpoints, former.rev = r, b.Revision
+	d.left[at] = former
 	return with
 }
 
@@ -153,8 +153,8 @@ func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time)
 		return r
 	}
 	at := place{b.Gateway, r.Name}
-	was, ok := d.left[at]
-	before := was.endpoints
+	former, ok := d.left[at]
+	before := former.endpoints
 	if !ok {
 		before = d.cache.Resource(b.Gateway, r.Ref)
 	}
@@ -168,7 +168,7 @@ func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time)
 		return r
 	}
 	if len(old) > 0 && !slices.ContainsFunc(old, func(pod netip.AddrPort) bool { return slices.Contains(pods, pod) }) {
-		was.pods, was.until, ok = old, until, true
+		former.pods, former.until, ok = old, until, true
 		poke(d.rearm)
 	}
 	if !ok {
@@ -182,14 +182,14 @@ func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time)
 	if cluster == nil {
 		return r
 	}
-	with, err := envoy.AddEndpoints(cluster, r, was.pods)
+	with, err := envoy.AddEndpoints(cluster, r, former.pods)
 	if err != nil {
 		d.log.Error("endpoints that leave a cluster cannot stay for the requests that wait for a pick", "gateway",
 			b.Gateway, "cluster", r.Name, "error", err)
 		return r
 	}
-	was.endpoints, was.rev = r, b.Revision
-	d.left[at] = was
+	former.endpoints, former.rev = r, b.Revision
+	d.left[at] = former
 	return with
 }
 
@@ -197,18 +197,18 @@ func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time)
 func (d *Linger) Learn(pool objectid.Target, addrs []netip.AddrPort) (clusters []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for at, was := range d.removed {
-		if of, _ := importedPool(at.cluster); of != pool {
+	for at, removed := range d.removed {
+		if imported, _ := importedPool(at.cluster); imported != pool {
 			continue
 		}
 		endpoints := d.cache.Resource(at.gateway, resource.Ref{Type: resource.Endpoints, Name: at.cluster})
-		with, err := envoy.AddEndpoints(was.cluster, endpoints, addrs)
+		with, err := envoy.AddEndpoints(removed.cluster, endpoints, addrs)
 		if err != nil {
 			d.log.Error("endpoints cannot be added to a removed cluster", "gateway", at.gateway, "cluster", at.cluster,
 				"error", err)
 			continue
 		}
-		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: was.rev, Upserts: []*resource.Resource{with}})
+		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: removed.rev, Upserts: []*resource.Resource{with}})
 		clusters = append(clusters, at.cluster)
 	}
 	return clusters
@@ -234,23 +234,23 @@ func (d *Linger) expire(now time.Time) time.Duration {
 	next := time.Hour
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for at, was := range d.removed {
-		if left := was.until.Sub(now); left > 0 {
+	for at, gone := range d.removed {
+		if left := gone.until.Sub(now); left > 0 {
 			next = min(next, left)
 			continue
 		}
 		delete(d.removed, at)
-		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: was.rev,
+		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: gone.rev,
 			Removes: []resource.Ref{{Type: resource.Endpoints, Name: at.cluster}}})
 	}
-	for at, was := range d.left {
-		if left := was.until.Sub(now); left > 0 {
+	for at, gone := range d.left {
+		if left := gone.until.Sub(now); left > 0 {
 			next = min(next, left)
 			continue
 		}
 		delete(d.left, at)
-		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: was.rev,
-			Upserts: []*resource.Resource{was.endpoints}})
+		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: gone.rev,
+			Upserts: []*resource.Resource{gone.endpoints}})
 	}
 	return next
 }

@@ -68,13 +68,14 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		out.Scorers = append(out.Scorers, picker.Scorer{Addresses: at, TLS: tls})
 	}
 	if at := pp.Processor; at != nil {
-		of := s.Processor
-		host := of.Host
-		if of.Service != "" {
-			host = of.Service + "." + pp.Pool.Name.Namespace + ".svc"
+		processor := s.Processor
+		host := processor.Host
+		if processor.Service != "" {
+			host = processor.Service + "." + pp.Pool.Name.Namespace + ".svc"
 		}
-		out.Processor = &picker.Processor{Host: net.JoinHostPort(host, strconv.Itoa(int(of.Port))), Path: of.Path,
-			Timeout: of.Timeout, Headers: of.Headers, Route: of.Route}
+		out.Processor = &picker.Processor{Host: net.JoinHostPort(host, strconv.Itoa(int(processor.Port))),
+			Path:    processor.Path,
+			Timeout: processor.Timeout, Headers: processor.Headers, Route: processor.Route}
 		out.Processor.Addresses, out.Processor.TLS = dialed(at)
 	}
 	switch {
@@ -126,9 +127,9 @@ func choicePool(id objectid.Target, body model.BodyMode, c *translator.Choice) p
 }
 
 // gatewayPool converts a pool that is reached through gateways of another cluster.
-func gatewayPool(id objectid.Target, of model.Protocol, at *model.ExternalPicker) picker.Pool {
+func gatewayPool(id objectid.Target, protocol model.Protocol, at *model.ExternalPicker) picker.Pool {
 	out := picker.Pool{ID: id, Gateways: true}
-	out.Metrics.Protocol.HTTP2 = of == model.H2C
+	out.Metrics.Protocol.HTTP2 = protocol == model.H2C
 	addresses, secure := dialed(at)
 	out.Metrics.Off = true
 	// otherwise the client certificate is invalid, and servers with TLS are not called

@@ -115,7 +115,7 @@ func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 		name := pp.Pool.Name
 		delete(s.gateways, name)
 		// former routes still ask for picks
-		if was, ok := s.current[name]; ok && pp.Gateways != nil && !was.Gateways {
+		if former, ok := s.current[name]; ok && pp.Gateways != nil && !former.Gateways {
 			s.gateways[name] = pickerPool(pp)
 			s.leave(name)
 			continue
@@ -216,9 +216,9 @@ func (s *Pools) chooseDefault() {
 			want = objectid.Target{}
 		}
 	}
-	mark := func(pool picker.Pool, is bool) {
-		if pool.Default != is {
-			pool.Default = is
+	mark := func(pool picker.Pool, isDefault bool) {
+		if pool.Default != isDefault {
+			pool.Default = isDefault
 			s.current[pool.ID] = pool
 			s.set(pool)
 		}

@@ -34,12 +34,12 @@ func (p Probes) probe(_ context.Context, c *Change) {
 			p.Prober.Remove(e.Cluster.String())
 			continue
 		}
-		is := probe.Picker{Addresses: at, TLS: tls, HealthOnly: e.Relayed}
+		target := probe.Picker{Addresses: at, TLS: tls, HealthOnly: e.Relayed}
 		// a member's Penstock answers only calls that name a pool
 		if e.TLS.Certificate == model.MemberCertificate {
-			is.Dialect = probe.FullDuplex
+			target.Dialect = probe.FullDuplex
 		}
-		p.Prober.Set(e.Cluster.String(), is)
+		p.Prober.Set(e.Cluster.String(), target)
 	}
 }
 

@@ -36,13 +36,13 @@ func names(next, before picker.Pool) naming {
 		slices.Sort(out)
 		return out
 	}
-	is := addrs(next)
+	named := addrs(next)
 	h := fnv.New64a()
-	for _, a := range is {
+	for _, a := range named {
 		fmt.Fprintln(h, a)
 	}
 	return naming{
 		digest: fmt.Sprintf("%016x", h.Sum64()),
-		fewer:  slices.ContainsFunc(addrs(before), func(a string) bool { return !slices.Contains(is, a) }),
+		fewer:  slices.ContainsFunc(addrs(before), func(a string) bool { return !slices.Contains(named, a) }),
 	}
 }

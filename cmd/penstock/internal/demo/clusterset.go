@@ -307,14 +307,14 @@ func joined(ctx context.Context, t *tour, p *page) (string, error) {
 }
 
 // until waits until `penstock clusters list` of a cluster is as expected.
-func (t *tour) until(ctx context.Context, name string, is func(list string) bool) error {
+func (t *tour) until(ctx context.Context, name string, expected func(list string) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	last := ""
 	err := waitUntil(ctx, func() (bool, error) {
 		out, err := t.cfg.command(ctx, "clusters", "list", "-f", t.folder(name), "--state", t.state(name)).Output()
 		last = string(out)
-		return err == nil && is(last), nil
+		return err == nil && expected(last), nil
 	})
 	if err != nil {
 		return fmt.Errorf("penstock clusters list in %s printed at last:\n%s", name, last)
@@ -427,8 +427,8 @@ func (l *load) ended(p *page) (int, map[string]int, error) {
 	}
 	counts(p, served)
 	n := 0
-	for _, of := range served {
-		n += of
+	for _, requests := range served {
+		n += requests
 	}
 	return n, served, nil
 }

@@ -31,11 +31,11 @@ func issued(t *testing.T, name string, ends time.Time) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	is := &x509.Certificate{
+	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
 		NotBefore: ends.Add(-365 * 24 * time.Hour), NotAfter: ends,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, is, is, key.Public(), key)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}

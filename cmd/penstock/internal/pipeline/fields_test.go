@@ -218,8 +218,8 @@ func exceptionOf(pattern string) (exception string) {
 }
 
 // under reports whether a pattern is another one, or below it.
-func under(pattern, of string) bool {
-	rest, ok := strings.CutPrefix(pattern, of)
+func under(pattern, field string) bool {
+	rest, ok := strings.CutPrefix(pattern, field)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 

@@ -91,10 +91,10 @@ func postJSON(t *testing.T, url string, body, answer any) {
 	}
 }
 
-func words(n int, of string) string {
+func words(n int, word string) string {
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, "%s%d ", of, i)
+		fmt.Fprintf(&b, "%s%d ", word, i)
 	}
 	return b.String()
 }
