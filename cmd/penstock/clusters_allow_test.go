@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// TestAllow_MemberExportsOnlyWhatTheClusterSetNames drives two processes: a member that joined
-// without an allow takes no request, in neither mode, until the line of the finding is written.
+// A member that joined without an allow takes no request, in either mode, until the fix of the
+// finding is written.
 func TestAllow_MemberExportsOnlyWhatTheClusterSetNames(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)

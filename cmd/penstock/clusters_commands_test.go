@@ -36,7 +36,6 @@ func (s *site) join(other *site) {
 	}
 }
 
-// list waits until `penstock clusters list` prints a text.
 func (s *site) lists(want string) {
 	s.t.Helper()
 	eventually(s.t, "clusters list has "+want, func() error {
@@ -50,7 +49,6 @@ func (s *site) lists(want string) {
 	})
 }
 
-// exportingSite is a cluster that exports the pool chat.
 func exportingSite(t *testing.T, name string) *site {
 	t.Helper()
 	files := chatFiles(freePort(t), modelServer(t, sim.Config{Name: name + "-1", Model: "llama"}))
@@ -146,7 +144,6 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	}
 }
 
-// What is watched is printed when it changes.
 func TestClusterSet_ListWatchesMembers(t *testing.T) {
 	t.Parallel()
 	east, west := exportingSite(t, "east"), exportingSite(t, "west")
@@ -165,7 +162,6 @@ func TestClusterSet_ListWatchesMembers(t *testing.T) {
 	out.expect(t, "west    Unreachable  no         ")
 }
 
-// metrics is the page at /metrics.
 func (s *site) metrics() string {
 	s.t.Helper()
 	body, err := runningFor(s.state).open(s.t.Context(), "/metrics")

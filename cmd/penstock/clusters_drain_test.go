@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
-// A drain on Kubernetes waits for the requests that each process counts: one that is not asked
-// would end with its requests.
+// A drain on Kubernetes waits for the requests of each process: requests of one that is not named
+// would fail with it.
 func TestClusterSet_DrainWaitsForRequestsOfEachProcess(t *testing.T) {
 	t.Parallel()
 	process := func(inFlight func() int) string {
@@ -50,7 +50,7 @@ func TestClusterSet_DrainWaitsForRequestsOfEachProcess(t *testing.T) {
 	}
 }
 
-// served has a process serve a state folder with what page returns as its /clusters.
+// served serves a state folder whose page /clusters is the result of page.
 func served(t *testing.T, page func() string) (state string) {
 	t.Helper()
 	state = shortTemp(t)
@@ -66,8 +66,8 @@ func served(t *testing.T, page func() string) (state string) {
 	return state
 }
 
-// A member that is not connected sends requests on, whatever this cluster does: a script that goes
-// on with the maintenance, or a cluster that removes its members, would cost them.
+// A member that is not connected keeps sending requests: without an error, a maintenance script, or
+// a cluster that removes its members, would lose them.
 func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -112,7 +112,7 @@ func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
 	}
 }
 
-// A member that is frozen is connected until its lease ends, and its Envoy sends requests on: the
+// A frozen member is connected until its lease ends, and its Envoy keeps sending requests: the
 // drain waits for its acknowledgement.
 func TestClusterSet_DrainWaitsForAcknowledgements(t *testing.T) {
 	t.Parallel()

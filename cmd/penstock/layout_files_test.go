@@ -43,8 +43,8 @@ var opensItself = map[string]string{
 	"xds/xdstest/envoytest/binary.go":              "tests alone",
 }
 
-// A FIFO, or a mount that does not answer, in place of a file that a user names blocks nothing:
-// such files are read by discovery/filesystem.
+// A FIFO, or a mount that does not answer, in place of a user's file blocks nothing:
+// discovery/filesystem reads such files.
 func TestLayout_FilesOfUsersAreReadWithinBounds(t *testing.T) {
 	used := map[string]bool{}
 	for _, s := range sources(t) {

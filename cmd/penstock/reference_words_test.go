@@ -3,7 +3,7 @@ package main
 // This file holds the hand-written halves of REFERENCE.md's generated tables. The tests beside it
 // fail for a kind or a condition that is missing here, and for one that no code reports any more.
 
-// kindWords are what each kind that is read is for.
+// kindWords describe the purpose of each kind that is read.
 var kindWords = map[string]string{
 	"GatewayClass": "Names the controller that serves its Gateways. In a folder it is optional: without " +
 		"one, Penstock serves every class; with one, its `controllerName` decides (`penstock.dev/gateway-controller`)",

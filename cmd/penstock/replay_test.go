@@ -19,7 +19,7 @@ func replayed(t *testing.T, in string, args ...string) (string, error) {
 	return out + stderr, err
 }
 
-// replayedApart returns what is written to standard output and to standard error.
+// replayedApart returns standard output and standard error.
 func replayedApart(t *testing.T, in string, args ...string) (string, string, error) {
 	t.Helper()
 	cmd := newReplay()
@@ -150,7 +150,7 @@ func TestReplay_MistakesAreNamed(t *testing.T) {
 	}
 }
 
-// A recorded line has whether its answer is a stream: only a stream has a first token before its
+// A recorded line states whether its answer is a stream: only a stream has a first token before its
 // end.
 func TestReplay_AnswersThatAreNotStreamed(t *testing.T) {
 	const line = `{"timestamp": %d, "input_length": 600, "output_length": 90, "hash_ids": [1, 2], "took": 900%s}` + "\n"

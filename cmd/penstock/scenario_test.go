@@ -71,7 +71,6 @@ func TestScenario_Scripts(t *testing.T) {
 	}
 }
 
-// scenario is one script's control plane, Envoys and backends.
 type scenario struct {
 	t        testing.TB
 	dir      string // of the script; config is below it
@@ -189,7 +188,6 @@ func words(ts *testscript.TestScript, args []string) []string {
 	return append(slices.Clone(args), "-f", filepath.Join(s.dir, "config"), "--state", s.state)
 }
 
-// until repeats `penstock debug` with the given words.
 func until(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("until [!] REGEXP VERB...")
@@ -284,7 +282,7 @@ func (s *scenario) reachable() error {
 	return nil
 }
 
-// cannotBind is what the real Envoy answers to a listener at a port that another process holds.
+// cannotBind is the real Envoy's answer to a listener at a port that another process holds.
 func (s *scenario) cannotBind(ref resource.Ref) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

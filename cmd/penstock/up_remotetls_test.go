@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// mutual are the credentials of a server that has a certificate, and demands one of its clients.
+// mutual are the credentials of a server that demands client certificates.
 func mutual(t *testing.T, cert, key, clients []byte) grpc.ServerOption {
 	t.Helper()
 	pair, err := tls.X509KeyPair(cert, key)
@@ -33,7 +33,6 @@ func mutual(t *testing.T, cert, key, clients []byte) grpc.ServerOption {
 			ClientAuth: tls.RequireAndVerifyClientCert}))
 }
 
-// pickerPolicy verifies the picker of the exporting cluster "east" of the import "far".
 func pickerPolicy(ca []byte) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca}\ndata:\n  ca.crt: |\n    " +
 		strings.ReplaceAll(string(ca), "\n", "\n    ") + `
@@ -47,7 +46,8 @@ spec:
 `
 }
 
-// A remote picker reads every prompt. The same holds where Envoy asks it and where our picker does.
+// A remote picker reads every prompt. The test holds where Envoy calls it and where our picker
+// does.
 func TestBackendTLSPolicy_RemotePickerIsVerifiedAndTheGatewaysCertificatePresented(t *testing.T) {
 	t.Parallel()
 	for name, endpoints := range map[string]string{
@@ -144,13 +144,11 @@ status:
 	}
 }
 
-// namingPicker is an external picker that names one endpoint for every request.
 type namingPicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	pick string
 }
 
-// serve serves at an address until the test ends or stop is called.
 func (p *namingPicker) serve(t *testing.T, address string, options ...grpc.ServerOption) (stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)

@@ -25,8 +25,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// guardedHealth serves gRPC health over TLS, as NOT_SERVING, to calls with an Authorization header
-// alone.
+// guardedHealth serves gRPC health over TLS, as NOT_SERVING, only to calls with the Authorization
+// header.
 func guardedHealth(t *testing.T, cert, key []byte, authorization string) (server *health.Server, port int) {
 	t.Helper()
 	pair, err := tls.X509KeyPair(cert, key)
@@ -54,9 +54,9 @@ func guardedHealth(t *testing.T, cert, key []byte, authorization string) (server
 	return server, l.Addr().(*net.TCPAddr).Port
 }
 
-// The health port of another cluster's picker demands a credential. Whatever is wrong with that,
-// the import takes requests, and the status states what is wrong; with it, the status has the
-// picker's health.
+// The health port of another cluster's picker demands a credential. Without a correct one, the
+// import takes requests, and the status states what is wrong; with it, the status has the picker's
+// health.
 func TestSecretRef_HealthOfARemotePickerIsKnownByItsCredential(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t, "epp.example")
@@ -183,7 +183,6 @@ func TestSecretRef_ServersOfARemotePickerAreKnownByItsCredential(t *testing.T) {
 	shows("the certificate", 8, "")
 }
 
-// clusterEntry is the entry of an import for a cluster with one server, which its picker names.
 func clusterEntry(t *testing.T, name string) string {
 	t.Helper()
 	server, picker := modelServer(t, sim.Config{Name: name}), freePort(t)
@@ -196,7 +195,7 @@ func clusterEntry(t *testing.T, name string) string {
 `, name, portOf(server), picker)
 }
 
-// series is the value of one, which is a whole number; 0 without it.
+// series is the integer value of a series; 0 without it.
 func (s *site) series(begin string) (n int) {
 	for line := range strings.Lines(s.metrics()) {
 		if value, ok := strings.CutPrefix(line, begin); ok {

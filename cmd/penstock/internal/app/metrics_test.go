@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// gauge reads one metric without labels.
 func (p process) gauge(t *testing.T, name string) float64 {
 	t.Helper()
 	families, err := p.registry.Gather()
@@ -60,7 +59,6 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
-// get sends a request for /metrics; its response is not read.
 func (p pipes) get(t *testing.T) net.Conn {
 	client, server := net.Pipe()
 	p <- server

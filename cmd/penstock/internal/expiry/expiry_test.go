@@ -24,7 +24,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// issued is a certificate with a name and an end.
 func issued(t *testing.T, name string, ends time.Time) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -89,7 +88,6 @@ func TestCertificates_EndOfEachOfAChainAndOfAuthoritiesIsAFinding(t *testing.T) 
 	}
 }
 
-// board keeps what was reported last.
 type board struct {
 	mu   sync.Mutex
 	last []string

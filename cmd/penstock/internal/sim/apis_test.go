@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// decodeJSON reads one JSON value.
 func decodeJSON[T any](t *testing.T, text string) T {
 	t.Helper()
 	var v T

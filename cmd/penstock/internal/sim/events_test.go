@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// subscribed is an index that a server's events fill.
 type subscribed struct {
 	index  *prefix.Index
 	server *prefix.Server
