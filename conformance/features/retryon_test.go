@@ -55,7 +55,7 @@ func TestRetryOn_OwnAnswersOfServersMoveOn(t *testing.T) {
 			})
 		}
 	}
-	// All are asked once, also one that fails open, and the last answer is the client's.
+	// All clusters are tried once, also one that fails open, and the client gets the last answer.
 	for _, c := range []*cluster{east, north} {
 		c.set(func(c *cluster) { c.status = 429 })
 	}
@@ -67,8 +67,8 @@ func TestRetryOn_OwnAnswersOfServersMoveOn(t *testing.T) {
 	}
 }
 
-// A request in flight at a member's gateway that dies is answered by another member, if a policy
-// allows that it runs twice.
+// Another member answers a request in flight at a member's gateway that dies, if a policy allows
+// that it runs twice.
 func TestRetryOn_LostGatewayMovesRequestsOn(t *testing.T) {
 	t.Parallel()
 	here, east, west := newSite(t), newSite(t), newSite(t)

@@ -84,7 +84,6 @@ func (s *site) server(name string, args ...string) *process.Process {
 	return p
 }
 
-// sim starts a model server that listens as args state.
 func (s *site) sim(name string, args ...string) *process.Process {
 	s.Helper()
 	p, _ := s.start(name, append([]string{"sim", "--name", name, "--model", "llama", "--grace", "1ms"}, args...)...)
@@ -113,7 +112,6 @@ func (s *site) h2c(name string, h http.Handler) *httptest.Server {
 // closed gives a name of the YAML a port at which nothing listens.
 func (s *site) closed(name string) { s.ports[name] = s.Port() }
 
-// address returns 127.0.0.1 with the port of a name of the YAML.
 func (s *site) address(name string) string { return fmt.Sprint("127.0.0.1:", s.ports[name]) }
 
 // up writes a fixture and runs penstock up until the end of the test.
@@ -137,7 +135,6 @@ func (s *site) start(name string, args ...string) (p *process.Process, log strin
 	return s.program(name, binary, args...)
 }
 
-// program is start with another program.
 func (s *site) program(name, path string, args ...string) (p *process.Process, log string) {
 	s.Helper()
 	log = filepath.Join(s.TempDir(), name+".log")
@@ -157,10 +154,8 @@ func (s *site) program(name, path string, args ...string) (p *process.Process, l
 	return p, log
 }
 
-// ads is the address at which the site serves ADS and peers.
 func (s *site) ads() string { return process.ADS(s.state) }
 
-// serve runs penstock serve, without an Envoy.
 func (s *site) serve() {
 	s.Helper()
 	s.run("serve", s.flags...)
@@ -186,7 +181,6 @@ func (s *site) twoProcesses(fixture string, edits ...edit) (other *site) {
 	return other
 }
 
-// attach starts an Envoy of the site's Gateway, which ends with the test.
 func (s *site) attach(xds string) {
 	s.Helper()
 	dir := processtest.ShortDir(s)
@@ -198,7 +192,6 @@ func (s *site) attach(xds string) {
 	s.Cleanup(func() { _ = p.Stop(process.Limit) })
 }
 
-// output returns all that penstock has printed.
 func (s *site) output() string {
 	s.Helper()
 	text, err := os.ReadFile(s.log)
@@ -208,7 +201,6 @@ func (s *site) output() string {
 	return string(text)
 }
 
-// logged waits until penstock has printed a text.
 func (s *site) logged(text string) {
 	s.Helper()
 	s.Eventually("penstock prints "+text, func() error {
@@ -219,7 +211,6 @@ func (s *site) logged(text string) {
 	})
 }
 
-// killEnvoy kills the Envoy that penstock up has started last.
 func (s *site) killEnvoy() {
 	s.Helper()
 	all := regexp.MustCompile(`Envoy started.* pid=(\d+)`).FindAllStringSubmatch(s.output(), -1)
@@ -232,7 +223,7 @@ func (s *site) killEnvoy() {
 	}
 }
 
-// command runs another command over the site, and returns what it prints. Findings, which are exit
+// command runs another command over the site, and returns its output. Findings, which are exit
 // status 1, are no error.
 func (s *site) command(args ...string) (string, error) {
 	cmd := exec.CommandContext(s.Context(), binary, append(args, "-f", s.Files, "--state", s.state)...)
@@ -257,19 +248,16 @@ func (s *site) print(args ...string) string {
 	return out
 }
 
-// explain runs penstock explain over the site.
 func (s *site) explain(args ...string) string {
 	s.Helper()
 	return s.print(append([]string{"explain"}, args...)...)
 }
 
-// status runs penstock status over the site.
 func (s *site) status() string {
 	s.Helper()
 	return s.print("status")
 }
 
-// reports waits until penstock status has a text.
 func (s *site) reports(text string) {
 	s.Helper()
 	s.Eventually("status reports "+text, func() error {
@@ -280,7 +268,6 @@ func (s *site) reports(text string) {
 	})
 }
 
-// page is one of the pages of the running penstock.
 func (s *site) page(path string) string {
 	s.Helper()
 	got, err := s.read(overSocket(filepath.Join(s.state, "api.sock")), "http://penstock"+path)
@@ -290,7 +277,6 @@ func (s *site) page(path string) string {
 	return got.body
 }
 
-// metrics is penstock's page at /metrics.
 func (s *site) metrics() string {
 	s.Helper()
 	return s.page("/metrics")
@@ -334,7 +320,6 @@ func portOf(t testing.TB, address string) int {
 	return port
 }
 
-// stop ends penstock as Ctrl-C does.
 func (s *site) stop() {
 	s.Helper()
 	if err := s.penstock.Stop(process.Limit); err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/picker/scoring/scoringtest"
 )
 
-// A scorer in a process of its own decides. This one prefers pod-2, by the address that it is
-// asked about.
+// An external scorer decides: it prefers pod-2, by the address in the call.
 func TestScorer_ExternalOneIsAsked(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

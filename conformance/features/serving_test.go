@@ -39,7 +39,6 @@ func (s *site) counts(serving int) {
 	}
 }
 
-// lines counts the lines of penstock up with a text.
 func (s *site) lines(text string) int { return strings.Count(s.output(), text) }
 
 // broken answers 503 to each request while it is down.
@@ -57,7 +56,7 @@ func (b *broken) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.mortal.ServeHTTP(w, r)
 }
 
-// A pool of which no server serves has a Warning, which penstock up prints once, until a server is
+// A pool without a serving server has a Warning, which penstock up prints once, until a server is
 // back: without a request if its servers were killed, else with some.
 func TestServing_DeadPoolHasAWarning(t *testing.T) {
 	t.Parallel()
@@ -96,7 +95,7 @@ func TestServing_DeadPoolHasAWarning(t *testing.T) {
 	}
 }
 
-// Servers that answer each request with 503 serve none, be their health as it may.
+// Servers that answer each request with 503 do not serve, whatever their health checks show.
 func TestServing_PoolThatAnswers503HasAWarning(t *testing.T) {
 	t.Parallel()
 	for _, health := range []bool{false, true} {

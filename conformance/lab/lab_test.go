@@ -80,7 +80,7 @@ func linksOf(kubeconfig string) (names []string, err error) {
 	return names, nil
 }
 
-// there returns those of some network interfaces that exist.
+// there returns the network interfaces that exist.
 func there(links []string) (names []string) {
 	for _, name := range links {
 		if _, err := net.InterfaceByName(name); err == nil {
@@ -115,7 +115,6 @@ func newPlace(t *testing.T, contextName string) place {
 	return p
 }
 
-// pod creates a pod.
 func (p place) pod(manifest string) *corev1.Pod {
 	p.Helper()
 	pod := &corev1.Pod{}
@@ -129,7 +128,6 @@ func (p place) pod(manifest string) *corev1.Pod {
 	return pod
 }
 
-// logged waits until a container's log contains all of the texts.
 func (p place) logged(pod, container string, texts ...string) {
 	p.Helper()
 	p.Until("the log of "+pod+"/"+container, func(ctx context.Context) error {
@@ -146,7 +144,6 @@ func (p place) logged(pod, container string, texts ...string) {
 	})
 }
 
-// status waits until a pod's status is as wanted.
 func (p place) status(name, what string, wanted func(corev1.PodStatus) bool) {
 	p.Helper()
 	p.Until(what, func(ctx context.Context) error {

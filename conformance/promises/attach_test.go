@@ -87,10 +87,8 @@ func tokenRotates(p place) {
 	})
 }
 
-// proxy is a proxy that is connected to a process of Penstock.
 type proxy struct{ Node, Gateway, Connected string }
 
-// proxies lists the proxies that are connected to any process.
 func (p place) proxies(ctx context.Context) (all []proxy, err error) {
 	processes, err := p.pods(ctx, system, "app.kubernetes.io/name=penstock")
 	if err != nil {
@@ -234,7 +232,6 @@ func (p place) forward(to string) *forwarder {
 	return f
 }
 
-// cut closes all connections.
 func (f *forwarder) cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -244,7 +241,6 @@ func (f *forwarder) cut() {
 	f.open = nil
 }
 
-// freePort returns an unused port of this machine.
 func freePort(p place) int {
 	p.Helper()
 	port, err := freeport.Find()

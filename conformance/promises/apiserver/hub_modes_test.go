@@ -30,7 +30,6 @@ var (
 		Resource: "customresourcedefinitions"}
 )
 
-// annotate sets annotations of a pool, as JSON.
 func (s *server) annotate(t *testing.T, name, annotations string) {
 	t.Helper()
 	if _, err := s.client.Resource(poolKind).Namespace("team").Patch(t.Context(), name, types.MergePatchType,
@@ -90,7 +89,6 @@ func TestHub_ImportsAllThroughParentsIntoNewNamespacesUntilAMemberDrains(t *test
 	east.hasImport(t, "team", "chat", "import: east True/Ready, west[192.0.2.2] True/Ready")
 }
 
-// theirs is upstream's own CRD of InferencePoolImport.
 func theirs(t *testing.T) string {
 	t.Helper()
 	module := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
@@ -215,8 +213,8 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 	west.hasImport(t, "team", "chat", "")
 }
 
-// A hub writes no import of another one, unless it is to take its place; then the first one writes
-// none any more.
+// A hub writes no import of another hub unless it is to replace it; then the first one writes none
+// any more.
 func TestHub_TakesThePlaceOfAnotherOnlyIfAsked(t *testing.T) {
 	servers := clusters(t, "east", "west")
 	east, west := servers["east"], servers["west"]

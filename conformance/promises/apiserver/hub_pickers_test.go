@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// pool makes an exported pool of some specification. annotations are further ones.
 func (s *server) pool(t *testing.T, namespace, name, spec, annotations string) {
 	t.Helper()
 	s.create(t, "inferencepools",
@@ -26,7 +25,6 @@ func (s *server) pool(t *testing.T, namespace, name, spec, annotations string) {
   spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}]%s}}`, namespace, name, annotations, spec))
 }
 
-// setStatus merges into the status of an object.
 func (s *server) setStatus(t *testing.T, gvr schema.GroupVersionResource, namespace, name, status string) {
 	t.Helper()
 	pickers := s.of(
@@ -67,8 +65,8 @@ func (s *server) entry(t *testing.T, namespace, name, cluster string, parts ...s
 	})
 }
 
-// Pools whose pickers are reached in each of the ways that a Service has, and by the picker of the
-// cluster's own Penstock.
+// Pools whose pickers are reached through each type of Service, and by the picker of the cluster's
+// own Penstock.
 func TestHub_PickerOfEveryTypeOfServiceIsReached(t *testing.T) {
 	servers := clusters(t, "east", "west")
 	east, west := servers["east"], servers["west"]

@@ -44,8 +44,7 @@ func (s *server) profile(t *testing.T, namespace, name string, target *server) {
 }
 
 // A management cluster has the ClusterSet and a ClusterProfile of each member. Two hubs run there;
-// the one that leads is killed, and the other one goes on, in a later epoch. Profiles that cannot
-// be used are named.
+// the leader is killed, and the other one goes on, in a later epoch. Unusable profiles are named.
 func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
 	servers := clusters(t, "east", "west")
 	management := start(t)
@@ -139,7 +138,7 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
 	}
 }
 
-// permitHub gives the hub the permissions in its management cluster that the chart does.
+// permitHub gives the hub the chart's permissions in its management cluster.
 func (s *server) permitHub(t *testing.T) {
 	t.Helper()
 	home := t.TempDir()
@@ -160,7 +159,7 @@ func (s *server) permitHub(t *testing.T) {
 	}
 }
 
-// epoch is that of the hub that wrote an import last.
+// epoch is the epoch of the hub that wrote an import last.
 func (s *server) epoch(t *testing.T, namespace, name string) (epoch int) {
 	t.Helper()
 	u, err := s.client.Resource(importKind).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})

@@ -34,7 +34,6 @@ var (
 	serviceKind = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 )
 
-// hub is a running penstock hub of some members.
 type hub struct {
 	t    *testing.T
 	dir  string
@@ -71,7 +70,6 @@ func newHub(t *testing.T, members map[string]*server, set string, flags ...strin
 	return h
 }
 
-// kubeconfig writes a file of the folder of kubeconfigs.
 func (h *hub) kubeconfig(name string, s *server, token string) {
 	h.t.Helper()
 	write(h.t, filepath.Join(h.dir, "members", name+".yaml"), fmt.Appendf(nil, `
@@ -84,7 +82,6 @@ users: [{name: hub, user: {token: %s}}]
 `, s.rest.Host, token))
 }
 
-// start starts the hub, again after a kill.
 func (h *hub) start(flags ...string) {
 	h.t.Helper()
 	h.page = "http://" + port(h.t) + "/members"
@@ -121,7 +118,6 @@ func (h *hub) members(ctx context.Context) (out members, err error) {
 	return out, json.Unmarshal(raw, &out)
 }
 
-// measures waits until /metrics has some lines.
 func (h *hub) measures(lines ...string) {
 	h.t.Helper()
 	labtest.Until(h.t, "the hub's metrics", func(ctx context.Context) error {
@@ -150,7 +146,7 @@ func (h *hub) measures(lines ...string) {
 	})
 }
 
-// writes lists what the hub has written in a member so far, as "verb resource/subresource name".
+// writes lists the hub's writes in a member so far, as "verb resource/subresource name".
 func (s *server) writes(t *testing.T) (out []string) {
 	t.Helper()
 	raw, err := os.ReadFile(s.audit)
@@ -237,7 +233,7 @@ func (s *server) imports(ctx context.Context, namespace, name string) (string, e
 	return "import: " + strings.Join(out, ", "), nil
 }
 
-// hasImport waits for the import of a pool; "": there is none.
+// hasImport waits for the import of a pool; "" waits for its absence.
 func (s *server) hasImport(t *testing.T, namespace, name, want string) {
 	t.Helper()
 	labtest.Until(t, "the import of "+name+" is "+want, func(ctx context.Context) error {
@@ -249,7 +245,6 @@ func (s *server) hasImport(t *testing.T, namespace, name, want string) {
 	})
 }
 
-// hasExported waits for the condition Exported of a pool.
 func (s *server) hasExported(t *testing.T, namespace, name, want string) {
 	t.Helper()
 	labtest.Until(t, "the pool "+name+" is "+want, func(ctx context.Context) error {
@@ -339,7 +334,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	east.hasExported(t, "team", "mine", "Exported=True")
 	north.hasExported(t, "team", "chat", "Exported=True")
 
-	// A changed export costs one write a member that imports it, and none in its own.
+	// A changed export costs one write in each member that imports it, and none in its own.
 	n := map[string]int{}
 	count := func() {
 		for name, s := range servers {
@@ -398,7 +393,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 		}
 	}
 
-	// A dead member delays no other, and what it exports stays, over a restart of the hub too.
+	// A dead member delays no other, and its exports stay, also over a restart of the hub.
 	north.stop()
 	east.balance(t, "team", "chat-epp", "192.0.2.10")
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.10] True/Ready, north[192.0.2.3] True/Ready")
@@ -410,7 +405,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	east.hasExported(t, "team", "chat",
 		"Exported=False/MemberUnreachable: imported by 1 member, and not by others: MemberUnreachable: north")
 
-	// A withdrawn export drains, and leaves. What a person has made stays.
+	// A withdrawn export drains, and leaves. A person's objects stay.
 	for _, pool := range []string{"mine", "marker"} {
 		if _, err := east.client.Resource(poolKind).Namespace("team").Patch(t.Context(), pool, types.MergePatchType,
 			[]byte(`{"metadata": {"annotations": {"inference.networking.x-k8s.io/export": null}}}`),
@@ -422,7 +417,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	west.hasImport(t, "team", "mine", "import: other")
 	east.hasExported(t, "team", "mine", "")
 
-	// A member that is removed takes its entries along.
+	// A removed member's entries are removed.
 	write(t, filepath.Join(h.dir, "set", "set.yaml"), []byte(setOf("east", "west")))
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.10] True/Ready")
 	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 member")

@@ -39,7 +39,7 @@ import (
 
 var poolExportKind = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "poolexports"}
 
-// member is another cluster of the set, which exports what a test has it export.
+// member is another cluster of the set, whose exports a test sets.
 type member struct {
 	*federation.Federation
 	address string
@@ -106,7 +106,7 @@ func newMember(t *testing.T, name string) *member {
 	return m
 }
 
-// exports has the member export pools, "namespace/name".
+// exports sets the member's exports, "namespace/name".
 func (m *member) exports(t *testing.T, pools []string) {
 	t.Helper()
 	var list []export.Export
@@ -138,8 +138,8 @@ func (s *server) objects(ctx context.Context, kind schema.GroupVersionResource) 
 	return names, nil
 }
 
-// A member that publishes ten thousand exports has no more objects here than the ClusterSet lets it
-// have, and a ClusterSet that lets it have fewer removes the others.
+// A member that publishes ten thousand exports has no more objects here than the ClusterSet allows,
+// and a lower limit removes the others.
 func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 	s := start(t)
 	s.install(t, "*")

@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
-// many is a list of n items.
 func many(n int, item func(i int) *discoveryv3.Resource) []*discoveryv3.Resource {
 	out := make([]*discoveryv3.Resource, n)
 	for i := range out {
@@ -26,7 +25,6 @@ func many(n int, item func(i int) *discoveryv3.Resource) []*discoveryv3.Resource
 	return out
 }
 
-// again publishes n times.
 func again(v *parties.Subscriber, n int, topic string, items func(i int) []*discoveryv3.Resource) error {
 	for i := range n {
 		if err := v.Publish(topic, items(i)); err != nil {
@@ -44,7 +42,7 @@ type attack struct {
 	do func(to *parties.Subscriber) error
 }
 
-// hostileExports are what a member publishes that wants to harm those who subscribe.
+// hostileExports are publications of a member that wants to harm its subscribers.
 func hostileExports() []attack {
 	long, objects := strings.Repeat("x", 80<<10), strings.Repeat("{},", 80_000)+"{}"
 	// empty is a message of a topic with n empty items: type_url, and resources.
@@ -173,10 +171,10 @@ func hostileExports() []attack {
 	}
 }
 
-// attackTime is how long an attack goes on whose end the other side puts off.
+// attackTime is how long an attack goes on if the other side delays its end.
 const attackTime = 1200 * time.Millisecond
 
-// A member of the cluster set whose process is an attacker's harms nothing but its own exports.
+// An attacker's process as a member of the cluster set harms only its own exports.
 func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	attacks := hostileExports()
 	evil := make([]*parties.Publisher, len(attacks))
@@ -232,7 +230,8 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	traffic.end()
 }
 
-// A member leads no request to what it may not name, and none under another member's name.
+// A member leads no request to addresses that it may not name, and none under another member's
+// name.
 func TestClusterSet_HostileMemberNamesNoAddressOfOthers(t *testing.T) {
 	thief := parties.NewPublisher(t, "evil")
 	s := startSet(t, "",

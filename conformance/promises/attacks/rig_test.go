@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
-// binaries are what all sites run. memory is the limit in bytes that the chart sets by default.
+// binaries are the programs of all sites. memory is the chart's default limit in bytes.
 var (
 	binaries struct{ penstock, envoy string }
 	memory   int64
