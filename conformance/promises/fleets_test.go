@@ -114,7 +114,6 @@ spec:
 	}
 }
 
-// certificate returns a self-signed certificate and its key.
 func certificate(p place) (cert, key []byte) {
 	p.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -337,13 +336,11 @@ func (p place) metricsOf(ip string) (text string) {
 	return text
 }
 
-// fleetIs applies the EnvoyFleet gw with a spec.
 func (p place) fleetIs(spec string) {
 	p.Helper()
 	p.apply("apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: gw}\nspec: {" + spec + "}\n")
 }
 
-// small are resources of proxies with little traffic.
 const small = "resources: {requests: {cpu: 10m, memory: 32Mi}}, "
 
 // Autoscaling and external proxies of an EnvoyFleet take effect, and end when the EnvoyFleet no

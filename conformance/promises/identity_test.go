@@ -59,7 +59,6 @@ func (p place) processes() (pods []corev1.Pod) {
 	return pods
 }
 
-// lease returns the Lease of the leader election.
 func (p place) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease, err := p.CoordinationV1().Leases(system).Get(ctx, "penstock", metav1.GetOptions{})
 	if err == nil && lease.Spec.HolderIdentity == nil {
@@ -221,7 +220,6 @@ func (p place) ask(address, token string, kind resource.Type, names ...string) (
 	return p.askWith(address, p.as(token), kind, names...)
 }
 
-// askWith is ask with any credentials.
 func (p place) askWith(address string, who []grpc.DialOption, kind resource.Type,
 	names ...string) (*discoveryv3.DeltaDiscoveryResponse, error) {
 	conn, err := grpc.NewClient(address, who...)
@@ -235,7 +233,7 @@ func (p place) askWith(address string, who []grpc.DialOption, kind resource.Type
 	if err != nil {
 		return nil, err
 	}
-	// Its error is that the stream has ended, for the reason that Recv returns.
+	// Send fails if the stream has ended; Recv returns the reason.
 	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{
 		Node: &corev3.Node{Id: "stranger", Cluster: p.Namespace + "/gw"}, TypeUrl: kind.URL(),
 		ResourceNamesSubscribe: names,
@@ -243,7 +241,6 @@ func (p place) askWith(address string, who []grpc.DialOption, kind resource.Type
 	return s.Recv()
 }
 
-// pick asks for an endpoint.
 func (p place) pick(address, token string) (*extprocv3.ProcessingResponse, error) {
 	conn, err := grpc.NewClient(address, p.as(token)...)
 	if err != nil {

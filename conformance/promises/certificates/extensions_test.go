@@ -1,16 +1,15 @@
 package certificates
 
-// with adds an extension to a certificate.
 func with(extension []byte) func(*certificate) {
 	return func(c *certificate) { c.extensions = append(c.extensions, extension) }
 }
 
-// instead has a certificate have other extensions.
+// instead replaces the extensions of a certificate.
 func instead(extensions ...[]byte) func(*certificate) {
 	return func(c *certificate) { c.extensions = extensions }
 }
 
-// alternative has a certificate be for some general names alone.
+// alternative limits a certificate to some general names.
 func alternative(names ...[]byte) func(*certificate) {
 	return instead(extension(altName, seq(names...)))
 }
@@ -217,7 +216,6 @@ func others() []deviation {
 	}
 }
 
-// deviations are all of certificates.
 func deviations() (out []deviation) {
 	for _, list := range []func() []deviation{
 		numbers, names, times, algorithms, publicKeys, lists, constraints, alternatives, others,

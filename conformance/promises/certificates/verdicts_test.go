@@ -80,7 +80,6 @@ func corpus(t *testing.T, k keys, seed uint64) (out []sample) {
 	return out
 }
 
-// found is what Penstock finds about a sample.
 type found struct {
 	problem string
 	sent    sample // what Envoy gets; nothing if there is a problem
@@ -134,8 +133,8 @@ func penstock(t *testing.T, s sample) found {
 	return found{sent: sample{name: s.name, chain: secret.Chain, key: secret.Key}}
 }
 
-// envoy returns why Envoy rejects each of some samples; "" for those that it accepts. Each is a
-// listener of its own, which binds nothing.
+// envoy returns why Envoy rejects each of some samples; "" if it accepts one. Each is a listener of
+// its own, which binds nothing.
 func envoy(t *testing.T, k keys, samples []sample) []string {
 	t.Helper()
 	inline := func(text []byte) map[string]any { return map[string]any{"inline_bytes": text} }
@@ -208,7 +207,7 @@ func envoy(t *testing.T, k keys, samples []sample) []string {
 // rejected is a line of Envoy's log: the name of a listener, and why it is rejected.
 var rejected = regexp.MustCompile(`(?m)^(\d+): (.*)$`)
 
-// What Envoy accepts, Penstock accepts; what Penstock accepts, Envoy accepts as it gets it.
+// Penstock accepts what Envoy accepts; Envoy accepts what Penstock accepts and sends.
 func TestCertificate_VerdictsAreEnvoys(t *testing.T) {
 	seed := uint64(1)
 	if text := os.Getenv("SEED"); text != "" {

@@ -21,10 +21,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// team is the namespace of the pool in both clusters.
 const team = "team"
 
-// pool is what a cluster exports, of a simulated server.
 const pool = `
 apiVersion: apps/v1
 kind: Deployment
@@ -47,7 +45,7 @@ metadata: {name: chat}
 spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8000}]}
 `
 
-// routed has a Gateway with a route to what other clusters export.
+// routed has a Gateway with a route to other clusters' exports.
 const routed = `
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -62,8 +60,8 @@ spec:
   rules: [{backendRefs: [{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}]}]
 `
 
-// An annotated pool of one cluster serves the requests of another one's Gateway, through the loss
-// of each process that leads, and no more once the annotation is gone.
+// An annotated pool of one cluster serves the requests of another one's Gateway, while each leader
+// is killed, and no more once the annotation is gone.
 func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *testing.T) {
 	east, west := twoClusters(t)
 	east.apply(pool)
@@ -102,9 +100,9 @@ func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *test
 	}
 	east.killLeader()
 	load.Stop()
-	// The killed process is one of the exporter's pickers. The pick that it was making is lost, and
-	// so are those that reach its address until the Service has noticed: no other member is asked
-	// yet. 0 to 2 of some 10,000 were seen, and 6 of 8,000 on a busy machine.
+	// The killed process is one of the exporter's pickers. Its pick in progress is lost, and so are
+	// picks that reach its address until the Service has noticed: no other member is tried yet. 0
+	// to 2 of some 10,000 were seen, and 6 of 8,000 on a busy machine.
 	if sent, failed := load.Counts(); failed > sent/200 || sent < 1000 {
 		t.Errorf("%d of %d requests failed, the first: %s", failed, sent, load.First())
 	}
@@ -199,7 +197,7 @@ func (m *member) sharesAnImport(exporter *member) {
 	entries("byhand")
 }
 
-// waitsForANamespace exports a pool whose namespace this cluster has not yet.
+// waitsForANamespace exports a pool whose namespace this cluster lacks.
 func (m *member) waitsForANamespace(exporter *member) {
 	m.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}}

@@ -106,13 +106,11 @@ func (m *member) exportedByHub(ctx context.Context, status, reason string) error
 	return fmt.Errorf("parents %v", parents)
 }
 
-// hub is penstock hub of some clusters.
 type hub struct {
 	*testing.T
 	*installed.Hub
 }
 
-// newHub starts a hub of some members.
 func newHub(t *testing.T, members ...*member) *hub {
 	t.Helper()
 	process, err := installed.NewHub(t.TempDir())

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// hubValues have penstock hub run with mounted kubeconfigs and ClusterProfiles.
+// hubValues make penstock hub run with mounted kubeconfigs and ClusterProfiles.
 var hubValues = map[string]any{"hub": map[string]any{
 	"enabled": true, "takeOver": true, "drainTime": "1m",
 	"kubeconfigs": map[string]any{"secret": map[string]any{"secretName": "members"}},

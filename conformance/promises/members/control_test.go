@@ -120,8 +120,7 @@ func TestClusterSet_RejectedControlLinkLosesNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// A link that is slow for all packets, requests included, and one that loses many of its control
-// packets.
+// One link is slow for all packets, requests included, and one loses many of its control packets.
 func TestClusterSet_SlowOrLossyLinkLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	t.Cleanup(func() { s.faults(network.Fault{Effect: network.Heal}) })

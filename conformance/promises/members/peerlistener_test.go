@@ -19,8 +19,8 @@ import (
 )
 
 // The fleets of both exporters listen for members, at their Services. Meanwhile all processes of an
-// exporter are killed, and new pods take the place of others, as in an upgrade: Envoys keep what
-// members need.
+// exporter are killed, and new pods replace others, as in an upgrade: Envoys keep the members'
+// resources.
 func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 	const port = 15443
 	s := newQuietSite(t)
@@ -63,7 +63,7 @@ func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 }
 
 // With a peer listener the exporters' own pickers serve the importer, over mTLS, and no other
-// client: none is open. The importer's fleet asks them for each request of chat.
+// client: none is open. The importer's fleet calls them for each request of chat.
 func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 	const open = "--picker-open"
 	s := newQuietSite(t)
@@ -103,7 +103,7 @@ func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 	s.ends()
 }
 
-// listenForMembers has the Gateways of both exporters listen at a port; 0: they do not.
+// listenForMembers makes the Gateways of both exporters listen at a port; 0 ends it.
 func (s *site) listenForMembers(port int) {
 	s.Helper()
 	for _, c := range []*cluster{s.east, s.north} {
@@ -115,7 +115,7 @@ func (s *site) listenForMembers(port int) {
 	}
 }
 
-// arguments changes those of Penstock's processes, and waits for new ones.
+// arguments changes the arguments of Penstock's processes, and waits for new ones.
 func (c *cluster) arguments(change func([]string) []string) {
 	c.Helper()
 	d, err := c.AppsV1().Deployments(installed.System).Get(c.Context(), "penstock", metav1.GetOptions{})

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// clients are a hostile client of the pool mine/mine, whose server answers with what it gets, and
-// another client of it.
+// clients are a hostile client of the pool mine/mine, whose server echoes its requests, and another
+// client of it.
 type clients struct {
 	*run
 	fields map[string]field
@@ -32,7 +32,6 @@ func newClients(t testing.TB) *clients {
 	return c
 }
 
-// poolOf are a pool with one server, and its route, at NAME.test.
 func poolOf(name, address, port string) string {
 	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -55,7 +54,6 @@ spec: {servers: [{address: %[2]s, ports: [%[3]s]}]}
 `, name, address, port)
 }
 
-// play sends a request for each cell, one after the other.
 func (c *clients) play() {
 	c.t.Helper()
 	honest := func() error {
@@ -83,8 +81,8 @@ func (c *clients) play() {
 	c.end()
 }
 
-// request is a request with the cell's value: its headers in order, path and body. With a text, a
-// header has that instead.
+// request is a request with the cell's value: its headers in order, path and body. A non-empty text
+// replaces the value of a header.
 func (c *clients) request(tried cell, instead string) (headers [][2]string, path, text string) {
 	root, steps := split(tried.field)
 	path, text = "/v1/chat/completions", body
@@ -111,12 +109,10 @@ func (c *clients) request(tried cell, instead string) (headers [][2]string, path
 	return headers, path, text
 }
 
-// numerals are numbers as text.
 var numerals = map[value]string{
 	negative: "-1", zero: "0", maximum: "9223372036854775807", overflow: "99999999999999999999999",
 }
 
-// header is the value of a header.
 func (c *clients) header(tried cell, name string) string {
 	if tried.value == anothersName {
 		switch {

@@ -12,7 +12,8 @@ import (
 )
 
 // modelServerOf is one model server of a pool: its metrics page, its list of models, its KV events
-// and loads over ZMQ, and its responses. What is read of each is found in the code that reads it.
+// and loads over ZMQ, and its responses. The read parts of each are found in the code that reads
+// them.
 var modelServerOf = principal{"model server", func(t testing.TB) []field {
 	var out []field
 	add := func(path string, otherwise class) {
@@ -112,7 +113,6 @@ func keyed(files []*ast.File, names ...string) (out []string) {
 	return out
 }
 
-// jsonTags are the JSON names of struct fields in files, sorted.
 func jsonTags(files []*ast.File) (out []string) {
 	for _, file := range files {
 		ast.Inspect(file, func(n ast.Node) bool {

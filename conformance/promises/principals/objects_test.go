@@ -23,9 +23,9 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// kinds returns the tables of the store with the kinds that a principal writes. Of the other
-// tables, others has the reasons. A table that neither has fails: it has to be decided who writes
-// its objects.
+// kinds returns the tables of the store with the kinds that a principal writes. others has the
+// reasons for the other tables. A table that neither has fails: someone must decide who writes its
+// objects.
 func kinds(t testing.TB, written []string, others map[string]string) []store.Kind {
 	t.Helper()
 	var out []store.Kind
@@ -44,7 +44,6 @@ func kinds(t testing.TB, written []string, others map[string]string) []store.Kin
 	return out
 }
 
-// fieldsOf generates the fields of kinds.
 func fieldsOf(t testing.TB, tables []store.Kind, w walker) []field {
 	w.limits = limits(t)
 	for _, table := range tables {
@@ -90,7 +89,6 @@ var decoded struct {
 	err     error
 }
 
-// theSchemas are the schemas of all CRDs, by kind.
 func theSchemas(t testing.TB) map[string]*apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	decoded.once.Do(func() {
@@ -179,7 +177,6 @@ func reach(v any, steps []string) int {
 	return best
 }
 
-// children are the values below one step.
 func children(v any, step string) (out []any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -199,8 +196,8 @@ func children(v any, step string) (out []any) {
 	return out
 }
 
-// set returns v with a value at a path. At a list or a map, it goes on in the element that has most
-// of the path.
+// set returns v with a value at a path. At a list or a map, it goes on in the element with the
+// longest part of the path.
 func set(v any, steps []string, value any) any {
 	if len(steps) == 0 {
 		return value

@@ -25,7 +25,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// cellHeader names the cell of a request.
 const cellHeader = "x-cell"
 
 // echo is a request as a server of the author received it, and the body of its response.
@@ -34,7 +33,6 @@ type echo struct {
 	Headers            map[string]string
 }
 
-// echoServer is a model server of an author, at an address of its own.
 func echoServer(t testing.TB, host string) *httptest.Server {
 	t.Helper()
 	l, err := net.Listen("tcp", host+":0")
@@ -61,7 +59,7 @@ func echoServer(t testing.TB, host string) *httptest.Server {
 	return s
 }
 
-// hostilePicker answers each request as the cell that the request names demands.
+// hostilePicker answers each request as its cell demands.
 type hostilePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	healthv1.UnimplementedHealthServer
@@ -119,7 +117,6 @@ func (p *hostilePicker) Process(s extprocv3.ExternalProcessor_ProcessServer) err
 	}
 }
 
-// Check implements gRPC health.
 func (p *hostilePicker) Check(context.Context, *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
 	p.checks.Add(1)
 	return p.health.Load(), nil
@@ -174,7 +171,7 @@ func (p *hostilePicker) with(c cell, phase string, a *extprocv3.ProcessingRespon
 	return []*extprocv3.ProcessingResponse{a}
 }
 
-// setLength has an answer set content-length.
+// setLength makes an answer set content-length.
 func setLength(response *extprocv3.HeadersResponse, length string) {
 	if response.Response == nil {
 		response.Response = &extprocv3.CommonResponse{}
@@ -244,7 +241,7 @@ func newPickers(t testing.TB) *pickers {
 	return &pickers{run: begin(t, r, remotePicker), picker: p, base: map[string]seen{}}
 }
 
-// pickerObjects are an import whose picker is relayed to, and a pool whose picker Envoy asks.
+// pickerObjects are an import whose picker is relayed to, and a pool whose picker Envoy calls.
 func pickerObjects(port, picker string) string {
 	route := func(host, kind, group string) string {
 		return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
@@ -348,7 +345,7 @@ func (p *pickers) play() {
 	p.end()
 }
 
-// sick has the picker of the import relayed report the cell's health, and sends a request.
+// sick makes the picker of the import relayed report the cell's health, and sends a request.
 func (p *pickers) sick(c cell, steps []string) {
 	p.t.Helper()
 	own := p.rig.status().about("mine", "relayed")
@@ -376,8 +373,8 @@ func (p *pickers) sick(c cell, steps []string) {
 
 const body = `{"model":"mine","messages":[{"role":"user","content":"hello"}]}`
 
-// honest is a request of another client of a pool. It may be answered 503, while the picker is left
-// out, and is never another one than it was.
+// honest is a request of another client of a pool. It may be answered 503 while the picker is left
+// out, but it never changes.
 func (p *pickers) honest(by string) func() error {
 	return func() error {
 		s := p.rig.send(by+".test", nil, body)
@@ -407,7 +404,6 @@ func (p *pickers) judge(c cell, base, s seen) {
 	}
 }
 
-// send sends a request with some headers, on a connection of its own.
 func (r *rig) send(host string, headers map[string]string, body string) (s seen) {
 	url := "http://" + local(r.gateway["http"]) + "/v1/chat/completions"
 	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, url, strings.NewReader(body))
@@ -432,13 +428,11 @@ func (r *rig) send(host string, headers map[string]string, body string) (s seen)
 	return s
 }
 
-// varies are headers that differ from request to request.
 var varies = []string{
 	"x-request-id", cellHeader, "date", "x-envoy-upstream-service-time", "content-length", "x-forwarded-for",
 	"traceparent",
 }
 
-// differs states how another request differs; "" if it does not.
 func (s seen) differs(o seen) string {
 	if o.err != nil || s.status != o.status {
 		return fmt.Sprintf("status %d, %.200s, %v, reason %s", o.status, o.body, o.err, o.headers["x-penstock-reason"])

@@ -199,7 +199,6 @@ func fillMessage(m protoreflect.Message, v value) {
 	}
 }
 
-// scalar is a value of a field or element that is no message.
 func scalar(f protoreflect.FieldDescriptor, v value, another func(class) string, c class) protoreflect.Value {
 	switch f.Kind() {
 	case protoreflect.BoolKind:

@@ -9,9 +9,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Two processes look a name up at different moments. What one of them finds is the other's answer
-// too, or for half a minute the picker of one would name an address that an Envoy of the other
-// lacks.
+// Two processes look a name up at different moments, and must share the result: otherwise one's
+// picker would name, for half a minute, an address that an Envoy of the other lacks.
 func TestHostname_ProcessesHaveOneAnswer(t *testing.T) {
 	p := startPair(t, true, func(o *options) { o.Soak = time.Minute }) // a soak has a DNS server
 	p.flows(40)

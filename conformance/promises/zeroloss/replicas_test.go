@@ -74,7 +74,6 @@ func (p *pair) must(err error) {
 	}
 }
 
-// serve starts the requests once the hosts are served.
 func (p *pair) serve() {
 	p.t.Helper()
 	p.expect()
@@ -100,7 +99,6 @@ func (p *pair) change(kind string, step uint64) {
 	p.must(p.announce(p.t.Context()))
 }
 
-// flows waits until more requests were sent.
 func (p *pair) flows(requests int64) {
 	p.t.Helper()
 	want := p.clients.sent.Load() + requests
@@ -112,7 +110,6 @@ func (p *pair) flows(requests int64) {
 	})
 }
 
-// proxy is a control plane's report on an Envoy.
 type proxy struct {
 	Node   string `json:"node"`
 	InSync bool   `json:"inSync"`
@@ -137,7 +134,6 @@ func (p *plane) proxies() (list []proxy, err error) {
 	return list, errors.Join(json.NewDecoder(body).Decode(&list), body.Close())
 }
 
-// serves returns nil if an Envoy has all of its configuration from a control plane.
 func (p *plane) serves() error {
 	list, err := p.proxies()
 	if err != nil {
@@ -328,7 +324,6 @@ func (p *pair) slow(x *route) slow {
 	return slow{conn, body[smallBody/2:]}
 }
 
-// end sends the rest, and returns the response's status.
 func (s slow) end() (status string, err error) {
 	defer func() { _ = s.conn.Close() }()
 	if err := s.conn.SetDeadline(time.Now().Add(requestTimeout)); err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// translation is what some YAML becomes.
+// translation is the result of some YAML.
 type translation struct {
 	*testing.T
 	resources map[string][]any // by type ("route", "cluster", "listener", "endpoints", "secret"): decoded JSON
@@ -126,7 +126,6 @@ func (x *translation) contains(kind, fragment string) bool {
 	return slices.ContainsFunc(x.resources[kind], func(got any) bool { return within(want, got) })
 }
 
-// within reports whether want is a part of got, at any depth.
 func within(want, got any) bool {
 	if part(want, got) {
 		return true
@@ -144,7 +143,6 @@ func within(want, got any) bool {
 	return false
 }
 
-// part reports whether got has everything that want has.
 func part(want, got any) bool {
 	switch w := want.(type) {
 	case map[string]any:
@@ -192,7 +190,6 @@ ports: [{port: 80}]
 endpoints: [{addresses: [%[2]s]}]`, name, address, port)
 }
 
-// route is an HTTPRoute with the given spec, below the parent reference.
 func route(spec string) string { return routeOf("HTTPRoute", spec) }
 
 func routeOf(kind, spec string) string {
