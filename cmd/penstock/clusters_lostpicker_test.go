@@ -14,7 +14,7 @@ import (
 // begins, until its own health check fails.
 func TestClusterSet_LostPickerIsPassedByAtOnce(t *testing.T) {
 	t.Parallel()
-	const few = 100 // of those that are sent one after the other
+	const few = 100 // of the sequential requests
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
 	in := func(name string) string { return filepath.Join(dir, name) }
 	port, picker, members, peer, metrics := freePort(t), freePort(t), freePort(t), freePort(t), freePort(t)

@@ -122,7 +122,7 @@ var conditionRows = []conditionRow{
 			"that run keep serving"},
 
 	{"Gateway listener", "Accepted", "True", "Accepted",
-		"The listener is valid. The reasons of this table are those of a ListenerSet's listeners too"},
+		"The listener is valid. A ListenerSet's listeners have the same reasons"},
 	{"Gateway listener", "Accepted", "False", "UnsupportedProtocol", "The protocol is not HTTP, HTTPS, TLS or TCP"},
 	{"Gateway listener", "Accepted", "False", "UnsupportedValue",
 		"The TLS mode does not fit the protocol, or `allowedRoutes` has an invalid selector"},

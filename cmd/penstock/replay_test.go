@@ -99,7 +99,7 @@ func TestReplay_RequestsThatNoServerServesAreLeftOut(t *testing.T) {
 	trace := fmt.Sprintf(failing+good+"\n"+big+failing+good+big, 5, 429, 10, 20, 503, 100)
 	got, stderr, err := replayedApart(t, trace, "-")
 	if err != nil || got != alone {
-		t.Errorf("%v\n%s\nwant that of the other requests alone:\n%s", err, got, alone)
+		t.Errorf("%v\n%s\nwant the output without that request:\n%s", err, got, alone)
 	}
 	const want = "left out 2 of 6 requests: they failed; the first is standard input:1, with status 429\n" +
 		"left out 2 of 6 requests: the KV cache of a server has 768000 tokens, set --kv-blocks; the first is " +

@@ -292,9 +292,9 @@ func TestCredentials_HostsAreAddressesOrNames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "none")
 	if out, err := penstock(t, "credentials", "--dir", dir, "--host", "bad host!"); err == nil ||
 		!strings.Contains(out+err.Error(), `--host "bad host!": write an IP address`) {
-		t.Errorf("a host that is none: %v\n%s", err, out)
+		t.Errorf("an invalid host: %v\n%s", err, out)
 	}
 	if _, err := os.Stat(dir); err == nil {
-		t.Error("files were made for a host that is none")
+		t.Error("files were made for an invalid host")
 	}
 }

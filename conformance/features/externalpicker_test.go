@@ -244,7 +244,7 @@ func TestExternalPicker_RemovedKeepsRequestsInFlight(t *testing.T) {
 // call Envoy begins would get a 503.
 func TestExternalPicker_LostOneIsPassedByAtOnce(t *testing.T) {
 	t.Parallel()
-	const few = 100 // of those that are sent one after the other
+	const few = 100 // of the sequential requests
 	s := newSite(t)
 	here := s.cluster("pod-1")
 	s.ports["epp"] = s.ports["pod-1.picker"]

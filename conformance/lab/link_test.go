@@ -15,7 +15,7 @@ import (
 )
 
 // asks is a pod that calls a Service of another cluster again and again, each time on a new
-// connection, and logs the answer's first line, or that there is none within a second.
+// connection, and logs the answer's first line, or a timeout of a second.
 const asks = `
 metadata: {name: asks}
 spec:

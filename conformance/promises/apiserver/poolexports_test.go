@@ -218,7 +218,7 @@ func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 	// Records are written in the order of their names, a batch after the other.
 	allow("{pools: [team-03/pool-001, zz/last]}")
 	west.exports(t, append(pools, "zz/last"))
-	has("those that the ClusterSet still names, and a new one", "team-03/pool-001", "zz/last")
+	has("the ones that the ClusterSet still names, and a new one", "team-03/pool-001", "zz/last")
 	allow("{exports: 20}")
 	has("nothing is allowed")
 	allow("{pools: [team-19/pool-499]}")

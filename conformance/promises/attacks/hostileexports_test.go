@@ -130,7 +130,7 @@ func hostileExports() []attack {
 				}), parties.State(i))
 			})
 		}},
-		{"items that are none", "is not the name of a pool", func(v *parties.Subscriber) error {
+		{"invalid items", "is not the name of a pool", func(v *parties.Subscriber) error {
 			return again(v, 20, "exports", func(i int) []*discoveryv3.Resource {
 				return append(many(20_000, func(n int) *discoveryv3.Resource {
 					return parties.Item(fmt.Sprintf("None %d of %d\n%.200s", n, i, long), `{`)

@@ -191,7 +191,7 @@ status: {clusters: [{name: next, routingMode: ParentMode, parents: [{service: {a
 		t.Error(errors.New("an address of the client's choice was called"))
 	default:
 	}
-	// 16 combinations, and those that have replaced unused ones after 30 s on a slow machine
+	// 16 combinations, and ones that have replaced unused ones after 30 s on a slow machine
 	if n := calls.Load(); n > 2*16+1 {
 		t.Errorf("2,000 requests had the other gateway called %d times", n)
 	}

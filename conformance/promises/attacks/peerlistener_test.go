@@ -119,7 +119,7 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	forged.Set("penstock-peer-authority", "good.example") // which a member may write, as one host
 	if err := post(t.Context(), member, address, chatAuthority, forged, strings.NewReader("{}")); err != nil ||
 		ours.Load() != 1 || theirs.Load() != 0 {
-		t.Errorf("with forged headers: %v; %d requests reach this cluster's server, %d that of the other", err,
+		t.Errorf("with forged headers: %v; %d requests reach this cluster's server, %d the other's", err,
 			ours.Load(), theirs.Load())
 	}
 	traffic, peak, before := s.traffic(), s.peak(s.envoy), s.rss(s.envoy)

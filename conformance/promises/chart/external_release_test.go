@@ -239,7 +239,7 @@ func (e *externalRelease) expect(branch string, a processed, worker, key bool) {
 		e.t.Fatalf("%s: %+v", branch, a)
 	}
 	if worker && !slices.Contains(e.workers(), a.Worker) {
-		e.t.Errorf("%s: %s is none of the workers %v", branch, a.Worker, e.workers())
+		e.t.Errorf("%s: %s is not one of the workers %v", branch, a.Worker, e.workers())
 	}
 }
 

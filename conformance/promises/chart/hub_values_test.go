@@ -55,7 +55,7 @@ func TestChart_HubHasPodsAndPermissionsOfItsOwn(t *testing.T) {
 	pods := labels.Set(hub.Spec.Template.Labels)
 	if policies != 1 || pods.AsSelector().Empty() || labels.SelectorFromSet(service.Spec.Selector).Matches(pods) ||
 		labels.SelectorFromSet(own.Spec.Selector.MatchLabels).Matches(pods) {
-		t.Errorf("%d NetworkPolicies; the hub's pods, %v, are among those of the Service %v", policies, pods,
+		t.Errorf("%d NetworkPolicies; the hub's pods, %v, are among the pods of the Service %v", policies, pods,
 			service.Spec.Selector)
 	}
 	got, want := hub.Spec.Template.Spec, own.Spec.Template.Spec

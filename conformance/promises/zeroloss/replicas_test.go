@@ -251,7 +251,7 @@ func TestDeltaADS_RemovalDuringOutageArrivesOnReconnect(t *testing.T) {
 	p.must(p.nothingStale(t.Context()))
 }
 
-// The folder appears late, like a volume's: there is none at first, then an empty one.
+// The folder appears late, like a volume's: at first it does not exist, then it is empty.
 func TestDeltaADS_UnsyncedControlPlaneRemovesNothing(t *testing.T) {
 	p := startPair(t, true)
 	p.flows(100)

@@ -24,7 +24,7 @@ func TestReportedRate_ThatDiffersFromFirstTokensIsAnInfo(t *testing.T) {
 		what  string
 		after time.Duration
 		rates []picker.Rate
-		want  string // in the finding; "": there is none
+		want  string // in the finding; "": no finding
 	}{
 		{"at first", 0, measured(8000, 2000, endpoint.Reported), ""},
 		{"4 min later", 4 * time.Minute, measured(8000, 2000, endpoint.Reported), ""},

@@ -287,7 +287,7 @@ func TestUDPRoute_EndpointsThatLeaveDrain(t *testing.T) {
 		}
 	}
 	if left := d.expire(time.Now()); left <= 0 || left > time.Minute {
-		t.Errorf("those that drain expire in %s", left)
+		t.Errorf("draining endpoints expire in %s", left)
 	}
 	d.expire(time.Now().Add(time.Hour))
 	if got := served(); got != "10.0.0.4 1" {
