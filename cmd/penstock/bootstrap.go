@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,32 +48,7 @@ replaced: write a new file beside the old one, and mv it there. Envoy does not n
       --tls-ca ca.crt --token token --secrets ./secrets > envoy.yaml
   kubectl create token -n default edge --audience penstock.dev > token.next && mv token.next token   # before it expires`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if tls != (bootstrap.TLS{}) {
-				cfg.TLS = &tls
-			}
-			if err := source.attach(&cfg); err != nil {
-				return err
-			}
-			if err := presents(cfg, tls); err != nil {
-				return err
-			}
-			if err := absolute(&cfg.Token, &cfg.Secrets, &tls.CA, &tls.Cert, &tls.Key); err != nil {
-				return err
-			}
-			if err := writeSecrets(cfg); err != nil {
-				return err
-			}
-			if cfg.Admin == "" {
-				cfg.Admin = "unix:" + strings.ReplaceAll(cmp.Or(cfg.NodeID, cfg.Gateway), "/", "-") + ".admin.sock"
-			}
-			text, err := bootstrap.YAML(cfg)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "# envoy arguments: %s\n%s", strings.Join(cfg.Args(), " "), text)
-			return err
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return source.bootstrap(cmd.OutOrStdout(), cfg, tls) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&cfg.Gateway, "gateway", "", "Gateway, as NAMESPACE/NAME (required)")
@@ -103,6 +79,34 @@ replaced: write a new file beside the old one, and mv it there. Envoy does not n
 		"name that the control plane's certificate must have (default: the host of --xds)")
 	_ = cmd.MarkFlagRequired("gateway")
 	return cmd
+}
+
+// bootstrap prints a bootstrap.
+func (s *files) bootstrap(out io.Writer, cfg bootstrap.Config, tls bootstrap.TLS) error {
+	if tls != (bootstrap.TLS{}) {
+		cfg.TLS = &tls
+	}
+	if err := s.attach(&cfg); err != nil {
+		return err
+	}
+	if err := presents(cfg, tls); err != nil {
+		return err
+	}
+	if err := absolute(&cfg.Token, &cfg.Secrets, &tls.CA, &tls.Cert, &tls.Key); err != nil {
+		return err
+	}
+	if err := writeSecrets(cfg); err != nil {
+		return err
+	}
+	if cfg.Admin == "" {
+		cfg.Admin = "unix:" + strings.ReplaceAll(cmp.Or(cfg.NodeID, cfg.Gateway), "/", "-") + ".admin.sock"
+	}
+	text, err := bootstrap.YAML(cfg)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "# envoy arguments: %s\n%s", strings.Join(cfg.Args(), " "), text)
+	return err
 }
 
 // attach completes the addresses of control planes: the default is the socket of penstock serve for

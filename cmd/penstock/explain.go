@@ -74,18 +74,8 @@ the request was sent to without such a pick, once it has ended there, and the re
 			if why.asked(cmd) {
 				return why.run(cmd, &s, output)
 			}
-			text := args[0]
-			if !strings.Contains(text, "://") {
-				text = "http://" + text
-			}
-			q, err := app.ParseQuery(text, method, headers)
-			if err != nil {
-				return fmt.Errorf("%q is not a URL: %w: write http://HOST:PORT/PATH", args[0], err)
-			}
-			q.Model, q.Gateway = model, gateway
-			page := url.Values{"url": {text}, "method": {method}, "gateway": {gateway}, "header": headers,
-				"model": {model}}
-			e, err := s.explain(cmd, q, "/explain?"+page.Encode())
+			e, err := s.explain(cmd, args[0], url.Values{"method": {method}, "gateway": {gateway}, "header": headers,
+				"model": {model}})
 			if err != nil {
 				return err
 			}
@@ -119,9 +109,21 @@ the request was sent to without such a pick, once it has ended there, and the re
 	return cmd
 }
 
-// explain queries the process that runs for these files, or reads the files if none runs.
-func (s *target) explain(cmd *cobra.Command, q translator.Query, page string) (app.Explained, error) {
+// explain queries the process that runs for these files about a URL, or reads the files if none
+// runs. values are the other parameters of the page /explain.
+func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (app.Explained, error) {
 	var e app.Explained
+	address := text
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	q, err := app.ParseQuery(address, values.Get("method"), values["header"])
+	if err != nil {
+		return e, fmt.Errorf("%q is not a URL: %w: write http://HOST:PORT/PATH", text, err)
+	}
+	q.Model, q.Gateway = values.Get("model"), values.Get("gateway")
+	values.Set("url", address)
+	page := "/explain?" + values.Encode()
 	if s.http != "" {
 		return e, runningAt(s.http).get(cmd.Context(), page, &e)
 	}

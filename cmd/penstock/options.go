@@ -291,78 +291,11 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	if err := app.Unserved(cfg.StateDir); err != nil {
 		return cfg, err
 	}
-	tcp := s.xds != "" && !strings.HasPrefix(s.xds, unixPrefix)
-	if s.local || !tcp {
-		if cfg.Local, err = s.listenLocal(cfg.StateDir, log); err != nil {
-			return cfg, err
-		}
-	}
-	if tcp {
-		if cfg.XDS, err = listen(ctx, ports.ADS, "--xds", s.xds); err != nil {
-			return cfg, err
-		}
-	}
-	if s.picker == "" {
-		if s.picker = s.pickerPort; !tcp && s.secure.cert == "" && s.members == "" && len(s.offers) == 0 {
-			s.picker = unixPrefix + filepath.Join(s.runtime, socketOfPicker)
-		}
-	}
-	if cfg.Picker, err = listen(ctx, ports.Picker, "--picker", s.picker); err != nil {
+	if err := s.open(ctx, log, &cfg); err != nil {
 		return cfg, err
 	}
-	if cfg.Offers, err = s.offered(ctx); err != nil {
+	if err := s.reachPicker(&cfg); err != nil {
 		return cfg, err
-	}
-	if err := s.authenticate(&cfg, log); err != nil {
-		return cfg, err
-	}
-	if s.http != "" {
-		if cfg.HTTP, err = listen(ctx, ports.Pages, "--http", s.http); err != nil {
-			return cfg, err
-		}
-	}
-	if s.admin != "" {
-		if cfg.Admin, err = listen(ctx, ports.Admin, "--admin", s.admin); err != nil {
-			return cfg, err
-		}
-	}
-	if s.kvEvents != "" {
-		if cfg.KVEvents, err = listen(ctx, ports.Events, "--picker-kv-events", s.kvEvents); err != nil {
-			return cfg, err
-		}
-	}
-	if s.members != "" && s.cluster {
-		cfg.Members.Listen = func(ctx context.Context) (net.Listener, error) {
-			return listen(ctx, ports.Members, "--members-listen", s.members)
-		}
-		cfg.Members.Address = cmp.Or(s.membersAddress, s.members)
-	} else if s.members != "" {
-		if cfg.Members.Listener, err = listen(ctx, ports.Members, "--members-listen", s.members); err != nil {
-			return cfg, err
-		}
-		cfg.Members.Address = cmp.Or(s.membersAddress, cfg.Members.Listener.Addr().String())
-	}
-	for _, a := range s.pickerAddresses {
-		if path, ok := strings.CutPrefix(a, unixPrefix); ok {
-			if err := absolute(&path); err != nil {
-				return cfg, err
-			}
-			cfg.PickerSockets = append(cfg.PickerSockets, path)
-			continue
-		}
-		addr, err := netip.ParseAddrPort(a)
-		if err != nil {
-			return cfg,
-				fmt.Errorf(
-					"--picker-address %q: write IP:PORT or unix:PATH, because Envoy dials IP addresses and "+
-						"sockets only", a)
-		}
-		cfg.PickerAddresses = append(cfg.PickerAddresses, addr)
-	}
-	if len(cfg.PickerAddresses)+len(cfg.PickerSockets) == 0 {
-		if addr, err := netip.ParseAddrPort(cfg.Picker.Addr().String()); err == nil && addr.Addr().IsUnspecified() {
-			cfg.PickerAddresses = []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), addr.Port())}
-		}
 	}
 	if cfg.Addresses, err = s.addresses.config(s.cluster); err != nil {
 		return cfg, err
@@ -389,6 +322,87 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	cfg.AccessLog, cfg.DrainTime, cfg.StopTimeout, cfg.Log = s.accessLog, s.drainTime, s.stop.timeout, log
 	cfg.Tracer, cfg.Collector, cfg.Sampling = t.provider, t.collector, t.sampling
 	return cfg, nil
+}
+
+// open opens the listeners, and sets the credentials of their clients.
+func (s *service) open(ctx context.Context, log *slog.Logger, cfg *app.Config) (err error) {
+	tcp := s.xds != "" && !strings.HasPrefix(s.xds, unixPrefix)
+	if s.local || !tcp {
+		if cfg.Local, err = s.listenLocal(cfg.StateDir, log); err != nil {
+			return err
+		}
+	}
+	if tcp {
+		if cfg.XDS, err = listen(ctx, ports.ADS, "--xds", s.xds); err != nil {
+			return err
+		}
+	}
+	if s.picker == "" {
+		if s.picker = s.pickerPort; !tcp && s.secure.cert == "" && s.members == "" && len(s.offers) == 0 {
+			s.picker = unixPrefix + filepath.Join(s.runtime, socketOfPicker)
+		}
+	}
+	if cfg.Picker, err = listen(ctx, ports.Picker, "--picker", s.picker); err != nil {
+		return err
+	}
+	if cfg.Offers, err = s.offered(ctx); err != nil {
+		return err
+	}
+	if err := s.authenticate(cfg, log); err != nil {
+		return err
+	}
+	if s.http != "" {
+		if cfg.HTTP, err = listen(ctx, ports.Pages, "--http", s.http); err != nil {
+			return err
+		}
+	}
+	if s.admin != "" {
+		if cfg.Admin, err = listen(ctx, ports.Admin, "--admin", s.admin); err != nil {
+			return err
+		}
+	}
+	if s.kvEvents != "" {
+		if cfg.KVEvents, err = listen(ctx, ports.Events, "--picker-kv-events", s.kvEvents); err != nil {
+			return err
+		}
+	}
+	if s.members != "" && s.cluster {
+		cfg.Members.Listen = func(ctx context.Context) (net.Listener, error) {
+			return listen(ctx, ports.Members, "--members-listen", s.members)
+		}
+		cfg.Members.Address = cmp.Or(s.membersAddress, s.members)
+	} else if s.members != "" {
+		if cfg.Members.Listener, err = listen(ctx, ports.Members, "--members-listen", s.members); err != nil {
+			return err
+		}
+		cfg.Members.Address = cmp.Or(s.membersAddress, cfg.Members.Listener.Addr().String())
+	}
+	return nil
+}
+
+// reachPicker sets the addresses at which Envoys reach the picker.
+func (s *service) reachPicker(cfg *app.Config) error {
+	for _, a := range s.pickerAddresses {
+		if path, ok := strings.CutPrefix(a, unixPrefix); ok {
+			if err := absolute(&path); err != nil {
+				return err
+			}
+			cfg.PickerSockets = append(cfg.PickerSockets, path)
+			continue
+		}
+		addr, err := netip.ParseAddrPort(a)
+		if err != nil {
+			return fmt.Errorf(
+				"--picker-address %q: write IP:PORT or unix:PATH, because Envoy dials IP addresses and sockets only", a)
+		}
+		cfg.PickerAddresses = append(cfg.PickerAddresses, addr)
+	}
+	if len(cfg.PickerAddresses)+len(cfg.PickerSockets) == 0 {
+		if addr, err := netip.ParseAddrPort(cfg.Picker.Addr().String()); err == nil && addr.Addr().IsUnspecified() {
+			cfg.PickerAddresses = []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), addr.Port())}
+		}
+	}
+	return nil
 }
 
 // authenticate sets the credentials of ADS, of the picker and of peers. It returns an error if

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -105,17 +106,7 @@ When it ends, health checks fail for --drain-timeout while it still picks, so th
 	f.StringVar(&s.configText, "config-text", "",
 		"the EndpointPickerConfig itself, in place of --config-file (default: none)")
 	s.tls.flags(f)
-	f.StringVar(&s.protocol.Destination, flagDestination, extproc.DefaultNames().Destination,
-		"header and metadata key by which a pick names endpoints")
-	f.StringVar(&s.protocol.Namespace, flagNamespace, extproc.DefaultNames().Namespace,
-		"metadata namespace of a pick, and of the endpoint that served")
-	f.StringVar(&s.protocol.Subset, flagSubset, extproc.DefaultNames().Subset,
-		"metadata namespace of the endpoints among which a gateway has the picker choose")
-	f.BoolVar(&s.protocol.IgnoreSubset, "disable-endpoint-subset-filter", false,
-		"pick among all endpoints, whatever subset a gateway sends")
-	f.BoolVar(&s.protocol.Conformance, "conformance", false,
-		"obey the request header test-epp-endpoint-selection, and send x-conformance-test-served-endpoint, for the "+
-			"conformance suite of the inference extension: every client may then choose its endpoint")
+	protocolFlags(f, &s.protocol)
 	f.DurationVar(&s.drain, "drain-timeout", 30*time.Second,
 		"how long the picker still picks after it was asked to end, while its health checks fail (default "+
 			"for files: 0)")
@@ -134,6 +125,20 @@ When it ends, health checks fail for --drain-timeout while it still picks, so th
 	s.upstream.flags(f)
 	s.pages.flags(f)
 	return cmd
+}
+
+func protocolFlags(f *pflag.FlagSet, protocol *picker.Protocol) {
+	f.StringVar(&protocol.Destination, flagDestination, extproc.DefaultNames().Destination,
+		"header and metadata key by which a pick names endpoints")
+	f.StringVar(&protocol.Namespace, flagNamespace, extproc.DefaultNames().Namespace,
+		"metadata namespace of a pick, and of the endpoint that served")
+	f.StringVar(&protocol.Subset, flagSubset, extproc.DefaultNames().Subset,
+		"metadata namespace of the endpoints among which a gateway has the picker choose")
+	f.BoolVar(&protocol.IgnoreSubset, "disable-endpoint-subset-filter", false,
+		"pick among all endpoints, whatever subset a gateway sends")
+	f.BoolVar(&protocol.Conformance, "conformance", false,
+		"obey the request header test-epp-endpoint-selection, and send x-conformance-test-served-endpoint, for the "+
+			"conformance suite of the inference extension: every client may then choose its endpoint")
 }
 
 // onlyEmpty accepts empty arguments: templates such as KServe's render a flag that is off as one.

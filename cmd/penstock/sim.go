@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
@@ -88,8 +89,12 @@ last request.`,
 			return server.Run(cmd.Context())
 		},
 	}
-	flags := cmd.Flags()
-	flags.IntSliceVar(&ports, "port", nil, "port to listen on, on all addresses; may be repeated (default: none)")
+	simFlags(cmd.Flags(), &cfg, &ports)
+	return cmd
+}
+
+func simFlags(flags *pflag.FlagSet, cfg *sim.Config, ports *[]int) {
+	flags.IntSliceVar(ports, "port", nil, "port to listen on, on all addresses; may be repeated (default: none)")
 	flags.StringSliceVar(&cfg.Listen, "listen", nil,
 		"address to listen on, as HOST:PORT; may be repeated (default 127.0.0.1:8000)")
 	flags.StringVar(&cfg.Name, "name", "sim", "name of the server, in responses and in the header x-served-by")
@@ -137,5 +142,4 @@ last request.`,
 		"share of requests to a model that fail, from 0 to 1, spread evenly (default 0)")
 	flags.IntVar(&cfg.Status, "status", 503, "HTTP status of a failed request")
 	flags.DurationVar(&cfg.Grace, "grace", 30*time.Second, "grace period for requests in flight after SIGTERM")
-	return cmd
 }

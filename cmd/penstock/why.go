@@ -159,87 +159,97 @@ func printPicks(w io.Writer, picks []*picker.Record, stages bool) error {
 			p.sent(r)
 			continue
 		}
-		p.line("pick", "%s", strings.Join(slices.DeleteFunc([]string{
-			r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), whereText(r.Pool),
-			labelled("model", r.Model), labelled("gateway", r.Gateway), labelled("picker", r.Picker),
-		}, func(s string) bool { return s == "" }), ", "))
-		how := fmt.Sprintf("strategy %s%s, %s", r.Strategy, choiceText(r.Choice), counted(r.Candidates, "candidate"))
-		if r.Strategy == "round-robin" && r.Result == "picked" {
-			how = fmt.Sprintf("strategy %s: the next in turn of %s", r.Strategy, counted(r.Candidates, "candidate"))
-		}
-		if r.Criticality != "" {
-			how += fmt.Sprintf(", %s requests", r.Criticality)
-		}
-		if r.Tokens > 0 {
-			how += ", a prompt of " + counted(r.Tokens, "token")
-		}
-		if r.Waited > 0 {
-			p.line("  waited", "%.3f s, while the pool was saturated", r.Waited.Seconds())
-		}
-		if r.Processor != nil {
-			p.line("  processor", "%s", processedText(r.Processor))
-		}
-		// as for most picks of a busy pool; clusters have no verdicts
-		if len(r.Verdicts) == 0 && len(r.Compared) > 0 && r.Compared[0].Basis == "" {
-			how += ", no details: not in the sample"
-		}
-		switch {
-		case r.Result == "relayed":
-			p.line("  choice", "its own picker names %s", r.Endpoints)
-		case r.Result == "relay_open":
-			p.line("  choice", "its own picker names none, and it fails open: %s", listText(r.Endpoints))
-		case r.Result == "cluster":
-			p.line("  choice", "%s (%s)", listText(r.Endpoints), how)
-		case r.Status != 0:
-			p.line("  choice", "none: %d %s (%s)", r.Status, r.Result, how)
-		default:
-			p.line("  choice", "%s: %s (%s)", r.Result, listText(r.Endpoints), how)
-		}
-		if r.Session != "" {
-			p.line("  session", "%s", r.Session)
-		}
-		if r.Follows != "" {
-			p.line("  response", "%s", r.Follows)
-		}
-		if drawn := drawnText(r.Compared); drawn != "" {
-			p.line("  drawn", "%s", drawn)
-		}
-		for _, x := range r.Exceeded {
-			p.line("  limit", "%s", excessText(x))
-		}
-		if r.Prefill != "" {
-			p.line("  prefill", "%s", r.Prefill)
-		}
-		if r.Encode != "" {
-			p.line("  encode", "%s", r.Encode)
-		}
-		if len(r.Missing) > 0 {
-			p.line("  missing", "no server is free for %s", strings.Join(r.Missing, ", "))
-		}
-		if r.Error != "" {
-			p.line("  error", "%s", r.Error)
-		}
-		if r.Outcome != nil {
-			p.line("  outcome", "%s", outcomeText(*r.Outcome))
-		}
+		p.picked(r)
 		if stages {
 			p.stages(r.Stages)
 		}
-		first, _, _ := strings.Cut(r.Endpoints, ",")
-		if len(r.Verdicts) == 0 {
-			for _, c := range r.Compared {
-				p.line("", "  %s", comparedText(c, c.Address == first))
-			}
-			continue
-		}
-		for _, v := range r.Verdicts {
-			p.line("", "  %s", pickedText(v, v.Address == first))
-		}
-		for _, why := range slices.Sorted(maps.Keys(r.Omitted)) {
-			p.line("", "  and %d more: %s", r.Omitted[why], why)
-		}
+		p.compared(r)
 	}
 	return p.err
+}
+
+// picked prints a pick, without its endpoints' verdicts.
+func (p *printer) picked(r *picker.Record) {
+	p.line("pick", "%s", strings.Join(slices.DeleteFunc([]string{
+		r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), whereText(r.Pool),
+		labelled("model", r.Model), labelled("gateway", r.Gateway), labelled("picker", r.Picker),
+	}, func(s string) bool { return s == "" }), ", "))
+	how := fmt.Sprintf("strategy %s%s, %s", r.Strategy, choiceText(r.Choice), counted(r.Candidates, "candidate"))
+	if r.Strategy == "round-robin" && r.Result == "picked" {
+		how = fmt.Sprintf("strategy %s: the next in turn of %s", r.Strategy, counted(r.Candidates, "candidate"))
+	}
+	if r.Criticality != "" {
+		how += fmt.Sprintf(", %s requests", r.Criticality)
+	}
+	if r.Tokens > 0 {
+		how += ", a prompt of " + counted(r.Tokens, "token")
+	}
+	if r.Waited > 0 {
+		p.line("  waited", "%.3f s, while the pool was saturated", r.Waited.Seconds())
+	}
+	if r.Processor != nil {
+		p.line("  processor", "%s", processedText(r.Processor))
+	}
+	// as for most picks of a busy pool; clusters have no verdicts
+	if len(r.Verdicts) == 0 && len(r.Compared) > 0 && r.Compared[0].Basis == "" {
+		how += ", no details: not in the sample"
+	}
+	switch {
+	case r.Result == "relayed":
+		p.line("  choice", "its own picker names %s", r.Endpoints)
+	case r.Result == "relay_open":
+		p.line("  choice", "its own picker names none, and it fails open: %s", listText(r.Endpoints))
+	case r.Result == "cluster":
+		p.line("  choice", "%s (%s)", listText(r.Endpoints), how)
+	case r.Status != 0:
+		p.line("  choice", "none: %d %s (%s)", r.Status, r.Result, how)
+	default:
+		p.line("  choice", "%s: %s (%s)", r.Result, listText(r.Endpoints), how)
+	}
+	if r.Session != "" {
+		p.line("  session", "%s", r.Session)
+	}
+	if r.Follows != "" {
+		p.line("  response", "%s", r.Follows)
+	}
+	if drawn := drawnText(r.Compared); drawn != "" {
+		p.line("  drawn", "%s", drawn)
+	}
+	for _, x := range r.Exceeded {
+		p.line("  limit", "%s", excessText(x))
+	}
+	if r.Prefill != "" {
+		p.line("  prefill", "%s", r.Prefill)
+	}
+	if r.Encode != "" {
+		p.line("  encode", "%s", r.Encode)
+	}
+	if len(r.Missing) > 0 {
+		p.line("  missing", "no server is free for %s", strings.Join(r.Missing, ", "))
+	}
+	if r.Error != "" {
+		p.line("  error", "%s", r.Error)
+	}
+	if r.Outcome != nil {
+		p.line("  outcome", "%s", outcomeText(*r.Outcome))
+	}
+}
+
+// compared prints the endpoints, or clusters, that a pick compared.
+func (p *printer) compared(r *picker.Record) {
+	first, _, _ := strings.Cut(r.Endpoints, ",")
+	if len(r.Verdicts) == 0 {
+		for _, c := range r.Compared {
+			p.line("", "  %s", comparedText(c, c.Address == first))
+		}
+		return
+	}
+	for _, v := range r.Verdicts {
+		p.line("", "  %s", pickedText(v, v.Address == first))
+	}
+	for _, why := range slices.Sorted(maps.Keys(r.Omitted)) {
+		p.line("", "  and %d more: %s", r.Omitted[why], why)
+	}
 }
 
 // stages prints the stages that a pick has passed, one a line.

@@ -117,24 +117,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	if a.changes, err = newMetrics(a.registry, a.board); err != nil {
 		return nil, err
 	}
-	unrecorded := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unrecorded_requests_total",
-		Help: "Requests that --record has not written, because the disk is full or too slow."},
-		func() float64 {
-			if cfg.Recording == nil {
-				return 0
-			}
-			return float64(cfg.Recording.Dropped())
-		})
-	unpublished := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unpublished_picks_total",
-		Help: "Picks that were not published to the pickers of other processes, because there were too many: their " +
-			"prompts count as cached in this process alone."},
-		func() float64 { return float64(a.shared.Missed()) })
-	a.clusterLoads = clusterload.New(clusterload.Config{
-		Waiting:    func(pool objectid.Pool) (schedule.Wait, int, bool) { return a.picker.Waiting(pool) },
-		Federation: a.federation, Cluster: a.cluster, Log: a.log,
-		OnPage: func(imported objectid.Pool, member, why string) { a.remotePickers.read(imported, member, why) },
-	})
-	if err := register(a.registry, a.panics.count, unpublished, unrecorded, a.clusterLoads); err != nil {
+	if err := a.loadClusters(); err != nil {
 		return nil, err
 	}
 	a.progress, a.cache = delivery.NewProgress(), cache.New(cache.Config{})
@@ -168,6 +151,43 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.stops = delivery.NewStops(a.channel.Isolated, a.log)
 	a.failback = failback.New(a.store, a.log)
 	a.expiry = expiry.New(a.board, a.registry)
+	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
+	if err := a.share(); err != nil {
+		return nil, err
+	}
+	if err := a.pick(envoys); err != nil {
+		return nil, err
+	}
+	a.prober, err = probe.New(probe.Config{OnAnswer: a.storeDialect, Log: a.log})
+	return a, err
+}
+
+// loadClusters makes the choice among the clusters of imports, and registers its metrics and the
+// picker's losses.
+func (a *App) loadClusters() error {
+	cfg := a.cfg
+	unrecorded := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unrecorded_requests_total",
+		Help: "Requests that --record has not written, because the disk is full or too slow."},
+		func() float64 {
+			if cfg.Recording == nil {
+				return 0
+			}
+			return float64(cfg.Recording.Dropped())
+		})
+	unpublished := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unpublished_picks_total",
+		Help: "Picks that were not published to the pickers of other processes, because there were too many: their " +
+			"prompts count as cached in this process alone."},
+		func() float64 { return float64(a.shared.Missed()) })
+	a.clusterLoads = clusterload.New(clusterload.Config{
+		Waiting:    func(pool objectid.Pool) (schedule.Wait, int, bool) { return a.picker.Waiting(pool) },
+		Federation: a.federation, Cluster: a.cluster, Log: a.log,
+		OnPage: func(imported objectid.Pool, member, why string) { a.remotePickers.read(imported, member, why) },
+	})
+	return register(a.registry, a.panics.count, unpublished, unrecorded, a.clusterLoads)
+}
+
+// share makes the exchanges with peers, and the counts of requests to other clusters.
+func (a *App) share() error {
 	a.entries = peers.NewEntries(a.channel, func(e accesslog.Entry) { a.picker.LogOwn(e) })
 	a.loads = peers.NewLoads(a.channel)
 	a.shared = peers.NewPicks(a.channel, func() peers.Caches { return a.picker })
@@ -175,20 +195,22 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.sessions = peers.NewSessions(a.channel, func() peers.SessionKeeper { return a.picker })
 	a.hosts.OnChange(peers.NewHosts(a.channel, func() peers.HostLearner { return a.hosts }).Changed)
 	a.asked = peers.NewAsked(a.channel, a.records)
-	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	allowed := func(gateway string, pool objectid.Target) bool { ok, _ := a.access.Allowed(gateway, pool); return ok }
 	a.parentHosts = parenthost.New(parenthost.Config{
 		Objects: func() store.Reader { return a.store.View() }, Reports: peers.NewAnswers(a.board, a.channel),
 		Allowed: allowed,
 	})
 	a.attempts = attempts.New(attempts.Config{Allowed: allowed, Exists: a.hasExportingCluster})
-	if err := register(a.registry, a.attempts); err != nil {
-		return nil, err
-	}
+	return register(a.registry, a.attempts)
+}
+
+// pick makes the picker, and gives it the pools once Envoys have them.
+func (a *App) pick(envoys *delivery.Envoys) (err error) {
+	cfg := a.cfg
 	var waiter delivery.EndpointWaiter = envoys
 	var protocol picker.Protocol
-	if w.standAlone != nil {
-		waiter, protocol = noEnvoys{}, w.standAlone.Protocol
+	if a.standAlone != nil {
+		waiter, protocol = noEnvoys{}, a.standAlone.Protocol
 	}
 	events := cfg.KVEvents
 	if events != nil {
@@ -203,14 +225,13 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 		Keyed: a.security.keyed, HeldBodies: cfg.HeldBodies, Recording: cfg.Recording, KVEvents: events,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	a.loads.Publish(a.picker)
 	a.pools = delivery.NewPools(delivery.PoolsConfig{
 		Picker: a.picker, Envoys: waiter, Holds: a.holds, DefaultPool: cfg.DefaultPool, Keep: cfg.DrainTime, Log: a.log,
 	})
-	a.prober, err = probe.New(probe.Config{OnAnswer: a.storeDialect, Log: a.log})
-	return a, err
+	return nil
 }
 
 // pipeline makes the pipeline of the parts of every role and the role's own parts.

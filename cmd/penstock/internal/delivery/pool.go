@@ -67,17 +67,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		at, tls := dialed(&s)
 		out.Scorers = append(out.Scorers, picker.Scorer{Addresses: at, TLS: tls})
 	}
-	if at := pp.Processor; at != nil {
-		processor := s.Processor
-		host := processor.Host
-		if processor.Service != "" {
-			host = processor.Service + "." + pp.Pool.Name.Namespace + ".svc"
-		}
-		out.Processor = &picker.Processor{Host: net.JoinHostPort(host, strconv.Itoa(int(processor.Port))),
-			Path:    processor.Path,
-			Timeout: processor.Timeout, Headers: processor.Headers, Route: processor.Route}
-		out.Processor.Addresses, out.Processor.TLS = dialed(at)
-	}
+	out.Processor = processor(pp)
 	switch {
 	case pp.Pool.Picker.Body != model.BodyBuffered:
 	case (s.Prefix || s.ResponseAffinity) && !s.EveryBody && !s.ReadsModels && s.Processor == nil && pp.External == nil:
@@ -104,6 +94,22 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 			Addr: m.Address, Pod: m.Pod, Labels: m.Labels, Draining: m.Draining,
 		})
 	}
+	return out
+}
+
+// processor converts a pool's processor; nil without one.
+func processor(pp translator.PickerPool) *picker.Processor {
+	if pp.Processor == nil {
+		return nil
+	}
+	s := pp.Pool.Settings.Processor
+	host := s.Host
+	if s.Service != "" {
+		host = s.Service + "." + pp.Pool.Name.Namespace + ".svc"
+	}
+	out := &picker.Processor{Host: net.JoinHostPort(host, strconv.Itoa(int(s.Port))), Path: s.Path, Timeout: s.Timeout,
+		Headers: s.Headers, Route: s.Route}
+	out.Addresses, out.TLS = dialed(pp.Processor)
 	return out
 }
 

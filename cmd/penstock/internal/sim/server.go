@@ -92,33 +92,41 @@ type Server struct {
 	last             atomic.Pointer[received]
 }
 
-// New checks cfg and fills in its defaults. It opens no socket.
-func New(cfg Config) (*Server, error) {
+// check returns an error for an invalid configuration.
+func (cfg *Config) check() error {
 	if cfg.Model == "" {
-		return nil, errors.New("sim: Config needs Model")
+		return errors.New("sim: Config needs Model")
 	}
 	for _, lora := range cfg.LoRAs {
 		if lora == cfg.Model || lora == "" {
-			return nil, fmt.Errorf("sim: LoRA adapter %q: the name is empty or the base model's", lora)
+			return fmt.Errorf("sim: LoRA adapter %q: the name is empty or the base model's", lora)
 		}
 	}
 	if cfg.MaxLoRAs < 0 || cfg.MaxNumSeqs < 0 || cfg.MaxPrefills < 0 || cfg.KVCacheTokens < 0 ||
 		cfg.TimeToFirstToken < 0 || cfg.InterTokenLatency < 0 || cfg.PrefillRate < 0 || cfg.TokenizerRate < 0 ||
 		cfg.StepTime < 0 || cfg.StepTimePerSequence < 0 || cfg.MaxBatchedTokens < 0 {
-		return nil, errors.New("sim: a count, a rate or a latency is negative")
+		return errors.New("sim: a count, a rate or a latency is negative")
 	}
 	if cfg.StepTime > 0 && (cfg.TimeToFirstToken > 0 || cfg.InterTokenLatency > 0 || cfg.MaxPrefills > 0) {
-		return nil, errors.New("sim: steps take the place of a time to the first token, " +
+		return errors.New("sim: steps take the place of a time to the first token, " +
 			"an inter-token latency and a limit of partial prefills: set a step time without these")
 	}
 	if cfg.StepTime == 0 && (cfg.StepTimePerSequence > 0 || cfg.MaxBatchedTokens > 0) {
-		return nil, errors.New("sim: a step time per sequence and a number of batched tokens need a step time")
+		return errors.New("sim: a step time per sequence and a number of batched tokens need a step time")
 	}
 	if cfg.FailRate < 0 || cfg.FailRate > 1 {
-		return nil, fmt.Errorf("sim: fail rate %g is not between 0 and 1", cfg.FailRate)
+		return fmt.Errorf("sim: fail rate %g is not between 0 and 1", cfg.FailRate)
 	}
 	if cfg.Status != 0 && (cfg.Status < 200 || cfg.Status > 599) {
-		return nil, fmt.Errorf("sim: status %d is not between 200 and 599", cfg.Status)
+		return fmt.Errorf("sim: status %d is not between 200 and 599", cfg.Status)
+	}
+	return nil
+}
+
+// New checks cfg and fills in its defaults. It opens no socket.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
 	}
 	setDefault(&cfg.Name, "sim")
 	setDefault(&cfg.MaxLoRAs, 1)
@@ -159,6 +167,14 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.PrefixCaching {
 		s.cache = newCache(s.engine.blocks, s.events)
+	}
+	s.register()
+	return s, nil
+}
+
+// register adds the paths.
+func (s *Server) register() {
+	if s.cache != nil {
 		s.handle("POST /reset_prefix_cache", func(http.ResponseWriter, *http.Request) { s.cache.clear() })
 	}
 	for path, a := range map[string]api{
@@ -186,7 +202,6 @@ func New(cfg Config) (*Server, error) {
 	})
 	s.handle("GET /metrics", s.metrics)
 	s.handle("GET /debug/last", s.debugLast)
-	return s, nil
 }
 
 // handle serves a path, by "METHOD PATH".
