@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// addressFlags limit the addresses of endpoints and configure the resolver.
 type addressFlags struct {
 	allowed, denied []string
 	externalName    bool

@@ -81,7 +81,6 @@ replaced: write a new file beside the old one, and mv it there. Envoy does not n
 	return cmd
 }
 
-// bootstrap prints a bootstrap.
 func (s *files) bootstrap(out io.Writer, cfg bootstrap.Config, tls bootstrap.TLS) error {
 	if tls != (bootstrap.TLS{}) {
 		cfg.TLS = &tls
@@ -174,7 +173,6 @@ func absolute(paths ...*string) (err error) {
 	return nil
 }
 
-// writeSecrets writes the files through which Envoy follows its secrets.
 func writeSecrets(cfg bootstrap.Config) error {
 	files, err := bootstrap.SecretFiles(cfg)
 	if err != nil {

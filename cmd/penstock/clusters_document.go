@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// document is the ClusterSet of a folder, for commands that edit it.
 type document struct {
 	*file.Written
 	set v1alpha1.ClusterSet
@@ -213,7 +212,6 @@ func (s *files) ownMember() (string, error) {
 	return clusterset.OwnMember(dir)
 }
 
-// clusterStatus queries a process for the state of its cluster set.
 func (a *target) clusterStatus(ctx context.Context) (status clusterset.Status, err error) {
 	at, err := a.running()
 	if err != nil {

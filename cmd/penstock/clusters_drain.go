@@ -161,7 +161,6 @@ removed. --force removes them nevertheless, such as after a member is gone for g
 	return cmd
 }
 
-// leave drains, and then removes the members.
 func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 	set, err := d.open(ctx)
 	if err != nil {

@@ -132,7 +132,6 @@ func readJoin(stdin io.Reader, path string) (text []byte, name string, err error
 	return text, name, err
 }
 
-// join edits the ClusterSet of the folder.
 func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, how joining) error {
 	d, err := t.openClusterSet()
 	if err != nil {
@@ -169,7 +168,6 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	return err
 }
 
-// printJoined prints the ClusterSet of a process, with the members.
 func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, how joining) error {
 	status, err := t.clusterStatus(cmd.Context())
 	if err != nil {

@@ -36,7 +36,6 @@ type clusterObject struct {
 	written []metav1.ManagedFieldsEntry
 }
 
-// openClusterObject reads the one ClusterSet of a cluster.
 func openClusterObject(ctx context.Context, kubeconfig string) (*clusterObject, error) {
 	config, _, err := clusterAt(nil, kubeconfig)
 	if err != nil {

@@ -54,7 +54,6 @@ func only(t *testing.T, list []upstreamService) (address string, port int) {
 	return list[0].Addresses[0], list[0].Ports[0].Number
 }
 
-// imported is the entry of a cluster in the status of an import of this site.
 func (s *site) imported(name, cluster string) (out upstreamEntry) {
 	s.t.Helper()
 	eventually(s.t, "an entry "+cluster+" of import "+name, func() error {

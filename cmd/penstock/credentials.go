@@ -136,7 +136,6 @@ func (c *credentialFiles) save(name string, p authority.Pair) error {
 
 func (c *credentialFiles) path(name string) string { return filepath.Join(c.dir, name) }
 
-// explain prints the commands that use the files.
 func (c *credentialFiles) explain(out io.Writer) {
 	fmt.Fprintf(out, "# On each control plane, here the first one:\npenstock serve -f ./config --xds %s --picker %s",
 		at(c.hosts[0], "18000"), at(c.hosts[0], "9002"))

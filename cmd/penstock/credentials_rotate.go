@@ -61,7 +61,6 @@ The files of penstock credentials stay as they are: make a new folder to replace
 	return cmd
 }
 
-// rotateState replaces the authority in a state folder.
 func rotateState(cmd *cobra.Command, at *files, overlap time.Duration) error {
 	if err := at.exist(); err != nil {
 		return err
@@ -84,7 +83,6 @@ func rotateState(cmd *cobra.Command, at *files, overlap time.Duration) error {
 	return nil
 }
 
-// rotateSecrets replaces the authorities in a cluster.
 func rotateSecrets(cmd *cobra.Command, kubeconfig, namespace string, overlap time.Duration) error {
 	config, own, err := clusterAt(nil, kubeconfig)
 	if err != nil {

@@ -47,7 +47,6 @@ The commands query the penstock that runs for the same files (-f), or the one wh
 	return cmd
 }
 
-// process finds the running penstock that a debug command queries.
 func (a *target) process() (running, error) {
 	if a.http != "" {
 		return runningAt(a.http), nil
@@ -302,7 +301,6 @@ func newPickerShow() *cobra.Command {
 		})
 }
 
-// columns is a table with a header for a terminal.
 type columns struct{ *tabwriter.Writer }
 
 func newTable(w io.Writer, header ...any) columns {

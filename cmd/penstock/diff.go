@@ -123,7 +123,6 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 	return nil
 }
 
-// place identifies a resource of one Gateway.
 type place struct {
 	gateway string
 	ref     resource.Ref

@@ -159,7 +159,6 @@ func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (ap
 	return p.Explain(q), nil
 }
 
-// counted writes a number of things, singular or plural.
 func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -288,7 +287,6 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 	}
 }
 
-// bodyText describes what a backend's picker receives of the request.
 func bodyText(b translator.BackendView, e app.Explained) string {
 	bodiless := e.Method == http.MethodGet || e.Method == http.MethodHead || e.Method == http.MethodOptions
 	switch {
@@ -309,7 +307,6 @@ func bodyText(b translator.BackendView, e app.Explained) string {
 	return "headers and body"
 }
 
-// pick prints what Penstock's picker would choose now.
 func (p *printer) pick(indent string, raw json.RawMessage) {
 	var e picker.Explanation
 	if raw == nil || json.Unmarshal(raw, &e) != nil {
@@ -362,7 +359,6 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 	}
 }
 
-// clusterText describes what a request costs at a cluster of an import.
 func clusterText(c picker.ClusterCost) string {
 	wait := "wait"
 	if c.Basis == string(selection.Answered) || c.Basis == string(selection.Tried) {
@@ -412,7 +408,6 @@ func targetsText(targets []picker.ModelTarget) string {
 
 const maxTargets = 8
 
-// strategyText describes how an explanation's picker chooses.
 func strategyText(e picker.Explanation) string {
 	text := e.Strategy + choiceText(e.Choice)
 	if e.Criticality != "" {
@@ -421,7 +416,6 @@ func strategyText(e picker.Explanation) string {
 	return text
 }
 
-// verdictText describes the picker's view of one endpoint in one line.
 func verdictText(v schedule.Verdict) string {
 	s := v.State
 	since := ""

@@ -17,7 +17,6 @@ import (
 
 const defaultEnvoyImage = "docker.io/envoyproxy/envoy:distroless-v" + wheel.Version
 
-// fleetFlags configure how serve runs the proxies of Gateways.
 type fleetFlags struct {
 	penstockImage, envoyImage string
 	addresses                 []string

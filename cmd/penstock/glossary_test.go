@@ -149,7 +149,6 @@ func TestGlossary_FindsWordsInNamesAndProse(t *testing.T) {
 // fuzz target has its invariant there.
 var testName = regexp.MustCompile(`^(Test|Fuzz)[A-Z][A-Za-z0-9]*_[A-Z0-9]`)
 
-// testNames maps the test functions of all modules to their files.
 func testNames(t *testing.T) map[string]string {
 	t.Helper()
 	names := map[string]string{}

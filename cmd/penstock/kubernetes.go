@@ -21,7 +21,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/features"
 )
 
-// kubernetes has the flags by which serve finds its cluster.
 type kubernetes struct {
 	kubeconfig string
 	namespace  string

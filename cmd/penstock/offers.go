@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// offered opens the ports of --offer, at the host of --picker.
 func (s *service) offered(ctx context.Context) (out []app.Offer, err error) {
 	defer func() {
 		if err != nil {

@@ -80,7 +80,6 @@ func authenticated(p app.Peers) error {
 	return nil
 }
 
-// mutual returns TLS configurations in which both sides present a certificate.
 func (o *peerFlags) mutual(disk *filesystem.Disk) (*app.MutualTLS, error) {
 	raw, err := disk.Read(o.ca)
 	if err != nil {

@@ -27,7 +27,6 @@ type alonePicker struct {
 	health, metrics string
 }
 
-// startPicker runs penstock picker over some files, at free ports of loopback.
 func startPicker(t *testing.T, files map[string]string, args ...string) *alonePicker {
 	t.Helper()
 	p := runAlone(t, files, args...)

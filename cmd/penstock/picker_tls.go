@@ -41,7 +41,6 @@ func (t *pickerTLS) flags(f *pflag.FlagSet) {
 		"cipher suites of TLS 1.2, by the names of Go's crypto/tls; may be repeated (default: Go's)")
 }
 
-// selfSigned is how long a self-signed certificate is valid.
 const selfSigned = 10 * 365 * 24 * time.Hour
 
 // config returns nil for cleartext.

@@ -131,7 +131,6 @@ func (upstreamFlags) check(cmd *cobra.Command, log *slog.Logger) error {
 	return nil
 }
 
-// pickerLogs has our flags of logs, and the flags of llm-d's EPP.
 type pickerLogs struct {
 	level, zapLevel, encoder string
 	verbosity                int

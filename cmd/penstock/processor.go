@@ -54,7 +54,6 @@ func defaultProcessor() (out app.Processor, err error) {
 	return out, nil
 }
 
-// processedText describes the result of a pool's processor for a request.
 func processedText(d *picker.Processed) string {
 	text := fmt.Sprintf("%s in %v", d.Outcome, d.Took.Round(100*time.Microsecond))
 	if d.Error != "" {
@@ -72,7 +71,6 @@ func processedText(d *picker.Processed) string {
 	return text
 }
 
-// preparesText describes a pool's processor.
 func preparesText(d *picker.Prepares) string {
 	text := fmt.Sprintf("%s (%d addresses) is asked first", d.Host, d.Addresses)
 	if d.Addresses == 1 {

@@ -34,7 +34,6 @@ type conditionWords struct {
 // "GatewayConditionReason"; empty for a reason that is a plain string in our code.
 type reasonOf struct{ family, reason string }
 
-// families maps Gateway API's families of constants to the tables' objects.
 var families = map[string][]string{
 	"GatewayClassConditionReason":  {"GatewayClass"},
 	"GatewayConditionReason":       {"Gateway"},

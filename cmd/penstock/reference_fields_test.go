@@ -52,7 +52,6 @@ func kindsSection(t *testing.T) string {
 	return b.String()
 }
 
-// shortVersions leaves out the group where it is the kind's.
 func shortVersions(group string, apiVersions []string) string {
 	var out []string
 	for _, v := range apiVersions {
@@ -249,7 +248,6 @@ func fields(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps, 
 	}
 }
 
-// limitsOf writes a schema's limits of a value.
 func limitsOf(p apiextensionsv1.JSONSchemaProps, required bool) string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -283,7 +281,6 @@ func limitsOf(p apiextensionsv1.JSONSchemaProps, required bool) string {
 	return strings.Join(out, "; ")
 }
 
-// rules writes the messages of the schema's CEL rules.
 func rules(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps) {
 	for _, r := range p.XValidations {
 		if r.Message != "" {
@@ -298,7 +295,6 @@ func rules(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// oneLine fits a description into a cell of a table.
 func oneLine(s string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(strings.Join(strings.Fields(s), " "))
 }

@@ -41,10 +41,8 @@ func runningAt(address string) running {
 	return running{"tcp", strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")}
 }
 
-// runningFor returns the penstock that uses a state folder.
 func runningFor(stateDir string) running { return running{"unix", app.Socket(stateDir)} }
 
-// get reads the JSON of a page from the penstock that uses a state folder.
 func get(ctx context.Context, stateDir, path string, into any) error {
 	return runningFor(stateDir).get(ctx, path, into)
 }

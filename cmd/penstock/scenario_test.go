@@ -138,7 +138,6 @@ func (s *scenario) node(gateway string) string {
 	return "proxy-of-" + strings.ReplaceAll(gateway, "/", "-")
 }
 
-// command returns a script command for a method that takes min to max arguments.
 func command(min, max int, run func(*scenario, []string) error) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg || len(args) < min || len(args) > max {

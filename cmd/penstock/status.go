@@ -73,7 +73,6 @@ The exit status is 1 if there is a finding of severity error: something written 
 	return cmd
 }
 
-// statusJSON is the output of -o json.
 type statusJSON struct {
 	*status.Document
 	Proxies []server.ProxyStatus `json:"proxies,omitempty"`
@@ -219,7 +218,6 @@ func syncState(p server.ProxyStatus) string {
 
 const maxRates = 32
 
-// printRates prints how fast model servers read prompts.
 func printRates(w io.Writer, rates []picker.Rate) {
 	for _, r := range rates[:min(len(rates), maxRates)] {
 		text := rateText(r.Rate, r.From)

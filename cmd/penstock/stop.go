@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// stopFlags configure how a long-running command ends.
 type stopFlags struct{ timeout time.Duration }
 
 func (s *stopFlags) flags(f *pflag.FlagSet) {

@@ -19,7 +19,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// mutual are the credentials of a server that demands client certificates.
 func mutual(t *testing.T, cert, key, clients []byte) grpc.ServerOption {
 	t.Helper()
 	pair, err := tls.X509KeyPair(cert, key)

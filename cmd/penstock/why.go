@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// whyOptions select past picks, in place of a request.
 type whyOptions struct {
 	last    int
 	request string
@@ -139,7 +138,6 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	return printPicks(cmd.OutOrStdout(), found.Picks, o.request != "")
 }
 
-// poolsText lists the pools that there are.
 func poolsText(found app.FoundPicks) string {
 	if len(found.Pools) == 0 {
 		return "the process has none"
@@ -235,7 +233,6 @@ func (p *printer) picked(r *picker.Record) {
 	}
 }
 
-// compared prints the endpoints, or clusters, that a pick compared.
 func (p *printer) compared(r *picker.Record) {
 	first, _, _ := strings.Cut(r.Endpoints, ",")
 	if len(r.Verdicts) == 0 {
@@ -252,7 +249,6 @@ func (p *printer) compared(r *picker.Record) {
 	}
 }
 
-// stages prints the stages that a pick has passed, one a line.
 func (p *printer) stages(passed []picker.Passed) {
 	label := "  stages"
 	for _, s := range passed {
@@ -261,7 +257,6 @@ func (p *printer) stages(passed []picker.Passed) {
 	}
 }
 
-// sent prints a request that was sent to another cluster.
 func (p *printer) sent(r *picker.Record) {
 	how := []string{r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), "to " + whereText(r.Pool),
 		labelled("gateway", r.Gateway)}
@@ -356,7 +351,6 @@ func whereText(text string) string {
 	return poolText(id)
 }
 
-// poolText names a pool, an import or one of its clusters.
 func poolText(id objectid.Target) string {
 	switch {
 	case id.Import:
@@ -383,7 +377,6 @@ func choiceText(choice string) string {
 	return fmt.Sprintf(" by %s (%s)", choice, choiceTexts[choice])
 }
 
-// drawnText lists the endpoints that were drawn to choose one of them.
 func drawnText(compared []picker.Choice) string {
 	var texts []string
 	for _, c := range compared {
@@ -452,7 +445,6 @@ func comparedText(c picker.Choice, first bool) string {
 	return c.Address + ": " + strings.Join(parts, ", ")
 }
 
-// rateText describes how fast a server reads prompts.
 func rateText(rate float64, from endpoint.RateSource) string {
 	return fmt.Sprintf("reads %.0f tokens/s (%s)", rate, from)
 }
@@ -464,7 +456,6 @@ func labelled(label, text string) string {
 	return label + " " + text
 }
 
-// outcomeText describes what became of a request.
 func outcomeText(o picker.Outcome) string {
 	text := "in flight"
 	if o.Ended {

@@ -15,7 +15,6 @@ import (
 // vllmBlock is the size of the engines' blocks (BLOCK of vllm.sh): whole blocks are cached.
 const vllmBlock = 32
 
-// total is the sum of an engine's series with a name.
 func (e *engine) total(s *site, name string) (sum float64) {
 	s.Helper()
 	got, err := s.get(e.url("/metrics"))

@@ -17,7 +17,6 @@ import (
 	"time"
 )
 
-// counting passes requests on to an engine, and counts the users' requests.
 type counting struct {
 	proxy *httputil.ReverseProxy
 	given atomic.Int64

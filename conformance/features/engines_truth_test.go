@@ -51,7 +51,6 @@ func (e *engine) generate(s *site, ids []int, output int, salt string) (headers,
 	return headers, events[0].at, events[len(events)-2].at, nil
 }
 
-// tokenIDs returns n IDs drawn from a seed.
 func tokenIDs(seed uint64, n int) []int {
 	random, ids := rand.New(rand.NewPCG(seed, 1)), make([]int, n)
 	for i := range ids {

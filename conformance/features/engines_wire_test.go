@@ -187,7 +187,6 @@ func vllmOnTheWire(t *testing.T, e *engine) {
 	})
 }
 
-// vllmHasAdapter loads an adapter at one of the gateway's servers.
 func vllmHasAdapter(t *testing.T, s *site, e *engine) {
 	adapter := fmt.Sprintf(`{"lora_name":"late","lora_path":%q}`, e.dir+"/models/tiny-lora-b")
 	if got, err := s.post(e.url("/v1/load_lora_adapter"), adapter); err != nil || got.status != http.StatusOK {
@@ -205,7 +204,6 @@ func vllmHasAdapter(t *testing.T, s *site, e *engine) {
 	}
 }
 
-// vllmFails checks how vLLM fails, which ends it.
 func vllmFails(t *testing.T, e *engine) {
 	s := newSite(t)
 	core, err := e.core()
@@ -266,7 +264,6 @@ func vllmFails(t *testing.T, e *engine) {
 	})
 }
 
-// llamaOnTheWire is vllmOnTheWire for llama.cpp.
 func llamaOnTheWire(t *testing.T, e *engine) {
 	s := newSite(t)
 	t.Run("headers of a stream precede the prompt, and the first body byte does not", func(t *testing.T) {
@@ -303,7 +300,6 @@ func llamaOnTheWire(t *testing.T, e *engine) {
 	})
 }
 
-// firstToken compares explain's times of a request with its client's.
 func firstToken(t *testing.T, s *site, prompt func(int) string) {
 	for i, stream := range []bool{true, false} {
 		t.Run(fmt.Sprintf("stream %t", stream), func(t *testing.T) {
@@ -350,7 +346,6 @@ func firstToken(t *testing.T, s *site, prompt func(int) string) {
 	}
 }
 
-// api is a request of one API through the Gateway, and a text of its answer.
 type api struct{ name, path, body, has string }
 
 // behindGateway sends a request of each API that both engines have, and of more.

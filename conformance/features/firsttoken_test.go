@@ -41,7 +41,6 @@ func TestFirstToken_FastServerGetsThePrompts(t *testing.T) {
 	})
 }
 
-// outcomes matches explain's times of a request.
 var outcomes = regexp.MustCompile(
 	`ended after (\d+\.\d+) s.* headers after (\d+\.\d+) s, first byte after (\d+\.\d+) s`)
 

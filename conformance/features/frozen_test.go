@@ -97,7 +97,6 @@ func (f *freezing) slow(headers, reads time.Duration) {
 	f.reads.Store(int64(reads))
 }
 
-// streams sends n streams, eight at a time.
 func (s *site) streams(n int) {
 	s.Helper()
 	bodies := make(chan string, n)

@@ -12,7 +12,6 @@ import (
 // If unanswered calls did not end, it would be 12 s.
 const frozenCost = 7 * time.Second
 
-// picked counts the picks of a picker for the pool chat.
 const picked = `penstock_picker_picks_total{pool="default/chat",result="picked"}`
 
 // A stopped picker accepts requests and answers none. Requests that it has begun to read cannot be

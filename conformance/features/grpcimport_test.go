@@ -97,7 +97,6 @@ func (s *site) dial() *grpc.ClientConn {
 	return conn
 }
 
-// check makes a call, and returns the answering server.
 func (s *site) check(conn *grpc.ClientConn) (by string, err error) {
 	var header metadata.MD
 	client := grpc_health_v1.NewHealthClient(conn)

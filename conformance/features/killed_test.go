@@ -26,7 +26,6 @@ func (s *site) mortal(name string) *mortal {
 	return m
 }
 
-// fail makes f answer requests.
 func (m *mortal) fail(f func(http.ResponseWriter)) { m.fails.Store(&f) }
 
 func resets(http.ResponseWriter) { panic(http.ErrAbortHandler) }

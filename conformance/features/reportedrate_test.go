@@ -9,7 +9,6 @@ import (
 	"testing"
 )
 
-// reads matches a server's rate by its own series in explain and status.
 var reads = regexp.MustCompile(`reads (\d+) tokens/s \(reported\)`)
 
 // A server's own series show how fast it reads prompts, also without streams: explain --why and

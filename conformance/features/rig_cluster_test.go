@@ -155,7 +155,6 @@ func names(endpoint string) *extprocv3.ProcessingResponse {
 	}
 }
 
-// sendBack is a picker's answer that sends a part of a body on.
 func sendBack(part []byte, end bool) *extprocv3.ProcessingResponse {
 	mutation := &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
 		StreamedResponse: &extprocv3.StreamedBodyResponse{Body: part, EndOfStream: end},
@@ -165,7 +164,6 @@ func sendBack(part []byte, end bool) *extprocv3.ProcessingResponse {
 	}}
 }
 
-// set changes the cluster's behavior and resets its counters.
 func (c *cluster) set(change func(*cluster)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,7 +27,6 @@ func swap(old, by string) edit {
 	return func(f *fixture) { f.swaps = append(f.swaps, [2]string{old, by}) }
 }
 
-// write saves a fixture with its ports, replacing the last one.
 func (s *site) write(name string, edits ...edit) {
 	s.Helper()
 	text, err := os.ReadFile(name)

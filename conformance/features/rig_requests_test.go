@@ -22,7 +22,6 @@ type reply struct {
 	body   string
 }
 
-// by is the model server that has answered.
 func (r reply) by() string { return r.header.Get("x-served-by") }
 
 // client opens a connection for each request, so that requests do not share one.
@@ -51,7 +50,6 @@ func overSocket(path string) *http.Client {
 
 func (s *site) base() string { return "http://" + s.address("gateway") }
 
-// url returns the URL of chat completions below a path of the site's Gateway.
 func (s *site) url(path string) string {
 	return s.base() + strings.TrimSuffix(path, "/") + "/v1/chat/completions"
 }
@@ -68,7 +66,6 @@ func request(ctx context.Context, url, body string, headers ...string) (*http.Re
 	return req, nil
 }
 
-// post sends a body to a URL. headers are names and values.
 func (s *site) post(url, body string, headers ...string) (reply, error) {
 	req, err := request(s.Context(), url, body, headers...)
 	if err != nil {

@@ -48,7 +48,6 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// site is one penstock over a folder with one fixture.
 type site struct {
 	processtest.Rig
 	state    string

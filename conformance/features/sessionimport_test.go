@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// selections are the ways in which an import chooses among its clusters.
 var selections = map[string]string{
 	"weighted":  "{policy: Weighted}",
 	"priority":  "{policy: Priority, order: [west, east]}",
@@ -135,7 +134,6 @@ func (s *site) drained(path string, list []*session) {
 	}
 }
 
-// session is a client that keeps a route's session header or cookie.
 type session struct {
 	s      *site
 	path   string
@@ -169,7 +167,6 @@ func (s *site) sessions(path string) (list []*session) {
 	return list
 }
 
-// ask sends one request of the session, and returns the server.
 func (one *session) ask() string {
 	one.s.Helper()
 	one.asked++

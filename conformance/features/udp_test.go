@@ -49,7 +49,6 @@ func udpSite(t *testing.T) *site {
 	return s
 }
 
-// flow is the datagrams of one address of a client.
 type flow struct{ net.Conn }
 
 func (s *site) flow() flow {
@@ -172,7 +171,6 @@ func (f *steadyFlows) moved(s *site, to ...string) {
 	})
 }
 
-// listenerChanges is how often Envoy has made or modified a listener.
 func (s *site) listenerChanges() string {
 	s.Helper()
 	var out []string

@@ -187,7 +187,6 @@ func (p place) swap(dir, token string) {
 	}
 }
 
-// forwarder forwards connections to a process, and can cut them.
 type forwarder struct {
 	address string
 	mu      sync.Mutex

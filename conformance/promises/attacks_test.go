@@ -93,7 +93,6 @@ func idleConnections(p place) {
 	p.end(t)
 }
 
-// tenant is a namespace of an attacker beside p.
 func (p place) tenant() place {
 	p.Helper()
 	return newPlace(p.T)

@@ -25,7 +25,6 @@ import (
 
 const system = "penstock-system"
 
-// running is the lab that all tests share.
 var running *lab.Lab
 
 func TestMain(m *testing.M) {

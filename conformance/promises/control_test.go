@@ -108,7 +108,6 @@ func (c *client) pem() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw}))
 }
 
-// with returns the dial options of a client that trusts Penstock's certificate.
 func (p place) with(c *client) []grpc.DialOption {
 	p.Helper()
 	return certified(p.authorities(), c)

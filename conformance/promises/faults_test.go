@@ -29,7 +29,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// fault is a spontaneous fault, from which proxies and processes recover.
 type fault struct {
 	name string
 	ends bool // it ends the processes

@@ -26,10 +26,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// fleet is the name of all objects of the Gateway gw.
 const fleet = "gw-penstock"
 
-// owned are the resources of a Gateway's fleet.
 var owned = []struct{ group, version, resource string }{
 	{"apps", "v1", "deployments"}, {"", "v1", "services"}, {"", "v1", "serviceaccounts"}, {"", "v1", "configmaps"},
 	{"policy", "v1", "poddisruptionbudgets"},
@@ -313,7 +311,6 @@ spec:
 	p.answers("http://" + address + "/health")
 }
 
-// metricsOf returns the metrics of an Envoy that has metrics in its bootstrap.
 func (p place) metricsOf(ip string) (text string) {
 	p.Helper()
 	p.Until("metrics of the proxy "+ip, func(ctx context.Context) error {

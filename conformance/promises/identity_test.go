@@ -214,7 +214,6 @@ func (p place) follow(address string) error {
 	return err
 }
 
-// ask requests resources of a type, and returns the first response.
 func (p place) ask(address, token string, kind resource.Type, names ...string) (*discoveryv3.DeltaDiscoveryResponse,
 	error) {
 	return p.askWith(address, p.as(token), kind, names...)

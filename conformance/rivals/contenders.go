@@ -16,7 +16,6 @@ const (
 	smgName = "smg"
 )
 
-// contender is a router, and how to start it.
 type contender struct {
 	name string
 	// command is the program and its arguments; empty: penstock up. {workers} stands for the list
@@ -97,7 +96,6 @@ func notInstalled(name, folder string) string {
 	return fmt.Sprintf("%s is not installed in %q: conformance/tools/rivals/install.sh installs it", name, folder)
 }
 
-// parseRival reads NAME=command.
 func parseRival(text string) (contender, error) {
 	name, command, ok := strings.Cut(text, "=")
 	words := strings.Fields(command)

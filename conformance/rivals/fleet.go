@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// fleet is a contender that runs, with its servers.
 type fleet struct {
 	contender
 	url     string

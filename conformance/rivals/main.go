@@ -133,7 +133,6 @@ func compareRivals(ctx context.Context, c config, out, progress io.Writer) error
 	return errors.Join(emit(out, lines), errors.Join(failures...))
 }
 
-// announce lists the workloads that are about to run, and how long they take.
 func announce(
 	progress io.Writer, all []workload, against []contender, scenarios []scenario, lasts time.Duration, adds bool,
 ) {

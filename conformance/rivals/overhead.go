@@ -20,7 +20,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// overheadName is the name of this comparison among the workloads.
 const overheadName = "overhead"
 
 const directName = "direct"
@@ -43,7 +42,6 @@ const (
 	throughputTurn    = time.Second
 )
 
-// added is a router's overhead for a request of a size.
 type added struct {
 	size, router string
 	p50, p99     ratio         // seconds above a server without a router; of directName the times themselves
@@ -140,7 +138,6 @@ func (t *target) measure(ctx context.Context, size, round int) error {
 	return nil
 }
 
-// saturate sends small requests of many clients for a turn.
 func (t *target) saturate(ctx context.Context, turn int) error {
 	begin := time.Now()
 	var served atomic.Int64

@@ -9,7 +9,6 @@ import (
 	"text/tabwriter"
 )
 
-// measure is a statistic by which contenders are compared.
 type measure struct {
 	name string
 	stat statistic
@@ -25,10 +24,8 @@ var measures = []measure{
 // p90 is the measure of the figures with a limit.
 const p90 = 1
 
-// value is the measure of one contender, in seconds.
 func (m *measure) value(o *outcome) float64 { return m.stat(slices.Concat(m.from(o)...)) }
 
-// comparison has the ratios of Penstock over the other contenders, by measure.
 type comparison struct {
 	*played
 	ratios map[string][]ratio // by contender; only compared ones
@@ -108,7 +105,6 @@ func (r ratio) text(again []ratio, k int, itself bool) string {
 	return interval
 }
 
-// figure is a JSON line in the form of conformance/bench.
 type figure struct {
 	Name  string   `json:"name"`
 	Value float64  `json:"value"`

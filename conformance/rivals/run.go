@@ -19,7 +19,6 @@ const (
 	drain = 3 * time.Minute
 )
 
-// outcome is how one contender served a workload.
 type outcome struct {
 	contender
 	samples       []sample // by request
@@ -30,7 +29,6 @@ type outcome struct {
 	cpu           time.Duration // of the router for one request; 0: unknown
 }
 
-// scenario is how workloads are played.
 type scenario struct {
 	rivals setting
 	load   float64 // the share of full load
@@ -39,7 +37,6 @@ type scenario struct {
 // usual is the scenario whose figures have limits.
 var usual = scenario{defaults, 0.7}
 
-// suffix distinguishes the figures of a scenario.
 func (s scenario) suffix() string {
 	if s == usual {
 		return ""
@@ -51,7 +48,6 @@ func (s scenario) suffix() string {
 	return fmt.Sprintf(".%s_%.0f", name, 100*s.load)
 }
 
-// played is a workload that all contenders have served.
 type played struct {
 	workload
 	outcomes []outcome
@@ -159,7 +155,6 @@ func (c *bodyCache) take(request int) []byte {
 	return b.text
 }
 
-// summarize fills in the fields that are computed from samples.
 func (p *played) summarize(requests []request, lasts time.Duration) {
 	var late []time.Duration
 	for i := range p.outcomes {

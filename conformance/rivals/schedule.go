@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// departure is the time at which a request leaves for one contender.
 type departure struct {
 	at        time.Duration // since the start
 	request   int
@@ -30,7 +29,6 @@ func departures(requests []request, contenders int) []departure {
 	return all
 }
 
-// sending sends one request, late by some time.
 type sending func(ctx context.Context, late time.Duration)
 
 // play starts each departure at its time, whatever the others do. It calls prepare before that

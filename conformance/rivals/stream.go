@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// sample is one answered request.
 type sample struct {
 	late          time.Duration // how much after its time it was sent
 	ttft, end     time.Duration // since it was sent
@@ -23,7 +22,6 @@ type sample struct {
 
 const maxLine = 1 << 20
 
-// newClient returns a client with connections of its own.
 func newClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true}}
 }
@@ -92,7 +90,6 @@ func (s *sample) read(from io.Reader, begin time.Time, tokens int) error {
 	return nil
 }
 
-// count takes the tokens of the prompt from an event with the usage.
 func (s *sample) count(line []byte) error {
 	var event struct {
 		Usage struct {

@@ -73,7 +73,6 @@ func workloads(traces string) []workload {
 	}
 }
 
-// requests converts the requests of a simulated workload.
 func requests(w *simulation.Workload) []request {
 	out := make([]request, len(w.Requests))
 	for i, r := range w.Requests {

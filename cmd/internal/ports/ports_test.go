@@ -150,7 +150,6 @@ func opened(path string, source any) (found []string, err error) {
 	return found, nil
 }
 
-// methods of other packages' types that open a socket.
 var methods = []string{"ListenAndServe", "ListenAndServeTLS", "ListenAndServeQUIC"}
 
 // opens reports whether a function or type of a package opens a socket, by the names that the

@@ -129,7 +129,6 @@ func (c *Cluster) boot(ctx context.Context, g *errgroup.Group) error {
 	return nil
 }
 
-// runtime returns the container runtime.
 func (c *Cluster) runtime() *cri.Server {
 	return cri.New(cri.Config{
 		Socket: c.private("cri.sock"), Dir: c.private("cri"), Node: c.Node, Plan: c.Plan, Images: c.Images,

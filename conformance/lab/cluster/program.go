@@ -20,7 +20,6 @@ import (
 // grace is the time a program has to end before it is killed. No state of a lab is worth more.
 const grace = 5 * time.Second
 
-// program is a process of the control plane.
 type program struct {
 	name string // also of its log file
 	path string

@@ -58,7 +58,6 @@ func (d *Direction) Set(f Fault) error {
 	return d.filter(f)
 }
 
-// interfaceTo is the name of a node's interface to another cluster.
 func interfaceTo(p Plan) string { return "to-" + p.Link() }
 
 // route sends the packets of the direction through an interface of the sending node.
@@ -79,7 +78,6 @@ func (d *Direction) route(name string, gateway netip.Addr) error {
 	return nil
 }
 
-// filter replaces the rules of the receiving node.
 func (d *Direction) filter(f Fault) error {
 	// The table is declared first, because nft deletes existing ones only. All three statements are
 	// one transaction.

@@ -119,7 +119,6 @@ func (s *site) ask(to *site, port uint16, limit time.Duration) error {
 	return err
 }
 
-// open is a connection to a port that has carried a line.
 func (s *site) open(t *testing.T, to *site, port uint16) net.Conn {
 	t.Helper()
 	c, err := s.dial(to, port, generous)
@@ -133,7 +132,6 @@ func (s *site) open(t *testing.T, to *site, port uint16) net.Conn {
 	return c
 }
 
-// arrive sends n datagrams to the other site and returns how many arrive.
 func (s *site) arrive(t *testing.T, to *site, n int) (arrived int) {
 	t.Helper()
 	for range n {
@@ -172,7 +170,6 @@ func set(t *testing.T, f Fault, ds ...*Direction) {
 	}
 }
 
-// whole checks that everything arrives in both directions.
 func whole(t *testing.T, a, b *site) {
 	t.Helper()
 	for _, way := range [][2]*site{{a, b}, {b, a}} {

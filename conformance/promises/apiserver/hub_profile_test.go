@@ -138,7 +138,6 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
 	}
 }
 
-// permitHub gives the hub the chart's permissions in its management cluster.
 func (s *server) permitHub(t *testing.T) {
 	t.Helper()
 	home := t.TempDir()
@@ -159,7 +158,6 @@ func (s *server) permitHub(t *testing.T) {
 	}
 }
 
-// epoch is the epoch of the hub that wrote an import last.
 func (s *server) epoch(t *testing.T, namespace, name string) (epoch int) {
 	t.Helper()
 	u, err := s.client.Resource(importKind).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})

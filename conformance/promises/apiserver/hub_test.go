@@ -178,7 +178,6 @@ func about(list []string, n int, name string) (out []string) {
 	return out
 }
 
-// exported makes a pool with a picker Service that has a LoadBalancer's address.
 func (s *server) exported(t *testing.T, namespace, name, address string) {
 	t.Helper()
 	s.create(t, "services",

@@ -105,7 +105,6 @@ func start(t *testing.T) *server {
 	return s
 }
 
-// serving writes the API server's certificate, which is its own CA.
 func serving(t *testing.T, dir string) (ca []byte) {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)

@@ -119,7 +119,6 @@ func plural(kind string) string {
 	return kind + "s"
 }
 
-// groups are the groups of resources that write accepts.
 var groups = map[string]schema.GroupVersion{
 	"deployments": {Group: "apps", Version: "v1"}, "leases": {Group: "coordination.k8s.io", Version: "v1"},
 	"gateways": gatewayKind("").GroupVersion(), "gatewayclasses": gatewayKind("").GroupVersion(),

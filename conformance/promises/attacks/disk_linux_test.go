@@ -168,7 +168,6 @@ func (s *site) restart(meanwhile func()) {
 	s.answers("/barrier", "302 one")
 }
 
-// logged is how many errors name a file that cannot be written.
 func (s *site) logged(file string) (n int) {
 	s.Helper()
 	for line := range strings.Lines(s.log("penstock")) {

@@ -64,7 +64,6 @@ spec:
 `, kvEvents)
 }
 
-// shown is the picker's view of the KV events of the pool's servers, by address.
 func (s *site) shown() map[string]string {
 	s.Helper()
 	text, err := s.page("/debug/pool?pool=default/events")
@@ -84,7 +83,6 @@ func (s *site) shown() map[string]string {
 	return out
 }
 
-// served sends a prompt, and returns which server of the pool has it.
 func (s *site) served(tokens []uint32) string {
 	s.Helper()
 	body, _ := json.Marshal(map[string]any{"model": "m", "prompt": tokens})
@@ -112,7 +110,6 @@ func publishPrompts(p parties.KVPublisher, seq uint64, from, to int) error {
 	return nil
 }
 
-// stands checks for some time that an honest server's facts stand.
 func (s *site) stands(honest string, during time.Duration) {
 	s.Helper()
 	for began := time.Now(); time.Since(began) < during; {

@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
-// cleared is a batch that empties a server's cache.
 func cleared() []byte {
 	return append(append([]byte{0x93, 0x01, 0x91, 0x91, 0xb0}, "AllBlocksCleared"...), 0)
 }

@@ -30,7 +30,6 @@ import (
 var printed = flag.Bool("figures", false,
 	"measure the cost of hostile members, and print it as figures of conformance/bench")
 
-// memberFigures are the cost of hostile members to importers and hubs.
 type memberFigures struct {
 	mu    sync.Mutex
 	peak  int64              // bytes
@@ -40,14 +39,12 @@ type memberFigures struct {
 
 var measured = &memberFigures{ratio: map[string]float64{}}
 
-// memory adds the peak of a penstock that a member has attacked.
 func (f *memberFigures) memory(peak int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.peak = max(f.peak, peak)
 }
 
-// ofHub adds the peak of a hub that has hostile members.
 func (f *memberFigures) ofHub(peak, limit int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// honest is a correct cluster of the set, with its gateway.
 type honest struct {
 	*parties.Honest
 	server *httptest.Server

@@ -16,7 +16,6 @@ import (
 	"time"
 )
 
-// hostileLists are lists of models of servers that attack their pool's.
 var hostileLists = []http.HandlerFunc{
 	func(_ http.ResponseWriter, r *http.Request) { // it never begins
 		<-r.Context().Done()

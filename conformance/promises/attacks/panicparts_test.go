@@ -95,7 +95,6 @@ func (s *site) subscribe() error {
 	return err
 }
 
-// explained is the answer to a question that panics.
 func (s *site) explained(fault bool) error {
 	q := url.Values{"url": {"http://a.example/good"}}
 	if fault {

@@ -139,7 +139,6 @@ func (s *site) serveWith(binary string, args ...string) {
 	s.Eventually("penstock is ready", func() error { return s.penstock.Answers("http://" + local(s.http) + "/readyz") })
 }
 
-// attach starts the Envoy. args are further arguments of penstock bootstrap.
 func (s *site) attach(args ...string) {
 	s.Helper()
 	envoy, err := process.StartEnvoy(binaries.penstock, binaries.envoy, s.dir, "envoy", append([]string{
@@ -153,7 +152,6 @@ func (s *site) attach(args ...string) {
 	s.ends(envoy)
 }
 
-// runConfined starts penstock serve within the chart's limits of its container.
 func (s *site) runConfined(binary string, args ...string) *process.Process {
 	s.Helper()
 	c := process.Confine("attacked", process.Limits{Memory: memory, Files: openFiles})
@@ -206,7 +204,6 @@ func (s *site) log(name string) string {
 	return string(text[max(0, len(text)-16<<10):])
 }
 
-// whole is the whole log of a process.
 func (s *site) whole(name string) string {
 	text, err := os.ReadFile(filepath.Join(s.dir, name+".log"))
 	if err != nil {
@@ -301,7 +298,6 @@ func (s *site) traffic() *traffic {
 	return tr
 }
 
-// end stops the requests. A failed one fails the test.
 func (tr *traffic) end() {
 	tr.s.Helper()
 	tr.stop()

@@ -37,7 +37,6 @@ spec:
 `, port)
 }
 
-// median is the median time of some requests.
 func (s *site) median(requests int) time.Duration {
 	s.Helper()
 	var took []time.Duration

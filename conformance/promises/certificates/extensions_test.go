@@ -4,12 +4,10 @@ func with(extension []byte) func(*certificate) {
 	return func(c *certificate) { c.extensions = append(c.extensions, extension) }
 }
 
-// instead replaces the extensions of a certificate.
 func instead(extensions ...[]byte) func(*certificate) {
 	return func(c *certificate) { c.extensions = extensions }
 }
 
-// alternative limits a certificate to some general names.
 func alternative(names ...[]byte) func(*certificate) {
 	return instead(extension(altName, seq(names...)))
 }

@@ -2,7 +2,6 @@ package certificates
 
 import "bytes"
 
-// deviation changes one property of a certificate.
 type deviation struct {
 	name  string
 	apply func(*certificate)
@@ -213,7 +212,6 @@ func publicKeys() []deviation {
 	}
 }
 
-// headerOf is the number of bytes of an element's tag and length.
 func headerOf(der []byte) int {
 	if der[1] < 0x80 {
 		return 2

@@ -24,7 +24,6 @@ import (
 // pairs is how many samples have two deviations.
 const pairs = 150
 
-// corpus lists the samples. Seed draws pairs of deviations.
 func corpus(t *testing.T, k keys, seed uint64) (out []sample) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 0))

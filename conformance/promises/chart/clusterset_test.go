@@ -45,7 +45,6 @@ metadata: {name: chat}
 spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8000}]}
 `
 
-// routed has a Gateway with a route to other clusters' exports.
 const routed = `
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway

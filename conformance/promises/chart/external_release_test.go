@@ -189,7 +189,6 @@ type processed struct {
 	Value  string `json:"token_value"`
 }
 
-// process asks the processor about a chat of one message.
 func (e *externalRelease) process(text string, route bool) processed {
 	e.t.Helper()
 	a, err := e.ask(text, route)

@@ -33,7 +33,6 @@ type member struct {
 	pools, imports, exports, gates dynamic.ResourceInterface
 }
 
-// address waits for the address of the Gateway gw.
 func (m *member) address() (address string) {
 	m.Helper()
 	m.Until("the Gateway has an address", func(ctx context.Context) error {

@@ -174,7 +174,6 @@ func picks(t *testing.T, p labtest.Place) (sum int) {
 	return sum
 }
 
-// post sends a JSON body, and returns which server answered.
 func post(ctx context.Context, url, body string) (servedBy string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -61,7 +61,6 @@ func (g *Grammar) Form() Form {
 	return f
 }
 
-// host draws a form of a hostname of a route.
 func (g *Grammar) host(hostname string) string {
 	host := hostname
 	switch {
@@ -86,7 +85,6 @@ func (g *Grammar) host(hostname string) string {
 	return host
 }
 
-// path draws a path that is near a match.
 func (g *Grammar) path(match *path) string {
 	p := match.Value
 	if match.Type == regex {

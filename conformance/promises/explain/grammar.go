@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// value is a match of a header or query parameter.
 type value struct {
 	Name  string `json:"name"`
 	Type  string `json:"type,omitempty"`
@@ -19,7 +18,6 @@ type path struct {
 	Value string `json:"value"`
 }
 
-// match is an HTTPRouteMatch.
 type match struct {
 	Path    *path   `json:"path,omitempty"`
 	Method  string  `json:"method,omitempty"`

@@ -43,7 +43,6 @@ func (d Difference) String() string {
 	return fmt.Sprintf("Envoy: %s\nexplain: %s (%s)\n%q", d.Envoy, d.Explained, d.Answer, d.Form.Wire())
 }
 
-// workers is how many connections send requests.
 const workers = 4
 
 type rig struct {
@@ -54,7 +53,6 @@ type rig struct {
 	api          *http.Client
 }
 
-// sent is a request and its result.
 type sent struct {
 	form      Form
 	id        string // x-request-id; "" if the connection manager has answered
@@ -63,7 +61,6 @@ type sent struct {
 	explained explained
 }
 
-// explained has the compared fields of an explanation.
 type explained struct {
 	Name   string `json:"name"`
 	Answer string `json:"answer"`
@@ -199,7 +196,6 @@ func start(ctx context.Context, c Config, g *Grammar, server int) (*rig, error) 
 
 func (r *rig) log() string { return filepath.Join(r.Dir, "access.log") }
 
-// one sends a request, and asks for its explanation.
 func (r *rig) one(ctx context.Context, conn *connection, s *sent) error {
 	if err := conn.send(s); err != nil {
 		return err
@@ -221,7 +217,6 @@ func (r *rig) one(ctx context.Context, conn *connection, s *sent) error {
 	return json.Unmarshal(text, &s.explained)
 }
 
-// command runs the binary to explain a request.
 func (r *rig) command(ctx context.Context, f *Form) (e explained, err error) {
 	cmd := exec.CommandContext(ctx, r.Penstock, append(f.Args(r.gateway), "-f", r.files, "--state", r.state)...)
 	var stderr strings.Builder

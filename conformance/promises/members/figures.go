@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// figures count the requests of all experiments, for conformance/bench.
 type figures struct {
 	mu            sync.Mutex
 	control, data requests

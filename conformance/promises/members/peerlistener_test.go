@@ -130,7 +130,6 @@ func (c *cluster) arguments(change func([]string) []string) {
 	c.RolledOut(installed.System, "penstock")
 }
 
-// picks is how many picks of chat the processes of a cluster have answered.
 func (c *cluster) picks() (sum float64) {
 	c.Helper()
 	list, err := c.Processes(c.Context())

@@ -114,7 +114,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// furnish makes the three clusters a set, of which two export.
 func furnish(ctx context.Context) (err error) {
 	if members, err = installed.Members(ctx, running, "east", "north", "west"); err != nil {
 		return err
@@ -295,7 +294,6 @@ func (c *cluster) address() (address string) {
 	return address
 }
 
-// annotate sets an annotation of both pools, or removes it with null.
 func (c *cluster) annotate(key, value string) {
 	c.Helper()
 	for _, pool := range pools {
@@ -411,7 +409,6 @@ func (c *cluster) scale(n int) {
 	c.RolledOut(installed.System, "penstock")
 }
 
-// control sets the treatment of the control connections of two clusters.
 func (s *site) control(from, to *cluster, oneWay bool, effect network.Effect) {
 	s.Helper()
 	f := network.Fault{Effect: effect}

@@ -20,7 +20,6 @@ type Server struct {
 	counted int // queries since the last change of mode
 }
 
-// mode is the treatment of queries.
 type mode int
 
 const (

@@ -133,7 +133,6 @@ func (c *clients) header(tried cell, name string) string {
 	return strings.Repeat("a", map[value]int{zero: 0, maximum: 4 << 10, overflow: 256 << 10}[tried.value])
 }
 
-// body is a body with the value of a member, and the path of an API that has it.
 func (c *clients) body(tried cell, steps []string) (path, text string) {
 	path = "/v1/chat/completions"
 	switch steps[0] {

@@ -83,7 +83,6 @@ func (w *walker) walk(path string, t reflect.Type, within ...reflect.Type) {
 	}
 }
 
-// skips reports whether the list of unread fields has a path.
 func (w *walker) skips(path string) bool {
 	for _, u := range w.unread {
 		if u.covers(path) {

@@ -191,7 +191,6 @@ func newHubRig(t testing.TB, r *run) *hubRig {
 	return h
 }
 
-// hubCell is a cell and its pool of the hostile member.
 type hubCell struct {
 	cell
 	pool string // of the honest member, without its namespace
@@ -343,7 +342,6 @@ func (h *hubRig) place(c cell, pool string, f field, limit *apiextensionsv1.JSON
 	return out
 }
 
-// honest makes the honest member export the pools of cells at an address.
 func (h *hubRig) honest(cells []*hubCell, address string) {
 	for _, c := range cells {
 		for kind, obj := range valid("InferencePool", c.pool, address) {
@@ -433,7 +431,6 @@ func exportedOf(obj kubetest.Object) string {
 	return ""
 }
 
-// problems are the hostile member's problems on the hub's page.
 func (h *hubRig) problems() string {
 	resp, err := http.Get(h.page)
 	if err != nil {

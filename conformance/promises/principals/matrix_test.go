@@ -97,7 +97,6 @@ func rewrite(t testing.TB, p principal, observed matrix) {
 	}
 }
 
-// run compares the observed outcomes of a principal's cells with the table.
 type run struct {
 	t        testing.TB
 	rig      *rig

@@ -104,7 +104,6 @@ func (m *members) readValues(t testing.TB) {
 	}
 }
 
-// set is the ClusterSet, with the least that a member needs to export here.
 func (m *members) set() string {
 	text := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: set}\n" +
 		"spec:\n  cluster: east\n  members:\n"
@@ -263,7 +262,6 @@ func (m *members) literal(c cell, now any) any {
 	return literal(m.fields[c.field], c.value, limit, now)
 }
 
-// others are values that name what another principal has.
 func (m *members) others(c cell) (string, bool) {
 	another := c.value == anothersName
 	switch {

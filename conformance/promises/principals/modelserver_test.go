@@ -75,12 +75,10 @@ var modelServerClasses = map[string]class{
 	"response.x-session-token": name,
 }
 
-// metricSeries are the series of all engines that are read.
 func metricSeries(t testing.TB) []string {
 	return arguments(sources(t, "picker/endpoint/engine.go"), "parseSeries")
 }
 
-// metricLabels are labels that are read, behind their series.
 func metricLabels(t testing.TB) (out []string) {
 	files := sources(t, "picker/endpoint/engine.go")
 	for _, label := range keyed(files, "sizeLabel", "blocksLabel") {
@@ -96,7 +94,6 @@ func metricLabels(t testing.TB) (out []string) {
 	return out
 }
 
-// keyed are the texts that composite literals give fields of some names.
 func keyed(files []*ast.File, names ...string) (out []string) {
 	for _, file := range files {
 		ast.Inspect(file, func(n ast.Node) bool {

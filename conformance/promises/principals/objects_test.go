@@ -311,7 +311,6 @@ func word(c class, v value, l *apiextensionsv1.JSONSchemaProps) string {
 	return "victim"
 }
 
-// repeated is the sample's list with more items, which differ in their names.
 func repeated(v value, l *apiextensionsv1.JSONSchemaProps, now any) any {
 	list, _ := now.([]any)
 	if v == zero || len(list) == 0 {

@@ -171,7 +171,6 @@ func (p *hostilePicker) with(c cell, phase string, a *extprocv3.ProcessingRespon
 	return []*extprocv3.ProcessingResponse{a}
 }
 
-// setLength makes an answer set content-length.
 func setLength(response *extprocv3.HeadersResponse, length string) {
 	if response.Response == nil {
 		response.Response = &extprocv3.CommonResponse{}
@@ -186,7 +185,6 @@ func setLength(response *extprocv3.HeadersResponse, length string) {
 		})
 }
 
-// pick names a list of endpoints, in a header and in metadata.
 func (p *hostilePicker) pick(list string) *extprocv3.ProcessingResponse {
 	const name = "x-gateway-destination-endpoint"
 	metadata, _ := structpb.NewStruct(map[string]any{"envoy.lb": map[string]any{name: list}}) // texts alone

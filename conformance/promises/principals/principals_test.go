@@ -30,7 +30,6 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// principal is an author of input.
 type principal struct {
 	name   string
 	fields func(testing.TB) []field

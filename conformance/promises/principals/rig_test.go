@@ -206,7 +206,6 @@ func (r *rig) askVictim(path, body string) error {
 	return err
 }
 
-// ask sends a POST request through the Gateway, on a connection of its own.
 func (r *rig) ask(host, path, body string) (status int, text string, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
 	defer cancel()
@@ -247,7 +246,6 @@ func (r *rig) traffic() {
 	})
 }
 
-// end ends the victim's requests. A failed one fails the test.
 func (r *rig) end() {
 	r.Helper()
 	r.stop()

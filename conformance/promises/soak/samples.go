@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// interval is the time between two samples of a process.
 const interval = 5 * time.Second
 
 // Samples records a process's memory and goroutines over time.

@@ -40,7 +40,6 @@ func (i *issuer) template(name string) *x509.Certificate {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
 }
 
-// issue creates a certificate with a new key for a host.
 func (i *issuer) issue(host string) *secret {
 	template := i.template(host)
 	template.DNSNames = []string{host}

@@ -157,7 +157,6 @@ func list(backends []backend) string {
 	return strings.Join(out, "+")
 }
 
-// split adds a backend to a route, removes one, or changes weights.
 func split(w *world, rng *rand.Rand) (string, error) {
 	name, r := w.someRoute(rng)
 	r.backends = slices.Clone(r.backends)

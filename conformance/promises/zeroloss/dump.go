@@ -225,7 +225,6 @@ func (got resources) differs(want resources) error {
 	return err
 }
 
-// from returns a piece of a text around its first difference from another.
 func from(text, other string) string {
 	at := 0
 	for at < min(len(text), len(other)) && text[at] == other[at] {

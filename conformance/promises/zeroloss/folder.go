@@ -61,7 +61,6 @@ func (f *folder) update(files map[string]string, rng *rand.Rand) ([]string, erro
 	return did, nil
 }
 
-// replace saves a file by renaming a new one.
 func (f *folder) replace(name, text string) error {
 	path := filepath.Join(f.path, name)
 	if err := os.WriteFile(path+"~", []byte(text), 0o600); err != nil {

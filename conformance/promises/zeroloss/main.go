@@ -32,7 +32,6 @@ type invocation struct {
 	keep      bool
 }
 
-// parse reads the command line.
 func parse() (o invocation, err error) {
 	var only, play string
 	var verbose bool

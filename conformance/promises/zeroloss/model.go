@@ -127,7 +127,6 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// metrics serves the metrics of vLLM that a picker reads.
 func (s *server) metrics(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, "vllm:num_requests_waiting 0\nvllm:num_requests_running %d\nvllm:kv_cache_usage_perc 0.1\n",
 		s.open.Load())

@@ -87,7 +87,6 @@ func (p *pair) serve() {
 	})
 }
 
-// change makes one change of a kind, and returns when a host serves it.
 func (p *pair) change(kind string, step uint64) {
 	p.t.Helper()
 	did, err := p.world.next(p.Seed, step, []string{kind})

@@ -125,7 +125,6 @@ func (r *run) restarts() []restart {
 	return out
 }
 
-// apart is the minimum time between the events of the two processes.
 const apart = time.Second
 
 func (r *run) again(ctx context.Context, p *plane) error {

@@ -359,7 +359,6 @@ func (r *run) sofar(res *result) string {
 		r.clients.sent.Load(), len(r.failures))
 }
 
-// quiet stops requests to hosts that leave the files.
 func (r *run) quiet(ctx context.Context) error {
 	for _, t := range r.clients.all() {
 		if slices.Contains(r.world.retired, t.host) {

@@ -117,7 +117,6 @@ func shrink(ctx context.Context, o options, failed failure, within time.Duration
 	return o, broken
 }
 
-// script returns a shell script that repeats the run and lists its steps.
 func (o options) script(log []string) string {
 	var b strings.Builder
 	b.WriteString("#!/bin/sh\n# From the top of the source tree. The steps were:\n")

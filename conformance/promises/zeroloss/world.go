@@ -42,7 +42,6 @@ type listener struct{ host, secret string }
 
 type secret struct{ host, cert, key string }
 
-// fleet is a set of model servers with one label.
 type fleet struct {
 	name    string
 	host    string // its address in the files of ModelServers; "": 127.0.0.1
@@ -166,7 +165,6 @@ func (w *world) collect() {
 	maps.DeleteFunc(w.secrets, func(name string, _ *secret) bool { return !named[name] })
 }
 
-// spilledTo reports whether some pool spills to a pool.
 func (w *world) spilledTo(name string) bool {
 	for _, p := range w.pools {
 		if slices.ContainsFunc(p.spill, func(b backend) bool { return b.kind == "pool" && b.name == name }) {

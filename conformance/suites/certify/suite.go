@@ -20,7 +20,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// suite is one official suite.
 type suite struct {
 	name     string
 	program  string // built by `go test -c`
@@ -111,7 +110,6 @@ func (s suite) report(c config) string {
 	return filepath.Join(c.reports, s.name+".yaml")
 }
 
-// args are the suite's own flags.
 func (s suite) args(c config, report string) []string {
 	args := []string{"-test.run=^TestConformance$", "-test.timeout=80m", "--gateway-class=penstock"}
 	if !c.core { // thousands of lines
@@ -140,7 +138,6 @@ func (s suite) args(c config, report string) []string {
 	return args
 }
 
-// results are the parts of an official report that certify checks.
 type results struct {
 	Profiles []struct {
 		Name     string  `json:"name"`

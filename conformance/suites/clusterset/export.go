@@ -47,7 +47,6 @@ spec:
 
 func (m *member) export(name string) { m.pool(name, exportAnnotation+": ClusterSet") }
 
-// annotate gives a pool the export annotation, or removes it.
 func (m *member) annotate(name string, exported bool) {
 	value := "null"
 	if exported {

@@ -33,7 +33,6 @@ type answer struct {
 	Server  string `json:"server"`
 }
 
-// stands starts an exporting cluster, which ends with the test.
 func (r *run) stands(name string) *exporter {
 	e := &exporter{name: name, seen: map[string]int{}, release: make(chan struct{})}
 	var listeners []net.Listener

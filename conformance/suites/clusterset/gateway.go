@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// entrance is a Gateway of the first cluster, and a client of it.
 type entrance struct {
 	*member
 	url    string
@@ -67,7 +66,6 @@ func (e *entrance) route(to ...string) {
 			"[{name: gw}], rules: [{backendRefs: " + backends(to) + "}]}\n")
 }
 
-// reroute changes the imports of the HTTPRoute.
 func (e *entrance) reroute(to ...string) {
 	e.change(routes, "llm", `{"spec":{"rules":[{"backendRefs":`+backends(to)+`}]}}`)
 }
@@ -87,7 +85,6 @@ func backends(to []string) string {
 	return string(raw)
 }
 
-// write creates an import with entries, or replaces its entries.
 func (e *entrance) write(name string, entries ...map[string]any) {
 	u, err := e.in(imports).Get(e.run, name, metav1.GetOptions{})
 	if err != nil {
@@ -127,12 +124,10 @@ func (e *entrance) ask(path string, body []byte) (response, error) {
 	return out, err
 }
 
-// completions is a path of the OpenAI API, and chat a request to it.
 const completions = "/v1/chat/completions"
 
 var chat = []byte(`{"model": "any", "messages": [{"role": "user", "content": "Hello"}]}`)
 
-// chat sends a chat request and requires a status.
 func (e *entrance) chat(status int) response {
 	got, err := e.ask(completions, chat)
 	if err == nil && got.status != status {

@@ -93,7 +93,6 @@ func loopback(t *testing.T) []netip.Addr {
 	return out
 }
 
-// standIn plays a gateway and its controller, of one cluster.
 type standIn struct {
 	cluster Cluster
 	defect  defect

@@ -36,7 +36,6 @@ var resources = map[string]schema.GroupVersionResource{
 	"Gateway": gateways, "HTTPRoute": routes,
 }
 
-// member is a cluster during one test, which has a namespace of its own there.
 type member struct {
 	run       *run
 	name      string
@@ -82,7 +81,6 @@ func (m *member) create(text string) *unstructured.Unstructured {
 	return made
 }
 
-// change applies a merge patch, in JSON, to an object.
 func (m *member) change(resource schema.GroupVersionResource, name, patch string, subresources ...string) {
 	if _, err := m.in(resource).Patch(m.run, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{},
 		subresources...); err != nil {
@@ -157,7 +155,6 @@ func (r *run) exportedBy(name string) func(*unstructured.Unstructured) error {
 	}
 }
 
-// notExportedBy is the opposite.
 func (r *run) notExportedBy(name string) func(*unstructured.Unstructured) error {
 	return func(u *unstructured.Unstructured) error {
 		if contains(r.entries(u), name) {

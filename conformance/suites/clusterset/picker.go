@@ -44,14 +44,12 @@ type picker struct {
 	calls  map[string]call
 }
 
-// call has the received parts of one request.
 type call struct {
 	count  int
 	body   int    // bytes
 	served string // the endpoint that has served
 }
 
-// picker starts a picker that names an endpoint. It ends with the test.
 func (r *run) picker(names netip.AddrPort) *picker {
 	certificate, err := selfSigned()
 	r.must(err)
@@ -89,7 +87,6 @@ func (p *picker) follow(names netip.AddrPort, status int) {
 	p.names, p.status = names, status
 }
 
-// call returns the received parts of a request.
 func (p *picker) call(id int) call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,7 +202,6 @@ func (p *picker) pick() *extprocv3.ProcessingResponse {
 	}
 }
 
-// sendBack returns a body in the pieces in which Envoy accepts it.
 func sendBack(body []byte, end bool) (out []*extprocv3.ProcessingResponse) {
 	const most = 62 << 10
 	for {

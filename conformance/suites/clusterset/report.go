@@ -15,7 +15,6 @@ type Implementation struct {
 	Contact      []string `json:"contact"`
 }
 
-// report has the form of Gateway API's ConformanceReports.
 type report struct {
 	Kind           string          `json:"kind"`
 	Implementation Implementation  `json:"implementation"`

@@ -18,7 +18,6 @@ type run struct {
 	err     error
 }
 
-// pause is the time between two polls.
 const pause = 50 * time.Millisecond
 
 // run runs a test, in a goroutine that a failure may end.
@@ -48,7 +47,6 @@ func (s *Suite) run(ctx context.Context, t Test) Result {
 	return result
 }
 
-// clean undoes the test's changes, the last one first.
 func (r *run) clean() {
 	var cancel context.CancelFunc
 	r.Context, cancel = context.WithTimeout(context.WithoutCancel(r.Context), r.config.Timeout)

@@ -24,7 +24,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// translation is the result of some YAML.
 type translation struct {
 	*testing.T
 	resources map[string][]any // by type ("route", "cluster", "listener", "endpoints", "secret"): decoded JSON
@@ -108,7 +107,6 @@ func (x *translation) has(kind, fragment string) *translation {
 	return x
 }
 
-// hasNot checks the opposite.
 func (x *translation) hasNot(kind, fragment string) *translation {
 	x.Helper()
 	if x.contains(kind, fragment) {
@@ -201,7 +199,6 @@ func indent(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ")
 }
 
-// web translates an HTTPRoute with one rule on the usual Gateway and Services.
 func web(t *testing.T, rule string) *translation {
 	t.Helper()
 	return given(t, gateway, services, route("rules:\n- "+strings.ReplaceAll(strings.TrimSpace(rule), "\n", "\n  ")))

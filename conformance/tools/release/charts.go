@@ -116,7 +116,6 @@ func (d *dist) manifests() error {
 	return d.putWithParts(fmt.Sprintf("penstock-install-%s.yaml", d.version), all, images)
 }
 
-// putWithParts writes an artifact and its SBOM, which lists images.
 func (d *dist) putWithParts(name string, data []byte, images []string) error {
 	var parts []cyclonedx.Component
 	for _, image := range images {

@@ -184,7 +184,6 @@ func (d *dist) image(program, tag string) error {
 	return err
 }
 
-// installer copies manifests/release/install.sh, which installs this version.
 func (d *dist) installer() error {
 	data, err := os.ReadFile(filepath.Join(d.source, "manifests/release/install.sh"))
 	if err != nil {

@@ -16,10 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// sbomType is the media type of an SBOM and of its artifact.
 const sbomType = types.MediaType("application/vnd.cyclonedx+json")
 
-// built is the image of a platform and the SBOM of its program.
 type built struct {
 	platform v1.Platform
 	image    v1.Image

@@ -47,7 +47,6 @@ func run(tag, out string, push bool, programs []string) error {
 	return nil
 }
 
-// pushed pushes an image with its index and SBOMs.
 func pushed(tag string, all []*built) error {
 	ref, err := name.ParseReference(tag)
 	if err != nil {
@@ -109,7 +108,6 @@ func writeLayout(place, tag string, all []*built) (v1.Hash, error) {
 // dashed is a platform in the form of file names, such as linux-arm64.
 func dashed(platform v1.Platform) string { return strings.ReplaceAll(platform.String(), "/", "-") }
 
-// pushDist pushes the images of a release from their layouts.
 func pushDist(dist string) error {
 	archives, err := filepath.Glob(filepath.Join(dist, "*-image-*.tar"))
 	if err != nil || len(archives) == 0 {
@@ -163,7 +161,6 @@ func pushLayout(path, dir string) error {
 	return nil
 }
 
-// unpack writes the files of an image from the layout.
 func unpack(place string, whole v1.Hash, b *built, dir string) error {
 	hash, err := b.image.Digest()
 	if err != nil {
@@ -185,7 +182,6 @@ func unpack(place string, whole v1.Hash, b *built, dir string) error {
 	return untar(files, dir)
 }
 
-// untar writes the files of an archive that this program has written.
 func untar(from io.Reader, dir string) error {
 	for r := tar.NewReader(from); ; {
 		header, err := r.Next()

@@ -36,12 +36,10 @@ func base() []file {
 	}
 }
 
-// program has the files of one platform.
 func program(path string) ([]file, error) {
 	data, err := os.ReadFile(path)
 	return []file{{"usr/", 0o755, nil}, {"usr/local/", 0o755, nil}, {"usr/local/bin/", 0o755, nil},
 		{entrypoint(path)[1:], 0o755, data}}, err
 }
 
-// entrypoint is a program's path in its image.
 func entrypoint(path string) string { return "/usr/local/bin/" + filepath.Base(path) }

@@ -14,7 +14,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// about is the build information in a Go program.
 type about struct {
 	main             debug.Module
 	deps             []*debug.Module
@@ -116,7 +115,6 @@ func (d *dist) putWithSBOM(name string, data []byte, parts []cyclonedx.Component
 	return errors.Join(d.put(name, data), d.put(name+".cdx.json", sbom))
 }
 
-// purl is the package URL of a Go module.
 func purl(path, version string) string {
 	if version == "" {
 		return "pkg:golang/" + path

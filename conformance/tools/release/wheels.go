@@ -94,7 +94,6 @@ func (w *wheel) component() cyclonedx.Component {
 	}
 }
 
-// unzip returns one file of a zip archive.
 func unzip(data []byte, name string) ([]byte, error) {
 	r, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {

@@ -97,7 +97,6 @@ func ServerConfig() external.ServerConfig {
 	return external.ServerConfig{Component: "processor", Body: maxBody, Bodies: heldBodies}
 }
 
-// answer is the response to POST /process.
 type answer struct {
 	Worker string `json:"worker_address,omitempty"`
 	Key    string `json:"token_key,omitempty"`

@@ -139,7 +139,6 @@ func (r *Router) serve(w http.ResponseWriter, _ *http.Request, body []byte) {
 	external.WriteJSON(w, http.StatusOK, map[string]string{"worker_address": worker})
 }
 
-// hasher is the memory for the chain of a prompt.
 type hasher struct {
 	front, rest prefix.Builder
 	memory      [prefix.MaxBlocks]uint64
@@ -187,7 +186,6 @@ func (r *Router) Route(tokens []uint32, now time.Time) string {
 	return w.address
 }
 
-// backlog returns how many tokens a worker still has to read.
 func (w *worker) backlog(now time.Time) float64 {
 	return max(0, w.waiting-readRate*now.Sub(w.at).Seconds())
 }

@@ -31,7 +31,6 @@ func FolderAddresses() Addresses {
 	return Addresses{Ranges: addresses.Ranges{Allowed: addresses.Everything(), Loopback: true}, ExternalName: true}
 }
 
-// policy stores the ranges where translation reads them.
 func (a Addresses) policy() store.Op {
 	p := &store.AddressPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: store.OwnAddressPolicy}, Loopback: a.Loopback, ExternalName: a.ExternalName,

@@ -367,7 +367,6 @@ func (a *App) wantNames(names, gone []string) {
 	}
 }
 
-// storeDialect stores a picker's dialect where translation reads it.
 func (a *App) storeDialect(name string, answer probe.Answer) error {
 	op := store.Dialects.Delete(name)
 	d := store.Dialect{Acknowledges: answer.Dialect == probe.Acknowledges, Health: answer.Health, Lost: answer.Lost,

@@ -28,7 +28,6 @@ type Credentials struct {
 	OpenPicker bool
 }
 
-// holder follows the files of Credentials.
 type holder struct {
 	Credentials
 	store *store.Store
@@ -65,7 +64,6 @@ func (h *holder) run(ctx context.Context) error {
 	}
 }
 
-// refresh stores the picker's CA and key for translation.
 func (h *holder) refresh() error {
 	key, err := h.Files.PickKey()
 	if err != nil {

@@ -58,7 +58,6 @@ func (d *Document) parse(log *slog.Logger) error {
 	return nil
 }
 
-// store puts the document where translation reads it.
 func (d *Document) store(s *store.Store) error {
 	_, err := s.Apply(store.EndpointPickerConfigs.Put(d.config))
 	return err

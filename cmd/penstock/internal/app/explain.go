@@ -124,7 +124,6 @@ type FoundPicks struct {
 	More    int      `json:"more,omitempty"`
 }
 
-// maxNamed is how many pools an answer lists.
 const maxNamed = 20
 
 // find lists the pools of this process if it has neither the pool nor a pick of it.

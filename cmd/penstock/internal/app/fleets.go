@@ -93,7 +93,6 @@ func newFleets(cfg Fleet, k Kubernetes, c core, recheck func(), unreachable func
 	return f, nil
 }
 
-// translation sets what differs where fleets run.
 func (f *Fleet) translation(out *translator.Config) {
 	out.PickerName, out.ReservedPort = f.Names[0], render.ReadyPort
 }
@@ -159,7 +158,6 @@ func (f *fleets) lead(ctx context.Context) error {
 	return f.Run(ctx)
 }
 
-// secure returns server TLS with the authority's current certificate.
 func (f *fleets) secure(lowest uint16) *tls.Config {
 	return f.guard.TLS(&tls.Config{MinVersion: lowest, GetCertificate: f.authority.GetCertificate})
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// clusterObjects are a Gateway with a route to a pool of one pod, by plural.
 var clusterObjects = []struct{ plural, text string }{
 	{
 		"gatewayclasses",

@@ -55,7 +55,6 @@ type proxyRunner interface {
 	observe(*delivery.Change)
 }
 
-// externalProxies run elsewhere.
 type externalProxies struct{ log *slog.Logger }
 
 func (e externalProxies) security(p Peers) security    { return openSecurity(p, e.log) }
@@ -162,7 +161,6 @@ func (c *cluster) run(ctx context.Context, a *App, line *pipeline.Pipeline) erro
 	return group.Wait()
 }
 
-// lead runs in the leader, which writes to the API server.
 func (c *cluster) lead(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.writer.Lead(ctx) })

@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/apply"
 )
 
-// membership is this cluster's part in its cluster set, on Kubernetes.
 type membership struct {
 	set     *clusterset.Set
 	objects *clusterset.Kubernetes

@@ -37,7 +37,6 @@ func newRemotePickers(b *status.Board, s *store.Store, log *slog.Logger) *remote
 		answers: map[model.ClusterID]probe.Answer{}, pages: map[model.ClusterID]string{}}
 }
 
-// follow updates where imports have their pickers.
 func (p *remotePickers) follow(pickers []model.ExternalPicker, gone []model.ClusterID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +63,6 @@ func (p *remotePickers) follow(pickers []model.ExternalPicker, gone []model.Clus
 	}
 }
 
-// answered applies the result of a probe.
 func (p *remotePickers) answered(id model.ClusterID, answer probe.Answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +96,6 @@ func (p *remotePickers) read(pool objectid.Pool, member, why string) {
 	p.report(id)
 }
 
-// followPickers passes on where imports have their pickers.
 func (a *App) followPickers(_ context.Context, c *delivery.Change) {
 	a.remotePickers.follow(c.Output.Pickers, c.Output.PickersGone)
 	for _, id := range c.Output.PickersGone {

@@ -12,7 +12,6 @@ type Processor struct {
 	Route bool   // it chooses endpoints, where neither the policy nor the request decides about that
 }
 
-// object stores the processor where translation reads it.
 func (p Processor) object() store.Op {
 	return store.ProcessorDefaults.Put(&store.ProcessorDefault{
 		ObjectMeta: metav1.ObjectMeta{Name: store.OwnProcessor}, URL: p.URL, Route: p.Route,

@@ -44,7 +44,6 @@ func openSecurity(p Peers, log *slog.Logger) security {
 	return s
 }
 
-// peerTLS makes peers prove their identity.
 func (s *security) peerTLS(t MutualTLS) {
 	s.dial, s.peers = credentials.NewTLS(t.Client),
 		[]grpc.ServerOption{grpc.Creds(identity.ServerCredentials(t.Server, s.log)), verifiedByTLS}

@@ -46,7 +46,6 @@ type Holds struct {
 	ended chan struct{} // closed and replaced when a hold ends
 }
 
-// hold is the state of a pool that waits for peers.
 type hold struct {
 	digest          string // that peers must publish
 	begun, deadline time.Time
@@ -104,7 +103,6 @@ func (h *Holds) hold(pools map[objectid.Target]naming) {
 	}
 }
 
-// drop ends the hold of a removed pool.
 func (h *Holds) drop(pool objectid.Target) {
 	h.cfg.Names.Retract(pool)
 	h.mu.Lock()
@@ -184,7 +182,6 @@ func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 	})
 }
 
-// poolOf is the pool of a cluster or of its endpoints, or the zero Target.
 func poolOf(ref resource.Ref) objectid.Target {
 	if ref.Type != resource.Cluster && ref.Type != resource.Endpoints {
 		return objectid.Target{}

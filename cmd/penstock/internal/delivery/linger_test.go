@@ -57,7 +57,6 @@ func removed(t *testing.T, owner report.Ref) (*cache.Cache, *Linger) {
 	return c, d
 }
 
-// has reports whether the cache has endpoints of the cluster, and which of two.
 func has(c *cache.Cache) (any, old, learned bool) {
 	r := c.Resource("ns/gw", westGone[1])
 	if r == nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// pickerPool converts a pool.
 func pickerPool(pp translator.PickerPool) picker.Pool {
 	s := pp.Pool.Settings
 	out := picker.Pool{
@@ -221,7 +220,6 @@ func serverProtocol(pp translator.PickerPool) upstream.Protocol {
 	return by
 }
 
-// dialed returns how to connect to an external picker.
 func dialed(p *model.ExternalPicker) (at []dial.Address, tls dial.TLS) {
 	for _, a := range p.Addresses {
 		at = append(at, dial.Address{AddrPort: a.Addr, Cleartext: a.Cleartext})

@@ -43,7 +43,6 @@ func (p Probes) probe(_ context.Context, c *Change) {
 	}
 }
 
-// health is where a picker's health is checked.
 func health(p *model.PickerPort) probe.Health {
 	return probe.Health{Port: p.Port, TLS: PortTLS(p), Authorization: p.Authorization}
 }

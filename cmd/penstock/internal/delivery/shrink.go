@@ -18,7 +18,6 @@ type Names interface {
 	Changed() <-chan struct{}
 }
 
-// naming describes which endpoints a picker names of a pool.
 type naming struct {
 	digest string
 	fewer  bool // than before

@@ -30,7 +30,6 @@ const (
 	maxSubject = 100
 )
 
-// certificate has the facts of a certificate that findings show.
 type certificate struct {
 	entry string // of the object
 	place int    // in the entry
@@ -189,7 +188,6 @@ func of(r store.Reader, table, id string) (ref report.Ref, list []certificate, o
 	return ref, nil, false
 }
 
-// caEntry is the entry of a bundle of authorities.
 const caEntry = "ca.crt"
 
 func inSecret(s *corev1.Secret) []certificate {

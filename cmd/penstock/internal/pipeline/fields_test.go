@@ -168,7 +168,6 @@ func TestFields_EachHasAnEffectOrAFinding(t *testing.T) {
 	judge(t, all, has)
 }
 
-// judge compares the fields that have an effect with the fields of the schemas.
 func judge(t *testing.T, all map[string]*node, has map[string]bool) {
 	t.Helper()
 	if len(withoutEffect) > maxWithoutEffect {
@@ -215,7 +214,6 @@ func exceptionOf(pattern string) (exception string) {
 	return exception
 }
 
-// under reports whether a pattern is another one, or below it.
 func under(pattern, field string) bool {
 	rest, ok := strings.CutPrefix(pattern, field)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
@@ -354,7 +352,6 @@ func (w world) absent(all map[string]*node) (out []place) {
 	return out
 }
 
-// add sets the value at an absent place, with the list or map around it.
 func (p place) add(objects []map[string]any, value any) {
 	for at := len(p.path) - 1; ; at-- {
 		parent := place{object: p.object, path: p.path[:at]}
@@ -408,7 +405,6 @@ func (p place) replace(objects []map[string]any, value any) {
 	}
 }
 
-// leaveOut removes the value at a place, from a list too.
 func (p place) leaveOut(objects []map[string]any) {
 	parent := place{object: p.object, path: p.path[:len(p.path)-1]}
 	key := p.path[len(p.path)-1]
@@ -421,7 +417,6 @@ func (p place) leaveOut(objects []map[string]any) {
 	}
 }
 
-// observation is all results of some objects.
 type observation struct {
 	digest  [sha256.Size]byte
 	invalid []string // what the reader of files rejects
@@ -493,7 +488,6 @@ func membership(t *testing.T) store.Op {
 	return store.Op{}
 }
 
-// noteFleet notes the Kubernetes objects of a Gateway's proxies.
 func noteFleet(done translated, gateway string, note func(any)) {
 	spec := done.Fleet(gateway)
 	note(spec)

@@ -174,7 +174,6 @@ type translated struct {
 	read []report.Report // of the reader
 }
 
-// readAll reads objects beside what Penstock itself stores.
 func readAll(t testing.TB, objects []map[string]any, own ...store.Op) (done translated) {
 	t.Helper()
 	var docs []string

@@ -38,7 +38,6 @@ type stream struct {
 	last   func() []event // after the last piece
 }
 
-// event is a server-sent event with JSON data and an optional name.
 type event struct {
 	name string
 	data any

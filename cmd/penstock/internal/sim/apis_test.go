@@ -330,7 +330,6 @@ func TestAPIs_HaveTheMembersOfLLMDInferenceSim(t *testing.T) {
 	}
 }
 
-// contains reports the members of want that got lacks, or has with another type.
 func contains(t *testing.T, at string, want, got any) {
 	t.Helper()
 	switch want := want.(type) {

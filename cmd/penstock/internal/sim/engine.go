@@ -12,7 +12,6 @@ import (
 // blockSize is vLLM's default number of tokens in a block of the KV cache.
 const blockSize = 16
 
-// sequence is one request in the engine.
 type sequence struct {
 	lora    string        // the adapter it asks for; "" for the base model
 	blocks  int           // of the KV cache, for the prompt and the longest answer
@@ -135,7 +134,6 @@ func (e *engine) admit(budget int) (prompts int) {
 	return prompts
 }
 
-// load is the state of the engine at one moment.
 type load struct {
 	waiting, running           int
 	waitingLoRAs, runningLoRAs []string // sorted, each once

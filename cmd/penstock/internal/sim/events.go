@@ -96,7 +96,6 @@ func (e *kvEvents) publish(event []byte) {
 	}
 }
 
-// replay answers the calls of one connection at the ROUTER socket.
 func (e *kvEvents) replay(ctx context.Context, nc net.Conn) {
 	c, err := zmtp.Handshake(nc, zmtp.Router, zmtp.Limits{Message: 4 << 10})
 	if err != nil {

@@ -37,7 +37,6 @@ func subscribe(t *testing.T, c kvevents.Config, src kvevents.Source) *subscribed
 	return s
 }
 
-// cached returns how many tokens of a prompt the server reports.
 func (s *subscribed) cached(tokens []uint32, model string) int {
 	var prompt prefix.Tokens
 	for _, id := range tokens {

@@ -20,7 +20,6 @@ const shownBody = 64 << 10
 // vllmVersion is the version of vLLM whose endpoints the server has. Routers recognize vLLM by it.
 const vllmVersion = "0.32.0"
 
-// received describes the latest request to a model for /debug/last.
 type received struct {
 	Method  string      `json:"method"`
 	Path    string      `json:"path"`

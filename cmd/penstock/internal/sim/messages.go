@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// anthropicMessage is the JSON of an answer of Anthropic's Messages API.
 type anthropicMessage struct {
 	ID           string           `json:"id"`
 	Type         string           `json:"type"`

@@ -183,7 +183,6 @@ func atLeastOne(field string, limit *int) (*int, error) {
 	return limit, nil
 }
 
-// chatPrompt returns the last message of a chat, and the words of all messages.
 func (f *fields) chatPrompt() (last string, words []string, err error) {
 	if len(f.Messages) == 0 {
 		return "", nil, badRequest("messages is empty")

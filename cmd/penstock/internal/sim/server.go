@@ -172,7 +172,6 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// register adds the paths.
 func (s *Server) register() {
 	if s.cache != nil {
 		s.handle("POST /reset_prefix_cache", func(http.ResponseWriter, *http.Request) { s.cache.clear() })

@@ -45,7 +45,6 @@ func (e *Envoy) start() (*child, error) {
 	return c, nil
 }
 
-// describe returns the reason of a process's end, for logs.
 func describe(err error) string {
 	var exit *exec.ExitError
 	switch {

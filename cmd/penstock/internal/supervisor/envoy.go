@@ -190,7 +190,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// stop drains child, ends it, and waits for its end.
 func (e *Envoy) stop(child *child) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/wheel"
 )
 
-// fakeEnvoy writes a program with an Envoy's --version, and returns its path.
 func fakeEnvoy(t *testing.T, dir, version string) string {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {

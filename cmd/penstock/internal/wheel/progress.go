@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// width is the width of the bar, in characters.
 const width = 30
 
 // progress shows how much of a response's body has been read. Without a terminal it writes one line

@@ -47,7 +47,6 @@ func check(ctx context.Context) (err error) {
 	return errors.Join(s.await(ctx, ready), s.end())
 }
 
-// try runs the checks inside the lab's namespaces.
 func (s state) try() error {
 	outside, err := network.Current()
 	if err != nil {

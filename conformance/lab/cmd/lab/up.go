@@ -88,7 +88,6 @@ func up(ctx context.Context, s state, in io.Reader, out io.Writer) error {
 	return s.end()
 }
 
-// prepare checks the lab's requirements and creates its folder.
 func (s *state) prepare(ctx context.Context) error {
 	for _, path := range []*string{&s.Dir, &s.Tools} {
 		abs, err := filepath.Abs(*path)
@@ -205,7 +204,6 @@ func cannotIsolate(rootless bool, err error) error {
 		"this root may not create namespaces (%w): in a container, it needs CAP_SYS_ADMIN and CAP_NET_ADMIN", err)
 }
 
-// await waits for the lab's report.
 func (s *state) await(ctx context.Context, ready io.Reader) error {
 	report := make(chan string, 1)
 	go func() { // ends with the other side of the pipe
