@@ -1,19 +1,7 @@
 // Command rivals plays the same requests to Penstock and to other routers, each with simulated
 // model servers of its own, and compares when answers begin and end. `make bench-rivals` runs it.
-//
-//	workloads.go   requests, from the workloads of picker/simulation and a public trace
-//	bodies.go      their JSON
-//	schedule.go    the load generator, which sends at planned times
-//	stream.go      one request, and its times
-//	contenders.go  Penstock and the rivals: how each is started
-//	fleet.go       one of them with its servers
-//	statistics.go  slices, quantiles, intervals
-//	report.go      the table and the figures
-//	overhead.go    what routers add to a request whose server answers at once
-//	echo.go        the external processor that costs the least
-//	cpu.go         the CPU time of a router's processes
-//	run.go         one workload, with all contenders
-//	main.go        flags, all workloads
+// contenders.go starts Penstock and the rivals, schedule.go is the load generator, overhead.go
+// measures what routers add to a request whose server answers at once.
 //
 // How a comparison is fair:
 //   - All contenders run at the same time. Each has a fleet of four `penstock sim` of the same

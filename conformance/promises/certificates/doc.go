@@ -3,16 +3,10 @@
 // accepts as its user wrote it; Envoy accepts what Penstock sends. Penstock writes PEM anew, so it
 // may accept PEM that Envoy alone would not.
 //
-// A seeded corpus has each deviation alone, and pairs of them:
-//
-//	corpus_test.go    certificate: its parts, built element by element; sample
-//	fields_test.go    deviations of a certificate's fields
-//	extensions_test.go  deviations of its extensions
-//	text_test.go      deviations of PEM, and of keys
-//	verdicts_test.go  what Envoy and Penstock find; the test
-//	testdata/keys     keys of many kinds, by OpenSSL: KIND.key (PKCS #8), KIND.pub, and other forms of some
-//
-// The certificates' signatures are random bytes, which nothing verifies.
+// A seeded corpus has each deviation alone, and pairs of them: of a certificate's fields and
+// extensions, of PEM, and of keys. testdata/keys has keys of many kinds, by OpenSSL: KIND.key (PKCS
+// #8), KIND.pub, and other forms of some. The certificates' signatures are random bytes, which
+// nothing verifies.
 //
 // Tests: go test ./promises/certificates (with the real Envoy; less than a minute). SEED=n draws
 // other pairs.

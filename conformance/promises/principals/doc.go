@@ -10,33 +10,19 @@
 //
 // In all three cases the victim, another principal, loses nothing: its own servers answer each of
 // its requests with 200 during the whole run, and its part of Envoy's configuration stays equal to
-// the byte. A tenant comes after the victim, as a younger object does on Kubernetes: its
-// namespaces' names sort later, because a folder has no times of creation.
-//
-// The files:
-//
-//	principals_test.go  the list of principals, and the test of the table
-//	fields_test.go      walk: fields of a Go type, by reflection; class: the kind of a field
-//	values_test.go      values: the values that apply to a class; bytes of a value
-//	matrix_test.go      matrix.tsv: read, compare, rewrite
-//	rig_test.go         penstock serve, an Envoy, and the victim with its requests
-//	objects_test.go     principals that write Kubernetes objects: samples, and values in them
-//	batch_test.go       many cells at once, each in a namespace of its own; their outcomes
-//	harm_test.go        whether the rig finds harm
-//	NAME_test.go        one principal: its types, the fields that it leaves out, and its test
-//	testdata/NAME       objects in which a principal's fields are set
-//	proto_test.go       walkProto: fields of a protobuf message; setProto: a value in one
-//	source_test.go      fields that the code reads by name: headers, series, members of bodies, found by its syntax tree
-//	beside_test.go      requests of a further victim, and what must not have changed at the end
-//	NAMEcells_test.go   how one process plays a principal: its samples, and what it sends for a cell
+// the byte. A tenant's namespaces sort after the victim's, as a younger object does on Kubernetes,
+// because a folder has no times of creation.
 //
 // For a principal without objects, denied also means that the value has no effect: a stripped
 // header, an ignored mutation, a request that gets an error. For a member, penstock clusters shows
 // a finding. A client's or server's value that only its own server or client receives is bounded.
 //
+// fields_test.go and proto_test.go find fields by reflection, source_test.go finds fields that the
+// code reads by name. NAME_test.go is one principal, NAMEcells_test.go how one process plays it,
+// and testdata/NAME has objects in which its fields are set.
+//
 // To add a principal, write NAME_test.go with a principal and its test, and add the principal to
-// the list. fields generates its cells from the types; the test gives every cell to Penstock, and
-// records the observed outcome:
+// the list. The test gives every cell to Penstock, and records the observed outcome:
 //
 //	run := begin(t, start(t, nil), thePrincipal)
 //	for _, c := range run.cells() { ...; run.see(c, denied, "what was printed") }

@@ -10,15 +10,6 @@
 // An image has no base image: a static Go program needs none. Beside the program, the image has the
 // user that runs it, the root certificates of Mozilla (golang.org/x/crypto/x509roots), and /tmp.
 //
-// Files:
-//
-//	main.go      commands and flags              root.go     the files of an image
-//	image.go     layers, images and their index  layout.go   the OCI layout, its unpacked form, and the push
-//	archive.go   deterministic archives          sbom.go     the parts of programs and other artifacts
-//	dist.go      the artifacts of a release      charts.go   charts and manifests, with images by their digests
-//	wheels.go    the pinned Envoy                licenses.go the licenses of modules
-//	sums.go      checksums and their signature
-//
 // Invariants: the same programs and sources give the same bytes, in every folder and at every time;
 // a signature differs. An image runs as user 65532. Unpacked files were read back from the layout.
 // Only wheels whose hash is in conformance/tools/envoy.txt are published.

@@ -1,20 +1,10 @@
 // Package app constructs the parts of a process and runs them. It has no logic of its own: package
 // pipeline and package delivery handle changes, package peers exchanges facts between processes.
 //
-// Each role is a constructor. NewFolder serves a folder of files (up, serve, demo), NewKubernetes
-// the objects of a cluster (serve). NewStandAlone picks for gateways that Penstock does not
-// configure (picker). NewOffline translates files without running anything (translate, diff,
-// explain).
-//
-//	config.go       the configuration of the roles
-//	core.go         the parts of every role          offline.go      the role that runs nothing
-//	app.go          the parts of every serving role, and Run
-//	standalone.go   a picker alone      document.go     its EndpointPickerConfig
-//	folder.go       a folder of files                kubernetes.go   a cluster        fleets.go   that runs proxies
-//	security.go     who may connect, and how peers are dialled
-//	pages.go        metrics, health, status, explain     explain.go   one request through everything
-//	serving.go      when a Gateway is served, for supervisors
-//	listeners.go, memory.go, metrics.go
+// Each role is a constructor: NewFolder serves a folder of files (up, serve, demo), NewKubernetes
+// the objects of a cluster (serve), NewStandAlone picks for gateways that Penstock does not
+// configure (picker), NewOffline translates files (translate, diff, explain). core.go has the parts
+// of every role, app.go the parts of every serving role.
 //
 // Invariants: nothing starts before Run; nothing is set after construction; no proxy receives a
 // response before all sources are read and translated once.
@@ -37,10 +27,7 @@
 // the first idle moment the heap grows by half at most.
 //
 // Compare RssAnon, not VmRSS, of two binaries: RSS includes 54 to 62 MiB of the program, depending
-// on the page cache.
-//
-// A series for each endpoint would make megabytes of garbage at each scrape. So a series begins
-// with the first request.
+// on the page cache. A metric has no series for an endpoint before its first request.
 //
 // Tests: go test ./cmd/penstock/internal/app; the tests in cmd/penstock drive the whole.
 package app

@@ -7,11 +7,6 @@
 // exits, and drains it on shutdown. Neither imports the xDS server: a bootstrap is bytes, and
 // ControlPlane reports what a Gateway's Envoy has acknowledged.
 //
-// Files: supervisor.go (which Envoys run), announce.go (when a Gateway serves), envoy.go (one
-// Envoy, restarted), child.go (one process), files.go (how many connections), admin.go (Envoy's
-// admin interface), log.go (Envoy's log), find.go (the binary), orphan_*.go (what ends an Envoy if
-// this process is killed).
-//
 // Invariants:
 //   - When Run returns, no process is left: Envoy drains, then gets SIGTERM, then SIGKILL with its
 //     process group. On Linux the kernel also kills it when this process is killed.
