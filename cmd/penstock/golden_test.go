@@ -22,10 +22,12 @@ import (
 // A golden is one feature in one file: a description, the YAML that the user writes, and the
 // results below want/. A golden shows the resources that matter to it and omits the rest:
 //
-//	want/routes.yaml                            all resources of a type, of all Gateways
-//	want/clusters/pool/default/chat.yaml        the one with this name, a picker's in any configuration
-//	want/status.txt                             the output of `penstock translate --status`
-//	want/explain -X POST http://localhost/v1    the output of `penstock explain` with these arguments
+//	want/routes.yaml                          all resources of a type, of all Gateways
+//	want/clusters/pool/default/chat.yaml      the one with this name, a picker's in any
+//	                                          configuration
+//	want/status.txt                           the output of `penstock translate --status`
+//	want/explain -X POST http://localhost/v1  the output of `penstock explain` with these
+//	                                          arguments
 //
 // `make golden` rewrites the files below want/.
 const wanted = "want/"

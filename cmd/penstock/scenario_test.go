@@ -34,13 +34,15 @@ import (
 // TestScenario_Scripts runs testdata/scenario, each script once with the strict fake Envoy and once
 // with the real one. A script's commands are the verbs of `penstock debug`, and:
 //
-//	start                 start `penstock serve -f config`, and an Envoy of Gateway default/gw
-//	restart               end penstock, and start it again at the same addresses
-//	proxy GATEWAY         start one more Envoy, of another Gateway
-//	save FILE [AS]        save a file into config, as an editor does; `remove FILE` deletes it there
-//	serves PORT BACKEND   wait until requests to a port get to a backend: A, B, C, or none
-//	occupy PORT, release PORT   hold a port, so that Envoy cannot listen there, and release it
-//	until [!] REGEXP VERB...    repeat a verb until its output matches, or no longer matches
+//	start                      start `penstock serve -f config`, and an Envoy of Gateway
+//	                           default/gw
+//	restart                    end penstock, and start it again at the same addresses
+//	proxy GATEWAY              start one more Envoy, of another Gateway
+//	save FILE [AS]             save a file into config, as an editor does; `remove FILE` deletes
+//	                           it there
+//	serves PORT BACKEND        wait until requests to a port get to a backend: A, B, C, or none
+//	occupy PORT, release PORT  hold a port, so that Envoy cannot listen there, and release it
+//	until [!] REGEXP VERB...   repeat a verb until its output matches, or no longer matches
 //
 // tls-secret.yaml is a Secret "cert" with a certificate and its key; $KEY_BASE64 is that key as the
 // Secret has it. Files may contain @PORT@, @PORT2@ (for listeners) and @A@, @B@, @C@ (ports of

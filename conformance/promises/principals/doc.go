@@ -4,9 +4,10 @@
 // model server, a client. A cell is a principal, a field and a value. The committed matrix.tsv has
 // the outcome of each cell:
 //
-//	denied    the value does not get in: it does not parse, or validation rejects it, with a finding
-//	finding   the value gets in, and a finding or a condition that is False names the object
-//	bounded   the value gets in without a finding, and stays within the traffic of its author
+//	denied   the value does not get in: it does not parse, or validation rejects it, with a
+//	         finding
+//	finding  the value gets in, and a finding or a condition that is False names the object
+//	bounded  the value gets in without a finding, and stays within the traffic of its author
 //
 // In all three cases the victim, another principal, loses nothing: its own servers answer each of
 // its requests with 200 during the whole run, and its part of Envoy's configuration stays equal to

@@ -3,8 +3,10 @@
 // (docs/proposals/1374-multi-cluster-inference) on controllers that make InferencePoolImports, and
 // on gateways that route to them. It runs on any implementation, and does not depend on Penstock:
 //
-//	clusterset-conformance -kubeconfig FILE -clusters east=CONTEXT,west=CONTEXT -shape seed|upstream [-profiles controller,gateway]
-//	  [-gateway-class NAME -addresses IP,IP] [-run REGEXP] [-report FILE -organization ... -project ... -url ... -version ... -contact ...]
+//	clusterset-conformance -kubeconfig FILE -clusters east=CONTEXT,west=CONTEXT
+//	  -shape seed|upstream [-profiles controller,gateway]
+//	  [-gateway-class NAME -addresses IP,IP] [-run REGEXP]
+//	  [-report FILE -organization ... -project ... -url ... -version ... -contact ...]
 //
 // It prints a line for each test and a summary. It exits with 1 if a test failed, and with 2 if its
 // flags are invalid. With -run it writes no report.

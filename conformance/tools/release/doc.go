@@ -1,11 +1,12 @@
 // Command release writes what Penstock publishes, without a container engine, Helm or a network.
 //
-//	release image   the OCI image of a program: one Linux image for each platform, their index, and
-//	                an SBOM (CycloneDX) of each that refers to its image. `make image` calls it.
-//	release dist    the folder dist/ of a release: archives of the programs, images, charts, CRDs,
-//	                one install manifest, the wheels of Envoy, an SBOM of each, checksums and their
-//	                signature. `make release` calls it.
-//	release push    pushes the images in such a folder. `make publish` calls it.
+//	release image  the OCI image of a program: one Linux image for each platform, their index,
+//	               and an SBOM (CycloneDX) of each that refers to its image. `make image` calls
+//	               it.
+//	release dist   the folder dist/ of a release: archives of the programs, images, charts, CRDs,
+//	               one install manifest, the wheels of Envoy, an SBOM of each, checksums and
+//	               their signature. `make release` calls it.
+//	release push   pushes the images in such a folder. `make publish` calls it.
 //
 // An image has no base image: a static Go program needs none. Beside the program, the image has the
 // user that runs it, the root certificates of Mozilla (golang.org/x/crypto/x509roots), and /tmp.

@@ -2,7 +2,8 @@
 // picker/processor calls it. It tokenizes the prompt of a request, asks the router for a worker if
 // the request has "route": true, and stores the token IDs if there is a token store.
 //
-//	{"request_body": {...}, "headers": {...}} -> {"worker_address": "...", "token_key": "..."} or {"worker_address": "...", "token_value": "[1,15043]"}
+//	{"request_body": {...}, "headers": {...}} -> {"worker_address": "...", "token_key": "..."}
+//	  or {"worker_address": "...", "token_value": "[1,15043]"}
 //
 // The tokenized text has a line for each message (prompt.go), a stand-in for a model's chat
 // template. The caller brings the tokenizer. A model whose server consumes these token IDs needs a

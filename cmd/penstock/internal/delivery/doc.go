@@ -2,14 +2,16 @@
 // the cache and the rest. The order is the table stages in delivery.go. Each part is a file here
 // with its test; package app gives New the list of parts of a role (a folder, Kubernetes).
 //
-//	report    reports.go            the board
-//	claim     ports.go              each port of this machine has one Gateway
-//	shrink    pools.go, shrink.go   the picker drops endpoints, and asks peers to follow
-//	probe     probes.go             external pickers are probed
-//	commit    holds.go, linger.go   the cache; removals wait for peers, endpoints of removed imports linger
-//	grow      pools.go, envoys.go   the picker names new endpoints once Envoys have them; for a while with fallbacks
-//	observe                         status, fleets, supervisors (package app)
-//	reach     progress.go           waits for the revision end
+//	report   reports.go           the board
+//	claim    ports.go             each port of this machine has one Gateway
+//	shrink   pools.go, shrink.go  the picker drops endpoints, and asks peers to follow
+//	probe    probes.go            external pickers are probed
+//	commit   holds.go, linger.go  the cache; removals wait for peers, endpoints of
+//	                              removed imports linger
+//	grow     pools.go, envoys.go  the picker names new endpoints once Envoys have
+//	                              them; for a while with fallbacks
+//	observe  package app          status, fleets, supervisors
+//	reach    progress.go          waits for the revision end
 //
 // When a process with peers was stopped for a while (stops.go), its picks wait until it has caught
 // up.
