@@ -105,7 +105,8 @@ func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 	served := func(what string, want bool) {
 		t.Helper()
 		eventually(t, what, func() error {
-			if got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`); (got.status == http.StatusOK) != want {
+			got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`)
+			if (got.status == http.StatusOK) != want {
 				return fmt.Errorf("%d", got.status)
 			}
 			return nil

@@ -81,7 +81,8 @@ func newStoreShow() *cobra.Command {
 	var output string
 	cmd := debugCommand("show KIND [NAMESPACE/NAME]", "Print the objects of a kind: a line each, or YAML",
 		`  penstock debug store show HTTPRoute -f ./config
-  penstock debug store show InferencePool default/chat -o yaml -f ./config`, takes(1, 2), func(cmd *cobra.Command, at running, args []string) error {
+  penstock debug store show InferencePool default/chat -o yaml -f ./config`,
+		takes(1, 2), func(cmd *cobra.Command, at running, args []string) error {
 			query := url.Values{}
 			if len(args) == 2 {
 				query.Set("name", args[1])
@@ -185,7 +186,8 @@ func newGraphWhy() *cobra.Command {
 	return debugCommand("why KEY",
 		"Print the inputs and readers of rows of the translation, and when and why each changed",
 		`  penstock debug graph why pool/default/chat -f ./config
-  penstock debug graph why default/chat -f ./config`, takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
+  penstock debug graph why default/chat -f ./config`,
+		takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var rows []graph.Explanation
 			if err := at.get(cmd.Context(), "/debug/graph?key="+url.QueryEscape(args[0]), &rows); err != nil {
 				return err

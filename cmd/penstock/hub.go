@@ -55,8 +55,13 @@ clusters join).
 
 A member that does not answer delays no other, and its exports stay. A hub may be killed at any time: after its next
 start the objects are the same, and it writes nothing if nothing has changed meanwhile.`,
-		Example: `  penstock hub --kubeconfigs /etc/penstock/members                    # in a pod of the management cluster
-  penstock hub -f ./set --kubeconfigs ./members --http 127.0.0.1:8090  # on any machine; the page /members shows what is wrong
+		Example: `  # In a pod of the management cluster.
+  penstock hub --kubeconfigs /etc/penstock/members
+
+  # On any machine; the page /members shows what is wrong.
+  penstock hub -f ./set --kubeconfigs ./members --http 127.0.0.1:8090
+
+  # The RBAC that the hub needs in a member.
   penstock hub rules | kubectl --context east apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return h.run(cmd) },

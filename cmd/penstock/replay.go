@@ -129,8 +129,8 @@ func (o *replayOptions) run(cmd *cobra.Command, trace string) error {
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), `
-%d requests, %.2f a second, on %d servers. TTFT is the time to the first byte of a stream; END TO END is a mean. BALANCE is the largest number of
-prompt tokens that one server computed over the mean of all: 1 is even.
+%d requests, %.2f a second, on %d servers. TTFT is the time to the first byte of a stream; END TO END is a mean.
+BALANCE is the largest number of prompt tokens that one server computed over the mean of all: 1 is even.
 `, len(workload.Requests), workload.Rate(), o.servers)
 	return err
 }

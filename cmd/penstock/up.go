@@ -34,7 +34,8 @@ objects take effect.`,
   penstock status -f ./config
   penstock explain -f ./config http://localhost:8080/v1/chat/completions
 
-  # Let another cluster's gateways pick from the pool "chat" (EndpointMode) over TLS. penstock credentials makes the files.
+  # Let another cluster's gateways pick from the pool "chat" (EndpointMode) over TLS.
+  # penstock credentials makes the files.
   penstock up -f ./config --picker 192.0.2.1:9002 --picker-open --default-pool default/chat \
       --xds-cert penstock.crt --xds-key penstock.key --xds-client-ca ca.crt`,
 		Args: cobra.NoArgs,

@@ -179,11 +179,11 @@ func (p *namingPicker) Process(s extprocv3.ExternalProcessor_ProcessServer) erro
 			if read = append(read, r.RequestBody.Body...); r.RequestBody.EndOfStream {
 				replies = append(replies, p.headers(),
 					&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
-						RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{
-							Mutation: &extprocv3.BodyMutation_StreamedResponse{
+						RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{
+							BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
 								StreamedResponse: &extprocv3.StreamedBodyResponse{Body: read, EndOfStream: true},
-							},
-						}}},
+							}},
+						}},
 					}})
 			}
 		case *extprocv3.ProcessingRequest_ResponseHeaders:
@@ -204,11 +204,13 @@ func (p *namingPicker) headers() *extprocv3.ProcessingResponse {
 	const key = "x-gateway-destination-endpoint"
 	endpoint := &structpb.Struct{Fields: map[string]*structpb.Value{key: structpb.NewStringValue(p.pick)}}
 	return &extprocv3.ProcessingResponse{
-		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{
-			HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
-				{Header: &corev3.HeaderValue{Key: key, RawValue: []byte(p.pick)}},
-			}},
-		}}},
+		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
+			Response: &extprocv3.CommonResponse{
+				HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+					{Header: &corev3.HeaderValue{Key: key, RawValue: []byte(p.pick)}},
+				}},
+			},
+		}},
 		DynamicMetadata: &structpb.Struct{
 			Fields: map[string]*structpb.Value{"envoy.lb": structpb.NewStructValue(endpoint)},
 		},

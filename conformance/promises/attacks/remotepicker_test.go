@@ -86,11 +86,12 @@ spec:
 }
 
 func picks(list string) *extprocv3.ProcessingResponse {
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
-		Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
-			{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(list)}},
-		}}},
-	}}}
+	picked := &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+		{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(list)}},
+	}}
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
+		RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{HeaderMutation: picked}},
+	}}
 }
 
 // The picker takes every request and never answers. Nine requests in ten must not wait for it.
@@ -165,13 +166,10 @@ func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 		"a pick with an endless body": func(stream extprocv3.ExternalProcessor_ProcessServer) error {
 			err := stream.Send(picks(pod))
 			for err == nil {
-				err = stream.Send(
-					&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{
-						Response: &extprocv3.CommonResponse{
-							BodyMutation: &extprocv3.BodyMutation{
-								Mutation: &extprocv3.BodyMutation_Body{Body: junk[:512<<10]},
-							},
-						}}}})
+				body := &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: junk[:512<<10]}}
+				err = stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
+					RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: body}},
+				}})
 			}
 			return err
 		},

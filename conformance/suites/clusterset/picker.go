@@ -148,7 +148,8 @@ func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 				Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}},
 			})
 		case *extprocv3.ProcessingRequest_ResponseHeaders:
-			served := req.GetMetadataContext().GetFilterMetadata()[endpointMetadata].GetFields()[servedKey].GetStringValue()
+			fields := req.GetMetadataContext().GetFilterMetadata()[endpointMetadata].GetFields()
+			served := fields[servedKey].GetStringValue()
 			p.note(id, func(c *call) { c.served = served })
 			out = append(out, &extprocv3.ProcessingResponse{
 				Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}},
@@ -217,7 +218,8 @@ func sendBack(body []byte, end bool) (out []*extprocv3.ProcessingResponse) {
 }
 
 func streamedBody(body []byte, end bool) *extprocv3.CommonResponse {
-	return &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
+	streamed := &extprocv3.BodyMutation_StreamedResponse{
 		StreamedResponse: &extprocv3.StreamedBodyResponse{Body: body, EndOfStream: end},
-	}}}
+	}
+	return &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: streamed}}
 }
