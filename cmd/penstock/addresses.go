@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// addressFlags are which addresses may become endpoints, and how host names are resolved.
 type addressFlags struct {
 	allowed, denied []string
 	externalName    bool
@@ -20,10 +19,9 @@ type addressFlags struct {
 func (a *addressFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVar(&a.allowed, "allowed-cidrs", nil,
-		"range, as CIDR, in which addresses that users write in objects may be endpoints: those of ModelServers and "+
-			"InferencePoolImports, what host names resolve to, and what remote pickers name; may be repeated. "+
-			"Link-local, multicast and unspecified addresses never may, and in Kubernetes neither may loopback "+
-			"(default: all for files, none for Kubernetes)")
+		"range, as CIDR, of endpoints that users write (ModelServers, InferencePoolImports), that host names resolve "+
+			"to, or that remote pickers name; may be repeated. Link-local, multicast and unspecified addresses are "+
+			"never allowed, nor is loopback in Kubernetes (default: all for files, none for Kubernetes)")
 	f.StringSliceVar(&a.denied, "denied-cidrs", nil,
 		"range, as CIDR, that is excluded from --allowed-cidrs and from EndpointSlices that users write: in "+
 			"Kubernetes the ranges of pods, Services, nodes and the API server; may be repeated (default: none)")
@@ -34,7 +32,7 @@ func (a *addressFlags) flags(cmd *cobra.Command) {
 		"DNS server that resolves the host names in objects, as IP:PORT (default: the system's)")
 }
 
-// config is the default for the role where a flag is not set.
+// config returns the flags' values; flags that are not set have the role's default.
 func (a *addressFlags) config(cluster bool) (out app.Addresses, err error) {
 	if !cluster {
 		out = app.FolderAddresses()
@@ -56,7 +54,6 @@ func (a *addressFlags) config(cluster bool) (out app.Addresses, err error) {
 	return out, nil
 }
 
-// cidrs parses the values of a flag.
 func cidrs(flag string, texts []string) (out []netip.Prefix, err error) {
 	for _, text := range texts {
 		p, err := addresses.ParseRange(text)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,20 +17,22 @@ import (
 func newBootstrap() *cobra.Command {
 	var cfg bootstrap.Config
 	var tls bootstrap.TLS
-	var of files
+	var source files
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
 		Short: "Print the bootstrap that attaches your own Envoy to a Gateway",
-		Long: `Print the bootstrap that attaches your own Envoy to a Gateway over ADS. Start Envoy with the arguments in the first
-line of the output: some settings of Envoy have no field in the bootstrap.
+		Long: `Print the bootstrap that attaches your own Envoy to a Gateway over ADS. Start Envoy with the arguments
+in the first line of the output: the bootstrap has no fields for them.
 
-A Gateway in Kubernetes accepts such proxies if its EnvoyFleet has mode: external and names them. They connect over TLS and
-verify the control plane with the certificates in the Secret penstock-ca: tls.crt, and next.crt before it takes over. They
-authenticate with a token for the audience penstock.dev of a service account in external.serviceAccounts, or with a
-certificate for one of external.subjects that --xds-client-ca (the chart's clientCA) verifies. The control plane's
-certificate is for penstock.penstock-system.svc: pass this name with --tls-server-name if --xds is an IP address. The
-certificate authority changes once a year and tokens expire: with --secrets, Envoy reads the files again when others take
-their place (write a new file beside them, and mv it there); what is written into them is not seen.`,
+A Gateway in Kubernetes accepts such proxies if its EnvoyFleet has mode: external and names them. They connect over
+TLS and verify the control plane with the certificates in the Secret penstock-ca: tls.crt, and next.crt before it
+takes over. The control plane's certificate is for penstock.penstock-system.svc: pass this name with --tls-server-name
+if --xds is an IP address. Proxies authenticate with a token for the audience penstock.dev of a service account in
+external.serviceAccounts, or with a certificate for one of external.subjects that --xds-client-ca (the chart's
+clientCA) verifies.
+
+The certificate authority changes once a year and tokens expire. With --secrets, Envoy follows files that are
+replaced: write a new file beside the old one, and mv it there. Envoy does not notice writes into the old file.`,
 		Example: `  penstock bootstrap --gateway default/gw -f ./config > envoy.yaml
   envoy -c envoy.yaml $(sed -n 's/^# envoy arguments: //p' envoy.yaml)
 
@@ -45,36 +48,11 @@ their place (write a new file beside them, and mv it there); what is written int
       --tls-ca ca.crt --token token --secrets ./secrets > envoy.yaml
   kubectl create token -n default edge --audience penstock.dev > token.next && mv token.next token   # before it expires`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if tls != (bootstrap.TLS{}) {
-				cfg.TLS = &tls
-			}
-			if err := of.attach(&cfg); err != nil {
-				return err
-			}
-			if err := presents(cfg, tls); err != nil {
-				return err
-			}
-			if err := absolute(&cfg.Token, &cfg.Secrets, &tls.CA, &tls.Cert, &tls.Key); err != nil {
-				return err
-			}
-			if err := writeSecrets(cfg); err != nil {
-				return err
-			}
-			if cfg.Admin == "" {
-				cfg.Admin = "unix:" + strings.ReplaceAll(cmp.Or(cfg.NodeID, cfg.Gateway), "/", "-") + ".admin.sock"
-			}
-			text, err := bootstrap.YAML(cfg)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "# envoy arguments: %s\n%s", strings.Join(cfg.Args(), " "), text)
-			return err
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return source.bootstrap(cmd.OutOrStdout(), cfg, tls) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&cfg.Gateway, "gateway", "", "Gateway, as NAMESPACE/NAME (required)")
-	of.flags(cmd, "required without --xds and --state")
+	source.flags(cmd, "required without --xds and --state")
 	f.StringSliceVar(&cfg.ADS, "xds", nil,
 		"address of a control plane, as HOST:PORT or unix:PATH; may be repeated (default: the socket in the state "+
 			"folder of -f or --state)")
@@ -82,7 +60,7 @@ their place (write a new file beside them, and mv it there); what is written int
 	f.StringVar(&cfg.Zone, "zone", "", "zone of this Envoy, for locality-aware load balancing (default: none)")
 	f.StringVar(&cfg.Admin, "admin", "",
 		"address of Envoy's admin interface, as IP:PORT or unix:PATH; every client that reaches it can stop Envoy "+
-			"(default: a socket in Envoy's working directory, named NODE.admin.sock, which only Envoy's user reaches)")
+			"(default: the socket NODE.admin.sock in Envoy's working directory, which only Envoy's user can open)")
 	f.DurationVar(&cfg.DrainTime, "drain-time", bootstrap.DefaultDrainTime,
 		"drain time: how long connections may continue after their listener is removed")
 	f.IntVar(&cfg.Concurrency, "concurrency", 0, "number of worker threads (default: one per CPU)")
@@ -101,6 +79,33 @@ their place (write a new file beside them, and mv it there); what is written int
 		"name that the control plane's certificate must have (default: the host of --xds)")
 	_ = cmd.MarkFlagRequired("gateway")
 	return cmd
+}
+
+func (s *files) bootstrap(out io.Writer, cfg bootstrap.Config, tls bootstrap.TLS) error {
+	if tls != (bootstrap.TLS{}) {
+		cfg.TLS = &tls
+	}
+	if err := s.attach(&cfg); err != nil {
+		return err
+	}
+	if err := presents(cfg, tls); err != nil {
+		return err
+	}
+	if err := absolute(&cfg.Token, &cfg.Secrets, &tls.CA, &tls.Cert, &tls.Key); err != nil {
+		return err
+	}
+	if err := writeSecrets(cfg); err != nil {
+		return err
+	}
+	if cfg.Admin == "" {
+		cfg.Admin = "unix:" + strings.ReplaceAll(cmp.Or(cfg.NodeID, cfg.Gateway), "/", "-") + ".admin.sock"
+	}
+	text, err := bootstrap.YAML(cfg)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "# envoy arguments: %s\n%s", strings.Join(cfg.Args(), " "), text)
+	return err
 }
 
 // attach completes the addresses of control planes: the default is the socket of penstock serve for
@@ -127,7 +132,7 @@ func (s *files) attach(cfg *bootstrap.Config) error {
 	return nil
 }
 
-// presents returns an error if an Envoy cannot present to its control planes what they demand.
+// presents returns an error if an Envoy cannot present what its control planes demand.
 func presents(c bootstrap.Config, tls bootstrap.TLS) error {
 	switch {
 	case (tls.Cert == "") != (tls.Key == ""):
@@ -143,12 +148,12 @@ func presents(c bootstrap.Config, tls bootstrap.TLS) error {
 		switch socket := strings.HasPrefix(a, unixPrefix); {
 		case !socket && tls.CA == "":
 			return fmt.Errorf(
-				"--xds %s is no socket: add --tls-ca, and --tls-cert and --tls-key, or --token and --secrets, which "+
+				"--xds %s is no socket: add --tls-ca, and --tls-cert and --tls-key, or --token and --secrets, to "+
 					"match the --xds-… flags of penstock serve", a)
 		case !socket && tls.Cert == "" && c.Token == "":
 			return fmt.Errorf(
-				"--xds %s is no socket, so its control plane serves Envoys with a certificate or a token alone: add "+
-					"--tls-cert and --tls-key, or --token and --secrets", a)
+				"--xds %s is no socket, so its control plane requires a certificate or a token: add --tls-cert and "+
+					"--tls-key, or --token and --secrets", a)
 		}
 	}
 	return nil
@@ -168,7 +173,6 @@ func absolute(paths ...*string) (err error) {
 	return nil
 }
 
-// writeSecrets writes the files through which Envoy follows its secrets.
 func writeSecrets(cfg bootstrap.Config) error {
 	files, err := bootstrap.SecretFiles(cfg)
 	if err != nil {

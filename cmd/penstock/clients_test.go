@@ -14,10 +14,9 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// The Python clients openai and anthropic, plain and streaming, through pools whose InferenceModel
-// and InferenceModelRewrite replace the model: one that is picked for at the edge, and one that
-// spills, which is behind a hop. $PENSTOCK_PYTHON has the clients of testdata/clients.txt (make
-// test-clients).
+// The Python clients openai and anthropic, plain and streaming, use pools whose InferenceModel and
+// InferenceModelRewrite replace the model: one with picks at the edge, and one that spills, behind
+// a hop. $PENSTOCK_PYTHON has the clients of testdata/clients.txt (make test-clients).
 func TestPythonClients_ModelsAreReplaced(t *testing.T) {
 	python := os.Getenv("PENSTOCK_PYTHON")
 	if python == "" {

@@ -17,8 +17,9 @@ func newClusters() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clusters",
 		Short: "Show and change this cluster's part in its cluster set",
-		Long: `Show and change this cluster's part in its cluster set. To make two clusters members of each other, each with a ClusterSet and a
-penstock up or serve with --members-listen: run "show" here and "join" there with its output, which prints what to join with here.`,
+		Long: `Show and change this cluster's part in its cluster set. To make two clusters members of each other,
+give each a ClusterSet and a penstock up or serve with --members-listen. Pass the output of "show" here to "join"
+there, and the output of that "join" to "join" here.`,
 	}
 	cmd.AddCommand(newClustersList(), newClustersShow(), newClustersJoin(), newClustersDrain(), newClustersLeave())
 	return cmd
@@ -26,16 +27,17 @@ penstock up or serve with --members-listen: run "show" here and "join" there wit
 
 // errNoSet is the error of a cluster without a ClusterSet, or without a certificate yet.
 var errNoSet = errors.New(
-	"this cluster takes part in no cluster set, or runs with another --state: give the -f and --state that it runs " +
-		"with; or write a ClusterSet, and start penstock up or serve with --members-listen")
+	"this cluster takes part in no cluster set, or its penstock has another --state: give the same -f and --state; " +
+		"or write a ClusterSet, and start penstock up or serve with --members-listen")
 
 func newClustersShow() *cobra.Command {
 	var t target
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Print what other clusters join this one with",
-		Long: `Print what other clusters join this one with: its name, its address, its CA certificates, and the namespaces of the pools
-that it exports now, as an entry of spec.members of their ClusterSet. Nothing of it is secret. A penstock up or serve that runs, or has run, for a folder with a ClusterSet has made it.`,
+		Short: "Print this cluster's entry for the ClusterSets of other clusters",
+		Long: `Print this cluster's entry for spec.members of other clusters' ClusterSets: its name, its address, its
+CA certificates, and the namespaces of the pools that it exports now. Nothing in it is secret. The entry exists once
+penstock up or serve has run for a folder with a ClusterSet.`,
 		Example: `  penstock clusters show -f ./config > east.yaml
   penstock clusters show --http 127.0.0.1:9091   # of a process on Kubernetes, by kubectl port-forward`,
 		Args: cobra.NoArgs,
@@ -44,14 +46,14 @@ that it exports now, as an entry of spec.members of their ClusterSet. Nothing of
 			if err != nil {
 				return err
 			}
-			if is := at.hub(cmd.Context()); is != nil {
-				return errors.New(hubsFolder(is))
+			if hub := at.hub(cmd.Context()); hub != nil {
+				return errors.New(hubsFolder(hub))
 			}
 			var text string
-			if t.http != "" || t.inCluster() {
-				var is set.Status
-				is, err = t.clusterStatus(cmd.Context())
-				text = is.Member
+			if t.http != "" {
+				var status clusterset.Status
+				status, err = t.clusterStatus(cmd.Context())
+				text = status.Member
 			} else {
 				text, err = t.ownMember()
 			}
@@ -75,13 +77,14 @@ func newClustersList() *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "Print the members of the cluster set, what they export and import, and what is wrong",
-		Long: `Print the members of the cluster set: their state, whether they are connected, when the last update arrived, and how many pools each
-imports from this cluster and exports to it. Below that stand the requests that this process's Envoys sent there since it
-started (and to this cluster itself, as one of an import's), and the pools that are not imported, with the reason.
+		Short: "Print the members of the cluster set, their exports and imports, and problems",
+		Long: `Print the members of the cluster set: their state, whether they are connected, when the last update
+arrived, and how many pools each imports from this cluster and exports to it. Then print the requests that this
+process's Envoys have sent to each since its start (and to this cluster itself, if an import has it), and the pools
+that are not imported, with the reason.
 
-The state of a member is Ready; Draining (it takes no new request); Stale (it is connected, and silent); or Unreachable. Stale and Unreachable
-members keep what they export: requests go on as long as its model servers answer.`,
+The state of a member is Ready, Draining (it takes no new requests), Stale (connected, but silent) or Unreachable. The
+exports of Stale and Unreachable members stay: requests go on as long as their model servers answer.`,
 		Example: `  penstock clusters list -f ./config
   penstock clusters list -f ./config --watch
   penstock clusters list -f ./config -o json | jq '.members[] | select(.connected | not) | .name'`,
@@ -93,17 +96,17 @@ members keep what they export: requests go on as long as its model servers answe
 			if watch {
 				return t.watchClusters(cmd, output)
 			}
-			is, err := t.clusterStatus(cmd.Context())
+			status, err := t.clusterStatus(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if output == "json" {
-				return printJSON(cmd.OutOrStdout(), is)
+				return printJSON(cmd.OutOrStdout(), status)
 			}
-			if is.Cluster == "" && !is.Hub {
+			if status.Cluster == "" && !status.Hub {
 				return errNoSet
 			}
-			return printClusters(cmd.OutOrStdout(), &is, time.Now())
+			return printClusters(cmd.OutOrStdout(), &status, time.Now())
 		},
 	}
 	t.flags(cmd)
@@ -119,41 +122,40 @@ func (t *target) watchClusters(cmd *cobra.Command, output string) error {
 	if err != nil {
 		return err
 	}
-	if is := at.hub(cmd.Context()); is != nil {
-		return errors.New(hubsFolder(is))
+	if hub := at.hub(cmd.Context()); hub != nil {
+		return errors.New(hubsFolder(hub))
 	}
 	return watchLines(cmd, at, "/clusters?watch", output,
-		func(is *set.Status) error { return printClusters(cmd.OutOrStdout(), is, time.Now()) })
+		func(s *clusterset.Status) error { return printClusters(cmd.OutOrStdout(), s, time.Now()) })
 }
 
-// printClusters prints a cluster set for people.
-func printClusters(out io.Writer, is *set.Status, now time.Time) error {
-	if is.Hub {
-		_, err := fmt.Fprintln(out, hubsFolder(is))
+func printClusters(out io.Writer, status *clusterset.Status, now time.Time) error {
+	if status.Hub {
+		_, err := fmt.Fprintln(out, hubsFolder(status))
 		return err
 	}
-	if is.Cluster == "" {
+	if status.Cluster == "" {
 		_, err := fmt.Fprintln(out, "This cluster takes part in no cluster set.")
 		return err
 	}
 	draining := ""
-	if is.Draining {
+	if status.Draining {
 		except := ""
-		if away := awayFrom(is); away != nil {
+		if away := awayFrom(status); away != nil {
 			except = fmt.Sprintf(", except %s, which may not have received the drain",
 				strings.Join(append(away.members, away.silent...), ", "))
 		}
 		draining = fmt.Sprintf(" is draining: members send it no new request%s; %d of theirs are in flight", except,
-			is.InFlight)
+			status.InFlight)
 	}
-	fmt.Fprintf(out, "Cluster %s%s\n", is.Cluster, draining)
-	if len(is.Members) == 0 {
+	fmt.Fprintf(out, "Cluster %s%s\n", status.Cluster, draining)
+	if len(status.Members) == 0 {
 		_, err := fmt.Fprintln(out, "The ClusterSet has no members: see penstock clusters join")
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "MEMBER\tSTATE\tCONNECTED\tUPDATED\tEXPORTED TO IT\tIMPORTED FROM IT")
-	for _, m := range is.Members {
+	for _, m := range status.Members {
 		connected, updated := "no", "never"
 		if m.Connected {
 			connected = "yes"
@@ -167,8 +169,8 @@ func printClusters(out io.Writer, is *set.Status, now time.Time) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	printTraffic(out, is.Cluster+" itself", is.Traffic)
-	for _, m := range is.Members {
+	printTraffic(out, status.Cluster+" itself", status.Traffic)
+	for _, m := range status.Members {
 		printTraffic(out, m.Name, m.Traffic)
 		for _, f := range m.Findings {
 			fmt.Fprintf(out, "member %s: %s\n", m.Name, f)
@@ -203,7 +205,6 @@ func imported(list []set.PoolStatus) string {
 	return fmt.Sprintf("%d of %d", n, len(list))
 }
 
-// listed is how many pools of a member are printed.
 const listed = 20
 
 // printPools prints the pools that take no request, and why.

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// TestAllow_MemberExportsOnlyWhatTheClusterSetNames drives two processes: a member that joined
-// without an allow takes no request, in neither mode, until the line of the finding is written.
+// A member that joined without an allow takes no request, in either mode, until the fix of the
+// finding is written.
 func TestAllow_MemberExportsOnlyWhatTheClusterSetNames(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -46,10 +46,10 @@ func TestAllow_MemberExportsOnlyWhatTheClusterSetNames(t *testing.T) {
 	request := func() int {
 		return ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`).status
 	}
-	reports := func(what string, of *site, want string) {
+	reports := func(what string, s *site, want string) {
 		t.Helper()
 		eventually(t, what, func() error {
-			if text := of.penstock("status"); !strings.Contains(text, want) {
+			if text := s.penstock("status"); !strings.Contains(text, want) {
 				return fmt.Errorf("no %q in:\n%s", want, text)
 			}
 			return nil

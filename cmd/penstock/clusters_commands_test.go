@@ -20,7 +20,7 @@ func (s *site) join(other *site) {
 	s.t.Helper()
 	path := filepath.Join(s.t.TempDir(), "other.yaml")
 	for _, side := range []struct {
-		of   *site
+		at   *site
 		text string
 	}{{s, other.show()}, {other, ""}} {
 		if side.text == "" {
@@ -29,14 +29,13 @@ func (s *site) join(other *site) {
 		if err := os.WriteFile(path, []byte(side.text), 0o600); err != nil {
 			s.t.Fatal(err)
 		}
-		if out := side.of.penstock("clusters", "join", path, "--allow-namespaces", "default"); !strings.Contains(out,
+		if out := side.at.penstock("clusters", "join", path, "--allow-namespaces", "default"); !strings.Contains(out,
 			"is a member now") {
 			s.t.Fatalf("join: %s", out)
 		}
 	}
 }
 
-// list waits until `penstock clusters list` prints a text.
 func (s *site) lists(want string) {
 	s.t.Helper()
 	eventually(s.t, "clusters list has "+want, func() error {
@@ -50,7 +49,6 @@ func (s *site) lists(want string) {
 	})
 }
 
-// exportingSite is a cluster that exports the pool chat.
 func exportingSite(t *testing.T, name string) *site {
 	t.Helper()
 	files := chatFiles(freePort(t), modelServer(t, sim.Config{Name: name + "-1", Model: "llama"}))
@@ -80,13 +78,13 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				switch is := got.header.Get("x-served-by"); {
+				switch server := got.header.Get("x-served-by"); {
 				case got.status != http.StatusOK:
 					return fmt.Errorf("%d %s", got.status, got.body)
-				case is == by && want:
+				case server == by && want:
 					return nil
-				case is == by:
-					return fmt.Errorf("served by %s", is)
+				case server == by:
+					return fmt.Errorf("served by %s", server)
 				}
 			}
 			if want {
@@ -146,7 +144,6 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	}
 }
 
-// What is watched is printed when it changes.
 func TestClusterSet_ListWatchesMembers(t *testing.T) {
 	t.Parallel()
 	east, west := exportingSite(t, "east"), exportingSite(t, "west")
@@ -165,7 +162,6 @@ func TestClusterSet_ListWatchesMembers(t *testing.T) {
 	out.expect(t, "west    Unreachable  no         ")
 }
 
-// metrics is the page at /metrics.
 func (s *site) metrics() string {
 	s.t.Helper()
 	body, err := runningFor(s.state).open(s.t.Context(), "/metrics")

@@ -16,13 +16,12 @@ import (
 	"github.com/penstock-project/penstock/multicluster/set"
 )
 
-// document is the ClusterSet of a folder, for commands that edit it.
 type document struct {
 	*file.Written
 	set v1alpha1.ClusterSet
 }
 
-// openClusterSet reads the ClusterSet that counts: the first one by name.
+// openClusterSet reads the ClusterSet in effect: the first one by name.
 func (s *files) openClusterSet() (*document, error) {
 	if len(s.paths) == 0 {
 		return nil, errNoFiles
@@ -52,7 +51,6 @@ spec: {cluster: NAME}`, s.paths[0])
 	return d, nil
 }
 
-// spec is the mapping below the object's field spec.
 func (d *document) spec() (*yaml.Node, error) {
 	spec := file.Field(d.Node, "spec")
 	if spec == nil || spec.Kind != yaml.MappingNode {
@@ -63,8 +61,7 @@ func (d *document) spec() (*yaml.Node, error) {
 	return spec, nil
 }
 
-// setMembers writes the members of set to the document. What a user wrote of members that stay as
-// they are stays too.
+// setMembers writes the members of set to the document. Unchanged members keep the user's text.
 func (d *document) setMembers() error {
 	spec, err := d.spec()
 	if err != nil {
@@ -120,7 +117,7 @@ func (d *document) setMembers() error {
 	return nil
 }
 
-// exportable is what a member may export, also if that is nothing.
+// exportable returns the namespaces and pools that a member may export.
 func exportable(a *v1alpha1.ClusterSetAllow) map[string]any {
 	out := map[string]any{}
 	if len(a.Pools) > 0 {
@@ -132,23 +129,22 @@ func exportable(a *v1alpha1.ClusterSetAllow) map[string]any {
 	return out
 }
 
-// setExportable replaces what a member may export, where that changes. Other fields of allow stay.
+// setExportable writes what a member may export, if it changed. Other fields of allow stay.
 func setExportable(member, fresh *yaml.Node) {
-	is := file.Field(member, "allow")
-	if is == nil {
+	allow := file.Field(member, "allow")
+	if allow == nil {
 		if len(values(file.Field(fresh, "namespaces")))+len(values(file.Field(fresh, "pools"))) > 0 {
 			file.SetField(member, "allow", fresh)
 		}
 		return
 	}
 	for _, field := range []string{"namespaces", "pools"} {
-		if old, now := values(file.Field(is, field)), file.Field(fresh, field); !slices.Equal(old, values(now)) {
-			file.SetField(is, field, now)
+		if old, now := values(file.Field(allow, field)), file.Field(fresh, field); !slices.Equal(old, values(now)) {
+			file.SetField(allow, field, now)
 		}
 	}
 }
 
-// values are the texts of a list.
 func values(list *yaml.Node) (out []string) {
 	if list != nil {
 		for _, n := range list.Content {
@@ -158,14 +154,13 @@ func values(list *yaml.Node) (out []string) {
 	return out
 }
 
-// setDraining writes spec.draining.
-func (d *document) setDraining(is bool) error {
+func (d *document) setDraining(draining bool) error {
 	spec, err := d.spec()
 	if err != nil {
 		return err
 	}
-	d.set.Spec.Draining = is
-	if !is {
+	d.set.Spec.Draining = draining
+	if !draining {
 		file.SetField(spec, "draining", nil)
 		return nil
 	}
@@ -195,7 +190,6 @@ func (d *document) change(_ context.Context, draining, leave bool) error {
 	return d.Save()
 }
 
-// node is a value as YAML.
 func node(v any) (*yaml.Node, error) {
 	raw, err := kyaml.Marshal(v)
 	if err != nil {
@@ -208,7 +202,7 @@ func node(v any) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// ownMember is what `penstock clusters show` prints here; "" if this cluster has no certificate
+// ownMember returns the output of `penstock clusters show`; "" if this cluster has no certificate
 // yet.
 func (s *files) ownMember() (string, error) {
 	dir, err := s.stateDir()
@@ -218,30 +212,40 @@ func (s *files) ownMember() (string, error) {
 	return set.OwnMember(dir)
 }
 
-// clusterStatus queries a process for the state of its cluster set.
-func (a *target) clusterStatus(ctx context.Context) (is set.Status, err error) {
-	at, err := a.running(ctx)
+func (a *target) clusterStatus(ctx context.Context) (status clusterset.Status, err error) {
+	at, err := a.running()
 	if err != nil {
-		return is, err
+		return status, err
 	}
-	err = at.get(ctx, "/clusters", &is)
-	return is, err
+	err = at.get(ctx, "/clusters", &status)
+	return status, err
 }
 
-// hub returns the state of a process that is a hub, which has other pages than a Penstock; nil: it
-// is none, or it does not answer.
-func (r running) hub(ctx context.Context) *set.Status {
-	var is set.Status
-	if err := r.get(ctx, "/clusters", &is); err != nil || !is.Hub {
+// hub returns the state of a hub, which has other pages than a Penstock; nil if the process is not
+// a hub, or does not answer.
+func (r running) hub(ctx context.Context) *clusterset.Status {
+	var status clusterset.Status
+	if err := r.get(ctx, "/clusters", &status); err != nil || !status.Hub {
 		return nil
 	}
-	return &is
+	return &status
 }
 
-// hubsFolder states what a hub has instead of what a command of clusters looks for.
-func hubsFolder(is *set.Status) string {
+// hubsFolder explains to a user of a clusters command that this is a hub's folder.
+func hubsFolder(hub *clusterset.Status) string {
 	return fmt.Sprintf(
 		"%s is a hub, which exports and imports no pool: its page /members (at its --admin, or its --http on a "+
-			"loopback address) shows its members and what is wrong, and so do its metrics penstock_hub_*",
-		cmp.Or(is.Cluster, "the process that runs for it"))
+			"loopback address) and its metrics penstock_hub_* show its members and their problems",
+		cmp.Or(hub.Cluster, "the running process"))
+}
+
+func (a *target) running() (running, error) {
+	if a.http != "" {
+		return runningAt(a.http), nil
+	}
+	if err := a.exist(); err != nil {
+		return running{}, err
+	}
+	dir, err := a.stateDir()
+	return runningFor(dir), err
 }

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// adoptTimeout is how long a process takes to read a file that has changed, at most: it takes
+	// adoptTimeout bounds the wait until a process has read a changed file, which takes
 	// milliseconds.
 	adoptTimeout = 15 * time.Second
-	// drainQuiet is how long no request of other clusters is in flight before a drain is over:
-	// members need a moment to receive it, and so do their Envoys.
+	// drainQuiet is how long no request of other clusters may be in flight before a drain is over:
+	// members and their Envoys need a moment to receive it.
 	drainQuiet = 3 * time.Second
 	drainPoll  = 100 * time.Millisecond
-	// acknowledgeTimeout is how long a drain waits for members that are connected to acknowledge
-	// it. One whose updates have cost much is acknowledged up to 5 s late.
+	// acknowledgeTimeout is how long a drain waits until connected members acknowledge it. A member
+	// with costly updates acknowledges up to 5 s late.
 	acknowledgeTimeout = 10 * time.Second
 )
 
@@ -44,7 +44,7 @@ func (d *setChange) flags(cmd *cobra.Command) {
 	d.files.flags(cmd, "required without --kubeconfig")
 	f := cmd.Flags()
 	f.StringVar(&d.kubeconfig, "kubeconfig", "",
-		"kubeconfig file of the cluster whose ClusterSet is changed, instead of that of a folder (default: none)")
+		"kubeconfig file of the cluster whose ClusterSet is changed, instead of the one in a folder (default: none)")
 	f.StringSliceVar(&d.http, "http", nil,
 		"with --kubeconfig: address of a penstock's --admin (or, on loopback, its --http), which counts the requests "+
 			"in flight; repeat it for each process of the cluster (default: none)")
@@ -57,17 +57,15 @@ func (d *setChange) flags(cmd *cobra.Command) {
 
 // changeable is a ClusterSet where it is written, in a folder or in a cluster.
 type changeable interface {
-	// now is the spec that was read.
 	now() *v1alpha1.ClusterSetSpec
-	// place names the object in errors, and what a change is written to.
+	// place names the object in errors, and the file or object that a change is written to.
 	place() (object, written string)
-	// check returns an error if another writer would take the change back.
+	// check returns an error if another writer would revert the change.
 	check(draining, leave bool) error
 	// change writes spec.draining and, for leave, removes spec.members.
 	change(ctx context.Context, draining, leave bool) error
 }
 
-// open reads the ClusterSet.
 func (d *setChange) open(ctx context.Context) (changeable, error) {
 	switch {
 	case d.kubeconfig != "":
@@ -75,7 +73,7 @@ func (d *setChange) open(ctx context.Context) (changeable, error) {
 	case len(d.http) > 0:
 		return nil, errors.New("--http needs --kubeconfig: the ClusterSet is written by the API server of the cluster")
 	case len(d.paths) == 0:
-		return nil, errors.New("no ClusterSet is named: add -f FOLDER, or --kubeconfig FILE for that of a cluster")
+		return nil, errors.New("no ClusterSet is named: add -f FOLDER, or --kubeconfig FILE of a cluster")
 	}
 	return d.openClusterSet()
 }
@@ -85,19 +83,22 @@ func newClustersDrain() *cobra.Command {
 	var undo bool
 	cmd := &cobra.Command{
 		Use:   "drain",
-		Short: "Have members send this cluster no new request, and wait until theirs have ended",
-		Long: `Have the members of the cluster set send this cluster no new request, and wait until their requests here have ended, or the drain time of
-the running penstock (--drain-time) is over. The command sets spec.draining of the ClusterSet, so the drain lasts until it is undone, over
-restarts too. Requests of this cluster's own clients are served as before.
+		Short: "Drain this cluster: members send no new requests, and the command waits for theirs to end",
+		Long: `Drain this cluster: its members send no new requests. The command waits until their requests in flight
+have ended, or the drain time of the running penstock (--drain-time) is over. It sets spec.draining of the ClusterSet,
+so the drain lasts until --undo, also over restarts. Requests of this cluster's own clients are served as before.
 
-Success means that each member has acknowledged the drain, that no request of theirs was in flight for 3 s, or the drain time is over.
-Requests for a pool that is exported in ParentMode, or has a picker of its own, are not counted here: the drain then takes all of the drain time.
+On success, each member has acknowledged the drain, and none of their requests was in flight for 3 s, or the drain
+time is over. Requests for a pool that is exported in ParentMode, or has a picker of its own, are not counted here:
+the drain then takes all of the drain time.
 
-If the command is interrupted, the cluster drains on. So it does if a member is not connected, or does not acknowledge the drain within 10 s: that
-member sends requests until it receives the drain, so the command ends with an error that names it.
+If the command is interrupted, the cluster keeps draining. A member that is not connected, or does not acknowledge the
+drain within 10 s, sends requests until it receives the drain: the command ends with an error that names it, and the
+cluster keeps draining.
 
-On Kubernetes, --kubeconfig is that of a user who may list and patch ClusterSets. Each process of Penstock counts the requests of its own picker:
-name all with --http, by a port-forward to each pod. Without --http the command does not wait.`,
+On Kubernetes, the user of --kubeconfig must be allowed to list and patch ClusterSets. Each process of Penstock counts
+the requests of its own picker: name all with --http, by a port-forward to each pod. Without --http the command does
+not wait.`,
 		Example: `  penstock clusters drain -f ./config
   # maintenance
   penstock clusters drain -f ./config --undo
@@ -114,7 +115,7 @@ name all with --http, by a port-forward to each pod. Without --http the command 
 			}
 			_, changed := clusterSet.place()
 			out := cmd.OutOrStdout()
-			is, err := d.setDraining(cmd.Context(), clusterSet, !undo)
+			status, err := d.setDraining(cmd.Context(), set, !undo)
 			switch {
 			case errors.Is(err, errNotRunning):
 				fmt.Fprintf(out, "%s is changed; no penstock runs for it now\n", changed)
@@ -126,7 +127,7 @@ name all with --http, by a port-forward to each pod. Without --http the command 
 			case err != nil:
 				return err
 			case undo:
-				fmt.Fprintf(out, "Cluster %s takes requests of its members again\n", is.Cluster)
+				fmt.Fprintf(out, "Cluster %s takes requests of its members again\n", status.Cluster)
 				return nil
 			}
 			return d.wait(cmd.Context(), out)
@@ -142,12 +143,12 @@ func newClustersLeave() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "Drain this cluster, then remove all members from its ClusterSet",
-		Long: `Leave the cluster set: drain this cluster as "penstock clusters drain" does, then remove all members from its ClusterSet. The other
-clusters import nothing of it any more, and this cluster imports nothing of them; each of the others still lists this one until it is removed
-from the ClusterSet there. "penstock clusters join" brings it back.
+		Long: `Leave the cluster set: drain this cluster as "penstock clusters drain" does, then remove all members
+from its ClusterSet. This cluster and the others then import nothing from each other. The others list this cluster
+until it is removed from their ClusterSets. "penstock clusters join" brings it back.
 
-If a member is not connected, or has not acknowledged the drain, none is removed: that one may send requests on. With --force all are
-removed nevertheless, such as after a member is gone for good.`,
+If a member is not connected, or has not acknowledged the drain, it may go on sending requests, and no member is
+removed. --force removes them nevertheless, such as after a member is gone for good.`,
 		Example: `  penstock clusters leave -f ./config
   penstock clusters leave --kubeconfig ~/.kube/config --http 127.0.0.1:9091   # on Kubernetes, as drain`,
 		Args: cobra.NoArgs,
@@ -155,12 +156,11 @@ removed nevertheless, such as after a member is gone for good.`,
 	}
 	d.flags(cmd)
 	cmd.Flags().BoolVar(&d.force, "force", false,
-		"remove the members even if some have not received the drain, which send requests to this cluster until it "+
-			"is removed there")
+		"remove the members even if some have not received the drain; they send requests to this cluster until it is "+
+			"removed there")
 	return cmd
 }
 
-// leave drains, and then removes the members.
 func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 	clusterSet, err := d.open(ctx)
 	if err != nil {
@@ -178,7 +178,7 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 			"%w: name each penstock of the cluster with --http, because members are removed once their requests "+
 				"have ended", errNotNamed)
 	}
-	is, err := d.setDraining(ctx, clusterSet, true)
+	status, err := d.setDraining(ctx, set, true)
 	if errors.Is(err, errNotRunning) {
 		return fmt.Errorf(
 			"%w, so requests of members do not end in an orderly way: start penstock, or remove spec.members from "+
@@ -207,10 +207,11 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 	if err := clusterSet.change(ctx, false, true); err != nil {
 		return err
 	}
-	if _, err := d.adopted(ctx, func(is set.Status) bool { return len(is.Members) == 0 }); err != nil {
+	if _, err := d.adopted(ctx, func(status clusterset.Status) bool { return len(status.Members) == 0 }); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Cluster %s has left. Remove the member %s from the ClusterSet of %s\n", is.Cluster, is.Cluster,
+	fmt.Fprintf(out, "Cluster %s has left. Remove the member %s from the ClusterSet of %s\n", status.Cluster,
+		status.Cluster,
 		strings.Join(names, ", "))
 	return nil
 }
@@ -218,115 +219,118 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 var (
 	// errNotRunning is the error of a folder for which no penstock runs.
 	errNotRunning = errors.New("no penstock runs for these files")
-	// errNotNamed is the error of a ClusterSet of a cluster of which no process is named.
+	// errNotNamed is the error of a ClusterSet on Kubernetes if the flags name no process.
 	errNotNamed = errors.New("requests in flight are unknown")
 )
 
-// counted reports whether a process is named that counts requests: that of a folder always is.
+// counted reports whether a process can count the requests in flight: a folder's always can.
 func (d *setChange) counted() bool { return d.kubeconfig == "" || len(d.http) > 0 || d.state != "" }
 
-// statuses are those of the named processes.
-func (d *setChange) statuses(ctx context.Context) (list []set.Status, err error) {
+func (d *setChange) statuses(ctx context.Context) (list []clusterset.Status, err error) {
 	if !d.counted() {
 		return nil, errNotNamed
 	}
 	if len(d.http) == 0 {
 		t := target{files: d.files}
-		is, err := t.clusterStatus(ctx)
-		return []set.Status{is}, err
+		status, err := t.clusterStatus(ctx)
+		return []clusterset.Status{status}, err
 	}
 	for _, address := range d.http {
 		t := target{http: address}
-		is, err := t.clusterStatus(ctx)
+		status, err := t.clusterStatus(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("--http: %w", err)
 		}
-		list = append(list, is)
+		list = append(list, status)
 	}
 	return list, nil
 }
 
-// status is that of the processes together: the requests in flight of all.
-func (d *setChange) status(ctx context.Context) (is set.Status, err error) {
+// status joins the statuses of the named processes, with the requests in flight of all.
+func (d *setChange) status(ctx context.Context) (all clusterset.Status, err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
-		return is, err
+		return all, err
 	}
-	is = list[0]
-	is.Members = slices.Clone(is.Members)
+	all = list[0]
+	all.Members = slices.Clone(all.Members)
 	for _, one := range list[1:] {
-		for i := range is.Members { // one process that is connected is enough, and one process publishes
-			to := &is.Members[i]
+		for i := range all.Members { // one process that is connected is enough, and one process publishes
+			to := &all.Members[i]
 			if at := slices.IndexFunc(one.Members,
 				func(m set.MemberStatus) bool { return m.Name == to.Name }); at >= 0 {
 				to.Connected, to.Unacknowledged = to.Connected || one.Members[at].Connected,
 					to.Unacknowledged || one.Members[at].Unacknowledged
 			}
 		}
-		is.InFlight += one.InFlight
-		is.Uncounted = slices.Compact(slices.Sorted(slices.Values(slices.Concat(is.Uncounted, one.Uncounted))))
-		is.DrainTime = max(is.DrainTime, one.DrainTime)
+		all.InFlight += one.InFlight
+		all.Uncounted = slices.Compact(slices.Sorted(slices.Values(slices.Concat(all.Uncounted, one.Uncounted))))
+		all.DrainTime = max(all.DrainTime, one.DrainTime)
 	}
-	return is, nil
+	return all, nil
 }
 
 // setDraining writes spec.draining, and waits until the running penstocks have read it.
-func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, draining bool) (is set.Status, err error) {
+func (d *setChange) setDraining(ctx context.Context, set changeable, draining bool) (status clusterset.Status,
+	err error) {
 	list, _ := d.statuses(ctx) // that none answers is an error below
-	if i := slices.IndexFunc(list, func(is set.Status) bool { return is.Hub }); i >= 0 {
-		object, _ := clusterSet.place()
-		return is,
+	if i := slices.IndexFunc(list, func(status clusterset.Status) bool { return status.Hub }); i >= 0 {
+		object, _ := set.place()
+		return status,
 			fmt.Errorf(
-				"%s: it is that of a hub, which takes no requests that could be drained: run the command for the "+
-					"cluster that is to be drained; %s", object, hubsFolder(&list[i]))
+				"%s: it is a hub's, which takes no requests: run the command for the cluster to drain; %s", object,
+				hubsFolder(&list[i]))
 	}
 	if d.kubeconfig != "" && d.counted() { // a mistake must not leave half of the work done
 		list, err := d.statuses(ctx)
 		if err != nil {
-			return is, err
+			return status, err
 		}
 		for i := range list {
-			if object, _ := clusterSet.place(); list[i].Cluster != "" && list[i].Cluster != clusterSet.now().Cluster {
-				return is,
+			if object, _ := set.place(); list[i].Cluster != "" && list[i].Cluster != set.now().Cluster {
+				return status,
 					fmt.Errorf(
-						"%s: spec.cluster is %s, and a penstock of --http or --state serves cluster %s: name those "+
-							"of the cluster that --kubeconfig has", object, clusterSet.now().Cluster, list[i].Cluster)
+						"%s: spec.cluster is %s, and a penstock of --http or --state serves cluster %s: name the "+
+							"processes of the cluster of --kubeconfig", object, set.now().Cluster, list[i].Cluster)
 			}
 		}
 	}
-	if clusterSet.now().Draining != draining {
-		if err := clusterSet.change(ctx, draining, false); err != nil {
-			return is, err
+	if set.now().Draining != draining {
+		if err := set.change(ctx, draining, false); err != nil {
+			return status, err
 		}
 	}
-	return d.adopted(ctx, func(is set.Status) bool { return is.Cluster != "" && is.Draining == draining })
+	return d.adopted(ctx, func(status clusterset.Status) bool {
+		return status.Cluster != "" && status.Draining == draining
+	})
 }
 
 // adopted waits until each of the running penstocks has a state.
-func (d *setChange) adopted(ctx context.Context, has func(set.Status) bool) (is set.Status, err error) {
+func (d *setChange) adopted(ctx context.Context, has func(clusterset.Status) bool) (status clusterset.Status,
+	err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
 		if d.kubeconfig == "" {
 			err = fmt.Errorf("%w: %w", errNotRunning, err)
 		}
-		return is, err
+		return status, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
-	for slices.ContainsFunc(list, func(is set.Status) bool { return !has(is) }) {
+	for slices.ContainsFunc(list, func(status clusterset.Status) bool { return !has(status) }) {
 		select {
 		case <-ctx.Done():
-			return is, errors.New("the running penstock does not take the ClusterSet over: see penstock status")
+			return status, errors.New("the running penstock has not applied the ClusterSet: see penstock status")
 		case <-time.After(drainPoll):
 		}
 		if list, err = d.statuses(ctx); err != nil {
-			return is, err
+			return status, err
 		}
 	}
 	return list[0], nil
 }
 
-// unconnected is the error of a drain that some members have not received, as far as is known.
+// unconnected is the error of a drain that some members may not have received.
 type unconnected struct {
 	cluster string
 	members []string
@@ -335,9 +339,9 @@ type unconnected struct {
 
 // awayFrom returns nil if all members are connected and have acknowledged what this cluster
 // publishes.
-func awayFrom(is *set.Status) *unconnected {
-	u := &unconnected{cluster: is.Cluster}
-	for _, m := range is.Members {
+func awayFrom(status *clusterset.Status) *unconnected {
+	u := &unconnected{cluster: status.Cluster}
+	for _, m := range status.Members {
 		switch {
 		case !m.Connected:
 			u.members = append(u.members, m.Name)
@@ -378,7 +382,7 @@ func (u *unconnected) Error() string {
 	return strings.Join(parts, "; ")
 }
 
-// end is the result of a drain that has waited.
+// end prints the result of a drain after the wait.
 func (u *unconnected) end(out io.Writer, line string) error {
 	if u != nil {
 		return u
@@ -387,57 +391,59 @@ func (u *unconnected) end(out io.Writer, line string) error {
 	return err
 }
 
-// wait waits until no request of other clusters is in flight, or the time is over.
+// wait waits until no request of other clusters is in flight, or until the timeout.
 func (d *setChange) wait(ctx context.Context, out io.Writer) error {
-	is, err := d.status(ctx)
+	status, err := d.status(ctx)
 	if err != nil {
 		return err
 	}
-	timeout := cmp.Or(d.timeout, time.Duration(is.DrainTime))
+	timeout := cmp.Or(d.timeout, time.Duration(status.DrainTime))
 	counted := ""
-	if len(is.Uncounted) > 0 {
+	if len(status.Uncounted) > 0 {
 		counted = " at its own picker"
 	}
-	fmt.Fprintf(out, "Cluster %s drains: %d requests of other clusters are in flight%s\n", is.Cluster, is.InFlight,
+	fmt.Fprintf(out, "Cluster %s drains: %d requests of other clusters are in flight%s\n", status.Cluster,
+		status.InFlight,
 		counted)
-	away := awayFrom(&is)
+	away := awayFrom(&status)
 	if away != nil {
 		for _, name := range away.members {
 			fmt.Fprintf(out,
-				"Member %s is not connected: it sends requests until it receives that this cluster drains\n", name)
+				"Member %s is not connected: it sends requests until it receives the drain\n", name)
 		}
 	}
-	if len(is.Uncounted) > 0 {
+	if len(status.Uncounted) > 0 {
 		fmt.Fprintf(out,
 			"Requests of other clusters for %s are not counted here, because they arrive at a Gateway or ask an "+
 				"external picker: the drain takes all of %s (--timeout)\n",
-			strings.Join(is.Uncounted[:min(len(is.Uncounted), listed)], ", "), timeout)
+			strings.Join(status.Uncounted[:min(len(status.Uncounted), listed)], ", "), timeout)
 	}
 	began := time.Now()
 	until, quiet := began.Add(timeout), began
 	for {
 		now := time.Now()
 		// a member that connects receives the drain only then
-		if list := awayFrom(&is); !reflect.DeepEqual(list, away) {
+		if list := awayFrom(&status); !reflect.DeepEqual(list, away) {
 			away, quiet = list, now
 		}
-		if is.InFlight > 0 || away.waits() && now.Sub(began) < acknowledgeTimeout {
+		if status.InFlight > 0 || away.waits() && now.Sub(began) < acknowledgeTimeout {
 			quiet = now
 		}
 		switch {
-		case len(is.Uncounted) == 0 && now.Sub(quiet) >= drainQuiet:
-			return away.end(out, fmt.Sprintf("Cluster %s is drained", is.Cluster))
+		case len(status.Uncounted) == 0 && now.Sub(quiet) >= drainQuiet:
+			return away.end(out, fmt.Sprintf("Cluster %s is drained", status.Cluster))
 		case !now.Before(until):
 			return away.end(out,
 				fmt.Sprintf("The drain time of %s is over; %d requests of other clusters are in flight", timeout,
-					is.InFlight))
+					status.InFlight))
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("interrupted; cluster %s drains on: penstock clusters drain --undo ends that", is.Cluster)
+			return fmt.Errorf("interrupted; cluster %s is still draining: penstock clusters drain --undo ends that",
+				status.Cluster)
 		case <-time.After(drainPoll):
 		}
-		if is, err = d.status(ctx); err != nil {
+		if status, err = d.status(ctx); err != nil {
 			return err
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
-// A drain on Kubernetes waits for the requests that each process counts: one that is not asked
-// would end with its requests.
+// A drain on Kubernetes waits for the requests of each process: requests of one that is not named
+// would fail with it.
 func TestClusterSet_DrainWaitsForRequestsOfEachProcess(t *testing.T) {
 	t.Parallel()
 	process := func(inFlight func() int) string {
@@ -50,7 +50,7 @@ func TestClusterSet_DrainWaitsForRequestsOfEachProcess(t *testing.T) {
 	}
 }
 
-// served has a process serve a state folder with what page returns as its /clusters.
+// served serves a state folder whose page /clusters is the result of page.
 func served(t *testing.T, page func() string) (state string) {
 	t.Helper()
 	state = shortTemp(t)
@@ -66,8 +66,8 @@ func served(t *testing.T, page func() string) (state string) {
 	return state
 }
 
-// A member that is not connected sends requests on, whatever this cluster does: a script that goes
-// on with the maintenance, or a cluster that removes its members, would cost them.
+// A member that is not connected keeps sending requests: without an error, a maintenance script, or
+// a cluster that removes its members, would lose them.
 func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -77,7 +77,7 @@ func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
 			memberYAML(t, "north", "192.0.2.2:1", caBundle(t, time.Hour)))), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	is := func() string {
+	written := func() string {
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Error(err)
@@ -86,11 +86,11 @@ func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
 	}
 	state := served(t, func() string {
 		members := `{"name": "here", "connected": true}, {"name": "west"}, {"name": "north"}`
-		if !strings.Contains(is(), "west") {
+		if !strings.Contains(written(), "west") {
 			members = ""
 		}
 		return fmt.Sprintf(`{"cluster": "east", "draining": %v, "drainTime": "10m0s", "members": [%s]}`,
-			strings.Contains(is(), "draining: true"), members)
+			strings.Contains(written(), "draining: true"), members)
 	})
 	in := []string{"-f", dir, "--state", state}
 	const want = "members west, north are not connected, and send requests: the drain of cluster east stays in " +
@@ -103,16 +103,16 @@ func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
 		!strings.Contains(err.Error(), want+"; no member is removed") || !strings.Contains(err.Error(), "--force") {
 		t.Errorf("leave: %v\n%s", err, out)
 	}
-	if text := is(); !strings.Contains(text, "draining: true") || !strings.Contains(text, "west") {
+	if text := written(); !strings.Contains(text, "draining: true") || !strings.Contains(text, "west") {
 		t.Errorf("the drain does not stay, or the members do not:\n%s", text)
 	}
 	if out, err := penstock(t, append([]string{"clusters", "leave", "--force"}, in...)...); err != nil ||
-		!strings.Contains(out, "Cluster east has left") || strings.Contains(is(), "west") {
-		t.Errorf("leave --force: %v\n%s\n%s", err, out, is())
+		!strings.Contains(out, "Cluster east has left") || strings.Contains(written(), "west") {
+		t.Errorf("leave --force: %v\n%s\n%s", err, out, written())
 	}
 }
 
-// A member that is frozen is connected until its lease ends, and its Envoy sends requests on: the
+// A frozen member is connected until its lease ends, and its Envoy keeps sending requests: the
 // drain waits for its acknowledgement.
 func TestClusterSet_DrainWaitsForAcknowledgements(t *testing.T) {
 	t.Parallel()

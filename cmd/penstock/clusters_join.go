@@ -25,17 +25,18 @@ func newClustersJoin() *cobra.Command {
 	var how joining
 	cmd := &cobra.Command{
 		Use:   "join FILE",
-		Short: "Make another cluster a member, by what clusters show prints there",
-		Long: `Make another cluster a member of this cluster's ClusterSet, or renew its address and CA certificates: FILE has what
-"penstock clusters show" prints at the other cluster; "-" is the standard input. The command edits the ClusterSet in the folder, and prints what
-the other cluster joins this one with. It prints first what the other cluster claims about itself.
+		Short: "Make another cluster a member of this cluster's ClusterSet",
+		Long: `Make another cluster a member of this cluster's ClusterSet, or renew its address and CA certificates.
+FILE is the output of "penstock clusters show" at the other cluster; "-" is the standard input. The command edits the
+ClusterSet in the folder. It prints what the other cluster claims about itself, and then the entry with which the
+other cluster joins this one.
 
-A member exports here only what "allow" of its entry names. A new member may export the namespaces that FILE has: those
-that the other cluster exported pools of when "clusters show" ran there. --allow-namespaces and --allow-pools allow others
-instead. Without these flags, what the ClusterSet allows a member that it has stays as it is.
+A member exports here only what "allow" of its entry names. A new member may export the namespaces in FILE, whose
+pools the other cluster exported when "clusters show" ran there. --allow-namespaces and --allow-pools allow others
+instead. Without these flags, the "allow" of a present member stays as it is.
 
-The bundle of a member that the ClusterSet has may have CA certificates that are in it here, those that the member has
-published to the running Penstock, and those that a key of one of these has signed. Any other needs --replace: CA
+The new bundle of a present member may have CA certificates of its entry here, CA certificates that it has published
+to the running Penstock, and CA certificates that a key of one of these has signed. Any other needs --replace: CA
 certificates are public, so a known one beside it proves nothing.
 
 With --http, of a Penstock on Kubernetes, nothing is written: the command prints the ClusterSet to apply.`,
@@ -71,23 +72,21 @@ With --http, of a Penstock on Kubernetes, nothing is written: the command prints
 	}
 	t.flags(cmd)
 	cmd.Flags().StringSliceVar(&how.namespaces, "allow-namespaces", nil,
-		"namespaces in which the cluster's exports are imported here, in place of those that FILE has; comma-separated")
+		"namespaces whose pools are imported from the cluster, instead of the namespaces in FILE; comma-separated")
 	cmd.Flags().StringSliceVar(&how.pools, "allow-pools", nil,
-		"pools that are imported from the cluster, as NAMESPACE/NAME, in place of the namespaces that FILE has; "+
+		"pools that are imported from the cluster, as NAMESPACE/NAME, instead of the namespaces in FILE; "+
 			"comma-separated")
 	cmd.Flags().BoolVar(&how.replace, "replace", false,
-		"let the cluster have the name of a member that is not known to have its CA certificates: its authority is new")
+		"accept CA certificates that are not known to be the named member's: its authority is new")
 	return cmd
 }
 
-// joining is how members join.
 type joining struct {
 	replace           bool
 	namespaces, pools []string // that each may export here
 	given             bool     // a flag has them, and not FILE
 }
 
-// check returns what is wrong with the flags.
 func (j *joining) check() error {
 	for _, ns := range j.namespaces {
 		if len(validation.IsDNS1123Label(ns)) > 0 {
@@ -118,7 +117,7 @@ func mayExport(m *v1alpha1.ClusterSetMember) string {
 	return m.Name + " may export here: " + strings.Join(parts, "; ")
 }
 
-// readJoin reads FILE, up to more than a list of members may have.
+// readJoin reads FILE, up to more than the size of the longest list of members.
 func readJoin(stdin io.Reader, path string) (text []byte, name string, err error) {
 	from, name := stdin, "the standard input"
 	if path != "-" {
@@ -133,7 +132,6 @@ func readJoin(stdin io.Reader, path string) (text []byte, name string, err error
 	return text, name, err
 }
 
-// join edits the ClusterSet of the folder.
 func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, how joining) error {
 	d, err := t.openClusterSet()
 	if err != nil {
@@ -143,9 +141,9 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	if err != nil {
 		return err
 	}
-	is, _ := t.clusterStatus(cmd.Context()) // without a running process, what members have published is not known
-	is.Member = text
-	done, may, err := joinAll(&d.set, members, &is, how)
+	status, _ := t.clusterStatus(cmd.Context()) // without a running process, what members have published is not known
+	status.Member = text
+	done, may, err := joinAll(&d.set, members, &status, how)
 	if err != nil {
 		return fmt.Errorf("%s:%d: %w", d.Path, d.Line, err)
 	}
@@ -161,18 +159,17 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(may, "\n"))
 	if text == "" {
 		fmt.Fprintln(cmd.ErrOrStderr(),
-			"What it joins this cluster with is there once penstock up or serve runs with --members-listen: see "+
-				"penstock clusters show")
+			"The entry with which it joins this cluster exists once penstock up or serve runs with --members-listen: "+
+				"see penstock clusters show")
 		return nil
 	}
-	fmt.Fprintln(cmd.ErrOrStderr(), "There, join this cluster with what follows, unless that is done:")
+	fmt.Fprintln(cmd.ErrOrStderr(), "There, join this cluster with the following entry, unless that is done:")
 	_, err = fmt.Fprint(cmd.OutOrStdout(), text)
 	return err
 }
 
-// printJoined prints the ClusterSet of a process, with the members.
 func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, how joining) error {
-	is, err := t.clusterStatus(cmd.Context())
+	status, err := t.clusterStatus(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -180,7 +177,7 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	if err != nil {
 		return err
 	}
-	done, may, err := joinAll(clusterSet, members, &is, how)
+	done, may, err := joinAll(set, members, &status, how)
 	if err != nil {
 		return err
 	}
@@ -194,14 +191,13 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	}
 	for _, line := range done {
 		fmt.Fprintf(cmd.ErrOrStderr(),
-			"%s of ClusterSet %s, once what follows is applied (kubectl apply --server-side -f -)\n", line, clusterSet.Name)
+			"%s of ClusterSet %s, once the following is applied (kubectl apply --server-side -f -)\n", line, set.Name)
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(may, "\n"))
 	_, err = cmd.OutOrStdout().Write(raw)
 	return err
 }
 
-// clusterSet is the ClusterSet that a process has.
 func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 	var page struct {
 		Objects []json.RawMessage `json:"objects"`
@@ -228,31 +224,31 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 	return clusterSet, nil
 }
 
-// ownAsMember reads what set.OwnMember returns; nil: this cluster has no certificate yet.
+// ownAsMember reads the result of clusterset.OwnMember; nil: this cluster has no certificate yet.
 func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	if text == "" {
 		return nil, nil
 	}
 	var list []v1alpha1.ClusterSetMember
 	if err := kyaml.Unmarshal([]byte(text), &list); err != nil || len(list) != 1 {
-		const damaged = "what others join this cluster with is damaged: restart penstock, which writes it again"
+		const damaged = "this cluster's entry for other clusters is damaged: restart penstock, which writes it again"
 		return nil, errors.Join(errors.New(damaged), err)
 	}
 	return &list[0], nil
 }
 
-// published returns the CA certificates that a member has published under the bundle that the set
-// has; the process may have read another one, of before an edit.
-func published(is *set.Status, clusterSet *v1alpha1.ClusterSet, member string) string {
-	at := slices.IndexFunc(clusterSet.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
-	i := slices.IndexFunc(is.Members, func(m set.MemberStatus) bool { return m.Name == member })
-	if i < 0 || at < 0 || clusterSet.Spec.Members[at].Peer == nil {
+// published returns the CA certificates that a member has published, if the process still has the
+// set's bundle of it: the set may have been edited since.
+func published(status *clusterset.Status, set *v1alpha1.ClusterSet, member string) string {
+	at := slices.IndexFunc(set.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
+	i := slices.IndexFunc(status.Members, func(m clusterset.MemberStatus) bool { return m.Name == member })
+	if i < 0 || at < 0 || set.Spec.Members[at].Peer == nil {
 		return ""
 	}
-	if is.Members[i].PublishedUnder != set.Fingerprint(clusterSet.Spec.Members[at].Peer.Bundle) {
+	if status.Members[i].PublishedUnder != clusterset.Fingerprint(set.Spec.Members[at].Peer.Bundle) {
 		return ""
 	}
-	return is.Members[i].Published
+	return status.Members[i].Published
 }
 
 // joinAll adds or renews members. known has this cluster as a member, and what members have
@@ -280,11 +276,11 @@ func joinAll(
 			done = append(done, m.Name+" has a new address or new certificates, and is a member")
 		}
 		named := func(o v1alpha1.ClusterSetMember) bool { return o.Name == m.Name }
-		is := &clusterSet.Spec.Members[slices.IndexFunc(clusterSet.Spec.Members, named)]
+		member := &set.Spec.Members[slices.IndexFunc(set.Spec.Members, named)]
 		if how.given {
-			is.Allow.Namespaces, is.Allow.Pools = how.namespaces, how.pools
+			member.Allow.Namespaces, member.Allow.Pools = how.namespaces, how.pools
 		}
-		may = append(may, mayExport(is))
+		may = append(may, mayExport(member))
 	}
 	return done, may, nil
 }

@@ -30,14 +30,12 @@ import (
 	"github.com/penstock-project/penstock/multicluster/set"
 )
 
-// testCA is a CA's certificate with its key.
 type testCA struct {
 	cert   *x509.Certificate
 	key    *ecdsa.PrivateKey
 	bundle string // the certificate in PEM
 }
 
-// newCA is a new CA, valid until some time from now.
 func newCA(t *testing.T, until time.Duration) *testCA {
 	t.Helper()
 	return (&testCA{key: newKey(t)}).again(t, until)
@@ -58,7 +56,7 @@ func (c *testCA) again(t *testing.T, until time.Duration) *testCA { return issue
 // signs is a CA of another key, which this one has signed.
 func (c *testCA) signs(t *testing.T) *testCA { return issue(t, c, newKey(t), time.Hour) }
 
-// issue issues the certificate of a CA, signed by another one, or by itself: by is nil.
+// issue issues the certificate of a CA, signed by another one, or by itself if by is nil.
 func issue(t *testing.T, by *testCA, key *ecdsa.PrivateKey, until time.Duration) *testCA {
 	t.Helper()
 	template := &x509.Certificate{
@@ -81,13 +79,11 @@ func issue(t *testing.T, by *testCA, key *ecdsa.PrivateKey, until time.Duration)
 	return &testCA{cert, key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
 }
 
-// caBundle is a new CA's certificate, valid until some time from now.
 func caBundle(t *testing.T, until time.Duration) string {
 	t.Helper()
 	return newCA(t, until).bundle
 }
 
-// memberYAML is a member as `penstock clusters show` prints it.
 func memberYAML(t *testing.T, name, address, bundle string) string {
 	t.Helper()
 	raw, err := yaml.Marshal([]v1alpha1.ClusterSetMember{
@@ -115,7 +111,6 @@ func clusterFolder(t *testing.T, clusterSet, bundle string) *site {
 	return s
 }
 
-// joinText runs `penstock clusters join` with a text.
 func (s *site) joinText(text string, args ...string) (string, error) {
 	s.t.Helper()
 	path := filepath.Join(s.t.TempDir(), "east.yaml")
@@ -184,8 +179,8 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	}
 }
 
-// CA certificates are public: another cluster may write a member's beside its own. It does not take
-// the member's name with them.
+// CA certificates are public: a cluster that adds a member's certificate to its own does not get
+// the member's name.
 func TestClusterSet_JoinGivesNoNameToAnUnknownCA(t *testing.T) {
 	old := newCA(t, time.Hour)
 	renewed := old.again(t, 2*time.Hour)
@@ -239,8 +234,8 @@ func TestClusterSet_JoinGivesNoNameToAnUnknownCA(t *testing.T) {
 	}
 }
 
-// What a member has published counts as its own, as it does for connections: after it has made a
-// new authority, its name needs no --replace.
+// A certificate that a member has published counts as its own, as in connections: a new authority
+// needs no --replace.
 func TestClusterSet_JoinKnowsWhatAMemberHasPublished(t *testing.T) {
 	old, next, other := newCA(t, time.Hour), newCA(t, time.Hour), newCA(t, time.Hour)
 	peer := &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443", Bundle: old.bundle}
@@ -252,8 +247,8 @@ func TestClusterSet_JoinKnowsWhatAMemberHasPublished(t *testing.T) {
 		{Name: "east", Published: next.bundle, PublishedUnder: under},
 	}
 	mux := http.NewServeMux()
-	serve := func(page string, of any) {
-		mux.HandleFunc(page, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(of) })
+	serve := func(page string, content any) {
+		mux.HandleFunc(page, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(content) })
 	}
 	serve("/clusters", set.Status{Cluster: "here", Members: members})
 	serve("/debug/store/ClusterSet", map[string]any{"objects": []any{clusterSet}})
@@ -287,15 +282,15 @@ func TestClusterSet_JoinTakesNothingPublishedUnderAReplacedBundle(t *testing.T) 
 	clusterSet.Spec.Members = []v1alpha1.ClusterSetMember{{Name: "east", Peer: peer}}
 	member := set.MemberStatus{Name: "east", Published: later.bundle}
 	for under, want := range map[string]string{leaked.bundle: "", replaced.bundle: later.bundle} {
-		member.PublishedUnder = set.Fingerprint(under)
-		is := &set.Status{Members: []set.MemberStatus{member}}
-		if got := published(is, clusterSet, "east"); got != want {
+		member.PublishedUnder = clusterset.Fingerprint(under)
+		status := &clusterset.Status{Members: []clusterset.MemberStatus{member}}
+		if got := published(status, set, "east"); got != want {
 			t.Errorf("got %d bytes, want %d", len(got), len(want))
 		}
 	}
 }
 
-// A member that a hub reaches has no certificate that could be known: the error states what it is.
+// A member behind a hub has no certificate that could be known: the error explains what it is.
 func TestClusterSet_JoinNamesAMemberOfAHub(t *testing.T) {
 	for _, access := range []string{"kubeconfig: {file: east}", "clusterProfile: {name: east, namespace: fleet}"} {
 		s := clusterFolder(t, clusterSetYAML("here")+"  members:\n  - name: east\n    "+access+"\n",
@@ -317,8 +312,8 @@ func TestClusterSet_JoinNamesAMemberOfAHub(t *testing.T) {
 	}
 }
 
-// A member exports what the join names: the namespaces that the other cluster claims, or what flags
-// have instead.
+// A member exports what the join names: the namespaces that the other cluster claims, or the values
+// of flags.
 func TestClusterSet_JoinAllowsWhatItPrints(t *testing.T) {
 	bundle := caBundle(t, time.Hour)
 	claims := func(namespaces ...string) string {
@@ -367,14 +362,14 @@ func TestClusterSet_JoinAllowsWhatItPrints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var is v1alpha1.ClusterSet
-		if err := yaml.UnmarshalStrict(raw, &is); err != nil {
+		var printed v1alpha1.ClusterSet
+		if err := yaml.UnmarshalStrict(raw, &printed); err != nil {
 			t.Fatal(err)
 		}
 		if c.want.Namespaces == nil && c.want.Pools == nil {
 			c.want.Namespaces = []string{} // which is written, too
 		}
-		if diff := cmp.Diff(c.want, is.Spec.Members[0].Allow); diff != "" {
+		if diff := cmp.Diff(c.want, printed.Spec.Members[0].Allow); diff != "" {
 			t.Errorf("%s: %s\n%s", c.what, diff, raw)
 		}
 	}
@@ -471,8 +466,7 @@ func TestClusters_JoinReportsADamagedFileOfItsOwn(t *testing.T) {
 	}
 }
 
-// The ClusterSet that join prints is applied: names that begin as keys do are those that the
-// process has.
+// join prints a ClusterSet to apply: names that look like keys are read as names.
 func TestClustersJoin_ReadsNamesAsTheyAre(t *testing.T) {
 	const key = "sk-0123456789abcdef01234567"
 	clusterSet := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: key}, Spec: v1alpha1.ClusterSetSpec{

@@ -25,11 +25,10 @@ import (
 const (
 	// clusterCallTimeout bounds a call of the API server.
 	clusterCallTimeout = 15 * time.Second
-	// commandManager is the name in managedFields of what these commands write.
+	// commandManager is the name of these commands in managedFields.
 	commandManager = "penstock-clusters"
 )
 
-// clusterObject is the ClusterSet of a cluster.
 type clusterObject struct {
 	client  dynamic.ResourceInterface
 	host    string // the API server's URL
@@ -37,7 +36,6 @@ type clusterObject struct {
 	written []metav1.ManagedFieldsEntry
 }
 
-// openClusterObject reads the one ClusterSet of a cluster.
 func openClusterObject(ctx context.Context, kubeconfig string) (*clusterObject, error) {
 	config, _, err := clusterAt(nil, kubeconfig)
 	if err != nil {
@@ -57,7 +55,6 @@ func openClusterObject(ctx context.Context, kubeconfig string) (*clusterObject, 
 	return c, c.read(ctx)
 }
 
-// read reads the ClusterSet again.
 func (c *clusterObject) read(ctx context.Context) error {
 	list, err := c.client.List(ctx, metav1.ListOptions{})
 	switch {
@@ -76,8 +73,8 @@ func (c *clusterObject) read(ctx context.Context) error {
 			names = append(names, u.GetName())
 		}
 		return fmt.Errorf(
-			"there are several ClusterSets at %s, and one alone counts: keep one of %s (penstock status shows the "+
-				"one that is accepted)", c.host, strings.Join(names, ", "))
+			"there are several ClusterSets at %s, and only one takes effect: keep one of %s (penstock status shows "+
+				"the one that is accepted)", c.host, strings.Join(names, ", "))
 	}
 	return c.take(&list.Items[0])
 }
@@ -130,8 +127,8 @@ func (c *clusterObject) check(draining, leave bool) error {
 	return nil
 }
 
-// writers are the controllers that have written a field of spec, such as those of GitOps. A kubectl
-// is no controller: who ran it runs this command.
+// writers are the controllers that have written a field of spec, such as GitOps tools. kubectl does
+// not count: its user runs this command.
 func (c *clusterObject) writers(field string) (out []string) {
 	for _, w := range c.written {
 		var fields struct {
@@ -149,8 +146,8 @@ func (c *clusterObject) writers(field string) (out []string) {
 	return slices.Compact(out)
 }
 
-// change leaves all other fields as they are. What another client writes at the same time is read,
-// and the change is made again.
+// change leaves all other fields as they are. On a conflict it reads the object again and repeats
+// the change.
 func (c *clusterObject) change(ctx context.Context, draining, leave bool) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if err := c.check(draining, leave); err != nil {

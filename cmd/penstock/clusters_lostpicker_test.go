@@ -10,11 +10,11 @@ import (
 )
 
 // The only cluster that exports a pool stops its Penstock, and its model servers go on. Its picker
-// reads bodies as a stream, so that Envoy answers each request whose call it begins with a 503:
-// hundreds of them, until its own health check has noticed.
+// reads bodies as a stream, so Envoy would answer hundreds of requests with 503, each whose call it
+// begins, until its own health check fails.
 func TestClusterSet_LostPickerIsPassedByAtOnce(t *testing.T) {
 	t.Parallel()
-	const few = 100 // of those that are sent one after the other
+	const few = 100 // of the sequential requests
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
 	in := func(name string) string { return filepath.Join(dir, name) }
 	port, picker, members, peer, metrics := freePort(t), freePort(t), freePort(t), freePort(t), freePort(t)

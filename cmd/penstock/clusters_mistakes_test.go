@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// What is wrong in a ClusterSet, in an annotation or at a member is a finding with object, field
-// and fix, and the other member serves on.
+// A mistake in a ClusterSet, an annotation or at a member is a finding with object, field and fix,
+// and the other member serves on.
 func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -31,7 +31,6 @@ func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
 		answers(t, local(port), http.StatusOK)
 	}
 	serves()
-	// finds saves a ClusterSet, and waits for a finding.
 	finds := func(what, set string, want ...string) {
 		t.Helper()
 		here.write("set.yaml", set)
@@ -117,7 +116,7 @@ func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
 }
 
 // A member that imports a pool and may use none of its model servers is no importer, and the
-// exporter reads why.
+// exporter shows the reason.
 func TestClusterSet_ExportOfWhichNothingIsAllowedIsNotExported(t *testing.T) {
 	t.Parallel()
 	here := up(t, map[string]string{"gateway.yaml": gatewayYAML("gw", freePort(t)), "set.yaml": clusterSetYAML("here")},

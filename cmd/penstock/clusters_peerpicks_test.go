@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// callPicker is a connection to a picker as a Gateway of a member opens one, with a certificate or
+// callPicker opens a connection to a picker as a Gateway of a member does, with a certificate or
 // none.
 func callPicker(t *testing.T, port int, server string, certificate ...tls.Certificate) *grpc.ClientConn {
 	t.Helper()
@@ -30,8 +30,8 @@ func callPicker(t *testing.T, port int, server string, certificate ...tls.Certif
 	return conn
 }
 
-// Where Gateways have a peer listener, Gateways of members pick from the pools that are exported to
-// them, whether Envoy calls the picker or ours relays: by their certificates alone.
+// Where Gateways have a peer listener, their certificates let Gateways of members pick from the
+// pools that are exported to them, whether Envoy calls the picker or ours relays.
 func TestPeerListener_MembersPickWithoutAnOpenPicker(t *testing.T) {
 	t.Parallel()
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
@@ -125,7 +125,7 @@ func TestPeerListener_MembersPickWithoutAnOpenPicker(t *testing.T) {
 		}
 	}
 
-	// A member that has left picks no more, on connections that it has, and the others do.
+	// A member that has left gets no more picks, also on open connections, and the others do.
 	held := callPicker(t, picker, name, south.gateway("south"))
 	east.write("pool.yaml", exportedPool(exportAnnotation))
 	eventually(t, "exported to all", func() error {

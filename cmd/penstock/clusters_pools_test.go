@@ -50,7 +50,7 @@ func toImport(name string) string {
 }
 
 // Two pools behind the one port of a picker: each request reaches a pod of its own pool, whether
-// Envoy asks the picker or ours relays.
+// Envoy calls the picker or ours relays.
 func TestClusterSet_TwoPoolsBehindOnePickerAreNotMixedUp(t *testing.T) {
 	t.Parallel()
 	port, picker := freePort(t), freePort(t)
@@ -92,7 +92,7 @@ func TestClusterSet_TwoPoolsBehindOnePickerAreNotMixedUp(t *testing.T) {
 	}
 }
 
-// askAsMember asks a picker for a pool as a gateway of another cluster does.
+// askAsMember calls a picker for a pool as a gateway of another cluster does.
 func askAsMember(t *testing.T, picker int, pool string) error {
 	t.Helper()
 	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", picker),
@@ -116,8 +116,8 @@ func askAsMember(t *testing.T, picker int, pool string) error {
 	return err
 }
 
-// A request counts at the picker of the other cluster until its response has ended, and not only
-// until it is picked for, whether Envoy asks that picker or ours relays.
+// A request counts at the picker of the other cluster until its response has ended, not only until
+// its pick, whether Envoy calls that picker or ours relays.
 func TestInferencePoolImport_RequestCountsThereUntilItsEnd(t *testing.T) {
 	for what, pods := range map[string]string{"relayed": "", "direct": "    endpoints: [{address: 127.0.0.1}]\n"} {
 		t.Run(what, func(t *testing.T) {
@@ -198,8 +198,8 @@ spec: {targetRef: {name: closed}, picker: {failureMode: FailClose}}
 	answers(t, local(port)+"/open", http.StatusOK)
 }
 
-// An import that exists already has an entry of the exporting cluster: it stays, and the exporter
-// names the importer until it is gone.
+// Another controller's import with an entry of the exporting cluster stays, and the exporter names
+// the importer until it is gone.
 func TestClusterSet_EntryOfAnotherIsAConflict(t *testing.T) {
 	t.Parallel()
 	port, picker := freePort(t), freePort(t)
@@ -225,7 +225,7 @@ func TestClusterSet_EntryOfAnotherIsAConflict(t *testing.T) {
 	}
 	const exported = `default/chat +InferencePoolImport chat +\S+ +- +- +`
 	shows("a conflict", exported+"False")
-	// before, it is False because the member is not known yet
+	// before, it is False because the member is unknown
 	eventually(t, "the member's report has arrived", func() error {
 		if text := east.penstock("clusters", "list"); !strings.Contains(text,
 			"Conflict: status.clusters of InferencePoolImport default/chat") {
@@ -243,28 +243,27 @@ func TestClusterSet_EntryOfAnotherIsAConflict(t *testing.T) {
 	shows("a conflict again", exported+"False")
 }
 
-// healthServer serves gRPC health until the test ends.
-func healthServer(t *testing.T) (is *health.Server, port int) {
+func healthServer(t *testing.T) (server *health.Server, port int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	is = health.NewServer()
+	server = health.NewServer()
 	s := grpc.NewServer()
-	healthv1.RegisterHealthServer(s, is)
+	healthv1.RegisterHealthServer(s, server)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
-	return is, l.Addr().(*net.TCPAddr).Port
+	return server, l.Addr().(*net.TCPAddr).Port
 }
 
-// The other cluster is connected, and the picker of its pool is not reached, or reports that it
-// does not serve: the import's status has it, and requests go on, as the pool fails open.
+// The other cluster is connected, and the picker of its pool is unreachable or reports NOT_SERVING:
+// the import's status shows it, and requests go on, as the pool fails open.
 func TestClusterSet_PickerThatIsDownIsReported(t *testing.T) {
 	t.Parallel()
 	server := modelServer(t, sim.Config{Name: "east-1"})
 	port, external := freePort(t), freePort(t)
-	is, healthPort := healthServer(t)
+	picker, healthPort := healthServer(t)
 	away := up(t, chatFiles(freePort(t), server), "--picker", fmt.Sprintf("127.0.0.1:%d", external), "--default-pool",
 		"default/chat")
 	files := chatFiles(freePort(t), server)
@@ -304,13 +303,12 @@ spec:
 	reported("the picker is down", "connection refused")
 	away.start()
 	reported("the picker is back", "")
-	is.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
+	picker.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	reported("the picker does not serve", fmt.Sprintf("its health port %d reports NOT_SERVING", healthPort))
-	is.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
+	picker.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
 	reported("the picker serves", "")
 }
 
-// metric returns a series of Penstock's /metrics.
 func metric(t *testing.T, port int, series string) (value float64) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, local(port)+"/metrics", nil)

@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// clusterSetYAML is a ClusterSet with members as `penstock clusters show` prints them.
 func clusterSetYAML(cluster string, members ...string) string {
 	text := fmt.Sprintf(
 		"apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: %s\n", cluster)
@@ -32,7 +31,7 @@ func clusterSetYAML(cluster string, members ...string) string {
 }
 
 // allowing lets a member export to namespace default, and to gateways without TLS, unless its entry
-// names what it may.
+// names other permissions.
 func allowing(shown string) string {
 	var list []v1alpha1.ClusterSetMember
 	if err := yaml.UnmarshalStrict([]byte(shown), &list); err != nil || len(list) != 1 || list[0].Peer == nil ||
@@ -50,7 +49,7 @@ func allowing(shown string) string {
 	return string(raw)
 }
 
-// show is what a site is as a member, once it has its certificates.
+// show returns the site's entry for other clusters, once it has its certificates.
 func (s *site) show() (text string) {
 	s.t.Helper()
 	eventually(s.t, "clusters show", func() (err error) {
@@ -65,8 +64,8 @@ func exportedPool(annotations string) string {
 		"metadata: {name: chat, annotations: {"+annotations+"}}", 1)
 }
 
-// A pool that is annotated in one cluster serves requests of another one, without an object there
-// but the route.
+// A pool that is annotated in one cluster serves requests of another one, whose only object for it
+// is the route.
 func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -106,7 +105,8 @@ func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 	served := func(what string, want bool) {
 		t.Helper()
 		eventually(t, what, func() error {
-			if got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`); (got.status == http.StatusOK) != want {
+			got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`)
+			if (got.status == http.StatusOK) != want {
 				return fmt.Errorf("%d", got.status)
 			}
 			return nil
@@ -193,7 +193,7 @@ spec:
 		t.Errorf("explain:\n%s", text)
 	}
 
-	// What of the records is damaged is named, and ends nothing else.
+	// Damage in the records is named, and affects nothing else.
 	here.stop()
 	records := filepath.Join(here.state, "cluster", "records", "east.jsonl")
 	if err := os.WriteFile(records, []byte("{\n"), 0o600); err != nil {

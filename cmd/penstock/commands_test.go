@@ -24,7 +24,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// penstock runs the command as a user would, and returns what it printed.
 func penstock(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -36,7 +35,7 @@ func penstock(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// Each pair was accepted, and the second flag had no effect; a 0 was the default.
+// Once, each pair was accepted and the second flag had no effect; a 0 was the default.
 func TestCommand_FlagsWithoutEffectAreErrors(t *testing.T) {
 	for _, tt := range []struct {
 		args  string
@@ -141,7 +140,7 @@ func TestDebug_ErrorsNameTheProcessOnceAndTheFix(t *testing.T) {
 		{[]string{"store", "show", "Nope", "--http", at},
 			"the process at " + at + ` answered 404 Not Found: no kind "Nope"`},
 		{[]string{"store", "show", "Service", "default/none", "--http", at},
-			"this process has no Service default/none: penstock debug store show Service lists those that it has"},
+			"this process has no Service default/none: list its objects with penstock debug store show Service"},
 		{[]string{"xds", "streams", "--state", state},
 			"no penstock answers at " + state +
 				"/api.sock: connect: no such file or directory; start penstock up -f FOLDER, or give the -f and " +
@@ -259,7 +258,7 @@ func TestVersion_NamesTheEnvoyThatUpStarts(t *testing.T) {
 	}
 }
 
-// The versions of APIs are those of the manifests that README.md installs.
+// The versions of APIs equal the versions of the manifests that README.md installs.
 func TestVersion_NamesWhatTheReleaseIsTestedWith(t *testing.T) {
 	// a test's own binary has no list of modules
 	out, err := exec.CommandContext(t.Context(), "penstock", "version", "-o", "json").Output()

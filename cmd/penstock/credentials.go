@@ -29,12 +29,13 @@ func newCredentials() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "credentials",
 		Short: "Make a CA, and the certificates of control planes and Envoys outside of Kubernetes",
-		Long: `Make a CA, a certificate for control planes and one for Envoys, for penstock serve and penstock up on addresses that are
-not loopback. It prints the commands that use them. An Envoy with such a certificate may read every Gateway. Run it again
-to replace the certificates before they expire: the CA is kept, and running processes read the new files.
+		Long: `Make a CA, a certificate for control planes and one for Envoys, for penstock serve and penstock up on
+addresses that are not loopback. It prints the commands that use them. An Envoy with such a certificate may read every
+Gateway. Run it again to replace the certificates before they expire: the CA is kept, and running processes read the
+new files.
 
-Copy ca.crt, penstock.crt and penstock.key to the machines of control planes, and ca.crt, envoy.crt and envoy.key to those of
-Envoys. Keep ca.key away from both.`,
+Copy ca.crt, penstock.crt and penstock.key to the machines of control planes, and ca.crt, envoy.crt and envoy.key to
+the machines of Envoys. Keep ca.key away from both.`,
 		Example: `  penstock credentials --dir ./credentials --host 192.0.2.1 --host 192.0.2.2`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.write(cmd.OutOrStdout()) },
@@ -51,14 +52,12 @@ Envoys. Keep ca.key away from both.`,
 	return cmd
 }
 
-// credentialFiles are the files of penstock credentials.
 type credentialFiles struct {
 	dir   string
 	hosts []string
 	life  time.Duration
 }
 
-// caLife is how long a CA is valid.
 const caLife = 10 * 365 * 24 * time.Hour
 
 func (c *credentialFiles) write(out io.Writer) error {
@@ -121,8 +120,8 @@ func (c *credentialFiles) authority(now time.Time) (p authority.Pair, err error)
 	return p, c.save("ca", p)
 }
 
-// save replaces the two files of a name. Each is replaced as a whole, the key first: a process that
-// reads between them reports that they do not match, and keeps its connections.
+// save replaces the two files of a name, each as a whole and the key first. A process that reads
+// between the two reports a mismatch, and keeps its connections.
 func (c *credentialFiles) save(name string, p authority.Pair) error {
 	for _, f := range []struct {
 		ext     string
@@ -137,7 +136,6 @@ func (c *credentialFiles) save(name string, p authority.Pair) error {
 
 func (c *credentialFiles) path(name string) string { return filepath.Join(c.dir, name) }
 
-// explain prints the commands that use the files.
 func (c *credentialFiles) explain(out io.Writer) {
 	fmt.Fprintf(out, "# On each control plane, here the first one:\npenstock serve -f ./config --xds %s --picker %s",
 		at(c.hosts[0], "18000"), at(c.hosts[0], "9002"))
@@ -172,5 +170,4 @@ func (c *credentialFiles) explain(out io.Writer) {
 		ownName, c.path("ca.crt"), c.path("envoy.crt"), c.path("envoy.key"))
 }
 
-// at is an address of a host.
 func at(host, port string) string { return net.JoinHostPort(host, port) }

@@ -27,10 +27,10 @@ func newCredentialsRotate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Replace the certificate authorities that penstock made, such as after a key has leaked",
-		Long: `Replace the certificate authorities that penstock made: that of a ClusterSet in the state folder of -f or,
-with --kubeconfig, the ones in the Secrets penstock-ca and penstock-members-ca. The running processes publish the new
-authority at once. After the overlap it signs all certificates, and after another one the authority before is not trusted
-any more. No connection is lost, except of a proxy or member that is away for longer than the overlap.
+		Long: `Replace the certificate authorities that penstock made: the ClusterSet's in the state folder of -f or,
+with --kubeconfig, the authorities in the Secrets penstock-ca and penstock-members-ca. The running processes publish
+the new authority at once. After the overlap it signs all certificates; after another overlap the old authority is no
+longer trusted. No connection is lost, except of a proxy or member that is away for longer than the overlap.
 
 The files of penstock credentials stay as they are: make a new folder to replace their CA.`,
 		Example: `  penstock credentials rotate -f ./config
@@ -55,13 +55,12 @@ The files of penstock credentials stay as they are: make a new folder to replace
 			"(default: none)")
 	f.StringVar(&namespace, "namespace", "", "namespace of penstock, with --kubeconfig (default: the kubeconfig's)")
 	f.DurationVar(&overlap, "overlap", time.Hour,
-		"how long the new authority is published before it signs, and how long the one before is trusted afterwards")
+		"how long the new authority is published before it signs, and how long the old one is trusted afterwards")
 	exclusive(cmd, "file", "kubeconfig")
 	exclusive(cmd, "state", "kubeconfig")
 	return cmd
 }
 
-// rotateState replaces the authority in a state folder.
 func rotateState(cmd *cobra.Command, at *files, overlap time.Duration) error {
 	if err := at.exist(); err != nil {
 		return err
@@ -84,7 +83,6 @@ func rotateState(cmd *cobra.Command, at *files, overlap time.Duration) error {
 	return nil
 }
 
-// rotateSecrets replaces the authorities in a cluster.
 func rotateSecrets(cmd *cobra.Command, kubeconfig, namespace string, overlap time.Duration) error {
 	config, own, err := clusterAt(nil, kubeconfig)
 	if err != nil {
@@ -116,17 +114,18 @@ func rotateSecrets(cmd *cobra.Command, kubeconfig, namespace string, overlap tim
 }
 
 const afterwards = `Keep penstock running until then. Afterwards write what penstock clusters show prints into the
-ClusterSets of the other clusters: each trusts the authority before as long as its ClusterSet has it.`
+ClusterSets of the other clusters: each trusts the old authority as long as its ClusterSet has it.`
 
 func rotate(ctx context.Context, out io.Writer, name string, secrets authority.Secrets, overlap time.Duration) error {
-	is, err := authority.Rotate(ctx, secrets, time.Now(), overlap)
+	rotation, err := authority.Rotate(ctx, secrets, time.Now(), overlap)
 	if errors.Is(err, authority.ErrChanged) {
 		return fmt.Errorf("%s: other processes replace it all the time; run this again", name)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	const text = "%s: a new authority is published now, and signs from %s; the one before is trusted until %s.\n"
-	_, err = fmt.Fprintf(out, text, name, is.Signs.UTC().Format(time.RFC3339), is.Ends.UTC().Format(time.RFC3339))
+	const text = "%s: a new authority is published now, and signs from %s; the old one is trusted until %s.\n"
+	_, err = fmt.Fprintf(out, text, name, rotation.Signs.UTC().Format(time.RFC3339),
+		rotation.Ends.UTC().Format(time.RFC3339))
 	return err
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// A process publishes a new authority while it runs, and presents the one before until members have
+// A process publishes a new authority while it runs, and presents the old one until members have
 // the new one.
 func TestRotate_RunningProcessPublishesTheNewAuthority(t *testing.T) {
 	t.Parallel()

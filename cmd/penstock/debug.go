@@ -28,12 +28,12 @@ func newDebug() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "debug",
 		Short: "Inspect a running penstock: objects, translation, resources of proxies, pools",
-		Long: `Inspect a running penstock: its objects, the inputs of a row of the translation, the resources that are served to a
-Gateway's proxies, the resources that a proxy lacks, and the state of a pool's endpoints. Private keys, tokens and other
-credentials are never printed: of each kind, the fields that are known to hold none.
+		Long: `Inspect a running penstock: its objects, the inputs of a row of the translation, the resources that are
+served to a Gateway's proxies, the resources that a proxy lacks, and the state of a pool's endpoints. Private keys,
+tokens and other credentials are never printed: only fields that are known to hold none are.
 
-The commands query the penstock that runs for the same files (-f), the one whose --admin address is given by --http, or one of
-the cluster that the kubeconfig names.`,
+The commands query the penstock that runs for the same files (-f), or the one whose --admin address is given by
+--http.`,
 	}
 	group := func(name, short string, verbs ...*cobra.Command) {
 		g := &cobra.Command{Use: name, Short: short}
@@ -45,6 +45,17 @@ the cluster that the kubeconfig names.`,
 	group("xds", "What is served to proxies, and what they have accepted", newXDSStreams(), newXDSDump(), newXDSDiff())
 	group("picker", "The pools of the endpoint picker", newPickerShow())
 	return cmd
+}
+
+func (a *target) process() (running, error) {
+	if a.http != "" {
+		return runningAt(a.http), nil
+	}
+	if err := a.exist(); err != nil {
+		return running{}, err
+	}
+	dir, err := a.stateDir()
+	return runningFor(dir), err
 }
 
 // debugCommand returns a command that queries a running process; run receives the process and the
@@ -70,7 +81,8 @@ func newStoreShow() *cobra.Command {
 	var output string
 	cmd := debugCommand("show KIND [NAMESPACE/NAME]", "Print the objects of a kind: a line each, or YAML",
 		`  penstock debug store show HTTPRoute -f ./config
-  penstock debug store show InferencePool default/chat -o yaml -f ./config`, takes(1, 2), func(cmd *cobra.Command, at running, args []string) error {
+  penstock debug store show InferencePool default/chat -o yaml -f ./config`,
+		takes(1, 2), func(cmd *cobra.Command, at running, args []string) error {
 			query := url.Values{}
 			if len(args) == 2 {
 				query.Set("name", args[1])
@@ -84,7 +96,7 @@ func newStoreShow() *cobra.Command {
 				return err
 			}
 			if len(args) == 2 && len(answer.Objects) == 0 {
-				return fmt.Errorf("this process has no %s %s: penstock debug store show %[1]s lists those that it has",
+				return fmt.Errorf("this process has no %s %s: list its objects with penstock debug store show %[1]s",
 					args[0], args[1])
 			}
 			switch output {
@@ -172,10 +184,10 @@ func (r running) stream(ctx context.Context, path string, line func([]byte) erro
 
 func newGraphWhy() *cobra.Command {
 	return debugCommand("why KEY",
-		"Print why rows of the translation are as they are: what each was computed from, what reads it, when it "+
-			"changed and why",
+		"Print the inputs and readers of rows of the translation, and when and why each changed",
 		`  penstock debug graph why pool/default/chat -f ./config
-  penstock debug graph why default/chat -f ./config`, takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
+  penstock debug graph why default/chat -f ./config`,
+		takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var rows []graph.Explanation
 			if err := at.get(cmd.Context(), "/debug/graph?key="+url.QueryEscape(args[0]), &rows); err != nil {
 				return err
@@ -241,7 +253,7 @@ func newXDSDump() *cobra.Command {
 
 func newXDSDiff() *cobra.Command {
 	return debugCommand("diff NODE",
-		"Print the resources of which a proxy does not have the served version; nothing if it is in sync",
+		"Print the resources of which a proxy lacks the served version; nothing if it is in sync",
 		`  penstock debug xds diff default/gw -f ./config`,
 		takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var proxies []server.ProxyDifferences
@@ -263,7 +275,7 @@ func newXDSDiff() *cobra.Command {
 
 func newPickerShow() *cobra.Command {
 	return debugCommand("show NAMESPACE/NAME",
-		"Print a pool's strategy and the state of each of its endpoints, with why one is not fresh",
+		"Print a pool's strategy and the state of each endpoint, with the reason if one is not fresh",
 		`  penstock debug picker show default/chat -f ./config`,
 		takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var e picker.Explanation
@@ -271,7 +283,7 @@ func newPickerShow() *cobra.Command {
 				return err
 			}
 			if !e.Known {
-				return fmt.Errorf("the picker of this process has no pool %s: see penstock status for those that exist",
+				return fmt.Errorf("the picker of this process has no pool %s: penstock status lists its pools",
 					args[0])
 			}
 			out := cmd.OutOrStdout()
@@ -291,7 +303,6 @@ func newPickerShow() *cobra.Command {
 		})
 }
 
-// columns is a table with a header for a terminal.
 type columns struct{ *tabwriter.Writer }
 
 func newTable(w io.Writer, header ...any) columns {

@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
-// demonstration is one `penstock demo` in its own process, with a folder for its temporary files.
 type demonstration struct {
 	cmd       *exec.Cmd
 	temp      string
@@ -122,7 +121,7 @@ func TestDemo_ClusterSetPasses(t *testing.T) {
 	startDemo(t, "--cluster-set").ended(t, 8)
 }
 
-// The step that queries the picker of another cluster must not pass if that picker is elsewhere.
+// The step that queries the picker of another cluster must fail if that picker is elsewhere.
 func TestDemo_UnreachableClusterFailsItsStep(t *testing.T) {
 	envoy, err := supervisor.Find(t.Context())
 	if err != nil {
@@ -130,7 +129,7 @@ func TestDemo_UnreachableClusterFailsItsStep(t *testing.T) {
 	}
 	binary, temp := filepath.Join(t.TempDir(), "elsewhere"), shortTemp(t)
 	t.Setenv("TMPDIR", temp)
-	// It is penstock, but --picker has another address than requested.
+	// This is penstock with another address for --picker.
 	script := `#!/bin/sh
 for arg; do
   shift

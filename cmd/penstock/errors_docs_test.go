@@ -12,7 +12,6 @@ import (
 // or more.
 var errorRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (?:[45][0-9][0-9]|other [45]xx)")
 
-// Each reason with which Penstock answers an error has a cause and a cure in docs/why-errors.md.
 func TestDocs_EveryReasonHasACauseAndACure(t *testing.T) {
 	reference, err := os.ReadFile(filepath.Join(root, "REFERENCE.md"))
 	if err != nil {

@@ -70,7 +70,6 @@ func TestGatewayAPIExamples_EachObjectIsReported(t *testing.T) {
 // byEnvoy matches the report of a NACK. (EnvoyFleet is a kind.)
 var byEnvoy = regexp.MustCompile(`\bEnvoy\b`)
 
-// object is the identity of an object in a file.
 type object struct {
 	Kind     string
 	Metadata struct{ Name, Namespace string }
@@ -96,8 +95,7 @@ func objectsOf(t *testing.T, file string) []object {
 	}
 }
 
-// mentioned reports whether an object has a condition, at one of its parents or itself, or there is
-// a finding about it.
+// mentioned reports whether an object has a condition, also at one of its parents, or a finding.
 func mentioned(doc *status.Document, o object) bool {
 	for _, s := range doc.Objects {
 		if s.Kind != o.Kind || s.Name != o.Metadata.Name {

@@ -33,27 +33,27 @@ func newExplain() *cobra.Command {
 	var headers []string
 	cmd := &cobra.Command{
 		Use: "explain URL | --last N | --why REQUEST_ID",
-		Short: "Explain where a request would go, and why: listener, route, backend, picker, endpoint; or why past " +
-			"ones went where they did",
-		Long: `Explain where a request would go, and why: the listener, host, route and rule that match it, the backends with their
-shares, the picker, the endpoint that it would pick now, what happens without a pick, and the conditions of the objects
-involved. The answer includes what Envoy changes in a request before it matches routes: normalized paths, removed headers.
-The client's address, and the values of Envoy's own headers such as x-request-id, are not known. The command queries the
-penstock that runs for the same files. If none runs, it reads the files itself and omits
-the picker's view. With --http it queries the penstock at that address; without -f, --state and --http one of the cluster that
-the kubeconfig names.
+		Short: "Explain where a request would go, and why: listener, route, backend, picker, endpoint; or show " +
+			"past picks",
+		Long: `Explain where a request would go, and why: the listener, host, route and rule that match it, the
+backends with their shares, the picker, the endpoint that it would pick now, what happens without a pick, and the
+conditions of the objects involved. The answer includes what Envoy changes in a request before it matches routes:
+normalized paths, removed headers. The client's address, and the values of Envoy's own headers such as x-request-id,
+are not known. The command queries the penstock that runs for the same files. If none runs, it reads the files itself
+and omits the picker's view. With --http it queries the penstock at that address, for example in Kubernetes.
 
-The exit status is 1 if the request, or a share of it, would not reach a backend that has endpoints, or one of which no server
-serves now. A redirect counts as success.
+The exit status is 1 if the request, or a share of it, would reach no backend with endpoints, or one without a server
+that serves now. A redirect counts as success.
 
-A URL with the scheme grpc or grpcs is a gRPC request, such as grpc://localhost:8080/echo.Echo/Echo. A URL with the scheme
-tls or tcp is a connection that a TLSRoute or TCPRoute forwards, and one with the scheme udp a datagram of a UDPRoute.
+A URL with the scheme grpc or grpcs is a gRPC request, such as grpc://localhost:8080/echo.Echo/Echo. A URL with the
+scheme tls or tcp is a connection that a TLSRoute or TCPRoute forwards, and one with the scheme udp a datagram of a
+UDPRoute.
 
-With --last or --why it shows picks that were made, by any of the processes that serve the same Envoys: what was compared, what
-was chosen and how the request ended. Each process keeps its last 8,192 picks. The newest of a pool, 64 at most and one in 20 ms, have
-each part of each endpoint's cost, at the moment of the choice; the others name the eight best, with their costs or scores if the
-strategy compares by them. With --why it also shows each cluster of an import that the request was sent to without such a pick, once
-it has ended there, and what became of it.`,
+With --last or --why it shows past picks of all processes that serve the same Envoys: what was compared, what was
+chosen and how the request ended. Each process keeps its last 8,192 picks. The newest of a pool, 64 at most and one in
+20 ms, have each part of each endpoint's cost at the moment of the choice; the others name the eight best endpoints,
+with their costs or scores if the strategy compares by them. With --why it also shows each cluster of an import that
+the request was sent to without such a pick, once it has ended there, and the result.`,
 		Example: `  penstock explain -f ./config http://localhost:8080/v1/chat/completions
   penstock explain -f ./config http://localhost:8080/v1/chat/completions --model llama-3
   penstock explain -f ./config http://llm.example.com/v1/models -H 'x-team: a' -o json
@@ -74,18 +74,8 @@ it has ended there, and what became of it.`,
 			if why.asked(cmd) {
 				return why.run(cmd, &s, output)
 			}
-			text := args[0]
-			if !strings.Contains(text, "://") {
-				text = "http://" + text
-			}
-			q, err := app.ParseQuery(text, method, headers)
-			if err != nil {
-				return fmt.Errorf("%q is not a URL: %w: write http://HOST:PORT/PATH", args[0], err)
-			}
-			q.Model, q.Gateway = model, gateway
-			page := url.Values{"url": {text}, "method": {method}, "gateway": {gateway}, "header": headers,
-				"model": {model}}
-			e, err := s.explain(cmd, q, "/explain?"+page.Encode())
+			e, err := s.explain(cmd, args[0], url.Values{"method": {method}, "gateway": {gateway}, "header": headers,
+				"model": {model}})
 			if err != nil {
 				return err
 			}
@@ -119,15 +109,23 @@ it has ended there, and what became of it.`,
 	return cmd
 }
 
-// explain queries the process that runs for these files, or reads the files if none runs.
-func (s *target) explain(cmd *cobra.Command, q translator.Query, page string) (app.Explained, error) {
+// explain queries the process that runs for these files about a URL, or reads the files if none
+// runs. values are the other parameters of the page /explain.
+func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (app.Explained, error) {
 	var e app.Explained
-	if s.http != "" || s.inCluster() {
-		at, err := s.running(cmd.Context())
-		if err != nil {
-			return e, err
-		}
-		return e, at.get(cmd.Context(), page, &e)
+	address := text
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	q, err := app.ParseQuery(address, values.Get("method"), values["header"])
+	if err != nil {
+		return e, fmt.Errorf("%q is not a URL: %w: write http://HOST:PORT/PATH", text, err)
+	}
+	q.Model, q.Gateway = values.Get("model"), values.Get("gateway")
+	values.Set("url", address)
+	page := "/explain?" + values.Encode()
+	if s.http != "" {
+		return e, runningAt(s.http).get(cmd.Context(), page, &e)
 	}
 	dir, err := s.stateDir()
 	if err != nil {
@@ -161,7 +159,6 @@ func (s *target) explain(cmd *cobra.Command, q translator.Query, page string) (a
 	return p.Explain(q), nil
 }
 
-// counted is a number of things, of which thing is the name of one.
 func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -263,8 +260,8 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 	case b.Cluster != "":
 		p.line(indent+"endpoints", "none")
 	}
-	if is, ok := e.Servers[b.Cluster]; ok && is.Servers > 0 {
-		p.line(indent+"servers", "%s", is.String())
+	if servers, ok := e.Servers[b.Cluster]; ok && servers.Servers > 0 {
+		p.line(indent+"servers", "%s", servers.String())
 	}
 	if b.NoPick != "" {
 		p.line(indent+"no pick", "%s", b.NoPick)
@@ -290,7 +287,6 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 	}
 }
 
-// bodyText describes what a backend's picker receives of the request.
 func bodyText(b translator.BackendView, e app.Explained) string {
 	bodiless := e.Method == http.MethodGet || e.Method == http.MethodHead || e.Method == http.MethodOptions
 	switch {
@@ -311,7 +307,6 @@ func bodyText(b translator.BackendView, e app.Explained) string {
 	return "headers and body"
 }
 
-// pick prints what Penstock's picker would choose now.
 func (p *printer) pick(indent string, raw json.RawMessage) {
 	var e picker.Explanation
 	if raw == nil || json.Unmarshal(raw, &e) != nil {
@@ -350,21 +345,20 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 		p.line(indent+"limit", "%s", excessText(x))
 	}
 	if e.Scored != nil {
-		p.line("", indent+"scores of external scorers are those of the pick at %s",
+		p.line("", indent+"scores of external scorers are from the pick at %s",
 			e.Scored.UTC().Format("2006-01-02T15:04:05Z"))
 	}
 	for _, v := range e.Verdicts {
 		p.line("", indent+"%s", verdictText(v))
 	}
 	for _, s := range e.Stages {
-		p.line(indent+s.Name, "%s", cmp.Or(s.Endpoints, "no server takes requests: those of decode do it"))
+		p.line(indent+s.Name, "%s", cmp.Or(s.Endpoints, "no server takes requests: the decode servers do it"))
 		for _, v := range s.Verdicts {
 			p.line("", indent+"%s", verdictText(v))
 		}
 	}
 }
 
-// clusterText describes what a request costs at a cluster of an import.
 func clusterText(c picker.ClusterCost) string {
 	wait := "wait"
 	if c.Basis == string(selection.Answered) || c.Basis == string(selection.Tried) {
@@ -412,10 +406,8 @@ func targetsText(targets []picker.ModelTarget) string {
 	return "replaced by " + strings.Join(texts, ", ")
 }
 
-// maxTargets bounds how many models a line names.
 const maxTargets = 8
 
-// strategyText describes how an explanation's picker chooses.
 func strategyText(e picker.Explanation) string {
 	text := e.Strategy + choiceText(e.Choice)
 	if e.Criticality != "" {
@@ -424,7 +416,6 @@ func strategyText(e picker.Explanation) string {
 	return text
 }
 
-// verdictText describes the picker's view of one endpoint in one line.
 func verdictText(v schedule.Verdict) string {
 	s := v.State
 	since := ""
@@ -464,8 +455,8 @@ func verdictText(v schedule.Verdict) string {
 	return text + costText(v)
 }
 
-// adaptersText describes the LoRA adapters that a server's page shows. Slots are how many run at a
-// time, so those whose requests all wait are beside them.
+// adaptersText describes the LoRA adapters of a server's page. Slots are how many run at a time;
+// adapters whose requests all wait have none.
 func adaptersText(a *endpoint.Adapters) string {
 	if a == nil {
 		return ""
@@ -480,7 +471,7 @@ func adaptersText(a *endpoint.Adapters) string {
 	return text
 }
 
-// costText describes an endpoint's cost, by its parts: those of strategy load are seconds.
+// costText describes an endpoint's cost, by its parts, which are seconds with strategy load.
 func costText(v schedule.Verdict) (text string) {
 	switch {
 	case v.Cost == nil:
@@ -515,7 +506,8 @@ func costText(v schedule.Verdict) (text string) {
 	return text
 }
 
-// costParts lists the parts of an endpoint's cost, of several, that are visible at three decimals.
+// costParts lists the parts of an endpoint's cost, if there are several, that are visible at three
+// decimals.
 func costParts(v schedule.Verdict) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(v.Costs)) {

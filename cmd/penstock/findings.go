@@ -12,7 +12,7 @@ import (
 )
 
 // printedAtOnce bounds how many findings are printed at once: a member of the cluster set can cause
-// as many as it exports pools.
+// one for each pool that it exports.
 const printedAtOnce = 100
 
 // printFindings prints errors and warnings once, when they appear, and one line when all are

@@ -12,7 +12,7 @@ import (
 )
 
 // A member of the cluster set can cause as many findings as it exports pools: the log has the first
-// ones, and how many there are.
+// ones and the number of the others.
 func TestFindings_ManyAtOnceAreCounted(t *testing.T) {
 	board := status.NewBoard(nil)
 	var reports []report.Report

@@ -15,10 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// defaultEnvoyImage has the version of Envoy that this release is tested with.
 const defaultEnvoyImage = "docker.io/envoyproxy/envoy:distroless-v" + wheel.Version
 
-// fleetFlags configure how serve runs the proxies of Gateways.
 type fleetFlags struct {
 	penstockImage, envoyImage string
 	addresses                 []string

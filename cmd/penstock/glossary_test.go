@@ -18,7 +18,7 @@ import (
 )
 
 // standardPhrases are fixed expressions of the system, of Envoy, of OpenAI's requests and of
-// Kubernetes' own field descriptions that contain a word which the glossary otherwise rules out.
+// Kubernetes' own field descriptions that contain a ruled out word.
 var standardPhrases = regexp.MustCompile(
 	`(?i)connections? (is |was |are )?refused|refus(e|es|ed|ing) (a |the |all |its |every )?connections?|refused[-_]stream|ECONNREFUSED|RefusedStream|nobody:x:65534:65534:nobody|tells the scheduler|"refusal"|penstock-peer-refused`)
 
@@ -55,7 +55,7 @@ func ruledOut(t *testing.T) (words, phrases map[string]string) {
 	return words, phrases
 }
 
-// findings lists what of the glossary's list stands in text, one line each.
+// findings lists the words of the glossary's list in text, one line each.
 func findings(file, text string, words, phrases map[string]string) []string {
 	var found []string
 	n := 0
@@ -149,7 +149,6 @@ func TestGlossary_FindsWordsInNamesAndProse(t *testing.T) {
 // fuzz target has its invariant there.
 var testName = regexp.MustCompile(`^(Test|Fuzz)[A-Z][A-Za-z0-9]*_[A-Z0-9]`)
 
-// testNames lists the test functions of all modules: name -> file.
 func testNames(t *testing.T) map[string]string {
 	t.Helper()
 	names := map[string]string{}
@@ -184,9 +183,9 @@ func TestGlossary_TestNamesBeginWithAFeature(t *testing.T) {
 	}
 }
 
-// TestGlossary_EveryFeatureAndKindHasANamedTest finds, for each feature that a GatewayClass claims
-// and for each kind that is read, a test whose name contains it (underscores do not count), so that
-// `go test -run HTTPRouteCORS` finds its tests.
+// TestGlossary_EveryFeatureAndKindHasANamedTest finds, for each claimed feature of a GatewayClass
+// and each kind that is read, a test whose name contains it (underscores do not count), so that `go
+// test -run HTTPRouteCORS` finds its tests.
 func TestGlossary_EveryFeatureAndKindHasANamedTest(t *testing.T) {
 	var all strings.Builder
 	for name := range testNames(t) {

@@ -22,12 +22,14 @@ import (
 // A golden is one feature in one file: a description, the YAML that the user writes, and the
 // results below want/. A golden shows the resources that matter to it and omits the rest:
 //
-//	want/routes.yaml                            all resources of a type, of all Gateways
-//	want/clusters/pool/default/chat.yaml        the one with this name, a picker's in any configuration
-//	want/status.txt                             what `penstock translate --status` prints
-//	want/explain -X POST http://localhost/v1    what `penstock explain` prints, with these arguments
+//	want/routes.yaml                          all resources of a type, of all Gateways
+//	want/clusters/pool/default/chat.yaml      the one with this name, a picker's in any
+//	                                          configuration
+//	want/status.txt                           the output of `penstock translate --status`
+//	want/explain -X POST http://localhost/v1  the output of `penstock explain` with these
+//	                                          arguments
 //
-// `make golden` rewrites what is below want/.
+// `make golden` rewrites the files below want/.
 const wanted = "want/"
 
 func TestTranslate_Golden(t *testing.T) {
@@ -57,7 +59,6 @@ func TestTranslate_Golden(t *testing.T) {
 
 func lines(a *txtar.Archive) []string { return strings.Split(string(txtar.Format(a)), "\n") }
 
-// goldens reads all goldens, by name.
 func goldens(t *testing.T) map[string]*txtar.Archive {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", "golden", "*.txtar"))
@@ -75,7 +76,6 @@ func goldens(t *testing.T) map[string]*txtar.Archive {
 	return out
 }
 
-// unpack writes the user's files into a folder.
 func unpack(t *testing.T, golden *txtar.Archive) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -94,7 +94,6 @@ func unpack(t *testing.T, golden *txtar.Archive) string {
 	return dir
 }
 
-// produce makes one section of a golden.
 func produce(t *testing.T, dir, section string) string {
 	t.Helper()
 	if args := strings.Fields(section); args[0] == "explain" {
@@ -153,8 +152,8 @@ func resourceName(t *testing.T, raw json.RawMessage) string {
 	return name
 }
 
-// run runs a command over a golden's folder. In its output, file names are relative as in the
-// golden. Findings that make it fail are part of the golden.
+// run runs a command over a golden's folder, with the golden's file names in its output. Findings
+// that make it fail are part of the golden.
 func run(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -191,7 +190,6 @@ func acceptedByEnvoy(t *testing.T, dir string, args ...string) string {
 	return with
 }
 
-// yamlFiles lists the YAML files below a folder.
 func yamlFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	var out []string

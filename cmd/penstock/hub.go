@@ -27,7 +27,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/hub"
 )
 
-// hubFlags are those of penstock hub.
 type hubFlags struct {
 	files
 	kubeconfig, namespace  string
@@ -43,20 +42,27 @@ func newHub() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hub",
 		Short: "Run the hub of a cluster set: it makes imports in clusters that need no Penstock",
-		Long: `Run the hub of a cluster set, the management cluster of the multi-cluster inference proposal. It reads the InferencePools of each member
-of its ClusterSet that has a kubeconfig or a clusterProfile, and writes InferencePoolImports into the other members, and the condition
-Exported of each exported pool. The members need no Penstock: any gateway that reads InferencePoolImports routes by them.
+		Long: `Run the hub of a cluster set, the management cluster of the multi-cluster inference proposal. For each
+member of its ClusterSet with a kubeconfig or a clusterProfile, it reads the InferencePools, writes
+InferencePoolImports into the other members, and sets the condition Exported of each exported pool. The members need
+no Penstock: any gateway that reads InferencePoolImports routes by them.
 
-In a pod, or with --kubeconfig, the ClusterSet is read from the management cluster, and one of several hubs leads; with -f from files, as the only
-hub. The kubeconfigs of members are files in one folder; the hub reads no Secret. "penstock hub rules" prints what to apply in a member, so that
-the hub may do there what it does and nothing else.
+In a pod, or with --kubeconfig, the hub reads the ClusterSet from the management cluster, and one of several hubs
+leads. With -f it reads files, and is the only hub. The kubeconfigs of members are files in one folder; the hub reads
+no Secret. "penstock hub rules" prints the objects to apply in a member, with no more permissions than the hub needs.
 
-The hub ignores members that have a peer: Penstocks exchange exports with them at their own addresses (penstock clusters join).
+The hub ignores members that have a peer: Penstocks exchange exports with them at their own addresses (penstock
+clusters join).
 
-A member that does not answer delays no other, and what it exports stays. A hub that is killed, at any time, ends with the same objects after
-its next start, and writes nothing if nothing has changed meanwhile.`,
-		Example: `  penstock hub --kubeconfigs /etc/penstock/members                    # in a pod of the management cluster
-  penstock hub -f ./set --kubeconfigs ./members --http 127.0.0.1:8090  # on any machine; the page /members shows what is wrong
+A member that does not answer delays no other, and its exports stay. A hub may be killed at any time: after its next
+start the objects are the same, and it writes nothing if nothing has changed meanwhile.`,
+		Example: `  # In a pod of the management cluster.
+  penstock hub --kubeconfigs /etc/penstock/members
+
+  # On any machine; the page /members shows what is wrong.
+  penstock hub -f ./set --kubeconfigs ./members --http 127.0.0.1:8090
+
+  # The RBAC that the hub needs in a member.
   penstock hub rules | kubectl --context east apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return h.run(cmd) },
@@ -70,15 +76,15 @@ its next start, and writes nothing if nothing has changed meanwhile.`,
 	f.StringVar(&h.kubeconfigs, "kubeconfigs", "",
 		"folder with the kubeconfigs that spec.members[].kubeconfig.file names (default: none)")
 	f.StringVar(&h.providers, "clusterprofile-provider-file", "",
-		"JSON file with the credential providers of ClusterProfiles, as KEP-5339 has it (default: none)")
+		"JSON file with the credential providers of ClusterProfiles, in the form of KEP-5339 (default: none)")
 	f.StringVar(&h.http, "http", "",
 		"address of /metrics and /healthz, as HOST:PORT; a loopback address also serves the page of --admin "+
 			"(default: none)")
 	f.StringVar(&h.admin, "admin", "",
-		"address of /members, which shows the members and what is wrong with them to every client: choose a loopback "+
-			"address such as 127.0.0.1:9091 (default: none)")
+		"address of /members, which shows the members and their problems to every client: choose a loopback address "+
+			"such as 127.0.0.1:9091 (default: none)")
 	f.BoolVar(&h.takeOver, "take-over", false,
-		"write imports that another hub has written: for a hub that takes the place of one that is gone for good")
+		"adopt imports that another hub has written, which is gone for good")
 	f.DurationVar(&h.drain, "drain-time", 10*time.Minute,
 		"how long the requests of a withdrawn export may go on before its entry is removed")
 	f.Var(&h.memory, "memory-limit", "memory of the process's container, as a quantity such as 512Mi: "+
@@ -120,15 +126,15 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 	if cfg.StateDir, err = h.place(&cfg); err != nil {
 		return err
 	}
-	is, err := hub.New(cfg)
+	hub, err := management.New(cfg)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(cmd.Context())
-	if err := h.servePages(ctx, group, is, cfg.StateDir, log); err != nil {
+	if err := h.servePages(ctx, group, hub, cfg.StateDir, log); err != nil {
 		return err
 	}
-	group.Go(func() error { return is.Run(ctx) })
+	group.Go(func() error { return hub.Run(ctx) })
 	err = group.Wait()
 	if cmd.Context().Err() != nil {
 		return nil // it was asked to end
@@ -136,12 +142,12 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 	return err
 }
 
-// servePages serves /metrics and /healthz, and, as far as only this machine reaches it, the hub's
-// own pages.
-func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *hub.Hub, stateDir string,
+// servePages serves /metrics and /healthz and, where only this machine reaches it, the hub's own
+// pages.
+func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, hub *management.Hub, stateDir string,
 	log *slog.Logger) error {
 	metrics := prometheus.NewRegistry()
-	for _, c := range []prometheus.Collector{is, collectors.NewGoCollector(),
+	for _, c := range []prometheus.Collector{hub, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
 		if err := metrics.Register(c); err != nil {
 			return err
@@ -150,32 +156,31 @@ func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *hu
 	open, all := http.NewServeMux(), http.NewServeMux()
 	open.Handle("GET /metrics", app.MetricsPage(metrics))
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if why := is.Stuck(); why != "" {
+		if why := hub.Stuck(); why != "" {
 			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = io.WriteString(w, "ok\n")
 	})
 	all.Handle("/", open)
-	is.Register(all)
-	debug.RegisterStore(all, is.Store())
+	hub.Register(all)
 	if err := h.serveSocket(ctx, group, all, stateDir, log); err != nil {
 		return err
 	}
-	for _, of := range []struct {
+	for _, served := range []struct {
 		port          ports.Port
 		flag, address string
 		open          http.Handler
 	}{{ports.Pages, "http", h.http, open}, {ports.Admin, "admin", h.admin, all}} {
-		if of.address == "" {
+		if served.address == "" {
 			continue
 		}
-		l, err := of.port.Listen(ctx, "tcp", of.address)
+		l, err := served.port.Listen(ctx, "tcp", served.address)
 		if err != nil {
-			return fmt.Errorf("--%s: %w", of.flag, err)
+			return fmt.Errorf("--%s: %w", served.flag, err)
 		}
-		log.Info("serving", of.flag, l.Addr().String())
-		group.Go(func() error { return app.ServePages(ctx, l, of.open, all) })
+		log.Info("serving", served.flag, l.Addr().String())
+		group.Go(func() error { return app.ServePages(ctx, l, served.open, all) })
 	}
 	return nil
 }
@@ -200,8 +205,9 @@ func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all h
 	return nil
 }
 
-// place is where the ClusterSet comes from: the management cluster, or files with a state folder.
-func (h *hubFlags) place(cfg *hub.Config) (stateDir string, err error) {
+// place configures the source of the ClusterSet: the management cluster, or files with a state
+// folder.
+func (h *hubFlags) place(cfg *management.Config) (stateDir string, err error) {
 	if h.kubeconfig == "" && (len(h.paths) > 0 || os.Getenv("KUBERNETES_SERVICE_HOST") == "") {
 		cfg.Paths = h.paths
 		if len(h.paths) == 0 {

@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// folderHub is a `penstock hub` of a folder that has read its ClusterSet, which has no members.
 func folderHub(t *testing.T) *site {
 	t.Helper()
 	h := prepare(t, map[string]string{"set.yaml": clusterSetYAML("hub")})
@@ -27,8 +26,8 @@ func TestHub_SecondOneOfAStateFolderEnds(t *testing.T) {
 	}
 }
 
-// In the folder of a hub the commands of a cluster name the hub's page: they would look for a
-// penstock up, or write a drain that has no effect.
+// In the folder of a hub, the commands of a cluster name the hub's page instead of waiting for a
+// penstock up, or writing a drain without effect.
 func TestHub_CommandsForItsFolderNameItsPage(t *testing.T) {
 	t.Parallel()
 	h := folderHub(t)

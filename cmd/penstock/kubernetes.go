@@ -21,7 +21,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/hub"
 )
 
-// kubernetes has the flags by which serve finds its cluster.
 type kubernetes struct {
 	kubeconfig string
 	namespace  string
@@ -41,12 +40,11 @@ func (k *kubernetes) flags(cmd *cobra.Command) {
 		"Service in that namespace that selects all penstock processes: Envoys reach the pickers at its port named "+
 			app.PickerPort+", and the processes find each other at the one named "+app.PeerPort+" (default: none)")
 	f.StringSliceVar(&k.watched, "watch-namespaces", nil,
-		"namespace whose objects are read, besides that of --namespace; may be repeated. Objects of other namespaces "+
-			"count as not existing, and penstock needs no permission there (default: all namespaces)")
+		"namespace whose objects are read, besides --namespace; may be repeated. Penstock ignores other namespaces, "+
+			"and needs no permission there (default: all namespaces)")
 	k.fleet.flags(cmd)
 }
 
-// wanted reports whether objects come from a cluster.
 func (k *kubernetes) wanted(paths []string) bool {
 	return k.kubeconfig != "" || len(paths) == 0 && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
@@ -72,9 +70,9 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	if err != nil {
 		return nil, fmt.Errorf("name of this process: %w", err)
 	}
-	// The process ID keeps two processes on one machine apart, and the random text two of one pod:
-	// a container that starts again has the same ID, and each process that leads must be a
-	// transition of the Lease, which is an epoch of what it publishes.
+	// The process ID distinguishes two processes on one machine, and the random text two starts of
+	// a container, which have the same ID: each leader must be a transition of the Lease, which is
+	// an epoch of its publications.
 	out.Identity = fmt.Sprintf("%s-%d-%.8s", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid(),
 		strings.ToLower(rand.Text()))
 	if k.service != "" {
@@ -86,8 +84,8 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	return out, nil
 }
 
-// clusterAt returns how to reach the cluster of a kubeconfig, or that of this pod for "", and the
-// namespace of this process there.
+// clusterAt returns how to reach the cluster of a kubeconfig, or this pod's cluster for "", and
+// this process's namespace there.
 func clusterAt(disk *filesystem.Disk, kubeconfig string) (config *rest.Config, namespace string, err error) {
 	if kubeconfig == "" {
 		if config, err = rest.InClusterConfig(); err != nil {
@@ -107,7 +105,6 @@ func clusterAt(disk *filesystem.Disk, kubeconfig string) (config *rest.Config, n
 	return config, namespace, nil
 }
 
-// ownNamespace is the namespace of the pod's service account; empty outside a cluster.
 func ownNamespace() string {
 	raw, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 	if err != nil {
@@ -116,8 +113,7 @@ func ownNamespace() string {
 	return strings.TrimSpace(string(raw))
 }
 
-// clusterState is the state folder of a process that reads a cluster: it holds the socket and
-// nothing else.
+// clusterState is the state folder of a process that reads a cluster: it only holds the socket.
 func clusterState() (string, error) {
 	home, err := state.Home()
 	return filepath.Join(home, "cluster"), err

@@ -44,8 +44,8 @@ var opensItself = map[string]string{
 	"xds/xdstest/envoytest/binary.go":           "tests alone",
 }
 
-// A FIFO, or a mount that does not answer, in place of a file that a user names blocks nothing:
-// such files are read by discovery/filesystem.
+// A FIFO, or a mount that does not answer, in place of a user's file blocks nothing:
+// discovery/filesystem reads such files.
 func TestLayout_FilesOfUsersAreReadWithinBounds(t *testing.T) {
 	used := map[string]bool{}
 	for _, s := range sources(t) {
@@ -58,19 +58,19 @@ func TestLayout_FilesOfUsersAreReadWithinBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
-			of, ok := n.(*ast.SelectorExpr)
+			selector, ok := n.(*ast.SelectorExpr)
 			if !ok {
 				return true
 			}
-			pkg, ok := of.X.(*ast.Ident)
-			if !ok || !slices.Contains(opens[pkg.Name], of.Sel.Name) {
+			pkg, ok := selector.X.(*ast.Ident)
+			if !ok || !slices.Contains(opens[pkg.Name], selector.Sel.Name) {
 				return true
 			}
 			if used[s.file] = true; opensItself[s.file] == "" {
 				t.Errorf(
 					"%s: %s.%s: read what a user names by discovery/filesystem, or state in opensItself whose "+
 						"file it is",
-					set.Position(n.Pos()), pkg.Name, of.Sel.Name)
+					set.Position(n.Pos()), pkg.Name, selector.Sel.Name)
 			}
 			return true
 		})

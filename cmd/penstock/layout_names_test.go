@@ -14,8 +14,8 @@ import (
 // namesPackage has the one parser of "namespace/name".
 const namesPackage = "discovery/objectid"
 
-// splitters are the files that split other texts at slashes, with what these are. A new file that
-// splits "namespace/name" does not belong here: it parses with objectid, where the text enters the
+// splitters are the files that split other texts at slashes, and which. A new file that splits
+// "namespace/name" does not belong here: it parses with objectid, where the text enters the
 // process.
 var splitters = map[string]string{
 	"cmd/penstock/golden_test.go":                         "names of sections of a golden",
@@ -43,7 +43,6 @@ var splitters = map[string]string{
 	"translator/model/names.go":                           "names of Envoy listeners, filter chains and secrets",
 }
 
-// cutting are the functions of strings and bytes that find a separator.
 var cutting = []string{
 	"Cut", "CutPrefix", "CutSuffix", "Split", "SplitN", "SplitAfter", "SplitAfterN", "SplitSeq", "SplitAfterSeq",
 	"Index", "IndexByte", "IndexRune", "IndexAny", "LastIndex", "LastIndexByte", "LastIndexAny",
@@ -114,7 +113,6 @@ func splitsAtSlash(call *ast.CallExpr) bool {
 		isSlash(call.Args[1])
 }
 
-// isSlash reports whether an expression is "/" or '/', or a conversion of it.
 func isSlash(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -125,7 +123,6 @@ func isSlash(e ast.Expr) bool {
 	return false
 }
 
-// joinsNames reports whether an expression is a namespace, a slash and more.
 func joinsNames(e *ast.BinaryExpr) bool {
 	left, ok := e.X.(*ast.BinaryExpr)
 	if !ok || e.Op != token.ADD || left.Op != token.ADD || !isSlash(left.Y) {

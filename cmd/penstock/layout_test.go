@@ -62,7 +62,7 @@ var allowed = []struct{ from, to string }{
 	{"discovery/kube/kubetest", "xds/xdstest/poll"}, // a package for tests
 }
 
-// forbidden takes back, inside one top-level folder, what sharing that folder would allow.
+// forbidden lists exceptions of allowed, inside one top-level folder.
 var forbidden = []struct{ from, to, why string }{
 	{"discovery/status/report", "discovery", "every package imports report, so it imports nothing"},
 	{"discovery/filesystem", "discovery", "every package imports filesystem, so it imports nothing"},
@@ -88,7 +88,6 @@ var testsMayUse = []string{
 	"xds/xdstest", "xds/bootstrap", "discovery/store", "cmd/internal/external/commands", "xds/authority",
 }
 
-// source is one Go file of the main module.
 type source struct {
 	file    string   // its path from the root
 	imports []string // folders of this module
@@ -241,9 +240,9 @@ func TestLayout_EveryPackageHasADocGo(t *testing.T) {
 	}
 }
 
-// An import that hides a package's name behind an alias, or two packages with one name, make a
-// reader guess which one a qualifier means. An alias of another module's package is fine if its own
-// name is ambiguous (v1) or taken.
+// An import under an alias, or two packages with one name, make a reader guess which one a
+// qualifier means. An alias of another module's package is fine if its own name is ambiguous (v1)
+// or taken.
 func TestLayout_PackageNamesAreUnique(t *testing.T) {
 	named := map[string]string{} // package name -> folder
 	fset := token.NewFileSet()

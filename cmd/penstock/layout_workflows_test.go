@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// workflow is the part of a GitHub workflow that these rules are about.
 type workflow struct {
 	Permissions map[string]string
 	Jobs        map[string]struct {
@@ -28,7 +27,7 @@ type workflowStep struct {
 
 func testStep(s workflowStep) bool { return s.Run == "make test" }
 
-// writes lists which job may write what; every other one only reads the sources.
+// writes lists which job may write what; all others only read the sources.
 var writes = map[string][]string{"release.yml/release": {"attestations", "contents", "id-token", "packages"}}
 
 var (
@@ -37,8 +36,7 @@ var (
 	pinnedUse  = regexp.MustCompile(`^\s*(?:- )?uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 )
 
-// What a workflow runs also runs on a developer's machine: each command is a target of the
-// Makefile.
+// A workflow's steps also run on a developer's machine: each command is a target of the Makefile.
 func TestLayout_WorkflowsRunTargetsWithLeastPermissions(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*"))
 	if err != nil || len(files) < 4 {

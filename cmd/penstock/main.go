@@ -35,8 +35,8 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "penstock",
 		Short: "An xDS control plane for Envoy that routes inference requests, with the endpoint picker inside",
-		Long: `Penstock turns Gateway API routes to InferencePools into the configuration of running Envoys, and picks the model
-server for every request.`,
+		Long: `Penstock turns Gateway API routes to InferencePools into the configuration of running Envoys, and picks
+the model server for every request.`,
 		SilenceUsage:  true, // a failed run prints its error, not all flags
 		SilenceErrors: true, // main prints them, once
 	}
@@ -69,8 +69,8 @@ server for every request.`,
 	return root
 }
 
-// rejectUnknown makes an unknown subcommand of a group an error, as one of the root is. Cobra would
-// print the help and succeed.
+// rejectUnknown makes an unknown subcommand of a group an error. Cobra would print the help and
+// succeed.
 func rejectUnknown(cmd *cobra.Command) {
 	if !cmd.HasSubCommands() {
 		return
@@ -95,7 +95,7 @@ func rejectUnknown(cmd *cobra.Command) {
 	}
 }
 
-// takes is cobra.RangeArgs, with an error that states what to write.
+// takes is cobra.RangeArgs, with an error that explains the correct usage.
 func takes(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if n := len(args); n < least || n > most {
@@ -105,8 +105,8 @@ func takes(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// exclusive makes two flags of a command an error if both are given: cobra's own error names
-// neither of them as a user writes it.
+// exclusive makes it an error to set two flags of a command. Cobra's own error does not name them
+// as a user writes them.
 func exclusive(cmd *cobra.Command, a, b string) {
 	before := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {

@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// offered opens the ports of --offer, at the host of --picker.
 func (s *service) offered(ctx context.Context) (out []app.Offer, err error) {
 	defer func() {
 		if err != nil {
@@ -35,7 +34,7 @@ func (s *service) offered(ctx context.Context) (out []app.Offer, err error) {
 		if slices.ContainsFunc(out, func(o app.Offer) bool { return o.Pool == pool }) {
 			return out, fmt.Errorf("--offer %q: the pool has another --offer; remove one of them", text)
 		}
-		is := app.Offer{Pool: pool}
+		offer := app.Offer{Pool: pool}
 		if alone {
 			if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 				return out, fmt.Errorf("--offer %q: write a port from 0 to 65535", text)
@@ -50,11 +49,11 @@ func (s *service) offered(ctx context.Context) (out []app.Offer, err error) {
 			if err != nil {
 				return out, fmt.Errorf("--picker %q: %w", s.picker, err)
 			}
-			if is.Picker, err = listen(ctx, ports.Picker, "--offer", net.JoinHostPort(host, port)); err != nil {
+			if offer.Picker, err = listen(ctx, ports.Picker, "--offer", net.JoinHostPort(host, port)); err != nil {
 				return out, err
 			}
 		}
-		out = append(out, is)
+		out = append(out, offer)
 	}
 	return out, nil
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/penstock-project/penstock/picker/recording"
 )
 
-// errNoFiles is the error without -f: no folder is read by default, because it may hold anything.
+// errNoFiles is the error without -f. No folder is read by default, because it may hold anything.
 var errNoFiles = errors.New("no files are named: add -f FOLDER")
 
 // files has the flags for objects and state that up, serve, status and explain share.
@@ -80,7 +80,6 @@ func (s *files) stateDir() (string, error) {
 	return filepath.Join(home, fmt.Sprintf("%016x", h.Sum64())[:8]), nil
 }
 
-// service has the flags that up and serve share.
 type service struct {
 	files
 	xds, picker     string
@@ -118,17 +117,16 @@ func (s *service) flags(cmd *cobra.Command, picker, logLevel string) {
 	f := cmd.Flags()
 	f.StringVar(&s.xds, "xds", "",
 		"address on which ADS is served: HOST:PORT, which requires --xds-cert, because ADS has private keys (port 0 "+
-			"is any free port), or unix:PATH, a socket that only this user opens (default: "+
+			"is any free port), or unix:PATH, a socket that only this user can open (default: "+
 			"the socket "+socketOfADS+" in the state folder)")
 	s.pickerPort = picker
 	f.StringVar(&s.picker, "picker", "",
-		"address on which the endpoint picker (ext_proc) is served, as HOST:PORT, for gateways of others too (port 0 "+
-			"is any free port), or unix:PATH, which only this user reaches (default: "+
+		"address on which the endpoint picker (ext_proc) is served, as HOST:PORT, also for gateways of others (port "+
+			"0 is any free port), or unix:PATH, which only this user reaches (default: "+
 			"the socket "+socketOfPicker+" in the state folder; with --xds HOST:PORT, --xds-cert, --members-listen "+
 			"or --offer "+picker+")")
 	f.StringSliceVar(&s.pickerAddresses, "picker-address", nil,
-		"address at which Envoys reach the picker, as IP:PORT or unix:PATH; may be repeated (default: that "+
-			"of --picker)")
+		"address at which Envoys reach the picker, as IP:PORT or unix:PATH; may be repeated (default: --picker)")
 	f.StringVar(&s.http, "http", "",
 		"address on which /metrics, /healthz and /readyz are served, as HOST:PORT; a loopback address also serves "+
 			"the pages of --admin (default: none)")
@@ -141,30 +139,29 @@ func (s *service) flags(cmd *cobra.Command, picker, logLevel string) {
 		"address on which other members of the ClusterSet subscribe to the pools that this cluster exports, over "+
 			"mTLS, as HOST:PORT (default: none)")
 	f.StringVar(&s.membersAddress, "members-address", "",
-		"address at which they reach it, as HOST:PORT (default: that of --members-listen)")
+		"address at which members reach it, as HOST:PORT (default: --members-listen)")
 	f.StringVar(&s.defaultPool, "default-pool", "",
 		"pool for picks of gateways that name none, as NAMESPACE/NAME (default: the only pool)")
 	f.StringArrayVar(&s.offers, "offer", nil,
 		"exported pool that gateways other than Penstock's may use, too, as NAMESPACE/NAME=PORT: the import then has "+
-			"a port of the picker that serves picks from this pool alone. Port 0 is any free port. NAMESPACE/NAME is "+
-			"enough in ParentMode: the import has the Gateways' ordinary addresses. May be repeated (default: none; "+
+			"a port of the picker that serves picks from this pool alone. Port 0 is any free port. For ParentMode "+
+			"write NAMESPACE/NAME: the import has the Gateways' ordinary addresses. May be repeated (default: none; "+
 			"with one pool, or --default-pool, the port of --picker serves it)")
 	s.heldBodies.Quantity = *resource.NewQuantity(extproc.DefaultBodies, resource.BinarySI)
 	f.Var(&s.heldBodies, "picker-held-bodies",
 		"largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints "+
-			"are picked by load alone, and 503 answers what an external picker must read, whose model is replaced, "+
-			"or of a pool with a processor")
+			"are picked by load alone, and a request gets 503 if an external picker or a processor must read it, or "+
+			"its model is replaced")
 	f.StringVar(&s.kvEvents, "picker-kv-events", "",
 		"address at which model servers connect to publish their KV events over ZeroMQ, as HOST:PORT, for pools "+
-			"whose PoolPolicy has picker.kvEvents.mode Listen; others than the model servers' IP addresses are "+
+			"whose PoolPolicy has picker.kvEvents.mode Listen; other IP addresses than the model servers' are "+
 			"rejected (default: none)")
 	f.StringVar(&s.record, "record", "",
-		"file to which the picker writes each request whose prompt it reads, without the prompt, as a JSON line that "+
-			"penstock replay reads; what the file had becomes FILE.1 (default: none)")
+		"file to which the picker writes each request whose prompt it reads, without the prompt, as a JSON line for "+
+			"penstock replay; the old file becomes FILE.1 (default: none)")
 	s.recordBytes.Quantity = *resource.NewQuantity(1<<30, resource.BinarySI)
 	f.Var(&s.recordBytes, "record-bytes",
-		"largest size of the file of --record and of FILE.1 together, as a quantity; a full file becomes FILE.1, in "+
-			"place of the older one")
+		"largest size of the file of --record and of FILE.1 together, as a quantity; a full file replaces FILE.1")
 	f.StringVar(&s.accessLog, "access-log", "",
 		"file to which Envoys log each request as JSON, such as /dev/stdout (default: none)")
 	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute,
@@ -190,7 +187,7 @@ func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
 func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, error)) (p *app.App, cfg app.Config,
 	shutdown func(), err error) {
 	if cmd.Flags().Changed("record-bytes") && s.record == "" {
-		return nil, cfg, nil, errors.New("--record-bytes bounds the file of --record: name one, or leave it out")
+		return nil, cfg, nil, errors.New("--record-bytes needs --record: add it, or remove --record-bytes")
 	}
 	if err := s.stop.check(); err != nil {
 		return nil, cfg, nil, err
@@ -216,8 +213,8 @@ func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, e
 }
 
 // listenLocal opens the socket for the Envoys of this user: the socket of --xds, or one in the
-// state folder. A state folder that takes no files ends nothing: a temporary one, which is private,
-// with a name that cannot be known before, takes its place for sockets and for the Envoys' files.
+// state folder. If the state folder takes no files, a private temporary folder with a random name
+// replaces it for sockets and for the Envoys' files.
 func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error) {
 	s.runtime = dir
 	path, given := strings.CutPrefix(s.xds, unixPrefix)
@@ -235,12 +232,12 @@ func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error
 	if failed != nil {
 		return nil,
 			fmt.Errorf(
-				"--state %s: %w; nor does the folder for temporary files take any: name a folder with "+
-					"--state that does", dir, err)
+				"--state %s: %w; the folder for temporary files takes none either: name a writable folder with --state",
+				dir, err)
 	}
 	s.runtime = temporary
 	log.Error(
-		"the state folder takes no files: Envoys have theirs in a temporary folder, and nothing is kept over a restart",
+		"the state folder takes no files: Envoys use a temporary folder, and nothing is kept over a restart",
 		"error", err, "temporary", temporary)
 	return app.ListenSocket(ports.ADS, filepath.Join(temporary, socketOfADS))
 }
@@ -259,7 +256,7 @@ func ads(cfg app.Config) net.Listener {
 	return cfg.Local
 }
 
-// addressOf is the address of a listener, as flags have it.
+// addressOf formats the address of a listener as flags have it.
 func addressOf(l net.Listener) string {
 	if a := l.Addr(); a.Network() == "unix" {
 		return unixPrefix + a.String()
@@ -294,78 +291,11 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	if err := app.Unserved(cfg.StateDir); err != nil {
 		return cfg, err
 	}
-	tcp := s.xds != "" && !strings.HasPrefix(s.xds, unixPrefix)
-	if s.local || !tcp {
-		if cfg.Local, err = s.listenLocal(cfg.StateDir, log); err != nil {
-			return cfg, err
-		}
-	}
-	if tcp {
-		if cfg.XDS, err = listen(ctx, ports.ADS, "--xds", s.xds); err != nil {
-			return cfg, err
-		}
-	}
-	if s.picker == "" {
-		if s.picker = s.pickerPort; !tcp && s.secure.cert == "" && s.members == "" && len(s.offers) == 0 {
-			s.picker = unixPrefix + filepath.Join(s.runtime, socketOfPicker)
-		}
-	}
-	if cfg.Picker, err = listen(ctx, ports.Picker, "--picker", s.picker); err != nil {
+	if err := s.open(ctx, log, &cfg); err != nil {
 		return cfg, err
 	}
-	if cfg.Offers, err = s.offered(ctx); err != nil {
+	if err := s.reachPicker(&cfg); err != nil {
 		return cfg, err
-	}
-	if err := s.authenticate(&cfg, log); err != nil {
-		return cfg, err
-	}
-	if s.http != "" {
-		if cfg.HTTP, err = listen(ctx, ports.Pages, "--http", s.http); err != nil {
-			return cfg, err
-		}
-	}
-	if s.admin != "" {
-		if cfg.Admin, err = listen(ctx, ports.Admin, "--admin", s.admin); err != nil {
-			return cfg, err
-		}
-	}
-	if s.kvEvents != "" {
-		if cfg.KVEvents, err = listen(ctx, ports.Events, "--picker-kv-events", s.kvEvents); err != nil {
-			return cfg, err
-		}
-	}
-	if s.members != "" && s.cluster {
-		cfg.Members.Listen = func(ctx context.Context) (net.Listener, error) {
-			return listen(ctx, ports.Members, "--members-listen", s.members)
-		}
-		cfg.Members.Address = cmp.Or(s.membersAddress, s.members)
-	} else if s.members != "" {
-		if cfg.Members.Listener, err = listen(ctx, ports.Members, "--members-listen", s.members); err != nil {
-			return cfg, err
-		}
-		cfg.Members.Address = cmp.Or(s.membersAddress, cfg.Members.Listener.Addr().String())
-	}
-	for _, a := range s.pickerAddresses {
-		if path, ok := strings.CutPrefix(a, unixPrefix); ok {
-			if err := absolute(&path); err != nil {
-				return cfg, err
-			}
-			cfg.PickerSockets = append(cfg.PickerSockets, path)
-			continue
-		}
-		addr, err := netip.ParseAddrPort(a)
-		if err != nil {
-			return cfg,
-				fmt.Errorf(
-					"--picker-address %q: write IP:PORT or unix:PATH, because Envoy dials IP addresses and "+
-						"sockets only", a)
-		}
-		cfg.PickerAddresses = append(cfg.PickerAddresses, addr)
-	}
-	if len(cfg.PickerAddresses)+len(cfg.PickerSockets) == 0 {
-		if addr, err := netip.ParseAddrPort(cfg.Picker.Addr().String()); err == nil && addr.Addr().IsUnspecified() {
-			cfg.PickerAddresses = []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), addr.Port())}
-		}
 	}
 	if cfg.Addresses, err = s.addresses.config(s.cluster); err != nil {
 		return cfg, err
@@ -394,8 +324,89 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	return cfg, nil
 }
 
+// open opens the listeners, and sets the credentials of their clients.
+func (s *service) open(ctx context.Context, log *slog.Logger, cfg *app.Config) (err error) {
+	tcp := s.xds != "" && !strings.HasPrefix(s.xds, unixPrefix)
+	if s.local || !tcp {
+		if cfg.Local, err = s.listenLocal(cfg.StateDir, log); err != nil {
+			return err
+		}
+	}
+	if tcp {
+		if cfg.XDS, err = listen(ctx, ports.ADS, "--xds", s.xds); err != nil {
+			return err
+		}
+	}
+	if s.picker == "" {
+		if s.picker = s.pickerPort; !tcp && s.secure.cert == "" && s.members == "" && len(s.offers) == 0 {
+			s.picker = unixPrefix + filepath.Join(s.runtime, socketOfPicker)
+		}
+	}
+	if cfg.Picker, err = listen(ctx, ports.Picker, "--picker", s.picker); err != nil {
+		return err
+	}
+	if cfg.Offers, err = s.offered(ctx); err != nil {
+		return err
+	}
+	if err := s.authenticate(cfg, log); err != nil {
+		return err
+	}
+	if s.http != "" {
+		if cfg.HTTP, err = listen(ctx, ports.Pages, "--http", s.http); err != nil {
+			return err
+		}
+	}
+	if s.admin != "" {
+		if cfg.Admin, err = listen(ctx, ports.Admin, "--admin", s.admin); err != nil {
+			return err
+		}
+	}
+	if s.kvEvents != "" {
+		if cfg.KVEvents, err = listen(ctx, ports.Events, "--picker-kv-events", s.kvEvents); err != nil {
+			return err
+		}
+	}
+	if s.members != "" && s.cluster {
+		cfg.Members.Listen = func(ctx context.Context) (net.Listener, error) {
+			return listen(ctx, ports.Members, "--members-listen", s.members)
+		}
+		cfg.Members.Address = cmp.Or(s.membersAddress, s.members)
+	} else if s.members != "" {
+		if cfg.Members.Listener, err = listen(ctx, ports.Members, "--members-listen", s.members); err != nil {
+			return err
+		}
+		cfg.Members.Address = cmp.Or(s.membersAddress, cfg.Members.Listener.Addr().String())
+	}
+	return nil
+}
+
+// reachPicker sets the addresses at which Envoys reach the picker.
+func (s *service) reachPicker(cfg *app.Config) error {
+	for _, a := range s.pickerAddresses {
+		if path, ok := strings.CutPrefix(a, unixPrefix); ok {
+			if err := absolute(&path); err != nil {
+				return err
+			}
+			cfg.PickerSockets = append(cfg.PickerSockets, path)
+			continue
+		}
+		addr, err := netip.ParseAddrPort(a)
+		if err != nil {
+			return fmt.Errorf(
+				"--picker-address %q: write IP:PORT or unix:PATH, because Envoy dials IP addresses and sockets only", a)
+		}
+		cfg.PickerAddresses = append(cfg.PickerAddresses, addr)
+	}
+	if len(cfg.PickerAddresses)+len(cfg.PickerSockets) == 0 {
+		if addr, err := netip.ParseAddrPort(cfg.Picker.Addr().String()); err == nil && addr.Addr().IsUnspecified() {
+			cfg.PickerAddresses = []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), addr.Port())}
+		}
+	}
+	return nil
+}
+
 // authenticate sets the credentials of ADS, of the picker and of peers. It returns an error if
-// other users' clients could do without.
+// other users' clients could connect without any.
 func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 	cfg.Peers, cfg.Disk = s.peers, &s.secure.disk
 	if s.fleet {

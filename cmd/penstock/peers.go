@@ -60,8 +60,8 @@ func (o *peerFlags) config(ctx context.Context, disk *filesystem.Disk) (out app.
 	return out, err
 }
 
-// authenticated returns an error if others than peers could publish to this process, or read what
-// it publishes: what a peer publishes takes effect, and every user of a machine reaches its ports.
+// authenticated returns an error if other clients than peers could connect: what a peer publishes
+// takes effect, and every user of a machine reaches its ports.
 func authenticated(p app.Peers) error {
 	const credentials = "--peers-ca, --peers-cert and --peers-key"
 	if p.TLS != nil {
@@ -80,7 +80,6 @@ func authenticated(p app.Peers) error {
 	return nil
 }
 
-// mutual returns TLS configurations in which both sides present a certificate.
 func (o *peerFlags) mutual(disk *filesystem.Disk) (*app.MutualTLS, error) {
 	raw, err := disk.Read(o.ca)
 	if err != nil {

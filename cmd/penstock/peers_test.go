@@ -65,7 +65,6 @@ func TestPeer_WithoutCertificateIsDenied(t *testing.T) {
 	}
 }
 
-// peerCertificate returns a folder with a self-signed certificate and its key.
 func peerCertificate(t *testing.T) (dir string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +32,6 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// standAlone has the flags of penstock picker.
 type standAlone struct {
 	files
 	kubeconfig, bind                string
@@ -59,15 +59,15 @@ func newPicker() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "picker",
 		Short: "Run the endpoint picker (EPP) alone, for a gateway that Penstock does not configure",
-		Long: `Run the endpoint picker alone, for one InferencePool and for gateways that Penstock does not configure: Envoy Gateway, Istio,
-kgateway, GKE, or a bare Envoy. It speaks the endpoint picker protocol (ext_proc) at port 9002, gRPC health checks at 9003,
-and serves metrics at 9090. It takes the place of llm-d's EPP: it has the same flags, and reads the same
-EndpointPickerConfig. A flag of llm-d's that has no effect here is accepted and logged. Flags without a command are those of
-this command, so the image replaces an EPP's where the arguments stay.
+		Long: `Run the endpoint picker alone, for one InferencePool and for gateways that Penstock does not configure:
+Envoy Gateway, Istio, kgateway, GKE, or a bare Envoy. It speaks the endpoint picker protocol (ext_proc) at port 9002,
+gRPC health checks at 9003, and serves metrics at 9090. It takes the place of llm-d's EPP: it has the same flags, and
+reads the same EndpointPickerConfig. A flag of llm-d's that has no effect here is accepted and logged. Flags without a
+command are for this command, so the image can replace an EPP's and keep its arguments.
 
-In a pod, or with --kubeconfig, the pool and its pods are read from the cluster; with -f from files, as penstock serve reads
-them. The pool's endpointPickerRef does not count. The port serves TLS to every client, with a certificate made at the start,
-as llm-d's EPP does: --cert-path and --client-ca change that.
+In a pod, or with --kubeconfig, the pool and its pods are read from the cluster; with -f from files, as penstock serve
+reads them. The pool's endpointPickerRef is ignored. The port serves TLS to every client, with a certificate made at
+the start, as llm-d's EPP does: --cert-path and --client-ca change that.
 
 When it ends, health checks fail for --drain-timeout while it still picks, so that gateways ask another replica.`,
 		Example: `  # The only pool in a folder, for an Envoy on this machine
@@ -106,17 +106,7 @@ When it ends, health checks fail for --drain-timeout while it still picks, so th
 	f.StringVar(&s.configText, "config-text", "",
 		"the EndpointPickerConfig itself, in place of --config-file (default: none)")
 	s.tls.flags(f)
-	f.StringVar(&s.protocol.Destination, flagDestination, extproc.DefaultNames().Destination,
-		"header and metadata key by which a pick names endpoints")
-	f.StringVar(&s.protocol.Namespace, flagNamespace, extproc.DefaultNames().Namespace,
-		"metadata namespace of a pick, and of the endpoint that served")
-	f.StringVar(&s.protocol.Subset, flagSubset, extproc.DefaultNames().Subset,
-		"metadata namespace of the endpoints among which a gateway has the picker choose")
-	f.BoolVar(&s.protocol.IgnoreSubset, "disable-endpoint-subset-filter", false,
-		"pick among all endpoints, whatever subset a gateway sends")
-	f.BoolVar(&s.protocol.Conformance, "conformance", false,
-		"obey the request header test-epp-endpoint-selection, and send x-conformance-test-served-endpoint, for the "+
-			"conformance suite of the inference extension: every client may then choose its endpoint")
+	protocolFlags(f, &s.protocol)
 	f.DurationVar(&s.drain, "drain-timeout", 30*time.Second,
 		"how long the picker still picks after it was asked to end, while its health checks fail (default "+
 			"for files: 0)")
@@ -137,13 +127,27 @@ When it ends, health checks fail for --drain-timeout while it still picks, so th
 	return cmd
 }
 
+func protocolFlags(f *pflag.FlagSet, protocol *picker.Protocol) {
+	f.StringVar(&protocol.Destination, flagDestination, extproc.DefaultNames().Destination,
+		"header and metadata key by which a pick names endpoints")
+	f.StringVar(&protocol.Namespace, flagNamespace, extproc.DefaultNames().Namespace,
+		"metadata namespace of a pick, and of the endpoint that served")
+	f.StringVar(&protocol.Subset, flagSubset, extproc.DefaultNames().Subset,
+		"metadata namespace of the endpoints among which a gateway has the picker choose")
+	f.BoolVar(&protocol.IgnoreSubset, "disable-endpoint-subset-filter", false,
+		"pick among all endpoints, whatever subset a gateway sends")
+	f.BoolVar(&protocol.Conformance, "conformance", false,
+		"obey the request header test-epp-endpoint-selection, and send x-conformance-test-served-endpoint, for the "+
+			"conformance suite of the inference extension: every client may then choose its endpoint")
+}
+
 // onlyEmpty accepts empty arguments: templates such as KServe's render a flag that is off as one.
 func onlyEmpty(cmd *cobra.Command, args []string) error {
 	return cobra.NoArgs(cmd, slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "" }))
 }
 
-// withCommand adds the command picker to arguments that begin with one of its long flags. Empty
-// arguments before it do not count.
+// withCommand adds the command picker to arguments that begin with one of its long flags, after
+// empty arguments.
 func withCommand(root *cobra.Command, args []string) []string {
 	first := slices.IndexFunc(args, func(arg string) bool { return arg != "" })
 	if first < 0 || !strings.HasPrefix(args[first], "--") {
@@ -203,7 +207,7 @@ func (s *standAlone) run(cmd *cobra.Command) error {
 	return group.Wait()
 }
 
-// role is where the pool is read, and how gateways are spoken to.
+// role configures where the pool is read, and the protocol with gateways.
 func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone, error) {
 	out := &app.StandAlone{Paths: s.paths, Group: s.group, Protocol: s.protocol, Drain: s.drain}
 	source, err := s.pages.source()

@@ -42,12 +42,10 @@ schedulingProfiles:
   - {pluginRef: queue-scorer, weight: 1}
 `
 
-// inRole is serversYAML of servers of the pool chat in a role.
 func inRole(role string, addresses ...string) string {
 	return strings.Replace(serversYAML(role, addresses...), "app: "+role, "app: chat, llm-d.ai/role: "+role, 1)
 }
 
-// lastHeaders are the headers of the last request that a model server has received.
 func lastHeaders(t *testing.T, server string) http.Header {
 	t.Helper()
 	page, err := readPage(t.Context(), "http://"+server+"/debug/last")

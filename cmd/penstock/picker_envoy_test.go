@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// aloneFiles are a pool whose picker is another one's Service, as for gateways that Penstock does
-// not configure.
+// aloneFiles are a pool with another picker's Service, as for gateways that Penstock does not
+// configure.
 func aloneFiles(servers ...string) map[string]string {
 	pool := strings.Replace(poolYAML("chat"), "spec:\n",
 		"spec:\n  endpointPickerRef: {name: epp, port: {number: 9002}}\n", 1)
@@ -31,7 +31,7 @@ func TestStandAlonePicker_ServesGatewaysThatPenstockDoesNotConfigure(t *testing.
 	p := startPicker(t, files, "--conformance")
 	e := startBareEnvoy(t, bareEnvoy{Pickers: []int{p.port}, Servers: []int{portOf(east), portOf(west)}, TLS: true})
 	for _, way := range e.ways() {
-		// One that names several endpoints is no address for a cluster of type ORIGINAL_DST.
+		// A cluster of type ORIGINAL_DST reads several endpoints as an invalid address.
 		if got, err := e.chat(way, "x-none", "-"); err != nil || got.status != http.StatusOK {
 			t.Errorf("%s: %d %q %v", way, got.status, got.header.Get("x-penstock-reason"), err)
 		}

@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// twoPickers are two stand-alone pickers that are peers, each with an Envoy of its own which asks
-// that one alone.
+// twoPickers are two stand-alone pickers that are peers, each with an Envoy that calls only it.
 func twoPickers(t *testing.T, files map[string]string, servers ...string) []*bareEnvoy {
 	t.Helper()
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))

@@ -21,14 +21,12 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// alonePicker is a running penstock picker.
 type alonePicker struct {
 	*site
 	port            int
 	health, metrics string
 }
 
-// startPicker runs penstock picker over some files, at free ports of loopback.
 func startPicker(t *testing.T, files map[string]string, args ...string) *alonePicker {
 	t.Helper()
 	p := runAlone(t, files, args...)
@@ -68,7 +66,6 @@ func (p *alonePicker) isServing(want bool) {
 	}
 }
 
-// page reads the metrics.
 func (p *alonePicker) page() string {
 	p.t.Helper()
 	got, err := readPage(p.t.Context(), "http://"+p.metrics+"/metrics")
@@ -102,7 +99,7 @@ type bareEnvoy struct {
 }
 
 // Processing modes of gateways that call a picker. Envoy Gateway, and with it Envoy AI Gateway,
-// uses gateway; duplex is what the protocol's reference implementation describes.
+// uses gateway; the protocol's reference implementation describes duplex.
 var processingModes = map[string]string{
 	"headers":  "{request_header_mode: SEND, response_header_mode: SEND}",
 	"buffered": "{request_header_mode: SEND, response_header_mode: SEND, request_body_mode: BUFFERED}",
@@ -112,7 +109,6 @@ var processingModes = map[string]string{
 		"request_trailer_mode: SEND, response_body_mode: FULL_DUPLEX_STREAMED, response_trailer_mode: SEND}",
 }
 
-// startBareEnvoy fills in what is not set.
 func startBareEnvoy(t *testing.T, e bareEnvoy) *bareEnvoy {
 	t.Helper()
 	names := extproc.DefaultNames()
@@ -137,7 +133,6 @@ func startBareEnvoy(t *testing.T, e bareEnvoy) *bareEnvoy {
 	return &e
 }
 
-// chat sends a chat completion by one of the ways.
 func (e *bareEnvoy) chat(way string, header ...string) (reply, error) {
 	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodPost, local(e.Port)+"/v1/chat/completions",
 		strings.NewReader(`{"model": "llama", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}`))
@@ -152,7 +147,6 @@ func (e *bareEnvoy) chat(way string, header ...string) (reply, error) {
 	return do(client(), req)
 }
 
-// ways are all ways to call a picker.
 func (e *bareEnvoy) ways() (out []string) {
 	for mode := range e.Modes {
 		for _, cluster := range e.Clusters {

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// pickerTLS has the flags of the TLS of penstock picker.
 type pickerTLS struct {
 	secure             bool
 	certPath, clientCA string
@@ -42,7 +41,6 @@ func (t *pickerTLS) flags(f *pflag.FlagSet) {
 		"cipher suites of TLS 1.2, by the names of Go's crypto/tls; may be repeated (default: Go's)")
 }
 
-// selfSigned is how long the certificate of a start is valid.
 const selfSigned = 10 * 365 * 24 * time.Hour
 
 // config returns nil for cleartext.
@@ -103,7 +101,7 @@ func (t *pickerTLS) config() (*tls.Config, error) {
 	return out, nil
 }
 
-// certificate returns what reads the certificate of a connection. The first read has succeeded.
+// certificate returns a reader of each connection's certificate. The first read has succeeded.
 func (t *pickerTLS) certificate() (func() (*tls.Certificate, error), error) {
 	if t.certPath == "" {
 		ca, err := authority.NewPair(time.Now(), selfSigned)

@@ -15,11 +15,10 @@ import (
 )
 
 // upstreamFlags are the flags of llm-d's EPP (v0.8 to v0.10) that have no effect here, or that
-// penstock picker does not accept. Manifests for that EPP carry them, so that swapping the image
-// must either keep its meaning or report what differs.
+// penstock picker rejects. Manifests for that EPP contain them; a swapped image must keep their
+// meaning or report what differs.
 type upstreamFlags struct{}
 
-// upstreamFlag is one of them.
 type upstreamFlag struct {
 	name  string
 	value string // one that has the effect that penstock has anyway; "" for none
@@ -47,13 +46,14 @@ var upstream = []upstreamFlag{
 	{name: "grpc-max-send-msg-size", why: "a message sent has 64Ki at most"},
 	{
 		name: "refresh-metrics-interval",
-		why:  "metrics pages are read by what picks need, up to 20 times a second; those of an idle pool are not read",
+		why: "metrics pages are read as often as picks need, up to 20 times a second; pages of an idle pool " +
+			"are not read",
 	},
 	{name: "refresh-prometheus-metrics-interval", why: "metrics are computed when they are read"},
 	{name: "metrics-staleness-threshold", why: "what a page shows ages continuously in the cost of a server"},
 	{name: "zap-devel", isBool: true, why: "logs have one form; see --zap-encoder"},
 	{name: "zap-stacktrace-level", why: "logs have no stack traces, except for panics"},
-	{name: "zap-time-encoding", why: "times are those of RFC 3339"},
+	{name: "zap-time-encoding", why: "times have the form of RFC 3339"},
 	{name: "total-queued-requests-metric", value: "vllm:num_requests_waiting", instead: true,
 		why: "spec.picker.metrics.queue of a PoolPolicy for the pool"},
 	{name: "total-running-requests-metric", value: "vllm:num_requests_running", instead: true,
@@ -69,7 +69,7 @@ var upstream = []upstreamFlag{
 	{name: "metrics-cert-dir", instead: true, why: "a NetworkPolicy for the metrics port, which has no TLS"},
 }
 
-// pageFlags have where metrics pages are read, as llm-d's EPP has it before 0.10.
+// pageFlags configure where metrics pages are read, as llm-d's EPP did before 0.10.
 type pageFlags struct {
 	scheme, path string
 	unverified   bool
@@ -81,7 +81,7 @@ func (p *pageFlags) flags(f *pflag.FlagSet) {
 			"InferencePool comes first, and verifies")
 	f.StringVar(&p.path, "model-server-metrics-path", "",
 		"of llm-d's EPP: path of the metrics pages; spec.picker.metrics.path of a PoolPolicy comes first (default: "+
-			"that of the engine)")
+			"the engine's)")
 	f.BoolVar(&p.unverified, "model-server-metrics-https-insecure-skip-verify", true,
 		"of llm-d's EPP: with https, do not verify the model servers; false is an error: a BackendTLSPolicy for the "+
 			"InferencePool verifies them")
@@ -131,7 +131,6 @@ func (upstreamFlags) check(cmd *cobra.Command, log *slog.Logger) error {
 	return nil
 }
 
-// pickerLogs has the flags of logs: ours, and those of llm-d's EPP.
 type pickerLogs struct {
 	level, zapLevel, encoder string
 	verbosity                int
@@ -140,13 +139,12 @@ type pickerLogs struct {
 func (l *pickerLogs) flags(f *pflag.FlagSet) {
 	f.StringVar(&l.level, "log-level", "info", "lowest level that is logged: debug, info, warn or error")
 	f.StringVar(&l.zapLevel, "zap-log-level", "",
-		"of llm-d's EPP: debug, info, error, panic, or a number, of which 4 and above are debug (default: that of "+
-			"--log-level)")
+		"of llm-d's EPP: debug, info, error, panic, or a number, of which 4 and above are debug (default: --log-level)")
 	f.IntVarP(&l.verbosity, "v", "v", 0, "of llm-d's EPP: 4 and above log at level debug")
 	f.StringVar(&l.encoder, "zap-encoder", "console", "form of logs: json or console (key=value)")
 }
 
-// debugVerbosity is that of llm-d's EPP from which on it logs requests.
+// debugVerbosity is the verbosity at which llm-d's EPP begins to log requests.
 const debugVerbosity = 4
 
 func (l *pickerLogs) logger(out io.Writer) (*slog.Logger, error) {

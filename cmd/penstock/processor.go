@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// Variables of the environment that the Dynamo proposal names.
+// Environment variables that the Dynamo proposal names.
 const (
 	envProcessor    = "EXTERNAL_LLM_PROCESSOR_ENDPOINT"
 	envUseProcessor = "USE_EXTERNAL_LLM_PROCESSOR"
@@ -54,7 +54,6 @@ func defaultProcessor() (out app.Processor, err error) {
 	return out, nil
 }
 
-// processedText is what a pool's processor has made of a request.
 func processedText(d *picker.Processed) string {
 	text := fmt.Sprintf("%s in %v", d.Outcome, d.Took.Round(100*time.Microsecond))
 	if d.Error != "" {
@@ -72,7 +71,6 @@ func processedText(d *picker.Processed) string {
 	return text
 }
 
-// preparesText is what is known about a pool's processor.
 func preparesText(d *picker.Prepares) string {
 	text := fmt.Sprintf("%s (%d addresses) is asked first", d.Host, d.Addresses)
 	if d.Addresses == 1 {

@@ -28,7 +28,7 @@ func TestProcessor_InvalidEnvironmentIsNamed(t *testing.T) {
 	}
 }
 
-// The commands that run nothing show what a process with the same environment does.
+// Commands that only read files use the environment as a running process does.
 func TestProcessor_EnvironmentCountsOffline(t *testing.T) {
 	dir := t.TempDir()
 	files := chatFiles(freePort(t), "127.0.0.1:9")
@@ -57,7 +57,6 @@ func TestProcessor_EnvironmentCountsOffline(t *testing.T) {
 	}
 }
 
-// pickerYAML is a policy for the pool chat.
 func pickerYAML(picker string) string {
 	return "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: " +
 		"chat}, picker: " + picker + "}\n"

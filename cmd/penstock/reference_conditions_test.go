@@ -34,7 +34,6 @@ type conditionWords struct {
 // "GatewayConditionReason"; empty for a reason that is a plain string in our code.
 type reasonOf struct{ family, reason string }
 
-// families are the objects of the tables that a family of Gateway API's constants is about.
 var families = map[string][]string{
 	"GatewayClassConditionReason":  {"GatewayClass"},
 	"GatewayConditionReason":       {"Gateway"},
@@ -111,7 +110,7 @@ func calledFunction(f *ast.File, call *ast.CallExpr) string {
 	return ""
 }
 
-// add takes a constant in if it is the type or the reason of a condition.
+// add records a constant if it is the type or the reason of a condition.
 func (w *conditionWords) add(c apiConstant, dir string) {
 	switch {
 	case strings.HasSuffix(c.typ, "ConditionType"):
@@ -123,16 +122,15 @@ func (w *conditionWords) add(c apiConstant, dir string) {
 	}
 }
 
-// plain takes in a reason that is a string; what does not look like one is another package's idea
-// of a reason.
+// plain records a reason that is a string. Other strings are reasons of other packages' concepts.
 func (w *conditionWords) plain(reason, dir string) {
 	if reason != "" && reason[0] >= 'A' && reason[0] <= 'Z' && !strings.Contains(reason, " ") {
 		w.reasons[reasonOf{"", reason}] = dir
 	}
 }
 
-// literal takes in what a composite literal such as report.Condition{Type: "Accepted", Reason:
-// "Accepted"} names.
+// literal records the names in a composite literal such as report.Condition{Type: "Accepted",
+// Reason: "Accepted"}.
 func (w *conditionWords) literal(lit *ast.CompositeLit, dir string) {
 	fields := map[string]ast.Expr{}
 	for _, e := range lit.Elts {
@@ -152,11 +150,10 @@ func (w *conditionWords) literal(lit *ast.CompositeLit, dir string) {
 	}
 }
 
-// apiConstant is a constant's type and its value.
 type apiConstant struct{ typ, value string }
 
-// constantType is the type that a constant is declared with; one of ours without a type is a
-// reason, or a condition's type, by its name.
+// constantType is the declared type of a constant. An untyped one of ours is a reason, or a
+// condition's type, by its name.
 func constantType(declared ast.Expr, name string) string {
 	switch d := declared.(type) {
 	case *ast.SelectorExpr:
@@ -175,7 +172,6 @@ func constantType(declared ast.Expr, name string) string {
 	return ""
 }
 
-// gatewayConstants reads the constants of Gateway API's package v1, by name.
 func gatewayConstants(t *testing.T) map[string]apiConstant {
 	t.Helper()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
@@ -201,7 +197,7 @@ func gatewayConstants(t *testing.T) map[string]apiConstant {
 	return out
 }
 
-// packages parses the Go files of the module, without tests and what is generated, by folder.
+// packages parses the Go files of the module, without tests and generated files, by folder.
 func packages(t *testing.T) map[string][]*ast.File {
 	t.Helper()
 	out := map[string][]*ast.File{}
@@ -213,7 +209,7 @@ func packages(t *testing.T) map[string][]*ast.File {
 	return out
 }
 
-// parsePackage parses the Go files of one folder, without tests and what is generated.
+// parsePackage parses the Go files of one folder, without tests and generated files.
 func parsePackage(t *testing.T, dir string) []*ast.File {
 	t.Helper()
 	var out []*ast.File

@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// kindsSection writes the table of kinds: the versions that are read from files, the versions that
-// are watched in a cluster, and what each kind is for.
+// kindsSection writes the table of kinds: the versions in files, the versions watched in a cluster,
+// and the kind's purpose.
 func kindsSection(t *testing.T) string {
 	t.Helper()
 	fromFiles, fromCluster := fileVersions(t), clusterVersions(t)
@@ -52,7 +52,6 @@ func kindsSection(t *testing.T) string {
 	return b.String()
 }
 
-// shortVersions leaves out the group where it is the kind's.
 func shortVersions(group string, apiVersions []string) string {
 	var out []string
 	for _, v := range apiVersions {
@@ -210,7 +209,7 @@ func fieldsSection(t *testing.T) string {
 // at length.
 var upstreamTypes = []string{"controllers", "imagePullSecrets", "resources", "tolerations", "topologySpreadConstraints"}
 
-// fields writes a row for each field below a property, in alphabetical order; of upstream types
+// fields writes a row for each field below a property, in alphabetical order; for upstream types
 // with the first sentence of its description only.
 func fields(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps, upstream bool) {
 	for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
@@ -249,7 +248,6 @@ func fields(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps, 
 	}
 }
 
-// limitsOf writes what a schema demands of a value.
 func limitsOf(p apiextensionsv1.JSONSchemaProps, required bool) string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -283,7 +281,6 @@ func limitsOf(p apiextensionsv1.JSONSchemaProps, required bool) string {
 	return strings.Join(out, "; ")
 }
 
-// rules writes what the schema's CEL rules demand, by their messages.
 func rules(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps) {
 	for _, r := range p.XValidations {
 		if r.Message != "" {
@@ -298,7 +295,6 @@ func rules(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// oneLine fits a description into a cell of a table.
 func oneLine(s string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(strings.Join(strings.Fields(s), " "))
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 )
 
-// metricRow is one Prometheus metric.
 type metricRow struct{ name, typ, labels, help string }
 
 // metricsSection writes the table of metrics, from the constructors' arguments in the source code.
@@ -59,7 +58,6 @@ func knownMetrics(t *testing.T) []metricRow {
 	return rows
 }
 
-// metricOf reads the arguments of one of Prometheus's constructors.
 func metricOf(constructor string, args []ast.Expr, scope map[string]string) (m metricRow) {
 	if constructor == "NewDesc" && len(args) == 4 {
 		m = metricRow{name: evaluate(args[0], scope), typ: "gauge", help: evaluate(args[1], scope),
@@ -88,8 +86,8 @@ func metricOf(constructor string, args []ast.Expr, scope map[string]string) (m m
 	return m
 }
 
-// scopes are the values of the parameters of the function literal that a call stands in: one for
-// each call of the literal by its name, or a single empty one.
+// scopes are the values of the parameters of the function literal around a call: one for each call
+// of the literal by its name, or a single empty one.
 func scopes(f *ast.File, call *ast.CallExpr) (out []map[string]string) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		assign, ok := n.(*ast.AssignStmt)
@@ -135,7 +133,6 @@ func evaluate(e ast.Expr, scope map[string]string) string {
 	return stringOf(e)
 }
 
-// labelsOf reads a []string literal.
 func labelsOf(e ast.Expr) string {
 	lit, ok := e.(*ast.CompositeLit)
 	if !ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// pluginsSection writes the table of the types of plugins, from the tables that documents are read
-// by.
+// pluginsSection writes the table of the types of plugins, from the tables by which documents are
+// read.
 func pluginsSection(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -23,7 +23,7 @@ func pluginsSection(t *testing.T) string {
 	return b.String()
 }
 
-// documented are the series of llm-d's EPP 0.10 by its documentation, without the prefix.
+// documented are the series in the documentation of llm-d's EPP 0.10, without the prefix.
 const documented = `
 request_total request_error_total request_duration_seconds request_size_bytes response_size_bytes
 request_input_tokens request_output_tokens request_cached_tokens request_running request_ntpot_seconds
@@ -47,8 +47,8 @@ kv_cache_index_admissions_total kv_cache_index_evictions_total kv_cache_index_lo
 kv_cache_index_lookup_hits_total kv_cache_index_max_pod_hit_count_total kv_cache_index_lookup_latency_seconds
 kv_cache_events_dedup_removed_hashes_suppressed_total kv_cache_events_dedup_removed_hashes_forwarded_total`
 
-// A dashboard reads a series by its name: each documented one exists, or REFERENCE.md states why it
-// does not.
+// A dashboard reads a series by its name: each documented one exists, or REFERENCE.md has the
+// reason why not.
 func TestUpstreamMetrics_EachDocumentedSeriesIsAccountedFor(t *testing.T) {
 	known := map[string]bool{}
 	for _, s := range picker.UpstreamSeries() {
@@ -70,7 +70,6 @@ func TestUpstreamMetrics_EachDocumentedSeriesIsAccountedFor(t *testing.T) {
 	}
 }
 
-// seriesSection writes the tables of llm-d's series.
 func seriesSection(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

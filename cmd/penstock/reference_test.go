@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/internal/external/commands"
 )
 
-// REFERENCE.md is what a user looks names up in. The parts of it between "<!-- generated: NAME -->"
-// and "<!-- end -->" come from the code; this test compares them, and `make golden` rewrites them.
+// The parts of REFERENCE.md between "<!-- generated: NAME -->" and "<!-- end -->" come from the
+// code; this test compares them, and `make golden` rewrites them.
 func TestReference_GoldenMatchesTheCode(t *testing.T) {
 	path := filepath.Join(root, "REFERENCE.md")
 	raw, err := os.ReadFile(path)
@@ -120,7 +120,7 @@ func TestReference_DocumentedNamesExist(t *testing.T) {
 	}
 }
 
-// The kind that REFERENCE.md names as one that Penstock does not read is none of its table.
+// REFERENCE.md's example of a kind that Penstock does not read is not in its table.
 func TestReference_UnsupportedKindIsNotInTheTable(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(root, "REFERENCE.md"))
 	if err != nil {
@@ -132,7 +132,6 @@ func TestReference_UnsupportedKindIsNotInTheTable(t *testing.T) {
 	}
 }
 
-// documentation lists the pages for users, from the root.
 func documentation(t *testing.T) []string {
 	t.Helper()
 	tasks, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
@@ -146,7 +145,6 @@ func documentation(t *testing.T) []string {
 	return pages
 }
 
-// commandsSection writes each command with its flags.
 func commandsSection(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -184,7 +182,6 @@ func commandReference(b *strings.Builder, cmd *cobra.Command) {
 	}
 }
 
-// flagType names a flag's type in words.
 func flagType(f *pflag.Flag) string {
 	switch typ := f.Value.Type(); typ {
 	case "stringSlice", "stringArray":
@@ -202,7 +199,6 @@ func flagType(f *pflag.Flag) string {
 	}
 }
 
-// chartSection is the charts' values, with their comments.
 func chartSection(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

@@ -3,7 +3,7 @@ package main
 // This file holds the hand-written halves of REFERENCE.md's generated tables. The tests beside it
 // fail for a kind or a condition that is missing here, and for one that no code reports any more.
 
-// kindWords are what each kind that is read is for.
+// kindWords describe the purpose of each kind that is read.
 var kindWords = map[string]string{
 	"GatewayClass": "Names the controller that serves its Gateways. In a folder it is optional: without " +
 		"one, Penstock serves every class; with one, its `controllerName` decides (`penstock.dev/gateway-controller`)",
@@ -122,7 +122,7 @@ var conditionRows = []conditionRow{
 			"that run keep serving"},
 
 	{"Gateway listener", "Accepted", "True", "Accepted",
-		"The listener is valid. The reasons of this table are those of a ListenerSet's listeners too"},
+		"The listener is valid. A ListenerSet's listeners have the same reasons"},
 	{"Gateway listener", "Accepted", "False", "UnsupportedProtocol", "The protocol is not HTTP, HTTPS, TLS or TCP"},
 	{"Gateway listener", "Accepted", "False", "UnsupportedValue",
 		"The TLS mode does not fit the protocol, or `allowedRoutes` has an invalid selector"},

@@ -15,14 +15,14 @@ const (
 	// repeatsKept bounds how many texts are remembered, by their hashes; beyond that, all are
 	// dropped.
 	repeatsKept = 4096
-	// maxLogged bounds the text of an attribute in bytes. What a client or an API server sent may
-	// be part of it.
+	// maxLogged bounds the text of an attribute in bytes: it may come from a client or an API
+	// server.
 	maxLogged = 8 << 10
 )
 
 // repeats is a handler that drops warnings and errors whose text and attributes were logged within
-// the last minute. A proxy whose connection is denied retries three times a second; the log has one
-// line a minute, with the number of repetitions.
+// the last minute. A denied proxy retries three times a second; the log has one line a minute, with
+// the number of repetitions.
 type repeats struct {
 	slog.Handler
 	prefix string // attributes and groups of WithAttrs and WithGroup
@@ -36,7 +36,6 @@ type seen struct {
 	texts map[uint64]*repeated
 }
 
-// repeated is the record of one text.
 type repeated struct {
 	logged  time.Time // the last time
 	dropped int       // repetitions since then

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// An error may quote what a client sent.
+// An error may quote a client's text.
 func TestLog_TextIsBounded(t *testing.T) {
 	var out bytes.Buffer
 	long := strings.Repeat("x", 1<<20)
@@ -21,7 +21,7 @@ func TestLog_TextIsBounded(t *testing.T) {
 	}
 }
 
-// A proxy whose connection is denied retries for ever: other warnings must stay visible in the log.
+// A denied proxy retries for ever: other warnings must stay visible in the log.
 func TestLog_RepeatedWarningOnceAMinute(t *testing.T) {
 	var out bytes.Buffer
 	h := newRepeats(slog.NewTextHandler(&out, nil))
@@ -59,7 +59,6 @@ func TestLog_RepeatedWarningOnceAMinute(t *testing.T) {
 	warn(h, time.Minute, slog.LevelInfo, "a")
 	logged("level=INFO", "level=INFO")
 
-	// The number of remembered texts is bounded.
 	for i := range 2 * repeatsKept {
 		warn(h, 0, slog.LevelWarn, fmt.Sprint(i))
 	}

@@ -34,33 +34,34 @@ func newReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay TRACE",
 		Short: "Compare strategies of picking on a trace, by simulation",
-		Long: `Replay the requests of a trace to simulated model servers, once for each strategy, and print how long clients would have
-waited for first bytes, which share of the prompts' tokens was cached, and how evenly the servers were used.
+		Long: `Replay the requests of a trace to simulated model servers, once for each strategy, and print how long
+clients would have waited for first bytes, which share of the prompts' tokens was cached, and how evenly the servers
+were used.
 
-TRACE is a file of JSON lines, or such a file compressed by gzip; "-" is standard input. A line is a request, in the form of
-Mooncake's public traces: timestamp (ms), input_length and output_length (tokens), and hash_ids, one for each block of 512
-tokens of the prompt. Equal ids at the beginning of two prompts mean that the prompts begin alike. Lines that --record wrote
-have the pool, too: one pool's servers are simulated at a time, so a trace with several needs --pool. Requests that failed (status
-400 or more) and those with more tokens than a server's KV cache are left out, and standard error has how many. Answers are
-streams, except for lines that --record wrote of requests for one that is not.
+TRACE is a file of JSON lines, or such a file compressed by gzip; "-" is standard input. A line is a request, in the
+form of Mooncake's public traces: timestamp (ms), input_length and output_length (tokens), and hash_ids, one for each
+block of 512 tokens of the prompt. Equal ids at the beginning of two prompts mean that the prompts begin alike. Lines
+that --record wrote have the pool, too: one pool's servers are simulated at a time, so a trace with several needs
+--pool. Requests that failed (status 400 or more) or have more tokens than a server's KV cache are left out; standard
+error has their number. Answers are streams, except for recorded requests that asked for none.
 
-Strategies are those of PoolPolicy, which run as in the picker, and those of other routers, re-stated from their
-documentation. The servers are modelled on vLLM: they tokenize 250,000 tokens a second and send a stream's headers then. A step
-computes at most 2,048 prompt tokens, and takes 20 ms or as long as these tokens take, and 0.3 ms for each running request; 128
-requests run at a time; KV blocks are the prefix cache.
+The strategies are PoolPolicy's, which run as in the picker, and other routers', re-stated from their documentation.
+The servers are modelled on vLLM: they tokenize 250,000 tokens a second and send a stream's headers then. A step
+computes at most 2,048 prompt tokens, and takes 20 ms or as long as these tokens take, and 0.3 ms for each running
+request; 128 requests run at a time; KV blocks are the prefix cache.
 
 Equal arguments print equal bytes.`,
 		Example: `  # Twice as many requests as in the trace, on 16 servers
   penstock replay trace.jsonl --strategy load --strategy least-request --servers 16 --speed 2
-  # Those of one pool, of a trace that --record wrote
+  # The requests of one pool, of a trace that --record wrote
   penstock replay trace.jsonl --pool default/llama`,
 		Args: takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.pool, "pool", "",
-		"only the requests of this pool, as NAMESPACE/NAME; required for a trace with several, as --record writes it "+
-			"where there are (default: the only one)")
+		"only the requests of this pool, as NAMESPACE/NAME; required for a trace with several pools (default: "+
+			"the only one)")
 	f.StringArrayVar(&o.strategies, "strategy", []string{"load", "least-request"},
 		"strategy to replay with; may be repeated: "+strings.Join(simulation.Names(), ", "))
 	f.IntVar(&o.servers, "servers", 8, "number of model servers, 1 to 1000")
@@ -128,8 +129,8 @@ func (o *replayOptions) run(cmd *cobra.Command, trace string) error {
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), `
-%d requests, %.2f a second, on %d servers. TTFT is the time to the first byte of a stream; END TO END is a mean. BALANCE is the largest number of
-prompt tokens that one server computed over the mean of all: 1 is even.
+%d requests, %.2f a second, on %d servers. TTFT is the time to the first byte of a stream; END TO END is a mean.
+BALANCE is the largest number of prompt tokens that one server computed over the mean of all: 1 is even.
 `, len(workload.Requests), workload.Rate(), o.servers)
 	return err
 }

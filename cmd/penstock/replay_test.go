@@ -19,7 +19,7 @@ func replayed(t *testing.T, in string, args ...string) (string, error) {
 	return out + stderr, err
 }
 
-// replayedApart returns what is written to standard output and to standard error.
+// replayedApart returns standard output and standard error.
 func replayedApart(t *testing.T, in string, args ...string) (string, string, error) {
 	t.Helper()
 	cmd := newReplay()
@@ -99,7 +99,7 @@ func TestReplay_RequestsThatNoServerServesAreLeftOut(t *testing.T) {
 	trace := fmt.Sprintf(failing+good+"\n"+big+failing+good+big, 5, 429, 10, 20, 503, 100)
 	got, stderr, err := replayedApart(t, trace, "-")
 	if err != nil || got != alone {
-		t.Errorf("%v\n%s\nwant that of the other requests alone:\n%s", err, got, alone)
+		t.Errorf("%v\n%s\nwant the output without that request:\n%s", err, got, alone)
 	}
 	const want = "left out 2 of 6 requests: they failed; the first is standard input:1, with status 429\n" +
 		"left out 2 of 6 requests: the KV cache of a server has 768000 tokens, set --kv-blocks; the first is " +
@@ -150,7 +150,7 @@ func TestReplay_MistakesAreNamed(t *testing.T) {
 	}
 }
 
-// A recorded line has whether its answer is a stream: only a stream has a first token before its
+// A recorded line states whether its answer is a stream: only a stream has a first token before its
 // end.
 func TestReplay_AnswersThatAreNotStreamed(t *testing.T) {
 	const line = `{"timestamp": %d, "input_length": 600, "output_length": 90, "hash_ids": [1, 2], "took": 900%s}` + "\n"

@@ -37,13 +37,8 @@ func (a *target) flags(cmd *cobra.Command) {
 	}
 }
 
-// running is the address of a running penstock. With dial, it is a pod, whose name address is.
-type running struct {
-	network, address string
-	dial             func(context.Context) (net.Conn, error)
-}
+type running struct{ network, address string }
 
-// runningAt returns the penstock at an address.
 func runningAt(address string) running {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		return running{network: "unix", address: path}
@@ -51,17 +46,12 @@ func runningAt(address string) running {
 	return running{network: "tcp", address: strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")}
 }
 
-// runningFor returns the penstock that uses a state folder.
-func runningFor(stateDir string) running {
-	return running{network: "unix", address: app.Socket(stateDir)}
-}
+func runningFor(stateDir string) running { return running{"unix", app.Socket(stateDir)} }
 
-// get reads the JSON of a page from the penstock that uses a state folder.
 func get(ctx context.Context, stateDir, path string, into any) error {
 	return runningFor(stateDir).get(ctx, path, into)
 }
 
-// get decodes the JSON of a page.
 func (r running) get(ctx context.Context, path string, into any) error {
 	body, err := r.open(ctx, path)
 	if err != nil {
@@ -104,8 +94,8 @@ func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// noAnswer is the error of a call to a process that is not there, with what to do. It omits the URL
-// and the address that the causes repeat.
+// noAnswer is the error of a call to an absent process, with what to do. It omits the URL and the
+// address that the causes repeat.
 func (r running) noAnswer(err error) error {
 	if call := (*url.Error)(nil); errors.As(err, &call) {
 		err = call.Err

@@ -34,13 +34,15 @@ import (
 // TestScenario_Scripts runs testdata/scenario, each script once with the strict fake Envoy and once
 // with the real one. A script's commands are the verbs of `penstock debug`, and:
 //
-//	start                 start `penstock serve -f config`, and an Envoy of Gateway default/gw
-//	restart               end penstock, and start it again at the same addresses
-//	proxy GATEWAY         start one more Envoy, of another Gateway
-//	save FILE [AS]        save a file into config, as an editor does; `remove FILE` deletes it there
-//	serves PORT BACKEND   wait until requests to a port get to a backend: A, B, C, or none
-//	occupy PORT, release PORT   hold a port, so that Envoy cannot listen there, and release it
-//	until [!] REGEXP VERB...    repeat a verb until its output matches, or no longer matches
+//	start                      start `penstock serve -f config`, and an Envoy of Gateway
+//	                           default/gw
+//	restart                    end penstock, and start it again at the same addresses
+//	proxy GATEWAY              start one more Envoy, of another Gateway
+//	save FILE [AS]             save a file into config, as an editor does; `remove FILE` deletes
+//	                           it there
+//	serves PORT BACKEND        wait until requests to a port get to a backend: A, B, C, or none
+//	occupy PORT, release PORT  hold a port, so that Envoy cannot listen there, and release it
+//	until [!] REGEXP VERB...   repeat a verb until its output matches, or no longer matches
 //
 // tls-secret.yaml is a Secret "cert" with a certificate and its key; $KEY_BASE64 is that key as the
 // Secret has it. Files may contain @PORT@, @PORT2@ (for listeners) and @A@, @B@, @C@ (ports of
@@ -71,7 +73,6 @@ func TestScenario_Scripts(t *testing.T) {
 	}
 }
 
-// scenario is one script's control plane, Envoys and backends.
 type scenario struct {
 	t        testing.TB
 	dir      string // of the script; config is below it
@@ -139,7 +140,6 @@ func (s *scenario) node(gateway string) string {
 	return "proxy-of-" + strings.ReplaceAll(gateway, "/", "-")
 }
 
-// command returns a script command for a method that takes min to max arguments.
 func command(min, max int, run func(*scenario, []string) error) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg || len(args) < min || len(args) > max {
@@ -189,7 +189,6 @@ func words(ts *testscript.TestScript, args []string) []string {
 	return append(slices.Clone(args), "-f", filepath.Join(s.dir, "config"), "--state", s.state)
 }
 
-// until repeats `penstock debug` with the given words.
 func until(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("until [!] REGEXP VERB...")
@@ -284,7 +283,7 @@ func (s *scenario) reachable() error {
 	return nil
 }
 
-// cannotBind is what the real Envoy answers to a listener at a port that another process holds.
+// cannotBind is the real Envoy's answer to a listener at a port that another process holds.
 func (s *scenario) cannotBind(ref resource.Ref) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,6 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"penstock": main})
 }
 
-// TestCommand_Scripts runs testdata/script: commands and their output.
 func TestCommand_Scripts(t *testing.T) {
 	envoy, err := supervisor.Find(t.Context())
 	if err != nil {

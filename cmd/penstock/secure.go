@@ -37,7 +37,7 @@ func (s *secure) flags(f *pflag.FlagSet) {
 		"file with the tokens that authenticate proxies, one a line; such a proxy may read every Gateway "+
 			"(default: none)")
 	f.StringVar(&s.ca, "xds-ca", "",
-		"file with the CA certificates that verify --xds-cert for proxies that call the picker (default: that of "+
+		"file with the CA certificates that verify --xds-cert for proxies that call the picker (default: "+
 			"--xds-client-ca)")
 	f.BoolVar(&s.openPicker, "picker-open", false,
 		"accept picks over TLS from every client, such as gateways of other clusters (default: only from the "+
@@ -124,8 +124,8 @@ func (s *secure) verify(chain [][]byte, name string) error {
 	return nil
 }
 
-// check returns an error for a picker without credentials at an address that is not loopback,
-// unless --insecure-picker allows it: then it logs a warning.
+// check returns an error for a picker without credentials at an address that is not loopback. With
+// --insecure-picker it logs a warning instead.
 func (s *secure) check(log *slog.Logger, picker net.Addr, secured bool) error {
 	if secured || app.Local(picker) {
 		return nil

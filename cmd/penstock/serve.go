@@ -19,16 +19,17 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the control plane and the picker alone, for Envoys that run elsewhere",
-		Long: `Run the control plane and the endpoint picker, for Envoys that penstock does not start. Print the bootstrap of an Envoy with
-penstock bootstrap. ADS has the private keys of Gateways: it is served at a socket in the state folder, and the picker at
-another one, to Envoys of this user. Two processes over the same files serve the same Envoys: either may end, freeze or be upgraded without a lost request.
-Give each process the addresses of all (--peers, and --picker-address for each picker).
+		Long: `Run the control plane and the endpoint picker, for Envoys that penstock does not start. Print the
+bootstrap of an Envoy with penstock bootstrap. ADS has the private keys of Gateways: by default it and the picker are
+served at sockets in the state folder, to Envoys of this user. Two processes over the same files serve the same
+Envoys: either may end, freeze or be upgraded without a lost request. Give each process the addresses of all (--peers,
+and --picker-address for each picker).
 
-With --xds HOST:PORT, Envoys run on any machine that reaches these addresses, and they and control planes authenticate each
-other: penstock credentials makes a CA and certificates, and prints the flags of both sides.
+With --xds HOST:PORT, Envoys run on any machine that reaches these addresses, and they and control planes authenticate
+each other: penstock credentials makes a CA and certificates, and prints the flags of both sides.
 
-With --kubeconfig, or without -f in a pod, serve reads the objects of that cluster. One of several processes writes the
-objects' status; the processes find each other through --service.`,
+With --kubeconfig, or without -f in a pod, serve reads the objects of that cluster. One of several processes writes
+the objects' status; the processes find each other through --service.`,
 		Example: `  penstock serve -f ./config
   penstock serve --kubeconfig ~/.kube/config
   penstock bootstrap --gateway default/gw -f ./config > envoy.yaml

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// explain --why and status name why a server gets no requests, since when, and what its probe met.
+// explain --why and status show why a server gets no requests, since when, and the result of its
+// probe.
 func TestSilent_ReasonIsShown(t *testing.T) {
 	silence := endpoint.Silence{Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Headers: true,
 		Probe: "no token within 10s"}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
@@ -18,19 +19,21 @@ func newSim() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Run a simulated model server: vLLM's endpoints, queue and metrics, without a GPU",
-		Long: `Run a simulated model server, for machines without a GPU. It has the endpoints of vLLM: chat and text completions,
-responses and Anthropic's messages, plain and streamed, embeddings, rerank, models, health and metrics. Each text names the server
-and repeats the prompt. Embeddings and scores depend on the words of a text alone.
+		Long: `Run a simulated model server, for machines without a GPU. It has the endpoints of vLLM: chat and text
+completions, responses and Anthropic's messages, plain and streamed, embeddings, rerank, models, health and metrics.
+Each text names the server and repeats the prompt. Embeddings and scores depend on the words of a text alone.
 
-Flags set how slow it is and how soon it is full. At most --max-num-seqs requests run and the others wait in its queue;
-each request occupies KV cache while it runs; at most --max-loras adapters are active. /metrics shows all of this to an
-endpoint picker. One word is one token, unless a request brings the token IDs of its prompt: as token_ids in the body, or by a key
-in the header x-req-tokens-key that the token store of --tokens has. The response's header x-tokens-from states which.
+Flags set how slow it is and how soon it is full. At most --max-num-seqs requests run and the others wait in its
+queue; each request occupies KV cache while it runs; at most --max-loras adapters are active. /metrics shows all of
+this to an endpoint picker. One word is one token, unless a request brings the token IDs of its prompt: as token_ids
+in the body, or as a key of the token store (--tokens) in the header x-req-tokens-key. The response's header
+x-tokens-from states which.
 
-It serves POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/rerank (also /rerank and
-/v2/rerank); /v1/chat/completions/render and /v1/completions/render, which answer with the token IDs of a prompt;
-/v1/load_lora_adapter and /v1/unload_lora_adapter with a lora_name, which change the adapters; and, with
---prefix-caching, /reset_prefix_cache. GET /v1/models, /health, /version, /metrics, and /debug/last, which shows the last request.`,
+It serves POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/rerank (also
+/rerank and /v2/rerank); /v1/chat/completions/render and /v1/completions/render, which answer with the token IDs of a
+prompt; /v1/load_lora_adapter and /v1/unload_lora_adapter with a lora_name, which change the adapters; and, with
+--prefix-caching, /reset_prefix_cache. GET /v1/models, /health, /version, /metrics, and /debug/last, which shows the
+last request.`,
 		Example: `  # A server and a request. The response names the server.
   penstock sim --port 8001 --name pod-1 &
   curl -s localhost:8001/v1/chat/completions -d '{"messages": [{"role": "user", "content": "Hello there"}]}'
@@ -51,7 +54,7 @@ It serves POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/message
   for i in 1 2 3 4 5; do curl -s localhost:8001/v1/completions -d '{"prompt": "hi"}' & done
   curl -s localhost:8001/metrics | grep num_requests
 
-  # A server that computes in steps, as the servers of penstock replay do: prompts hold up the answers beside them.
+  # A server that computes in steps, as the servers of penstock replay do: prompts delay the answers beside them.
   penstock sim --port 8001 --step-time 20ms --step-time-per-sequence 300us --prefill-rate 8000 --prefix-caching
 
   # A server with adapters; "model": "sql" in a request selects one of them.
@@ -86,8 +89,12 @@ It serves POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/message
 			return server.Run(cmd.Context())
 		},
 	}
-	flags := cmd.Flags()
-	flags.IntSliceVar(&ports, "port", nil, "port to listen on, on all addresses; may be repeated (default: none)")
+	simFlags(cmd.Flags(), &cfg, &ports)
+	return cmd
+}
+
+func simFlags(flags *pflag.FlagSet, cfg *sim.Config, ports *[]int) {
+	flags.IntSliceVar(ports, "port", nil, "port to listen on, on all addresses; may be repeated (default: none)")
 	flags.StringSliceVar(&cfg.Listen, "listen", nil,
 		"address to listen on, as HOST:PORT; may be repeated (default 127.0.0.1:8000)")
 	flags.StringVar(&cfg.Name, "name", "sim", "name of the server, in responses and in the header x-served-by")
@@ -110,16 +117,15 @@ It serves POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/message
 		"tokens of a prompt that are read in a second, before the first token; 0: all at once (default 0)")
 	flags.DurationVar(&cfg.InterTokenLatency, "inter-token-latency", 0, "time between two tokens (default 0s)")
 	flags.DurationVar(&cfg.StepTime, "step-time", 0,
-		"compute in steps, each of which takes so long or as long as its tokens of prompts take: a token of every "+
-			"answer, and a chunk of prompts. "+
-			"In place of --time-to-first-token, --inter-token-latency and --max-num-partial-prefills; 0: requests do "+
-			"not hold up each other (default 0s)")
+		"compute in steps of this time, or longer if their tokens of prompts take longer: a token of every answer, "+
+			"and a chunk of prompts. Replaces --time-to-first-token, --inter-token-latency and "+
+			"--max-num-partial-prefills; 0: requests do not delay each other (default 0s)")
 	flags.DurationVar(&cfg.StepTimePerSequence, "step-time-per-sequence", 0,
 		"how much longer a step takes for each request that runs; needs --step-time (default 0s)")
 	flags.IntVar(&cfg.MaxBatchedTokens, "max-num-batched-tokens", 0,
 		"tokens of prompts in a step, of all requests together; needs --step-time (default 2048)")
 	flags.BoolVar(&cfg.PrefixCaching, "prefix-caching", false,
-		"keep the blocks of prompts: what a prompt has in common with an earlier one does not count for "+
+		"keep the blocks of prompts: a beginning in common with an earlier prompt does not count for "+
 			"--time-to-first-token and --prefill-rate (default false)")
 	flags.StringVar(&cfg.KVEvents, "kv-events", "",
 		"address at which KV events are published over ZeroMQ, as HOST:PORT; needs --prefix-caching (default: none)")
@@ -130,11 +136,10 @@ It serves POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/message
 	flags.StringVar(&cfg.KVEventsTopic, "kv-events-topic", "",
 		"topic of KV events (default: kv@NAME@MODEL, by --name and --model)")
 	flags.StringVar(&cfg.Tokens, "tokens", "",
-		"URL of the token store (penstock-external tokens) that has the token IDs of requests with a key in "+
-			"x-req-tokens-key, as http://HOST:PORT (default: none)")
+		"URL of the token store (penstock-external tokens) for requests with a key in x-req-tokens-key, as "+
+			"http://HOST:PORT (default: none)")
 	flags.Float64Var(&cfg.FailRate, "fail-rate", 0,
 		"share of requests to a model that fail, from 0 to 1, spread evenly (default 0)")
 	flags.IntVar(&cfg.Status, "status", 503, "HTTP status of a failed request")
 	flags.DurationVar(&cfg.Grace, "grace", 30*time.Second, "grace period for requests in flight after SIGTERM")
-	return cmd
 }

@@ -29,12 +29,12 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print for every object whether it takes effect, and what is wrong",
-		Long: `Print for every object that penstock up or serve reads whether it takes effect, and what is wrong: the conditions of
-Gateway API, findings with file and line, the connected Envoys with the resources that they reject, and the members of the cluster set.
-If no penstock runs, the command prints the last status that was written.
+		Long: `Print for every object that penstock up or serve reads whether it takes effect, and what is wrong: the
+conditions of Gateway API, findings with file and line, the connected Envoys with the resources that they reject, and
+the members of the cluster set. If no penstock runs, the command prints the last status that was written.
 
-In Kubernetes the conditions are in the objects' own status. Without -f, --state and --http the command finds the pods of
-penstock by the kubeconfig, forwards to them, and prints also findings that are no conditions, and the Envoys of all pods.
+In Kubernetes the conditions are in the objects' own status. With --http the command queries a process there, which
+also has findings without a condition, and its connected Envoys.
 
 With --watch the command prints the status again after each change, until it is interrupted.
 
@@ -65,21 +65,20 @@ The exit status is 1 if there is a finding of severity error: something written 
 	return cmd
 }
 
-// statusJSON is the output of -o json.
 type statusJSON struct {
 	*status.Document
 	Proxies []server.ProxyStatus `json:"proxies,omitempty"`
 	Rates   []picker.Rate        `json:"rates,omitempty"`
 	Suspect []picker.Suspect     `json:"suspect,omitempty"`
 	Serving []picker.Serving     `json:"serving,omitempty"`
-	// ClusterSet is absent if the cluster takes part in none.
-	ClusterSet *set.Status `json:"clusterSet,omitempty"`
+	// ClusterSet is absent outside of a cluster set.
+	ClusterSet *clusterset.Status `json:"clusterSet,omitempty"`
 }
 
 // watchStatus prints the status that a process has, now and after each change, until ctx ends.
 func watchStatus(cmd *cobra.Command, at running, output string) error {
-	if is := at.hub(cmd.Context()); is != nil {
-		return errors.New(hubsFolder(is))
+	if hub := at.hub(cmd.Context()); hub != nil {
+		return errors.New(hubsFolder(hub))
 	}
 	return watchLines(cmd, at, "/status?watch", output, func(doc *status.Document) error {
 		var serving []picker.Serving
@@ -88,8 +87,8 @@ func watchStatus(cmd *cobra.Command, at running, output string) error {
 	})
 }
 
-// watchLines prints what a page of a process serves, a line of JSON now and one after each change,
-// until ctx ends: as it is with output json, else as text does.
+// watchLines prints lines of a page of JSON lines, now and after each change, until ctx ends:
+// unchanged for output json, else as text prints them.
 func watchLines[T any](cmd *cobra.Command, at running, page, output string, text func(*T) error) error {
 	body, err := at.open(cmd.Context(), page)
 	if err != nil {
@@ -98,20 +97,20 @@ func watchLines[T any](cmd *cobra.Command, at running, page, output string, text
 	defer func() { _ = body.Close() }()
 	lines := json.NewDecoder(body)
 	for first := true; ; first = false {
-		var is T
-		err := lines.Decode(&is)
+		var content T
+		err := lines.Decode(&content)
 		switch {
 		case cmd.Context().Err() != nil:
 			return nil
 		case err != nil:
 			return fmt.Errorf("the process at %s has ended: %w", at.address, err)
 		case output == "json":
-			err = json.NewEncoder(cmd.OutOrStdout()).Encode(is)
+			err = json.NewEncoder(cmd.OutOrStdout()).Encode(content)
 		default:
 			if !first {
 				fmt.Fprintf(cmd.OutOrStdout(), "\n--- %s\n", time.Now().Format(time.TimeOnly))
 			}
-			err = text(&is)
+			err = text(&content)
 		}
 		if err != nil {
 			return err
@@ -153,9 +152,8 @@ func (s *statusJSON) merge(ctx context.Context, other running) error {
 // answer, printStatus reads the file that it wrote; file is "" for none.
 func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	var out statusJSON
-	at := all[0]
-	if is := at.hub(cmd.Context()); is != nil {
-		return errors.New(hubsFolder(is))
+	if hub := at.hub(cmd.Context()); hub != nil {
+		return errors.New(hubsFolder(hub))
 	}
 	err := at.get(cmd.Context(), "/status", &out.Document)
 	runs := err == nil
@@ -214,8 +212,8 @@ func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	return printAll(io.Discard, out.Findings)
 }
 
-// syncState describes whether a proxy has all of its resources. A cluster that lingers for some
-// seconds after its last route does not make a proxy count as behind.
+// syncState describes whether a proxy has all of its resources. Clusters that linger after their
+// last route do not count.
 func syncState(p server.ProxyStatus) string {
 	var parts []string
 	behind := false
@@ -246,10 +244,8 @@ func syncState(p server.ProxyStatus) string {
 	return "is in sync (" + text + ")"
 }
 
-// maxRates is how many servers the text output has.
 const maxRates = 32
 
-// printRates prints how fast model servers read prompts.
 func printRates(w io.Writer, rates []picker.Rate) {
 	for _, r := range rates[:min(len(rates), maxRates)] {
 		text := rateText(r.Rate, r.From)
@@ -290,7 +286,7 @@ func printSuspects(w io.Writer, all []picker.Suspect) {
 	}
 }
 
-// printOut prints the model servers that do not serve, but for suspects.
+// printOut prints the model servers that do not serve, except for suspects.
 func printOut(w io.Writer, serving []picker.Serving, suspects []picker.Suspect) {
 	printed, more := 0, 0
 	for i := range serving {

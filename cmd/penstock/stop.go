@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// stopFlags has how a long-running command ends.
 type stopFlags struct{ timeout time.Duration }
 
 func (s *stopFlags) flags(f *pflag.FlagSet) {
@@ -27,8 +26,8 @@ func (s *stopFlags) check() error {
 	return nil
 }
 
-// announce prints, once ctx has ended by a signal, that a second one ends the process at once. It
-// calls now then, and exits. The returned function ends that.
+// announce prints, once a signal has ended ctx, that a second one ends the process at once. On that
+// signal it calls now, and exits. end stops it.
 func (s *stopFlags) announce(ctx context.Context, out io.Writer, now func()) (end func()) {
 	done := make(chan struct{})
 	unregister := context.AfterFunc(ctx, func() {
@@ -49,5 +48,5 @@ func (s *stopFlags) announce(ctx context.Context, out io.Writer, now func()) (en
 	}
 }
 
-// exitInterrupted is the exit status after a second Ctrl-C, as shells have it.
+// exitInterrupted is the exit status after a second Ctrl-C, as in shells.
 const exitInterrupted = 128 + int(syscall.SIGINT)

@@ -19,7 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// telemetry holds what the standard OTEL_* variables configure: Penstock's own spans, and the
+// telemetry holds the settings of the standard OTEL_* variables: Penstock's own spans, and the
 // collector of Envoy's spans.
 type telemetry struct {
 	provider  trace.TracerProvider
@@ -93,7 +93,6 @@ func checkHeaders(variables ...string) error {
 	return nil
 }
 
-// end sends the remaining spans.
 func (t *telemetry) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()

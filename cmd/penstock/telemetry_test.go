@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The headers of exports have a token. OpenTelemetry logs what it cannot read.
+// The headers of exports have a token. OpenTelemetry logs values that it cannot read.
 func TestTracing_InvalidHeadersAreAnErrorWithoutTheirText(t *testing.T) {
 	for text, valid := range map[string]bool{
 		"Authorization: Bearer s3cret": false, "authorization=Bearer%2": false, "a=b,Bearer s3cret": false,

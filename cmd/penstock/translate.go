@@ -48,10 +48,10 @@ func newTranslate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "translate",
 		Short: "Print the Envoy configuration for a folder of YAML, without running anything",
-		Long: `Print the Envoy configuration for a folder of YAML, without running anything: for each Gateway its listeners, route
-configurations, clusters, endpoints and secrets. Private keys and credentials are omitted. Equal input gives equal bytes, so that two
-outputs can be compared. Findings are printed on standard error; the exit status is 1 if there is one of severity error:
-something in the folder does not take effect.`,
+		Long: `Print the Envoy configuration for a folder of YAML, without running anything: for each Gateway its
+listeners, route configurations, clusters, endpoints and secrets. Private keys and credentials are omitted. Equal
+input gives equal bytes, so that two outputs can be compared. Findings are printed on standard error; the exit status
+is 1 if there is one of severity error: something in the folder does not take effect.`,
 		Example: `  penstock translate -f ./config
   penstock translate -f ./config --gateway default/gw -o json | jq .clusters
 
@@ -73,7 +73,7 @@ something in the folder does not take effect.`,
 	f.StringVarP(&o.output, "output", "o", "yaml", "output format: yaml or json")
 	addOffline(f, &o.picker, &o.any)
 	f.BoolVar(&o.validate, "validate", false,
-		"deliver each resource to the real Envoy, and report those that it rejects (default false)")
+		"deliver each resource to the real Envoy, and report rejected ones (default false)")
 	f.BoolVar(&o.status, "status", false, "print the objects' status instead of Envoy's configuration (default false)")
 	return cmd
 }
@@ -201,7 +201,6 @@ func printAll(w io.Writer, findings []report.Finding) error {
 	return nil
 }
 
-// gatewayConfig is the printed form of one Gateway's configuration.
 type gatewayConfig struct {
 	Gateway   string            `json:"gateway"`
 	Listeners []json.RawMessage `json:"listeners"`

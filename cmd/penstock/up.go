@@ -23,9 +23,10 @@ func newUp() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run everything for a folder of YAML: control plane, picker, and an Envoy for each Gateway",
-		Long: `Run everything for a folder of Gateway API YAML on this machine: the control plane, the endpoint picker, and a
-supervised Envoy for each Gateway. A saved file is live in milliseconds. A mistake is reported with file, line, object and
-field. An invalid object keeps its last good version, also after a restart, and all other objects take effect.`,
+		Long: `Run everything for a folder of Gateway API YAML on this machine: the control plane, the endpoint
+picker, and a supervised Envoy for each Gateway. A saved file is live in milliseconds. A mistake is reported with
+file, line, object and field. An invalid object keeps its last good version, also after a restart, and all other
+objects take effect.`,
 		Example: `  # Serve ./config, and print the addresses. Stop with Ctrl-C.
   penstock up -f ./config
 
@@ -33,7 +34,8 @@ field. An invalid object keeps its last good version, also after a restart, and 
   penstock status -f ./config
   penstock explain -f ./config http://localhost:8080/v1/chat/completions
 
-  # Let another cluster's gateways pick from the pool "chat" (EndpointMode) over TLS. penstock credentials makes the files.
+  # Let another cluster's gateways pick from the pool "chat" (EndpointMode) over TLS.
+  # penstock credentials makes the files.
   penstock up -f ./config --picker 192.0.2.1:9002 --picker-open --default-pool default/chat \
       --xds-cert penstock.crt --xds-key penstock.key --xds-client-ca ca.crt`,
 		Args: cobra.NoArgs,
@@ -110,8 +112,8 @@ func reportEnvoy(board *status.Board, gateway, problem string) {
 		Conditions: []report.Condition{report.NotProgrammed(string(gatewayv1.GatewayReasonNoResources), problem)},
 		Findings: []report.Finding{{
 			Severity: report.Error, Owner: ref, Problem: problem,
-			Fix: "restore the program that $ENVOY or PATH named at the start of penstock, if it is gone; make room " +
-				"in the state folder, if that is full; end what kills it, such as a lack of memory, if something does",
+			Fix: "restore the program that $ENVOY or PATH named when penstock started; or make room in the state " +
+				"folder; or resolve what kills Envoy, such as a lack of memory",
 		}},
 	})
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 )
 
-// podOf is a model server that keeps the headers of its last request.
 type podOf struct {
 	name   string
 	server *httptest.Server
@@ -77,7 +76,6 @@ func (p *podOf) echo(w http.ResponseWriter) {
 	}
 }
 
-// last is what the pod has received last.
 func (p *podOf) last() (header http.Header, host string, size int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +121,8 @@ func newAcross(t *testing.T) *across {
 	return a
 }
 
-// each calls do until both clusters have served one of its requests; do returns who has.
+// each calls do until both clusters have served one of its requests; do returns the serving
+// cluster.
 func (a *across) each(t *testing.T, what string, do func(attempt int) (by string, err error)) {
 	t.Helper()
 	by, n := map[string]bool{}, 0

@@ -24,7 +24,6 @@ func (s *site) attach(xds string, more ...string) {
 	s.attachWith([]string{"--xds", xds}, more...)
 }
 
-// attachWith is attach with flags of penstock bootstrap.
 func (s *site) attachWith(flags []string, more ...string) {
 	t := s.t
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
-// movableEnvoy has the site run an Envoy whose program can be removed and put back.
+// movableEnvoy makes the site run an Envoy whose program can be removed and put back.
 func (s *site) movableEnvoy() (remove, restore func()) {
 	s.t.Helper()
 	envoy, err := supervisor.Find(s.t.Context())
@@ -56,7 +56,7 @@ func TestEnvoy_ThatCannotBeStartedIsTriedAgainWhileOthersServe(t *testing.T) {
 	if out := s.penstock("status"); !strings.Contains(out, "NoResources") {
 		t.Errorf("the status does not report it:\n%s", out)
 	}
-	// A Gateway that is new now waits too.
+	// A new Gateway waits too.
 	third := freePort(t)
 	s.write("third.yaml",
 		strings.ReplaceAll(strings.ReplaceAll(files["second.yaml"], "also", "third"), fmt.Sprint(second),
@@ -69,7 +69,6 @@ func TestEnvoy_ThatCannotBeStartedIsTriedAgainWhileOthersServe(t *testing.T) {
 	requests.end(t)
 }
 
-// envoyOf is the process id of a Gateway's newest Envoy.
 func (s *site) envoyOf(gateway string) (pid int) {
 	s.t.Helper()
 	for line := range strings.Lines(s.errs.String()) {
@@ -84,8 +83,7 @@ func (s *site) envoyOf(gateway string) (pid int) {
 	return pid
 }
 
-// What is written is served while nothing can be written to the state folder, and is there once it
-// can.
+// New files are served while the state folder cannot be written, and are saved once it can.
 func TestStateFolder_ThatTakesNoFilesEndsNothing(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -119,7 +117,7 @@ func TestStateFolder_ThatTakesNoFilesEndsNothing(t *testing.T) {
 	s.write("other.yaml", routeYAML("other", "/other", toPool("chat")))
 	s.errs.expect(t, "state is written again")
 	requests.end(t)
-	// The last good version of what was saved in between survives a restart.
+	// The last good version of files saved in between survives a restart.
 	if code := s.stop(); code != 0 {
 		t.Errorf("exit status %d", code)
 	}

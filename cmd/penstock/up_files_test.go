@@ -20,7 +20,7 @@ func TestLastGood_NoRequestFailsWhileFilesAreInvalidFixedAndMoved(t *testing.T) 
 	requests := sendTraffic(t, local(port))
 	requests.flows(t, 5)
 
-	// No longer YAML: the error has file and line, and the last good version serves.
+	// Invalid YAML: the error has file and line, and the last good version serves.
 	s.write("route.yaml", strings.Replace(files["route.yaml"], "spec:", "spec: [", 1))
 	s.errs.expect(t, "error: "+s.dir+"/route.yaml:")
 	requests.flows(t, 5)

@@ -48,7 +48,6 @@ func grpcServer(t *testing.T, name string) string {
 	return l.Addr().String()
 }
 
-// call makes one call and returns the answer, or the status's code.
 func call(ctx context.Context, conn *grpc.ClientConn, method string) string {
 	var out wrapperspb.StringValue
 	if err := conn.Invoke(ctx, method, wrapperspb.String("hello"), &out); err != nil {
@@ -57,7 +56,6 @@ func call(ctx context.Context, conn *grpc.ClientConn, method string) string {
 	return out.Value
 }
 
-// serviceYAML is a Service with one endpoint.
 func serviceYAML(name, address string) string {
 	host, port, _ := net.SplitHostPort(address)
 	return fmt.Sprintf(`apiVersion: v1

@@ -34,8 +34,8 @@ func dialAs(uid int, network, address string) (err error) {
 	return err
 }
 
-// ADS has the private keys of Gateways, what a peer publishes takes effect, and picks count as
-// load: no other user of the machine may connect to serve without credentials.
+// ADS has the private keys of Gateways, a peer's publications take effect, and picks count as load:
+// no other user of the machine may connect to serve without credentials.
 func TestXDSSocket_OtherUsersOfTheMachineCannotConnect(t *testing.T) {
 	t.Parallel()
 	open := shortTemp(t) // a folder that other users may pass, so that the socket's own mode decides

@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// A gateway of others, whose routes have a host of their own, answers 404 to what clients ask for.
-// The import states it, where its hostname would help, until the gateway answers otherwise or the
-// hostname is set; alone, and as one of several clusters.
+// A gateway whose routes have another host answers 404 to clients' requests. The import, alone or
+// with several clusters, shows that its hostname would help, until the gateway answers otherwise or
+// the hostname is set.
 func TestParentMode_Repeated404sAreAFindingOfTheImport(t *testing.T) {
 	t.Parallel()
 	var every atomic.Bool // host is served

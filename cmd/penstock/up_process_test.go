@@ -32,7 +32,6 @@ func TestGateway_PortConflictIsReportedAndTheFirstServes(t *testing.T) {
 	if out := s.penstock("status"); !strings.Contains(out, "AddressNotUsable") {
 		t.Errorf("the status does not report it:\n%s", out)
 	}
-	// Another port resolves it.
 	other := freePort(t)
 	s.write("second.yaml", gatewayYAML("also", other))
 	s.out.expect(t, fmt.Sprintf("Gateway default/also serves at %s", local(other)))
@@ -178,7 +177,6 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 		t.Errorf("/debug/picks: %s", picks)
 	}
 
-	// The commands print the same.
 	url := local(port) + "/v1/chat/completions"
 	out := s.penstock("explain", "-X", "POST", url)
 	for _, want := range []string{"HTTPRoute default/chat, rule 0", "100.0% of requests to InferencePool default/chat",
@@ -225,7 +223,6 @@ func TestHTTPPages_MetricsAddressShowsNoObject(t *testing.T) {
 		}
 	}
 
-	// An operator queries the admin address, without the files.
 	at := fmt.Sprintf("127.0.0.1:%d", admin)
 	if out, err := penstock(t, "status", "--http", at); err != nil ||
 		!strings.Contains(out, "default/chat   gw       True") || !strings.Contains(out, "is in sync") {
@@ -251,7 +248,6 @@ func TestGateway_FolderWithoutOneWaits(t *testing.T) {
 		"---\n"+serversYAML("chat", modelServer(t, sim.Config{})))
 	s.out.expect(t, "Gateway default/gw serves at "+local(port))
 	answers(t, local(port), http.StatusOK)
-	// When the Gateway is deleted, its Envoy ends.
 	pids := s.envoys()
 	s.remove("all.yaml")
 	eventually(t, "the Envoy has gone", func() error {

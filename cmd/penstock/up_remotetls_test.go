@@ -19,7 +19,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// mutual are the credentials of a server that has a certificate, and demands one of its clients.
 func mutual(t *testing.T, cert, key, clients []byte) grpc.ServerOption {
 	t.Helper()
 	pair, err := tls.X509KeyPair(cert, key)
@@ -33,7 +32,6 @@ func mutual(t *testing.T, cert, key, clients []byte) grpc.ServerOption {
 			ClientAuth: tls.RequireAndVerifyClientCert}))
 }
 
-// pickerPolicy verifies the picker of the exporting cluster "east" of the import "far".
 func pickerPolicy(ca []byte) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca}\ndata:\n  ca.crt: |\n    " +
 		strings.ReplaceAll(string(ca), "\n", "\n    ") + `
@@ -47,7 +45,8 @@ spec:
 `
 }
 
-// A remote picker reads every prompt. The same holds where Envoy asks it and where our picker does.
+// A remote picker reads every prompt. The test holds where Envoy calls it and where our picker
+// does.
 func TestBackendTLSPolicy_RemotePickerIsVerifiedAndTheGatewaysCertificatePresented(t *testing.T) {
 	t.Parallel()
 	for name, endpoints := range map[string]string{
@@ -144,13 +143,11 @@ status:
 	}
 }
 
-// namingPicker is an external picker that names one endpoint for every request.
 type namingPicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	pick string
 }
 
-// serve serves at an address until the test ends or stop is called.
 func (p *namingPicker) serve(t *testing.T, address string, options ...grpc.ServerOption) (stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -182,11 +179,11 @@ func (p *namingPicker) Process(s extprocv3.ExternalProcessor_ProcessServer) erro
 			if read = append(read, r.RequestBody.Body...); r.RequestBody.EndOfStream {
 				replies = append(replies, p.headers(),
 					&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
-						RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{
-							Mutation: &extprocv3.BodyMutation_StreamedResponse{
+						RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{
+							BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
 								StreamedResponse: &extprocv3.StreamedBodyResponse{Body: read, EndOfStream: true},
-							},
-						}}},
+							}},
+						}},
 					}})
 			}
 		case *extprocv3.ProcessingRequest_ResponseHeaders:
@@ -207,11 +204,13 @@ func (p *namingPicker) headers() *extprocv3.ProcessingResponse {
 	const key = "x-gateway-destination-endpoint"
 	endpoint := &structpb.Struct{Fields: map[string]*structpb.Value{key: structpb.NewStringValue(p.pick)}}
 	return &extprocv3.ProcessingResponse{
-		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{
-			HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
-				{Header: &corev3.HeaderValue{Key: key, RawValue: []byte(p.pick)}},
-			}},
-		}}},
+		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
+			Response: &extprocv3.CommonResponse{
+				HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+					{Header: &corev3.HeaderValue{Key: key, RawValue: []byte(p.pick)}},
+				}},
+			},
+		}},
 		DynamicMetadata: &structpb.Struct{
 			Fields: map[string]*structpb.Value{"envoy.lb": structpb.NewStructValue(endpoint)},
 		},

@@ -29,7 +29,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// pollTimeout bounds each wait of a test. What it waits for takes less than a second on an idle
+// pollTimeout bounds each wait of a test. The awaited change takes less than a second on an idle
 // machine.
 const pollTimeout = 30 * time.Second
 
@@ -71,22 +71,18 @@ func prepare(t *testing.T, files map[string]string, args ...string) *site {
 	return s
 }
 
-// ads is the address at which penstock serves the site's own Envoys.
 func (s *site) ads() string { return "unix:" + filepath.Join(s.state, socketOfADS) }
 
-// start runs `penstock up`.
 func (s *site) start() {
 	s.t.Helper()
 	s.run("up", append([]string{"--concurrency", "1"}, s.args...)...)
 }
 
-// run starts a long-running command.
 func (s *site) run(command string, args ...string) {
 	s.t.Helper()
 	s.exec(append([]string{command, "-f", s.dir, "--state", s.state, "--log-level", "debug"}, args...)...)
 }
 
-// exec starts a long-running command with all of its arguments.
 func (s *site) exec(args ...string) {
 	s.t.Helper()
 	s.out, s.errs = newTranscript(), newTranscript()
@@ -131,7 +127,6 @@ func (s *site) stop() int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// envoys are the process ids of the Envoys that were started, in order.
 func (s *site) envoys() []int {
 	var pids []int
 	for _, m := range regexp.MustCompile(`Envoy started.* pid=(\d+)`).FindAllStringSubmatch(s.errs.String(), -1) {
@@ -171,7 +166,6 @@ func (s *site) penstock(args ...string) string {
 	return out
 }
 
-// transcript records the output of a process.
 type transcript struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -191,7 +185,6 @@ func (tr *transcript) String() string {
 	return tr.text.String()
 }
 
-// expect waits until a text was written.
 func (tr *transcript) expect(t *testing.T, text string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the output has %q", text), func() error {
@@ -202,7 +195,6 @@ func (tr *transcript) expect(t *testing.T, text string) {
 	})
 }
 
-// eventually polls a condition until it holds.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	poll.NoError(t, what, poll.Limit, check)
@@ -245,7 +237,6 @@ func modelServer(t *testing.T, cfg sim.Config) string {
 	return addresses[0]
 }
 
-// reply is a response, read to its end.
 type reply struct {
 	status int
 	header http.Header
@@ -272,7 +263,6 @@ func do(c *http.Client, req *http.Request) (reply, error) {
 
 const question = `{"model": "llama", "messages": [{"role": "user", "content": "repeat this"}]}`
 
-// chat sends a chat completion.
 func chat(ctx context.Context, url string) (reply, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions",
 		strings.NewReader(question))
@@ -296,7 +286,6 @@ func answers(t *testing.T, url string, status int) reply {
 	return got
 }
 
-// ask sends a chat completion with headers in pairs.
 func ask(t *testing.T, url, body string, pairs ...string) reply {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions",
@@ -379,7 +368,6 @@ func sendTraffic(t *testing.T, url string) *traffic {
 	return tr
 }
 
-// flows waits until some more requests were answered.
 func (tr *traffic) flows(t *testing.T, requests int) {
 	t.Helper()
 	tr.mu.Lock()
@@ -395,7 +383,6 @@ func (tr *traffic) flows(t *testing.T, requests int) {
 	})
 }
 
-// end stops the requests and reports those that failed.
 func (tr *traffic) end(t *testing.T) {
 	t.Helper()
 	tr.stop()
@@ -472,7 +459,6 @@ spec:
 	return text
 }
 
-// chatFiles returns a Gateway on a port and a pool "chat" behind it, each in its own file.
 func chatFiles(port int, servers ...string) map[string]string {
 	return map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port),

@@ -25,9 +25,9 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// guardedHealth serves gRPC health over TLS, as NOT_SERVING, to calls with an Authorization header
-// alone.
-func guardedHealth(t *testing.T, cert, key []byte, authorization string) (is *health.Server, port int) {
+// guardedHealth serves gRPC health over TLS, as NOT_SERVING, only to calls with the Authorization
+// header.
+func guardedHealth(t *testing.T, cert, key []byte, authorization string) (server *health.Server, port int) {
 	t.Helper()
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
@@ -37,8 +37,8 @@ func guardedHealth(t *testing.T, cert, key []byte, authorization string) (is *he
 	if err != nil {
 		t.Fatal(err)
 	}
-	is = health.NewServer()
-	is.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
+	server = health.NewServer()
+	server.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}})),
 		grpc.UnaryInterceptor(
 			func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
@@ -48,21 +48,21 @@ func guardedHealth(t *testing.T, cert, key []byte, authorization string) (is *he
 				}
 				return nil, status.Error(codes.Unauthenticated, "who is it?")
 			}))
-	healthv1.RegisterHealthServer(s, is)
+	healthv1.RegisterHealthServer(s, server)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
-	return is, l.Addr().(*net.TCPAddr).Port
+	return server, l.Addr().(*net.TCPAddr).Port
 }
 
-// The health port of another cluster's picker demands a credential. Whatever is wrong with that,
-// the import takes requests, and the status states what is wrong; with it, the status has the
-// picker's health.
+// The health port of another cluster's picker demands a credential. Without a correct one, the
+// import takes requests, and the status states what is wrong; with it, the status has the picker's
+// health.
 func TestSecretRef_HealthOfARemotePickerIsKnownByItsCredential(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t, "epp.example")
 	server := modelServer(t, sim.Config{Name: "east-1"})
 	port, external := freePort(t), freePort(t)
-	is, healthPort := guardedHealth(t, cert, key, "Basic bWU6czNjcmV0")
+	guarded, healthPort := guardedHealth(t, cert, key, "Basic bWU6czNjcmV0")
 	(&namingPicker{pick: server}).serve(t, fmt.Sprintf("127.0.0.1:%d", external))
 	_, serverPort, _ := net.SplitHostPort(server)
 	s := up(t, map[string]string{
@@ -117,7 +117,7 @@ status:
 	reports("another CA", "is unknown: port", "unknown authority", "not: "+down)
 	s.write("policy.yaml", pickerPolicy(cert))
 	reports("the CA", down)
-	is.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
+	guarded.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
 	reports("it serves", "not: "+down, "not: is unknown")
 	if text := s.penstock("status") + s.errs.String(); strings.Contains(text, "s3cret") ||
 		strings.Contains(text, "bWU6czNjcmV0") {
@@ -183,7 +183,6 @@ func TestSecretRef_ServersOfARemotePickerAreKnownByItsCredential(t *testing.T) {
 	shows("the certificate", 8, "")
 }
 
-// clusterEntry is the entry of an import for a cluster with one server, which its picker names.
 func clusterEntry(t *testing.T, name string) string {
 	t.Helper()
 	server, picker := modelServer(t, sim.Config{Name: name}), freePort(t)
@@ -196,7 +195,7 @@ func clusterEntry(t *testing.T, name string) string {
 `, name, portOf(server), picker)
 }
 
-// series is the value of one, which is a whole number; 0 without it.
+// series is the integer value of a series; 0 without it.
 func (s *site) series(begin string) (n int) {
 	for line := range strings.Lines(s.metrics()) {
 		if value, ok := strings.CutPrefix(line, begin); ok {

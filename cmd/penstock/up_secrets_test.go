@@ -25,7 +25,6 @@ import (
 // secrets are texts that no reader may see, by what they are.
 type secrets map[string]string
 
-// What is secret.
 const (
 	clientToken    = "a client's credential"
 	cookie         = "a client's cookie"
@@ -46,7 +45,7 @@ const (
 	invalidRegex   = "a header that is an invalid expression"
 )
 
-// in reports the secrets that a text has: as they are, or as JSON has bytes.
+// in reports the secrets in a text, plain or as bytes in JSON.
 func (s secrets) in(t *testing.T, where string, text []byte) {
 	t.Helper()
 	for what, secret := range s {
@@ -60,7 +59,7 @@ func (s secrets) in(t *testing.T, where string, text []byte) {
 	}
 }
 
-// secretFiles are files with a secret wherever a user may have one; the secrets are in s.
+// secretFiles are files with a secret wherever a user may have one. It adds them to s.
 func secretFiles(t *testing.T, s secrets, port, secure int, server string) map[string]string {
 	t.Helper()
 	for n, what := range []string{
@@ -155,7 +154,6 @@ func pagePatterns(t *testing.T) (out []string) {
 	return out
 }
 
-// pageRequests are the requests that together show all of a page.
 func pageRequests(t *testing.T, pattern, node string) []string {
 	t.Helper()
 	explain := "?url=" + url.QueryEscape("http://any.example/v1/chat/completions") + "&method=POST" +
@@ -265,7 +263,6 @@ func TestSecrets_NoPageCommandLogOrOpenFileHasACredential(t *testing.T) {
 	s.files(t, site.state, ours)
 }
 
-// keysOf adds the keys of the authority in a state folder.
 func (s secrets) keysOf(t *testing.T, state string) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(state, "cluster", "authority.json"))
@@ -281,7 +278,6 @@ func (s secrets) keysOf(t *testing.T, state string) {
 	s.key(t, "the key of the cluster's authority", key)
 }
 
-// pages reads all pages, by the socket, which has the most.
 func (s secrets) pages(t *testing.T, site *site) {
 	t.Helper()
 	process := runningFor(site.state)
@@ -298,8 +294,8 @@ func (s secrets) pages(t *testing.T, site *site) {
 			}
 			_ = body.Close()
 			s.in(t, request, text.Bytes())
-			of := filepath.Base(request)
-			if (of == "Membership" || of == "Authority") && !strings.Contains(text.String(), "BEGIN CERTIFICATE") {
+			name := filepath.Base(request)
+			if (name == "Membership" || name == "Authority") && !strings.Contains(text.String(), "BEGIN CERTIFICATE") {
 				t.Errorf("%s is empty, which proves nothing: %s", request, &text)
 			}
 		}

@@ -25,7 +25,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// credentialsFor runs penstock credentials for this machine, and returns the folder.
 func credentialsFor(t *testing.T, dir string) string {
 	t.Helper()
 	if out, err := penstock(t, "credentials", "--dir", dir, "--host", "127.0.0.1"); err != nil ||
@@ -35,7 +34,6 @@ func credentialsFor(t *testing.T, dir string) string {
 	return dir
 }
 
-// dialTLS opens a connection that verifies the control plane, with a client certificate or none.
 func dialTLS(t *testing.T, address, dir, client string) *grpc.ClientConn {
 	t.Helper()
 	roots, err := identity.Pool(nil, filepath.Join(dir, "ca.crt"))
@@ -59,13 +57,12 @@ func dialTLS(t *testing.T, address, dir, client string) *grpc.ClientConn {
 	return conn
 }
 
-// listeners subscribes to the listeners of default/gw, and returns the error of the stream.
 func listeners(ctx context.Context, conn *grpc.ClientConn) error {
 	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
 		return err
 	}
-	// Its error is that the stream has ended, for the reason that Recv returns.
+	// Send fails if the stream has ended; Recv returns the reason.
 	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{
 		Node: &corev3.Node{Id: "test", Cluster: "default/gw"}, TypeUrl: resource.Listener.URL(),
 	})
@@ -73,7 +70,6 @@ func listeners(ctx context.Context, conn *grpc.ClientConn) error {
 	return err
 }
 
-// pick opens a stream of the picker, and returns its error.
 func pick(ctx context.Context, conn *grpc.ClientConn) error {
 	s, err := extprocv3.NewExternalProcessorClient(conn).Process(ctx)
 	if err != nil {
@@ -278,8 +274,8 @@ func TestXDSCredentials_PeersDenyEnvoys(t *testing.T) {
 	}
 }
 
-// Envoys dial a picker by IP address alone, so the printed command of a host that is a name has a
-// gap, and states how to fill it.
+// Envoys dial only IP addresses of pickers, so the printed command for a host name has a gap, and
+// states how to fill it.
 func TestCredentials_HostsAreAddressesOrNames(t *testing.T) {
 	t.Parallel()
 	out, err := penstock(t, "credentials", "--dir", filepath.Join(t.TempDir(), "credentials"), "--host",
@@ -296,9 +292,9 @@ func TestCredentials_HostsAreAddressesOrNames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "none")
 	if out, err := penstock(t, "credentials", "--dir", dir, "--host", "bad host!"); err == nil ||
 		!strings.Contains(out+err.Error(), `--host "bad host!": write an IP address`) {
-		t.Errorf("a host that is none: %v\n%s", err, out)
+		t.Errorf("an invalid host: %v\n%s", err, out)
 	}
 	if _, err := os.Stat(dir); err == nil {
-		t.Error("files were made for a host that is none")
+		t.Error("files were made for an invalid host")
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// importedSliceYAML is the EndpointSlice of one cluster of a ServiceImport.
 func importedSliceYAML(name, cluster, address string) string {
 	host, port, _ := net.SplitHostPort(address)
 	return fmt.Sprintf(`---

@@ -68,7 +68,6 @@ func lineServer(t *testing.T, name string, cert *tls.Certificate) string {
 	return l.Addr().String()
 }
 
-// line is a connection for lines of text.
 type line struct {
 	net.Conn
 	answers *bufio.Reader
@@ -102,7 +101,6 @@ func (l *line) send(text string) (string, error) {
 	return strings.TrimSpace(answer), err
 }
 
-// askOnce sends one line over a new connection.
 func askOnce(ctx context.Context, port int, roots *x509.CertPool, name string) (string, error) {
 	c, err := connect(ctx, port, roots, name)
 	if err != nil {
@@ -113,7 +111,7 @@ func askOnce(ctx context.Context, port int, roots *x509.CertPool, name string) (
 }
 
 // keepConnecting opens connections one after the other, two at a time, until it is stopped, and
-// returns those that failed.
+// returns the failed ones.
 func keepConnecting(t *testing.T, port int) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -143,7 +141,6 @@ func keepConnecting(t *testing.T, port int) (stop func()) {
 	}
 }
 
-// streamRoute is a TLSRoute or TCPRoute.
 func streamRoute(kind, name, parent, hostnames, backends string) string {
 	if hostnames != "" {
 		hostnames = "\n  hostnames: [" + hostnames + "]"

@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// spans is a collector that records spans.
 type spans struct {
 	collector.UnimplementedTraceServiceServer
 	mu   sync.Mutex
@@ -51,7 +50,6 @@ func (s *spans) all() []span {
 	return slices.Clone(s.list)
 }
 
-// trace lists a trace's spans.
 func (s *spans) trace(id []byte) []span {
 	return slices.DeleteFunc(s.all(), func(sp span) bool { return !slices.Equal(sp.TraceId, id) })
 }

@@ -223,7 +223,6 @@ spec:
 	explained("certificate signed by unknown authority")
 }
 
-// listModels asks a gateway for its list of models.
 func listModels(t *testing.T, method, url string) reply {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url+"/v1/models", nil)

@@ -28,8 +28,8 @@ import (
 // validateTime is the timeout for Envoy's answers; thousands of routes take less than a second.
 const validateTime = 30 * time.Second
 
-// validate delivers a gateway's configuration to a real Envoy that binds no port, and reports what
-// it rejects.
+// validate delivers a gateway's configuration to a real Envoy that binds no port, and reports the
+// resources that it rejects.
 func validate(ctx context.Context, binary supervisor.Binary, gateway string, resources []*resource.Resource,
 	log *slog.Logger) ([]report.Report, error) {
 	dir, err := os.MkdirTemp("", "penstock-")
@@ -102,7 +102,7 @@ func acceptedAll(ctx context.Context, xds *server.Server, gateway string, resour
 }
 
 // unbound returns a listener that opens none of its ports: they may be in use, even by the Gateway
-// that is validated. One of UDP, which Envoy always binds, gets another port of this machine.
+// that is validated. A UDP listener, which Envoy always binds, gets another port of this machine.
 func unbound(r *resource.Resource) (*resource.Resource, error) {
 	if r.Type != resource.Listener {
 		return r, nil
@@ -125,7 +125,6 @@ func unbound(r *resource.Resource) (*resource.Resource, error) {
 	return resource.New(r.Type, r.Name, l, r.Refs, r.Owners())
 }
 
-// rejections collects the resources that the proxy rejects.
 type rejections struct {
 	mu      sync.Mutex
 	reports []report.Report

@@ -22,9 +22,9 @@ type versions struct {
 	Platform string `json:"platform"`        // GOOS/GOARCH
 	Envoy    string `json:"envoy,omitempty"` // the version that `penstock up` would start
 	Path     string `json:"envoyPath,omitempty"`
-	NoEnvoy  string `json:"envoyProblem,omitempty"` // why there is none
+	NoEnvoy  string `json:"envoyProblem,omitempty"` // why Envoy was not found
 
-	// What this build is tested with: of Envoy, and of the APIs that it implements.
+	// Versions of Envoy and of the APIs that this build is tested with.
 	TestedEnvoy        string `json:"testedEnvoy"`
 	GatewayAPI         string `json:"gatewayAPI"`
 	InferenceExtension string `json:"inferenceExtension"`

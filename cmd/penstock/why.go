@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// whyOptions select picks that were made, in place of a request that would be.
 type whyOptions struct {
 	last    int
 	request string
@@ -32,16 +31,15 @@ type whyOptions struct {
 func (o *whyOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&o.last, "last", 0,
-		"show the last picks of all processes, this many at most, in place of a URL's explanation (default: none)")
+		"show the last picks of all processes, this many at most, instead of explaining a URL (default: none)")
 	f.StringVar(&o.request, "why", "",
 		"show the picks for the request with this ID, which responses have in the header x-request-id, and the "+
-			"clusters of imports that it was sent to, in place of a URL's explanation (default: none)")
+			"clusters of imports that it was sent to, instead of explaining a URL (default: none)")
 	f.StringVar(&o.pool, "pool", "",
 		"with --last, only picks from this pool and from imports of its name, as NAMESPACE/NAME; NAMESPACE/NAME@ is "+
 			"an import alone, and NAMESPACE/NAME@CLUSTER one cluster of it (default: all)")
 }
 
-// asked reports whether picks are asked for.
 func (o *whyOptions) asked(cmd *cobra.Command) bool {
 	return slices.ContainsFunc([]string{"last", "why", "pool"}, cmd.Flags().Changed)
 }
@@ -118,10 +116,10 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	}
 	if o.request != "" && len(found.Picks) == 0 {
 		return fmt.Errorf(
-			"no process has a pick for request %s: the last 8,192 picks of each process are known, and an ID is the "+
-				"header x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by "+
-				"its body, has none: see the access log. One that goes to another cluster is known a moment after it "+
-				"has ended there: ask again", o.request)
+			"no process has a pick for request %s: each process keeps its last 8,192 picks, and an ID is the header "+
+				"x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by its "+
+				"body, has none: see the access log. A request to another cluster is known a moment after it has "+
+				"ended there: ask again", o.request)
 	}
 	switch {
 	case len(found.Picks) > 0:
@@ -136,7 +134,6 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	return printPicks(cmd.OutOrStdout(), found.Picks, o.request != "")
 }
 
-// poolsText lists the pools that there are.
 func poolsText(found app.FoundPicks) string {
 	if len(found.Pools) == 0 {
 		return "the process has none"
@@ -156,90 +153,98 @@ func printPicks(w io.Writer, picks []*picker.Record, stages bool) error {
 			p.sent(r)
 			continue
 		}
-		p.line("pick", "%s", strings.Join(slices.DeleteFunc([]string{
-			r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), whereText(r.Pool),
-			labelled("model", r.Model), labelled("gateway", r.Gateway), labelled("picker", r.Picker),
-		}, func(s string) bool { return s == "" }), ", "))
-		how := fmt.Sprintf("strategy %s%s, %s", r.Strategy, choiceText(r.Choice), counted(r.Candidates, "candidate"))
-		if r.Strategy == "round-robin" && r.Result == "picked" {
-			how = fmt.Sprintf("strategy %s: the next in turn of %s", r.Strategy, counted(r.Candidates, "candidate"))
-		}
-		if r.Criticality != "" {
-			how += fmt.Sprintf(", %s requests", r.Criticality)
-		}
-		if r.Tokens > 0 {
-			how += ", a prompt of " + counted(r.Tokens, "token")
-		}
-		if r.Waited > 0 {
-			p.line("  waited", "%.3f s, while the pool was saturated", r.Waited.Seconds())
-		}
-		if r.Processor != nil {
-			p.line("  processor", "%s", processedText(r.Processor))
-		}
-		// as of most picks of a busy pool; clusters have no verdicts
-		if len(r.Verdicts) == 0 && len(r.Compared) > 0 && r.Compared[0].Basis == "" {
-			how += ", no details: not in the sample"
-		}
-		switch {
-		case r.Result == "relayed":
-			p.line("  choice", "its own picker names %s", r.Endpoints)
-		case r.Result == "relay_open":
-			p.line("  choice", "its own picker names none, and it fails open: %s", listText(r.Endpoints))
-		case r.Result == "cluster":
-			p.line("  choice", "%s (%s)", listText(r.Endpoints), how)
-		case r.Status != 0:
-			p.line("  choice", "none: %d %s (%s)", r.Status, r.Result, how)
-		default:
-			p.line("  choice", "%s: %s (%s)", r.Result, listText(r.Endpoints), how)
-		}
-		if r.Session != "" {
-			p.line("  session", "%s", r.Session)
-		}
-		if r.Follows != "" {
-			p.line("  response", "%s", r.Follows)
-		}
-		if drawn := drawnText(r.Compared); drawn != "" {
-			p.line("  drawn", "%s", drawn)
-		}
-		for _, x := range r.Exceeded {
-			p.line("  limit", "%s", excessText(x))
-		}
-		if r.Prefill != "" {
-			p.line("  prefill", "%s", r.Prefill)
-		}
-		if r.Encode != "" {
-			p.line("  encode", "%s", r.Encode)
-		}
-		if len(r.Missing) > 0 {
-			p.line("  missing", "no server is free for %s", strings.Join(r.Missing, ", "))
-		}
-		if r.Error != "" {
-			p.line("  error", "%s", r.Error)
-		}
-		if r.Outcome != nil {
-			p.line("  outcome", "%s", outcomeText(*r.Outcome))
-		}
+		p.picked(r)
 		if stages {
 			p.stages(r.Stages)
 		}
-		first, _, _ := strings.Cut(r.Endpoints, ",")
-		if len(r.Verdicts) == 0 {
-			for _, c := range r.Compared {
-				p.line("", "  %s", comparedText(c, c.Address == first))
-			}
-			continue
-		}
-		for _, v := range r.Verdicts {
-			p.line("", "  %s", pickedText(v, v.Address == first))
-		}
-		for _, why := range slices.Sorted(maps.Keys(r.Omitted)) {
-			p.line("", "  and %d more: %s", r.Omitted[why], why)
-		}
+		p.compared(r)
 	}
 	return p.err
 }
 
-// stages prints those that a pick has passed, one a line.
+// picked prints a pick, without its endpoints' verdicts.
+func (p *printer) picked(r *picker.Record) {
+	p.line("pick", "%s", strings.Join(slices.DeleteFunc([]string{
+		r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), whereText(r.Pool),
+		labelled("model", r.Model), labelled("gateway", r.Gateway), labelled("picker", r.Picker),
+	}, func(s string) bool { return s == "" }), ", "))
+	how := fmt.Sprintf("strategy %s%s, %s", r.Strategy, choiceText(r.Choice), counted(r.Candidates, "candidate"))
+	if r.Strategy == "round-robin" && r.Result == "picked" {
+		how = fmt.Sprintf("strategy %s: the next in turn of %s", r.Strategy, counted(r.Candidates, "candidate"))
+	}
+	if r.Criticality != "" {
+		how += fmt.Sprintf(", %s requests", r.Criticality)
+	}
+	if r.Tokens > 0 {
+		how += ", a prompt of " + counted(r.Tokens, "token")
+	}
+	if r.Waited > 0 {
+		p.line("  waited", "%.3f s, while the pool was saturated", r.Waited.Seconds())
+	}
+	if r.Processor != nil {
+		p.line("  processor", "%s", processedText(r.Processor))
+	}
+	// as for most picks of a busy pool; clusters have no verdicts
+	if len(r.Verdicts) == 0 && len(r.Compared) > 0 && r.Compared[0].Basis == "" {
+		how += ", no details: not in the sample"
+	}
+	switch {
+	case r.Result == "relayed":
+		p.line("  choice", "its own picker names %s", r.Endpoints)
+	case r.Result == "relay_open":
+		p.line("  choice", "its own picker names none, and it fails open: %s", listText(r.Endpoints))
+	case r.Result == "cluster":
+		p.line("  choice", "%s (%s)", listText(r.Endpoints), how)
+	case r.Status != 0:
+		p.line("  choice", "none: %d %s (%s)", r.Status, r.Result, how)
+	default:
+		p.line("  choice", "%s: %s (%s)", r.Result, listText(r.Endpoints), how)
+	}
+	if r.Session != "" {
+		p.line("  session", "%s", r.Session)
+	}
+	if r.Follows != "" {
+		p.line("  response", "%s", r.Follows)
+	}
+	if drawn := drawnText(r.Compared); drawn != "" {
+		p.line("  drawn", "%s", drawn)
+	}
+	for _, x := range r.Exceeded {
+		p.line("  limit", "%s", excessText(x))
+	}
+	if r.Prefill != "" {
+		p.line("  prefill", "%s", r.Prefill)
+	}
+	if r.Encode != "" {
+		p.line("  encode", "%s", r.Encode)
+	}
+	if len(r.Missing) > 0 {
+		p.line("  missing", "no server is free for %s", strings.Join(r.Missing, ", "))
+	}
+	if r.Error != "" {
+		p.line("  error", "%s", r.Error)
+	}
+	if r.Outcome != nil {
+		p.line("  outcome", "%s", outcomeText(*r.Outcome))
+	}
+}
+
+func (p *printer) compared(r *picker.Record) {
+	first, _, _ := strings.Cut(r.Endpoints, ",")
+	if len(r.Verdicts) == 0 {
+		for _, c := range r.Compared {
+			p.line("", "  %s", comparedText(c, c.Address == first))
+		}
+		return
+	}
+	for _, v := range r.Verdicts {
+		p.line("", "  %s", pickedText(v, v.Address == first))
+	}
+	for _, why := range slices.Sorted(maps.Keys(r.Omitted)) {
+		p.line("", "  and %d more: %s", r.Omitted[why], why)
+	}
+}
+
 func (p *printer) stages(passed []picker.Passed) {
 	label := "  stages"
 	for _, s := range passed {
@@ -248,7 +253,6 @@ func (p *printer) stages(passed []picker.Passed) {
 	}
 }
 
-// sent prints a request that was sent to another cluster.
 func (p *printer) sent(r *picker.Record) {
 	how := []string{r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), "to " + whereText(r.Pool),
 		labelled("gateway", r.Gateway)}
@@ -278,8 +282,8 @@ func (p *printer) sent(r *picker.Record) {
 	}
 }
 
-// pickerEnded reports whether details are those of a call that has reached a picker, which may have
-// named a server.
+// pickerEnded reports whether details are of a call that reached a picker, which may have named a
+// server.
 func pickerEnded(details string) bool {
 	return strings.HasPrefix(details, "ext_proc_error") && !strings.Contains(details, "no_healthy_upstream") &&
 		!strings.Contains(details, "connection_failure")
@@ -330,7 +334,6 @@ func placesText(endpoints []string, separator string) string {
 	return strings.Join(list, separator)
 }
 
-// hopText names what is behind a hop.
 func hopText(id model.HopID) string {
 	return poolText(id.Target())
 }
@@ -344,7 +347,6 @@ func whereText(text string) string {
 	return poolText(id)
 }
 
-// poolText names a pool, an import or one of its clusters.
 func poolText(id objectid.Target) string {
 	switch {
 	case id.Import:
@@ -371,7 +373,6 @@ func choiceText(choice string) string {
 	return fmt.Sprintf(" by %s (%s)", choice, choiceTexts[choice])
 }
 
-// drawnText lists the endpoints that were drawn to choose one of them.
 func drawnText(compared []picker.Choice) string {
 	var texts []string
 	for _, c := range compared {
@@ -440,7 +441,6 @@ func comparedText(c picker.Choice, first bool) string {
 	return c.Address + ": " + strings.Join(parts, ", ")
 }
 
-// rateText describes how fast a server reads prompts.
 func rateText(rate float64, from endpoint.RateSource) string {
 	return fmt.Sprintf("reads %.0f tokens/s (%s)", rate, from)
 }
@@ -452,7 +452,6 @@ func labelled(label, text string) string {
 	return label + " " + text
 }
 
-// outcomeText describes what became of a request.
 func outcomeText(o picker.Outcome) string {
 	text := "in flight"
 	if o.Ended {

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// shownPicks is what explain --last prints of records.
+// shownPicks prints records as explain --last does.
 func shownPicks(t *testing.T, records ...*picker.Record) string {
 	t.Helper()
 	var b bytes.Buffer

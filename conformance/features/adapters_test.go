@@ -7,10 +7,9 @@ import (
 	"testing"
 )
 
-// adapterQuestion is a chat completion for the adapter sql.
 var adapterQuestion = strings.Replace(question, "llama", "sql", 1)
 
-// load has a model server load or unload an adapter, as vLLM does.
+// load makes a model server load or unload an adapter, as vLLM does.
 func (s *site) load(server, action, adapter string) {
 	s.Helper()
 	body := fmt.Sprintf(`{"lora_name":%q,"lora_path":"/adapters/x"}`, adapter)
@@ -20,8 +19,8 @@ func (s *site) load(server, action, adapter string) {
 	}
 }
 
-// A server without the adapter answers 404. Each request goes to the server that has it, the first
-// one too, also after it was loaded there, and unloaded at the other one, at run time.
+// A server without the adapter answers 404. Each request goes to a server that has it, the first
+// one too, also after it was loaded there and unloaded at the other one at run time.
 func TestAdapters_RequestsGoToTheServerThatHasTheirs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -81,8 +80,7 @@ func TestAdapters_FirstRequestForANewOneIsServed(t *testing.T) {
 	}
 }
 
-// Servers without a list of models, and those whose list lacks what they serve, get requests as
-// before.
+// Servers without a list of models, or with an incomplete list, get requests as before.
 func TestAdapters_ListsThatAreWrongRejectNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// The requests of a session stay at the cluster that has served its first one, though another is
-// better, until that declines; then they stay at another. A client names neither by what it sends.
+// The requests of a session stay at the cluster that served the first one, though another is
+// better, until that cluster declines; then they stay at another. The client's session names no
+// cluster.
 func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 	t.Parallel()
 	s, clusters := newSite(t), map[string]*cluster{}
@@ -51,7 +52,7 @@ func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 		return because(by != late, by, " serves")
 	})
 
-	// One that declines loses its sessions to others, where they stay.
+	// A declining cluster loses its sessions to others, where they stay.
 	clusters[late].set(func(c *cluster) { full(c); c.down = true })
 	if late == "west" {
 		clusters[late].server.Close()
@@ -73,7 +74,7 @@ func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 }
 
 // tokenLeads makes the cluster of a token slow: the token alone still leads to it, and its picker
-// gets the token that it has sent.
+// receives its own token.
 func tokenLeads(t *testing.T, s *site, c *cluster, token string) {
 	t.Helper()
 	c.set(slow(300 * time.Millisecond))

@@ -31,8 +31,8 @@ func (l *loaded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A Sheddable model gives way where no server has capacity, as the inference extension's filter has
-// it, without a PoolPolicy. Other models are served.
+// Without a PoolPolicy, a Sheddable model is shed where no server has capacity, like in the
+// inference extension's filter. Other models are served.
 func TestCriticality_SheddableModelIsShedWhereNoServerHasCapacity(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// soon is how long a request may take that no queue holds: far less than ttlSeconds of the pools,
-// and far more than a loaded machine needs.
+// soon bounds the time of a request that no queue holds: far less than ttlSeconds of the pools, and
+// far more than a loaded machine needs.
 const soon = 15 * time.Second
 
 // A pool with flow control holds requests of its own clients while its servers are busy. A request
-// of another cluster goes to the idle one, whatever policy has sent it here, and however the pool
-// is reached.
+// of another cluster goes to the idle one, whatever policy sent it here, and however the pool is
+// reached.
 func TestFlowControl_BusyExporterHoldsNoRequestThatAnIdleOneServes(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"EndpointMode", "ParentMode"} {
@@ -41,7 +41,7 @@ func TestFlowControl_BusyExporterHoldsNoRequestThatAnIdleOneServes(t *testing.T)
 	}
 }
 
-// The last cluster that is asked holds the request: flow control works for imports, too.
+// The last cluster holds the request: flow control works for imports, too.
 func TestFlowControl_LastClusterHoldsTheRequestUntilAServerIsFree(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"EndpointMode", "ParentMode"} {
@@ -133,8 +133,8 @@ func (s *site) goesTo(policy, server string, requests int) {
 	all.Wait()
 }
 
-// fill sends requests of this site's own clients to the pool chat until some wait in the picker,
-// and ends them all once the returned function is called.
+// fill sends requests of this site's own clients to the pool chat until some wait in the picker.
+// The returned function ends them all.
 func (s *site) fill(waiting float64) (free func()) {
 	s.Helper()
 	ctx, end := context.WithCancel(s.Context())
@@ -157,7 +157,6 @@ func (s *site) fill(waiting float64) (free func()) {
 	return free
 }
 
-// waiting is how many requests wait in the picker.
 func (s *site) waiting() float64 {
 	return s.series(`penstock_picker_flow_requests{pool="default/chat",priority="0"}`)
 }

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// sidecar stands in for llm-d's routing sidecar (connector nixlv2) in front of a server of
-// decode, of which llm-d-inference-sim has none: it has the server of the header read the prompt,
-// for one token, and passes on to its own server where the cache is.
+// sidecar plays llm-d's routing sidecar (connector nixlv2) in front of a decode server, which
+// llm-d-inference-sim lacks: the server in the header reads the prompt, for one token, and then the
+// sidecar's own server gets the request with the place of the cache.
 func (s *site) sidecar(name, decode string) {
 	post := func(r *http.Request, server string, body map[string]any) (*http.Response, error) {
 		text, err := json.Marshal(body)

@@ -8,13 +8,11 @@ import (
 	"testing"
 )
 
-// prompt is a request with a prompt of some tokens that begins with a text.
 func prompt(begin string, tokens int) string {
 	return fmt.Sprintf(`{"model":"llama","max_tokens":4,"messages":[{"role":"user","content":"%s %s"}]}`, begin,
 		strings.Repeat("abc ", tokens))
 }
 
-// roles starts a server of each role, and penstock.
 func roles(t *testing.T, config string, roles ...string) *site {
 	s := newSite(t)
 	for _, role := range roles {
@@ -25,8 +23,8 @@ func roles(t *testing.T, config string, roles ...string) *site {
 	return s
 }
 
-// A long prompt is read by a server of prefill, which a header names; a short one, and one that
-// decode has cached, is not. What clients write into the header is removed.
+// A prefill server, named by a header, reads a long prompt, but not a short one or one that decode
+// has cached. Clients' values of the header are removed.
 func TestDisagg_PrefillServerIsNamed(t *testing.T) {
 	t.Parallel()
 	s := roles(t, "roles", "prefill", "decode")
@@ -58,7 +56,7 @@ func TestDisagg_PrefillServerIsNamed(t *testing.T) {
 		t.Errorf("explain:\n%s", text)
 	}
 
-	// Without a server of prefill, decode does all.
+	// Without a prefill server, decode does all.
 	s.write("disagg.yaml", with("decode", "policy", "roles"))
 	n := 0
 	s.Eventually("decode is alone", func() error {
@@ -67,20 +65,20 @@ func TestDisagg_PrefillServerIsNamed(t *testing.T) {
 		h := s.last("decode").Headers.Get(header)
 		return because(h == "", "it got ", h)
 	})
-	// Without one of decode, there is no answer.
+	// Without a decode server, there is no answer.
 	s.write("disagg.yaml", with("prefill", "policy", "roles"))
 	s.answers("/", http.StatusServiceUnavailable)
 }
 
-// dynamo gives the servers numbers, and has the picker send them as Dynamo's frontends do.
+// dynamo numbers the servers, and makes the picker send the numbers as Dynamo's frontends do.
 var dynamo = []edit{
 	swap("llm-d.ai/role: prefill", `llm-d.ai/role: prefill, penstock.dev/dynamo-instance-id: "17"`),
 	swap("llm-d.ai/role: decode", `llm-d.ai/role: decode, penstock.dev/dynamo-instance-id: "18"`),
 	swap("- type: max-score-picker", "- type: max-score-picker\n- type: dynamo-headers"),
 }
 
-// The first pool's servers are gone: the second pool's, which serves the request, gets no header of
-// the first one.
+// The first pool's servers are gone: the second pool's server, which serves the request, gets no
+// header of the first pool.
 func TestDisagg_NextPoolAfterASpillSeesNoPrefillServer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -104,7 +102,6 @@ func TestDisagg_NextPoolAfterASpillSeesNoPrefillServer(t *testing.T) {
 		})
 	}
 	spilled(prompt("one", 400))
-	// Dynamo's picks change bodies too.
 	s.write("disagg.yaml", append([]edit{parts}, dynamo...)...)
 	spilled(strings.Replace(prompt("two", 400), "{", `{"nvext":{"token_data":[1,2]},`, 1))
 }
@@ -138,7 +135,7 @@ func TestDynamo_FrontendsGetTheWorkersOfThePick(t *testing.T) {
 	}
 }
 
-// A request with an image has it encoded elsewhere; one without does not.
+// Only a request with an image has it encoded elsewhere.
 func TestDisagg_ImagesAreEncodedElsewhere(t *testing.T) {
 	t.Parallel()
 	s := roles(t, "images", "encode", "decode")
@@ -156,8 +153,8 @@ func TestDisagg_ImagesAreEncodedElsewhere(t *testing.T) {
 	}
 }
 
-// A sidecar at the pod's first port passes requests on to its data-parallel ranks, which the
-// picker counts apart.
+// A sidecar at the pod's first port passes requests on to its data-parallel ranks, which the picker
+// counts separately.
 func TestDisagg_DataParallelRankIsNamed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

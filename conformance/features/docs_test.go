@@ -21,11 +21,11 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// pageLimit is how long the commands of a block may take. It only ends a page that hangs.
+// pageLimit bounds the commands of a block. It only ends a page that hangs.
 const pageLimit = 2 * time.Minute
 
-// Each command of a page of docs/ works, in an empty folder, and prints what the page shows. Where
-// namespaces of networks work, the pages run at the same time; else one after the other.
+// Each command of a page of docs/ works, in an empty folder, and prints the text on the page. Pages
+// run at the same time if the machine has network namespaces.
 func TestDocs_CommandsOfPagesRun(t *testing.T) {
 	pages, err := docs.Pages()
 	if err != nil {
@@ -77,8 +77,8 @@ func TestDocs_PageOfAMissingProgramIsNamed(t *testing.T) {
 	}
 }
 
-// isolation returns a command that runs bash where no other page has its ports and processes; none
-// if this machine has no such namespaces.
+// isolation returns a command that runs bash with ports and processes of its own; none if this
+// machine has no such namespaces.
 func isolation() []string {
 	for _, flags := range [][]string{nil, {"--map-root-user"}} {
 		prefix := append([]string{"unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"}, flags...)
@@ -125,7 +125,6 @@ func runPage(t *testing.T, page docs.Page, prefix []string) {
 	}
 }
 
-// shell is the bash of one page.
 type shell struct {
 	testing.TB
 	page  string // the page's folder
@@ -135,7 +134,7 @@ type shell struct {
 	count int // of commands
 }
 
-// newShell starts a bash that ends with the test, and with it all that the page has started.
+// newShell starts a bash that ends with the test, together with everything that the page started.
 func newShell(t *testing.T, prefix []string) *shell {
 	t.Helper()
 	s := &shell{TB: t, files: processtest.ShortDir(t), ended: make(chan struct{})}
@@ -170,7 +169,7 @@ func newShell(t *testing.T, prefix []string) *shell {
 	return s
 }
 
-// end ends the shell's process group: by SIGTERM, and what is left after a while by SIGKILL.
+// end ends the shell's process group with SIGTERM, and what is left after a while with SIGKILL.
 func (s *shell) end(group int) {
 	_ = s.input.Close()
 	_ = syscall.Kill(-group, syscall.SIGTERM)
@@ -181,7 +180,6 @@ func (s *shell) end(group int) {
 	<-s.ended
 }
 
-// write saves a file of the page, in one step.
 func (s *shell) write(at, name, text string) {
 	s.Helper()
 	path := filepath.Join(s.page, name)
@@ -192,8 +190,8 @@ func (s *shell) write(at, name, text string) {
 	rig.Write(filepath.Base(path), text)
 }
 
-// run gives commands to bash, and waits until they have ended and have printed what is shown.
-// Without anything shown each command must succeed.
+// run gives commands to bash, and waits until they have ended and have printed shown. If shown is
+// empty, each command must succeed.
 func (s *shell) run(at, text, shown string) {
 	s.Helper()
 	s.count++

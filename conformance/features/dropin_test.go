@@ -34,7 +34,7 @@ schedulingProfiles:
   plugins: [{pluginRef: prefix-cache-affinity-filter}, {pluginRef: latency-scorer}, {pluginRef: no-hit-lru-scorer}]
 `
 
-// The arguments are those of KServe's scheduler, whose template renders flags that are off as empty
+// The arguments are from KServe's scheduler, whose template renders flags that are off as empty
 // ones.
 func TestDropIn_ManifestsOfLLMDsPickerStartUnchanged(t *testing.T) {
 	t.Parallel()

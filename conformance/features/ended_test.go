@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// inARow polls until so many requests, one after the other, have the answers that check accepts. A
-// machine that is too busy to report an end in time costs a round and not the test.
+// inARow polls until n successive requests have answers that check accepts. A machine that is too
+// busy to report an end in time costs a round and not the test.
 func (s *site) inARow(n int, check func(reply) error) {
 	s.Helper()
 	s.Eventually(fmt.Sprint(n, " requests in a row"), func() error {

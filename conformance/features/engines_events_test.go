@@ -15,7 +15,6 @@ import (
 // vllmBlock is the size of the engines' blocks (BLOCK of vllm.sh): whole blocks are cached.
 const vllmBlock = 32
 
-// total is the sum of an engine's series with a name.
 func (e *engine) total(s *site, name string) (sum float64) {
 	s.Helper()
 	got, err := s.get(e.url("/metrics"))
@@ -39,7 +38,6 @@ type message struct {
 // usage is how many tokens a prompt had, and how many of them the engine had cached.
 type usage struct{ prompt, cached float64 }
 
-// chat sends a chat completion.
 func chat(s *site, url string, messages []message) (u usage, err error) {
 	text, err := json.Marshal(messages)
 	if err != nil {
@@ -54,7 +52,7 @@ func chat(s *site, url string, messages []message) (u usage, err error) {
 	return u, nil
 }
 
-// words are a text that is not like another one.
+// words is a text with no beginning in common with another one.
 func words() string {
 	var b strings.Builder
 	for range 120 {
@@ -83,8 +81,8 @@ func talk(s *site, conversations, turns int) (reusable float64, err error) {
 	return reusable, nil
 }
 
-// engineHits compares what engines count as cached with what could be, and with what the picker
-// predicted by their KV events. The engines have a history, which only their replays have.
+// engineHits compares the engines' cached tokens with the possible ones, and with the picker's
+// prediction from their KV events. The engines have a history, which only their replays show.
 func engineHits(t *testing.T, s *site, engines ...*engine) {
 	for i, e := range engines {
 		body := fmt.Sprintf(`{"model":"tiny","max_tokens":1,"prompt":%q}`, long(90+i))

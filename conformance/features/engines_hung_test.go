@@ -17,7 +17,6 @@ import (
 	"time"
 )
 
-// counting passes requests on to an engine, and counts those of users.
 type counting struct {
 	proxy *httputil.ReverseProxy
 	given atomic.Int64
@@ -36,7 +35,6 @@ func newCounting(s *site, e *engine) *counting {
 	return &counting{proxy: proxy}
 }
 
-// ServeHTTP implements http.Handler.
 func (c *counting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost && r.UserAgent() != "penstock" {
 		c.given.Add(1)
@@ -46,8 +44,8 @@ func (c *counting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.proxy.ServeHTTP(w, r)
 }
 
-// chats sends a request every 100 ms until ctx ends, streamed or not. limit is how long clients
-// wait for an answer. It returns how many failed.
+// chats sends a request every 100 ms until ctx ends, streamed or not. Clients wait for limit. It
+// returns how many failed.
 func (s *site) chats(ctx context.Context, stream bool, limit time.Duration) (sent, failed int64) {
 	var all sync.WaitGroup
 	var bad atomic.Int64
@@ -82,8 +80,8 @@ func (s *site) chats(ctx context.Context, stream bool, limit time.Duration) (sen
 }
 
 // The engine core of one of two servers stops: its API server stays healthy, its page keeps its
-// values, and streams get headers. It gets three requests at most after the first three seconds,
-// with streams and without, whether clients wait or give up, and serves again once it goes on.
+// values, and streams get headers. It gets at most three requests after the first three seconds,
+// with streams and without, whether clients wait or give up, and serves again once it continues.
 func TestEngines_VLLMHung(t *testing.T) {
 	s := newSite(t)
 	s.publishers()
@@ -143,7 +141,7 @@ func TestEngines_VLLMHung(t *testing.T) {
 			most = max(most, given)
 			text := s.explain(s.url("/"))
 			t.Logf("given %d in the first 3 s, then %d; %d are in flight there", early-before, given, stuck)
-			// Three requests that were given up are too few to show a silence.
+			// Three abandoned requests are too few to show that a server is silent.
 			few := early-before+given <= 3
 			if given > 3 || !few && !strings.Contains(text, "since 20") {
 				t.Errorf("the stopped server got %d requests after the first three seconds\n%s", given, text)

@@ -10,7 +10,6 @@ import (
 	"testing"
 )
 
-// busy waits until an engine has requests of askers.
 func (e *engine) busy(s *site) {
 	s.Helper()
 	series := map[string]string{"vllm": "vllm:num_requests_running{",
@@ -30,7 +29,6 @@ func (e *engine) busy(s *site) {
 	})
 }
 
-// again starts a killed engine anew, at its port.
 func (e *engine) again(s *site, name string) {
 	s.Helper()
 	e.signal(syscall.SIGKILL)
@@ -78,7 +76,6 @@ func killed(t *testing.T, kind string, kills ...func(*engine) error) (failed int
 	return len(l.failed)
 }
 
-// whole kills all processes of an engine.
 func whole(e *engine) error {
 	return syscall.Kill(-e.group(), syscall.SIGKILL)
 }

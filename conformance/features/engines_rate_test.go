@@ -21,9 +21,9 @@ const maxNoise = 10
 
 var promptLength = regexp.MustCompile(`a prompt of ([\d,]+) tokens`)
 
-// direct sends prompts to an engine, one after the other, and returns how many of its tokens it
-// reads a second: a regression through the origin, because the attention of a tiny model makes the
-// time of a token proportional to the prompt's length, and all prompts are about as long.
+// direct sends prompts to an engine, one after the other, and returns how many tokens it reads in a
+// second. It is a regression through the origin: with a tiny model's attention, a token's time is
+// proportional to the prompt's length, and all prompts are about as long.
 func (e *engine) direct(s *site, first int) (rate float64, err error) {
 	var squares, products float64
 	for i := range ratePrompts {
@@ -42,8 +42,8 @@ func (e *engine) direct(s *site, first int) (rate float64, err error) {
 	return squares / products, nil
 }
 
-// vllmRates compares the rates that the picker takes from the engines' series with those of direct
-// requests, and prints rate_error_vllm.
+// vllmRates compares the picker's rates from the engines' series with the rates of direct requests,
+// and prints rate_error_vllm.
 func vllmRates(t *testing.T, s *site, engines ...*engine) {
 	next := int(time.Now().UnixMicro() % 1e6)
 	var errors, noise []float64
@@ -87,8 +87,8 @@ func vllmRates(t *testing.T, s *site, engines ...*engine) {
 			}
 			return nil
 		})
-		learned, is := sum*tokens/counted, (before+again)/2
-		errors = append(errors, 100*math.Abs(learned-is)/is)
+		learned, actual := sum*tokens/counted, (before+again)/2
+		errors = append(errors, 100*math.Abs(learned-actual)/actual)
 		noise = append(noise, 100*math.Abs(again-before)/before)
 		t.Logf("run %d: learned %.0f of the engine's tokens a second, direct %.0f and %.0f", run, learned, before,
 			again)

@@ -26,18 +26,16 @@ const (
 	truthBlocks   = 1 << 20 / simulation.BlockTokens
 )
 
-// truthRun are the times of one workload: to first tokens, and the mean time between two tokens of
+// truthRun has the times of one workload: to first tokens, and the mean time between two tokens of
 // each answer.
 type truthRun struct{ first, between []time.Duration }
 
-// spread has two quantiles of times.
-func spread(of []time.Duration) (p50, p90 time.Duration) {
-	sorted := slices.Sorted(slices.Values(of))
+func spread(times []time.Duration) (p50, p90 time.Duration) {
+	sorted := slices.Sorted(slices.Values(times))
 	return sorted[len(sorted)/2], sorted[len(sorted)*9/10]
 }
 
-// generate sends a prompt of token IDs, and returns when headers, the first and the last token
-// came.
+// generate sends a prompt of token IDs, and returns the times of headers, first and last token.
 func (e *engine) generate(s *site, ids []int, output int, salt string) (headers, first, last time.Duration, err error) {
 	body, _ := json.Marshal(map[string]any{
 		"model": "tiny", "prompt": ids, "max_tokens": output, "ignore_eos": true, "stream": true, "temperature": 0,
@@ -53,7 +51,6 @@ func (e *engine) generate(s *site, ids []int, output int, salt string) (headers,
 	return headers, events[0].at, events[len(events)-2].at, nil
 }
 
-// tokenIDs returns n IDs that follow from a seed.
 func tokenIDs(seed uint64, n int) []int {
 	random, ids := rand.New(rand.NewPCG(seed, 1)), make([]int, n)
 	for i := range ids {
@@ -62,8 +59,8 @@ func tokenIDs(seed uint64, n int) []int {
 	return ids
 }
 
-// calibrate measures what a step costs by lone prompts and by answers side by side. No request of
-// the compared workload is among them.
+// calibrate measures the cost of a step with lone prompts and with parallel answers, none of them
+// from the compared workload.
 func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 	t.Helper()
 	seed := uint64(1 << 40)
@@ -177,8 +174,7 @@ func truthPrompt(w *simulation.Workload, i int) (ids []int) {
 	return append(ids, tokenIDs(uint64(i), r.Input-len(ids))...)
 }
 
-// real plays a workload to an engine. Each request is sent at its time, whatever became of those
-// before.
+// real plays a workload to an engine. Each request is sent at its time, whatever the others do.
 func (e *engine) real(t *testing.T, s *site, w *simulation.Workload, salt string) (run truthRun) {
 	t.Helper()
 	var mu sync.Mutex
@@ -223,7 +219,6 @@ func (e *engine) real(t *testing.T, s *site, w *simulation.Workload, salt string
 	return run
 }
 
-// simulated plays it to one server of the simulation.
 func simulated(t *testing.T, w *simulation.Workload, c simulation.ServerConfig) (run truthRun) {
 	t.Helper()
 	strategies, err := simulation.Named("random")
@@ -258,19 +253,19 @@ func TestEngines_VLLMTakesAsLongAsSimulated(t *testing.T) {
 	worst, noise := 1.0, 1.0
 	limited := func(at *float64, ratio float64) { *at = max(*at, ratio, 1/ratio) }
 	for _, k := range []struct {
-		name string
-		of   func(*truthRun) []time.Duration
+		name  string
+		times func(*truthRun) []time.Duration
 	}{
 		{"ttft", func(r *truthRun) []time.Duration { return r.first }},
 		{"between", func(r *truthRun) []time.Duration { return r.between }},
 	} {
-		a50, a90 := spread(k.of(&one))
-		b50, b90 := spread(k.of(&two))
-		s50, s90 := spread(k.of(&sim))
+		a50, a90 := spread(k.times(&one))
+		b50, b90 := spread(k.times(&two))
+		s50, s90 := spread(k.times(&sim))
 		t.Logf("%s: real %s and %s at p50, simulated %s; real %s and %s at p90, simulated %s", k.name, a50, b50, s50,
 			a90, b90, s90)
-		of := func(x, a, b time.Duration) float64 { return 2 * x.Seconds() / (a + b).Seconds() }
-		r50, r90 := of(s50, a50, b50), of(s90, a90, b90)
+		ratio := func(x, a, b time.Duration) float64 { return 2 * x.Seconds() / (a + b).Seconds() }
+		r50, r90 := ratio(s50, a50, b50), ratio(s90, a90, b90)
 		figure("sim_truth."+k.name+"_p50", "ratio", r50, math.NaN(),
 			"Simulated over the mean of two runs of a real vLLM.")
 		figure("sim_truth."+k.name+"_p90", "ratio", r90, math.NaN(), "")

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// long is a prompt of some thousand tokens, of which an engine takes much longer to read it than to
-// answer anything else. Each n has another beginning, so that nothing of it is cached.
+// long is a prompt of some thousand tokens, which takes an engine much longer to read than to
+// answer anything else. Each n has another beginning, so that nothing is cached.
 func long(n int) string {
 	var b strings.Builder
 	for i := range 2500 {
@@ -27,13 +27,13 @@ func long(n int) string {
 	return fmt.Sprintf("%d: %s", n, b.String())
 }
 
-// event is one of a stream, and when it came after the request was sent.
+// event is an event of a stream, and its time since the request was sent.
 type event struct {
 	data string
 	at   time.Duration
 }
 
-// timed sends a request and returns when its headers came, and each event of a stream.
+// timed sends a request and returns the times of its headers and of each event.
 func timed(s *site, url, body string) (headers time.Duration, events []event, err error) {
 	req, err := request(s.Context(), url, body)
 	if err != nil {
@@ -60,7 +60,7 @@ func timed(s *site, url, body string) (headers time.Duration, events []event, er
 	return headers, events, lines.Err()
 }
 
-// field is a value of JSON text, by the names that lead to it; nil without it.
+// field is a value of JSON text, by a path of names; nil without it.
 func field(text string, names ...string) any {
 	var value any
 	if json.Unmarshal([]byte(text), &value) != nil {
@@ -73,7 +73,6 @@ func field(text string, names ...string) any {
 	return value
 }
 
-// modelsOf are the IDs in an engine's list of models.
 func modelsOf(s *site, e *engine) (ids []string, err error) {
 	got, err := s.get(e.url("/v1/models"))
 	if err != nil {
@@ -81,14 +80,15 @@ func modelsOf(s *site, e *engine) (ids []string, err error) {
 	}
 	list, _ := field(got.body, "data").([]any)
 	for _, m := range list {
-		is, _ := m.(map[string]any)
-		id, _ := is["id"].(string)
+		message, _ := m.(map[string]any)
+		id, _ := message["id"].(string)
 		ids = append(ids, id)
 	}
 	return ids, nil
 }
 
-// What Penstock relies on of vLLM's answers. A new version that fails here has changed.
+// The properties of vLLM's answers that Penstock relies on. If this fails, a new version has
+// changed them.
 func vllmOnTheWire(t *testing.T, e *engine) {
 	s := newSite(t)
 	chat := func(text string, stream bool) string {
@@ -187,7 +187,6 @@ func vllmOnTheWire(t *testing.T, e *engine) {
 	})
 }
 
-// vllmHasAdapter loads an adapter at one of the gateway's servers.
 func vllmHasAdapter(t *testing.T, s *site, e *engine) {
 	adapter := fmt.Sprintf(`{"lora_name":"late","lora_path":%q}`, e.dir+"/models/tiny-lora-b")
 	if got, err := s.post(e.url("/v1/load_lora_adapter"), adapter); err != nil || got.status != http.StatusOK {
@@ -205,7 +204,6 @@ func vllmHasAdapter(t *testing.T, s *site, e *engine) {
 	}
 }
 
-// vllmFails is how vLLM fails, which ends it.
 func vllmFails(t *testing.T, e *engine) {
 	s := newSite(t)
 	core, err := e.core()
@@ -266,7 +264,6 @@ func vllmFails(t *testing.T, e *engine) {
 	})
 }
 
-// llamaOnTheWire is vllmOnTheWire for llama.cpp.
 func llamaOnTheWire(t *testing.T, e *engine) {
 	s := newSite(t)
 	t.Run("headers of a stream precede the prompt, and the first body byte does not", func(t *testing.T) {
@@ -303,7 +300,6 @@ func llamaOnTheWire(t *testing.T, e *engine) {
 	})
 }
 
-// firstToken compares what explain prints of a request with what its client has measured.
 func firstToken(t *testing.T, s *site, prompt func(int) string) {
 	for i, stream := range []bool{true, false} {
 		t.Run(fmt.Sprintf("stream %t", stream), func(t *testing.T) {
@@ -350,7 +346,6 @@ func firstToken(t *testing.T, s *site, prompt func(int) string) {
 	}
 }
 
-// api is a request of one API through the Gateway, and what its answer has.
 type api struct{ name, path, body, has string }
 
 // behindGateway sends a request of each API that both engines have, and of more.
@@ -377,7 +372,6 @@ func behindGateway(t *testing.T, s *site, more ...api) {
 	}
 }
 
-// listed waits until the Gateway's list of models has a text.
 func (s *site) listed(text string) {
 	s.Helper()
 	s.Eventually("the pool serves", func() error {

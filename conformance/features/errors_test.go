@@ -54,7 +54,7 @@ func TestErrors_HaveTheFormOfTheAPI(t *testing.T) {
 			})
 		}
 	}
-	// An error of a server is its own.
+	// An error of a server passes unchanged.
 	req, err := request(s.Context(), s.base()+"/live/v1/nothing", question)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestErrors_HaveTheFormOfTheAPI(t *testing.T) {
 	}
 }
 
-// checkError checks the form of an error of an API; "" is none.
+// checkError checks the form of an error of an API; "" is no API.
 func checkError(api string, got reply, reason, message string) error {
 	var e struct {
 		Type  string

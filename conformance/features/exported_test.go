@@ -8,7 +8,7 @@ import (
 )
 
 // A pool that no other cluster imports, because this one has no ClusterSet or its annotations are
-// invalid, has a finding, with the running process and in `penstock translate`.
+// invalid, has a finding in the running process and in `penstock translate`.
 func TestExport_AnnotationsWithoutEffectAreFindings(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -36,7 +36,6 @@ func TestExport_AnnotationsWithoutEffectAreFindings(t *testing.T) {
 	}
 }
 
-// translated is what penstock translate prints of findings.
 func (s *site) translated() string {
 	s.Helper()
 	cmd := exec.CommandContext(s.Context(), binary, "translate", "-f", s.Files)

@@ -17,7 +17,6 @@ func TestExternal_EachBranchOfTheProposalReachesTheWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSite(t)
-	// program starts one of its programs, and returns its URL.
 	program := func(name string, args ...string) string {
 		t.Helper()
 		s.ports[name] = s.Port()
@@ -61,7 +60,8 @@ func TestExternal_EachBranchOfTheProposalReachesTheWorker(t *testing.T) {
 				body := `{"model":"llama","max_tokens":2,"messages":[{"role":"user","content":"ab"}]` + b.member + `}`
 				got := s.answered("/"+b.name, body, "x-req-tokens-key", "of-another-tenant")
 				served[got.by()] = true
-				// "user: ab\n" has four tokens in o200k_base, and one word.
+				// "user: ab
+				// " has four tokens in o200k_base, and one word.
 				if text := strings.ReplaceAll(got.body, " ", ""); got.header.Get("x-tokens-from") != b.from ||
 					!strings.Contains(text, `"prompt_tokens":4`) {
 					t.Errorf("from %s, token IDs from %q: %s", got.by(), got.header.Get("x-tokens-from"), got.body)

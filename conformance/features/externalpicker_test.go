@@ -27,14 +27,12 @@ type referencePicker struct {
 	served []string // the endpoints that served, from the headers of responses
 }
 
-// record keeps a path or an endpoint for the test.
 func (p *referencePicker) record(list *[]string, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	*list = append(*list, text)
 }
 
-// recorded returns copies of both records.
 func (p *referencePicker) recorded() (paths, served []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +131,7 @@ func TestExternalPicker_DecidesAndFailureModeApplies(t *testing.T) {
 	s.answers("/", http.StatusOK)
 }
 
-// Neither kind serves health checks, and nothing in the user's objects distinguishes them.
+// Neither kind serves health checks, and the user's objects do not distinguish them.
 func TestExternalPicker_OfBothBodyModesWorks(t *testing.T) {
 	t.Parallel()
 	s, _, stop := external(t, true)
@@ -152,8 +150,8 @@ func TestExternalPicker_OfBothBodyModesWorks(t *testing.T) {
 	s.allServedBy("/", "pod-1", 10)
 }
 
-// A picker that waits for bodies would never answer the headers of these alone, and the pool, which
-// fails closed, answer 503.
+// A picker that waits for bodies would never answer headers alone, and the pool, which fails
+// closed, would answer 503.
 func TestExternalPicker_PicksForStreamsUploadsAndUpgrades(t *testing.T) {
 	t.Parallel()
 	for name, acknowledges := range map[string]bool{"full duplex": false, "acknowledges": true} {
@@ -173,8 +171,8 @@ func TestExternalPicker_PicksForStreamsUploadsAndUpgrades(t *testing.T) {
 	}
 }
 
-// picksFor sends a request with some headers, for which the picker must pick and of whose response
-// it must get the headers.
+// picksFor sends a request with some headers: the picker must pick for it and receive its
+// response's headers.
 func (s *site) picksFor(p *referencePicker, header http.Header) {
 	s.Helper()
 	path := "/v1/models?" + url.QueryEscape(fmt.Sprint(header))
@@ -203,8 +201,7 @@ func (s *site) picksFor(p *referencePicker, header http.Header) {
 	})
 }
 
-// A process starts without knowledge of pickers. It must probe them before it configures how Envoy
-// calls them.
+// A starting process must probe pickers before it configures Envoy's calls.
 func TestExternalPicker_RestartKeepsTheBodyMode(t *testing.T) {
 	t.Parallel()
 	s, _, _ := external(t, true)
@@ -243,11 +240,11 @@ func TestExternalPicker_RemovedKeepsRequestsInFlight(t *testing.T) {
 	}
 }
 
-// The picker of a pool that fails open ends. Until Envoy's health check has noticed, it would
-// answer each request whose call it begins with a 503.
+// The picker of a pool that fails open ends. Until Envoy's health check fails, each request whose
+// call Envoy begins would get a 503.
 func TestExternalPicker_LostOneIsPassedByAtOnce(t *testing.T) {
 	t.Parallel()
-	const few = 100 // of those that are sent one after the other
+	const few = 100 // of the sequential requests
 	s := newSite(t)
 	here := s.cluster("pod-1")
 	s.ports["epp"] = s.ports["pod-1.picker"]
@@ -300,7 +297,7 @@ func TestExternalPicker_IsAskedByItsOwnNames(t *testing.T) {
 	for _, path := range []string{"", "/relayed", "/declared"} {
 		served(path)
 	}
-	// A body that no picker gets: our picker asks the external one.
+	// A multipart body goes to no picker: our picker calls the external one.
 	s.Eventually("a multipart body is picked for", func() error {
 		got, err := s.ask("/", `{"model": "llama", "messages": []}`, "content-type", "multipart/form-data; boundary=x")
 		return because(err == nil && got.status != http.StatusServiceUnavailable && got.by() == "pod-2", got, err)

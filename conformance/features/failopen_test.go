@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// With failureMode FailOpen, servers that the remote picker has named serve while it names none;
-// with FailClose none does, and of several clusters another one is asked first.
+// With failureMode FailOpen, servers that the remote picker named before serve while it names none.
+// With FailClose they do not, and another cluster is tried first.
 func TestFailOpen_ServersServeWhileTheRemotePickerIsGone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -37,7 +37,7 @@ func TestFailOpen_ServersServeWhileTheRemotePickerIsGone(t *testing.T) {
 		}
 	}
 	spare.pickers.Stop()
-	for i := range 5 { // once no cluster has a picker, those that fail open serve
+	for i := range 5 { // once no cluster has a picker, failing open serves
 		if got := send("/both"); got != "200 open" && got != "200 spare" {
 			t.Errorf("request %d without any picker: %s", i, got)
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// prompt is a chat completion with a prompt of so many words that no server has cached.
+// prompt is a chat completion with a prompt of words that no server has cached.
 func (s *site) prompt(words int, stream bool) string {
 	s.prompts++
 	text := strings.Repeat(fmt.Sprintf("word%d ", s.prompts), words)
@@ -41,12 +41,11 @@ func TestFirstToken_FastServerGetsThePrompts(t *testing.T) {
 	})
 }
 
-// outcomes match what explain prints of a request's times.
 var outcomes = regexp.MustCompile(
 	`ended after (\d+\.\d+) s.* headers after (\d+\.\d+) s, first byte after (\d+\.\d+) s`)
 
-// explain shows the headers and the first byte of the body of a response: of a stream they are
-// apart by the time that the server takes to read the prompt; otherwise both come at the end.
+// explain shows when a response's headers and the first byte of its body came: for a stream they
+// differ by the time that the server reads the prompt; otherwise both come at the end.
 func TestFirstToken_ExplainHasItBesideTheHeaders(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The server runs one request at a time. Those that wait for it go by priority, and Envoy waits
-// with them.
+// The server runs one request at a time. Waiting requests go by priority, while Envoy waits for
+// their picks.
 func TestFlowControl_UrgentRequestPassesThoseThatWait(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

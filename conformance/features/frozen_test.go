@@ -80,7 +80,7 @@ func twoFreezing(t *testing.T) (s *site, servers [2]*freezing) {
 	return s, servers
 }
 
-// learns has the picker see so many streams that earlier ones count no more.
+// learns sends so many streams that earlier ones count no more.
 func (s *site) learns(servers [2]*freezing) {
 	s.Helper()
 	servers[0].slow(0, 15*time.Millisecond)
@@ -97,7 +97,6 @@ func (f *freezing) slow(headers, reads time.Duration) {
 	f.reads.Store(int64(reads))
 }
 
-// streams sends so many streams, of which eight are in flight.
 func (s *site) streams(n int) {
 	s.Helper()
 	bodies := make(chan string, n)
@@ -130,8 +129,7 @@ func TestFrozen_StreamsAreAnsweredByTheNextServer(t *testing.T) {
 	}
 }
 
-// A process that has just started limits streams by what its peer has learned, also once that peer
-// is gone.
+// A starting process limits streams by its peer's experience, also once that peer is gone.
 func TestFrozen_SecondProcessHasTheLimits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -164,7 +162,7 @@ func TestFrozen_SecondProcessHasTheLimits(t *testing.T) {
 	}
 }
 
-// asked sends a request, and returns which server has answered and how many have got it.
+// asked sends a request, and returns which server has answered and how many have received it.
 func (s *site) asked(servers [2]*freezing, path, body string, headers ...string) (got reply, copies int64) {
 	s.Helper()
 	before := servers[0].got.Load() + servers[1].got.Load()
@@ -172,9 +170,8 @@ func (s *site) asked(servers [2]*freezing, path, body string, headers ...string)
 	return got, servers[0].got.Load() + servers[1].got.Load() - before
 }
 
-// Headers that take longer than usual are no reason to ask another server where a policy or a route
-// forbids it, or for an answer that is not streamed; nor is a prompt that takes long to read. No
-// client sets the limit.
+// Late headers move no request to another server where a policy or a route forbids it, or the
+// answer is not streamed, or the prompt takes long to read. No client sets the limit.
 func TestFrozen_NoOtherServerIsAskedWhereThatIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	s, servers := twoFreezing(t)

@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// frozenCost is what a frozen picker may cost a request: 3 s, and what a loaded machine adds.
-// Without an end of the calls that are not answered it is 12 s.
+// frozenCost bounds the cost of a frozen picker for a request: 3 s, and a loaded machine's delay.
+// If unanswered calls did not end, it would be 12 s.
 const frozenCost = 7 * time.Second
 
-// picked counts the picks of a picker for the pool chat.
 const picked = `penstock_picker_picks_total{pool="default/chat",result="picked"}`
 
-// A picker that is stopped accepts requests and answers none. Those that it has begun to read
-// cannot be sent elsewhere; those that come later get what the failure mode promises, at once.
+// A stopped picker accepts requests and answers none. Requests that it has begun to read cannot be
+// sent elsewhere; later ones follow the failure mode at once.
 func TestExternalPicker_FrozenCostsSecondsAndThenTheFailureModeCounts(t *testing.T) {
 	t.Parallel()
 	for mode, then := range map[string]int{"FailOpen": http.StatusOK, "FailClose": http.StatusServiceUnavailable} {
@@ -57,7 +56,7 @@ func TestExternalPicker_FrozenCostsSecondsAndThenTheFailureModeCounts(t *testing
 	}
 }
 
-// atOnce sends requests at the same time, and requires something of each answer.
+// atOnce sends requests at the same time, and checks each answer.
 func (s *site) atOnce(requests int, holds func(got reply, took time.Duration) bool) {
 	s.Helper()
 	var all sync.WaitGroup

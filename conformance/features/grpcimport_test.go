@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// An exporting cluster that speaks HTTP/1.1 gets no gRPC call, which the others serve, those behind
-// a gateway with appProtocol kubernetes.io/h2c too. It still gets other requests.
+// An exporting cluster that speaks HTTP/1.1 gets no gRPC call; the others serve it, also behind a
+// gateway with appProtocol kubernetes.io/h2c. The cluster still gets other requests.
 func TestGRPC_ClusterWithoutHTTP2EndsNoCall(t *testing.T) {
 	for _, selection := range []string{"Weighted", "LeastLoad"} {
 		t.Run(selection, func(t *testing.T) {
@@ -87,7 +87,6 @@ func speaking(c *cluster) http.Handler {
 	})
 }
 
-// dial connects a gRPC client to the site's Gateway.
 func (s *site) dial() *grpc.ClientConn {
 	s.Helper()
 	conn, err := grpc.NewClient(s.address("gateway"), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -98,7 +97,6 @@ func (s *site) dial() *grpc.ClientConn {
 	return conn
 }
 
-// check makes a call, and returns who has answered it.
 func (s *site) check(conn *grpc.ClientConn) (by string, err error) {
 	var header metadata.MD
 	client := grpc_health_v1.NewHealthClient(conn)

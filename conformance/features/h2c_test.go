@@ -13,7 +13,7 @@ import (
 var speaksH2C = swap("  targetPorts: [{number: 8000}]",
 	"  targetPorts: [{number: 8000}]\n  appProtocol: kubernetes.io/h2c")
 
-// A silent server of a pool that speaks h2c alone is probed in h2c, and so serves again.
+// A silent server of a pool that speaks only h2c is probed in h2c, and so serves again.
 func TestH2C_SilentServerServesAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

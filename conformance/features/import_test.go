@@ -181,8 +181,8 @@ func TestImport_SpillsOnceAllClustersDecline(t *testing.T) {
 	}
 }
 
-// A picker that answers no call is passed by: by another cluster at first, and once none is left,
-// by the failure mode.
+// If a picker answers no call, another cluster serves, and once none is left the failure mode
+// applies.
 func TestImport_FailsOpenOnceNoClusterPicks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -203,12 +203,12 @@ func TestImport_FailsOpenOnceNoClusterPicks(t *testing.T) {
 	east.pickers.Stop()
 	served("west")
 	west.pickers.Stop()
-	// until Envoy has noticed, a picker that reads bodies as a stream cannot be passed by
+	// until Envoy's health check fails, a picker that reads bodies as a stream cannot be skipped
 	s.answers("/far", http.StatusOK)
 	served("east", "west")
 }
 
-// The only cluster of an import, whose pods are not declared, gives way to another one in the
+// The only cluster of an import, whose pods are not declared, is replaced by another one in the
 // same change.
 func TestImport_ReplacedClusterLosesNoRequest(t *testing.T) {
 	t.Parallel()

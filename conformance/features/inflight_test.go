@@ -69,7 +69,7 @@ func TestLimit_CountsLongRequests(t *testing.T) {
 	}
 }
 
-// Envoy reports that a request has ended some milliseconds late.
+// Envoy reports the end of a request some milliseconds late.
 func TestLimit_LateReportsCauseNo429(t *testing.T) {
 	t.Parallel()
 	s, _ := limited(t)
@@ -78,7 +78,7 @@ func TestLimit_LateReportsCauseNo429(t *testing.T) {
 	s.inARow(20, func(got reply) error { return because(got.status == http.StatusOK, got.status) })
 }
 
-// An Envoy asks either of two processes, and each of its workers logs to either.
+// An Envoy calls either of two processes, and each of its workers logs to either.
 func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 	t.Parallel()
 	s, server := limited(t)
@@ -99,8 +99,7 @@ func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 	if served != 4 || full != 8 || server.Held() != 4 {
 		t.Errorf("%d served, %d times 429; the limit is 4", served, full)
 	}
-	// The requests of a process that is gone are counted by the other one: its Envoy reports them
-	// there.
+	// The other process counts the requests of a killed one: its Envoy reports them there.
 	other.kill()
 	s.Eventually("the other process counts all requests in flight", func() error {
 		got, err := s.ask("/", question)

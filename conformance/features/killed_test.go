@@ -26,10 +26,8 @@ func (s *site) mortal(name string) *mortal {
 	return m
 }
 
-// fail has requests answered by f.
 func (m *mortal) fail(f func(http.ResponseWriter)) { m.fails.Store(&f) }
 
-// resets ends the connection.
 func resets(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
 // internal answers as vLLM without its engine core does.
@@ -38,7 +36,6 @@ func internal(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, `{"error":{"message":"EngineCore encountered an issue."}}`)
 }
 
-// ServeHTTP serves chat completions and /health.
 func (m *mortal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	if r.URL.Path == "/health" {
@@ -59,7 +56,6 @@ func (m *mortal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"choices": []}`)
 }
 
-// outcomes sends requests to a path, and counts statuses.
 func (s *site) outcomes(path string, n int) map[int]int {
 	s.Helper()
 	counts := map[int]int{}
@@ -180,7 +176,7 @@ func (s *site) runsOnce(status int, servers ...*mortal) {
 	}
 }
 
-// A server cannot have its request run by others: it alone has marked its answer.
+// Only the server itself has marked its answer, so no other server runs its request.
 func TestKilled_MarkOfAServerIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -197,7 +193,7 @@ func TestKilled_MarkOfAServerIsNotBelieved(t *testing.T) {
 	s.runsOnce(http.StatusInternalServerError, a, b)
 }
 
-// A route's time for one attempt ends a slow request: it is not run again by other servers.
+// A route's time limit for one attempt ends a slow request: no other server runs it again.
 func TestKilled_AttemptThatTakesTooLongIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -250,7 +246,6 @@ type askers struct {
 	failed        []string
 }
 
-// askers begins to send requests.
 func (s *site) askers(clients int, model string) *askers {
 	l := &askers{s: s, model: model, stop: make(chan struct{})}
 	for i := range clients {
@@ -293,7 +288,6 @@ func (l *askers) send(prompt string, stream bool) {
 	l.note(stream && resp.StatusCode == http.StatusOK, problem)
 }
 
-// note counts a request, by how it failed.
 func (l *askers) note(begun bool, problem string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -316,7 +310,7 @@ func (l *askers) end() {
 	l.done.Wait()
 }
 
-// counts are how many requests were served, and how many have failed that had not begun.
+// counts returns how many requests were served, and how many failed before they began.
 func (l *askers) counts() (served, failed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -349,7 +343,7 @@ func TestKilled_CostsNoRequestThatHadNotBegun(t *testing.T) {
 	}
 }
 
-// Requests that an external picker picks for, of a pool and of an import, move on too.
+// Requests with an external picker, of a pool and of an import, move on too.
 func TestKilled_ExternalPickersRequestsMoveOn(t *testing.T) {
 	t.Parallel()
 	both := []edit{

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The servers get their first prompts from a client of their own: only their events show what
-// they have cached.
+// The servers get their first prompts directly from a client: only their events show what they have
+// cached.
 func TestKVEvents_OfServersDecidePicks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// Without reports, requests go by this gateway's own: prompts with one beginning to the cluster
-// that has read it, and others evenly. A cluster that declines is left alone, and nothing that
-// passes between clusters reaches a model server.
+// Without reports, this gateway's own requests decide: prompts with one beginning go to the cluster
+// that has read it, and others evenly. A declining cluster is left alone, and headers between
+// clusters reach no model server.
 func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 	t.Parallel()
 	s, clusters := newSite(t), map[string]*cluster{}
@@ -55,7 +55,7 @@ func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 		t.Errorf("explain shows no choice of a cluster:\n%s", out)
 	}
 
-	// A cluster that declines is followed by another, and is not asked again meanwhile.
+	// A declining cluster is replaced by another, and is not called again meanwhile.
 	clusters["east"].set(full)
 	topics := 0
 	s.Eventually("east declines a request", func() error {
@@ -74,7 +74,6 @@ func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 		return because(after == before, "it was asked in 10 requests: ", after-before)
 	})
 
-	// Once all have declined, the import spills.
 	clusters["east"].set(full)
 	clusters["north"].set(full)
 	clusters["west"].server.Close()
@@ -85,8 +84,8 @@ func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 	}
 }
 
-// What other clusters report decides: a cluster that is busy with requests of its own gets none,
-// and a prompt goes to the cluster where another gateway has sent it.
+// Reports of other clusters decide: a cluster that is busy with its own requests gets none, and a
+// prompt goes to the cluster to which another gateway has sent it.
 func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 	t.Parallel()
 	here := newSite(t)
@@ -146,7 +145,6 @@ func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 	}
 }
 
-// listsRequests waits until clusters list and the metrics show the requests to both members.
 func (s *site) listsRequests() {
 	s.Helper()
 	s.Eventually("clusters list shows the requests of both members", func() error {
@@ -167,7 +165,6 @@ func (s *site) listsRequests() {
 	})
 }
 
-// busyClusterGetsNone keeps a cluster busy with requests of its own.
 func busyClusterGetsNone(t *testing.T, here, east *site, send func(at *site, content string) string) {
 	t.Helper()
 	busy, end := context.WithCancel(t.Context())
@@ -202,8 +199,6 @@ func (s *site) arrived() float64 {
 	return s.series(`penstock_selection_arrived_requests_total{member="here",pool="default/chat"}`)
 }
 
-// knownBlocks counts the blocks of prompts for the import chat that this site has recorded for a
-// server's cluster.
 func (s *site) knownBlocks(server string) float64 {
 	return s.series(fmt.Sprintf(`penstock_selection_prompt_blocks{cluster=%q,import="default/chat"}`,
 		strings.TrimSuffix(server, "-1")))

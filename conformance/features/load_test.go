@@ -9,7 +9,6 @@ import (
 	"testing"
 )
 
-// llmd starts llm-d-inference-sim until the end of the test.
 func (s *site) llmd(name string, args ...string) {
 	s.Helper()
 	path, err := filepath.Abs("../../.tools/bin/llm-d-inference-sim")

@@ -15,8 +15,8 @@ func TestLocality_NearClustersServeFirst(t *testing.T) {
 		clusters[name] = s.cluster(name)
 	}
 	s.up("locality.yaml")
-	// serve polls until all of some requests are served by these clusters alone, and by each of
-	// them; "" is an error.
+	// serve polls until these clusters, and no others, serve some requests, each of them one at
+	// least; "" is an error.
 	serve := func(what string, names ...string) {
 		t.Helper()
 		s.Eventually(what, func() error {

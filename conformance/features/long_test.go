@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Envoy forgets clients of gRPC that begin no call for 50 s. What still uses one then must not end
-// it: each of these requests is the last one of its kind for as long.
+// Envoy drops clients of gRPC that begin no call for 50 s, which must not end a request in flight:
+// each of these requests is the last one of its kind for as long.
 func TestLong_RequestsOfAMinuteAreServed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

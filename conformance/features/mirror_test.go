@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A mirror is outside of the pool, and no member: its copies have nothing that a picker or a
+// A mirror is outside of the pool and no member: its copies have no header that a picker or a
 // gateway adds for these.
 func TestMirror_CopiesHaveNoHeadersOfPickersAndMembers(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,6 @@ import (
 	"testing"
 )
 
-// models asks for the list of models below a path.
 func (s *site) models(path string) (reply, error) { return s.get(s.base() + path + "/v1/models") }
 
 // modelNames are the IDs in a list of models, in their order, each adapter with its parent.
@@ -42,7 +41,7 @@ func modelNames(text string) (names []string, err error) {
 	return names, err
 }
 
-// lists waits until a path lists some models, and fails if any of its next answers is another one.
+// lists waits until a path lists some models, and fails if any of its next answers differs.
 func (s *site) lists(path string, want ...string) {
 	s.Helper()
 	list := func() error {
@@ -100,8 +99,8 @@ func TestModels_ListHasThoseOfAllPoolsOfTheRule(t *testing.T) {
 	}
 }
 
-// The list is the whole one also of a pool that spills and replaces models, of an exporting cluster
-// with InferenceModels of its own, and of a host that routes by model and has no rule for it.
+// The list is complete also for a pool that spills and replaces models, for an exporting cluster
+// with InferenceModels, and for a host that routes by model and has no rule for it.
 func TestModels_ListHasNamesThatPickersReplaceAndThoseOfRoutesByModel(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -137,8 +136,8 @@ func TestModels_ListHasNamesThatPickersReplaceAndThoseOfRoutesByModel(t *testing
 	}
 }
 
-// Clusters that are reached through their gateways are part of a rule's list, be they alone in it
-// or not, and two whose routes lead to each other list the models of both.
+// A rule's list includes clusters behind gateways, also alone, and two clusters whose routes lead
+// to each other list the models of both.
 func TestModels_ListHasThoseBehindOtherClustersGateways(t *testing.T) {
 	t.Parallel()
 	here, west, east := newSite(t), newSite(t), newSite(t)
@@ -172,7 +171,7 @@ func TestModels_ListHasThoseBehindOtherClustersGateways(t *testing.T) {
 	}
 }
 
-// A backendRef's subset of a pool has the models of that subset's servers.
+// A backendRef's subset of a pool lists only the models of its servers.
 func TestModels_ListOfASubsetHasThatOfItsServersAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -17,7 +17,6 @@ type conversations struct {
 	lost []error
 }
 
-// conversation is a request with the prompt of one of the conversations.
 func conversation(i int) string {
 	const body = `{"model": "llama", "max_tokens": 1, "messages": [{"role": "user", "content": "conversation %d: %s"}]}`
 	return fmt.Sprintf(body, i, strings.Repeat(fmt.Sprintf("word-%d ", i), 1000))
@@ -38,7 +37,7 @@ func (c *conversations) ask(i int) (hit bool) {
 }
 
 // round sends all conversations, in random order and four at a time, and returns how many were
-// hits. meanwhile is called once half of them are sent.
+// hits. It calls meanwhile once half of them are sent.
 func (c *conversations) round(meanwhile func()) (hits int) {
 	var all sync.WaitGroup
 	next := make(chan int)

@@ -58,7 +58,6 @@ func TestPlugins_AreReloadedAndKeepLastGood(t *testing.T) {
 	}
 }
 
-// explanation is the JSON of penstock explain about the pool chat.
 func (s *site) explanation() picker.Explanation {
 	s.Helper()
 	var e struct {

@@ -18,8 +18,8 @@ var promptAPIs = map[string]string{
 	"/v1/rerank":           `"query": %[1]q, "documents": [%[2]q]`,
 }
 
-// cached is found in the usage of an answer whose prompt begins with 1,000 cached tokens, of
-// which 62 blocks are full.
+// cached matches the usage of an answer whose prompt begins with 1,000 cached tokens, of which 62
+// blocks are full.
 var cached = regexp.MustCompile(`"(cached_tokens|cache_read_input_tokens)":992\b`)
 
 // A request of any API goes where the beginning of its prompt is cached.

@@ -14,8 +14,8 @@ func TestPriority_ServesInOrder(t *testing.T) {
 	s.server("here-1")
 	s.up("priority.yaml")
 	s.answers("/far", http.StatusOK)
-	// expect sends requests until one is served as wanted, which takes a change of files, and then
-	// those after it must be.
+	// expect sends requests until one is served as wanted, after the change of files; the requests
+	// after it must be, too.
 	expect := func(want string, declining ...*cluster) {
 		t.Helper()
 		for _, c := range declining {

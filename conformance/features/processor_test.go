@@ -23,7 +23,6 @@ type processor struct {
 	calls int
 }
 
-// processor starts one at a port of the YAML.
 func (s *site) processor(name string) *processor {
 	p := &processor{s: s, status: http.StatusOK, answer: "{}"}
 	s.backend(name, p)
@@ -47,7 +46,6 @@ func (p *processor) answers(status int, answer string) {
 	p.status, p.answer = status, answer
 }
 
-// last returns the last call's request_body and headers, and how many there were.
 func (p *processor) last() (body string, headers map[string]string, calls int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,13 +54,11 @@ func (p *processor) last() (body string, headers map[string]string, calls int) {
 
 const unrouted = `{"seed": 9007199254740993, "model":"llama", "messages":[{"role":"user","content":"<b>\u00e9"}]}`
 
-// withIDs is the same request with token IDs.
 var withIDs = `{"token_ids":[1, 15043],` + unrouted[1:]
 
-// withMember is a body with a member at its end.
 func withMember(body, member string) string { return body[:len(body)-1] + "," + member + "}" }
 
-// processed sends a body, and returns who has served it, with what it has received.
+// processed sends a body, and returns which server has served it, and the received body.
 func (s *site) processed(body string, headers ...string) (by, received, key string) {
 	s.Helper()
 	by = s.answered("/", body, headers...).by()
@@ -70,8 +66,7 @@ func (s *site) processed(body string, headers ...string) (by, received, key stri
 	return by, last.Body, strings.Join(last.Headers.Values("x-req-tokens-key"), "|")
 }
 
-// Each answer of a processor takes effect, and without a usable one the pool's own scheduling
-// decides.
+// Each answer of a processor takes effect; without a usable one the pool's own scheduling decides.
 func TestProcessor_AnswersTakeEffect(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -138,7 +133,7 @@ func TestProcessor_AnswersTakeEffect(t *testing.T) {
 	s.ownSchedulingGoesOn(p)
 }
 
-// ownSchedulingGoesOn has the processor fail: requests are served, and the breaker leaves it alone.
+// ownSchedulingGoesOn makes the processor fail: requests are served, and the breaker opens.
 func (s *site) ownSchedulingGoesOn(p *processor) {
 	s.Helper()
 	explained := func(want string) {
@@ -203,8 +198,7 @@ func TestProcessor_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
 	}
 }
 
-// The environment names the processor of pools whose policy is silent, and whether it is asked
-// for workers.
+// The environment names the default processor of pools, and whether it chooses workers.
 func TestProcessor_EnvironmentIsTheDefault(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -246,7 +240,7 @@ func TestProcessor_EnvironmentIsTheDefault(t *testing.T) {
 	})
 }
 
-// A processor tokenizes for the model that the server gets: the target is drawn before it is asked.
+// A processor tokenizes for the server's model: the target is drawn before the call.
 func TestProcessor_GetsTheModelThatTheServerGets(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

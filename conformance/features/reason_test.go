@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A client learns from x-penstock-reason why Penstock has answered in place of a server. No server
-// can write it, in a pool of any kind or behind a hop, and what a hop's picker writes arrives.
+// x-penstock-reason explains why Penstock has answered instead of a server. No server can write it,
+// in any pool or behind a hop, and the value of a hop's picker arrives.
 func TestReason_PenstockAloneWritesIt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/picker/recording"
 )
 
-// What --record writes, penstock replay reads.
+// penstock replay reads the output of --record.
 func TestRecord_TraceOfRequestsIsReplayed(t *testing.T) {
 	t.Parallel()
 	s, trace := newSite(t), filepath.Join(t.TempDir(), "trace.jsonl")

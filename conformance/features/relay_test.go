@@ -40,7 +40,6 @@ func (p *heldPicker) Process(stream extprocv3.ExternalProcessor_ProcessServer) e
 	}
 }
 
-// answer is the result of a request in the background.
 type answer struct {
 	reply
 	err error
@@ -136,8 +135,7 @@ func TestRelay_FailedRemotePicksAreReported(t *testing.T) {
 	}
 }
 
-// Envoy calls no picker before it has checked its health, and one that takes another's place may
-// take its time to answer.
+// Envoy calls no picker before it has checked its health, and a replacement may be slow to answer.
 func TestRelay_PickerThatMovesLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -165,8 +163,7 @@ func TestRelay_PickerThatMovesLosesNoRequest(t *testing.T) {
 	requests.end(0)
 }
 
-// A request in flight is answered although the configuration of its picker's cluster changes, and
-// its call to the picker lasts as long as it does.
+// A request in flight, and its call to the picker, survive a change of the picker's cluster.
 func TestRelay_ChangedPickerClusterEndsNoRequestInFlight(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

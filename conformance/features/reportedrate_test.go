@@ -9,11 +9,10 @@ import (
 	"testing"
 )
 
-// reads matches how explain and status show the rate of a server by its own series.
 var reads = regexp.MustCompile(`reads (\d+) tokens/s \(reported\)`)
 
 // A server's own series show how fast it reads prompts, also without streams: explain --why and
-// status have the rate and where it is from.
+// status show the rate and its source.
 func TestReportedRate_IsShownWithItsSource(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -43,7 +42,7 @@ func TestReportedRate_IsShownWithItsSource(t *testing.T) {
 }
 
 // Answers that are not streamed, and streams of /v1/responses, show no first token. The servers'
-// own series show which of them reads prompts eight times as fast.
+// own series show which one reads prompts eight times as fast.
 func TestReportedRate_FasterServerGetsPromptsWhoseFirstTokensAreNotSeen(t *testing.T) {
 	t.Parallel()
 	for name, stream := range map[string]bool{"/v1/chat/completions": false, "/v1/responses": true} {

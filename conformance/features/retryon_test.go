@@ -19,8 +19,8 @@ func TestRetryOn_OwnAnswersOfServersMoveOn(t *testing.T) {
 	s.answers("/far", http.StatusOK)
 	// statuses sends ten requests while a cluster's server answers with one status, and lists all
 	// others than 200.
-	statuses := func(of *cluster, status int) (out string) {
-		of.set(func(c *cluster) { c.status = status })
+	statuses := func(site *cluster, status int) (out string) {
+		site.set(func(c *cluster) { c.status = status })
 		for range 10 {
 			got, err := s.ask("/far", question)
 			if err != nil {
@@ -30,7 +30,7 @@ func TestRetryOn_OwnAnswersOfServersMoveOn(t *testing.T) {
 				out += fmt.Sprint(got.status, " ")
 			}
 		}
-		of.reset()
+		site.reset()
 		return out
 	}
 	own := func(status int) string { return strings.Repeat(fmt.Sprint(status, " "), 5) }
@@ -55,7 +55,7 @@ func TestRetryOn_OwnAnswersOfServersMoveOn(t *testing.T) {
 			})
 		}
 	}
-	// All are asked once, also one that fails open, and the last answer is the client's.
+	// All clusters are tried once, also one that fails open, and the client gets the last answer.
 	for _, c := range []*cluster{east, north} {
 		c.set(func(c *cluster) { c.status = 429 })
 	}
@@ -67,8 +67,8 @@ func TestRetryOn_OwnAnswersOfServersMoveOn(t *testing.T) {
 	}
 }
 
-// A request in flight at a member's gateway that dies is answered by another member, if a policy
-// allows that it runs twice.
+// Another member answers a request in flight at a member's gateway that dies, if a policy allows
+// that it runs twice.
 func TestRetryOn_LostGatewayMovesRequestsOn(t *testing.T) {
 	t.Parallel()
 	here, east, west := newSite(t), newSite(t), newSite(t)

@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// asked are requests for the model public, by their API.
 var asked = map[string]string{
 	"/v1/completions":      `{"seed": 9007199254740993, "model":"public", "prompt":"<b>\u00e9", "stream":false}`,
 	"/v1/chat/completions": `{"seed": 9007199254740993, "model":"public", "messages":[{"role":"user","content":"<b>\u00e9"}]}`,
@@ -16,7 +15,6 @@ var asked = map[string]string{
 
 func withModel(body, model string) string { return strings.Replace(body, "public", model, 1) }
 
-// receives sends a request, and returns what a model server of the pool has received.
 func (s *site) receives(path, body, server string) received {
 	s.Helper()
 	got, err := s.post(s.base()+path, body)
@@ -74,8 +72,8 @@ func TestRewrite_TakesEffectAndEndsWhileTrafficRuns(t *testing.T) {
 	becomes("public")
 }
 
-// Without a picker no server gets a name that is not replaced, or a field that is for a processor:
-// such a pool fails closed, if its policy does not demand otherwise.
+// Without a picker no server gets a name that is not replaced, or a field for a processor: such a
+// pool fails closed unless its policy demands otherwise.
 func TestRewrite_UnmappedNameReachesNoServerWithoutAPicker(t *testing.T) {
 	t.Parallel()
 	for part, want := range map[string]int{"model": http.StatusServiceUnavailable, "": http.StatusOK} {

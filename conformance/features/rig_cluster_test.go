@@ -20,9 +20,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// cluster is one cluster of an import: its picker, and a model server, which also stands for its
-// gateway. In the YAML, ${NAME} is the server's port, and ${NAME.picker} the picker's.
-// It runs in the test, because a test changes how it answers from one request to the next.
+// cluster is one cluster of an import: its picker, and a model server, which also plays its
+// gateway. In the YAML, ${NAME} is the server's port, and ${NAME.picker} the picker's. It runs in
+// the test, which changes its answers from one request to the next.
 type cluster struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	name    string
@@ -42,7 +42,6 @@ type cluster struct {
 	size          int    // of its body
 }
 
-// cluster starts one.
 func (s *site) cluster(name string) *cluster {
 	s.Helper()
 	c := &cluster{name: name}
@@ -122,7 +121,6 @@ func (c *cluster) Process(stream extprocv3.ExternalProcessor_ProcessServer) erro
 	}
 }
 
-// answer is the picker's answer to a request.
 func (c *cluster) answer() (_ *extprocv3.ProcessingResponse, declines bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +139,6 @@ func (c *cluster) answer() (_ *extprocv3.ProcessingResponse, declines bool) {
 	return names(c.server.Listener.Addr().String()), false
 }
 
-// names is a picker's answer that names an endpoint.
 func names(endpoint string) *extprocv3.ProcessingResponse {
 	const key = "x-gateway-destination-endpoint"
 	pick := &structpb.Struct{Fields: map[string]*structpb.Value{key: structpb.NewStringValue(endpoint)}}
@@ -158,7 +155,6 @@ func names(endpoint string) *extprocv3.ProcessingResponse {
 	}
 }
 
-// sendBack is a picker's answer that sends a part of a body on.
 func sendBack(part []byte, end bool) *extprocv3.ProcessingResponse {
 	mutation := &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
 		StreamedResponse: &extprocv3.StreamedBodyResponse{Body: part, EndOfStream: end},
@@ -168,7 +164,6 @@ func sendBack(part []byte, end bool) *extprocv3.ProcessingResponse {
 	}}
 }
 
-// set changes how the cluster behaves, and forgets what it has counted.
 func (c *cluster) set(change func(*cluster)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,14 +171,13 @@ func (c *cluster) set(change func(*cluster)) {
 	change(c)
 }
 
-// reset is set without a change.
 func (c *cluster) reset() { c.set(func(*cluster) {}) }
 
 func full(c *cluster) { c.declines = http.StatusTooManyRequests }
 
 func slow(by time.Duration) func(*cluster) { return func(c *cluster) { c.delay = by } }
 
-// counts are how often it was asked since set, for picks and for answers.
+// counts are the calls since set: of the picker, and of the server.
 func (c *cluster) counts() (asked, served int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,7 +195,6 @@ func (s *site) member(cluster, more, fixture string, edits ...edit) {
 	s.up(fixture, edits...)
 }
 
-// peerListener is a line of a ClusterSet's spec.
 func (s *site) peerListener() string { return fmt.Sprintf("  peerListener: {port: %d}\n", s.Port()) }
 
 // join makes two sites members of each other, as their people would.
@@ -214,9 +207,9 @@ func (s *site) join(other *site) {
 			return err
 		})
 	}
-	for at, of := range map[*site]*site{s: other, other: s} {
+	for at, peer := range map[*site]*site{s: other, other: s} {
 		path := filepath.Join(s.TempDir(), "other.yaml")
-		if err := os.WriteFile(path, []byte(shown[of]), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(shown[peer]), 0o600); err != nil {
 			s.Fatal(err)
 		}
 		args := []string{"clusters", "join", path, "--allow-namespaces", "default", "-f", at.Files, "--state", at.state}

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// engineLimit is how long an engine takes to start at most: vLLM some 70 s on two idle cores.
+// engineLimit bounds an engine's start: vLLM takes some 70 s on two idle cores.
 const engineLimit = 10 * time.Minute
 
 // engine is a real model server on this machine, by the scripts in tools/engines. It is a process
@@ -28,7 +28,6 @@ type engine struct {
 	port            int
 }
 
-// installed is the folder of the engines, which make test-engines passes.
 func installed() string { return os.Getenv("ENGINES_DIR") }
 
 // engine starts an engine of a kind, vllm or llamacpp, at a name of the YAML. It does not wait
@@ -64,7 +63,7 @@ func (s *site) engine(kind, name string, args ...string) *engine {
 }
 
 // publishers gives the engines a and b ports such that their KV events are at consecutive ports,
-// which the YAML has as events and replay (vllm.sh publishes 1,000 above the engine's port, and
+// which the YAML names events and replay (vllm.sh publishes 1,000 above the engine's port, and
 // replays at 1,050 above).
 func (s *site) publishers() {
 	s.Helper()
@@ -86,21 +85,19 @@ func (s *site) publishers() {
 	s.Fatal("no ports are free for the engines")
 }
 
-// group is the process group of the engine.
 func (e *engine) group() int {
 	text, _ := os.ReadFile(filepath.Join(e.dir, "run", e.name+".pid"))
 	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 	return pid
 }
 
-// signal sends a signal to all processes of the engine.
-func (e *engine) signal(is syscall.Signal) {
+func (e *engine) signal(sig syscall.Signal) {
 	if pid := e.group(); pid > 1 {
-		_ = syscall.Kill(-pid, is)
+		_ = syscall.Kill(-pid, sig)
 	}
 }
 
-// core returns the process that computes: of vLLM, its engine core.
+// core returns the process that computes: vLLM's engine core.
 func (e *engine) core() (int, error) {
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -119,7 +116,6 @@ func (e *engine) core() (int, error) {
 	return 0, errors.New("no engine core runs")
 }
 
-// url is the address of a page of the engine.
 func (e *engine) url(path string) string { return fmt.Sprint("http://127.0.0.1:", e.port, path) }
 
 // starts waits until engines serve. They start at the same time.
@@ -147,7 +143,7 @@ func (s *site) starts(all ...*engine) {
 	}
 }
 
-// figure prints a figure as the benchmarks do. A limit that is NaN is none.
+// figure prints a figure as the benchmarks do. A limit of NaN is no limit.
 func figure(name, unit string, value, limit float64, about string) {
 	out := map[string]any{"name": name, "value": value, "unit": unit, "limit": nil, "about": about}
 	if !math.IsNaN(limit) {

@@ -18,7 +18,6 @@ type fixture struct {
 
 type edit func(*fixture)
 
-// with writes parts too.
 func with(parts ...string) edit {
 	return func(f *fixture) { f.parts = append(f.parts, parts...) }
 }
@@ -28,7 +27,6 @@ func swap(old, by string) edit {
 	return func(f *fixture) { f.swaps = append(f.swaps, [2]string{old, by}) }
 }
 
-// write saves a fixture with its ports, in place of the one before.
 func (s *site) write(name string, edits ...edit) {
 	s.Helper()
 	text, err := os.ReadFile(name)
@@ -59,7 +57,6 @@ func (s *site) write(name string, edits ...edit) {
 	s.Write("site.yaml", out)
 }
 
-// expanded is a text with the site's ports.
 func (s *site) expanded(text string) string {
 	s.Helper()
 	return os.Expand(text, func(port string) string {
@@ -71,7 +68,7 @@ func (s *site) expanded(text string) string {
 	})
 }
 
-// documents is the text of those that are written, and the parts that the YAML does not have.
+// documents returns the text of the selected documents, and the parts that the YAML lacks.
 func (f fixture) documents(text string) (string, []string) {
 	var out strings.Builder
 	written, missing := true, slices.Clone(f.parts)

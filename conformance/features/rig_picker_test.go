@@ -42,8 +42,7 @@ func (s *site) exporter(fixture string, edits ...edit) *site {
 	return other
 }
 
-// alone starts penstock picker over a part of the same fixture: a picker without the rest of
-// Penstock. It serves at the port ${NAME}.
+// alone starts penstock picker over a part of the same fixture, at the port ${NAME}.
 func (s *site) alone(name, fixture string, edit edit, args ...string) *site {
 	s.Helper()
 	other := newSite(s.TB)

@@ -16,14 +16,12 @@ import (
 
 const question = `{"model": "llama", "messages": [{"role": "user", "content": "repeat this"}]}`
 
-// reply is a response, read to its end.
 type reply struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// by is the model server that has answered.
 func (r reply) by() string { return r.header.Get("x-served-by") }
 
 // client opens a connection for each request, so that requests do not share one.
@@ -41,7 +39,6 @@ func do(c *http.Client, req *http.Request) (reply, error) {
 	return reply{resp.StatusCode, resp.Header, string(text)}, err
 }
 
-// overSocket is a client of a Unix socket.
 func overSocket(path string) *http.Client {
 	return &http.Client{Timeout: process.Limit, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -51,10 +48,8 @@ func overSocket(path string) *http.Client {
 	}}
 }
 
-// base is the URL of the site's Gateway.
 func (s *site) base() string { return "http://" + s.address("gateway") }
 
-// url returns the URL of chat completions below a path of the site's Gateway.
 func (s *site) url(path string) string {
 	return s.base() + strings.TrimSuffix(path, "/") + "/v1/chat/completions"
 }
@@ -71,7 +66,6 @@ func request(ctx context.Context, url, body string, headers ...string) (*http.Re
 	return req, nil
 }
 
-// post sends a body to a URL. headers are names and values.
 func (s *site) post(url, body string, headers ...string) (reply, error) {
 	req, err := request(s.Context(), url, body, headers...)
 	if err != nil {
@@ -90,7 +84,6 @@ func (s *site) read(c *http.Client, url string) (reply, error) {
 	return do(c, req)
 }
 
-// ask sends a chat completion to a path.
 func (s *site) ask(path, body string, headers ...string) (reply, error) {
 	return s.post(s.url(path), body, headers...)
 }
@@ -105,7 +98,7 @@ func (s *site) answered(path, body string, headers ...string) reply {
 	return got
 }
 
-// served sends a request that must be answered 200, and returns by whom.
+// served sends a request that must be answered 200, and returns the server.
 func (s *site) served(path string, headers ...string) string {
 	s.Helper()
 	return s.answered(path, question, headers...).by()
@@ -123,7 +116,7 @@ func (s *site) answers(path string, status int) (got reply) {
 	return got
 }
 
-// goes polls until some requests in a row are answered 200 by a model server.
+// goes polls until a model server answers some successive requests with 200.
 func (s *site) goes(path, by string, times int) {
 	s.Helper()
 	s.Eventually(path+" is served by "+by, func() error {
@@ -185,7 +178,8 @@ func (s *site) stream(ctx context.Context, path, prompt string, see func(event s
 	return io.ErrUnexpectedEOF
 }
 
-// occupy begins a response that lasts until the returned function is called, and returns by whom.
+// occupy begins a response that lasts until the returned function is called, and returns the
+// server.
 func (s *site) occupy(path string) (by string, end func(), err error) {
 	ctx, end := context.WithCancel(s.Context())
 	body := fmt.Sprintf(`{"model": "llama", "stream": true, "messages": [{"role": "user", "content": %q}]}`,
@@ -205,7 +199,6 @@ func (s *site) occupy(path string) (by string, end func(), err error) {
 	return resp.Header.Get("x-served-by"), end, nil
 }
 
-// traffic is requests without a pause.
 type traffic struct {
 	s      *site
 	stop   context.CancelFunc
@@ -233,7 +226,6 @@ func (s *site) traffic(path string) *traffic {
 	return tr
 }
 
-// flows waits until some more requests are answered.
 func (tr *traffic) flows(requests int) {
 	tr.s.Helper()
 	count := func() int {

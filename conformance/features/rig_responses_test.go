@@ -11,7 +11,7 @@ import (
 )
 
 // keeper is a model server that keeps its responses, as vLLM does with
-// VLLM_ENABLE_RESPONSES_API_STORE=1: a request that names one of another server is answered 404.
+// VLLM_ENABLE_RESPONSES_API_STORE=1: it answers 404 to requests for another server's response.
 type keeper struct {
 	name string
 	mu   sync.Mutex
@@ -19,7 +19,6 @@ type keeper struct {
 	last int
 }
 
-// keepers starts servers that keep responses.
 func (s *site) keepers(names ...string) {
 	for _, name := range names {
 		k := &keeper{name: name, kept: map[string]bool{}}
@@ -38,7 +37,6 @@ func (s *site) keepers(names ...string) {
 	}
 }
 
-// named answers a request for a response.
 func (k *keeper) named(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	if !k.has(id) {
@@ -54,7 +52,6 @@ func (k *keeper) has(id string) bool {
 	return k.kept[id]
 }
 
-// create answers POST /v1/responses.
 func (k *keeper) create(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Stream   bool   `json:"stream"`
@@ -77,7 +74,7 @@ func (k *keeper) create(w http.ResponseWriter, r *http.Request) {
 	}
 	k.kept[id] = true
 	k.mu.Unlock()
-	// Members before the ID, and IDs of other things, must not be taken for it.
+	// Members before the ID, and IDs of other things, must not be read as the ID.
 	body := fmt.Sprintf(`{"created_at":1,"metadata":{"id":"resp_other"},"id":%q,"output":[{"id":"msg_1"}]}`, id)
 	if !asked.Stream {
 		fmt.Fprint(w, body)
@@ -96,7 +93,6 @@ func (s *site) respond(previous string, stream bool) (id, by string, err error) 
 	return s.created(map[string]any{"model": "llama", "input": "hi", "stream": stream}, previous)
 }
 
-// created is respond with a body.
 func (s *site) created(body map[string]any, previous string) (id, by string, err error) {
 	if previous != "" {
 		body["previous_response_id"] = previous

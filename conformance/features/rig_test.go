@@ -49,7 +49,6 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// site is one penstock over a folder with one fixture.
 type site struct {
 	processtest.Rig
 	state    string
@@ -86,7 +85,6 @@ func (s *site) server(name string, args ...string) *process.Process {
 	return p
 }
 
-// sim starts a model server that listens as args state.
 func (s *site) sim(name string, args ...string) *process.Process {
 	s.Helper()
 	p, _ := s.start(name, append([]string{"sim", "--name", name, "--model", "llama", "--grace", "1ms"}, args...)...)
@@ -115,7 +113,6 @@ func (s *site) h2c(name string, h http.Handler) *httptest.Server {
 // closed gives a name of the YAML a port at which nothing listens.
 func (s *site) closed(name string) { s.ports[name] = s.Port() }
 
-// address returns 127.0.0.1 with the port of a name of the YAML.
 func (s *site) address(name string) string { return fmt.Sprint("127.0.0.1:", s.ports[name]) }
 
 // up writes a fixture and runs penstock up until the end of the test.
@@ -139,7 +136,6 @@ func (s *site) start(name string, args ...string) (p *process.Process, log strin
 	return s.program(name, binary, args...)
 }
 
-// program is start with another program.
 func (s *site) program(name, path string, args ...string) (p *process.Process, log string) {
 	s.Helper()
 	log = filepath.Join(s.TempDir(), name+".log")
@@ -159,10 +155,8 @@ func (s *site) program(name, path string, args ...string) (p *process.Process, l
 	return p, log
 }
 
-// ads is the address at which the site serves ADS and peers.
 func (s *site) ads() string { return process.ADS(s.state) }
 
-// serve runs penstock serve, without an Envoy.
 func (s *site) serve() {
 	s.Helper()
 	s.run("serve", s.flags...)
@@ -188,7 +182,6 @@ func (s *site) twoProcesses(fixture string, edits ...edit) (other *site) {
 	return other
 }
 
-// attach starts an Envoy of the site's Gateway, which ends with the test.
 func (s *site) attach(xds string) {
 	s.Helper()
 	dir := processtest.ShortDir(s)
@@ -200,7 +193,6 @@ func (s *site) attach(xds string) {
 	s.Cleanup(func() { _ = p.Stop(process.Limit) })
 }
 
-// output returns all that penstock has printed.
 func (s *site) output() string {
 	s.Helper()
 	text, err := os.ReadFile(s.log)
@@ -210,7 +202,6 @@ func (s *site) output() string {
 	return string(text)
 }
 
-// logged waits until penstock has printed a text.
 func (s *site) logged(text string) {
 	s.Helper()
 	s.Eventually("penstock prints "+text, func() error {
@@ -221,7 +212,6 @@ func (s *site) logged(text string) {
 	})
 }
 
-// killEnvoy kills the Envoy that penstock up has started last.
 func (s *site) killEnvoy() {
 	s.Helper()
 	all := regexp.MustCompile(`Envoy started.* pid=(\d+)`).FindAllStringSubmatch(s.output(), -1)
@@ -234,7 +224,7 @@ func (s *site) killEnvoy() {
 	}
 }
 
-// command runs another command over the site, and returns what it prints. Findings, which are exit
+// command runs another command over the site, and returns its output. Findings, which are exit
 // status 1, are no error.
 func (s *site) command(args ...string) (string, error) {
 	cmd := exec.CommandContext(s.Context(), binary, append(args, "-f", s.Files, "--state", s.state)...)
@@ -259,19 +249,16 @@ func (s *site) print(args ...string) string {
 	return out
 }
 
-// explain runs penstock explain over the site.
 func (s *site) explain(args ...string) string {
 	s.Helper()
 	return s.print(append([]string{"explain"}, args...)...)
 }
 
-// status runs penstock status over the site.
 func (s *site) status() string {
 	s.Helper()
 	return s.print("status")
 }
 
-// reports waits until penstock status has a text.
 func (s *site) reports(text string) {
 	s.Helper()
 	s.Eventually("status reports "+text, func() error {
@@ -282,7 +269,6 @@ func (s *site) reports(text string) {
 	})
 }
 
-// page is one of the pages of the running penstock.
 func (s *site) page(path string) string {
 	s.Helper()
 	got, err := s.read(overSocket(filepath.Join(s.state, "api.sock")), "http://penstock"+path)
@@ -292,7 +278,6 @@ func (s *site) page(path string) string {
 	return got.body
 }
 
-// metrics is penstock's page at /metrics.
 func (s *site) metrics() string {
 	s.Helper()
 	return s.page("/metrics")
@@ -336,7 +321,6 @@ func portOf(t testing.TB, address string) int {
 	return port
 }
 
-// stop ends penstock as Ctrl-C does.
 func (s *site) stop() {
 	s.Helper()
 	if err := s.penstock.Stop(process.Limit); err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/picker/scoring/scoringtest"
 )
 
-// A scorer in a process of its own decides. This one prefers pod-2, by the address that it is
-// asked about.
+// An external scorer decides: it prefers pod-2, by the address in the call.
 func TestScorer_ExternalOneIsAsked(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -45,7 +44,7 @@ func TestScorer_ExternalOneIsAsked(t *testing.T) {
 		text := s.explain(s.url("/"))
 		for _, want := range []string{
 			"score 1.000 (external-scorer 1.000 x 1)", "score 0.000 (external-scorer 0.000 x 1)",
-			"are those of the pick at 20",
+			"are from the pick at 20",
 		} {
 			if !strings.Contains(text, want) {
 				return fmt.Errorf("no %q in\n%s", want, text)

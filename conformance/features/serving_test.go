@@ -39,25 +39,24 @@ func (s *site) counts(serving int) {
 	}
 }
 
-// lines counts the lines of penstock up with a text.
 func (s *site) lines(text string) int { return strings.Count(s.output(), text) }
 
-// broken answers 503 to each request while it is.
+// broken answers 503 to each request while it is down.
 type broken struct {
 	mortal
-	is     atomic.Bool
+	down   atomic.Bool
 	health bool // it answers 200 to GET /health all the same
 }
 
 func (b *broken) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if b.is.Load() && (!b.health || r.URL.Path != "/health") {
+	if b.down.Load() && (!b.health || r.URL.Path != "/health") {
 		http.Error(w, "no", http.StatusServiceUnavailable)
 		return
 	}
 	b.mortal.ServeHTTP(w, r)
 }
 
-// A pool of which no server serves has a Warning, which penstock up prints once, until a server is
+// A pool without a serving server has a Warning, which penstock up prints once, until a server is
 // back: without a request if its servers were killed, else with some.
 func TestServing_DeadPoolHasAWarning(t *testing.T) {
 	t.Parallel()
@@ -96,7 +95,7 @@ func TestServing_DeadPoolHasAWarning(t *testing.T) {
 	}
 }
 
-// Servers that answer each request with 503 serve none, be their health as it may.
+// Servers that answer each request with 503 do not serve, whatever their health checks show.
 func TestServing_PoolThatAnswers503HasAWarning(t *testing.T) {
 	t.Parallel()
 	for _, health := range []bool{false, true} {
@@ -111,7 +110,7 @@ func TestServing_PoolThatAnswers503HasAWarning(t *testing.T) {
 			s.up("serving.yaml")
 			s.answers("/", http.StatusOK)
 			for _, b := range servers {
-				b.is.Store(true)
+				b.down.Store(true)
 			}
 			s.Eventually("penstock up prints a Warning", func() error {
 				got, err := s.ask("/", question)
@@ -120,7 +119,7 @@ func TestServing_PoolThatAnswers503HasAWarning(t *testing.T) {
 			})
 			s.counts(0)
 			for _, b := range servers {
-				b.is.Store(false)
+				b.down.Store(false)
 			}
 			s.answers("/", http.StatusOK)
 			s.logged("all errors and warnings are resolved")

@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// selections are the ways in which an import chooses among its clusters.
 var selections = map[string]string{
 	"weighted":  "{policy: Weighted}",
 	"priority":  "{policy: Priority, order: [west, east]}",
@@ -17,9 +16,8 @@ var selections = map[string]string{
 	"latency":   "{policy: Latency, affinity: Session}",
 }
 
-// The requests of a session, by sessionPersistence of a route to an import, go to one server of
-// one cluster, whichever way the clusters are chosen; they move once their cluster is drained, and
-// stay where they are then.
+// The requests of a session, by sessionPersistence of a route to an import, go to one server of one
+// cluster, however the clusters are chosen; they move once when their cluster is drained.
 func TestSessionPersistence_ImportKeepsClusterAndServer(t *testing.T) {
 	for mode, test := range map[string]struct{ policy, east, west string }{
 		"EndpointMode": {"round-robin", endpointMode("east"), endpointMode("west")},
@@ -56,8 +54,7 @@ func TestSessionPersistence_ImportKeepsClusterAndServer(t *testing.T) {
 	}
 }
 
-// A cluster that is lost loses its sessions to another one, without a failed request; there they
-// stay.
+// A lost cluster loses its sessions to another one, without a failed request; there they stay.
 func TestSessionPersistence_SessionsOfLostClusterMoveOnce(t *testing.T) {
 	for mode, test := range map[string]struct{ policy, east, west string }{
 		"EndpointMode": {"round-robin", endpointMode("east"), endpointMode("west")},
@@ -89,8 +86,8 @@ func TestSessionPersistence_SessionsOfLostClusterMoveOnce(t *testing.T) {
 	}
 }
 
-// Clusters of a set keep the server of a session too where their gateways are peers, whatever the
-// strategy of the pool is.
+// Clusters of a set keep a session's server too if their gateways are peers, whatever the pool's
+// strategy.
 func TestSessionPersistence_PeerKeepsServer(t *testing.T) {
 	t.Parallel()
 	here := newSite(t)
@@ -122,8 +119,8 @@ metadata:
 	}
 }
 
-// drained waits until a path's sessions have left east, which drains. Those that were in west do
-// not move, and the others do once.
+// drained waits until a path's sessions have left east, which drains. Sessions in west do not move,
+// and the others move once.
 func (s *site) drained(path string, list []*session) {
 	s.Helper()
 	for _, one := range list {
@@ -137,7 +134,6 @@ func (s *site) drained(path string, list []*session) {
 	}
 }
 
-// session is a client that keeps what a route gives it for a session.
 type session struct {
 	s      *site
 	path   string
@@ -171,7 +167,6 @@ func (s *site) sessions(path string) (list []*session) {
 	return list
 }
 
-// ask sends one request of the session, and returns who has answered.
 func (one *session) ask() string {
 	one.s.Helper()
 	one.asked++
@@ -193,7 +188,7 @@ func (one *session) ask() string {
 	return got.by()
 }
 
-// stays sends some requests of the session, which must be answered where its first one was.
+// stays sends some requests of the session, which the server of its first one must answer.
 func (one *session) stays(times int) {
 	one.s.Helper()
 	for range times {

@@ -23,7 +23,6 @@ type hanging struct {
 	tokens atomic.Int64
 }
 
-// ServeHTTP implements http.Handler.
 func (h *hanging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-served-by", h.name)
 	switch {
@@ -62,7 +61,7 @@ func (h *hanging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// token sends a stream whose client waits so long for its end, and returns which server answered.
+// token sends a stream whose client waits for limit, and returns which server answered.
 func (s *site) token(limit time.Duration) (by string, err error) {
 	ctx, cancel := context.WithTimeout(s.Context(), limit)
 	defer cancel()
@@ -74,8 +73,8 @@ func (s *site) token(limit time.Duration) (by string, err error) {
 	return got.by(), err
 }
 
-// A server that sends headers and no token gets no further request, be its page frozen or missing,
-// and whether clients wait or give up. It is probed without a user's request, and serves again once
+// A server that sends headers and no token gets no further request, whether its page is frozen or
+// missing and clients wait or give up. It is probed without a user's request, and serves again once
 // it answers.
 func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
 	t.Parallel()
@@ -140,8 +139,8 @@ func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
 	}
 }
 
-// A server that has answered nothing since its start is found by what the pool's others take for
-// such prompts: no rate of it is known.
+// A server that has answered nothing since its start, so that its rate is unknown, is found by the
+// times of the pool's others for such prompts.
 func TestSilent_ServerThatNeverAnsweredIsFoundByLongPrompts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// closedToClients waits until the site's Gateway accepts no connection.
 func (s *site) closedToClients() {
 	s.Helper()
 	s.Eventually("the Gateway accepts no connection", func() error {
@@ -29,7 +28,6 @@ func (s *site) closedToClients() {
 	})
 }
 
-// ended waits until penstock has ended, and returns its exit status.
 func (s *site) ended() int {
 	s.Helper()
 	s.Eventually("penstock ends", func() error {
@@ -58,8 +56,8 @@ func (s *site) streaming(words int) (result chan error) {
 	return result
 }
 
-// On SIGTERM, penstock up accepts no connection and is not ready. Requests in flight end, and so do
-// those of connections that are open, through internal listeners too.
+// On SIGTERM, penstock up accepts no connection and is not ready. Requests in flight end, as do
+// requests of open connections, through internal listeners too.
 func TestStop_RequestsInFlightEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

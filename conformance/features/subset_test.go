@@ -45,7 +45,6 @@ func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 			if reason := got.header.Get("x-penstock-reason"); reason != "subset_empty" {
 				t.Errorf("a subset without endpoints: %q %s", reason, got.body)
 			}
-			// The subset follows the labels of endpoints.
 			s.write("subset.yaml", with(append(parts, "east", "moved")...), policy)
 			s.goes("/north", "pod-west", 1)
 			// So does the pool's own subset, and the route's counts too.
@@ -67,7 +66,7 @@ func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 	}
 }
 
-// A subset without an endpoint spills, and never reaches other endpoints, whatever becomes of the
+// A subset without an endpoint spills, and never reaches other endpoints, whatever happens to the
 // picker.
 func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 	t.Parallel()
@@ -75,8 +74,8 @@ func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 	for _, name := range []string{"pod-east", "pod-west", "spare-1"} {
 		s.server(name)
 	}
-	// FailOpen: a request without a pick goes to any endpoint of the pool, but for those with a
-	// subset.
+	// FailOpen: a request without a pick goes to any endpoint of the pool, except for requests with
+	// a subset.
 	s.up("subset.yaml", with("own", "west", "spare", "spill"))
 	for range 5 {
 		if by := s.answers("/east", http.StatusOK).by(); by != "spare-1" {
@@ -96,7 +95,6 @@ func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 		s.write("subset.yaml", with("external", "spare", "spill-names"), with(c.parts...))
 		s.goes("/east", c.by, 5)
 	}
-	// A picker that cannot be reached names no endpoint.
 	s.closed("epp")
 	s.write("subset.yaml", with("external", "spare", "east", "west"))
 	s.answers("/east", http.StatusServiceUnavailable)
@@ -106,7 +104,6 @@ func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 		}
 	}
 	s.answers("/east", http.StatusServiceUnavailable)
-	// Mistakes are conditions of the route and of the policy.
 	unknown := swap("kind: PoolPolicy, name: east", "kind: PoolPolicy, name: unknown")
 	s.write("subset.yaml", with("external", "spare", "east", "west"), unknown)
 	s.answers("/east", http.StatusInternalServerError)

@@ -30,8 +30,8 @@ func (s *site) names(server, kind, reason string, meanwhile func()) {
 	})
 }
 
-// A server whose requests fail, and one whose page is missing and that has served nothing, get
-// single requests: every page shows why.
+// A server whose requests fail, and one without a page that has served nothing, get single
+// requests: every page shows why.
 func TestSuspect_ReasonIsShown(t *testing.T) {
 	t.Parallel()
 	t.Run("failing", func(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// envoyMetrics is the page for Prometheus of the Envoy of this site's one Gateway.
 func (s *site) envoyMetrics() string {
 	s.Helper()
 	sockets, err := filepath.Glob(filepath.Join(s.state, "proxies", "*", "admin.sock"))

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// udpServer answers each datagram with a name of the YAML and what it got.
+// udpServer answers each datagram with a name of the YAML and the received text.
 func (s *site) udpServer(name string) {
 	s.Helper()
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -40,7 +40,6 @@ func (s *site) udpServer(name string) {
 	})
 }
 
-// udpSite is a site with the servers of udp.yaml.
 func udpSite(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
@@ -50,7 +49,6 @@ func udpSite(t *testing.T) *site {
 	return s
 }
 
-// flow is the datagrams of one address of a client.
 type flow struct{ net.Conn }
 
 func (s *site) flow() flow {
@@ -64,7 +62,7 @@ func (s *site) flow() flow {
 }
 
 // ask sends a datagram, and returns the name of the server that answered it, or an error if none
-// did within a time.
+// did in time.
 func (f flow) ask(text string, within time.Duration) (server string, err error) {
 	if _, err := f.Write([]byte(text)); err != nil {
 		return "", err
@@ -84,7 +82,7 @@ func (f flow) ask(text string, within time.Duration) (server string, err error) 
 	return server, err
 }
 
-// reaches waits until the datagrams of a new flow get an answer of a server; "" stands for any.
+// reaches waits until a server answers the datagrams of a new flow; "" stands for any.
 func (s *site) reaches(by string) {
 	s.Helper()
 	s.Eventually("a server answers: "+by, func() error {
@@ -173,7 +171,6 @@ func (f *steadyFlows) moved(s *site, to ...string) {
 	})
 }
 
-// listenerChanges is how often Envoy has made or modified a listener.
 func (s *site) listenerChanges() string {
 	s.Helper()
 	var out []string
@@ -220,8 +217,7 @@ func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
 	flows.moved(s, "b-1")
 	s.write("udp.yaml", swap(weights, "{name: a, port: 53}, {name: b, port: 53, weight: 0}"))
 	flows.moved(s, "a-1", "a-2")
-	// An endpoint that ends takes no datagram more, and is among the endpoints for a while to
-	// answer the last ones.
+	// An endpoint that ends takes no more datagrams, and stays for a while to answer the last ones.
 	s.write("udp.yaml", swap(weights, "{name: a, port: 53}"),
 		swap("conditions: {ready: true}", "conditions: {ready: false, serving: true, terminating: true}"))
 	flows.moved(s, "a-2")
@@ -235,8 +231,8 @@ func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
 	}
 }
 
-// What goes to a backend that cannot be used is dropped, in its share; without a route all is.
-// Another port, and the HTTP listener of the same number, are not concerned.
+// The share of a backend that cannot be used is dropped; without a route everything is. Another
+// port, and the HTTP listener of the same number, are not affected.
 func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
 	t.Parallel()
 	s := udpSite(t)
@@ -292,8 +288,8 @@ func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
 	}
 }
 
-// Each client's address begins a session, with an open file, and Envoy dies where none is left.
-// Beyond a limit, new sessions are dropped, and all else goes on.
+// Each client's address begins a session with an open file, and Envoy crashes without one. Beyond a
+// limit, new sessions are dropped, and everything else goes on.
 func TestUDPRoute_DatagramsOfManyAddressesEndNothingElse(t *testing.T) {
 	t.Parallel()
 	s := udpSite(t)

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// Three gateways, of which each sends its requests to the next, end a request, and not the other
-// way round.
+// Three gateways in a ring, each sending its requests to the next, end a request.
 func TestVia_RingOfGatewaysEndsARequest(t *testing.T) {
 	t.Parallel()
 	sites := []*site{newSite(t), newSite(t), newSite(t)}
@@ -30,8 +29,8 @@ func TestVia_RingOfGatewaysEndsARequest(t *testing.T) {
 	ended("passed through 1 gateways")
 }
 
-// A gateway of another cluster sees where a request comes from; the client does not see where its
-// answer comes from. The other gateway runs in the test, because its answer has a header Via.
+// A gateway of another cluster sees a request's origin; the client does not see the answer's. The
+// other gateway runs in the test, because its answer has a header Via.
 func TestVia_NamesGatewaysToOthersAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

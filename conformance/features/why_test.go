@@ -12,7 +12,7 @@ import (
 )
 
 // explain --why shows where a past request went, what the pick compared, and each stage that it
-// passed, with its time and what it decided.
+// passed, with its time and result.
 func TestWhy_ShowsTheStagesOfAPastRequest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -45,7 +45,7 @@ func TestWhy_ShowsTheStagesOfAPastRequest(t *testing.T) {
 	}
 }
 
-// Two processes serve one Envoy, which asks either. Each explains a pick, whichever has made it.
+// Two processes serve one Envoy, which calls either. Each explains a pick of either.
 func TestWhy_OfPastRequestAtAnyProcess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -89,7 +89,6 @@ func TestWhy_OfPastRequestAtAnyProcess(t *testing.T) {
 	}
 }
 
-// picks is the JSON of penstock explain about past requests.
 type picks struct {
 	Picks  []picker.Record
 	Silent int

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// Config is what a lab consists of. Only Dir is required; the default is one cluster.
+// Config configures a lab. Only Dir is required; the default is one cluster.
 type Config struct {
 	// Dir is the lab's folder for the kubeconfig and logs. Start empties it and Down removes it. It
 	// must not be below /run.
@@ -51,8 +51,7 @@ type Lab struct {
 // ctx only limits the start.
 //
 // As root, this process reaches the clusters' API servers, pods and LoadBalancers. Without root it
-// could not reach them, and Start fails; `unshare --map-root-user --net` provides a namespace where
-// it works.
+// cannot, and Start fails; `unshare --map-root-user --net` provides a namespace where it works.
 func Start(ctx context.Context, config Config) (*Lab, error) {
 	if os.Geteuid() != 0 {
 		return nil,
@@ -106,7 +105,7 @@ func Start(ctx context.Context, config Config) (*Lab, error) {
 // Kubeconfig returns the path of a file with a context for each cluster. The current one is lab1.
 func (l *Lab) Kubeconfig() string { return filepath.Join(l.config.Dir, "kubeconfig") }
 
-// Contexts returns the names of the clusters, which are those of their contexts.
+// Contexts returns the names of the clusters' contexts, which are also the clusters' names.
 func (l *Lab) Contexts() []string {
 	names := make([]string, max(1, l.config.Clusters))
 	for i := range names {

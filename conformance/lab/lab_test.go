@@ -39,7 +39,6 @@ func TestMain(m *testing.M) {
 	}, func(dir string) error { return remains(dir, links) }))
 }
 
-// remains reports what a lab that has ended has left behind.
 func remains(dir string, links []string) error {
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		return fmt.Errorf("the lab's folder is left: %v", err)
@@ -80,7 +79,6 @@ func linksOf(kubeconfig string) (names []string, err error) {
 	return names, nil
 }
 
-// there returns those of some network interfaces that exist.
 func there(links []string) (names []string) {
 	for _, name := range links {
 		if _, err := net.InterfaceByName(name); err == nil {
@@ -90,7 +88,6 @@ func there(links []string) (names []string) {
 	return names
 }
 
-// processes returns the command lines that contain a path.
 func processes(dir string) []string {
 	var found []string
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -102,7 +99,6 @@ func processes(dir string) []string {
 	return found
 }
 
-// place is a namespace for a test in one cluster.
 type place struct{ labtest.Place }
 
 func newPlace(t *testing.T, contextName string) place {
@@ -115,7 +111,6 @@ func newPlace(t *testing.T, contextName string) place {
 	return p
 }
 
-// pod creates a pod.
 func (p place) pod(manifest string) *corev1.Pod {
 	p.Helper()
 	pod := &corev1.Pod{}
@@ -129,7 +124,6 @@ func (p place) pod(manifest string) *corev1.Pod {
 	return pod
 }
 
-// logged waits until a container's log contains all of the texts.
 func (p place) logged(pod, container string, texts ...string) {
 	p.Helper()
 	p.Until("the log of "+pod+"/"+container, func(ctx context.Context) error {
@@ -146,7 +140,6 @@ func (p place) logged(pod, container string, texts ...string) {
 	})
 }
 
-// status waits until a pod's status is as wanted.
 func (p place) status(name, what string, wanted func(corev1.PodStatus) bool) {
 	p.Helper()
 	p.Until(what, func(ctx context.Context) error {

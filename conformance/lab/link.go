@@ -12,22 +12,21 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// Link is what happens on the link between two clusters of a lab, from now on.
+// Link sets the behavior of the link between two clusters of a lab.
 type Link struct {
 	// From and To are names of clusters, as in Contexts.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// OneWay limits it to the packets from From to To. The replies to what comes from To are such
-	// packets too.
+	// OneWay limits it to the packets from From to To, including replies to what comes from To.
 	OneWay bool `json:"oneWay,omitempty"`
 	network.Fault
 }
 
-// Controls is the name of the socket in a lab's folder on which the lab receives Links, as JSON,
-// one a connection. Its answer is an error's text, or nothing.
+// Controls is the socket in a lab's folder on which the lab receives Links, as JSON, one a
+// connection. The response is an error's text, or empty.
 const Controls = "links.sock"
 
-// SetLink replaces what happens on a link of the lab in a folder, and returns once it is in effect.
+// SetLink sends a Link to the lab in a folder, and returns once it is in effect.
 func SetLink(ctx context.Context, dir string, l Link) (err error) {
 	if err := l.Check(); err != nil {
 		return err
@@ -59,7 +58,7 @@ func SetLink(ctx context.Context, dir string, l Link) (err error) {
 	return nil
 }
 
-// Link replaces what happens on the link between two clusters, and returns once it is in effect.
+// Link replaces the behavior of a link between two clusters, and returns once it is in effect.
 func (l *Lab) Link(ctx context.Context, link Link) error {
 	dir, err := filepath.Abs(l.config.Dir)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// asks is a pod that asks a Service of another cluster again and again, each time on a new
-// connection, and logs the answer's first line, or that there is none within a second.
+// asks is a pod that calls a Service of another cluster again and again, each time on a new
+// connection, and logs the answer's first line, or a timeout of a second.
 const asks = `
 metadata: {name: asks}
 spec:
@@ -32,7 +32,7 @@ spec:
       done
 `
 
-// What a link does concerns pods and LoadBalancers of its clusters, and its client is either this
+// A link's effect concerns pods and LoadBalancers of its clusters, and its client is either this
 // process or the command. It is no parallel test: others use the link too.
 func TestLink_EffectsReachPodsAndLoadBalancersUntilTheLinkIsHealed(t *testing.T) {
 	far, near := newPlace(t, "lab2"), newPlace(t, "lab1")
@@ -44,7 +44,6 @@ func TestLink_EffectsReachPodsAndLoadBalancersUntilTheLinkIsHealed(t *testing.T)
 		}
 	})
 	near.pod(fmt.Sprintf(asks, strings.TrimSuffix(addr, ":8080")))
-	// The pod's next attempts all end in a way.
 	next := func(what, exit string) {
 		t.Helper()
 		log, err := near.PodLog(t.Context(), near.Namespace, "asks", "main", false)
@@ -107,7 +106,6 @@ func TestLink_EffectsReachPodsAndLoadBalancersUntilTheLinkIsHealed(t *testing.T)
 	}
 }
 
-// dir is the folder of the lab.
 func dir(t *testing.T) string {
 	t.Helper()
 	return strings.TrimSuffix(running.Kubeconfig(), "/kubeconfig")

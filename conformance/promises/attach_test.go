@@ -80,17 +80,15 @@ func tokenRotates(p place) {
 			"external: {serviceAccounts: [other]}}\n")
 	p.Until("the proxy is disconnected", func(ctx context.Context) error {
 		list, err := p.proxies(ctx)
-		if err == nil && slices.ContainsFunc(list, func(is proxy) bool { return is.Node == node }) {
+		if err == nil && slices.ContainsFunc(list, func(other proxy) bool { return other.Node == node }) {
 			err = errors.New("it is connected")
 		}
 		return err
 	})
 }
 
-// proxy is a proxy that is connected to a process of Penstock.
 type proxy struct{ Node, Gateway, Connected string }
 
-// proxies lists the proxies that are connected to any process.
 func (p place) proxies(ctx context.Context) (all []proxy, err error) {
 	processes, err := p.pods(ctx, system, "app.kubernetes.io/name=penstock")
 	if err != nil {
@@ -146,24 +144,24 @@ func (p place) admin(ctx context.Context, pod, page string, into any) error {
 
 // attached waits until a proxy is connected as a proxy of gateway. It calls elsewhere while the
 // proxy is connected as another gateway's.
-func (p place) attached(node, gateway string, elsewhere func()) (is proxy) {
+func (p place) attached(node, gateway string, elsewhere func()) (found proxy) {
 	p.Helper()
 	p.Until(node+" is a proxy of "+gateway, func(ctx context.Context) error {
 		list, err := p.proxies(ctx)
 		if err != nil {
 			return err
 		}
-		for _, is = range list {
-			if is.Node == node && is.Gateway == gateway {
+		for _, found = range list {
+			if found.Node == node && found.Gateway == gateway {
 				return nil
 			}
-			if is.Node == node {
+			if found.Node == node {
 				elsewhere()
 			}
 		}
 		return fmt.Errorf("not among %v", list)
 	})
-	return is
+	return found
 }
 
 // swap replaces the token in a folder as the kubelet does: files are links into a folder that is a
@@ -189,7 +187,6 @@ func (p place) swap(dir, token string) {
 	}
 }
 
-// forwarder forwards connections to a process, and can cut them.
 type forwarder struct {
 	address string
 	mu      sync.Mutex
@@ -234,7 +231,6 @@ func (p place) forward(to string) *forwarder {
 	return f
 }
 
-// cut closes all connections.
 func (f *forwarder) cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -244,7 +240,6 @@ func (f *forwarder) cut() {
 	f.open = nil
 }
 
-// freePort returns an unused port of this machine.
 func freePort(p place) int {
 	p.Helper()
 	port, err := freeport.Find()

@@ -63,8 +63,8 @@ func unauthorizedStreams(p place) {
 	p.end(t)
 }
 
-// idleConnections opens connections to both processes that send nothing, and has another proxy
-// connect.
+// idleConnections opens connections to both processes that send nothing, while another proxy
+// connects.
 func idleConnections(p place) {
 	p.apply(chat + plainGateway)
 	t := p.load(p.programmed("gw")[0])
@@ -93,7 +93,6 @@ func idleConnections(p place) {
 	p.end(t)
 }
 
-// tenant is a namespace of an attacker beside p.
 func (p place) tenant() place {
 	p.Helper()
 	return newPlace(p.T)
@@ -177,7 +176,7 @@ func stolenKey(p place) {
 }
 
 // reaching are a tenant's objects that lead to a victim's pod, and to other addresses, by each kind
-// of object that takes addresses.
+// of object that has addresses.
 const reaching = `
 ---
 apiVersion: penstock.dev/v1alpha1
@@ -246,16 +245,16 @@ const importing = `{"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kin
 
 // A tenant writes addresses of another namespace's pod, of the API server, of Penstock, of a
 // cloud's metadata server and of loopback. Its Gateway connects to none of them; its own pod, by a
-// slice of its own making, is served.
+// slice that it made, is served.
 func tenantAddresses(p place) {
 	p.apply(chat)
 	attacker := p.tenant()
 	attacker.apply(chat + plainGateway)
 	address := attacker.programmed("gw")[0]
 	t := attacker.load(address)
-	servers := func(of place) (list []corev1.Pod) {
-		p.RolledOut(of.Namespace, "chat")
-		list, err := of.pods(p.Context(), of.Namespace, "app=chat")
+	servers := func(where place) (list []corev1.Pod) {
+		p.RolledOut(where.Namespace, "chat")
+		list, err := where.pods(p.Context(), where.Namespace, "app=chat")
 		if err != nil || len(list) != 2 {
 			p.Fatalf("%s: %v", podNames(list), err)
 		}
@@ -369,8 +368,8 @@ spec:
   rules: [{matches: [{path: {value: /later}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: /health}}}], backendRefs: [{name: chat, port: 80}]}]
 `
 
-// stalledUploads has 200 uploads to a pool whose picker reads prompts stop before their end. The
-// fleet's Envoy has the memory limit of its container, half of which they may hold.
+// stalledUploads sends 200 uploads that stop before their end to a pool whose picker reads prompts.
+// They may hold half of the memory limit of the fleet's Envoy.
 func stalledUploads(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]

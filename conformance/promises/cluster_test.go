@@ -23,10 +23,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// system is Penstock's namespace.
 const system = "penstock-system"
 
-// running is the lab that all tests share.
 var running *lab.Lab
 
 func TestMain(m *testing.M) {
@@ -36,7 +34,6 @@ func TestMain(m *testing.M) {
 	}, nil))
 }
 
-// place is a namespace for a test.
 type place struct {
 	labtest.Place
 	dynamic dynamic.Interface
@@ -61,7 +58,6 @@ func newPlace(t *testing.T) place {
 	return p
 }
 
-// logPods logs the pods' states and the ends of their logs.
 func (p place) logPods() {
 	pods, err := p.CoreV1().Pods(p.Namespace).List(context.Background(), metav1.ListOptions{})
 	if err != nil {
@@ -84,7 +80,6 @@ func (p place) apply(manifests string) {
 	}
 }
 
-// gateway reads a Gateway.
 func (p place) gateway(ctx context.Context, name string) (*gatewayv1.Gateway, error) {
 	u, err := p.dynamic.Resource(gateways).Namespace(p.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -94,7 +89,6 @@ func (p place) gateway(ctx context.Context, name string) (*gatewayv1.Gateway, er
 	return gw, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, gw)
 }
 
-// route reads an HTTPRoute.
 func (p place) route(ctx context.Context, name string) (*gatewayv1.HTTPRoute, error) {
 	u, err := p.dynamic.Resource(kindOf(gatewayv1.GroupName, "v1", "httproutes")).Namespace(p.Namespace).
 		Get(ctx, name, metav1.GetOptions{})
@@ -152,7 +146,6 @@ func (p place) pods(ctx context.Context, namespace, selector string) (out []core
 	return out, nil
 }
 
-// answers waits until a URL answers with 200.
 func (p place) answers(url string) {
 	p.Helper()
 	p.Until(url+" answers", func(ctx context.Context) error { return fetch(ctx, http.MethodGet, url, "", true) })
@@ -162,13 +155,10 @@ func kindOf(group, version, plural string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: plural}
 }
 
-// gateways is the resource of Gateways.
 var gateways = kindOf(gatewayv1.GroupName, "v1", "gateways")
 
-// envoys selects a Gateway's pods.
 func envoys(gateway string) string { return "gateway.networking.k8s.io/gateway-name=" + gateway }
 
-// podNames joins the names of pods, for messages.
 func podNames(pods []corev1.Pod) string {
 	var list []string
 	for _, pod := range pods {

@@ -26,7 +26,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// withClientCA adds the chart's value clientCA to Penstock's Deployment.
 const withClientCA = `[
  {"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--xds-client-ca=/etc/penstock/client-ca/ca.crt"},
  {"op": "add", "path": "/spec/template/spec/containers/0/volumeMounts/-", "value": {"name": "client-ca", "mountPath": "/etc/penstock/client-ca", "readOnly": true}},
@@ -71,7 +70,6 @@ func rolloutAndCertificates(p place) {
 	}
 }
 
-// client has a certificate and its key.
 type client struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -110,7 +108,6 @@ func (c *client) pem() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw}))
 }
 
-// with returns the dial options of a client that trusts Penstock's certificate.
 func (p place) with(c *client) []grpc.DialOption {
 	p.Helper()
 	return certified(p.authorities(), c)

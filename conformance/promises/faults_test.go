@@ -29,7 +29,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// fault is something that happens by itself, from which proxies and processes recover.
 type fault struct {
 	name string
 	ends bool // it ends the processes
@@ -97,7 +96,6 @@ spec:
   listeners: [{name: http, port: %d, protocol: HTTP}]
 `
 
-// startSite replaces Penstock by the test build, under load.
 func startSite(p place) *site {
 	p.Helper()
 	dir, err := os.MkdirTemp("", "faults") // the build outlives the test that makes it
@@ -141,8 +139,8 @@ func (s *site) within(what string, check func() error) {
 	poll.NoError(s.T, what, recovery, check)
 }
 
-// goesOn waits until a change takes effect at the proxy, a client that trusts what proxies trust is
-// served by each process, and the leader knows the ACKs of a proxy of the other process.
+// goesOn waits until a change takes effect at the proxy, each process serves a client with the
+// proxies' trusted CAs, and the leader has the ACKs of a proxy of the other process.
 func (s *site) goesOn() {
 	s.Helper()
 	s.changes++
@@ -215,7 +213,6 @@ func (s *site) answer(host string, path int) (string, error) {
 	return fmt.Sprintf("%d %s", resp.StatusCode, to), nil
 }
 
-// bundle is the CAs that the proxy trusts, from the file that it reads.
 func (s *site) bundle() []byte {
 	s.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/etc/penstock/ca.crt",
@@ -226,19 +223,17 @@ func (s *site) bundle() []byte {
 	return text
 }
 
-// asFar reads the listeners of the Gateway far from a process.
 func (s *site) asFar(process corev1.Pod, who []grpc.DialOption) (string, error) {
 	answer, err := s.askWith(process.Status.PodIP+":18000", who, resource.Listener)
 	return answer.String(), err
 }
 
-// own is the path of a file in the volume of a process.
 func (s *site) own(pod corev1.Pod, name string) string {
 	s.Helper()
 	return filepath.Join("/proc", strconv.Itoa(s.Process(pod, "serve")), "root", "run", "penstock", name)
 }
 
-// set sets a clock of a process: the file is replaced, so that none reads half of it.
+// set sets a clock of a process. It replaces the file, so that no reader sees half of it.
 func (s *site) set(pod corev1.Pod, clock string, offset time.Duration) {
 	s.Helper()
 	path := s.own(pod, clock)
@@ -248,7 +243,6 @@ func (s *site) set(pod corev1.Pod, clock string, offset time.Duration) {
 	}
 }
 
-// authority is the data of the authority's Secret.
 func (s *site) authority() map[string][]byte {
 	s.Helper()
 	secret, err := s.CoreV1().Secrets(system).Get(s.Context(), "penstock-ca", metav1.GetOptions{})
@@ -258,12 +252,11 @@ func (s *site) authority() map[string][]byte {
 	return secret.Data
 }
 
-// restored waits until the authority's Secret is as before.
-func (s *site) restored(was map[string][]byte) {
+func (s *site) restored(before map[string][]byte) {
 	s.Helper()
 	s.within("the Secret is as before", func() error {
 		secret, err := s.CoreV1().Secrets(system).Get(s.Context(), "penstock-ca", metav1.GetOptions{})
-		if err == nil && !maps.EqualFunc(secret.Data, was, bytes.Equal) {
+		if err == nil && !maps.EqualFunc(secret.Data, before, bytes.Equal) {
 			err = errors.New("it is not")
 		}
 		return err
@@ -271,25 +264,25 @@ func (s *site) restored(was map[string][]byte) {
 }
 
 func secretDeleted(s *site) {
-	was := s.authority()
+	before := s.authority()
 	if err := s.CoreV1().Secrets(system).Delete(s.Context(), "penstock-ca", metav1.DeleteOptions{}); err != nil {
 		s.Fatal(err)
 	}
-	s.restored(was)
+	s.restored(before)
 }
 
 func secretDamaged(s *site) {
-	was := s.authority()
+	before := s.authority()
 	patch := `{"data": {"tls.crt": "bm9uc2Vuc2U=", "tls.key": null}}`
 	if _, err := s.CoreV1().Secrets(system).Patch(s.Context(), "penstock-ca", types.MergePatchType, []byte(patch),
 		metav1.PatchOptions{}); err != nil {
 		s.Fatal(err)
 	}
-	s.restored(was)
+	s.restored(before)
 }
 
-// clocksOff sets the clock of one process a year ahead, and that of the other a year back, and then
-// both right.
+// clocksOff sets the clock of one process a year ahead and the other's a year back, and then both
+// right.
 func clocksOff(s *site) {
 	const year = 365 * 24 * time.Hour
 	processes := s.processes()
@@ -321,8 +314,8 @@ func clocksOff(s *site) {
 	}
 }
 
-// expiredAtStart has both processes start with an authority that expired a month ago. No proxy
-// trusts what they then make, until the file with its CAs is replaced.
+// expiredAtStart starts both processes with an authority that expired a month ago. No proxy trusts
+// their certificates until the file with its CAs is replaced.
 func expiredAtStart(s *site) {
 	next := newSuccessor(s.place)
 	processes := s.processes()
@@ -351,7 +344,6 @@ func expiredAtStart(s *site) {
 	})
 }
 
-// apiServer is the PID of this lab's API server.
 func (p place) apiServer() int {
 	p.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -373,8 +365,8 @@ func (p place) apiServer() int {
 	return 0
 }
 
-// apiServerAway stops the API server, and has 23 and then 26 hours pass by the processes' clocks. A
-// credential that a process has accepted before lasts for an hour, and counts for a day more.
+// apiServerAway stops the API server, and lets 23 and then 26 hours pass by the processes' clocks.
+// A credential that a process has accepted before lasts for an hour, and counts for a day more.
 func apiServerAway(s *site) {
 	processes := s.processes()
 	life := s.elapsed + time.Hour
@@ -420,7 +412,6 @@ func apiServerAway(s *site) {
 	s.lagging(processes, false)
 }
 
-// pass has time pass for processes.
 func (s *site) pass(processes []corev1.Pod, d time.Duration) {
 	s.Helper()
 	s.elapsed += d
@@ -429,7 +420,6 @@ func (s *site) pass(processes []corev1.Pod, d time.Duration) {
 	}
 }
 
-// lagging waits until processes have contact to the API server or not.
 func (s *site) lagging(processes []corev1.Pod, want bool) {
 	s.Helper()
 	line := "penstock_lagging 0"
@@ -477,7 +467,6 @@ spec:
 	}
 }
 
-// tryApply applies manifests in the site's namespace.
 func (s *site) tryApply(manifests string) error {
 	return installed.Apply(s.Context(), s.REST, s.Namespace, []byte(manifests))
 }

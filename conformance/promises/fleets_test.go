@@ -26,10 +26,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// fleet is the name of all objects of the Gateway gw.
 const fleet = "gw-penstock"
 
-// owned are the resources of a Gateway's fleet.
 var owned = []struct{ group, version, resource string }{
 	{"apps", "v1", "deployments"}, {"", "v1", "services"}, {"", "v1", "serviceaccounts"}, {"", "v1", "configmaps"},
 	{"policy", "v1", "poddisruptionbudgets"},
@@ -114,7 +112,6 @@ spec:
 	}
 }
 
-// certificate returns a self-signed certificate and its key.
 func certificate(p place) (cert, key []byte) {
 	p.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -314,7 +311,6 @@ spec:
 	p.answers("http://" + address + "/health")
 }
 
-// metricsOf returns the metrics of an Envoy that has metrics in its bootstrap.
 func (p place) metricsOf(ip string) (text string) {
 	p.Helper()
 	p.Until("metrics of the proxy "+ip, func(ctx context.Context) error {
@@ -337,13 +333,11 @@ func (p place) metricsOf(ip string) (text string) {
 	return text
 }
 
-// fleetIs applies the EnvoyFleet gw with a spec.
 func (p place) fleetIs(spec string) {
 	p.Helper()
 	p.apply("apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: gw}\nspec: {" + spec + "}\n")
 }
 
-// small are resources of proxies with little traffic.
 const small = "resources: {requests: {cpu: 10m, memory: 32Mi}}, "
 
 // Autoscaling and external proxies of an EnvoyFleet take effect, and end when the EnvoyFleet no

@@ -59,7 +59,6 @@ func (p place) processes() (pods []corev1.Pod) {
 	return pods
 }
 
-// lease returns the Lease of the leader election.
 func (p place) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease, err := p.CoordinationV1().Leases(system).Get(ctx, "penstock", metav1.GetOptions{})
 	if err == nil && lease.Spec.HolderIdentity == nil {
@@ -215,14 +214,12 @@ func (p place) follow(address string) error {
 	return err
 }
 
-// ask requests resources of a type, and returns the first response.
-func (p place) ask(address, token string, of resource.Type, names ...string) (*discoveryv3.DeltaDiscoveryResponse,
+func (p place) ask(address, token string, kind resource.Type, names ...string) (*discoveryv3.DeltaDiscoveryResponse,
 	error) {
-	return p.askWith(address, p.as(token), of, names...)
+	return p.askWith(address, p.as(token), kind, names...)
 }
 
-// askWith is ask with any credentials.
-func (p place) askWith(address string, who []grpc.DialOption, of resource.Type,
+func (p place) askWith(address string, who []grpc.DialOption, kind resource.Type,
 	names ...string) (*discoveryv3.DeltaDiscoveryResponse, error) {
 	conn, err := grpc.NewClient(address, who...)
 	if err != nil {
@@ -235,15 +232,14 @@ func (p place) askWith(address string, who []grpc.DialOption, of resource.Type,
 	if err != nil {
 		return nil, err
 	}
-	// Its error is that the stream has ended, for the reason that Recv returns.
+	// Send fails if the stream has ended; Recv returns the reason.
 	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{
-		Node: &corev3.Node{Id: "stranger", Cluster: p.Namespace + "/gw"}, TypeUrl: of.URL(),
+		Node: &corev3.Node{Id: "stranger", Cluster: p.Namespace + "/gw"}, TypeUrl: kind.URL(),
 		ResourceNamesSubscribe: names,
 	})
 	return s.Recv()
 }
 
-// pick asks for an endpoint.
 func (p place) pick(address, token string) (*extprocv3.ProcessingResponse, error) {
 	conn, err := grpc.NewClient(address, p.as(token)...)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"strings"
 )
 
-// request is an event of the API server's audit log.
 type request struct {
 	Verb       string `json:"verb"`
 	RequestURI string `json:"requestURI"`
@@ -47,7 +46,7 @@ func (p place) audited() int64 {
 	return info.Size()
 }
 
-// requestsAfter is requests without those that the audit log had at a size.
+// requestsAfter is requests without the first size bytes of the audit log.
 func (p place) requestsAfter(size int64) (all []request) {
 	p.Helper()
 	file, err := os.Open(running.AuditLog("lab1"))

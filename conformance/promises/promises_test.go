@@ -13,7 +13,6 @@ type promise struct {
 	test func(place)
 }
 
-// ofFleets are about a Gateway and its Envoys.
 var ofFleets = []promise{
 	{"Gateway_ServesAtItsAddress", fleetServes},
 	{"Gateway_DeletionDrainsAndLeavesNothing", deletionDrains},
@@ -23,7 +22,6 @@ var ofFleets = []promise{
 	{"EnvoyFleet_ServiceTypeIsServed", servicesOfEveryKind},
 }
 
-// ofTrust are about credentials and their renewal.
 var ofTrust = []promise{
 	{"ServiceAccountToken_LimitsProxyToItsGateway", tokenLimitsProxy},
 	{"ServiceAccountToken_RotationCutsNothing", tokenRotates},
@@ -31,7 +29,6 @@ var ofTrust = []promise{
 	{"Certificate_RenewalLosesNoRequest", certificatesRenewed},
 }
 
-// ofStatuses are about the statuses of objects, and the log.
 var ofStatuses = []promise{
 	{"Programmed_WaitsForACKs", programmedAfterACKs},
 	{"Log_ReportsFleetsProxiesAndLeader", logReports},
@@ -39,7 +36,6 @@ var ofStatuses = []promise{
 	{"NACK_ReachesLeaderFromAnyProcess", nackReachesLeader},
 }
 
-// ofProcesses kill processes of Penstock.
 var ofProcesses = []promise{
 	{"LeaderElection_KilledProcessLosesNothing", leaderKilled},
 	{"Rollout_LosesNoRequestAndCertificatesAttach", rolloutAndCertificates},
@@ -62,14 +58,12 @@ func TestKubernetes_Promises(t *testing.T) {
 	t.Run("faults", underFaults) // of a test build of Penstock
 }
 
-// alone runs tests one after the other.
 func alone(t *testing.T, tests []promise) {
 	for _, p := range tests {
 		t.Run(p.name, func(t *testing.T) { p.test(newPlace(t)) })
 	}
 }
 
-// together runs tests in parallel.
 func together(t *testing.T, tests []promise) {
 	for _, p := range tests {
 		t.Run(p.name, func(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// kill ends the process of a pod of Penstock with SIGKILL, like an out-of-memory kill.
 func (p place) kill(pod corev1.Pod) {
 	p.Helper()
 	if err := syscall.Kill(p.Process(pod, "serve"), syscall.SIGKILL); err != nil {
@@ -54,7 +53,6 @@ spec:
 	p.end(t)
 }
 
-// accepted returns nil if the newest generation of an HTTPRoute is accepted.
 func (p place) accepted(ctx context.Context, name string) error {
 	route, err := p.route(ctx, name)
 	if err != nil {

@@ -73,7 +73,6 @@ func servicesOfEveryKind(p place) {
 	p.answers("http://" + p.programmed("gw")[0] + "/health")
 }
 
-// service waits until the Service of the Gateway gw is as wanted.
 func (p place) service(what string, wanted func(*corev1.Service) bool) (s *corev1.Service) {
 	p.Helper()
 	p.Until("Service "+what, func(ctx context.Context) (err error) {

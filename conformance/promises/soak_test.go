@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/soak"
 )
 
-// soaking is how long the faults are repeated.
 var soaking = flag.Duration("soak", 0,
 	"repeat the faults so long, and measure whether a process of Penstock grows; 0: each fault once")
 
@@ -29,11 +28,11 @@ const changing = 30 * time.Second
 // is full.
 const settling = 5 * time.Minute
 
-// restarting is the time after which the kubelet starts a container that ended at once again,
-// without a back-off.
+// restarting is the time after which the kubelet restarts a container that ended at once without a
+// back-off.
 const restarting = 10 * time.Minute
 
-// underFaults has each fault happen under load, which loses no request, and everything recover
+// underFaults makes each fault happen under load, which loses no request, and everything recover
 // within a minute.
 func underFaults(t *testing.T) {
 	s := startSite(newPlace(t))
@@ -46,8 +45,8 @@ func underFaults(t *testing.T) {
 	}
 }
 
-// withstands runs a subtest under load, and waits until everything goes on. Where no process can be
-// asked, because all start again, pools fail open.
+// withstands runs a subtest under load, and waits until everything goes on. Pools fail open while
+// all processes restart.
 func (s *site) withstands(name string, open bool, test func(*site)) {
 	all := s.T
 	all.Run(name, func(t *testing.T) {
@@ -68,7 +67,6 @@ func (s *site) withstands(name string, open bool, test func(*site)) {
 	})
 }
 
-// failOpen is the policy of the pool of chat.
 const failOpen = "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: " +
 	"{name: chat}, picker: {failureMode: FailOpen}}\n"
 
@@ -129,7 +127,6 @@ func (s *site) report(samples *soak.Samples) {
 	growth, err := samples.Growth()
 	fmt.Println("soak on Kubernetes:", samples.Judged())
 	for _, g := range growth {
-		// always marshals
 		line, _ := json.Marshal(map[string]any{"name": "soak_slope.kube_" + g.Name, "value": g.Percent,
 			"error": g.Deviation, "unit": "%/h", "limit": g.Limit})
 		fmt.Println(string(line))

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// attached is a Gateway with external proxies, which use the service account mine.
 const attached = `
 ---
 apiVersion: v1
@@ -99,7 +98,6 @@ spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTT
 	})
 }
 
-// unacknowledged returns nil if the condition Programmed reports a missing ACK.
 func unacknowledged(conditions []metav1.Condition) error {
 	for _, c := range conditions {
 		if c.Type != "Programmed" {

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// reviews is the number of tokens that the API server has reviewed for Penstock.
 func (p place) reviews() (n int) {
 	for _, r := range p.requests() {
 		if r.ObjectRef.Resource == "tokenreviews" {
@@ -21,8 +20,8 @@ func (p place) reviews() (n int) {
 	return n
 }
 
-// A pod that sends tokens of its own making does not load the API server, and a proxy's token
-// counts meanwhile.
+// A pod that sends self-made tokens does not load the API server, and a proxy's token counts
+// meanwhile.
 func junkTokens(p place) {
 	p.apply(chat + plainGateway)
 	p.programmed("gw")

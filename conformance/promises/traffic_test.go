@@ -64,7 +64,7 @@ spec:
   - backendRefs: [{name: chat, port: 80}]
 `
 
-// prompt requests a few words of an answer, one a second from servers as slow as those above.
+// prompt requests a few words of an answer, one a second from servers as slow as the ones above.
 const prompt = `{"model": "sim-model", "max_tokens": %d, "stream": %t, "messages": [{"role": "user", "content": "one two three four five six seven eight nine ten"}]}`
 
 // fetch makes one request and reads its whole response, which must be 200. fresh means a new
@@ -92,7 +92,6 @@ func fetch(ctx context.Context, method, url, body string, fresh bool) error {
 	return nil
 }
 
-// traffic is load on a Gateway during a test.
 type traffic struct {
 	stop         context.CancelFunc
 	running      sync.WaitGroup
@@ -102,7 +101,7 @@ type traffic struct {
 
 // load sends requests until end: to the Service (/health) and to the pool (/v1/models, which the
 // picker answers, and embeddings, which need a pick), on new and on persistent connections, and one
-// streamed answer after the other. With paths, it sends requests to those only.
+// streamed answer after the other. With paths, it sends only requests to them.
 func (p place) load(address string, paths ...string) *traffic {
 	p.Helper()
 	words := len(paths) == 0

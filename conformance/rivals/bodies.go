@@ -7,7 +7,6 @@ import (
 	"github.com/penstock-project/penstock/picker/simulation"
 )
 
-// model is the name of the model that all servers serve.
 const model = "llama"
 
 // vocabulary has the words of prompts. A word is one token of penstock sim. With its space it has
@@ -25,8 +24,7 @@ var vocabulary = func() (words []string) {
 	return words
 }()
 
-// appendBlock appends n words, the beginning of a block. The block's number decides them: equal
-// blocks have equal text.
+// appendBlock appends the first n words of a block. Equal block numbers give equal text.
 func appendBlock(text []byte, block uint64, n int) []byte {
 	random := rand.New(rand.NewPCG(block, 1))
 	for range n {

@@ -16,12 +16,11 @@ const (
 	smgName = "smg"
 )
 
-// contender is a router, and how it is started.
 type contender struct {
 	name string
-	// command is the program and its arguments; empty: penstock up. Of a word {workers} is the list
-	// of the servers' URLs, as further words; {commas} the same, joined by commas; {port} and
-	// {port2} are free ports, of which the router serves at the first; {config} is a file.
+	// command is the program and its arguments; empty: penstock up. {workers} stands for the list
+	// of the servers' URLs, as further words; {commas} for the same, joined by commas; {port} and
+	// {port2} for free ports (the router serves at the first); {config} for a file.
 	command []string
 	config  func(port int, servers []int) string // what that file, or a file of penstock up, has
 	env     []string
@@ -44,7 +43,6 @@ var bestSettings = []string{
 	"--balance-rel-threshold", "1.5",
 }
 
-// setting is how rivals are set up.
 type setting string
 
 const (
@@ -54,7 +52,7 @@ const (
 )
 
 // contenders returns Penstock twice and the rivals that are installed in a folder, and a line for
-// each that is not. own are those of the user, as NAME=command.
+// each missing rival. own are the user's rivals, as NAME=command.
 func contenders(folder string, by setting, own []string) (all []contender, missing []string, err error) {
 	all = []contender{{name: penstockName, config: pool}, {name: secondName, config: pool}}
 	folder = filepath.Join(folder, ourFolder)
@@ -98,7 +96,6 @@ func notInstalled(name, folder string) string {
 	return fmt.Sprintf("%s is not installed in %q: conformance/tools/rivals/install.sh installs it", name, folder)
 }
 
-// parseRival reads NAME=command.
 func parseRival(text string) (contender, error) {
 	name, command, ok := strings.Cut(text, "=")
 	words := strings.Fields(command)
@@ -114,7 +111,6 @@ func parseRival(text string) (contender, error) {
 	return contender{name: name, command: words}, nil
 }
 
-// arguments fills in a command.
 func (c *contender) arguments(workers []string, port, port2 int, config string) []string {
 	var words []string
 	commas := strings.Join(workers, ",")
@@ -182,7 +178,6 @@ spec:
   picker: {prefix: false}
 `
 
-// written returns Penstock's configuration with a route to a backend.
 func written(port int, servers []int, backend string) string {
 	var list []string
 	var endpoints []byte
@@ -206,7 +201,7 @@ func service(port int, servers []int) string {
 	return written(port, servers, "{name: model, port: 80}")
 }
 
-// Parts of Penstock's overhead, each with what the one before it has.
+// Parts of Penstock's overhead, each in addition to the one before.
 const (
 	plainName   = "plain Envoy"
 	echoName    = "plain Envoy, echo"
@@ -215,9 +210,9 @@ const (
 	liteLLMName = "LiteLLM"
 )
 
-// parts returns the contenders whose overhead alone is measured: the parts of Penstock's, beside an
-// Envoy that asks the external processor at the port echo about each request with its body, and
-// LiteLLM's proxy, with a line if it is not installed.
+// parts returns the contenders whose overhead alone is measured: the parts of Penstock's; an Envoy
+// that sends each request with its body to the external processor at the port echo; and LiteLLM's
+// proxy, with a line if it is missing.
 func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	command := []string{envoy, "-c", "{config}", "--log-level", "error", "--use-dynamic-base-id"}
 	all = []contender{
@@ -240,8 +235,8 @@ func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	}), nil
 }
 
-// plainEnvoy is the configuration of an Envoy that passes requests on in turns, and does nothing
-// else but to ask an external processor, if there is one.
+// plainEnvoy is the configuration of an Envoy that passes requests on in turns, after a call of an
+// external processor, if there is one.
 func plainEnvoy(echo int) func(port int, servers []int) string {
 	return func(port int, servers []int) string {
 		var endpoints []string
@@ -298,7 +293,6 @@ const echoCluster = `  - name: echo
         explicit_http_config: {http2_protocol_options: {}}
 `
 
-// liteLLM is the configuration of a LiteLLM proxy.
 func liteLLM(_ int, servers []int) string {
 	out := "model_list:\n"
 	for _, server := range servers {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// cpu returns the CPU time of a process so far, and of the process and its descendants; 0 where the
-// kernel's /proc does not have it.
+// cpu returns the CPU time of a process so far, and of the process and its descendants; 0 where
+// /proc does not have it.
 func cpu(pid int) (own, total time.Duration) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // the pattern is valid
 	for _, task := range tasks {
@@ -20,8 +20,8 @@ func cpu(pid int) (own, total time.Duration) {
 		}
 		for _, child := range words(task, "children") {
 			if pid, err := strconv.Atoi(child); err == nil {
-				_, of := cpu(pid)
-				total += of
+				_, descendants := cpu(pid)
+				total += descendants
 			}
 		}
 	}

@@ -1,19 +1,7 @@
 // Command rivals plays the same requests to Penstock and to other routers, each with simulated
 // model servers of its own, and compares when answers begin and end. `make bench-rivals` runs it.
-//
-//	workloads.go   requests, from the workloads of picker/simulation and a public trace
-//	bodies.go      their JSON
-//	schedule.go    the load generator: it sends at planned times, whatever was answered
-//	stream.go      one request, and its times
-//	contenders.go  Penstock and the rivals: how each is started
-//	fleet.go       one of them with its servers
-//	statistics.go  slices, quantiles, intervals
-//	report.go      the table and the figures
-//	overhead.go    what routers add to a request whose server answers at once
-//	echo.go        the external processor that costs the least
-//	cpu.go         the CPU time of a router's processes
-//	run.go         one workload, with all contenders
-//	main.go        flags, all workloads
+// contenders.go starts Penstock and the rivals, schedule.go is the load generator, overhead.go
+// measures what routers add to a request whose server answers at once.
 //
 // How a comparison is fair:
 //   - All contenders run at the same time. Each has a fleet of four `penstock sim` of the same
@@ -24,16 +12,16 @@
 //   - The load generator is open loop. It records how late it sent each request. A workload whose
 //     99th percentile of lateness exceeds 5 ms is void: it has no ratios and is in no figure.
 //   - TTFT is the time from sending to the first content of the stream; the end is its last byte.
-//     Each answer must be complete, else the request has failed. A contender that failed more than
-//     1 % of its requests is not compared.
+//     An incomplete answer is a failed request. A contender that failed more than 1 % of its
+//     requests is not compared.
 //   - The first fifth of a workload's requests fills the caches, as fast as the servers read
 //     prompts, 8 at a time. A tenth of the traffic that follows does not count either: queues are
 //     short. The rest has 32 slices. An interval is the middle 95 % of 1,000 ratios of slices drawn
 //     with replacement; both sides of a ratio have the same slices.
 //   - A second Penstock is a contender, too. The largest ratio in the interval of Penstock over it
 //     is the noise. A rival's ratio that is closer to 1 is printed as equal.
-//   - Contenders have their default settings; FULL=1 also plays with those that the documentation
-//     of the rivals recommends. The output names each rival that is not installed.
+//   - Contenders have their default settings; FULL=1 also plays with the settings that the rivals'
+//     documentation recommends. The output names each missing rival.
 //
 // conformance/tools/rivals pins the rivals. Tests: cd conformance && go test ./rivals. They need
 // Envoy, and no rival.

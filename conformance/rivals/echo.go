@@ -9,13 +9,13 @@ import (
 	"google.golang.org/grpc"
 )
 
-// echo is the external processor that costs a request the least: it answers each message, and reads
-// nothing of it. Its own CPU counts nowhere.
+// echo is the external processor with the least cost for a request: it answers each message unread.
+// Its own CPU counts nowhere.
 type echo struct {
 	extprocv3.UnimplementedExternalProcessorServer
 }
 
-// serveEcho serves an echo at the port that it returns, until stop.
+// serveEcho serves an echo until stop.
 func serveEcho() (port int, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

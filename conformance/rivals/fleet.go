@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// fleet is a contender that runs, with its servers.
 type fleet struct {
 	contender
 	url     string
@@ -25,7 +24,6 @@ type fleet struct {
 	names   []string // of the servers
 }
 
-// programs are the binaries of all fleets.
 type programs struct {
 	penstock, envoy string
 	ports           *process.Ports
@@ -42,7 +40,6 @@ func (p *programs) start(ctx context.Context, c contender, n int, speed []string
 	return f, nil
 }
 
-// launch starts the processes of a fleet.
 func (p *programs) launch(ctx context.Context, f *fleet, n int, speed []string) error {
 	dir := filepath.Join(p.folder, strings.Map(fileName, f.name))
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -92,7 +89,7 @@ func (p *programs) launch(ctx context.Context, f *fleet, n int, speed []string) 
 	return f.ready(ctx)
 }
 
-// fileName replaces characters that a file's name should not have.
+// fileName replaces characters that do not suit a file's name.
 func fileName(r rune) rune {
 	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
 		return r
@@ -100,8 +97,8 @@ func fileName(r rune) rune {
 	return '_'
 }
 
-// ready sends short requests until each server has answered one. A router that does not pass the
-// servers' names on needs one answer alone.
+// ready sends short requests until each server has answered one. A router that hides the servers'
+// names needs only one answer.
 func (f *fleet) ready(ctx context.Context) error {
 	var lock sync.Mutex
 	served, round := map[string]bool{}, uint64(0)
@@ -138,14 +135,14 @@ func (f *fleet) ready(ctx context.Context) error {
 }
 
 const (
-	// filling is how many requests a fleet has at a time while its caches are filled.
+	// filling is how many requests a fleet has at a time while its caches fill.
 	filling = 2 * serversOfFleet
 	// maxFill bounds the time of that, as a share of the workload's time.
 	maxFill = 0.3
 )
 
-// fill sends requests as fast as the fleet reads them, for answers of one token. Failed ones count
-// when they fail in the traffic, too.
+// fill sends requests as fast as the fleet reads them, for answers of one token. It ignores errors:
+// failures count in the traffic.
 func (f *fleet) fill(ctx context.Context, requests []request, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -169,7 +166,6 @@ func (f *fleet) fill(ctx context.Context, requests []request, limit time.Duratio
 	all.Wait()
 }
 
-// stop ends the fleet's processes.
 func (f *fleet) stop() {
 	for _, p := range append([]*process.Process{f.router}, f.servers...) {
 		if p != nil {

@@ -180,8 +180,8 @@ func TestStatistics_IntervalHoldsTheRatioAndNoiseDecides(t *testing.T) {
 		b = append(b, []float64{2 + float64(i%5)/5, 4})
 	}
 	for _, m := range measures {
-		r := compare(a, b, m.of)
-		if r.value < .49 || r.value > .51 || r.low > r.value || r.high < r.value || r != compare(a, b, m.of) {
+		r := compare(a, b, m.stat)
+		if r.value < .49 || r.value > .51 || r.low > r.value || r.high < r.value || r != compare(a, b, m.stat) {
 			t.Errorf("%s: %+v, want 0.5", m.name, r)
 		}
 	}

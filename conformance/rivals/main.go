@@ -15,14 +15,12 @@ import (
 	"time"
 )
 
-// around is the time that each workload takes in addition to its traffic: fleets start, and the
-// last answers end.
+// around is the time of each workload beside its traffic: fleets start, and the last answers end.
 const around = time.Minute
 
 // leastTraffic is the shortest traffic of a workload.
 const leastTraffic = 20 * time.Second
 
-// config has what flags select.
 type config struct {
 	penstock, envoy, rivals, traces, workload, own string
 	minutes                                        float64
@@ -49,7 +47,6 @@ func main() {
 	}
 }
 
-// scenarios are the scenarios that are played, one after the other.
 func (c *config) scenarios() []scenario {
 	if !c.full {
 		return []scenario{usual}
@@ -136,7 +133,6 @@ func compareRivals(ctx context.Context, c config, out, progress io.Writer) error
 	return errors.Join(emit(out, lines), errors.Join(failures...))
 }
 
-// announce lists the workloads that are about to run, and how long they take.
 func announce(
 	progress io.Writer, all []workload, against []contender, scenarios []scenario, lasts time.Duration, adds bool,
 ) {
@@ -162,7 +158,7 @@ func announce(
 		strings.Join(names, ", "), serversOfFleet)
 }
 
-// traffic is how long each of n workloads has traffic, if all of them take so many minutes.
+// traffic is how long each of n workloads has traffic if all take so many minutes.
 func traffic(minutes float64, n int) time.Duration {
 	return max(leastTraffic, time.Duration(minutes*float64(time.Minute))/time.Duration(max(n, 1))-around)
 }

@@ -20,10 +20,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// overheadName is the name of this comparison among the workloads.
 const overheadName = "overhead"
 
-// directName is a server without a router.
 const directName = "direct"
 
 // overheads are the sizes of requests whose overhead is measured. Requests go one after the other,
@@ -37,23 +35,21 @@ var overheads = []struct {
 const (
 	// requestsOfRound is how many requests a router gets in a row.
 	requestsOfRound = 25
-	// Throughput is measured with so many clients, in turns of such a time. The first does not
-	// count.
+	// Throughput is measured with throughputClients, in turns of throughputTurn. The first turn
+	// does not count.
 	throughputClients = 16
 	throughputTurns   = 6
 	throughputTurn    = time.Second
 )
 
-// added is what a router adds to a request of a size.
 type added struct {
 	size, router string
 	p50, p99     ratio         // seconds above a server without a router; of directName the times themselves
 	control, cpu time.Duration // of the router's first process, and of all of them, for one request
 	rate         float64       // requests a second at most; 0: not measured
-	overSMG      *ratio        // of p50 over that of smg; nil: it is not Penstock, or smg is not there
+	overSMG      *ratio        // of p50 to smg; nil for others than Penstock, or without smg
 }
 
-// target is a router, or a server without one.
 type target struct {
 	name, url    string
 	client       *http.Client
@@ -64,7 +60,7 @@ type target struct {
 }
 
 // overhead measures what each contender adds to the time of a request whose server answers at once.
-// An error names the contenders that do not start; the others are measured.
+// The error names contenders that do not start; the others are measured.
 func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]added, error) {
 	folder, err := os.MkdirTemp("", "rivals")
 	if err != nil {
@@ -118,7 +114,7 @@ func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]a
 	return out, errors.Join(failures...)
 }
 
-// measure sends the requests of a round, of which each has a prompt of its own.
+// measure sends the requests of a round, each with a prompt of its own.
 func (t *target) measure(ctx context.Context, size, round int) error {
 	var bodies [][]byte
 	for i := range requestsOfRound {
@@ -142,7 +138,6 @@ func (t *target) measure(ctx context.Context, size, round int) error {
 	return nil
 }
 
-// saturate sends small requests of many clients for a turn.
 func (t *target) saturate(ctx context.Context, turn int) error {
 	begin := time.Now()
 	var served atomic.Int64
@@ -166,7 +161,7 @@ func (t *target) saturate(ctx context.Context, turn int) error {
 	return err
 }
 
-// plain is a completion that is not streamed, of about so many bytes.
+// plain is a completion of about size bytes that is not streamed.
 func plain(size int, number uint64) []byte {
 	text := appendBlock(nil, 1<<41|number, size/4)
 	out, err := json.Marshal(map[string]any{
@@ -197,11 +192,11 @@ func ask(ctx context.Context, client *http.Client, url string, body []byte) erro
 	return err
 }
 
-// above returns how far a quantile of a router's times is above the same of a server without one.
+// above returns the difference of a quantile of a router's times and of a server's without one.
 func above(direct, router series, q float64) ratio {
-	of := quantile(q)
+	at := quantile(q)
 	return resampled(len(router), func(drawn []int) float64 {
-		return of(router.pooled(drawn)) - of(direct.pooled(drawn))
+		return at(router.pooled(drawn)) - at(direct.pooled(drawn))
 	})
 }
 
@@ -222,10 +217,10 @@ func addedOf(size string, targets []target) (out []added) {
 		}
 		a.p50, a.p99 = above(base, t.times, 0.5), above(base, t.times, 0.99)
 		if t.name == penstockName && smg >= 0 {
-			of, rival := quantile(0.5), targets[smg].times
+			median, rival := quantile(0.5), targets[smg].times
 			r := resampled(len(direct), func(drawn []int) float64 {
-				floor := of(direct.pooled(drawn))
-				return (of(t.times.pooled(drawn)) - floor) / (of(rival.pooled(drawn)) - floor)
+				floor := median(direct.pooled(drawn))
+				return (median(t.times.pooled(drawn)) - floor) / (median(rival.pooled(drawn)) - floor)
 			})
 			a.overSMG = &r
 		}
@@ -234,7 +229,6 @@ func addedOf(size string, targets []target) (out []added) {
 	return out
 }
 
-// printOverhead writes the table.
 func printOverhead(to io.Writer, all []added) {
 	fmt.Fprintf(to, "\n%s: what a router adds to a request that its server answers at once; %s: the time itself. "+
 		"Intervals have 95 %%; CPU is of all processes of a router, and of its first one alone (of Penstock all "+
@@ -265,7 +259,7 @@ func overheadFigures(all []added) (out []figure) {
 		if r := a.overSMG; r != nil && a.size == overheads[0].name && r.value > 0 {
 			limit := 1.3
 			out = append(out, figure{"added_1k", round(r.value), "ratio", &limit, fmt.Sprintf(
-				"Added latency of a request of 1 KB, p50: of a pool of Penstock over that of smg, in turns (95 %%: "+
+				"Added latency of a request of 1 KB, p50: of a pool of Penstock over smg's, in turns (95 %%: "+
 					"%.2f to %.2f).",
 				r.low, r.high)})
 		}

@@ -9,10 +9,9 @@ import (
 	"text/tabwriter"
 )
 
-// measure is one of the statistics that contenders are compared by.
 type measure struct {
 	name string
-	of   statistic
+	stat statistic
 	from func(*outcome) series
 }
 
@@ -25,17 +24,15 @@ var measures = []measure{
 // p90 is the measure of the figures with a limit.
 const p90 = 1
 
-// value is the measure of one contender, in seconds.
-func (m *measure) value(o *outcome) float64 { return m.of(slices.Concat(m.from(o)...)) }
+func (m *measure) value(o *outcome) float64 { return m.stat(slices.Concat(m.from(o)...)) }
 
-// comparison has the ratios of Penstock over the other contenders, by measure.
 type comparison struct {
 	*played
-	ratios map[string][]ratio // by contender; without those that are not compared
+	ratios map[string][]ratio // by contender; only compared ones
 }
 
-// compareAll compares Penstock, which is the first contender, with the others. A void workload has
-// no ratios.
+// compareAll compares Penstock, the first contender, with the others. A void workload has no
+// ratios.
 func compareAll(p *played) comparison {
 	c := comparison{played: p, ratios: map[string][]ratio{}}
 	if p.void() || !p.outcomes[0].compared() {
@@ -48,7 +45,7 @@ func compareAll(p *played) comparison {
 		}
 		var ratios []ratio
 		for _, m := range measures {
-			if r := compare(m.from(&p.outcomes[0]), m.from(o), m.of); !math.IsNaN(r.value) {
+			if r := compare(m.from(&p.outcomes[0]), m.from(o), m.stat); !math.IsNaN(r.value) {
 				ratios = append(ratios, r)
 			}
 		}
@@ -59,7 +56,6 @@ func compareAll(p *played) comparison {
 	return c
 }
 
-// print writes the table of a workload.
 func (c *comparison) print(to io.Writer) {
 	fmt.Fprintf(to, "\n%s: %s %d requests to each, p99 of lateness %.2g ms",
 		c.name, c.about, len(c.outcomes[0].samples), c.late.Seconds()*1000)
@@ -95,7 +91,7 @@ func (c *comparison) print(to io.Writer) {
 	}
 }
 
-// text is a ratio in the table, beside the ratios of Penstock over itself.
+// text formats a ratio for the table. again are the ratios of Penstock over itself.
 func (r ratio) text(again []ratio, k int, itself bool) string {
 	interval := fmt.Sprintf("%.2f (%.2f to %.2f)", r.value, r.low, r.high)
 	switch {
@@ -109,7 +105,6 @@ func (r ratio) text(again []ratio, k int, itself bool) string {
 	return interval
 }
 
-// figure is a JSON line in the form of conformance/bench.
 type figure struct {
 	Name  string   `json:"name"`
 	Value float64  `json:"value"`
@@ -118,7 +113,7 @@ type figure struct {
 	About string   `json:"about,omitempty"`
 }
 
-// figures returns the figures of all comparisons of a scenario; void workloads count in none but
+// figures returns the figures of all comparisons of a scenario; void workloads count only in
 // lateness.
 func figures(all []comparison, by scenario) (out []figure) {
 	add := func(name string, value float64, unit string, limit float64, about string) {
@@ -186,7 +181,6 @@ func figures(all []comparison, by scenario) (out []figure) {
 	return out
 }
 
-// geometric is a geometric mean.
 type geometric struct {
 	logs float64
 	n    int
@@ -195,14 +189,12 @@ type geometric struct {
 func (g *geometric) add(v float64) { g.logs, g.n = g.logs+math.Log(v), g.n+1 }
 func (g *geometric) mean() float64 { return math.Exp(g.logs / float64(g.n)) }
 
-// round keeps three significant digits.
 func round(v float64) float64 {
 	var out float64
 	_, _ = fmt.Sscanf(fmt.Sprintf("%.3g", v), "%g", &out)
 	return out
 }
 
-// emit writes figures as JSON lines.
 func emit(to io.Writer, all []figure) error {
 	lines := json.NewEncoder(to)
 	for _, f := range all {

@@ -150,7 +150,7 @@ func TestRivals_InstalledRoutersAreStartedWithDefaults(t *testing.T) {
 }
 
 func TestFigures_VoidAndFailedDoNotCount(t *testing.T) {
-	of := func(name string, late time.Duration, failed int) comparison {
+	comparisonOf := func(name string, late time.Duration, failed int) comparison {
 		p := &played{workload: workload{name: name}, late: late}
 		for i, c := range []string{penstockName, secondName, "slow", "bad"} {
 			o := outcome{contender: contender{name: c}, samples: make([]sample, 100)}
@@ -167,7 +167,8 @@ func TestFigures_VoidAndFailedDoNotCount(t *testing.T) {
 		return compareAll(p)
 	}
 	values := map[string]float64{}
-	for _, f := range figures([]comparison{of("chat", time.Millisecond, 2), of("rag", maxLate+1, 0)}, usual) {
+	for _, f := range figures([]comparison{comparisonOf("chat", time.Millisecond, 2),
+		comparisonOf("rag", maxLate+1, 0)}, usual) {
 		values[f.Name] = f.Value
 	}
 	for name, want := range map[string]float64{
@@ -183,7 +184,7 @@ func TestFigures_VoidAndFailedDoNotCount(t *testing.T) {
 			t.Errorf("%s is a figure", name)
 		}
 	}
-	c := of("chat", maxLate+1, 0)
+	c := comparisonOf("chat", maxLate+1, 0)
 	var table bytes.Buffer
 	if c.print(&table); !strings.Contains(table.String(), "VOID") || len(c.ratios) != 0 {
 		t.Errorf("a void run is shown as\n%s", table.String())

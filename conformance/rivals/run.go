@@ -14,24 +14,21 @@ import (
 )
 
 const (
-	// serversOfFleet is how many servers each contender has.
 	serversOfFleet = 4
 	// drain is how long the last answers may take once all requests are sent.
 	drain = 3 * time.Minute
 )
 
-// outcome is how one contender served a workload.
 type outcome struct {
 	contender
 	samples       []sample // by request
 	failed        int
-	first         error // of those that failed
+	first         error // error of a failed request
 	input, cached int   // tokens of all prompts
 	ttft, end     series
 	cpu           time.Duration // of the router for one request; 0: unknown
 }
 
-// scenario is how workloads are played.
 type scenario struct {
 	rivals setting
 	load   float64 // the share of full load
@@ -40,7 +37,6 @@ type scenario struct {
 // usual is the scenario whose figures have limits.
 var usual = scenario{defaults, 0.7}
 
-// suffix distinguishes the figures of a scenario.
 func (s scenario) suffix() string {
 	if s == usual {
 		return ""
@@ -52,14 +48,13 @@ func (s scenario) suffix() string {
 	return fmt.Sprintf(".%s_%.0f", name, 100*s.load)
 }
 
-// played is a workload that all contenders have served.
 type played struct {
 	workload
 	outcomes []outcome
 	late     time.Duration // 99th percentile
 }
 
-// run plays a workload to all contenders at the same time. Its traffic lasts so long.
+// run plays a workload to all contenders at the same time; lasts is the time of its traffic.
 func run(ctx context.Context, penstock, envoy string, w workload, all []contender, load float64, lasts time.Duration,
 ) (*played, error) {
 	requests, err := w.plan(load, serversOfFleet, lasts)
@@ -120,7 +115,7 @@ func run(ctx context.Context, penstock, envoy string, w workload, all []contende
 	return result, ctx.Err()
 }
 
-// split returns the requests before a time, and the others, whose times begin there.
+// split returns the requests before a time, and the others, with times relative to it.
 func split(all []request, at time.Duration) (early, rest []request) {
 	for _, r := range all {
 		if r.at < at {
@@ -145,7 +140,6 @@ type usedBody struct {
 	left int
 }
 
-// take returns the body of a request.
 func (c *bodyCache) take(request int) []byte {
 	b := c.bodies[request]
 	if b == nil {
@@ -161,7 +155,6 @@ func (c *bodyCache) take(request int) []byte {
 	return b.text
 }
 
-// summarize fills in what is computed from samples.
 func (p *played) summarize(requests []request, lasts time.Duration) {
 	var late []time.Duration
 	for i := range p.outcomes {

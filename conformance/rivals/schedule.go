@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// departure is a request that leaves at a time, to one contender.
 type departure struct {
 	at        time.Duration // since the start
 	request   int
@@ -30,12 +29,11 @@ func departures(requests []request, contenders int) []departure {
 	return all
 }
 
-// sending sends one request, late by some time.
 type sending func(ctx context.Context, late time.Duration)
 
-// play lets each departure leave at its time, whatever the others do. prepare is called before that
-// time, in order, and returns the function that sends; this function gets how late it was called.
-// play returns when all have returned. When ctx ends, no other departure leaves.
+// play starts each departure at its time, whatever the others do. It calls prepare before that
+// time, in order, and then the returned function with its delay. play returns when all have
+// returned. When ctx ends, no other departure leaves.
 func play(ctx context.Context, all []departure, prepare func(departure) sending) {
 	var sent sync.WaitGroup
 	defer sent.Wait()

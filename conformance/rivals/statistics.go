@@ -10,8 +10,8 @@ import (
 const (
 	slicesOfRun = 32   // of the time that counts
 	resamples   = 1000 // of an interval
-	// warm is the share of a workload's requests that fill the caches before its traffic, and
-	// settle the share of its traffic until queues are as long as they will be. Neither counts.
+	// warm is the share of a workload's requests that fill the caches before its traffic; settle is
+	// the share of its traffic in which queues grow to their usual length. Neither counts.
 	warm, settle = 0.2, 0.1
 	// maxLate is the 99th percentile of lateness above which a workload is void; maxFailed is the
 	// share of failed requests above which a contender is not compared.
@@ -22,7 +22,7 @@ const (
 // series has a value of each answered request, in seconds, by slice.
 type series [][]float64
 
-// sliceOf is the slice of an arrival in traffic that lasts so long; negative: it does not count.
+// sliceOf is the slice of an arrival in the traffic; negative if it does not count.
 func sliceOf(at, lasts time.Duration) int {
 	from := time.Duration(settle * float64(lasts))
 	if at < from {
@@ -31,7 +31,6 @@ func sliceOf(at, lasts time.Duration) int {
 	return min(int(float64(at-from)/float64(lasts-from)*slicesOfRun), slicesOfRun-1)
 }
 
-// statistic is what a series is compared by.
 type statistic func([]float64) float64
 
 // quantile is the statistic of a quantile. It sorts its argument.
@@ -53,16 +52,15 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// ratio is a value, such as a statistic of one series over the same of another, and the middle 95 %
-// of the values of resampled slices.
+// ratio is a value, such as the ratio of a statistic of two series, and the middle 95 % of the
+// values of resampled slices.
 type ratio struct{ value, low, high float64 }
 
 // compare returns the ratio of two series with the same slices. Equal arguments give equal ratios.
-func compare(a, b series, of statistic) ratio {
-	return resampled(len(a), func(drawn []int) float64 { return of(a.pooled(drawn)) / of(b.pooled(drawn)) })
+func compare(a, b series, stat statistic) ratio {
+	return resampled(len(a), func(drawn []int) float64 { return stat(a.pooled(drawn)) / stat(b.pooled(drawn)) })
 }
 
-// pooled returns the values of slices.
 func (s series) pooled(drawn []int) (values []float64) {
 	for _, i := range drawn {
 		values = append(values, s[i]...)
@@ -71,19 +69,19 @@ func (s series) pooled(drawn []int) (values []float64) {
 }
 
 // resampled computes a value of n slices, and of the same number of slices drawn with replacement.
-func resampled(n int, of func(drawn []int) float64) ratio {
+func resampled(n int, stat func(drawn []int) float64) ratio {
 	drawn := make([]int, n)
 	for i := range drawn {
 		drawn[i] = i
 	}
-	r := ratio{value: of(drawn)}
+	r := ratio{value: stat(drawn)}
 	random := rand.New(rand.NewPCG(1, 1))
 	var all []float64
 	for range resamples {
 		for i := range drawn {
 			drawn[i] = random.IntN(n)
 		}
-		if v := of(drawn); !math.IsNaN(v) {
+		if v := stat(drawn); !math.IsNaN(v) {
 			all = append(all, v)
 		}
 	}
@@ -94,5 +92,4 @@ func resampled(n int, of func(drawn []int) float64) ratio {
 // noise is the largest ratio, or its inverse, in the interval of a comparison of equals.
 func (r ratio) noise() float64 { return max(r.high, 1/r.low) }
 
-// equal reports whether the ratio is within the noise.
 func (r ratio) equal(noise float64) bool { return r.value < noise && r.value > 1/noise }

@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// sample is one answered request.
 type sample struct {
 	late          time.Duration // how much after its time it was sent
 	ttft, end     time.Duration // since it was sent
@@ -21,10 +20,8 @@ type sample struct {
 	err           error         // it failed
 }
 
-// maxLine is the largest line of a stream, in bytes.
 const maxLine = 1 << 20
 
-// newClient returns a client with connections of its own.
 func newClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true}}
 }
@@ -56,8 +53,7 @@ func complete(ctx context.Context, client *http.Client, url string, body []byte,
 	return s
 }
 
-// The members of events: content alone begins an answer, and the usage is in one of the last
-// events.
+// The members of events: content begins an answer, and the usage is in one of the last events.
 var (
 	content = []byte(`"content":"`)
 	empty   = []byte(`"content":""`)
@@ -65,7 +61,6 @@ var (
 	done    = []byte("data: [DONE]")
 )
 
-// read reads the events of an answer.
 func (s *sample) read(from io.Reader, begin time.Time, tokens int) error {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(make([]byte, 0, 4<<10), maxLine)
@@ -95,7 +90,6 @@ func (s *sample) read(from io.Reader, begin time.Time, tokens int) error {
 	return nil
 }
 
-// count takes the tokens of the prompt from an event with the usage.
 func (s *sample) count(line []byte) error {
 	var event struct {
 		Usage struct {

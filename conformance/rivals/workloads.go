@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/picker/simulation"
 )
 
-// request is one request of a workload.
 type request struct {
 	at            time.Duration // since the start
 	input, output int           // tokens
@@ -21,22 +20,21 @@ type request struct {
 	blocks []uint64
 }
 
-// workload draws requests.
 type workload struct {
 	name, about string
 	full        float64 // 100 % load of one server that reads 8,000 tokens a second, in requests a second
 	// slow is how many times slower servers and arrivals are than in the simulation, so that two
 	// cores suffice for all contenders.
 	slow float64
-	// thin keeps one in so many prefixes, and as much less of each server's cache, so that caches
-	// fill in less time.
+	// thin keeps one in thin prefixes, and shrinks each server's cache alike, so that caches fill
+	// in less time.
 	thin int
-	// draw returns requests that arrive at a rate, without slow, for a time.
+	// draw returns requests of some time at a rate, without slow.
 	draw func(rate float64, lasts time.Duration) ([]request, error)
 }
 
-// workloads are compared, one after the other. The rates of full load are those of
-// conformance/bench (fullLoad, of 8 servers); of uniform it is 95 % of what a server can read.
+// workloads are compared, one after the other. The rates of full load are fullLoad of
+// conformance/bench (8 servers); for uniform it is 95 % of what a server can read.
 func workloads(traces string) []workload {
 	generated := func(name string, full, slow float64, thin int) workload {
 		w := workload{name: name, full: full, slow: slow, thin: thin}
@@ -75,7 +73,6 @@ func workloads(traces string) []workload {
 	}
 }
 
-// requests takes those of a simulated workload.
 func requests(w *simulation.Workload) []request {
 	out := make([]request, len(w.Requests))
 	for i, r := range w.Requests {
@@ -120,8 +117,8 @@ func uniform(rate float64, lasts time.Duration) ([]request, error) {
 	return all, nil
 }
 
-// plan returns the requests of a time at a share of full load, for so many servers, as slow as the
-// workload is.
+// plan returns the requests of a time at a share of full load, for so many servers, slowed as the
+// workload demands.
 func (w *workload) plan(load float64, servers int, lasts time.Duration) ([]request, error) {
 	all, err := w.draw(w.full*float64(servers)*load*float64(w.thin), time.Duration(float64(lasts)/w.slow))
 	prefixes := map[uint64]int{}
@@ -137,7 +134,7 @@ func (w *workload) plan(load float64, servers int, lasts time.Duration) ([]reque
 	return all, err
 }
 
-// speed has the flags of penstock sim for the workload's servers: those of picker/simulation,
+// speed has the flags of penstock sim for the workload's servers: the speeds of picker/simulation,
 // slower.
 func (w *workload) speed() []string {
 	const step = float64(20 * time.Millisecond)

@@ -148,14 +148,13 @@ func TestServer_BodiesHaveLimits(t *testing.T) {
 	}
 }
 
-// from is the connection of a client at an address.
 func from(address string, body io.Reader, size int64) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "/", body)
 	r.RemoteAddr, r.ContentLength = address+":1234", size
 	return r
 }
 
-// A client that announces large bodies and sends them slowly, or many of them, leaves room for
+// A client that announces large bodies and sends them slowly, or sends many, leaves room for
 // others.
 func TestServer_SlowOrHugeClientLeavesRoomForOthers(t *testing.T) {
 	const body = 4 * bodyPart
@@ -184,7 +183,7 @@ func TestServer_SlowOrHugeClientLeavesRoomForOthers(t *testing.T) {
 	poll.Until(t, "the slow bodies have their first part, as far as there is room", func() bool {
 		s.bodies.mu.Lock()
 		defer s.bodies.mu.Unlock()
-		return s.bodies.of["192.0.2.1"] == body
+		return s.bodies.byAddress["192.0.2.1"] == body
 	})
 	if code := ask("192.0.2.2"); code != http.StatusOK {
 		t.Errorf("another client beside slow ones: %d", code)

@@ -14,7 +14,7 @@ const (
 	ListForm  // any other list, an empty one too
 )
 
-// FormOf returns the form of a JSON value, by its first byte, and of a list by that of its first
+// FormOf returns the form of a JSON value by its first byte, and of a list also by its first
 // element.
 func FormOf(raw []byte) Form {
 	switch {

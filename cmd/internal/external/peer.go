@@ -16,14 +16,13 @@ import (
 )
 
 const (
-	// failures in a row leave a peer out for leftOut; then one call tries again.
+	// after so many failures in a row no calls are made for leftOut; then one call tries again
 	failures = 5
 	leftOut  = 2 * time.Second
-	// maxIdle bounds the idle connections to a peer.
-	maxIdle = 64
+	maxIdle  = 64
 )
 
-// PeerConfig of a Peer. URL is required.
+// PeerConfig configures a Peer. URL is required.
 type PeerConfig struct {
 	Name    string        // in errors, such as "router"
 	URL     string        // as http://HOST:PORT or https://HOST:PORT
@@ -39,7 +38,7 @@ type Peer struct {
 	breaker *gobreaker.CircuitBreaker[*Response]
 }
 
-// NewPeer returns a Peer. The error names what is wrong with the URL.
+// NewPeer returns a Peer. The error explains an invalid URL.
 func NewPeer(cfg PeerConfig) (*Peer, error) {
 	at, err := url.Parse(cfg.URL)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil ||
@@ -71,21 +70,21 @@ type Call struct {
 	Limit        int64  // of the answer, in bytes
 }
 
-// Response of a Peer.
+// Response is a Peer's response.
 type Response struct {
 	Status int
 	Body   []byte
 }
 
-// Do calls the peer. Each error names the peer. Responses with a status from 500 on are errors, but
-// for 503, as are those of another release.
+// Do calls the peer. Each error names the peer. Statuses from 500 on, except 503, and responses of
+// another release are errors.
 func (p *Peer) Do(ctx context.Context, c Call) (*Response, error) {
 	r, err := p.breaker.Execute(func() (*Response, error) { return p.do(ctx, c) })
 	switch {
 	case err == nil:
 		return r, nil
 	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests):
-		err = fmt.Errorf("it failed %d times in a row and is left out for %v", failures, leftOut)
+		err = fmt.Errorf("it failed %d times in a row and is not called for %v", failures, leftOut)
 	}
 	return nil, fmt.Errorf("%s %s: %w", p.cfg.Name, p.base, err)
 }
@@ -130,7 +129,7 @@ func (p *Peer) do(ctx context.Context, c Call) (*Response, error) {
 	return &Response{Status: response.StatusCode, Body: body}, nil
 }
 
-// unwrapped removes the method and URL, which Do names, from an error of http.Client.
+// unwrapped removes the method and URL, which Do adds, from an error of http.Client.
 func unwrapped(err error) error {
 	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
 		return wrapped.Err

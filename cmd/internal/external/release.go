@@ -6,11 +6,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/release"
 )
 
-// VersionHeader of a response has the release of the program that sent it, such as v0.1.2.
+// VersionHeader has the release of the program that sent a response, such as v0.1.2.
 const VersionHeader = "x-penstock-version"
 
-// Release returns the release that this program was built from; "(devel)" for a build outside of a
-// source tree.
+// Release returns the release of this build; "(devel)" for a build outside of a source tree.
 func Release() string { return release.Version() }
 
 // minor returns a version's minor version, such as v0.1; "" if it has none.
@@ -23,7 +22,7 @@ func minor(version string) string {
 }
 
 // compatible reports whether two programs may work together: their minor releases are equal, or one
-// of them is not known.
+// is unknown.
 func compatible(a, b string) bool {
 	a, b = minor(a), minor(b)
 	return a == b || a == "" || b == ""

@@ -17,13 +17,13 @@ const bodyPart = 64 << 10
 type room struct {
 	all, each int64
 
-	mu   sync.Mutex
-	held int64
-	of   map[string]int64 // by address
+	mu        sync.Mutex
+	held      int64
+	byAddress map[string]int64
 }
 
 func newRoom(all, body int64) *room {
-	return &room{all: all, each: max(all/2, body), of: map[string]int64{}}
+	return &room{all: all, each: max(all/2, body), byAddress: map[string]int64{}}
 }
 
 var errNoRoom = errors.New("there is no room for the body")
@@ -31,11 +31,11 @@ var errNoRoom = errors.New("there is no room for the body")
 func (r *room) take(address string, n int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held+n > r.all || r.of[address]+n > r.each {
+	if r.held+n > r.all || r.byAddress[address]+n > r.each {
 		return errNoRoom
 	}
 	r.held += n
-	r.of[address] += n
+	r.byAddress[address] += n
 	return nil
 }
 
@@ -43,8 +43,8 @@ func (r *room) release(address string, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held -= n
-	if r.of[address] -= n; r.of[address] <= 0 {
-		delete(r.of, address)
+	if r.byAddress[address] -= n; r.byAddress[address] <= 0 {
+		delete(r.byAddress, address)
 	}
 }
 

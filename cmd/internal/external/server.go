@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/internal/ports"
 )
 
-// ServerConfig of a Server. Component, Listen, Body and Bodies are required.
+// ServerConfig configures a Server. Component, Listen, Body and Bodies are required.
 type ServerConfig struct {
 	Component string // processor, router or tokens
 	Listen    string // HOST:PORT; port 0 chooses one
@@ -98,7 +98,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Open opens the socket, and returns its address. Run calls it if it was not called.
+// Open opens the socket, and returns its address. Run calls it if needed.
 func (s *Server) Open() (string, error) {
 	l, err := ports.External.Listen(context.Background(), "tcp", s.cfg.Listen)
 	if err != nil {
@@ -142,12 +142,12 @@ func (s *Server) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Fail answers with an error, as {"error": TEXT}.
+// Fail responds with {"error": TEXT}.
 func Fail(w http.ResponseWriter, status int, format string, args ...any) {
 	WriteJSON(w, status, map[string]string{"error": fmt.Sprintf(format, args...)})
 }
 
-// WriteJSON answers with a value.
+// WriteJSON responds with a value.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("content-type", "application/json")
 	w.WriteHeader(status)

@@ -14,7 +14,7 @@ import (
 type Port struct {
 	// Name of the port, as in messages.
 	Name string
-	// Clients are those that are meant to connect.
+	// Clients describes the intended clients.
 	Clients string
 	// Share is the part of the process's file descriptors (RLIMIT_NOFILE) that its connections may
 	// use, above 0 and below 1.
@@ -23,7 +23,7 @@ type Port struct {
 	Attack string
 }
 
-// The ports. Processes open some of them each.
+// The ports. A process opens some of them.
 var (
 	ADS    = Port{"ads", "Envoys", 0.2, "TestXDSCredentials_IdleConnectionsLockOutNoEnvoy"}
 	Picker = Port{"picker", "Envoys, and Gateways of members", 0.25, "TestPicker_IdleConnectionsLockOutNoGateway"}
@@ -34,7 +34,7 @@ var (
 	Admin   = Port{"admin", "people, on this machine", 0.03, "TestAdmin_DNSRebindingReadsNothing"}
 	Health  = Port{"health", "the kubelet", 0.02, "TestHealth_AnswersFromTheFirstMoment"}
 	Events  = Port{"kv-events", "model servers", 0.05, "TestKVEvents_HostileServerThatDialsHarmsNoOtherServer"}
-	// Local is the socket of pages in the state folder, which no other user opens.
+	// Local is the socket of pages in the state folder, which other users cannot open.
 	Local = Port{"local", "commands of this user", 0.05, "TestState_FolderIsPrivate"}
 	// External is the one port of each program of penstock-external.
 	External = Port{"external", "pickers", 0.5, "TestProcess_HostilePromptsHarmThemselvesAlone"}
@@ -80,12 +80,11 @@ func (p Port) Listen(ctx context.Context, network, address string) (net.Listener
 }
 
 // private sets the mode of a socket before it has a path, so that no other user connects between
-// bind and chmod. Linux takes the mode over; elsewhere the call may fail.
+// bind and chmod. Linux keeps the mode; elsewhere the call may fail.
 func private(_, _ string, c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
 }
 
-// listener is a socket with its port.
 type listener struct {
 	net.Listener
 	port Port
@@ -99,8 +98,8 @@ func (l *listener) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// Limit bounds the connections of a listener by the share of the port that opened it, or of this
-// port. with has further limits.
+// Limit bounds the connections of a listener by the share of the port that opened it, or else of
+// this port. with has further limits.
 func (p Port) Limit(l net.Listener, with admission.Config) net.Listener {
 	if own, ok := l.(*listener); ok {
 		l, p = own.Listener, own.port

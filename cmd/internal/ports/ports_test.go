@@ -55,7 +55,7 @@ func TestPorts_NoOtherPackageOpensASocket(t *testing.T) {
 	}
 }
 
-// Each way to open a socket for clients is found, whatever name its package is imported by.
+// A call that opens a socket for clients is found, whatever name its package is imported by.
 func TestPorts_EveryWayToOpenASocketIsFound(t *testing.T) {
 	for _, c := range []struct {
 		imports, code string
@@ -105,7 +105,7 @@ func TestPorts_EveryWayToOpenASocketIsFound(t *testing.T) {
 	}
 }
 
-// module is the path of this module. Its own packages are judged where they are.
+// module is the path of this module, whose packages are checked themselves.
 const module = "github.com/penstock-project/penstock/"
 
 // opened lists where a file opens a socket for clients. source is nil for a file on disk.
@@ -136,20 +136,20 @@ func opened(path string, source any) (found []string, err error) {
 		if !ok {
 			return true
 		}
-		of, from := "", ""
+		qualifier, from := "", ""
 		if x, ok := s.X.(*ast.Ident); ok {
-			of, from = x.Name, imported[x.Name]
+			qualifier, from = x.Name, imported[x.Name]
 		}
 		other := from != "" && !strings.HasPrefix(from, module)
 		if from == "" && slices.Contains(methods, s.Sel.Name) || other && opens(from, s.Sel.Name) {
-			found = append(found, fmt.Sprintf("%s opens a socket with %s.%s", files.Position(n.Pos()), of, s.Sel.Name))
+			found = append(found,
+				fmt.Sprintf("%s opens a socket with %s.%s", files.Position(n.Pos()), qualifier, s.Sel.Name))
 		}
 		return true
 	})
 	return found, nil
 }
 
-// methods of other packages' types that open a socket. net.ListenConfig is found by its name.
 var methods = []string{"ListenAndServe", "ListenAndServeTLS", "ListenAndServeQUIC"}
 
 // opens reports whether a function or type of a package opens a socket, by the names that the

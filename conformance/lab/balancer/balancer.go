@@ -23,7 +23,7 @@ import (
 // again is the delay before a failed write is repeated.
 const again = time.Second
 
-// Config is what a Balancer needs.
+// Config configures a Balancer.
 type Config struct {
 	Client kubernetes.Interface
 	Range  netip.Prefix // the first address is not used
@@ -106,7 +106,6 @@ func (b *Balancer) write(ctx context.Context, service types.NamespacedName, addr
 // Services, which lags behind.
 type addresses map[types.UID]netip.Addr
 
-// of returns the address of a Service.
 func (a addresses) of(s *corev1.Service) netip.Addr {
 	if given, ok := a[s.UID]; ok {
 		return given
@@ -186,7 +185,6 @@ func name(s *corev1.Service) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
-// current returns the address in a Service's status.
 func current(s *corev1.Service) netip.Addr {
 	for _, i := range s.Status.LoadBalancer.Ingress {
 		if addr, err := netip.ParseAddr(i.IP); err == nil {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// balanced is a Service of type LoadBalancer; age orders them.
 func balanced(name string, age int, asked, has string) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name),

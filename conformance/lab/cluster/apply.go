@@ -23,14 +23,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// fieldManager owns what the lab applies.
 const fieldManager = "lab"
 
-// definitions is the resource of CRDs.
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 	Resource: "customresourcedefinitions"}
 
-// resources are the kinds that a lab applies.
 var resources = map[string]schema.GroupVersionResource{
 	"CustomResourceDefinition": definitions,
 	"ValidatingAdmissionPolicy": {Group: "admissionregistration.k8s.io", Version: "v1",
@@ -46,7 +43,6 @@ var resources = map[string]schema.GroupVersionResource{
 		Resource: "clusterrolebindings"},
 }
 
-// objects are to be applied, by kind and name.
 type objects map[string]*unstructured.Unstructured
 
 // apply applies the objects, and waits until the kinds that they define are served.

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/balancer"
 )
 
-// balance assigns addresses to Services of type LoadBalancer.
 func (c *Cluster) balance(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -29,7 +29,7 @@ const nodeName = "node"
 // and names the missing condition.
 const startTimeout = 3 * time.Minute
 
-// Config is what a cluster is made of.
+// Config configures a cluster.
 type Config struct {
 	Name    string             // also of the context in the kubeconfig
 	Dir     string             // for the user: kubeconfig, logs
@@ -129,7 +129,6 @@ func (c *Cluster) boot(ctx context.Context, g *errgroup.Group) error {
 	return nil
 }
 
-// runtime returns the container runtime.
 func (c *Cluster) runtime() *cri.Server {
 	return cri.New(cri.Config{
 		Socket: c.private("cri.sock"), Dir: c.private("cri"), Node: c.Node, Plan: c.Plan, Images: c.Images,

@@ -18,7 +18,6 @@ import (
 //go:embed dns.yaml
 var dnsObjects string
 
-// dns applies the objects of the cluster's DNS.
 func (c *Cluster) dns(ctx context.Context, config *rest.Config) error {
 	objects := objects{}
 	if err := objects.parse("dns.yaml",

@@ -18,7 +18,6 @@ import (
 // most is the number of pods that the node accepts.
 const most = 2000
 
-// kubelet writes the kubelet's configuration and returns its command.
 func (c *Cluster) kubelet() (program, error) {
 	logs := filepath.Join(c.Dir, "pods")
 	config := map[string]any{

@@ -17,11 +17,9 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// grace is the time a program has to end before it is killed. A lab has no state that is worth
-// more.
+// grace is the time a program has to end before it is killed. No state of a lab is worth more.
 const grace = 5 * time.Second
 
-// program is a process of the control plane.
 type program struct {
 	name string // also of its log file
 	path string
@@ -57,7 +55,6 @@ func (p program) run(ctx context.Context, ns *network.Namespace, logs string) er
 	return fmt.Errorf("%s: %w; the end of %s:\n%s", p.name, err, name, tail(name))
 }
 
-// tail returns the last lines of a log.
 func tail(name string) string {
 	const lines = 8
 	raw, err := os.ReadFile(name)

@@ -67,8 +67,8 @@ func (c *Cluster) controllers() program {
 		"--root-ca-file="+c.private("ca.crt"),
 		"--service-account-private-key-file="+c.private("service-accounts.key"),
 		"--cluster-signing-cert-file="+c.private("ca.crt"), "--cluster-signing-key-file="+c.private("ca.key"),
-		// With leader election it would end when it loses the API server, and start with fresh
-		// knowledge of its nodes. Without, it declares a node dead whose kubelet could not reach
+		// With leader election it would end when it loses the API server, and start again without
+		// its knowledge of nodes. Without, it declares a node dead whose kubelet could not reach
 		// the API server for 50 s (the default), and its pods leave every Service.
 		"--node-monitor-grace-period=10m",
 		"--kube-api-qps=500", "--kube-api-burst=1000",

@@ -47,7 +47,6 @@ func (c *container) state() runtimeapi.ContainerState {
 
 func notFound(id string) error { return status.Errorf(codes.NotFound, "no container %s", id) }
 
-// find returns a container by id.
 func (s *Server) find(id string) (*container, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +121,6 @@ func (s *Server) StopContainer(ctx context.Context,
 	}
 }
 
-// stopSignal is the signal that StopContainer sends.
 func stopSignal(config *runtimeapi.ContainerConfig) syscall.Signal {
 	switch config.GetStopSignal() {
 	case runtimeapi.Signal_SIGINT:
@@ -238,7 +236,6 @@ func (s *Server) ReopenContainerLog(_ context.Context,
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
-// user returns the user and group that the pod sets, or the image's user.
 func (c *container) user() (uid, gid int64) {
 	security := c.config.GetLinux().GetSecurityContext()
 	uid = c.image.User

@@ -33,7 +33,6 @@ func (c *container) command(ctx context.Context, args []string) *exec.Cmd {
 	return cmd
 }
 
-// enter starts a command in the namespaces of a running container.
 func (s *Server) enter(c *container, cmd *exec.Cmd) error {
 	s.mu.Lock()
 	running := c.process != nil && c.finished.IsZero()
@@ -93,7 +92,6 @@ func (s *Server) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) 
 	return &runtimeapi.ExecSyncResponse{Stdout: out.Bytes(), Stderr: errs.Bytes(), ExitCode: int32(code)}, nil
 }
 
-// exitCode separates a command's exit status from a failure to run it.
 func exitCode(err error) (int, error) {
 	if exit := (&exec.ExitError{}); errors.As(err, &exit) {
 		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {

@@ -78,7 +78,6 @@ func (s *Server) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxR
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: p.id}, nil
 }
 
-// network creates a pod's own network, with its kernel parameters.
 func (s *Server) network(p *pod) (*network.Namespace, error) {
 	ns, err := network.NewPod(s.Node, s.Plan, p.addr)
 	if err != nil {
@@ -191,7 +190,6 @@ func (s *Server) ListPodSandbox(_ context.Context,
 	return resp, nil
 }
 
-// selects reports whether labels contain all of selector.
 func selects(selector, labels map[string]string) bool {
 	for k, v := range selector {
 		if labels[k] != v {
@@ -201,7 +199,7 @@ func selects(selector, labels map[string]string) bool {
 	return true
 }
 
-// files are the files in /etc of a pod's containers, except those that the kubelet mounts.
+// files are the files in /etc of a pod's containers that the kubelet does not mount.
 func (p *pod) files() map[string]string {
 	dns := p.config.GetDnsConfig()
 	var resolv strings.Builder

@@ -21,7 +21,7 @@ import (
 func (s *Server) root(c *container) string  { return filepath.Join(s.roots(), c.id) }
 func (s *Server) layer(c *container) string { return filepath.Join(s.layers(), c.id) }
 
-// namespaces are those of each container. Its network is its pod's.
+// namespaces are the new namespaces of each container. It shares its pod's network.
 const namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
 
 // start starts the container's process, and returns when its program runs or has failed to start.
@@ -106,7 +106,6 @@ func handOver(spec sandbox.Spec, to io.WriteCloser, from io.ReadCloser) error {
 	return errors.Join(err, readErr)
 }
 
-// ended records how a container's process ended.
 func (s *Server) ended(c *container, state *os.ProcessState, err error) {
 	c.log.close()
 	s.mu.Lock()
@@ -163,7 +162,6 @@ func (s *Server) spec(c *container) (sandbox.Spec, error) {
 	return spec, nil
 }
 
-// pipe is both ends of a pipe.
 type pipe struct{ out, in *os.File }
 
 func newPipe() (pipe, error) {

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// Config is what a Server needs.
+// Config configures a Server.
 type Config struct {
 	Socket string             // of the CRI; at most 107 bytes
 	Dir    string             // an empty folder, in memory
@@ -103,7 +103,6 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) roots() string  { return filepath.Join(s.Dir, "roots") }
 func (s *Server) layers() string { return filepath.Join(s.Dir, "layers") }
 
-// killAll ends all containers at once.
 func (s *Server) killAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,8 +113,8 @@ func (s *Server) killAll() {
 	}
 }
 
-// newID returns the ID of a pod or container. IDs are unique and look like those of other runtimes.
-// Callers hold mu.
+// newID returns a unique ID of a pod or container, in the form of other runtimes' IDs. Callers hold
+// mu.
 func (s *Server) newID() string {
 	s.made++
 	return fmt.Sprintf("%064x", s.made)

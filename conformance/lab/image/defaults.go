@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// known are the predefined images: those that the official conformance suites deploy, and those
-// that Penstock's users deploy. The program's name comes first.
+// known are the images that the official conformance suites and Penstock's users deploy. The
+// program's name comes first.
 var known = []struct {
 	program string
 	image   Image

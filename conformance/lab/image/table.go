@@ -62,7 +62,7 @@ func (t *Table) List() ([]Image, error) {
 	return list, nil
 }
 
-// Load adds images, and replaces those of the same name. A missing program is an error.
+// Load adds images, and replaces present ones of the same name. A missing program is an error.
 func (t *Table) Load(images ...Image) error {
 	list, err := t.List()
 	if err != nil {

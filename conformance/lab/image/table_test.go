@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// program creates an executable file.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab"
 )
 
-// Hub is penstock hub as a process outside of the clusters, which reads its ClusterSet from a file.
+// Hub is a penstock hub process outside of the clusters, which reads its ClusterSet from a file.
 type Hub struct {
 	dir string
 	cmd *exec.Cmd
@@ -29,14 +29,13 @@ func NewHub(dir string) (*Hub, error) {
 	return &Hub{dir: dir}, os.MkdirAll(filepath.Join(dir, "members"), 0o700)
 }
 
-// program is bin/penstock.
 func program() (string, error) {
 	root, err := lab.Repository()
 	return filepath.Join(root, "bin", "penstock"), err
 }
 
-// Admit gives the hub the permissions in a cluster that `penstock hub rules` prints, and a
-// kubeconfig for the member of that name.
+// Admit gives the hub the permissions of `penstock hub rules` in a cluster, and a kubeconfig for
+// the member of that name.
 func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) error {
 	path, err := program()
 	if err != nil {
@@ -67,8 +66,7 @@ func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) erro
 	return clientcmd.WriteToFile(*config, filepath.Join(h.dir, "members", name+".yaml"))
 }
 
-// Lead replaces the hub's ClusterSet: members that have been admitted, whose pods are in some
-// ranges.
+// Lead replaces the hub's ClusterSet with admitted members and the ranges of their pods.
 func (h *Hub) Lead(podCIDRs string, members ...string) error {
 	set :=
 		"apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: management\n " +
@@ -109,7 +107,7 @@ func (h *Hub) Kill() {
 
 func (h *Hub) log() string { return filepath.Join(h.dir, "hub.log") }
 
-// Log is the end of what the hub has logged.
+// Log returns the end of the hub's log.
 func (h *Hub) Log() string {
 	raw, err := os.ReadFile(h.log())
 	if err != nil {

@@ -53,10 +53,10 @@ func Start(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	return l, nil
 }
 
-// Prepare starts a lab that has Penstock's image, in addition to those of config. The working
-// directory must be inside conformance, because its go.mod names the CRDs' releases unless config
-// does. `make build labs` builds the programs. Penstock's is bin/penstock, or that of the unpacked
-// image in $PENSTOCK_IMAGE: make test-lab runs the image's. The caller ends the lab with Down.
+// Prepare starts a lab with Penstock's image and the images of config. The working directory must
+// be inside conformance, because its go.mod names the CRDs' releases unless config does. `make
+// build labs` builds the programs. Penstock's program is bin/penstock, or comes from the unpacked
+// image in $PENSTOCK_IMAGE, as in make test-lab. The caller ends the lab with Down.
 func Prepare(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	var err error
 	if config.Dir, err = filepath.Abs(config.Dir); err != nil {

@@ -34,8 +34,8 @@ var Exported = []string{"bench", "later", "team"}
 // PeerPort is the port of the members' Service, over which members exchange exports.
 const PeerPort = 18443
 
-// Chart installs Penstock's chart in a cluster of a lab, and waits until it is ready. values are
-// those of helm's --set. `make helm` builds the program.
+// Chart installs Penstock's chart in a cluster of a lab, and waits until it is ready. values is an
+// argument of helm's --set. `make helm` builds the program.
 func Chart(ctx context.Context, l *lab.Lab, at, values string) error {
 	root, err := lab.Repository()
 	if err != nil {
@@ -61,20 +61,19 @@ type Member struct {
 	peer    string
 }
 
-// Spec is what a member's ClusterSet has.
+// Spec configures a member's ClusterSet.
 type Spec struct {
 	PodCIDRs []string
 	Draining bool
 	Members  []*Member
-	// Namespaces are those whose pools each of Members may export; Exported without any.
+	// Namespaces limits the pools that each of Members may export; empty: Exported.
 	Namespaces []string
-	// PeerListener is the port at which its Gateways listen for members; 0: they do not.
+	// PeerListener is the port at which its Gateways listen for members; 0: none.
 	PeerListener int
 }
 
 // Members installs Penstock in clusters of a lab, one for each name, and makes each a member of the
-// others' sets. Model servers of the other clusters are within the ranges that it may dial, and its
-// picker serves members.
+// others' sets. Each may dial model servers of the other clusters, and its picker serves members.
 func Members(ctx context.Context, l *lab.Lab, names ...string) ([]*Member, error) {
 	var all []*Member
 	for i, name := range names {
@@ -142,11 +141,11 @@ func newMember(ctx context.Context, l *lab.Lab, at, name string) (*Member, error
 	return m, nil
 }
 
-// placeholder is the address in the chart's values: that of its Service is not known before the
+// placeholder is the address in the chart's values: the Service's address is unknown before the
 // installation.
 func (m *Member) placeholder() string { return fmt.Sprintf("%s.example.com:%d", m.Name, PeerPort) }
 
-// shown is what `penstock clusters show` prints, with the Service's address: an entry of the
+// shown returns the output of `penstock clusters show`, with the Service's address: an entry of the
 // others' spec.members.
 func (m *Member) shown(ctx context.Context) (string, error) {
 	svc, err := m.Client.CoreV1().Services(System).Get(ctx, "penstock-members", metav1.GetOptions{})
@@ -168,7 +167,7 @@ func (m *Member) shown(ctx context.Context) (string, error) {
 		1), nil
 }
 
-// Processes returns the pods of Penstock, except those that are being deleted.
+// Processes returns the pods of Penstock that are not being deleted.
 func (m *Member) Processes(ctx context.Context) (pods []corev1.Pod, err error) {
 	list, err := m.Client.CoreV1().Pods(System).List(ctx,
 		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=penstock"})
@@ -183,12 +182,12 @@ func (m *Member) Processes(ctx context.Context) (pods []corev1.Pod, err error) {
 	return pods, nil
 }
 
-// Peer is what `penstock clusters show` prints, with the Service's address: what other clusters
-// join this one with.
+// Peer is the member's entry for the ClusterSets of other clusters: the output of `penstock
+// clusters show`, with the Service's address.
 func (m *Member) Peer() string { return m.peer }
 
-// Penstock runs penstock with arguments and a standard input in one of its pods, as kubectl exec
-// does, and returns what it prints.
+// Penstock runs penstock in one of its pods with arguments and a standard input, as kubectl exec
+// does, and returns the output.
 func (m *Member) Penstock(ctx context.Context, pod, input string, args ...string) (string, error) {
 	req := m.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(System).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
@@ -209,8 +208,8 @@ func (m *Member) Penstock(ctx context.Context, pod, input string, args ...string
 	return out.String(), nil
 }
 
-// entry is what `penstock clusters show` prints as an entry of spec.members that may export pools
-// of some namespaces, and be reached at gateways without TLS.
+// entry turns the output of `penstock clusters show` into an entry of spec.members that may export
+// pools of some namespaces, and whose gateways need no TLS.
 func entry(shown string, namespaces []string) (string, error) {
 	var list []map[string]any
 	if err := yaml.Unmarshal([]byte(shown), &list); err != nil {
@@ -244,11 +243,11 @@ func (m *Member) Join(ctx context.Context, spec Spec) error {
 		namespaces = Exported
 	}
 	for _, o := range spec.Members {
-		is, err := entry(o.peer, namespaces)
+		member, err := entry(o.peer, namespaces)
 		if err != nil {
 			return err
 		}
-		text += is
+		text += member
 	}
 	return Apply(ctx, m.Config, "", []byte(text))
 }

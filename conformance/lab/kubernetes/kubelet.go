@@ -69,7 +69,6 @@ const (
 	memory = 256 << 30 // bytes
 )
 
-// machine reports the node's capacity to the kubelet.
 type machine struct {
 	cadvisor.Interface
 	dir string // on the file system whose size is the node's

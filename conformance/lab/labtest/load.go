@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Load is requests during a test, none of which may fail.
+// Load sends requests during a test, none of which may fail.
 type Load struct {
 	t            testing.TB
 	ctx          context.Context
@@ -19,10 +19,9 @@ type Load struct {
 	first        atomic.Pointer[string]
 }
 
-// listed is how many failures are logged.
 const listed = 10
 
-// NewLoad returns load without requests. It ends with the test, if not by End.
+// NewLoad returns a load without requests. It ends with the test, if not by End.
 func NewLoad(t testing.TB) *Load {
 	l := &Load{t: t}
 	l.ctx, l.stop = context.WithCancel(t.Context())
@@ -72,7 +71,7 @@ func (l *Load) Goes(n int64) {
 // Counts returns how many requests have ended, and how many of them failed.
 func (l *Load) Counts() (ended, failed int64) { return l.sent.Load(), l.failed.Load() }
 
-// First is the first failure; "" if there is none.
+// First is the first failure; "" without one.
 func (l *Load) First() string {
 	if text := l.first.Load(); text != nil {
 		return *text
@@ -83,7 +82,7 @@ func (l *Load) First() string {
 // Stop ends the load, and returns once no request is in flight.
 func (l *Load) Stop() { l.wait() }
 
-// End ends the load. No request may have failed.
+// End ends the load. It fails the test if a request has failed.
 func (l *Load) End() {
 	l.t.Helper()
 	l.wait()

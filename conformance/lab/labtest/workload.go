@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RolledOut waits until all pods of a Deployment are of its newest generation and available, and no
-// older one is left, not even a draining one.
+// RolledOut waits until all pods of a Deployment are of its newest generation and available, and
+// older ones are gone.
 func (p Place) RolledOut(namespace, name string) *appsv1.Deployment {
 	p.Helper()
 	var d *appsv1.Deployment
@@ -33,8 +33,8 @@ func (p Place) RolledOut(namespace, name string) *appsv1.Deployment {
 	return d
 }
 
-// PodLog returns the log of a pod's container, "" being the only one; previous means that of the
-// container before its restart.
+// PodLog returns the log of a pod's container; "" is the only container. previous selects the
+// instance before its restart.
 func (p Place) PodLog(ctx context.Context, namespace, pod, container string, previous bool) (string, error) {
 	raw, err := p.CoreV1().Pods(namespace).GetLogs(pod,
 		&corev1.PodLogOptions{Container: container, Previous: previous}).DoRaw(ctx)

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wire carries packets from one namespace to another one, each a time later. Its ends are TUN
-// interfaces, because not every kernel has the queueing discipline netem.
+// wire carries packets from one namespace to another with a delay. Its ends are TUN interfaces,
+// because not every kernel has the queueing discipline netem.
 type wire struct {
 	by       time.Duration
 	from, to *os.File
@@ -22,14 +22,12 @@ type wire struct {
 	running  sync.WaitGroup
 }
 
-// queued is the number of packets that a wire holds. It loses those that arrive while it is full,
-// as a router does.
+// queued is the number of packets that a wire holds. Like a router, it drops packets that arrive
+// while it is full.
 const queued = 16384
 
-// mtu is the longest packet of a link.
 const mtu = 1500
 
-// packet is one packet on its way.
 type packet struct {
 	due time.Time
 	raw []byte

@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// Effect is what happens to the packets of a link.
+// Effect is the treatment of a link's packets.
 type Effect string
 
 // The effects.
 const (
 	Heal Effect = "heal" // they arrive again
 	Cut  Effect = "cut"  // none arrives, and no answer comes back: connections wait
-	// none arrives; TCP is reset at once, everything else gets an ICMP error (host unreachable)
+	// no packet arrives; TCP is reset at once, everything else gets an ICMP error (host
+	// unreachable)
 	Reject Effect = "reject"
 	Drop   Effect = "drop"  // a share of them, chosen at random, does not arrive
 	Delay  Effect = "delay" // they arrive later
 )
 
-// Fault is what happens to the packets of one direction of a link.
+// Fault is the treatment of packets of one direction of a link.
 type Fault struct {
 	Effect Effect `json:"effect"`
 	// Port limits Cut, Reject and Drop to TCP connections that have this port at either end; 0
@@ -34,7 +35,7 @@ type Fault struct {
 // MaxDelay is the longest delay of a link.
 const MaxDelay = 10 * time.Second
 
-// Check returns what is wrong with a fault.
+// Check returns an error for an invalid fault.
 func (f Fault) Check() error {
 	switch f.Effect {
 	case Heal, Cut, Reject, Drop, Delay:

@@ -29,9 +29,8 @@ type Direction struct {
 // NewDirection returns the direction from one cluster to another one.
 func NewDirection(from, to End) *Direction { return &Direction{from: from, to: to} }
 
-// Set gives the direction one fault in place of the one before. The receiving node drops and
-// rejects packets before its connection tracking and kube-proxy see them, as if they had not
-// arrived: this concerns established connections too.
+// Set replaces the direction's fault. The receiving node drops and rejects packets before its
+// connection tracking and kube-proxy see them, also packets of established connections.
 func (d *Direction) Set(f Fault) error {
 	if err := f.Check(); err != nil {
 		return err
@@ -59,7 +58,6 @@ func (d *Direction) Set(f Fault) error {
 	return d.filter(f)
 }
 
-// interfaceTo is the name of a node's interface to another cluster.
 func interfaceTo(p Plan) string { return "to-" + p.Link() }
 
 // route sends the packets of the direction through an interface of the sending node.
@@ -80,7 +78,6 @@ func (d *Direction) route(name string, gateway netip.Addr) error {
 	return nil
 }
 
-// filter replaces the rules of the receiving node.
 func (d *Direction) filter(f Fault) error {
 	// The table is declared first, because nft deletes existing ones only. All three statements are
 	// one transaction.

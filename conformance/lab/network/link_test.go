@@ -15,14 +15,12 @@ import (
 	"time"
 )
 
-// site is a node with a TCP echo server on two ports and a UDP socket.
 type site struct {
 	End
 	name string
 	udp  *net.UDPConn
 }
 
-// ports are those of the echo servers.
 var ports = []uint16{18443, 80}
 
 // ends is the time for a packet or a connection that does not arrive.
@@ -31,7 +29,6 @@ const ends = 500 * time.Millisecond
 // generous only ends a test that hangs.
 const generous = 30 * time.Second
 
-// twoSites are two joined nodes, and both directions of their link.
 func twoSites(t *testing.T) (a, b *site, there, back *Direction) {
 	t.Helper()
 	outside, err := Current()
@@ -91,7 +88,6 @@ func (s *site) serve(t *testing.T) {
 	t.Cleanup(func() { _ = s.udp.Close() })
 }
 
-// dial opens a connection to a port of the other site.
 func (s *site) dial(to *site, port uint16, limit time.Duration) (c net.Conn, err error) {
 	err = s.Node.Do(func() error {
 		c, err = (&net.Dialer{Timeout: limit}).Dial("tcp4", netip.AddrPortFrom(to.Plan.Node(), port).String())
@@ -100,7 +96,6 @@ func (s *site) dial(to *site, port uint16, limit time.Duration) (c net.Conn, err
 	return c, err
 }
 
-// echoes sends a line on a connection and reads it back.
 func echoes(c net.Conn, limit time.Duration) (took time.Duration, err error) {
 	start := time.Now()
 	if err := c.SetDeadline(start.Add(limit)); err != nil {
@@ -124,7 +119,6 @@ func (s *site) ask(to *site, port uint16, limit time.Duration) error {
 	return err
 }
 
-// open is a connection to a port that has carried a line.
 func (s *site) open(t *testing.T, to *site, port uint16) net.Conn {
 	t.Helper()
 	c, err := s.dial(to, port, generous)
@@ -138,11 +132,10 @@ func (s *site) open(t *testing.T, to *site, port uint16) net.Conn {
 	return c
 }
 
-// arrive sends n datagrams to the other site and returns how many arrive.
 func (s *site) arrive(t *testing.T, to *site, n int) (arrived int) {
 	t.Helper()
 	for range n {
-		// an error may be the ICMP error for the one before
+		// an error may be the ICMP error for the last one
 		_, _ = s.udp.WriteTo([]byte("."), &net.UDPAddr{IP: to.Plan.Node().AsSlice(), Port: 5000})
 	}
 	for {
@@ -177,7 +170,6 @@ func set(t *testing.T, f Fault, ds ...*Direction) {
 	}
 }
 
-// whole checks that everything arrives in both directions.
 func whole(t *testing.T, a, b *site) {
 	t.Helper()
 	for _, way := range [][2]*site{{a, b}, {b, a}} {
@@ -210,7 +202,7 @@ func TestLink_CutPassesNothingUntilItIsHealed(t *testing.T) {
 	}
 	set(t, Fault{Effect: Heal}, there, back)
 	whole(t, a, b)
-	// What waited on the old connection arrives as well, before the next line.
+	// Data that waited on the old connection arrives as well, before the next line.
 	if _, err := echoes(old, generous); err != nil {
 		t.Errorf("the established connection after healing: %v", err)
 	}
@@ -305,7 +297,7 @@ func TestLink_DropLosesAShareAndTCPGoesOn(t *testing.T) {
 	whole(t, a, b)
 }
 
-// A round trip takes at least as long as the directions that are delayed.
+// A round trip takes at least as long as its delayed directions.
 func TestLink_DelayAddsToEachRoundTripUntilItIsHealed(t *testing.T) {
 	a, b, there, back := twoSites(t)
 	const by = 200 * time.Millisecond

@@ -25,7 +25,7 @@ func (p Plan) Pods() netip.Prefix { return p.prefix(0, 17) }
 // Services is the range of cluster IPs.
 func (p Plan) Services() netip.Prefix { return p.prefix(128, 18) }
 
-// LoadBalancers is the range of the addresses that Services of type LoadBalancer get.
+// LoadBalancers is the range of addresses for Services of type LoadBalancer.
 func (p Plan) LoadBalancers() netip.Prefix { return p.prefix(192, 19) }
 
 // Node is the node's own address, where the API server listens.

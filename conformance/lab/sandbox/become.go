@@ -79,7 +79,6 @@ func LookPath(name string, env []string) (string, error) {
 	return "", fmt.Errorf("exec: %q: executable file not found in $PATH", name)
 }
 
-// identity sets the container's user and groups.
 func identity(spec Spec) error {
 	if spec.NoNewPrivileges {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

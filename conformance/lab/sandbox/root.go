@@ -130,7 +130,6 @@ func share(spec Spec, name string) error {
 	return readOnly(target)
 }
 
-// system mounts the kernel's file systems and creates devices.
 func system(Spec) error {
 	for _, dir := range []string{"/proc", "/sys", "/dev/pts", "/dev/shm", "/etc", "/root", "/run", "/var/run",
 		"/var/lib", "/var/log", "/var/cache", "/home", "/opt"} {
@@ -209,7 +208,6 @@ func mounts(spec Spec) error {
 	return nil
 }
 
-// bind mounts a file or folder of the machine.
 func bind(m Mount) error {
 	source := filepath.Join(old, m.Source)
 	info, err := os.Stat(source)

@@ -30,7 +30,6 @@ import (
 
 const controller = "penstock.dev/gateway-controller"
 
-// object is an object of both tests.
 type object struct{ group, version, kind, resource, name, yaml string }
 
 var objects = []object{
@@ -77,7 +76,6 @@ func (o object) text() string {
 		namespace, o.name, o.yaml)
 }
 
-// ofCluster reports whether it has no namespace.
 func (o object) ofCluster() bool { return o.kind == "GatewayClass" || o.kind == "ClusterSet" }
 
 func (o object) ref() report.Ref {
@@ -88,7 +86,6 @@ func (o object) ref() report.Ref {
 	return ref
 }
 
-// follow runs a source on a server.
 func follow(t *testing.T, s *server) (*store.Store, *kube.Source) {
 	t.Helper()
 	world := store.New()
@@ -176,7 +173,6 @@ func withoutStatus(obj store.Object) store.Object {
 	return obj
 }
 
-// delivered reports that one proxy has accepted everything.
 type delivered struct{}
 
 func (delivered) Delivered(string, int64) (int, bool) { return 1, true }
@@ -246,8 +242,8 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 	})
 }
 
-// haveStatus checks that the objects contain every kind with a status, but ServiceImports: theirs
-// is another controller's.
+// haveStatus checks that the objects contain every kind with a status, except ServiceImports:
+// theirs is another controller's.
 func haveStatus(t *testing.T) {
 	t.Helper()
 	files, err := manifests.CRDs()

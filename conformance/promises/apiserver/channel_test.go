@@ -95,7 +95,6 @@ func TestCRD_StandardChannelServesAndUpgradesInPlace(t *testing.T) {
 		"SupportedVersion=False/UnsupportedVersion@1")
 }
 
-// define applies a kind's CRD of a channel of Gateway API's release.
 func (s *server) define(t *testing.T, channel, plural string) {
 	t.Helper()
 	module, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").
@@ -118,7 +117,6 @@ func (s *server) define(t *testing.T, channel, plural string) {
 	}
 }
 
-// kubeconfig writes an administrator's configuration.
 func (s *server) kubeconfig(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -133,7 +131,6 @@ users: [{name: admin, user: {token: %s}}]
 	return path
 }
 
-// hasConditions waits until an object of Gateway API has conditions.
 func (s *server) hasConditions(t *testing.T, plural, name string, conditions ...string) {
 	t.Helper()
 	labtest.Until(t, plural+" "+name, func(ctx context.Context) error {

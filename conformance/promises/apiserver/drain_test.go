@@ -33,7 +33,6 @@ func clustersCommand(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// prints fails the test unless a command's output has all texts.
 func prints(t *testing.T, out string, want ...string) {
 	t.Helper()
 	for _, text := range want {
@@ -43,7 +42,7 @@ func prints(t *testing.T, out string, want ...string) {
 	}
 }
 
-// set is spec of the ClusterSet gpus, as kubectl has it.
+// set returns spec of the ClusterSet gpus.
 func (s *server) set(t *testing.T) map[string]any {
 	t.Helper()
 	u, err := s.client.Resource(clusterSets).Get(t.Context(), "gpus", metav1.GetOptions{})
@@ -53,8 +52,7 @@ func (s *server) set(t *testing.T) map[string]any {
 	return u.Object["spec"].(map[string]any)
 }
 
-// applySet applies the ClusterSet gpus as a client does; one of another client's name is what
-// GitOps does.
+// applySet applies the ClusterSet gpus as a client does; another manager's name plays GitOps.
 func (s *server) applySet(t *testing.T, manager, spec string) {
 	t.Helper()
 	u := &unstructured.Unstructured{}
@@ -98,7 +96,7 @@ func TestClusterSet_KubernetesDrainsAndLeavesByCommands(t *testing.T) {
 	draining := func(want bool) {
 		t.Helper()
 		spec := s.set(t)
-		if is, _ := spec["draining"].(bool); is != want || spec["region"] != "north" {
+		if drained, _ := spec["draining"].(bool); drained != want || spec["region"] != "north" {
 			t.Errorf("spec is %v, want draining: %v", spec, want)
 		}
 		for _, http := range at {
@@ -146,7 +144,7 @@ func TestClusterSet_KubernetesDrainsAndLeavesByCommands(t *testing.T) {
 	}
 }
 
-// What stands in the way of a drain is named with its object and field, and nothing is written.
+// An obstacle of a drain is named with its object and field, and nothing is written.
 func TestClusterSet_KubernetesDrainNamesWhatStandsInTheWay(t *testing.T) {
 	s := start(t)
 	config := s.kubeconfig(t)
@@ -204,8 +202,8 @@ func TestClusterSet_KubernetesDrainNamesWhatStandsInTheWay(t *testing.T) {
 		}
 		return nil
 	})
-	if is := s.set(t)["draining"]; is != nil {
-		t.Errorf("draining: %v after errors alone", is)
+	if draining := s.set(t)["draining"]; draining != nil {
+		t.Errorf("draining: %v after errors alone", draining)
 	}
 	s.stop()
 	drain("ClusterSet: the API server at https://127.0.0.1:", "cannot be reached", "connection refused", "--kubeconfig")

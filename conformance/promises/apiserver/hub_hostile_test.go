@@ -19,7 +19,7 @@ import (
 )
 
 // hostileForms are exported pools that no API server with the CRDs has, by name: their
-// specifications beside the selector, and what is wrong with each.
+// specifications beside the selector, and the problem of each.
 func hostileForms() map[string]struct{ spec, problem string } {
 	long := strings.Repeat("a", 1<<20)
 	picker := "endpointPickerRef: {name: epp, port: {number: 9002}}"
@@ -56,7 +56,7 @@ func balancer(name, address string) string {
   spec: {type: LoadBalancer, ports: [{port: 9002}]}, status: {loadBalancer: {ingress: [{ip: %s}]}}}`, name, address)
 }
 
-// forbidden is the policy of an administrator: no import has an address.
+// forbidden is an administrator's policy: no import has an address.
 const forbidden = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: addresses}, spec: {
   matchConstraints: {resourceRules: [{apiGroups: [inference.networking.x-k8s.io], apiVersions: ["*"], operations: [CREATE, UPDATE],
     resources: [inferencepoolimports, inferencepoolimports/status]}]},
@@ -64,12 +64,11 @@ const forbidden = `{apiVersion: admissionregistration.k8s.io/v1, kind: Validatin
     object.status.clusters.all(c, !has(c.endpointPicker) ||
       c.endpointPicker.service.all(s, !has(s.addresses) || !('198.51.100.66' in s.addresses)))"}]}}`
 
-// A member whose API server validates nothing exports pools that others export, too. The API
-// servers of the others store each import with the entries of the honest member, before and after a
-// change.
+// A member whose API server validates nothing exports the same pools as others. The other members'
+// API servers store each import with the entries of the honest member, before and after a change.
 func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
-	of := clusters(t, "east", "west")
-	east, west := of["east"], of["west"]
+	servers := clusters(t, "east", "west")
+	east, west := servers["east"], servers["west"]
 	east.namespace(t, "team")
 	west.namespace(t, "team")
 	west.create(t, "validatingadmissionpolicies", forbidden)
@@ -112,7 +111,7 @@ func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 		east.exported(t, "team", name, fmt.Sprint("192.0.2.", i+1))
 	}
 
-	h := newHub(t, of, setOf("east", "evil", "west"))
+	h := newHub(t, servers, setOf("east", "evil", "west"))
 	server := *east
 	server.rest = evil.Config()
 	h.kubeconfig("evil", &server, "hub")
@@ -142,11 +141,11 @@ func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 		})
 	}
 	labtest.Until(t, "the page names the member, the object and the field", func(ctx context.Context) error {
-		is, err := h.members(ctx)
+		members, err := h.members(ctx)
 		if err != nil {
 			return err
 		}
-		text := fmt.Sprint(is.Problems)
+		text := fmt.Sprint(members.Problems)
 		for _, want := range []string{"spec.members[evil]", "InferencePool team/appprotocol: its appProtocol is"} {
 			if !strings.Contains(text, want) {
 				return fmt.Errorf("no %q in %.2000s", want, text)

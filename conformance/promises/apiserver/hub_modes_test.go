@@ -30,7 +30,6 @@ var (
 		Resource: "customresourcedefinitions"}
 )
 
-// annotate sets annotations of a pool, as JSON.
 func (s *server) annotate(t *testing.T, name, annotations string) {
 	t.Helper()
 	if _, err := s.client.Resource(poolKind).Namespace("team").Patch(t.Context(), name, types.MergePatchType,
@@ -42,13 +41,13 @@ func (s *server) annotate(t *testing.T, name, annotations string) {
 // Every member has every exporter, its own cluster included, and a namespace for it; one pool goes
 // through the gateways of its cluster, and one member drains.
 func TestHub_ImportsAllThroughParentsIntoNewNamespacesUntilAMemberDrains(t *testing.T) {
-	of := clusters(t, "east", "west")
-	east, west := of["east"], of["west"]
+	servers := clusters(t, "east", "west")
+	east, west := servers["east"], servers["west"]
 	east.install(t, "gateways")
 	east.namespace(t, "team")
 	set := strings.Replace(setOf("east", "west"), "cluster: management,",
 		"cluster: management, imports: All, createNamespaces: true,", 1)
-	h := newHub(t, of, set, "--create-namespaces")
+	h := newHub(t, servers, set, "--create-namespaces")
 	h.start()
 	east.exported(t, "team", "chat", "192.0.2.1")
 	west.entry(t, "team", "chat", "east", `"192.0.2.1"`, `"type":"EPPReady"`)
@@ -90,7 +89,6 @@ func TestHub_ImportsAllThroughParentsIntoNewNamespacesUntilAMemberDrains(t *test
 	east.hasImport(t, "team", "chat", "import: east True/Ready, west[192.0.2.2] True/Ready")
 }
 
-// theirs is upstream's own CRD of InferencePoolImport.
 func theirs(t *testing.T) string {
 	t.Helper()
 	module := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
@@ -131,12 +129,12 @@ func (s *server) carries(t *testing.T, objects *store.Store, name, want string) 
 // In one member, another project has installed its CRD of InferencePoolImport, which has no
 // status.clusters. Later an operator installs ours.
 func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
-	of := clusters(t, "east")
-	east, west := of["east"], start(t)
-	of["west"] = west
+	servers := clusters(t, "east")
+	east, west := servers["east"], start(t)
+	servers["west"] = west
 	west.create(t, "customresourcedefinitions", theirs(t))
 	west.install(t, "inferencepools")
-	for _, s := range of {
+	for _, s := range servers {
 		s.namespace(t, "team")
 	}
 	objects := store.New()
@@ -147,7 +145,7 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { _ = source.Run(t.Context()) }()
-	h := newHub(t, of, setOf("east", "west"))
+	h := newHub(t, servers, setOf("east", "west"))
 	h.start()
 	east.exported(t, "team", "chat", "192.0.2.1")
 	west.carries(t, objects, "chat", "east[192.0.2.1]True")
@@ -215,15 +213,15 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 	west.hasImport(t, "team", "chat", "")
 }
 
-// A hub writes no import of another one, unless it is to take its place; then the first one writes
-// none any more.
+// A hub writes no import of another hub unless it is to replace it; then the first one writes none
+// any more.
 func TestHub_TakesThePlaceOfAnotherOnlyIfAsked(t *testing.T) {
-	of := clusters(t, "east", "west")
-	east, west := of["east"], of["west"]
-	for _, s := range of {
+	servers := clusters(t, "east", "west")
+	east, west := servers["east"], servers["west"]
+	for _, s := range servers {
 		s.namespace(t, "team")
 	}
-	first := newHub(t, of, setOf("east", "west"))
+	first := newHub(t, servers, setOf("east", "west"))
 	first.start()
 	east.exported(t, "team", "chat", "192.0.2.1")
 	east.exported(t, "team", "gone", "192.0.2.3")

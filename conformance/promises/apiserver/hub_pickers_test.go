@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// pool makes an exported pool of some specification. annotations are further ones.
 func (s *server) pool(t *testing.T, namespace, name, spec, annotations string) {
 	t.Helper()
 	s.create(t, "inferencepools",
@@ -26,15 +25,14 @@ func (s *server) pool(t *testing.T, namespace, name, spec, annotations string) {
   spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}]%s}}`, namespace, name, annotations, spec))
 }
 
-// setStatus merges into the status of an object.
 func (s *server) setStatus(t *testing.T, gvr schema.GroupVersionResource, namespace, name, status string) {
 	t.Helper()
-	of := s.of(
+	pickers := s.of(
 		&unstructured.Unstructured{
 			Object: map[string]any{"apiVersion": gvr.GroupVersion().String(),
 				"metadata": map[string]any{"namespace": namespace}},
 		}, gvr.Resource)
-	if _, err := of.Patch(t.Context(), name, types.MergePatchType, []byte(`{"status": `+status+`}`),
+	if _, err := pickers.Patch(t.Context(), name, types.MergePatchType, []byte(`{"status": `+status+`}`),
 		metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
@@ -67,16 +65,16 @@ func (s *server) entry(t *testing.T, namespace, name, cluster string, parts ...s
 	})
 }
 
-// Pools whose pickers are reached in each of the ways that a Service has, and by the picker of the
-// cluster's own Penstock.
+// Pools whose pickers are reached through each type of Service, and by the picker of the cluster's
+// own Penstock.
 func TestHub_PickerOfEveryTypeOfServiceIsReached(t *testing.T) {
-	of := clusters(t, "east", "west")
-	east, west := of["east"], of["west"]
+	servers := clusters(t, "east", "west")
+	east, west := servers["east"], servers["west"]
 	east.install(t, "poolexports")
-	for _, s := range of {
+	for _, s := range servers {
 		s.namespace(t, "team")
 	}
-	h := newHub(t, of, setOf("east", "west"))
+	h := newHub(t, servers, setOf("east", "west"))
 	h.start()
 	slice :=
 		`{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: team, name: NAME-1, labels: {kubernetes.io/service-name: NAME}}, addressType: IPv4,

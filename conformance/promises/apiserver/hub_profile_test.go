@@ -26,17 +26,17 @@ var profileKind = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Ve
 	Resource: "clusterprofiles"}
 
 // profile makes a ClusterProfile of a cluster; nil: without an access provider.
-func (s *server) profile(t *testing.T, namespace, name string, of *server) {
+func (s *server) profile(t *testing.T, namespace, name string, target *server) {
 	t.Helper()
 	s.create(t, "clusterprofiles",
 		fmt.Sprintf(
 			"{apiVersion: multicluster.x-k8s.io/v1alpha1, kind: ClusterProfile, metadata: {namespace: %s, name: %s}, "+
 				"spec: {clusterManager: {name: tests}}}", namespace, name))
-	if of == nil {
+	if target == nil {
 		return
 	}
 	status := fmt.Appendf(nil,
-		`{"status": {"accessProviders": [{"name": "token", "cluster": {"server": %q, "certificate-authority-data": %q}}]}}`, of.rest.Host, base64.StdEncoding.EncodeToString(of.ca))
+		`{"status": {"accessProviders": [{"name": "token", "cluster": {"server": %q, "certificate-authority-data": %q}}]}}`, target.rest.Host, base64.StdEncoding.EncodeToString(target.ca))
 	if _, err := s.client.Resource(profileKind).Namespace(namespace).Patch(t.Context(), name, types.MergePatchType,
 		status, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
@@ -44,10 +44,9 @@ func (s *server) profile(t *testing.T, namespace, name string, of *server) {
 }
 
 // A management cluster has the ClusterSet and a ClusterProfile of each member. Two hubs run there;
-// the one that leads is killed, and the other one goes on, in a later epoch. Profiles that cannot
-// be used are named.
+// the leader is killed, and the other one goes on, in a later epoch. Unusable profiles are named.
 func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
-	of := clusters(t, "east", "west")
+	servers := clusters(t, "east", "west")
 	management := start(t)
 	management.install(t, "clustersets")
 	module := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
@@ -68,18 +67,18 @@ func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
 	management.namespace(t, "elsewhere")
 	management.namespace(t, "penstock-hub")
 	management.permitHub(t)
-	h := newHub(t, of, "")
+	h := newHub(t, servers, "")
 	text :=
 		"{apiVersion: penstock.dev/v1alpha1, kind: ClusterSet, metadata: {name: gpus}, spec: {cluster: management, " +
 			"members: ["
-	for name, s := range of {
+	for name, s := range servers {
 		s.namespace(t, "team")
 		management.profile(t, "fleet", name, s)
 		text += "{name: " + name + ", clusterProfile: {namespace: fleet, name: " + name +
 			"}, allow: {namespaces: [team]}}, "
 	}
 	management.profile(t, "fleet", "bare", nil)
-	management.profile(t, "elsewhere", "other", of["east"])
+	management.profile(t, "elsewhere", "other", servers["east"])
 	management.create(t, "clustersets",
 		text+
 			"{name: bare, clusterProfile: {namespace: fleet, name: bare}}, {name: other, clusterProfile: {namespace: "+
@@ -104,16 +103,16 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
 			"--http", strings.TrimSuffix(strings.TrimPrefix(one.page, "http://"), "/members"), "--drain-time", "2s")
 		hubs[name] = one
 	}
-	of["east"].exported(t, "team", "chat", "192.0.2.1")
-	of["west"].hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
+	servers["east"].exported(t, "team", "chat", "192.0.2.1")
+	servers["west"].hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
 	var leads *hub
 	labtest.Until(t, "one hub leads and names what is wrong", func(ctx context.Context) error {
 		for _, one := range hubs {
-			is, err := one.members(ctx)
+			members, err := one.members(ctx)
 			if err != nil {
 				return err
 			}
-			if !is.Leading {
+			if !members.Leading {
 				continue
 			}
 			leads = one
@@ -121,7 +120,7 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
 				"bare": "status.accessProviders is empty", "other": "label multicluster.x-k8s.io/clusterset",
 				"none": "it does not exist",
 			} {
-				if got := fmt.Sprint(is.Problems[member]); !strings.Contains(got, want) ||
+				if got := fmt.Sprint(members.Problems[member]); !strings.Contains(got, want) ||
 					!strings.Contains(got, "spec.members["+member+"].clusterProfile") {
 					return fmt.Errorf("member %s: %s", member, got)
 				}
@@ -130,16 +129,15 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
 		}
 		return errors.New("none leads")
 	})
-	first := of["west"].epoch(t, "team", "chat")
+	first := servers["west"].epoch(t, "team", "chat")
 	leads.kill()
-	of["east"].balance(t, "team", "chat-epp", "192.0.2.2")
-	of["west"].hasImport(t, "team", "chat", "import: east[192.0.2.2] True/Ready")
-	if second := of["west"].epoch(t, "team", "chat"); second <= first {
+	servers["east"].balance(t, "team", "chat-epp", "192.0.2.2")
+	servers["west"].hasImport(t, "team", "chat", "import: east[192.0.2.2] True/Ready")
+	if second := servers["west"].epoch(t, "team", "chat"); second <= first {
 		t.Errorf("the epoch of the first leader is %d, and of the next one %d", first, second)
 	}
 }
 
-// permitHub gives the hub the permissions in its management cluster that the chart does.
 func (s *server) permitHub(t *testing.T) {
 	t.Helper()
 	home := t.TempDir()
@@ -160,7 +158,6 @@ func (s *server) permitHub(t *testing.T) {
 	}
 }
 
-// epoch is that of the hub that wrote an import last.
 func (s *server) epoch(t *testing.T, namespace, name string) (epoch int) {
 	t.Helper()
 	u, err := s.client.Resource(importKind).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
@@ -174,9 +171,10 @@ func (s *server) epoch(t *testing.T, namespace, name string) (epoch int) {
 	controllers, _, _ := unstructured.NestedSlice(u.Object, "status", "controllers")
 	for _, c := range controllers {
 		conditions, _, _ := unstructured.NestedSlice(c.(map[string]any), "conditions")
-		for _, is := range conditions {
-			if is := is.(map[string]any); is["type"] == "Hub" {
-				if _, err := fmt.Sscanf(fmt.Sprint(is["message"])[strings.Index(fmt.Sprint(is["message"]), "epoch"):],
+		for _, condition := range conditions {
+			if condition := condition.(map[string]any); condition["type"] == "Hub" {
+				if _, err := fmt.Sscanf(
+					fmt.Sprint(condition["message"])[strings.Index(fmt.Sprint(condition["message"]), "epoch"):],
 					"epoch %d", &epoch); err == nil {
 					return epoch
 				}

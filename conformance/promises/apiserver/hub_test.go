@@ -34,7 +34,6 @@ var (
 	serviceKind = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 )
 
-// hub is a running penstock hub of some members.
 type hub struct {
 	t    *testing.T
 	dir  string
@@ -71,7 +70,6 @@ func newHub(t *testing.T, members map[string]*server, set string, flags ...strin
 	return h
 }
 
-// kubeconfig writes a file of the folder of kubeconfigs.
 func (h *hub) kubeconfig(name string, s *server, token string) {
 	h.t.Helper()
 	write(h.t, filepath.Join(h.dir, "members", name+".yaml"), fmt.Appendf(nil, `
@@ -84,7 +82,6 @@ users: [{name: hub, user: {token: %s}}]
 `, s.rest.Host, token))
 }
 
-// start starts the hub, again after a kill.
 func (h *hub) start(flags ...string) {
 	h.t.Helper()
 	h.page = "http://" + port(h.t) + "/members"
@@ -121,7 +118,6 @@ func (h *hub) members(ctx context.Context) (out members, err error) {
 	return out, json.Unmarshal(raw, &out)
 }
 
-// measures waits until /metrics has some lines.
 func (h *hub) measures(lines ...string) {
 	h.t.Helper()
 	labtest.Until(h.t, "the hub's metrics", func(ctx context.Context) error {
@@ -150,7 +146,7 @@ func (h *hub) measures(lines ...string) {
 	})
 }
 
-// writes lists what the hub has written in a member so far, as "verb resource/subresource name".
+// writes lists the hub's writes in a member so far, as "verb resource/subresource name".
 func (s *server) writes(t *testing.T) (out []string) {
 	t.Helper()
 	raw, err := os.ReadFile(s.audit)
@@ -182,7 +178,6 @@ func about(list []string, n int, name string) (out []string) {
 	return out
 }
 
-// exported makes a pool with a picker Service that has a LoadBalancer's address.
 func (s *server) exported(t *testing.T, namespace, name, address string) {
 	t.Helper()
 	s.create(t, "services",
@@ -226,9 +221,9 @@ func (s *server) imports(ctx context.Context, namespace, name string) (string, e
 			text += fmt.Sprint(s.(map[string]any)["addresses"])
 		}
 		conditions, _, _ := unstructured.NestedSlice(c, "conditions")
-		for _, is := range conditions {
-			if is := is.(map[string]any); is["type"] == "Ready" {
-				text += fmt.Sprintf(" %v/%v", is["status"], is["reason"])
+		for _, condition := range conditions {
+			if condition := condition.(map[string]any); condition["type"] == "Ready" {
+				text += fmt.Sprintf(" %v/%v", condition["status"], condition["reason"])
 			}
 		}
 		out = append(out, text)
@@ -237,7 +232,7 @@ func (s *server) imports(ctx context.Context, namespace, name string) (string, e
 	return "import: " + strings.Join(out, ", "), nil
 }
 
-// hasImport waits for the import of a pool; "": there is none.
+// hasImport waits for the import of a pool; "" waits for its absence.
 func (s *server) hasImport(t *testing.T, namespace, name, want string) {
 	t.Helper()
 	labtest.Until(t, "the import of "+name+" is "+want, func(ctx context.Context) error {
@@ -249,7 +244,6 @@ func (s *server) hasImport(t *testing.T, namespace, name, want string) {
 	})
 }
 
-// hasExported waits for the condition Exported of a pool.
 func (s *server) hasExported(t *testing.T, namespace, name, want string) {
 	t.Helper()
 	labtest.Until(t, "the pool "+name+" is "+want, func(ctx context.Context) error {
@@ -308,11 +302,11 @@ func clusters(t *testing.T, names ...string) map[string]*server {
 // Three clusters without any Penstock. A pool is annotated in one of them, and the others have its
 // import; the hub is killed and started again; a cluster dies.
 func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
-	of := clusters(t, "east", "west", "north")
-	east, west, north := of["east"], of["west"], of["north"]
+	servers := clusters(t, "east", "west", "north")
+	east, west, north := servers["east"], servers["west"], servers["north"]
 	east.namespace(t, "team")
 	west.namespace(t, "team")
-	h := newHub(t, of, setOf("east", "west", "north"))
+	h := newHub(t, servers, setOf("east", "west", "north"))
 	h.start()
 	east.exported(t, "team", "chat", "192.0.2.1")
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
@@ -339,10 +333,10 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	east.hasExported(t, "team", "mine", "Exported=True")
 	north.hasExported(t, "team", "chat", "Exported=True")
 
-	// A changed export costs one write a member that imports it, and none in its own.
+	// A changed export costs one write in each member that imports it, and none in its own.
 	n := map[string]int{}
 	count := func() {
-		for name, s := range of {
+		for name, s := range servers {
 			n[name] = len(s.writes(t))
 		}
 	}
@@ -351,7 +345,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.9] True/Ready, north[192.0.2.3] True/Ready")
 	north.hasImport(t, "team", "chat", "import: east[192.0.2.9] True/Ready")
 	for name, want := range map[string]int{"east": 0, "west": 1, "north": 1} {
-		if got := about(of[name].writes(t), n[name], "chat"); len(got) != want {
+		if got := about(servers[name].writes(t), n[name], "chat"); len(got) != want {
 			t.Errorf("a changed export: %d writes in %s, want %d: %v", len(got), name, want, got)
 		}
 	}
@@ -376,13 +370,13 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	count()
 	h.start()
 	labtest.Until(t, "the hub has read all members", func(ctx context.Context) error {
-		is, err := h.members(ctx)
+		members, err := h.members(ctx)
 		if err != nil {
 			return err
 		}
-		for _, m := range is.Members {
+		for _, m := range members.Members {
 			if !m.Read || !m.Connected || len(m.Missing) > 0 {
-				return fmt.Errorf("%+v", is)
+				return fmt.Errorf("%+v", members)
 			}
 		}
 		return nil
@@ -390,7 +384,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	east.exported(t, "team", "marker", "192.0.2.4")
 	west.hasImport(t, "team", "marker", "import: east[192.0.2.4] True/Ready")
 	east.hasExported(t, "team", "marker", "Exported=True")
-	for name, s := range of {
+	for name, s := range servers {
 		for _, pool := range []string{"chat", "mine"} {
 			if got := about(s.writes(t), n[name], pool); len(got) > 0 {
 				t.Errorf("a restart without a change writes in %s: %v", name, got)
@@ -398,7 +392,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 		}
 	}
 
-	// A dead member delays no other, and what it exports stays, over a restart of the hub too.
+	// A dead member delays no other, and its exports stay, also over a restart of the hub.
 	north.stop()
 	east.balance(t, "team", "chat-epp", "192.0.2.10")
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.10] True/Ready, north[192.0.2.3] True/Ready")
@@ -410,7 +404,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	east.hasExported(t, "team", "chat",
 		"Exported=False/MemberUnreachable: imported by 1 member, and not by others: MemberUnreachable: north")
 
-	// A withdrawn export drains, and leaves. What a person has made stays.
+	// A withdrawn export drains, and leaves. A person's objects stay.
 	for _, pool := range []string{"mine", "marker"} {
 		if _, err := east.client.Resource(poolKind).Namespace("team").Patch(t.Context(), pool, types.MergePatchType,
 			[]byte(`{"metadata": {"annotations": {"inference.networking.x-k8s.io/export": null}}}`),
@@ -422,7 +416,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	west.hasImport(t, "team", "mine", "import: other")
 	east.hasExported(t, "team", "mine", "")
 
-	// A member that is removed takes its entries along.
+	// A removed member's entries are removed.
 	write(t, filepath.Join(h.dir, "set", "set.yaml"), []byte(setOf("east", "west")))
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.10] True/Ready")
 	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 member")
@@ -430,25 +424,25 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 
 // Mistakes in the description of members are named, and harm no other member.
 func TestHub_MistakesOfMembersHarmNoOther(t *testing.T) {
-	of := clusters(t, "east", "west")
-	for _, s := range of {
+	servers := clusters(t, "east", "west")
+	for _, s := range servers {
 		s.namespace(t, "team")
 	}
 	set := strings.Replace(setOf("east", "west"), "members: [", `members: [
   {name: stranger, kubeconfig: {file: stranger.yaml}}, {name: absent, kubeconfig: {file: absent.yaml}}, {name: context, kubeconfig: {file: east.yaml, context: no}},
   {name: profile, clusterProfile: {namespace: fleet, name: one}}, {name: dead, kubeconfig: {file: dead.yaml}}, `, 1)
-	h := newHub(t, of, set)
-	h.kubeconfig("stranger", of["east"], "stranger")
-	h.kubeconfig("dead", &server{rest: of["east"].rest}, "hub")
+	h := newHub(t, servers, set)
+	h.kubeconfig("stranger", servers["east"], "stranger")
+	h.kubeconfig("dead", &server{rest: servers["east"].rest}, "hub")
 	raw, err := os.ReadFile(filepath.Join(h.dir, "members", "dead.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(h.dir, "members", "dead.yaml"),
-		bytes.ReplaceAll(raw, []byte(of["east"].rest.Host), []byte("https://"+port(t))))
+		bytes.ReplaceAll(raw, []byte(servers["east"].rest.Host), []byte("https://"+port(t))))
 	h.start()
-	of["east"].exported(t, "team", "chat", "192.0.2.1")
-	of["west"].hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
+	servers["east"].exported(t, "team", "chat", "192.0.2.1")
+	servers["west"].hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
 	write(t, filepath.Join(h.dir, "set", "set.yaml"),
 		[]byte(strings.Replace(set, "members: [", "members: [{name: twin, kubeconfig: {file: east.yaml}}, ", 1)))
 	for member, want := range map[string][]string{
@@ -460,11 +454,11 @@ func TestHub_MistakesOfMembersHarmNoOther(t *testing.T) {
 		"dead":     {"spec.members[dead]", "cannot be used", "tried again"},
 	} {
 		labtest.Until(t, "what is wrong with member "+member, func(ctx context.Context) error {
-			is, err := h.members(ctx)
+			members, err := h.members(ctx)
 			if err != nil {
 				return err
 			}
-			got := fmt.Sprint(is.Problems[member])
+			got := fmt.Sprint(members.Problems[member])
 			for _, w := range want {
 				if !strings.Contains(got, w) {
 					return fmt.Errorf("%q is not in %s", w, got)
@@ -473,7 +467,7 @@ func TestHub_MistakesOfMembersHarmNoOther(t *testing.T) {
 			return nil
 		})
 	}
-	of["east"].hasExported(t, "team", "chat",
+	servers["east"].hasExported(t, "team", "chat",
 		"Exported=False/MemberUnreachable: imported by 1 member, and not by others: MemberUnreachable: absent, "+
 			"context, dead, profile, stranger, twin")
 }

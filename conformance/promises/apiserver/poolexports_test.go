@@ -39,7 +39,7 @@ import (
 
 var poolExportKind = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "poolexports"}
 
-// member is another cluster of the set, which exports what a test has it export.
+// member is another cluster of the set, whose exports a test sets.
 type member struct {
 	*federation.Federation
 	address string
@@ -106,7 +106,7 @@ func newMember(t *testing.T, name string) *member {
 	return m
 }
 
-// exports has the member export pools, "namespace/name".
+// exports sets the member's exports, "namespace/name".
 func (m *member) exports(t *testing.T, pools []string) {
 	t.Helper()
 	var list []export.Export
@@ -126,8 +126,8 @@ func (m *member) exports(t *testing.T, pools []string) {
 }
 
 // objects are the PoolExports and imports, "namespace/name", sorted.
-func (s *server) objects(ctx context.Context, of schema.GroupVersionResource) (names []string, err error) {
-	list, err := s.client.Resource(of).List(ctx, metav1.ListOptions{})
+func (s *server) objects(ctx context.Context, kind schema.GroupVersionResource) (names []string, err error) {
+	list, err := s.client.Resource(kind).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +138,8 @@ func (s *server) objects(ctx context.Context, of schema.GroupVersionResource) (n
 	return names, nil
 }
 
-// A member that publishes ten thousand exports has no more objects here than the ClusterSet lets it
-// have, and a ClusterSet that lets it have fewer removes the others.
+// A member that publishes ten thousand exports has no more objects here than the ClusterSet allows,
+// and a lower limit removes the others.
 func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 	s := start(t)
 	s.install(t, "*")
@@ -190,11 +190,11 @@ func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 	})
 	has := func(what string, want ...string) {
 		t.Helper()
-		for _, of := range []schema.GroupVersionResource{poolExportKind, importKind} {
+		for _, kind := range []schema.GroupVersionResource{poolExportKind, importKind} {
 			labtest.Until(t, what, func(ctx context.Context) error {
-				got, err := s.objects(ctx, of)
+				got, err := s.objects(ctx, kind)
 				if err == nil && !slices.Equal(got, want) {
-					err = fmt.Errorf("%d %s, %q, want %q", len(got), of.Resource, got[:min(len(got), 30)], want)
+					err = fmt.Errorf("%d %s, %q, want %q", len(got), kind.Resource, got[:min(len(got), 30)], want)
 				}
 				return err
 			})
@@ -210,15 +210,15 @@ func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if is := fmt.Sprint(u.Object["status"]); !strings.Contains(is, "started:20") {
-			return errors.New(is)
+		if status := fmt.Sprint(u.Object["status"]); !strings.Contains(status, "started:20") {
+			return errors.New(status)
 		}
 		return nil
 	})
 	// Records are written in the order of their names, a batch after the other.
 	allow("{pools: [team-03/pool-001, zz/last]}")
 	west.exports(t, append(pools, "zz/last"))
-	has("those that the ClusterSet still names, and a new one", "team-03/pool-001", "zz/last")
+	has("the ones that the ClusterSet still names, and a new one", "team-03/pool-001", "zz/last")
 	allow("{exports: 20}")
 	has("nothing is allowed")
 	allow("{pools: [team-19/pool-499]}")

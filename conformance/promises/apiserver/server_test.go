@@ -32,7 +32,6 @@ import (
 // tools is the folder of the programs that `make labs` builds.
 const tools = "../../../.tools/bin"
 
-// server is a running API server.
 type server struct {
 	rest   *rest.Config
 	client dynamic.Interface
@@ -63,7 +62,7 @@ func start(t *testing.T) *server {
 	write(t, filepath.Join(dir, "tokens.csv"),
 		[]byte(
 			"admin,admin,1,system:masters\nhub,system:serviceaccount:penstock-hub:penstock-hub,2,\"system:serviceaccounts,system:authenticated\"\nstranger,stranger,3,system:authenticated\n"))
-	// What the hub writes is counted.
+	// The hub's writes are counted.
 	write(t, filepath.Join(dir, "audit.yaml"),
 		[]byte(
 			"apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- {level: Metadata, "+
@@ -106,7 +105,6 @@ func start(t *testing.T) *server {
 	return s
 }
 
-// serving writes the API server's certificate, which is its own CA.
 func serving(t *testing.T, dir string) (ca []byte) {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -148,7 +146,7 @@ func write(t *testing.T, path string, raw []byte) {
 }
 
 // launch runs a program until the test ends. If the test fails, it logs the end of the program's
-// output. The function that it returns kills the program earlier.
+// output. kill ends the program earlier.
 func launch(t *testing.T, dir, name, path string, args ...string) (kill func()) {
 	t.Helper()
 	logs, err := os.Create(filepath.Join(dir, name+".log"))
@@ -174,7 +172,6 @@ func launch(t *testing.T, dir, name, path string, args ...string) (kill func()) 
 	return kill
 }
 
-// install applies published CRDs of ours.
 func (s *server) install(t *testing.T, plurals ...string) {
 	t.Helper()
 	files, err := manifests.CRDs()
@@ -190,7 +187,6 @@ func (s *server) install(t *testing.T, plurals ...string) {
 	}
 }
 
-// create creates an object.
 func (s *server) create(t *testing.T, resource, text string) {
 	t.Helper()
 	u := &unstructured.Unstructured{}

@@ -36,7 +36,7 @@ const (
 )
 
 // limited is an API server with the ValidatingAdmissionPolicy of Penstock's manifests. RBAC allows
-// Penstock's service account everything, so that what is denied is denied by the policy.
+// Penstock's service account everything, so only the policy denies.
 type limited struct {
 	*server
 	as       *rest.Config // Penstock's service account
@@ -119,7 +119,6 @@ func plural(kind string) string {
 	return kind + "s"
 }
 
-// groups are those of resources that write knows.
 var groups = map[string]schema.GroupVersion{
 	"deployments": {Group: "apps", Version: "v1"}, "leases": {Group: "coordination.k8s.io", Version: "v1"},
 	"gateways": gatewayKind("").GroupVersion(), "gatewayclasses": gatewayKind("").GroupVersion(),
@@ -165,7 +164,6 @@ func (l *limited) write(verb, resource, namespace, name, body string) error {
 	return err
 }
 
-// objects are those of a fleet.
 func (l *limited) objects(t *testing.T, gw *unstructured.Unstructured, replicas int32) []render.Object {
 	t.Helper()
 	gateway := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw", UID: gw.GetUID()}}
@@ -182,7 +180,7 @@ func (l *limited) objects(t *testing.T, gw *unstructured.Unstructured, replicas 
 	return out
 }
 
-// Everything that Penstock does is allowed: by the code that does it.
+// All of Penstock's writes are allowed, tested with the code that makes them.
 func TestAdmissionPolicy_AllowsWhatPenstockWrites(t *testing.T) {
 	l := limit(t)
 	l.create(t, "gatewayclasses", objects[0].text())

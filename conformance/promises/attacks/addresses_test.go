@@ -19,7 +19,6 @@ var specials = []string{
 	"fe80::1", "0.0.0.0", "::", "224.0.0.1",
 }
 
-// pool is a route /NAME with a pool of model servers.
 func pool(name string, addresses ...string) string {
 	servers := make([]backend, len(addresses))
 	for i, a := range addresses {
@@ -28,10 +27,8 @@ func pool(name string, addresses ...string) string {
 	return poolObjects(name, "/"+name, []string{"gw"}, servers...)
 }
 
-// configured is what Envoy has of clusters and endpoints.
 func (s *site) configured() string { return s.envoyPage("/clusters") }
 
-// envoyPage is a page of Envoy's admin.
 func (s *site) envoyPage(path string) string {
 	s.Helper()
 	resp, err := http.Get("http://" + local(s.admin) + path)
@@ -46,8 +43,7 @@ func (s *site) envoyPage(path string) string {
 	return string(text)
 }
 
-// Before, every one of these was an endpoint, and Envoy fetched the credentials of its cloud for
-// any client.
+// Once, all of these were endpoints, and Envoy fetched the credentials of its cloud for any client.
 func TestModelServers_MetadataServerIsNoEndpoint(t *testing.T) {
 	s := start(t, map[string]string{"pool.yaml": pool("attack", append(specials, "127.0.0.1", "192.0.2.7")...)},
 		"--denied-cidrs", "192.0.2.0/24")

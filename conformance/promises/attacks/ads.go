@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
-// Flood opens streams of ADS without permission for a Gateway, each on a connection of its own, and
-// sends one message of some bytes on each at the same time: the proxy's name. It returns when the
+// Flood opens streams of ADS without permission for a Gateway, each on its own connection, and
+// sends one message of size bytes on each at the same time: the proxy's name. It returns when the
 // server has ended every stream, with how often it returned each error.
 func Flood(ctx context.Context, address string, transport credentials.TransportCredentials, streams,
 	bytes int) (map[string]int, error) {
@@ -45,7 +45,6 @@ func Flood(ctx context.Context, address string, transport credentials.TransportC
 	return ends, ctx.Err()
 }
 
-// flood is one stream, until the server ends it.
 func flood(ctx context.Context, address string, transport credentials.TransportCredentials, message []byte) error {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(transport),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(parties.NewEncoded()), grpc.MaxCallSendMsgSize(2*len(message))))

@@ -6,15 +6,14 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Before, 50 streams of 32 MiB that were never authorized took penstock to 5.4 GB and its log to
-// 1.6 GB.
+// Once, 50 unauthorized streams of 32 MiB took penstock to 5.4 GB and its log to 1.6 GB.
 func TestADS_StreamsWithoutAuthorizationCostNoMemory(t *testing.T) {
 	s := start(t, nil)
 	withstands(t, s, 64<<20, 64)
 }
 
-// At the socket a message alone shows that its sender may read no Gateway. What all clients send at
-// once is bounded.
+// At the socket only a message shows that its sender may read no Gateway. The sum of all clients'
+// messages is bounded.
 func TestADS_LargestMessagesCostBoundedMemory(t *testing.T) {
 	s := start(t, nil)
 	withstands(t, s, 15<<20, 512)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// hashed has the picker hash every body of the pool.
+// hashed makes the picker hash every body of the pool.
 const hashed = `apiVersion: penstock.dev/v1alpha1
 kind: PoolPolicy
 metadata: {name: chat}
@@ -14,7 +14,7 @@ spec: {targetRef: {name: chat}, picker: {strategy: chwbl}}
 `
 
 // A strategy that needs the body reads hostile ones in time and memory proportional to their size,
-// and answers 400 what is not JSON.
+// and answers 400 if they are not JSON.
 func TestCHWBL_HostileBodiesAreAnswered400(t *testing.T) {
 	s := start(t, map[string]string{"policy.yaml": hashed})
 	s.Eventually("bodies are hashed", func() error {

@@ -27,8 +27,8 @@ func secured(t *testing.T) (s *site, in func(name string) string) {
 	return s, in
 }
 
-// credentials makes those of a control plane and an Envoy, and returns the flags that name them,
-// and their folder.
+// credentials makes the credentials of a control plane and an Envoy, and returns the flags that
+// name them, and their folder.
 func (s *site) credentials() (serve, attach []string, in func(name string) string) {
 	s.Helper()
 	in = func(name string) string { return filepath.Join(s.dir, "credentials", name) }
@@ -43,7 +43,6 @@ func (s *site) credentials() (serve, attach []string, in func(name string) strin
 			in("envoy.key")}, in
 }
 
-// adds writes a route, and waits until Envoy has it.
 func (s *site) adds() {
 	s.Helper()
 	s.Write("added.yaml", `apiVersion: gateway.networking.k8s.io/v1
@@ -133,9 +132,9 @@ func TestXDSCredentials_OtherClientsReadNothing(t *testing.T) {
 	traffic.end()
 }
 
-// An Envoy that has its next certificate in time connects with it once the one of its connection
-// has expired. Before, it opened one stream after the other on that connection, and each was
-// denied.
+// An Envoy that has its next certificate in time connects with it once the certificate of its
+// connection has expired. Once, it opened one stream after the other on that connection, and each
+// was denied.
 func TestXDSCredentials_ExpiredOnConnectionIsReplaced(t *testing.T) {
 	s := prepare(t, nil)
 	in := func(name string) string { return filepath.Join(s.dir, "credentials", name) }

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// fillable makes the state folder one whose disk can be filled, and freed: a small file system for
-// root, and else a folder that is moved away, in whose place nothing can be made.
+// fillable makes a state folder whose disk can be filled and freed: a small file system for root,
+// and otherwise a folder that is moved away and cannot be made again.
 func (s *site) fillable() (fill, free func()) {
 	s.Helper()
 	state := filepath.Join(s.dir, "state")
@@ -51,7 +51,7 @@ func TestState_FullDiskEndsNothingAndLosesNothing(t *testing.T) {
 	traffic := s.traffic()
 	fill()
 	for _, to := range []string{"one", "two", "three"} {
-		// larger than what is left of a page
+		// larger than the rest of a page
 		s.Write("more.yaml", redirect("more", "/more", to, fmt.Sprintf("junk: %q", strings.Repeat(to, 1<<14))))
 		s.answers("/more", "302 "+to)
 	}
@@ -105,7 +105,6 @@ func TestState_UpStartsWithReadOnlyFolder(t *testing.T) {
 	}
 }
 
-// up starts penstock up, which runs the Envoys itself, with variables of its environment.
 func (s *site) up(env ...string) {
 	s.Helper()
 	var err error
@@ -117,7 +116,6 @@ func (s *site) up(env ...string) {
 	s.ends(s.penstock)
 }
 
-// readOnly makes a state folder that takes no files.
 func (s *site) readOnly() {
 	s.Helper()
 	state := filepath.Join(s.dir, "state")
@@ -160,7 +158,6 @@ func TestState_TruncatedFilesLoseTheirTornLineAlone(t *testing.T) {
 	s.answers("/more", "302 one")
 }
 
-// restart ends penstock, does something, and starts it again.
 func (s *site) restart(meanwhile func()) {
 	s.Helper()
 	s.stop(s.penstock)
@@ -171,7 +168,6 @@ func (s *site) restart(meanwhile func()) {
 	s.answers("/barrier", "302 one")
 }
 
-// logged is how many errors name a file that cannot be written.
 func (s *site) logged(file string) (n int) {
 	s.Helper()
 	for line := range strings.Lines(s.log("penstock")) {

@@ -1,10 +1,12 @@
-// Package attacks runs the programs of attackers against Penstock as a user runs it: the built
-// binary on a folder, with the real Envoy. Each attack is a test in a file of its own, which
-// asserts what OPERATIONS.md promises in its table of withstood attacks. The files:
+// Package attacks runs attackers' programs against Penstock as a user runs it: the built binary on
+// a folder, with the real Envoy. Each attack is a test in a file of its own, which asserts a row of
+// OPERATIONS.md's table of withstood attacks. The files:
 //
-//	rig_test.go      a site: penstock serve, an Envoy and a model server; its files, requests, logs and memory
-//	NAME_test.go     one attack on a site; a test beside it that needs a cluster has the build tag lab
-//	NAME.go          the program of an attack that a benchmark measures too (conformance/bench)
+//	rig_test.go   a site: penstock serve, an Envoy and a model server; its files, requests, logs
+//	              and memory
+//	NAME_test.go  one attack on a site; a test beside it that needs a cluster has the build tag
+//	              lab
+//	NAME.go       the program of an attack that a benchmark measures too (conformance/bench)
 //
 // To add an attack, write a file with a test whose name is the attacked feature's term, an
 // underscore, and what a user would lose. Start a site, send traffic, attack, and end the traffic,

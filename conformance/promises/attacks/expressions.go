@@ -6,7 +6,7 @@ import (
 )
 
 // ExpressionRoute is the largest HTTPRoute: 128 matches with 16 regular expressions of headers
-// each, every one of which Envoy takes. Its parent is the Gateway gw.
+// each, all of which Envoy accepts. Its parent is the Gateway gw.
 func ExpressionRoute(name, host string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b,

@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
-// externalProgram starts a program of penstock-external, and returns it with its URL.
 func externalProgram(t *testing.T, args ...string) (s *site, p *process.Process, url string) {
 	t.Helper()
 	s = &site{Rig: processtest.Rig{TB: t}, dir: t.TempDir()}
@@ -37,7 +36,6 @@ func externalProgram(t *testing.T, args ...string) (s *site, p *process.Process,
 	return s, p, url
 }
 
-// exchange makes a request and returns its status; 0 for none.
 func exchange(method, url string, body []byte) (int, []byte) {
 	request, err := http.NewRequest(method, url, bytes.NewReader(body))
 	if err != nil {
@@ -58,7 +56,6 @@ func randomKey() string {
 	return hex.EncodeToString(bits[:])
 }
 
-// stall opens uploads that send nothing of their body, until the test ends.
 func stall(t *testing.T, url, request string, uploads int) {
 	t.Helper()
 	for range uploads {
@@ -134,7 +131,7 @@ func TestTokenStore_HostilePodReadsNothingAndFillsNothing(t *testing.T) {
 	}
 }
 
-// A client's prompt that is made to be slow or large harms its own request alone.
+// A client's slow or large prompt harms only its own request.
 func TestProcess_HostilePromptsHarmThemselvesAlone(t *testing.T) {
 	s, p, url := externalProgram(t, "processor")
 	ask := func(body string) int {

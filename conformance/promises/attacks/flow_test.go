@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A client has requests wait, far more than may, each with a fairness ID of its own, and leaves.
+// A client queues far more requests than the limit, each with a fairness ID of its own, and leaves.
 func TestFlowControl_FloodOfWaitingRequestsIsBounded(t *testing.T) {
 	const (
 		flood = 3000

@@ -17,19 +17,17 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
-// many is a list of n items.
-func many(n int, is func(i int) *discoveryv3.Resource) []*discoveryv3.Resource {
+func many(n int, item func(i int) *discoveryv3.Resource) []*discoveryv3.Resource {
 	out := make([]*discoveryv3.Resource, n)
 	for i := range out {
-		out[i] = is(i)
+		out[i] = item(i)
 	}
 	return out
 }
 
-// again publishes n times.
-func again(v *parties.Subscriber, n int, topic string, is func(i int) []*discoveryv3.Resource) error {
+func again(v *parties.Subscriber, n int, topic string, items func(i int) []*discoveryv3.Resource) error {
 	for i := range n {
-		if err := v.Publish(topic, is(i)); err != nil {
+		if err := v.Publish(topic, items(i)); err != nil {
 			return err
 		}
 	}
@@ -44,7 +42,7 @@ type attack struct {
 	do func(to *parties.Subscriber) error
 }
 
-// hostileExports are what a member publishes that wants to harm those who subscribe.
+// hostileExports are publications of a member that wants to harm its subscribers.
 func hostileExports() []attack {
 	long, objects := strings.Repeat("x", 80<<10), strings.Repeat("{},", 80_000)+"{}"
 	// empty is a message of a topic with n empty items: type_url, and resources.
@@ -132,7 +130,7 @@ func hostileExports() []attack {
 				}), parties.State(i))
 			})
 		}},
-		{"items that are none", "is not the name of a pool", func(v *parties.Subscriber) error {
+		{"invalid items", "is not the name of a pool", func(v *parties.Subscriber) error {
 			return again(v, 20, "exports", func(i int) []*discoveryv3.Resource {
 				return append(many(20_000, func(n int) *discoveryv3.Resource {
 					return parties.Item(fmt.Sprintf("None %d of %d\n%.200s", n, i, long), `{`)
@@ -173,10 +171,10 @@ func hostileExports() []attack {
 	}
 }
 
-// attackTime is how long an attack goes on whose end the other side puts off.
+// attackTime is how long an attack goes on if the other side delays its end.
 const attackTime = 1200 * time.Millisecond
 
-// A member of the cluster set whose process is an attacker's harms nothing but its own exports.
+// An attacker's process as a member of the cluster set harms only its own exports.
 func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	attacks := hostileExports()
 	evil := make([]*parties.Publisher, len(attacks))
@@ -185,14 +183,15 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	}
 	s := startSet(t, "", nil, evil...)
 	traffic, before, peak := s.traffic(), s.rss(s.penstock), s.peak(s.penstock)
-	logged := func(i int) (of []string, has bool) {
+	logged := func(i int) (messages []string, has bool) {
 		for _, line := range strings.Split(s.whole("penstock"), "\n") {
 			if strings.Contains(line, "member "+evil[i].Name+": ") ||
 				strings.Contains(line, evil[i].Listener.Addr().String()) {
-				of = append(of, line)
+				messages = append(messages, line)
 			}
 		}
-		return of, slices.ContainsFunc(of, func(line string) bool { return strings.Contains(line, attacks[i].logged) })
+		return messages,
+			slices.ContainsFunc(messages, func(line string) bool { return strings.Contains(line, attacks[i].logged) })
 	}
 	for i, a := range attacks {
 		began, log, peak := time.Now(), s.logSize("penstock"), s.peak(s.penstock)
@@ -224,14 +223,15 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 		t.Errorf("penstock logged %d bytes", size)
 	}
 	for i, a := range attacks {
-		if of, has := logged(i); !has {
-			t.Errorf("%s: no line has %q:\n%.4000s", a.name, a.logged, strings.Join(of, "\n"))
+		if messages, has := logged(i); !has {
+			t.Errorf("%s: no line has %q:\n%.4000s", a.name, a.logged, strings.Join(messages, "\n"))
 		}
 	}
 	traffic.end()
 }
 
-// A member leads no request to what it may not name, and none under another member's name.
+// A member leads no request to addresses that it may not name, and none under another member's
+// name.
 func TestClusterSet_HostileMemberNamesNoAddressOfOthers(t *testing.T) {
 	thief := parties.NewPublisher(t, "evil")
 	s := startSet(t, "",

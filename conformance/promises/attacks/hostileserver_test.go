@@ -51,7 +51,6 @@ func writeObject(w io.Writer, resource string, i int) {
 		"annotations":{"inference.networking.x-k8s.io/export":"ClusterSet"}},%[5]s}`, g.version, g.kind, i, i%1000, g.text)
 }
 
-// ServeHTTP implements http.Handler.
 func (h *hostileServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	resource, query := parts[len(parts)-1], r.URL.Query()

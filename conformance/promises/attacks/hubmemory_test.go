@@ -29,7 +29,6 @@ const (
     endpointPickerRef: {name: chat-epp, port: {number: 9002}}}}`
 )
 
-// honestServer is the API server of a member with a pool to export, or without.
 func honestServer(t *testing.T, exports bool) (api *kubetest.Server, url string) {
 	api = kubetest.New(t)
 	api.Apply(t, "namespaces", systemNamespace)
@@ -96,8 +95,8 @@ func hubOf(t *testing.T, servers map[string]string) (hub *process.Process, c *pr
 	return hub, c, "http://" + local(port)
 }
 
-// A member whose API server has a million objects of each kind takes a share of the hub's memory.
-// Others' pools are imported.
+// A member whose API server has a million objects of each kind takes only its share of the hub's
+// memory. Others' pools are imported.
 func TestHub_MillionsOfObjectsOfOneMemberLeaveOthersServed(t *testing.T) {
 	servers := map[string]string{}
 	for name, h := range map[string]*hostileServer{"pages": {}, "whole": {whole: true}, "watched": {watched: true}} {

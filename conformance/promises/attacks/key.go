@@ -29,7 +29,7 @@ func StealKey(ctx context.Context, ads *grpc.ClientConn, gateway string) (string
 	if err != nil {
 		return "", err
 	}
-	// Its error is that the stream has ended, for the reason that Recv returns.
+	// Send fails if the stream has ended; Recv returns the reason.
 	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{
 		Node: &corev3.Node{Id: "thief", Cluster: gateway}, TypeUrl: resource.Secret.URL(),
 		ResourceNamesSubscribe: []string{model.OwnKey},
@@ -46,13 +46,12 @@ func StealKey(ctx context.Context, ads *grpc.ClientConn, gateway string) (string
 		secret.GetGenericSecret().GetSecret().GetInlineString(), nil
 }
 
-// call is the context of a call with a key, about a pool.
 func call(ctx context.Context, key, pool string) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key, "x-penstock-pool", pool), cancel
 }
 
-// Pick asks a picker for a pick from a pool.
+// Pick calls a picker for a pick from a pool.
 func Pick(ctx context.Context, picker *grpc.ClientConn, key, pool string) codes.Code {
 	ctx, cancel := call(ctx, key, pool)
 	defer cancel()
@@ -60,7 +59,7 @@ func Pick(ctx context.Context, picker *grpc.ClientConn, key, pool string) codes.
 	if err != nil {
 		return status.Code(err)
 	}
-	// Its error is that the call has ended, for the reason that Recv returns.
+	// Send fails if the call has ended; Recv returns the reason.
 	_ = s.Send(
 		&extprocv3.ProcessingRequest{
 			Request: &extprocv3.ProcessingRequest_RequestHeaders{

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
-// prompts are as many as an honest server has cached, each with 1,024 tokens.
+// prompts is the number of prompts that an honest server has cached, each with 1,024 tokens.
 const prompts = 16
 
 func promptTokens(n int) []uint32 {
@@ -64,7 +64,6 @@ spec:
 `, kvEvents)
 }
 
-// shown is what the picker shows of the KV events of the pool's servers, by address.
 func (s *site) shown() map[string]string {
 	s.Helper()
 	text, err := s.page("/debug/pool?pool=default/events")
@@ -84,7 +83,6 @@ func (s *site) shown() map[string]string {
 	return out
 }
 
-// served sends a prompt, and returns which server of the pool has it.
 func (s *site) served(tokens []uint32) string {
 	s.Helper()
 	body, _ := json.Marshal(map[string]any{"model": "m", "prompt": tokens})
@@ -112,7 +110,6 @@ func publishPrompts(p parties.KVPublisher, seq uint64, from, to int) error {
 	return nil
 }
 
-// stands checks for some time that a honest server's facts stand.
 func (s *site) stands(honest string, during time.Duration) {
 	s.Helper()
 	for began := time.Now(); time.Since(began) < during; {
@@ -122,7 +119,7 @@ func (s *site) stands(honest string, during time.Duration) {
 	}
 }
 
-// withstood checks that a honest server's facts stand: it has reported all of its prompts, and
+// withstood checks that an honest server's facts stand: it has reported all of its prompts, and
 // requests go there by them.
 func (s *site) withstood(honest backend) {
 	s.Helper()
@@ -137,7 +134,7 @@ func (s *site) withstood(honest backend) {
 	}
 }
 
-// A model server of each attack, all at once, in the pool of a honest one.
+// A model server of each attack, all at once, in the pool of an honest one.
 func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	s := prepare(t, nil)
 	publisher := s.Port()
@@ -216,9 +213,9 @@ func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	}
 }
 
-// A model server whose publisher dials opens as many connections as it can for each attack. Before,
-// those that stopped within a large message took all places of large messages, and those of another
-// server waited in vain.
+// A model server whose publisher dials opens as many connections as it can for each attack. Once,
+// connections that stopped within a large message took all places of large messages, and other
+// servers' waited in vain.
 func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
 	s := prepare(t, nil)
 	servers, objects := s.eventServers(2, "mode: Listen")

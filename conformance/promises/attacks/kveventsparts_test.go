@@ -9,17 +9,16 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
-// cleared is a batch that has a server's cache empty.
 func cleared() []byte {
 	return append(append([]byte{0x93, 0x01, 0x91, 0x91, 0xb0}, "AllBlocksCleared"...), 0)
 }
 
-// eventAttacks are what a publisher does on one connection, until an error or the end of ctx.
+// eventAttacks are attacks of a publisher on one connection, until an error or the end of ctx.
 // victim is the address of another server.
 func eventAttacks(victim string) map[string]func(context.Context, parties.KVPublisher) error {
 	junk := bytes.Repeat([]byte{0xdd, 0x7f, 0xff, 0xff, 0xff, 0x91, 0xc1, 0x81}, 128<<10)
 	claim := "kv@" + victim + "@m"
-	// endless writes what next returns, again and again.
+	// endless writes the results of next, again and again.
 	endless := func(ctx context.Context, p parties.KVPublisher, next func() []byte) (err error) {
 		for err == nil && ctx.Err() == nil {
 			_, err = p.Write(next())

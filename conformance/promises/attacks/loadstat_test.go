@@ -17,13 +17,12 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
-// loadStat is SGLang's message with small numbers.
 func loadStat(running, waiting byte) []byte {
 	return append(append([]byte{0x96, 0xa8}, "LoadStat"...), running, waiting, 0, 100, 0)
 }
 
-// loadAttacks are those of eventAttacks that have nothing to do with events, and messages of loads
-// that are none.
+// loadAttacks are the attacks of eventAttacks that do not concern events, and invalid messages of
+// loads.
 func loadAttacks() map[string]func(context.Context, parties.KVPublisher) error {
 	attacks := eventAttacks("")
 	for _, name := range []string{"a flood of blocks", "events of another server", "topics of 1 MiB"} {

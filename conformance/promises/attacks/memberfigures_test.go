@@ -30,7 +30,6 @@ import (
 var printed = flag.Bool("figures", false,
 	"measure the cost of hostile members, and print it as figures of conformance/bench")
 
-// memberFigures are the cost of hostile members to importers and hubs.
 type memberFigures struct {
 	mu    sync.Mutex
 	peak  int64              // bytes
@@ -40,21 +39,19 @@ type memberFigures struct {
 
 var measured = &memberFigures{ratio: map[string]float64{}}
 
-// memory adds the peak of a penstock that a member has attacked.
 func (f *memberFigures) memory(peak int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.peak = max(f.peak, peak)
 }
 
-// ofHub adds the peak of a hub that has hostile members.
 func (f *memberFigures) ofHub(peak, limit int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.hub = max(f.hub, float64(peak)/float64(limit))
 }
 
-// print writes the figures as JSON lines, as far as they were measured.
+// print writes the measured figures as JSON lines.
 func (f *memberFigures) print(w io.Writer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,37 +74,35 @@ func (f *memberFigures) print(w io.Writer) {
 	}
 }
 
-// hostileMember names the file in the environment of a child that describes which member it is.
+// hostileMember is the environment variable with the file that describes a child's member.
 const hostileMember = "HOSTILE_MEMBER"
 
 // attacks is the line that such a child prints as each of its attacks begins.
 const attacks = "it attacks"
 
-// attacker describes a hostile member that is a process of its own.
 type attacker struct {
 	Attack      int // index in hostileExports
 	Address     string
 	Certificate []byte // in PEM, with its key
 }
 
-// beHostile is main of a hostile member.
 func beHostile(path string) int {
-	var is attacker
+	var figures attacker
 	text, err := os.ReadFile(path)
 	if err == nil {
-		err = json.Unmarshal(text, &is)
+		err = json.Unmarshal(text, &figures)
 	}
 	var certificate tls.Certificate
 	if err == nil {
-		certificate, err = tls.X509KeyPair(is.Certificate, is.Certificate)
+		certificate, err = tls.X509KeyPair(figures.Certificate, figures.Certificate)
 	}
 	var l net.Listener
 	if err == nil {
-		l, err = net.Listen("tcp", is.Address)
+		l, err = net.Listen("tcp", figures.Address)
 	}
 	if err == nil {
 		var rounds atomic.Int64
-		a := hostileExports()[is.Attack]
+		a := hostileExports()[figures.Attack]
 		err = parties.Server(certificate, &rounds, func(v *parties.Subscriber) error {
 			fmt.Println(attacks)
 			return a.do(v)
@@ -117,8 +112,7 @@ func beHostile(path string) int {
 	return 1
 }
 
-// apart runs a member's attack in a process of its own, which begin lets run with a quarter of a
-// core until end stops it.
+// apart runs a member's attack in its own process, with a quarter of a core from begin until end.
 func apart(s *set, p *parties.Publisher, i int) (one *process.Process, begin func() (end func())) {
 	s.Helper()
 	certificate := p.Identity(p.Name, federation.ProcessPath, time.Hour)
@@ -182,14 +176,13 @@ func (s *set) times(client *http.Client, n int) (took []time.Duration) {
 	return took
 }
 
-// p99 is the 99th percentile.
 func p99(took []time.Duration) float64 {
 	slices.Sort(took)
 	return float64(took[len(took)*99/100])
 }
 
-// turns is the number of turns beside the attack, and as many without it, so that what else runs on
-// the machine is on both sides.
+// turns is the number of turns beside the attack, and as many without it, so that other load of the
+// machine is on both sides.
 const turns = 8
 
 // Requests are answered beside each attack of a member that has a quarter of a core. With -figures

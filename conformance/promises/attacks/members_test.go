@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// honest is another cluster of the set, as it should be, with its gateway.
 type honest struct {
 	*parties.Honest
 	server *httptest.Server
@@ -38,8 +37,8 @@ type set struct {
 	self v1alpha1.ClusterSetMember // as others have it
 }
 
-// startSet starts a site that is a member. more is more of the specification of its ClusterSet, and
-// of its folder.
+// startSet starts a site that is a member. more adds to the specification of its ClusterSet, and
+// files to its folder.
 func startSet(t *testing.T, more string, files map[string]string, evil ...*parties.Publisher) *set {
 	t.Helper()
 	s := &set{good: newHonest(t)}
@@ -62,7 +61,6 @@ func startSecuredSet(t *testing.T, more string) *set {
 	return s
 }
 
-// begin writes the files of the site.
 func (s *set) begin(t *testing.T, more string, files map[string]string, evil []*parties.Publisher) {
 	t.Helper()
 	member := func(name string, at net.Listener, c *parties.CA, allow string) string {
@@ -82,7 +80,6 @@ func (s *set) begin(t *testing.T, more string, files map[string]string, evil []*
 	s.site = prepare(t, all)
 }
 
-// join makes the site and the honest member members of each other.
 func (s *set) join() {
 	s.Helper()
 	s.Eventually("it is a member", func() error {
@@ -104,7 +101,6 @@ func (s *set) join() {
 	s.Eventually("the other cluster's pool serves", func() error { return s.ask("GET", "/good", "") })
 }
 
-// importRoute is an HTTPRoute to an import for everything below a path.
 func importRoute(namespace, name, path string) string {
 	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -116,7 +112,6 @@ spec:
 `, namespace, name, path)
 }
 
-// importGrant lets routes of the namespace default lead to imports of another one.
 func importGrant(namespace string) string {
 	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1beta1
 kind: ReferenceGrant

@@ -86,8 +86,8 @@ func (s *site) scraped(pool string) (fresh int, problems map[string]int, err err
 	return fresh, problems, err
 }
 
-// Before, each such server took 8 MiB for good, and the part of its page that was read counted as
-// its load.
+// Once, each such server took 8 MiB for good, and the part of its page that was read counted as its
+// load.
 func TestScrape_EndlessMetricsPagesCostNoMemory(t *testing.T) {
 	s := start(t, nil)
 	traffic := s.traffic()
@@ -120,7 +120,8 @@ func TestScrape_EndlessMetricsPagesCostNoMemory(t *testing.T) {
 	traffic.end()
 }
 
-// Clients that request /metrics and never read the page get 503, but for four, and cost no memory.
+// Clients that request /metrics and never read the page get 503, except for four, and cost no
+// memory.
 func TestMetrics_ClientsThatDoNotReadCostNoMemory(t *testing.T) {
 	s := start(t, nil)
 	traffic := s.traffic()

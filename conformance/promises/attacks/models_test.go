@@ -16,7 +16,6 @@ import (
 	"time"
 )
 
-// hostileLists are lists of models of servers that attack their pool's.
 var hostileLists = []http.HandlerFunc{
 	func(_ http.ResponseWriter, r *http.Request) { // it never begins
 		<-r.Context().Done()
@@ -50,7 +49,6 @@ var hostileLists = []http.HandlerFunc{
 	},
 }
 
-// listed returns the models that a gateway lists below a path.
 func (s *site) listed(path, host string) (names []string, err error) {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+local(s.gateway)+path+"/v1/models",
 		nil)
@@ -109,7 +107,6 @@ func TestModels_HostileListsLeaveOthersListed(t *testing.T) {
 	}
 }
 
-// listingServer is a model server with a list of models.
 func listingServer(t *testing.T, list http.HandlerFunc) *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/models", list)
@@ -122,9 +119,9 @@ func listingServer(t *testing.T, list http.HandlerFunc) *httptest.Server {
 	return server
 }
 
-// A client asks for the list below thousands of paths and hosts, of a rule that leads to another
-// cluster's gateway too. That gateway is asked for few of them, where it is and nowhere else,
-// without the client's credentials; and it may not answer with more than a list has.
+// A client asks for the list below thousands of paths and hosts, also of a rule that leads to
+// another cluster's gateway. That gateway gets few of these requests, only at its own address and
+// without the client's credentials; and its answer is bounded.
 func TestModels_PathsOfAClientReachOtherGatewaysRarely(t *testing.T) {
 	var calls, leaked atomic.Int64
 	many := `{"data":[` + strings.Repeat(`{"id":"other"},`, 40_000) + `{"id":"other"}]}`
@@ -193,7 +190,7 @@ status: {clusters: [{name: next, routingMode: ParentMode, parents: [{service: {a
 		t.Error(errors.New("an address of the client's choice was called"))
 	default:
 	}
-	// 16 combinations, and those that have replaced unused ones after 30 s on a slow machine
+	// 16 combinations, and ones that have replaced unused ones after 30 s on a slow machine
 	if n := calls.Load(); n > 2*16+1 {
 		t.Errorf("2,000 requests had the other gateway called %d times", n)
 	}

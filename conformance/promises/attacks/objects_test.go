@@ -7,19 +7,16 @@ import (
 	"strings"
 )
 
-// backend is a model server.
 type backend struct {
 	address string
 	port    int
 }
 
-// at is where a model server listens.
 func at(s *httptest.Server) backend {
 	a, _ := s.Listener.Addr().(*net.TCPAddr)
 	return backend{a.IP.String(), a.Port}
 }
 
-// gatewayObject is a Gateway at a port of 127.0.0.1.
 func gatewayObject(name string, port int) string {
 	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -61,7 +58,6 @@ spec: {servers: [%[4]s]}
 `, name, strings.Join(gateways, "}, {name: "), path, strings.Join(list, ", "))
 }
 
-// limitObject is a PoolPolicy that allows four requests in flight at each endpoint of a pool.
 func limitObject(pool string) string {
 	return fmt.Sprintf(`apiVersion: penstock.dev/v1alpha1
 kind: PoolPolicy

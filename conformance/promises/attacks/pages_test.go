@@ -44,8 +44,7 @@ var hostilePages = []http.HandlerFunc{
 	},
 }
 
-// One server of a pool is honest and 120 are not: its page is read on, as it is while the pool is
-// used.
+// One server of a pool is honest and 120 are not: its page stays up to date while the pool is used.
 func TestScrape_HostilePagesLeaveOthersRead(t *testing.T) {
 	s := prepare(t, nil)
 	var reads atomic.Int64

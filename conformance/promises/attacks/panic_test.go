@@ -15,7 +15,6 @@ import (
 // release ignores the annotation.
 const faulty = "penstock.dev/fault: panic"
 
-// redirect is a route for a path of a.example, which redirects to a host.
 func redirect(name, path, to, annotation string) string {
 	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -52,7 +51,6 @@ func (s *site) answer(path string) (string, error) {
 	return out, nil
 }
 
-// answers waits until a path of a.example is answered so.
 func (s *site) answers(path, want string) {
 	s.Helper()
 	s.Eventually(fmt.Sprintf("%s answers %s", path, want), func() error {
@@ -64,7 +62,6 @@ func (s *site) answers(path, want string) {
 	})
 }
 
-// page is the content of a page of penstock's HTTP address.
 func (s *site) page(path string) (string, error) {
 	resp, err := http.Get("http://" + local(s.http) + path)
 	if err != nil {
@@ -78,7 +75,6 @@ func (s *site) page(path string) (string, error) {
 	return string(text), err
 }
 
-// metric is the value of one of penstock's series, named as its page of metrics has it.
 func (s *site) metric(series string) (value float64, err error) {
 	page, err := s.page("/metrics")
 	if err != nil {
@@ -110,7 +106,7 @@ func TestPanic_OfOneRouteHarmsThatRouteAlone(t *testing.T) {
 	// Other routes of the host change.
 	s.Write("good.yaml", redirect("good", "/good", "two", ""))
 	s.answers("/good", "302 two")
-	// A route that proxies have keeps what it had.
+	// Proxies keep the last value of a route.
 	s.Write("good.yaml", redirect("good", "/good", "three", faulty))
 	s.Write("third.yaml", redirect("third", "/third", "one", ""))
 	s.answers("/third", "302 one")

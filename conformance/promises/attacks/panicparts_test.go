@@ -23,17 +23,17 @@ import (
 )
 
 const (
-	// faultHeader asks a test build to panic: in a request, at its pick; in the response with a
+	// faultHeader makes a test build panic: in a request, at its pick; in the response with a
 	// metrics page, at its scrape; in a question to /explain, at the answer.
 	faultHeader = "penstock.dev-fault"
 	// faultName is the resource whose subscription panics.
 	faultName = "penstock.dev/fault: panic"
 )
 
-// faults is how often each fault is asked for.
+// faults is how often each fault is requested.
 const faults = 10
 
-// faultyPages are a pool whose model server asks for a panic of each scrape, and a pool that fails
+// faultyPages are a pool whose model server requests a panic of each scrape, and a pool that fails
 // closed.
 func faultyPages(t *testing.T, s *site) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,13 +52,12 @@ spec: {targetRef: {name: strict}, picker: {failureMode: FailClose, full: {inFlig
 ` + limitObject("chat")
 }
 
-// panics is how many panics of a part are counted.
 func (s *site) panics(part string) (n int, err error) {
 	value, err := s.metric(fmt.Sprintf("penstock_panics_total{part=%q}", part))
 	return int(value), err
 }
 
-// picked is the status of the answer to a request whose pick is asked to panic.
+// picked is the status of the answer to a request whose pick panics.
 func (s *site) picked(path string) (int, error) {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, "http://"+local(s.gateway)+path,
 		strings.NewReader(`{"model":"m"}`))
@@ -96,7 +95,6 @@ func (s *site) subscribe() error {
 	return err
 }
 
-// explained is the answer to a question that is asked to panic.
 func (s *site) explained(fault bool) error {
 	q := url.Values{"url": {"http://a.example/good"}}
 	if fault {
@@ -123,8 +121,7 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 	}
 	traffic := s.traffic()
 
-	// A pick ends as that of a dead picker does. Its request counts no more: four are allowed at a
-	// time.
+	// A pick ends like a dead picker's. Its request no longer counts: four are allowed at a time.
 	for path, want := range map[string]int{"/v1/models": 200, "/strict": 503} {
 		for range faults {
 			if got, err := s.picked(path); err != nil || got != want {
@@ -135,7 +132,7 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 			t.Errorf("%s after that: %v", path, err)
 		}
 	}
-	// A server whose page panics serves, as one without metrics; those of other pools are read.
+	// A server whose page panics serves like one without metrics; other pools' pages are read.
 	s.Eventually("a scrape panics", func() error {
 		if err := s.ask(http.MethodPost, "/pages", "{}"); err != nil {
 			return err
@@ -172,7 +169,7 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	// A pool that fails closed asks for a pick once more before it answers 503.
+	// A pool that fails closed calls for a pick once more before it answers 503.
 	for part, want := range map[string]int{"pick": 3 * faults, "stream": faults, "page": faults, "translation": 0} {
 		if n, err := s.panics(part); err != nil || n != want {
 			t.Errorf("%d panics of part %s are counted (%v), want %d", n, part, err, want)

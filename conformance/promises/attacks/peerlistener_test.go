@@ -19,7 +19,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
-// gatewayPath is the path of the SPIFFE ID of a cluster's Gateways.
 const gatewayPath = "/gateway"
 
 // withPeerListener is a set that exports default/chat to the member good alone, through a peer
@@ -47,7 +46,6 @@ func asMember(certificate tls.Certificate, server string) *http.Transport {
 	}}
 }
 
-// post sends a request to a peer listener.
 func post(ctx context.Context, c *http.Transport, address, authority string, header http.Header, body io.Reader) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+"/v1/chat/completions", body)
 	if err != nil {
@@ -66,7 +64,7 @@ func post(ctx context.Context, c *http.Transport, address, authority string, hea
 	return errors.Join(err, resp.Body.Close())
 }
 
-// counted counts the requests of a model server, metrics pages apart.
+// counted counts the requests of a model server, except for metrics pages.
 func counted(server *http.Handler) *atomic.Int64 {
 	var n atomic.Int64
 	next := *server
@@ -79,8 +77,7 @@ func counted(server *http.Handler) *atomic.Int64 {
 	return &n
 }
 
-// A member's Gateway, and a stranger, reach the pool that is exported alone, and hold up no request
-// of others.
+// A member's Gateway, and a stranger, reach only the exported pool, and delay no request of others.
 func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	s, address := withPeerListener(t)
 	member := asMember(s.good.Identity("good", gatewayPath, time.Hour), chatAuthority)
@@ -122,7 +119,7 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	forged.Set("penstock-peer-authority", "good.example") // which a member may write, as one host
 	if err := post(t.Context(), member, address, chatAuthority, forged, strings.NewReader("{}")); err != nil ||
 		ours.Load() != 1 || theirs.Load() != 0 {
-		t.Errorf("with forged headers: %v; %d requests reach this cluster's server, %d that of the other", err,
+		t.Errorf("with forged headers: %v; %d requests reach this cluster's server, %d the other's", err,
 			ours.Load(), theirs.Load())
 	}
 	traffic, peak, before := s.traffic(), s.peak(s.envoy), s.rss(s.envoy)

@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/holding"
 )
 
-// heldPool starts a model server that holds every GET until its client gives up, and returns the
+// heldPool starts a model server that holds every GET until its client gives up. It returns the
 // pool with it, whose servers take four requests at a time, and a route to it from two Gateways:
-// that of the site and victim, which it returns too.
+// the site's and victim, which it returns too.
 func heldPool(t *testing.T, port int) (objects string, server *holding.Server) {
 	server = holding.Start(false)
 	t.Cleanup(server.Close)
@@ -34,8 +34,8 @@ func full(s *site) error {
 	return nil
 }
 
-// Requests of an Envoy that is killed, frozen or cut off count no more: other Gateways find the
-// pool as idle as it is.
+// Requests of an Envoy that is killed, frozen or cut off no longer count: other Gateways find the
+// pool idle.
 func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
 	for name, end := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "frozen": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {

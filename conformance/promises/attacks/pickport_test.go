@@ -21,7 +21,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
-// picks is a connection to the picker's port with the certificate of a member's Gateway.
 func (s *set) picks(t *testing.T, server string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(local(s.picker), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
@@ -67,8 +66,8 @@ func HoldPicks(ctx context.Context, picker *grpc.ClientConn, pool string, calls,
 	}
 }
 
-// A member's Gateway picks from the pool that is exported to it alone, reads no key, and holds up
-// no pick of others.
+// A member's Gateway picks only from the pool that is exported to it, reads no key, and delays no
+// pick of others.
 func TestPeerListener_HostileMemberAtThePickersPortHoldsUpNoPick(t *testing.T) {
 	s := startSecuredSet(t, fmt.Sprintf("  peerListener: {port: %d}\n", processtest.Port(t)))
 	s.Write("site.yaml", strings.Replace(s.objects(), "kind: InferencePool\nmetadata: {name: chat}",

@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// processorObjects are a processor's Service, and the policy that has the pool chat ask it.
 func processorObjects(port int) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Service
@@ -35,8 +34,8 @@ spec:
 `, port)
 }
 
-// The service that prepares requests answers what it should not, or never. Requests are served, and
-// soon as fast as without it.
+// The service that prepares requests answers incorrectly, or never. Requests are served, and soon
+// as fast as without it.
 func TestProcessor_HostileOneLosesNoRequest(t *testing.T) {
 	type answer func(http.ResponseWriter, *http.Request)
 	var now atomic.Pointer[answer]
@@ -92,23 +91,23 @@ func TestProcessor_HostileOneLosesNoRequest(t *testing.T) {
 		}},
 		{"closes", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 	} {
-		was := calls.Load()
+		called := calls.Load()
 		set(attack.answer)
-		// a changed one is not left alone
+		// a changed one is called again
 		s.Write("processor.yaml", strings.Replace(objects, "timeout: 200ms", fmt.Sprintf("timeout: %dms", 201+i), 1))
 		s.Eventually(attack.name+": the processor is asked", func() error {
-			if s.median(3); calls.Load() == was {
+			if s.median(3); calls.Load() == called {
 				return fmt.Errorf("%d calls", calls.Load())
 			}
 			return nil
 		})
 		s.undelayed(attack.name, 100*time.Millisecond)
-		t.Logf("%s: %d calls", attack.name, calls.Load()-was)
+		t.Logf("%s: %d calls", attack.name, calls.Load()-called)
 	}
-	was := calls.Load()
+	called := calls.Load()
 	set(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) })
 	s.Eventually("the processor, which was left alone, is asked again", func() error {
-		if s.median(3); calls.Load() == was {
+		if s.median(3); calls.Load() == called {
 			return fmt.Errorf("%d calls", calls.Load())
 		}
 		return nil

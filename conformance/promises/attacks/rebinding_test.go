@@ -36,7 +36,7 @@ func (s *site) browser(port int, path string) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// Before, a web page that a user of this machine visits could read every object and each pick's
+// Once, a web page that a user of this machine visits could read every object and each pick's
 // headers.
 func TestAdmin_DNSRebindingReadsNothing(t *testing.T) {
 	s := start(t, nil)

@@ -44,7 +44,6 @@ func (p *hostilePicker) attacks(with func(extprocv3.ExternalProcessor_ProcessSer
 	p.attack.Store(&with)
 }
 
-// listen serves the picker and returns its address.
 func (p *hostilePicker) listen(s *site) string {
 	s.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,8 +57,8 @@ func (p *hostilePicker) listen(s *site) string {
 	return l.Addr().String()
 }
 
-// serve serves the picker and returns the objects of an import that it exports to, which the route
-// /far leads to.
+// serve serves the picker and returns the objects of an import that it exports to, and of the route
+// /far to it.
 func (p *hostilePicker) serve(s *site) string {
 	s.Helper()
 	_, port, _ := net.SplitHostPort(p.listen(s))
@@ -86,13 +85,13 @@ spec:
 `, pods, port)
 }
 
-// picks answers with a list of endpoints.
 func picks(list string) *extprocv3.ProcessingResponse {
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
-		Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
-			{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(list)}},
-		}}},
-	}}}
+	picked := &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+		{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(list)}},
+	}}
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
+		RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{HeaderMutation: picked}},
+	}}
 }
 
 // The picker takes every request and never answers. Nine requests in ten must not wait for it.
@@ -167,13 +166,10 @@ func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 		"a pick with an endless body": func(stream extprocv3.ExternalProcessor_ProcessServer) error {
 			err := stream.Send(picks(pod))
 			for err == nil {
-				err = stream.Send(
-					&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{
-						Response: &extprocv3.CommonResponse{
-							BodyMutation: &extprocv3.BodyMutation{
-								Mutation: &extprocv3.BodyMutation_Body{Body: junk[:512<<10]},
-							},
-						}}}})
+				body := &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: junk[:512<<10]}}
+				err = stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
+					RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: body}},
+				}})
 			}
 			return err
 		},
@@ -190,7 +186,7 @@ func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 	}
 }
 
-// Envoy itself asks the picker that a pool names, and its messages are bounded as well.
+// Envoy itself calls the picker of a pool, and the picker's messages are bounded as well.
 func TestExternalPicker_LargeMessagesFailOnePickAlone(t *testing.T) {
 	s := prepare(t, nil)
 	p := &hostilePicker{}

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
-// binaries are what all sites run. memory is the limit in bytes that the chart sets by default.
+// binaries are the programs of all sites. memory is the chart's default limit in bytes.
 var (
 	binaries struct{ penstock, envoy string }
 	memory   int64
@@ -73,7 +73,6 @@ type site struct {
 	confined                          map[*process.Process]*process.Confinement
 }
 
-// stop ends a process before the end of the test.
 func (s *site) stop(p *process.Process) {
 	s.Helper()
 	s.within(p)
@@ -83,8 +82,8 @@ func (s *site) stop(p *process.Process) {
 	s.stopped = append(s.stopped, p)
 }
 
-// within fails the test if a penstock has exceeded the limits of its container. It returns its
-// peak memory in bytes.
+// within fails the test if a penstock has exceeded the limits of its container. It returns its peak
+// memory in bytes.
 func (s *site) within(p *process.Process) int64 {
 	s.Helper()
 	c := s.confined[p]
@@ -99,8 +98,8 @@ func (s *site) within(p *process.Process) int64 {
 	return peak
 }
 
-// start starts a site and waits until it serves. The files replace or add to those of the site;
-// args are further arguments of penstock serve.
+// start starts a site and waits until it serves. The files replace or add to the site's; args are
+// further arguments of penstock serve.
 func start(t *testing.T, files map[string]string, args ...string) *site {
 	t.Helper()
 	s := prepare(t, files)
@@ -110,7 +109,6 @@ func start(t *testing.T, files map[string]string, args ...string) *site {
 	return s
 }
 
-// prepare makes a site that does not run yet.
 func prepare(t *testing.T, files map[string]string) *site {
 	t.Helper()
 	dir := processtest.ShortDir(t)
@@ -130,20 +128,17 @@ func prepare(t *testing.T, files map[string]string) *site {
 	return s
 }
 
-// serve starts penstock and waits until it is ready.
 func (s *site) serve(args ...string) {
 	s.Helper()
 	s.serveWith(binaries.penstock, args...)
 }
 
-// serveWith is serve with another build of penstock.
 func (s *site) serveWith(binary string, args ...string) {
 	s.Helper()
 	s.penstock = s.runConfined(binary, args...)
 	s.Eventually("penstock is ready", func() error { return s.penstock.Answers("http://" + local(s.http) + "/readyz") })
 }
 
-// attach starts the Envoy. args are further arguments of penstock bootstrap.
 func (s *site) attach(args ...string) {
 	s.Helper()
 	envoy, err := process.StartEnvoy(binaries.penstock, binaries.envoy, s.dir, "envoy", append([]string{
@@ -157,7 +152,6 @@ func (s *site) attach(args ...string) {
 	s.ends(envoy)
 }
 
-// runConfined starts penstock serve within the limits of its container, as the chart sets them.
 func (s *site) runConfined(binary string, args ...string) *process.Process {
 	s.Helper()
 	c := process.Confine("attacked", process.Limits{Memory: memory, Files: openFiles})
@@ -174,7 +168,6 @@ func (s *site) runConfined(binary string, args ...string) *process.Process {
 	return p
 }
 
-// run starts a program that the end of the test stops.
 func (s *site) run(name, binary string, args ...string) *process.Process {
 	s.Helper()
 	p, err := process.Start(name, filepath.Join(s.dir, name+".log"), binary, nil, args...)
@@ -202,7 +195,7 @@ func (s *site) ends(p *process.Process) {
 	})
 }
 
-// log is the log of a process so far; of a long one its last 16 KiB.
+// log is the log of a process so far, at most its last 16 KiB.
 func (s *site) log(name string) string {
 	text, err := os.ReadFile(filepath.Join(s.dir, name+".log"))
 	if err != nil {
@@ -211,7 +204,6 @@ func (s *site) log(name string) string {
 	return string(text[max(0, len(text)-16<<10):])
 }
 
-// whole is all that a process has logged.
 func (s *site) whole(name string) string {
 	text, err := os.ReadFile(filepath.Join(s.dir, name+".log"))
 	if err != nil {
@@ -220,7 +212,6 @@ func (s *site) whole(name string) string {
 	return string(text)
 }
 
-// logSize is the number of bytes that a process has logged.
 func (s *site) logSize(name string) int64 {
 	info, err := os.Stat(filepath.Join(s.dir, name+".log"))
 	if err != nil {
@@ -229,7 +220,6 @@ func (s *site) logSize(name string) int64 {
 	return info.Size()
 }
 
-// rss is the resident memory of a process in MiB.
 func (s *site) rss(p *process.Process) float64 {
 	s.Helper()
 	bytes, err := p.RSS()
@@ -239,19 +229,18 @@ func (s *site) rss(p *process.Process) float64 {
 	return float64(bytes) / (1 << 20)
 }
 
-// peak follows the resident memory of a process until the returned function is called, which
-// returns its maximum in MiB.
+// peak follows the resident memory of a process, in MiB; the returned function stops and returns
+// the maximum.
 func (s *site) peak(p *process.Process) func() float64 {
 	peak := process.Peak(s.Context(), p.PID())
 	return func() float64 { return float64(peak()) / (1 << 20) }
 }
 
-// objects are the Gateway, the route, the pool and its model server.
 func (s *site) objects() string {
 	return gatewayObject("gw", s.gateway) + poolObjects("chat", "/", []string{"gw"}, at(s.server))
 }
 
-// modelServer answers every request; its metrics page is that of an idle vLLM.
+// modelServer answers every request; its metrics page is an idle vLLM's.
 func modelServer() *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
@@ -285,7 +274,6 @@ func (s *site) ask(method, path, body string) error {
 	return err
 }
 
-// traffic is requests through the Gateway, one after the other.
 type traffic struct {
 	s      *site
 	stop   context.CancelFunc
@@ -310,7 +298,6 @@ func (s *site) traffic() *traffic {
 	return tr
 }
 
-// end stops the requests. One that failed fails the test.
 func (tr *traffic) end() {
 	tr.s.Helper()
 	tr.stop()

@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/picker/scoring/scoringtest"
 )
 
-// scorerObjects are a scorer's Service, and the policy that has the pool chat ask it.
 func scorerObjects(port uint16) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Service
@@ -38,7 +37,6 @@ spec:
 `, port)
 }
 
-// median is how long the half of some requests took at most.
 func (s *site) median(requests int) time.Duration {
 	s.Helper()
 	var took []time.Duration
@@ -54,8 +52,8 @@ func (s *site) median(requests int) time.Duration {
 	return took[len(took)/2]
 }
 
-// undelayed waits until half of some requests take less than most. A delay that each request has
-// never goes away; one that the machine has does.
+// undelayed waits until half of some requests take less than most. A delay of every request never
+// goes away; the machine's does.
 func (s *site) undelayed(what string, most time.Duration) {
 	s.Helper()
 	s.Eventually(what+": requests are not delayed", func() error {
@@ -110,11 +108,11 @@ func TestExternalScorer_HostileOneDelaysNoRequest(t *testing.T) {
 		{"an error of 8 MiB", func(context.Context) ([]byte, error) { return nil, fmt.Errorf("%s", huge[:8<<20]) },
 			"failed"},
 	} {
-		was, last := counted(attack.outcome), calls.Load()
+		outcomes, last := counted(attack.outcome), calls.Load()
 		set(attack.answer)
 		s.Eventually(attack.name+": the scorer is asked again", func() error { // it may have been left out
 			s.median(20)
-			if now := counted(attack.outcome); now == was || calls.Load() == last {
+			if now := counted(attack.outcome); now == outcomes || calls.Load() == last {
 				return fmt.Errorf("%s calls %s", now, attack.outcome)
 			}
 			return nil

@@ -19,9 +19,9 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// subscribe subscribes to what the site publishes for members, with certificates, by a first
-// message; nil: the one of a member. It returns the first response, and how the stream ends without
-// one; with hold, it stays to the stream's end.
+// subscribe subscribes to the site's exports, with certificates and a first message; nil: a
+// member's. It returns the first response, or how the stream ends without one; with hold, it stays
+// to the stream's end.
 func (s *set) subscribe(ctx context.Context, certificates []tls.Certificate, message []byte,
 	hold bool) (*discoveryv3.DeltaDiscoveryResponse, error) {
 	if message == nil {
@@ -30,7 +30,7 @@ func (s *set) subscribe(ctx context.Context, certificates []tls.Certificate, mes
 	return parties.Follow(ctx, s.self.Peer.Address, certificates, hold, message)
 }
 
-// A client of the port for members that is none learns nothing there, and takes nothing from
+// A client of the members' port that is not a member reads nothing there, and takes nothing from
 // members.
 func TestClusterSet_StrangersLearnNothingAndCostNothing(t *testing.T) {
 	s := startSet(t, "", nil)

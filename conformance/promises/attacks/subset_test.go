@@ -40,7 +40,7 @@ spec: {servers: [{address: %q, ports: [%d]}]}
 }
 
 // A client, and the service that prepares requests, name a server outside of the route's subset. It
-// gets no request, not even when the subset has no server left.
+// gets no request, even when the subset has no server left.
 func TestSubset_ServersOutsideGetNoRequest(t *testing.T) {
 	own := modelServer()
 	t.Cleanup(own.Close)

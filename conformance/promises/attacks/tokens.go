@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// JunkTokens opens so many streams of ADS, one after the other, each with another token that no API
-// server has signed: a JWT for the right audience. It returns an error if one is accepted.
+// JunkTokens opens streams of ADS, one after the other, each with another token that no API server
+// has signed: a JWT for the right audience. It returns an error if one is accepted.
 func JunkTokens(ctx context.Context, conn *grpc.ClientConn, streams int) error {
 	claims := base64.RawURLEncoding.EncodeToString(
 		fmt.Appendf(nil, `{"aud":["penstock.dev"],"exp":%d,"sub":"system:serviceaccount:default:default"}`,
@@ -26,8 +26,7 @@ func JunkTokens(ctx context.Context, conn *grpc.ClientConn, streams int) error {
 		if err == nil {
 			_, err = s.Recv()
 		}
-		// The connection of a client that never authenticates is closed after a while: then it is
-		// unavailable.
+		// The server closes connections that do not authenticate in time: then it is unavailable.
 		if c := status.Code(err); c != codes.PermissionDenied && c != codes.Unavailable {
 			return fmt.Errorf("token %d: %w", i, err)
 		}

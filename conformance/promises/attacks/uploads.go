@@ -17,9 +17,9 @@ type Uploads struct {
 	reads    sync.WaitGroup
 }
 
-// Stall sends all but the end of HTTP/1.1 uploads of some bytes to a path, 16 at a time. Every
+// Stall sends HTTP/1.1 uploads of size bytes to a path, without their ends, 16 at a time. Every
 // other one declares its length, the rest is chunked. Each body begins as a prompt, and never names
-// a model. Stall returns once every upload has stalled or was ended by the server. Call Close.
+// a model. Stall returns once every upload has stalled or the server has ended it. Call Close.
 func Stall(ctx context.Context, address, path string, uploads, size int) (*Uploads, error) {
 	u := &Uploads{}
 	places := make(chan struct{}, 16)
@@ -80,10 +80,10 @@ func send(conn net.Conn, path string, size int, chunked bool) {
 	}
 }
 
-// Answered is how many the server has answered.
+// Answered counts the uploads that the server has answered.
 func (u *Uploads) Answered() int { return int(u.answered.Load()) }
 
-// Close ends all of them.
+// Close ends all uploads.
 func (u *Uploads) Close() {
 	for _, c := range u.conns {
 		_ = c.Close()

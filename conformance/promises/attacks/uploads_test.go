@@ -11,7 +11,6 @@ import (
 	"testing"
 )
 
-// bufferedPool is a pool whose picker gets bodies, on the model server of the site.
 const bufferedPool = `---
 apiVersion: penstock.dev/v1alpha1
 kind: PoolPolicy
@@ -21,9 +20,9 @@ spec:
   picker: {body: Buffered}
 `
 
-// Before, 200 uploads of 32 MiB that stopped before their last byte filled Envoy's heap for up to
-// an hour, and every request of every route was answered 503. It held the bodies for a model's
-// name, for a picker, or only to be able to send them again.
+// Once, 200 uploads of 32 MiB that stopped before their last byte filled Envoy's heap for up to an
+// hour, and every request of every route was answered 503. Envoy held the bodies for a model's
+// name, for a picker, or only for a retry.
 func TestUpload_StalledOnesLeaveOthersServed(t *testing.T) {
 	s := start(t, nil)
 	s.Write("by-model.yaml", modelRoute)
@@ -112,7 +111,6 @@ func (s *site) stream(body io.ReadCloser) error {
 	return errors.Join(req.Body.Close(), fmt.Errorf("answered %s", resp.Status), resp.Body.Close())
 }
 
-// repeated reads as its text again and again.
 type repeated string
 
 func (r repeated) Read(p []byte) (int, error) {

@@ -10,7 +10,6 @@ import (
 	"testing"
 )
 
-// keys are the forms of the keys in testdata, by name.
 type keys map[string][]byte
 
 func readKeys(t testing.TB) keys {
@@ -28,7 +27,6 @@ func readKeys(t testing.TB) keys {
 	return out
 }
 
-// kinds are the names of the kinds of keys.
 func (k keys) kinds() (out []string) {
 	for name := range k {
 		if kind, ok := strings.CutSuffix(name, ".pub"); ok {
@@ -38,13 +36,11 @@ func (k keys) kinds() (out []string) {
 	return out
 }
 
-// public is the SubjectPublicKeyInfo of a kind of key.
 func (k keys) public(kind string) []byte {
 	block, _ := pem.Decode(k[kind+".pub"])
 	return block.Bytes
 }
 
-// tlv encodes an element of DER.
 func tlv(tag byte, parts ...[]byte) []byte {
 	body := bytes.Join(parts, nil)
 	out := []byte{tag}
@@ -111,14 +107,13 @@ var (
 	altName          = oid(2, 5, 29, 17)
 )
 
-// name is a distinguished name of one attribute.
 func name(attribute, value []byte) []byte { return seq(set(seq(attribute, value))) }
 
 func extension(id, value []byte) []byte { return seq(id, octets(value)) }
 
 func critical(id, value []byte) []byte { return seq(id, boolean(0xff), octets(value)) }
 
-// plain is a certificate of a host for a public key, which is its own issuer.
+// plain is a self-issued certificate of a host for a public key.
 func plain(public []byte, authority bool) *certificate {
 	c := &certificate{
 		version:   tlv(0xa0, integer(2)),
@@ -157,7 +152,6 @@ func (c *certificate) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.der()})
 }
 
-// sample is what a user writes.
 type sample struct {
 	name       string
 	chain, key []byte // of a listener

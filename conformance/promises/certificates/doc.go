@@ -1,18 +1,12 @@
 // Package certificates compares Penstock's check of users' certificates with the real Envoy:
-// certificates and keys of listeners, and bundles of CA certificates. What Envoy accepts as its
-// user wrote it, Penstock accepts; what Penstock accepts, Envoy accepts as it gets it. Penstock
-// writes PEM anew, so it may accept PEM that Envoy alone would not.
+// certificates and keys of listeners, and bundles of CA certificates. Penstock accepts what Envoy
+// accepts as its user wrote it; Envoy accepts what Penstock sends. Penstock writes PEM anew, so it
+// may accept PEM that Envoy alone would not.
 //
-// A seeded corpus has each deviation alone, and pairs of them:
-//
-//	corpus_test.go    certificate: its parts, built element by element; sample
-//	fields_test.go    deviations of a certificate's fields
-//	extensions_test.go  deviations of its extensions
-//	text_test.go      deviations of PEM, and of keys
-//	verdicts_test.go  what Envoy and Penstock find; the test
-//	testdata/keys     keys of many kinds, by OpenSSL: KIND.key (PKCS #8), KIND.pub, and other forms of some
-//
-// Nothing verifies the certificates' signatures, which are of random bytes.
+// A seeded corpus has each deviation alone, and pairs of them: of a certificate's fields and
+// extensions, of PEM, and of keys. testdata/keys has keys of many kinds, by OpenSSL: KIND.key (PKCS
+// #8), KIND.pub, and other forms of some. The certificates' signatures are random bytes, which
+// nothing verifies.
 //
 // Tests: go test ./promises/certificates (with the real Envoy; less than a minute). SEED=n draws
 // other pairs.

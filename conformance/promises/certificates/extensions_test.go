@@ -1,16 +1,13 @@
 package certificates
 
-// with adds an extension to a certificate.
 func with(extension []byte) func(*certificate) {
 	return func(c *certificate) { c.extensions = append(c.extensions, extension) }
 }
 
-// instead has a certificate have other extensions.
 func instead(extensions ...[]byte) func(*certificate) {
 	return func(c *certificate) { c.extensions = extensions }
 }
 
-// alternative has a certificate be for some general names alone.
 func alternative(names ...[]byte) func(*certificate) {
 	return instead(extension(altName, seq(names...)))
 }
@@ -217,12 +214,11 @@ func others() []deviation {
 	}
 }
 
-// deviations are all of certificates.
 func deviations() (out []deviation) {
-	for _, of := range []func() []deviation{
+	for _, list := range []func() []deviation{
 		numbers, names, times, algorithms, publicKeys, lists, constraints, alternatives, others,
 	} {
-		out = append(out, of()...)
+		out = append(out, list()...)
 	}
 	return out
 }

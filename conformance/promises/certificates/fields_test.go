@@ -2,7 +2,6 @@ package certificates
 
 import "bytes"
 
-// deviation changes one thing of a certificate.
 type deviation struct {
 	name  string
 	apply func(*certificate)
@@ -179,8 +178,8 @@ func algorithms() []deviation {
 	}
 }
 
-// publicKeys deviate from the encoding of the public key, which then is another one than the
-// private key's.
+// publicKeys deviate from the encoding of the public key, which then does not match the private
+// key.
 func publicKeys() []deviation {
 	key := func(change func(der []byte) []byte) func(*certificate) {
 		return func(c *certificate) { c.key = change(bytes.Clone(c.key)) }
@@ -213,7 +212,6 @@ func publicKeys() []deviation {
 	}
 }
 
-// headerOf is the number of bytes of an element's tag and length.
 func headerOf(der []byte) int {
 	if der[1] < 0x80 {
 		return 2

@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// writing changes the text of a file in PEM.
 type writing struct {
 	name  string
 	apply func(text []byte) []byte
@@ -100,7 +99,7 @@ func writings(other []byte) []writing {
 	}
 }
 
-// keyFiles are what stands in a key's file in place of a key in PKCS #8, with the kind of its
+// keyFiles are contents of a key's file other than a key in PKCS #8, with the kind of its
 // certificate.
 func (k keys) keyFiles() (out []struct {
 	name, kind string

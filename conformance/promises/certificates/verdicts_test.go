@@ -24,7 +24,6 @@ import (
 // pairs is how many samples have two deviations.
 const pairs = 150
 
-// corpus lists the samples. Seed draws pairs of deviations.
 func corpus(t *testing.T, k keys, seed uint64) (out []sample) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -44,9 +43,9 @@ func corpus(t *testing.T, k keys, seed uint64) (out []sample) {
 		bundle("plain", kind, plain(k.public(kind), true).pem())
 	}
 	all := deviations()
-	deviating := func(kind string, authority bool, of ...deviation) []byte {
+	deviating := func(kind string, authority bool, with ...deviation) []byte {
 		c := plain(k.public(kind), authority)
-		for _, d := range of {
+		for _, d := range with {
 			d.apply(c)
 		}
 		return c.pem()
@@ -80,7 +79,6 @@ func corpus(t *testing.T, k keys, seed uint64) (out []sample) {
 	return out
 }
 
-// found is what Penstock finds about a sample.
 type found struct {
 	problem string
 	sent    sample // what Envoy gets; nothing if there is a problem
@@ -134,8 +132,8 @@ func penstock(t *testing.T, s sample) found {
 	return found{sent: sample{name: s.name, chain: secret.Chain, key: secret.Key}}
 }
 
-// envoy returns why Envoy rejects each of some samples; "" for those that it accepts. Each is a
-// listener of its own, which binds nothing.
+// envoy returns why Envoy rejects each of some samples; "" if it accepts one. Each is a listener of
+// its own, which binds nothing.
 func envoy(t *testing.T, k keys, samples []sample) []string {
 	t.Helper()
 	inline := func(text []byte) map[string]any { return map[string]any{"inline_bytes": text} }
@@ -208,7 +206,7 @@ func envoy(t *testing.T, k keys, samples []sample) []string {
 // rejected is a line of Envoy's log: the name of a listener, and why it is rejected.
 var rejected = regexp.MustCompile(`(?m)^(\d+): (.*)$`)
 
-// What Envoy accepts, Penstock accepts; what Penstock accepts, Envoy accepts as it gets it.
+// Penstock accepts what Envoy accepts; Envoy accepts what Penstock accepts and sends.
 func TestCertificate_VerdictsAreEnvoys(t *testing.T) {
 	seed := uint64(1)
 	if text := os.Getenv("SEED"); text != "" {

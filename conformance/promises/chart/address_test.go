@@ -43,9 +43,9 @@ func TestChart_ClusterSetNeedsAnAddressThatOthersReach(t *testing.T) {
 			}
 		}
 		args := d.Spec.Template.Spec.Containers[0].Args
-		if is := slices.ContainsFunc(args, func(a string) bool {
+		if found := slices.ContainsFunc(args, func(a string) bool {
 			return strings.HasPrefix(a, "--members-")
-		}); is != (want != "") || is && !slices.Contains(args, want) {
+		}); found != (want != "") || found && !slices.Contains(args, want) {
 			t.Errorf("%v: arguments %q, want %q", more, args, want)
 		}
 	}

@@ -30,7 +30,7 @@ const (
 		"installed before: see the README.\n"
 )
 
-// byHelm is what only Helm adds.
+// byHelm matches what only Helm adds.
 var byHelm = regexp.MustCompile(`\n *app\.kubernetes\.io/managed-by: Helm`)
 
 func TestChart_Lints(t *testing.T) {
@@ -140,7 +140,7 @@ func TestChart_WatchNamespacesNeedsNoPermissionElsewhere(t *testing.T) {
 	}
 }
 
-// allRules returns the rules of roles by namespace; "" has those of the ClusterRole.
+// allRules returns the rules of roles by namespace; "" has the ClusterRole's.
 func allRules(t *testing.T, documents []document) map[string][]rbacv1.PolicyRule {
 	t.Helper()
 	out := map[string][]rbacv1.PolicyRule{}
@@ -165,9 +165,9 @@ func TestChart_ImageByDigest(t *testing.T) {
 	}
 }
 
-// A rule for an unknown kind would puzzle those who review Penstock's permissions.
+// A rule for an unknown kind would puzzle a reviewer of Penstock's permissions.
 func TestRBAC_RulesNameExistingKinds(t *testing.T) {
-	// kinds that the extension's releases have in this group, and the files of those of today's
+	// kinds that the extension's releases have in this group, and the files of kinds in today's
 	// group
 	former := map[string]string{
 		"inference.networking.x-k8s.io_inferencepools":         "inference.networking.k8s.io_inferencepools",
@@ -306,7 +306,6 @@ func check(t *testing.T, d document) string {
 	return typed.Kind
 }
 
-// document is an object that Helm renders, and its template.
 type document struct{ file, text string }
 
 // render returns the objects of the chart with some values, in the order in which Helm installs
@@ -331,7 +330,6 @@ func renderChart(t *testing.T, dir, release, namespace string, values map[string
 	return out
 }
 
-// written is a file with some values.
 func written(t *testing.T, values map[string]any) (file string) {
 	t.Helper()
 	raw, err := yaml.Marshal(values)
@@ -355,7 +353,7 @@ func helm(t *testing.T, args ...string) string {
 	return out
 }
 
-// runHelm is helm for commands that may fail. The error has what Helm printed.
+// runHelm is helm for commands that may fail. The error has Helm's output.
 func runHelm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	program, err := filepath.Abs("../../../.tools/bin/helm")

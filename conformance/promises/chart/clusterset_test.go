@@ -21,10 +21,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// team is the namespace of the pool in both clusters.
 const team = "team"
 
-// pool is what a cluster exports, of a simulated server.
 const pool = `
 apiVersion: apps/v1
 kind: Deployment
@@ -47,7 +45,6 @@ metadata: {name: chat}
 spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8000}]}
 `
 
-// routed has a Gateway with a route to what other clusters export.
 const routed = `
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -62,8 +59,8 @@ spec:
   rules: [{backendRefs: [{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}]}]
 `
 
-// An annotated pool of one cluster serves the requests of another one's Gateway, through the loss
-// of each process that leads, and no more once the annotation is gone.
+// An annotated pool of one cluster serves the requests of another one's Gateway, while each leader
+// is killed, and no more once the annotation is gone.
 func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *testing.T) {
 	east, west := twoClusters(t)
 	east.apply(pool)
@@ -102,9 +99,9 @@ func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *test
 	}
 	east.killLeader()
 	load.Stop()
-	// The killed process is one of the exporter's pickers. The pick that it was making is lost, and
-	// so are those that reach its address until the Service has noticed: no other member is asked
-	// yet. 0 to 2 of some 10,000 were seen, and 6 of 8,000 on a busy machine.
+	// The killed process is one of the exporter's pickers. Its pick in progress is lost, and so are
+	// picks that reach its address until the Service has noticed: no other member is tried yet. 0
+	// to 2 of some 10,000 were seen, and 6 of 8,000 on a busy machine.
 	if sent, failed := load.Counts(); failed > sent/200 || sent < 1000 {
 		t.Errorf("%d of %d requests failed, the first: %s", failed, sent, load.First())
 	}
@@ -149,7 +146,7 @@ func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *test
 
 // sharesAnImport exports the pool again where a person has made the import, with an entry of their
 // own: both entries are served, and the person's import and entry stay when the pool is withdrawn.
-func (m *member) sharesAnImport(of *member) {
+func (m *member) sharesAnImport(exporter *member) {
 	m.Helper()
 	m.apply(
 		"apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: chat, " +
@@ -190,31 +187,35 @@ func (m *member) sharesAnImport(of *member) {
 			return nil
 		})
 	}
-	of.annotate(`"ClusterSet"`)
+	exporter.annotate(`"ClusterSet"`)
 	entries("byhand east")
-	of.Until("the pool is Exported", func(ctx context.Context) error { return of.exported(ctx, "True", "Exported") })
-	of.annotate("null")
+	exporter.Until("the pool is Exported", func(ctx context.Context) error {
+		return exporter.exported(ctx, "True", "Exported")
+	})
+	exporter.annotate("null")
 	entries("byhand")
 }
 
-// waitsForANamespace exports a pool whose namespace this cluster has not yet.
-func (m *member) waitsForANamespace(of *member) {
+// waitsForANamespace exports a pool whose namespace this cluster lacks.
+func (m *member) waitsForANamespace(exporter *member) {
 	m.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}}
-	if _, err := of.CoreV1().Namespaces().Create(of.Context(), ns, metav1.CreateOptions{}); err != nil {
+	if _, err := exporter.CoreV1().Namespaces().Create(exporter.Context(), ns, metav1.CreateOptions{}); err != nil {
 		m.Fatal(err)
 	}
-	of.apply(strings.ReplaceAll(pool, "{name: chat}", "{name: chat, namespace: later}"))
-	there := *of
-	there.pools = of.in("later", "inference.networking.k8s.io", "v1", "inferencepools")
+	exporter.apply(strings.ReplaceAll(pool, "{name: chat}", "{name: chat, namespace: later}"))
+	there := *exporter
+	there.pools = exporter.in("later", "inference.networking.k8s.io", "v1", "inferencepools")
 	there.annotate(`"ClusterSet"`)
-	of.Until("the pool has no namespace there", func(ctx context.Context) error {
+	exporter.Until("the pool has no namespace there", func(ctx context.Context) error {
 		return there.exported(ctx, "False", "NamespaceNotFound")
 	})
 	if _, err := m.CoreV1().Namespaces().Create(m.Context(), ns, metav1.CreateOptions{}); err != nil {
 		m.Fatal(err)
 	}
-	of.Until("the pool is Exported", func(ctx context.Context) error { return there.exported(ctx, "True", "Exported") })
+	exporter.Until("the pool is Exported", func(ctx context.Context) error {
+		return there.exported(ctx, "True", "Exported")
+	})
 	imports := m.in("later", "inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports")
 	m.Until("the import is made", func(ctx context.Context) error {
 		_, err := imports.Get(ctx, "chat", metav1.GetOptions{})

@@ -23,7 +23,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// assisted leads a Gateway to the release's pool.
 const assisted = `
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -37,8 +36,7 @@ spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: 
 `
 
 // The chart installs a processor, a router, a token store and workers, which answer each branch of
-// the proposal's diagram, also while one of them is away. The test takes the place of the endpoint
-// picker.
+// the proposal's diagram, also while one of them is away. The test plays the endpoint picker.
 func TestExternalHelm_EachBranchIsServed(t *testing.T) {
 	e := installExternal(t)
 	if err := installed.Apply(t.Context(), e.p.REST, e.p.Namespace, []byte(assisted)); err != nil {
@@ -110,7 +108,6 @@ func TestExternalHelm_EachBranchIsServed(t *testing.T) {
 	e.served("own scheduling, token IDs in the body", e.workers()[1], long, direct, "body")
 }
 
-// externalRelease is a lab in which Helm has installed the external chart.
 type externalRelease struct {
 	t   *testing.T
 	lab *lab.Lab
@@ -139,7 +136,6 @@ func installExternal(t *testing.T) *externalRelease {
 	return e
 }
 
-// helm installs or upgrades the release, and waits until its pods are ready.
 func (e *externalRelease) helm(verb string, args ...string) {
 	e.t.Helper()
 	helm(e.t,
@@ -147,7 +143,6 @@ func (e *externalRelease) helm(verb string, args ...string) {
 			"--wait", "--timeout", labtest.Timeout.String()}, args...)...)
 }
 
-// service returns the URL of a program.
 func (e *externalRelease) service(component string) string {
 	e.t.Helper()
 	s, err := e.p.CoreV1().Services(e.p.Namespace).Get(e.t.Context(), "external-"+component, metav1.GetOptions{})
@@ -157,7 +152,6 @@ func (e *externalRelease) service(component string) string {
 	return "http://" + net.JoinHostPort(s.Spec.ClusterIP, "8080")
 }
 
-// workers returns the addresses of the ready workers.
 func (e *externalRelease) workers() []string {
 	e.t.Helper()
 	pods, err := e.p.CoreV1().Pods(e.p.Namespace).List(e.t.Context(),
@@ -174,7 +168,6 @@ func (e *externalRelease) workers() []string {
 	return out
 }
 
-// scale sets the number of a program's pods, and waits until they are ready.
 func (e *externalRelease) scale(component string, replicas int32) {
 	e.t.Helper()
 	s, err := e.p.AppsV1().Deployments(e.p.Namespace).GetScale(e.t.Context(), "external-"+component,
@@ -190,14 +183,12 @@ func (e *externalRelease) scale(component string, replicas int32) {
 	e.p.RolledOut(e.p.Namespace, "external-"+component)
 }
 
-// processed is an answer of POST /process.
 type processed struct {
 	Worker string `json:"worker_address"`
 	Key    string `json:"token_key"`
 	Value  string `json:"token_value"`
 }
 
-// process asks the processor about a chat of one message.
 func (e *externalRelease) process(text string, route bool) processed {
 	e.t.Helper()
 	a, err := e.ask(text, route)
@@ -224,9 +215,8 @@ func (e *externalRelease) ask(text string, route bool) (a processed, err error) 
 	return a, nil
 }
 
-// routes waits until the router knows the workers, whose names in DNS are some seconds old, and
-// both processes of the processor ask it. The processor's Service may still lead to a pod that is
-// gone.
+// routes waits until the router has the workers, whose names in DNS are some seconds old, and both
+// processes of the processor call it. The processor's Service may still lead to a pod that is gone.
 func (e *externalRelease) routes() {
 	e.t.Helper()
 	e.p.Until("the router chooses a worker", func(context.Context) error {
@@ -248,12 +238,12 @@ func (e *externalRelease) expect(branch string, a processed, worker, key bool) {
 		e.t.Fatalf("%s: %+v", branch, a)
 	}
 	if worker && !slices.Contains(e.workers(), a.Worker) {
-		e.t.Errorf("%s: %s is none of the workers %v", branch, a.Worker, e.workers())
+		e.t.Errorf("%s: %s is not one of the workers %v", branch, a.Worker, e.workers())
 	}
 }
 
-// served sends a chat to a worker with what the processor has answered, and checks where the worker
-// has its token IDs from.
+// served sends a chat to a worker with the processor's answer, and checks the source of the
+// worker's token IDs.
 func (e *externalRelease) served(branch, worker, text string, a processed, from string) {
 	e.t.Helper()
 	body := map[string]any{"model": "sim-model", "messages": chatOf(text)}
@@ -283,7 +273,6 @@ func chatOf(text string) []map[string]string {
 	return []map[string]string{{"role": "user", "content": text}}
 }
 
-// call makes a request, which must get 200.
 func (e *externalRelease) call(method, url, key string, body any) (*http.Response, []byte) {
 	e.t.Helper()
 	response, answer, err := e.try(method, url, key, body)
@@ -293,7 +282,6 @@ func (e *externalRelease) call(method, url, key string, body any) (*http.Respons
 	return response, answer
 }
 
-// try makes a request, and fails if it does not get 200.
 func (e *externalRelease) try(method, url, key string, body any) (*http.Response, []byte, error) {
 	ctx, cancel := context.WithTimeout(e.t.Context(), 10*time.Second)
 	defer cancel()

@@ -15,7 +15,6 @@ import (
 
 const externalDir = "../../../manifests/charts/external"
 
-// objects has what the external chart renders, by kind and name.
 type objects map[string]string
 
 func (o objects) into(t *testing.T, key string, object any) {
@@ -223,7 +222,7 @@ func TestExternalChart_EachImageCanBeReplaced(t *testing.T) {
 	}
 }
 
-// The chart's default images are those of make image.
+// The chart's default images are the output of make image.
 func TestExternalChart_ImagesAreThoseOfTheRelease(t *testing.T) {
 	image := func(dir string) string {
 		raw, err := os.ReadFile(filepath.Join(dir, "values.yaml"))

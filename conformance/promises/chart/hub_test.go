@@ -25,12 +25,12 @@ func TestHub_PoolServesTheGatewayOfAClusterThatKnowsNoOther(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	l, _ := startLab(ctx, t, "hub", lab.Config{Clusters: 3})
-	var of []*member
+	var members []*member
 	for i, name := range []string{"east", "west", "north"} {
-		of = append(of, newMember(t, l, i, name))
+		members = append(members, newMember(t, l, i, name))
 	}
-	east, west, north := of[0], of[1], of[2]
-	h := newHub(t, of...)
+	east, west, north := members[0], members[1], members[2]
+	h := newHub(t, members...)
 	at := []string{"--kubeconfig", l.Kubeconfig(), "--wait", "--timeout", labtest.Timeout.String()}
 	east.apply(strings.Split(pool, "---")[0])
 	helm(t,
@@ -106,20 +106,18 @@ func (m *member) exportedByHub(ctx context.Context, status, reason string) error
 	return fmt.Errorf("parents %v", parents)
 }
 
-// hub is penstock hub of some clusters.
 type hub struct {
 	*testing.T
 	*installed.Hub
 }
 
-// newHub starts a hub of some members.
 func newHub(t *testing.T, members ...*member) *hub {
 	t.Helper()
-	is, err := installed.NewHub(t.TempDir())
+	process, err := installed.NewHub(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hub{t, is}
+	h := &hub{t, process}
 	t.Cleanup(func() {
 		h.Kill()
 		if t.Failed() {

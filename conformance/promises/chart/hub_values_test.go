@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// hubValues have penstock hub run with mounted kubeconfigs and ClusterProfiles.
+// hubValues make penstock hub run with mounted kubeconfigs and ClusterProfiles.
 var hubValues = map[string]any{"hub": map[string]any{
 	"enabled": true, "takeOver": true, "drainTime": "1m",
 	"kubeconfigs": map[string]any{"secret": map[string]any{"secretName": "members"}},
@@ -55,19 +55,19 @@ func TestChart_HubHasPodsAndPermissionsOfItsOwn(t *testing.T) {
 	pods := labels.Set(hub.Spec.Template.Labels)
 	if policies != 1 || pods.AsSelector().Empty() || labels.SelectorFromSet(service.Spec.Selector).Matches(pods) ||
 		labels.SelectorFromSet(own.Spec.Selector.MatchLabels).Matches(pods) {
-		t.Errorf("%d NetworkPolicies; the hub's pods, %v, are among those of the Service %v", policies, pods,
+		t.Errorf("%d NetworkPolicies; the hub's pods, %v, are among the pods of the Service %v", policies, pods,
 			service.Spec.Selector)
 	}
-	is, want := hub.Spec.Template.Spec, own.Spec.Template.Spec
-	if diff := cmp.Diff(want.SecurityContext, is.SecurityContext) +
-		cmp.Diff(want.Containers[0].SecurityContext, is.Containers[0].SecurityContext); diff != "" {
+	got, want := hub.Spec.Template.Spec, own.Spec.Template.Spec
+	if diff := cmp.Diff(want.SecurityContext, got.SecurityContext) +
+		cmp.Diff(want.Containers[0].SecurityContext, got.Containers[0].SecurityContext); diff != "" {
 		t.Errorf("(-penstock +hub)\n%s", diff)
 	}
-	if is.ServiceAccountName != "penstock-hub" || is.Volumes[0].Secret.SecretName != "members" ||
-		len(is.Containers[0].VolumeMounts) != 3 {
-		t.Errorf("%s, volumes %+v", is.ServiceAccountName, is.Volumes)
+	if got.ServiceAccountName != "penstock-hub" || got.Volumes[0].Secret.SecretName != "members" ||
+		len(got.Containers[0].VolumeMounts) != 3 {
+		t.Errorf("%s, volumes %+v", got.ServiceAccountName, got.Volumes)
 	}
-	args := strings.Join(is.Containers[0].Args, " ")
+	args := strings.Join(got.Containers[0].Args, " ")
 	for _, want := range []string{"hub --http=", "--admin=127.0.0.1:", "--kubeconfigs=/etc/penstock/members",
 		"--clusterprofile-provider-file=/etc/penstock/profiles/providers.json", "--take-over", "--drain-time=1m"} {
 		if !strings.Contains(args, want) {

@@ -27,14 +27,12 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// member is a cluster of the set.
 type member struct {
 	labtest.Place
 	name                           string
 	pools, imports, exports, gates dynamic.ResourceInterface
 }
 
-// address waits for that of the Gateway gw.
 func (m *member) address() (address string) {
 	m.Helper()
 	m.Until("the Gateway has an address", func(ctx context.Context) error {
@@ -52,7 +50,7 @@ func (m *member) address() (address string) {
 	return address
 }
 
-// in are objects of a namespace, or without one those of the cluster.
+// in are objects of a namespace, or cluster-scoped objects without one.
 func (m *member) in(namespace, group, version, plural string) dynamic.ResourceInterface {
 	m.Helper()
 	client, err := dynamic.NewForConfig(m.REST)
@@ -82,7 +80,6 @@ func startLab(ctx context.Context, t *testing.T, name string, config lab.Config)
 	return l, dir
 }
 
-// twoClusters are two clusters with Penstock, each a member of the other's set.
 func twoClusters(t *testing.T) (east, west *member) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -98,7 +95,6 @@ func twoClusters(t *testing.T) (east, west *member) {
 	return east, west
 }
 
-// newMember is a cluster of a lab, with the pool's namespace.
 func newMember(t *testing.T, l *lab.Lab, i int, name string) *member {
 	t.Helper()
 	m := &member{Place: labtest.NewPlace(t, l.Kubeconfig(), l.Contexts()[i]), name: name}
@@ -120,7 +116,6 @@ func (m *member) apply(manifests string) {
 	}
 }
 
-// processes are the pods of Penstock.
 func (m *member) processes() []corev1.Pod {
 	m.Helper()
 	list, err := m.CoreV1().Pods(system).List(m.Context(),
@@ -136,7 +131,6 @@ func (m *member) annotate(value string) {
 	m.patch("inference.networking.x-k8s.io/export", value)
 }
 
-// patch sets an annotation of the pool.
 func (m *member) patch(annotation, value string) {
 	m.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: %s}}}`, annotation, value)
@@ -162,7 +156,7 @@ func (m *member) exported(ctx context.Context, status, reason string) error {
 	return fmt.Errorf("parents %v", parents)
 }
 
-// imported returns nil if the import has the status that the seed's manifests give.
+// imported returns nil if the import's status is like in the seed's manifests.
 func (m *member) imported(ctx context.Context) error {
 	u, err := m.imports.Get(ctx, "chat", metav1.GetOptions{})
 	if err != nil {
@@ -248,7 +242,6 @@ func (m *member) nothingForbidden() {
 	}
 }
 
-// logProcesses logs what Penstock logged, if the test has failed.
 func (m *member) logProcesses() {
 	if !m.Failed() {
 		return
@@ -277,7 +270,6 @@ func (m *member) logProcesses() {
 	}
 }
 
-// ask makes one request to a model.
 func ask(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

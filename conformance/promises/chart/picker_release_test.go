@@ -27,7 +27,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// qwen is two model servers, and a Gateway that leads to the pool of the release qwen.
 const qwen = `
 apiVersion: apps/v1
 kind: Deployment
@@ -50,7 +49,6 @@ metadata: {name: gw}
 spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}
 `
 
-// epp is a document of llm-d's EPP.
 const epp = `config: |
   apiVersion: llm-d.ai/v1alpha1
   kind: EndpointPickerConfig
@@ -62,8 +60,8 @@ const epp = `config: |
     plugins: [{pluginRef: queue-scorer}, {pluginRef: prefix-cache-scorer, weight: 2}]
 `
 
-// The release's Service is the picker of the release's pool, which fails closed: each request that
-// is served was picked for there. Its probes, its Role and its ConfigMap are enough for that.
+// The release's Service is the picker of the release's pool, which fails closed: a served request
+// proves a pick there. Its probes, its Role and its ConfigMap suffice.
 func TestPickerHelm_ReleasePicksForAGateway(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -119,8 +117,7 @@ func TestPickerHelm_ReleasePicksForAGateway(t *testing.T) {
 	served := func(what string) {
 		t.Helper()
 		p.Until(what, func(ctx context.Context) error { _, err := chat(ctx); return err })
-		// Each control plane probes a picker once that it has connected to, and that is a pick,
-		// too.
+		// A control plane probes a picker once after it has connected, and that is a pick, too.
 		p.Until(what+": there are as many picks as requests", func(context.Context) error {
 			before := picks(t, p)
 			for range requests {
@@ -177,7 +174,6 @@ func picks(t *testing.T, p labtest.Place) (sum int) {
 	return sum
 }
 
-// post sends a JSON body, and returns which server answered.
 func post(ctx context.Context, url, body string) (servedBy string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

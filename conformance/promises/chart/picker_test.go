@@ -16,10 +16,10 @@ import (
 
 const pickerDir = "../../../manifests/charts/picker"
 
-// servers is what the chart requires: the labels of the model servers.
+// servers is the chart's required value: the labels of the model servers.
 var servers = map[string]any{"selector": map[string]any{"app": "vllm"}}
 
-// picker has what the picker's chart renders as release qwen, by kind and name.
+// picker renders the picker's chart as release qwen, by kind and name.
 func picker(t *testing.T, values map[string]any) objects {
 	t.Helper()
 	out := objects{}
@@ -87,7 +87,7 @@ func TestPickerChart_AnyValuesRenderValidObjects(t *testing.T) {
 	}
 }
 
-// The release's parts find one another, and what llm-d's EPP has: ports, probes, TLS.
+// The release's parts find one another, and match llm-d's EPP: ports, probes, TLS.
 func TestPickerChart_PortsAndProbesAreThoseOfAnEPP(t *testing.T) {
 	got := picker(t, map[string]any{"pool": servers, "config": "kind: EndpointPickerConfig\n"})
 	var pool inferencev1.InferencePool
@@ -138,7 +138,6 @@ func TestPickerChart_PortsAndProbesAreThoseOfAnEPP(t *testing.T) {
 	}
 }
 
-// It reads, in its own namespace, and no Secret.
 func TestPickerChart_RoleReadsOneNamespaceAlone(t *testing.T) {
 	for key, text := range picker(t, map[string]any{"pool": servers}) {
 		if strings.HasPrefix(key, "ClusterRole") {
@@ -177,7 +176,6 @@ func TestPickerChart_PeersAreThePodsOfAStatefulSet(t *testing.T) {
 	}
 }
 
-// imageOf is the default image of a chart.
 func imageOf(t *testing.T, dir string) string {
 	t.Helper()
 	raw, err := os.ReadFile(dir + "/values.yaml")

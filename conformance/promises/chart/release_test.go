@@ -26,7 +26,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// web is a Gateway with a backend.
 const web = `
 apiVersion: apps/v1
 kind: Deployment
@@ -87,13 +86,12 @@ func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 	}
 	r.served()
 
-	// The process receives a memory limit.
 	release("upgrade", chartDir, "--set", "replicas=1,resources.limits.memory=512Mi")
 	r.replicas(1, "--memory-limit=536870912")
 	r.served()
 
-	// Limited to a namespace, Penstock follows its objects, and ignores those elsewhere. Its writes
-	// pass the admission policy.
+	// Limited to a namespace, Penstock follows its objects, and ignores all others. Its writes pass
+	// the admission policy.
 	release("upgrade", chartDir, "--set", "replicas=1,watchNamespaces={"+p.Namespace+"}")
 	r.replicas(1, "--watch-namespaces="+p.Namespace)
 	if _, err := p.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().
@@ -141,7 +139,6 @@ func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 	}
 }
 
-// none returns nil if a lookup found no object.
 func none(_ any, err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -149,7 +146,6 @@ func none(_ any, err error) error {
 	return errors.Join(errors.New("it still exists"), err)
 }
 
-// releases is a lab in which Helm installs Penstock.
 type releases struct {
 	lab                       *lab.Lab
 	place                     labtest.Place
@@ -174,19 +170,18 @@ func prepare(t *testing.T) *releases {
 	return r
 }
 
-// clients makes the clients of the place.
 func (r *releases) clients() {
 	r.place.Helper()
 	client, err := dynamic.NewForConfig(r.place.REST)
 	if err != nil {
 		r.place.Fatal(err)
 	}
-	of := func(group, version, plural string) dynamic.NamespaceableResourceInterface {
+	resources := func(group, version, plural string) dynamic.NamespaceableResourceInterface {
 		return client.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural})
 	}
-	r.gateways, r.classes = of("gateway.networking.k8s.io", "v1", "gateways"),
-		of("gateway.networking.k8s.io", "v1", "gatewayclasses")
-	r.fleets = of("penstock.dev", "v1alpha1", "envoyfleets")
+	r.gateways, r.classes = resources("gateway.networking.k8s.io", "v1", "gateways"),
+		resources("gateway.networking.k8s.io", "v1", "gatewayclasses")
+	r.fleets = resources("penstock.dev", "v1alpha1", "envoyfleets")
 }
 
 // replicas checks that n processes of Penstock are ready, which Helm has waited for, and that they
@@ -236,7 +231,6 @@ func (r *releases) listens(port int64) {
 	})
 }
 
-// served makes one request, once the Gateway is programmed.
 func (r *releases) served() {
 	r.place.Helper()
 	p := r.place
@@ -248,7 +242,6 @@ func (r *releases) served() {
 	p.Until("an answer", func(ctx context.Context) error { return labtest.Get(ctx, "http://"+address) })
 }
 
-// address returns the address of the Gateway gw once it is programmed.
 func (r *releases) address(ctx context.Context) (string, error) {
 	gw, err := r.gateways.Namespace(r.place.Namespace).Get(ctx, "gw", metav1.GetOptions{})
 	if err != nil {

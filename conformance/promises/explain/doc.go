@@ -1,10 +1,10 @@
-// Package explain compares what penstock explain answers with what Envoy does.
+// Package explain compares penstock explain with Envoy.
 //
 // grammar.go draws routes with every type of match, and requests for them: with escapes, dots and
 // slashes in paths, encoded and repeated parameters, repeated headers, and hosts in all their
 // forms. run.go sends each request through the Envoy of penstock up, asks the same process to
-// explain it, and compares the name of the route, as Envoy's access log has it. A request that gets
-// no route is compared by its status.
+// explain it, and compares the name of the route with Envoy's access log. Without a route it
+// compares the statuses.
 //
 // Invariants: a seed gives the same routes and requests. A difference names the request so that a
 // user can send it again.

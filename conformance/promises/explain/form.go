@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Form is a request, as its bytes are sent.
+// Form is a request as its bytes.
 type Form struct {
 	Method, Target, Host string
 	Header               [][2]string
@@ -61,14 +61,13 @@ func (g *Grammar) Form() Form {
 	return f
 }
 
-// host draws a form of a hostname of a route.
-func (g *Grammar) host(of string) string {
-	host := of
+func (g *Grammar) host(hostname string) string {
+	host := hostname
 	switch {
-	case of == "":
+	case hostname == "":
 		host = pick(g, []string{"a.test", "other.test", "127.0.0.1", "[::1]", "localhost", "w.test"})
-	case strings.HasPrefix(of, "*"):
-		host = pick(g, []string{"y", "x", "z.y", "Y", "a-b", ""}) + of[1:]
+	case strings.HasPrefix(hostname, "*"):
+		host = pick(g, []string{"y", "x", "z.y", "Y", "a-b", ""}) + hostname[1:]
 	}
 	switch g.IntN(12) {
 	case 0:
@@ -86,13 +85,12 @@ func (g *Grammar) host(of string) string {
 	return host
 }
 
-// path draws a path that is near a match.
-func (g *Grammar) path(of *path) string {
-	p := of.Value
-	if of.Type == regex {
+func (g *Grammar) path(match *path) string {
+	p := match.Value
+	if match.Type == regex {
 		p = pick(g, []string{"/r/abc", "/r/~x", "/my-team", "/CASE", "/v2/x/y", "/a", "/b", "/xy", "/x/z/y",
 			"/one/two", "/r/%7Ex", "/a%20b"})
-	} else if of.Type == "PathPrefix" && g.chance(60) {
+	} else if match.Type == "PathPrefix" && g.chance(60) {
 		p = strings.TrimSuffix(p, "/") + pick(g, []string{"/", "/more", "more", "/more/", "/..", "/../x", "/.", "//x"})
 	}
 	for g.chance(40) {
@@ -136,9 +134,9 @@ func (g *Grammar) spoil(p string) string {
 }
 
 // parameter draws a query parameter that is near a match.
-func (g *Grammar) parameter(of value) string {
-	v := of.Value
-	if of.Type == regex {
+func (g *Grammar) parameter(match value) string {
+	v := match.Value
+	if match.Type == regex {
 		v = pick(g, []string{"abc", "/x/y", "a b", "A"})
 	}
 	switch g.IntN(7) {
@@ -155,21 +153,22 @@ func (g *Grammar) parameter(of value) string {
 	case 5:
 		v = pick(g, []string{"", "x", "fox", "red%2520fox"})
 	}
-	text := of.Name + "=" + v
+	text := match.Name + "=" + v
 	if g.chance(5) {
-		text = pick(g, []string{of.Name, "=" + v, "&" + text, of.Name + "==" + v, strings.ToUpper(of.Name) + "=" + v,
-			url.QueryEscape(of.Name) + "=" + v})
+		text = pick(g,
+			[]string{match.Name, "=" + v, "&" + text, match.Name + "==" + v, strings.ToUpper(match.Name) + "=" + v,
+				url.QueryEscape(match.Name) + "=" + v})
 	}
 	return strings.ReplaceAll(text, "#", "%23") // no client sends a fragment
 }
 
 // header adds a header that is near a match, or several.
-func (g *Grammar) header(f *Form, of value) {
-	v := of.Value
-	if of.Type == regex {
+func (g *Grammar) header(f *Form, match value) {
+	v := match.Value
+	if match.Type == regex {
 		v = pick(g, []string{"blue", "red", "green", "curl/8", "s=1", "a; s=1", "Bearer x", "a.test", "m1", "m2", ""})
 	}
-	switch of.Name {
+	switch match.Name {
 	case "host", "transfer-encoding", "connection":
 		return // the host is drawn, and these would change the framing
 	case "upgrade":
@@ -183,14 +182,14 @@ func (g *Grammar) header(f *Form, of value) {
 			return
 		}
 	}
-	name := of.Name
+	name := match.Name
 	if g.chance(20) {
 		name = strings.ToUpper(name)
 	}
 	f.Header = append(f.Header, [2]string{name, v})
 	switch {
 	case g.chance(15) && name != "content-length":
-		f.Header = append(f.Header, [2]string{of.Name, pick(g, []string{"blue", "red", "x", v, ""})})
+		f.Header = append(f.Header, [2]string{match.Name, pick(g, []string{"blue", "red", "x", v, ""})})
 	case g.chance(5):
 		f.Header[len(f.Header)-1][1] = " \t" + v + " "
 	}

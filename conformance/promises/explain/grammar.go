@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// value is a match of a header or query parameter.
 type value struct {
 	Name  string `json:"name"`
 	Type  string `json:"type,omitempty"`
@@ -19,7 +18,6 @@ type path struct {
 	Value string `json:"value"`
 }
 
-// match is an HTTPRouteMatch.
 type match struct {
 	Path    *path   `json:"path,omitempty"`
 	Method  string  `json:"method,omitempty"`
@@ -29,7 +27,7 @@ type match struct {
 	host string // of its route
 }
 
-// What matches are made of.
+// The elements of matches.
 var (
 	hosts  = []string{"a.test", "b.test", "x.w.test", "*.w.test", ""}
 	exacts = []string{"/", "/v1", "/v1/models", "/a/b", "/a%20b", "/%7Eteam/x", "/caf%C3%A9", "/caf%c3%a9",
@@ -61,7 +59,7 @@ var (
 
 const regex = "RegularExpression"
 
-// Grammar draws routes and requests. It is not for several goroutines.
+// Grammar draws routes and requests. It is not safe for concurrent use.
 type Grammar struct {
 	*rand.Rand
 	matches []match
@@ -82,7 +80,6 @@ func New(seed uint64) *Grammar {
 
 func pick[T any](g *Grammar, list []T) T { return list[g.IntN(len(list))] }
 
-// chance is true n times in a hundred.
 func (g *Grammar) chance(n int) bool { return g.IntN(100) < n }
 
 func (g *Grammar) match() (m match) {
@@ -106,7 +103,7 @@ func (g *Grammar) match() (m match) {
 	return m
 }
 
-// addValue adds a match unless the name is there: a rule may name each once.
+// addValue adds a match unless the name is there: a rule may have each name once.
 func addValue(list []value, v value) []value {
 	for _, o := range list {
 		if strings.EqualFold(o.Name, v.Name) {

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// Config is a comparison.
+// Config configures a comparison.
 type Config struct {
 	Penstock, Envoy string // the binaries
 	Dir             string // for files; short, because sockets are in it
@@ -43,10 +43,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("Envoy: %s\nexplain: %s (%s)\n%q", d.Envoy, d.Explained, d.Answer, d.Form.Wire())
 }
 
-// workers is how many connections send requests.
 const workers = 4
 
-// rig is penstock up, with its Envoy and a server behind it.
 type rig struct {
 	Config
 	up           *process.Process
@@ -55,7 +53,6 @@ type rig struct {
 	api          *http.Client
 }
 
-// sent is a request with what became of it.
 type sent struct {
 	form      Form
 	id        string // x-request-id; "" if the connection manager has answered
@@ -64,13 +61,11 @@ type sent struct {
 	explained explained
 }
 
-// explained is what the comparison reads of an explanation.
 type explained struct {
 	Name   string `json:"name"`
 	Answer string `json:"answer"`
 }
 
-// way is the route's name, or else the status.
 func (e explained) way() string {
 	if e.Name != "" {
 		return e.Name
@@ -79,7 +74,7 @@ func (e explained) way() string {
 	return status
 }
 
-// Run sends the requests and returns those that explain did not explain as Envoy routed them.
+// Run sends the requests and returns those for which explain differs from Envoy.
 func Run(ctx context.Context, c Config) ([]Difference, error) {
 	g := New(c.Seed)
 	server, stop, err := serve()
@@ -146,10 +141,10 @@ func Run(ctx context.Context, c Config) ([]Difference, error) {
 	return out, nil
 }
 
-// grpcStatus is how Envoy answers a gRPC request that it would answer with a status of HTTP.
+// grpcStatus maps the HTTP status of an answer to the gRPC status that Envoy gives to gRPC
+// requests.
 var grpcStatus = map[string]string{"200": "13", "400": "13", "404": "12", "503": "14"}
 
-// serve runs a server that answers everything.
 func serve() (port int, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -199,10 +194,8 @@ func start(ctx context.Context, c Config, g *Grammar, server int) (*rig, error) 
 	})
 }
 
-// log is the path of Envoy's access log.
 func (r *rig) log() string { return filepath.Join(r.Dir, "access.log") }
 
-// one sends a request, and asks for its explanation.
 func (r *rig) one(ctx context.Context, conn *connection, s *sent) error {
 	if err := conn.send(s); err != nil {
 		return err
@@ -224,7 +217,6 @@ func (r *rig) one(ctx context.Context, conn *connection, s *sent) error {
 	return json.Unmarshal(text, &s.explained)
 }
 
-// command has the binary explain a request.
 func (r *rig) command(ctx context.Context, f *Form) (e explained, err error) {
 	cmd := exec.CommandContext(ctx, r.Penstock, append(f.Args(r.gateway), "-f", r.files, "--state", r.state)...)
 	var stderr strings.Builder
@@ -236,8 +228,8 @@ func (r *rig) command(ctx context.Context, f *Form) (e explained, err error) {
 	return e, json.Unmarshal(out, &e)
 }
 
-// routes reads the name of each request's route from Envoy's access log, without what Penstock adds
-// to names of parts of a route.
+// routes reads the name of each request's route from Envoy's access log, without the suffixes that
+// Penstock adds for parts of a route.
 func (r *rig) routes() (map[string]string, error) {
 	text, err := os.ReadFile(r.log())
 	if err != nil {
@@ -255,7 +247,7 @@ func (r *rig) routes() (map[string]string, error) {
 	return out, nil
 }
 
-// connection is a connection that is kept while Envoy keeps it.
+// connection is reused while Envoy keeps it open.
 type connection struct {
 	address string
 	conn    net.Conn

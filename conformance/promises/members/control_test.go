@@ -30,9 +30,9 @@ func TestClusterSet_ChangedModeLosesNoRequest(t *testing.T) {
 	mode := func(want string) {
 		t.Helper()
 		s.east.annotate("export-mode", fmt.Sprintf("%q", want))
-		s.imports("east has "+want, func(of map[string]map[string]any) error {
-			if of["east"]["routingMode"] != want {
-				return fmt.Errorf("%v", of["east"])
+		s.imports("east has "+want, func(entries map[string]map[string]any) error {
+			if entries["east"]["routingMode"] != want {
+				return fmt.Errorf("%v", entries["east"])
 			}
 			return nil
 		})
@@ -120,8 +120,7 @@ func TestClusterSet_RejectedControlLinkLosesNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// A link that is slow for all packets, requests included, and one that loses many of its control
-// packets.
+// One link is slow for all packets, requests included, and one loses many of its control packets.
 func TestClusterSet_SlowOrLossyLinkLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	t.Cleanup(func() { s.faults(network.Fault{Effect: network.Heal}) })

@@ -19,7 +19,6 @@ import (
 // it.
 const grace = 3 * time.Second
 
-// sent is a request: when it was sent, how long it took, and how it failed.
 type sent struct {
 	what string
 	at   time.Time
@@ -27,7 +26,7 @@ type sent struct {
 	err  error
 }
 
-// sender sends requests of every kind to some pools, and keeps what became of each.
+// sender sends requests of every kind to some pools, and keeps their results.
 type sender struct {
 	l    *load
 	stop context.CancelFunc
@@ -64,9 +63,8 @@ func (s *site) send(pools ...string) *sender {
 	return out
 }
 
-// lost fails the test for each request that was sent at least grace after a loss, or before it and
-// answered before it, and failed. It logs how long the longest request took that was sent after the
-// loss.
+// lost fails the test for each failed request that was sent at least grace after a loss, or ended
+// before it. It logs the longest time of a request after the loss.
 func (s *sender) lost(t *testing.T, loss time.Time) {
 	t.Helper()
 	s.stop()
@@ -98,7 +96,6 @@ func (s *sender) lost(t *testing.T, loss time.Time) {
 	}
 }
 
-// goes waits until n more requests have ended.
 func (s *sender) goes(t *testing.T, n int) {
 	t.Helper()
 	count := func() int {
@@ -115,7 +112,7 @@ func (s *sender) goes(t *testing.T, n int) {
 	})
 }
 
-// One of two clusters is lost, with all that it has: packets to it vanish, or are rejected. The
+// One of two clusters is lost, with everything in it: packets to it vanish, or are rejected. The
 // other one serves.
 func TestClusterSet_LostClusterIsReplacedByAnother(t *testing.T) {
 	for _, effect := range []network.Effect{network.Reject, network.Cut} {

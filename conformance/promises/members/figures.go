@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// figures are what became of the requests of all experiments, as figures of conformance/bench.
 type figures struct {
 	mu            sync.Mutex
 	control, data requests
@@ -15,8 +14,8 @@ type figures struct {
 	ended, failed int           // experiments
 }
 
-// requests are those of the experiments of one side. Those that may fail because of the loss itself
-// are not among failed.
+// requests counts the requests of one side's experiments. Failures that the loss itself may cause
+// are not in failed.
 type requests struct{ sent, failed, excepted int }
 
 func (r *requests) add(o requests) {
@@ -27,22 +26,21 @@ func (r *requests) add(o requests) {
 
 // controlled adds the requests of an experiment in which the control side of a cluster fails, or
 // changes.
-func (f *figures) controlled(of requests) {
+func (f *figures) controlled(r requests) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.control.add(of)
+	f.control.add(r)
 }
 
-// lost adds those of an experiment in which a cluster, or a part of it, is lost.
-func (f *figures) lost(of requests, longest time.Duration) {
+// lost adds the requests of an experiment in which a cluster, or a part of it, is lost.
+func (f *figures) lost(r requests, longest time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.data.add(of)
+	f.data.add(r)
 	f.longest = max(f.longest, longest)
 }
 
-// experiment counts an experiment that has ended. One may fail without a failed request: then it
-// has not shown what it is to show.
+// experiment counts an experiment that has ended. It may fail without a failed request.
 func (f *figures) experiment(failed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,7 +50,7 @@ func (f *figures) experiment(failed bool) {
 	}
 }
 
-// print writes the figures as JSON lines. Without an experiment there are none.
+// print writes the figures as JSON lines, if there was an experiment.
 func (f *figures) print(w io.Writer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

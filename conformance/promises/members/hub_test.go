@@ -55,9 +55,9 @@ func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 		h.Kill()
 		s.load.Goes(20)
 		start()
-		s.imports("east has "+mode, func(of map[string]map[string]any) error {
-			if of["east"]["routingMode"] != mode {
-				return fmt.Errorf("%v", of["east"])
+		s.imports("east has "+mode, func(entries map[string]map[string]any) error {
+			if entries["east"]["routingMode"] != mode {
+				return fmt.Errorf("%v", entries["east"])
 			}
 			return nil
 		})
@@ -66,8 +66,8 @@ func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 	s.unled(h)
 }
 
-// hub is one that clusters are admitted to, which leave each other's sets. The clusters are members
-// of each other again at the end.
+// hub is a hub that admits clusters, which leave each other's sets. The clusters are members of
+// each other again at the end.
 func (s *site) hub(admitted ...*cluster) *installed.Hub {
 	s.Helper()
 	all := []*cluster{s.east, s.north, s.west}
@@ -100,7 +100,7 @@ func (s *site) hub(admitted ...*cluster) *installed.Hub {
 	return h
 }
 
-// unled has a hub's imports removed before it is killed for good.
+// unled removes a hub's imports and kills it for good.
 func (s *site) unled(h *installed.Hub) {
 	s.Helper()
 	for _, c := range []*cluster{s.east, s.north} {
@@ -114,7 +114,6 @@ func (s *site) unled(h *installed.Hub) {
 	}
 }
 
-// without waits until the importer has no import.
 func (s *site) without() {
 	s.Helper()
 	for _, pool := range pools {

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-// All processes of the importer are killed at once. Its Envoys go on with what they have, and what
-// the new processes publish is not less.
+// All processes of the importer are killed at once. Its Envoys keep their configuration, and the
+// new processes publish no less.
 func TestClusterSet_KilledImporterLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	s.west.kill()
@@ -21,8 +21,8 @@ func TestClusterSet_KilledImporterLosesNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// New pods take the place of the importer's processes, as in an upgrade. They serve no Envoy before
-// they have the endpoints of the imports, which no API server has.
+// New pods replace the importer's processes, as in an upgrade. They serve no Envoy before they have
+// the endpoints of the imports, which no API server has.
 func TestClusterSet_UpgradedImporterLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	for n := range 3 {
@@ -46,9 +46,8 @@ func TestClusterSet_KilledExporterLosesNoRequestOfAPoolWithAPickerOfItsOwn(t *te
 	s.ends()
 }
 
-// The importer starts again while no Penstock runs at the exporter: it keeps what it has imported,
-// endpoints included. Requests to chat, whose picker is away too, go to the cluster whose picker
-// answers.
+// The importer starts again while no Penstock runs at the exporter: it keeps its imports, endpoints
+// included. Requests to chat, whose picker is away too, go to the cluster whose picker answers.
 func TestClusterSet_ImporterKilledWhileItsExporterIsAwayLosesNoRequest(t *testing.T) {
 	s := newSite(t, "epp")
 	s.east.scale(0)

@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// load is requests of every kind to all imports.
 type load struct {
 	*labtest.Load
 	t     *testing.T
@@ -56,7 +55,6 @@ func newLoad(t *testing.T, address string, pools ...string) *load {
 	return l
 }
 
-// request is a kind of request.
 type request struct {
 	tokens int
 	stream bool
@@ -64,7 +62,6 @@ type request struct {
 	prompt string
 }
 
-// ask makes one request and reads its whole answer.
 func (l *load) ask(ctx context.Context, address, pool string, r request) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -107,13 +104,11 @@ func (l *load) ask(ctx context.Context, address, pool string, r request) error {
 	return nil
 }
 
-// counted adds the requests, which have ended, to the figures.
 func (l *load) counted() {
 	sent, failed := l.Counts()
 	measured.controlled(requests{sent: int(sent), failed: int(failed)})
 }
 
-// count returns how many requests to a pool a cluster has answered.
 func (l *load) count(pool, cluster string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

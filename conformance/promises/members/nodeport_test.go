@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The addresses of a picker's Service of type NodePort are those of the nodes with its pods, and
-// its port is the nodes'. The lab serves no NodePorts, so nothing is sent there.
+// A picker's Service of type NodePort has the addresses of the nodes with its pods, and the nodes'
+// port. The lab serves no NodePorts, so nothing is sent there.
 func TestClusterSet_NodePortOfAPickerIsAtItsNodes(t *testing.T) {
 	s := newQuietSite(t)
 	s.ready("east", "north")

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// signal sends a signal to the processes of pods with a label, of which each has an argument. It
-// returns when it was sent.
+// signal sends a signal to the processes of pods with a label, each of which has an argument. It
+// returns the time.
 func (c *cluster) signal(label, arg string, s syscall.Signal) time.Time {
 	c.Helper()
 	list, err := c.CoreV1().Pods(team).List(c.Context(), metav1.ListOptions{LabelSelector: label})
@@ -38,7 +38,7 @@ func (c *cluster) signal(label, arg string, s syscall.Signal) time.Time {
 	return at
 }
 
-// lasts has requests go on for a while, longer than anything waits for a part that is away.
+// lasts lets requests go on longer than anything waits for a part that is away.
 func (s *sender) lasts(t *testing.T, from time.Time) {
 	t.Helper()
 	labtest.Until(t, "some seconds have passed", func(context.Context) error {
@@ -50,7 +50,6 @@ func (s *sender) lasts(t *testing.T, from time.Time) {
 	s.goes(t, 60)
 }
 
-// returns waits until the first cluster serves again.
 func (s *sender) returns(t *testing.T) {
 	t.Helper()
 	for _, pool := range s.l.pools {
@@ -64,8 +63,8 @@ func (s *sender) returns(t *testing.T) {
 	}
 }
 
-// All processes of an exporter's Penstock are killed at once, the picker of the pool chat with
-// them. The other cluster serves meanwhile.
+// All processes of an exporter's Penstock are killed at once, and with them the picker of the pool
+// chat. The other cluster serves meanwhile.
 func TestClusterSet_KilledExporterWithThePickerIsReplacedByAnother(t *testing.T) {
 	s := newSite(t)
 	s.load.End()
@@ -78,8 +77,8 @@ func TestClusterSet_KilledExporterWithThePickerIsReplacedByAnother(t *testing.T)
 	out.lost(t, loss)
 }
 
-// The picker of a pool is killed, or frozen, and comes back. What it was asked meanwhile is sent to
-// the other cluster.
+// The picker of a pool is killed, or frozen, and comes back. Its requests meanwhile go to the other
+// cluster.
 func TestClusterSet_LostPickerIsReplacedByAnotherCluster(t *testing.T) {
 	for name, signals := range map[string][2]syscall.Signal{
 		"killed": {syscall.SIGKILL, 0}, "frozen": {syscall.SIGSTOP, syscall.SIGCONT},
@@ -112,16 +111,16 @@ func TestClusterSet_LostServersAreReplacedByAnotherCluster(t *testing.T) {
 	out.lost(t, loss)
 }
 
-// The Envoys of an exporter's Gateway are killed, through which requests arrive in ParentMode, and
+// The Envoys of an exporter's Gateway, through which requests arrive in ParentMode, are killed and
 // start again.
 func TestClusterSet_LostGatewayIsReplacedByAnotherCluster(t *testing.T) {
 	s := newSite(t)
 	s.load.End()
 	s.east.address()
 	s.east.annotate("export-mode", `"ParentMode"`)
-	s.imports("east has ParentMode", func(of map[string]map[string]any) error {
-		if of["east"]["routingMode"] != "ParentMode" {
-			return fmt.Errorf("%v", of["east"])
+	s.imports("east has ParentMode", func(entries map[string]map[string]any) error {
+		if entries["east"]["routingMode"] != "ParentMode" {
+			return fmt.Errorf("%v", entries["east"])
 		}
 		return nil
 	})
@@ -136,7 +135,6 @@ func TestClusterSet_LostGatewayIsReplacedByAnotherCluster(t *testing.T) {
 	s.ready("east", "north")
 }
 
-// fullPolicy has a pool take one request at a time on each server.
 const fullPolicy = `
 apiVersion: penstock.dev/v1alpha1
 kind: PoolPolicy
@@ -204,7 +202,6 @@ func TestClusterSet_FullClustersAnswer429(t *testing.T) {
 	t.Logf("%d requests, %d answered 429, %d failed otherwise", sent, full(), failed)
 }
 
-// failures counts the requests that failed with a text.
 func (s *sender) failures(text string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +213,7 @@ func (s *sender) failures(text string) (n int) {
 	return n
 }
 
-// How clusters are selected changes while requests go on.
+// The selection of clusters changes while requests go on.
 func TestClusterSet_ChangedSelectionLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	t.Cleanup(func() {

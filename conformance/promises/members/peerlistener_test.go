@@ -19,8 +19,8 @@ import (
 )
 
 // The fleets of both exporters listen for members, at their Services. Meanwhile all processes of an
-// exporter are killed, and new pods take the place of others, as in an upgrade: Envoys keep what
-// members need.
+// exporter are killed, and new pods replace others, as in an upgrade: Envoys keep the members'
+// resources.
 func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 	const port = 15443
 	s := newQuietSite(t)
@@ -31,9 +31,9 @@ func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 		c.address()
 		c.annotate("export-mode", `"ParentMode"`)
 	}
-	s.imports("the exporters have peer listeners", func(of map[string]map[string]any) error {
+	s.imports("the exporters have peer listeners", func(entries map[string]map[string]any) error {
 		for _, c := range exporters {
-			if text := fmt.Sprint(of[c.Name]["parents"]); !strings.Contains(text, "peer:true") ||
+			if text := fmt.Sprint(entries[c.Name]["parents"]); !strings.Contains(text, "peer:true") ||
 				!strings.Contains(text, fmt.Sprintf("number:%d", port)) {
 				return fmt.Errorf("%s: %s", c.Name, text)
 			}
@@ -63,7 +63,7 @@ func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 }
 
 // With a peer listener the exporters' own pickers serve the importer, over mTLS, and no other
-// client: none is open. The importer's fleet asks them for each request of chat.
+// client: none is open. The importer's fleet calls them for each request of chat.
 func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 	const open = "--picker-open"
 	s := newQuietSite(t)
@@ -75,9 +75,9 @@ func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 			return slices.DeleteFunc(args, func(a string) bool { return a == open })
 		})
 	}
-	s.imported("chat", "the exporters' pickers are for members", func(of map[string]map[string]any) error {
+	s.imported("chat", "the exporters' pickers are for members", func(entries map[string]map[string]any) error {
 		for _, c := range exporters {
-			if text := fmt.Sprint(of[c.Name]["endpointPicker"]); !strings.Contains(text, "peer") {
+			if text := fmt.Sprint(entries[c.Name]["endpointPicker"]); !strings.Contains(text, "peer") {
 				return fmt.Errorf("%s: %s", c.Name, text)
 			}
 		}
@@ -103,25 +103,25 @@ func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 	s.ends()
 }
 
-// listenForMembers has the Gateways of both exporters listen at a port; 0: they do not.
+// listenForMembers makes the Gateways of both exporters listen at a port; 0 ends it.
 func (s *site) listenForMembers(port int) {
 	s.Helper()
 	for _, c := range []*cluster{s.east, s.north} {
-		of := spec(c.Member, false, c.Others(members)...)
-		of.PeerListener = port
-		if err := c.Join(c.Context(), of); err != nil {
+		set := spec(c.Member, false, c.Others(members)...)
+		set.PeerListener = port
+		if err := c.Join(c.Context(), set); err != nil {
 			s.Fatal(err)
 		}
 	}
 }
 
-// arguments changes those of Penstock's processes, and waits for new ones.
+// arguments changes the arguments of Penstock's processes, and waits for new ones.
 func (c *cluster) arguments(change func([]string) []string) {
 	c.Helper()
 	d, err := c.AppsV1().Deployments(installed.System).Get(c.Context(), "penstock", metav1.GetOptions{})
 	if err == nil {
-		of := &d.Spec.Template.Spec.Containers[0]
-		of.Args = change(of.Args)
+		container := &d.Spec.Template.Spec.Containers[0]
+		container.Args = change(container.Args)
 		_, err = c.AppsV1().Deployments(installed.System).Update(c.Context(), d, metav1.UpdateOptions{})
 	}
 	if err != nil {
@@ -130,7 +130,6 @@ func (c *cluster) arguments(change func([]string) []string) {
 	c.RolledOut(installed.System, "penstock")
 }
 
-// picks is how many picks of chat the processes of a cluster have answered.
 func (c *cluster) picks() (sum float64) {
 	c.Helper()
 	list, err := c.Processes(c.Context())

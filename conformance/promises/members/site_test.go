@@ -28,13 +28,12 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// team is the namespace of all that a user writes.
 const team = "team"
 
 // pools are the names of the pools, and the first labels of their hosts.
 var pools = []string{"chat", "epp"}
 
-// exporting is what an exporter has; its name is inserted. In ParentMode requests arrive at its
+// exporting are an exporter's objects; its name is inserted. In ParentMode requests arrive at its
 // Gateway.
 const exporting = `
 apiVersion: apps/v1
@@ -92,7 +91,7 @@ var (
 	members []*installed.Member // east, north, west
 )
 
-// measured are the figures of all tests, which -figures has printed.
+// measured are the figures of all tests, which -figures prints.
 var (
 	measured figures
 	printed  = flag.Bool("figures", false,
@@ -115,7 +114,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// furnish makes the three clusters a set, of which two export.
 func furnish(ctx context.Context) (err error) {
 	if members, err = installed.Members(ctx, running, "east", "north", "west"); err != nil {
 		return err
@@ -148,19 +146,16 @@ func furnish(ctx context.Context) (err error) {
 	return nil
 }
 
-// spec is the ClusterSet of a member.
 func spec(m *installed.Member, draining bool, others ...*installed.Member) installed.Spec {
 	return installed.Spec{PodCIDRs: []string{"10.128.0.0/9"}, Draining: draining, Members: others}
 }
 
-// site is the set during a test.
 type site struct {
 	*testing.T
 	east, north, west *cluster
 	load              *load
 }
 
-// cluster is a member during a test.
 type cluster struct {
 	labtest.Place
 	*installed.Member
@@ -188,12 +183,11 @@ func (s *site) begins(to ...string) {
 	s.load.serves("east", "north")
 }
 
-// newQuietSite is newSite without requests.
 func newQuietSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{T: t}
 	t.Cleanup(func() { measured.experiment(t.Failed()) })
-	for i, is := range []**cluster{&s.east, &s.north, &s.west} {
+	for i, member := range []**cluster{&s.east, &s.north, &s.west} {
 		m := members[i]
 		c := &cluster{Place: labtest.Place{T: t, Clientset: m.Client, REST: m.Config, Namespace: team}, Member: m,
 			context: running.Contexts()[i]}
@@ -202,7 +196,7 @@ func newQuietSite(t *testing.T) *site {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.logProcesses)
-		*is = c
+		*member = c
 	}
 	return s
 }
@@ -220,12 +214,12 @@ func (s *site) ends() {
 // ready waits until the imports have these clusters, and each takes requests.
 func (s *site) ready(names ...string) {
 	s.Helper()
-	s.imports(strings.Join(names, " ")+" are ready", func(of map[string]map[string]any) error {
-		if len(of) != len(names) {
-			return fmt.Errorf("clusters %v", of)
+	s.imports(strings.Join(names, " ")+" are ready", func(entries map[string]map[string]any) error {
+		if len(entries) != len(names) {
+			return fmt.Errorf("clusters %v", entries)
 		}
 		for _, name := range names {
-			if err := condition(of[name], "True", "Ready"); err != nil {
+			if err := condition(entries[name], "True", "Ready"); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -233,16 +227,15 @@ func (s *site) ready(names ...string) {
 	})
 }
 
-// states waits until a cluster has a status and a reason in the imports.
 func (s *site) states(name, status, reason string) {
 	s.Helper()
-	s.imports(name+" is "+status+" "+reason, func(of map[string]map[string]any) error {
-		return condition(of[name], status, reason)
+	s.imports(name+" is "+status+" "+reason, func(entries map[string]map[string]any) error {
+		return condition(entries[name], status, reason)
 	})
 }
 
-// imports waits until the importer's InferencePoolImports have a status, which holds gets as
-// entries by cluster.
+// imports waits until holds accepts the entries, by cluster, in the status of the importer's
+// InferencePoolImports.
 func (s *site) imports(what string, holds func(map[string]map[string]any) error) {
 	s.Helper()
 	for _, pool := range pools {
@@ -250,7 +243,6 @@ func (s *site) imports(what string, holds func(map[string]map[string]any) error)
 	}
 }
 
-// imported waits for the import of one pool.
 func (s *site) imported(pool, what string, holds func(map[string]map[string]any) error) {
 	s.Helper()
 	s.west.Until(what+" in import "+pool, func(ctx context.Context) error {
@@ -259,13 +251,13 @@ func (s *site) imported(pool, what string, holds func(map[string]map[string]any)
 		if err != nil {
 			return err
 		}
-		of := map[string]map[string]any{}
+		entries := map[string]map[string]any{}
 		clusters, _, _ := unstructured.NestedSlice(u.Object, "status", "clusters")
 		for _, c := range clusters {
 			c := c.(map[string]any)
-			of[fmt.Sprint(c["name"])] = c
+			entries[fmt.Sprint(c["name"])] = c
 		}
-		return holds(of)
+		return holds(entries)
 	})
 }
 
@@ -280,13 +272,11 @@ func condition(in map[string]any, status, reason string) error {
 	return fmt.Errorf("ready is not %s (%s): %v", status, reason, list)
 }
 
-// kind are the objects of a kind in the namespace.
 func (c *cluster) kind(group, version, plural string) dynamic.ResourceInterface {
 	return c.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).
 		Namespace(team)
 }
 
-// address waits for that of the Gateway.
 func (c *cluster) address() (address string) {
 	c.Helper()
 	c.Until("the Gateway has an address", func(ctx context.Context) error {
@@ -304,7 +294,6 @@ func (c *cluster) address() (address string) {
 	return address
 }
 
-// annotate sets an annotation of both pools, or removes it with null.
 func (c *cluster) annotate(key, value string) {
 	c.Helper()
 	for _, pool := range pools {
@@ -316,7 +305,6 @@ func (c *cluster) annotate(key, value string) {
 	}
 }
 
-// join replaces the cluster's ClusterSet.
 func (c *cluster) join(draining bool, others ...*cluster) {
 	c.Helper()
 	var list []*installed.Member
@@ -328,7 +316,6 @@ func (c *cluster) join(draining bool, others ...*cluster) {
 	}
 }
 
-// joins makes others members of the cluster's set, with `penstock clusters join`.
 func (c *cluster) joins(others ...*cluster) {
 	c.Helper()
 	var peers string
@@ -348,8 +335,8 @@ func (c *cluster) joins(others ...*cluster) {
 	}
 }
 
-// allowCleartext allows each member of a ClusterSet gateways without TLS, as the pools in
-// ParentMode here have them.
+// allowCleartext allows each member of a ClusterSet gateways without TLS, which the pools in
+// ParentMode here have.
 func allowCleartext(text string) (string, error) {
 	var set v1alpha1.ClusterSet
 	if err := yaml.UnmarshalStrict([]byte(text), &set); err != nil {
@@ -362,7 +349,6 @@ func allowCleartext(text string) (string, error) {
 	return string(out), err
 }
 
-// lists waits until `penstock clusters list` prints a text.
 func (c *cluster) lists(want string) {
 	c.Helper()
 	c.Until(c.Name+" lists "+want, func(ctx context.Context) error {
@@ -374,7 +360,6 @@ func (c *cluster) lists(want string) {
 	})
 }
 
-// penstock runs a command in a pod of Penstock.
 func (c *cluster) penstock(ctx context.Context, input string, args ...string) (string, error) {
 	list, err := c.Processes(ctx)
 	if err != nil || len(list) == 0 {
@@ -414,7 +399,6 @@ func (c *cluster) kill() {
 	})
 }
 
-// scale sets the number of Penstock's processes, and waits for it.
 func (c *cluster) scale(n int) {
 	c.Helper()
 	patch := fmt.Sprintf(`{"spec": {"replicas": %d}}`, n)
@@ -425,7 +409,6 @@ func (c *cluster) scale(n int) {
 	c.RolledOut(installed.System, "penstock")
 }
 
-// control sets what happens on the control connections of two clusters.
 func (s *site) control(from, to *cluster, oneWay bool, effect network.Effect) {
 	s.Helper()
 	f := network.Fault{Effect: effect}
@@ -435,7 +418,7 @@ func (s *site) control(from, to *cluster, oneWay bool, effect network.Effect) {
 	s.link(lab.Link{From: from.context, To: to.context, OneWay: oneWay, Fault: f})
 }
 
-// faults sets what happens between the importer and the first exporter.
+// faults sets the treatment of packets between the importer and the first exporter.
 func (s *site) faults(f network.Fault) {
 	s.Helper()
 	s.link(lab.Link{From: s.east.context, To: s.west.context, Fault: f})
@@ -448,7 +431,6 @@ func (s *site) link(l lab.Link) {
 	}
 }
 
-// logProcesses logs what Penstock logged, if the test has failed.
 func (c *cluster) logProcesses() {
 	if !c.Failed() {
 		return

@@ -20,13 +20,13 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// shifted is the image of a test build of penstock whose clock is off by what a file of its pod
-// has.
+// shifted is the image of a test build of penstock whose clock is off by the content of a file of
+// its pod.
 const shifted = "ghcr.io/penstock-project/penstock:faults"
 
-// Processes that start a day ahead, and others that start a day behind, trust each other, and what
-// they export arrives. Both clusters change from one build to another and back meanwhile, one after
-// the other, so builds differ on some streams.
+// Processes that start a day ahead, and others that start a day behind, trust each other, and their
+// exports arrive. Both clusters change from one build to another and back meanwhile, one after the
+// other, so builds differ on some streams.
 func TestClusterSet_ClocksDaysApartLoseNoRequest(t *testing.T) {
 	dir, err := os.MkdirTemp("", "clocks")
 	if err != nil {
@@ -58,15 +58,15 @@ func TestClusterSet_ClocksDaysApartLoseNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// before is a commit whose Penstock stands for an earlier release, as long as nothing is released:
-// it is from before members behind hubs used each other's certificates.
+// before is a commit that stands for an earlier release until there is one: it is from before
+// members behind hubs used each other's certificates.
 const (
 	before      = "0b3ed530"
 	beforeImage = "ghcr.io/penstock-project/penstock:before"
 )
 
-// Members of two releases serve each other's requests: while an exporter has the earlier one, while
-// the importer has it, and while all are brought to this one.
+// Members of two releases serve each other's requests: while the exporter has the earlier one,
+// while the importer has it, and while all are upgraded.
 func TestClusterSet_TwoReleasesOnOneStreamLoseNoRequest(t *testing.T) {
 	dir, err := os.MkdirTemp("", "before")
 	if err != nil {
@@ -103,14 +103,14 @@ func TestClusterSet_TwoReleasesOnOneStreamLoseNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// runs has Penstock run an image, with a clock unless its file is "". It returns what restores it.
+// runs makes Penstock run an image, with a clock unless its file is "". restore undoes it.
 func (c *cluster) runs(image, clock string) (restore func()) {
 	c.Helper()
 	d, err := c.AppsV1().Deployments(installed.System).Get(c.Context(), "penstock", metav1.GetOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
-	was, err := json.Marshal(d.Spec.Template.Spec.Containers[0])
+	before, err := json.Marshal(d.Spec.Template.Spec.Containers[0])
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -129,11 +129,10 @@ func (c *cluster) runs(image, clock string) (restore func()) {
 	}
 	patch("[" + changes + "]")
 	return func() {
-		patch(fmt.Sprintf(`[{"op": "replace", "path": "/spec/template/spec/containers/0", "value": %s}]`, was))
+		patch(fmt.Sprintf(`[{"op": "replace", "path": "/spec/template/spec/containers/0", "value": %s}]`, before))
 	}
 }
 
-// shift sets the clocks of all processes.
 func (c *cluster) shift(offset time.Duration) {
 	c.Helper()
 	list, err := c.Processes(c.Context())

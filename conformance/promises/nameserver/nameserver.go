@@ -20,7 +20,6 @@ type Server struct {
 	counted int // queries since the last change of mode
 }
 
-// mode is what happens to queries.
 type mode int
 
 const (
@@ -46,13 +45,13 @@ func (s *Server) Address() string { return s.conn.LocalAddr().String() }
 // Close ends the server.
 func (s *Server) Close() error { return s.conn.Close() }
 
-// Answer answers every query for an A record with an IPv4 address, from now on.
+// Answer makes it answer queries for A records with an IPv4 address.
 func (s *Server) Answer(ip netip.Addr) { s.set(answering, ip.As4()) }
 
-// Drop answers no query, from now on.
+// Drop makes it drop queries.
 func (s *Server) Drop() { s.set(dropping, [4]byte{}) }
 
-// Fail answers every query with SERVFAIL, from now on.
+// Fail makes it answer queries with SERVFAIL.
 func (s *Server) Fail() { s.set(failing, [4]byte{}) }
 
 func (s *Server) set(m mode, ip [4]byte) {
@@ -61,7 +60,7 @@ func (s *Server) set(m mode, ip [4]byte) {
 	s.mode, s.ip, s.counted = m, ip, 0
 }
 
-// Asked reports whether a name has been asked for; it ends with a dot.
+// Asked reports whether a name has been queried; it ends with a dot.
 func (s *Server) Asked(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +89,6 @@ func (s *Server) serve() {
 	}
 }
 
-// answer answers one query.
 func (s *Server) answer(query dnsmessage.Message, to net.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

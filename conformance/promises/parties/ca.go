@@ -34,8 +34,7 @@ func NewCA(t testing.TB) *CA {
 	return c
 }
 
-// Sign signs a certificate that ends after some time; before c has a key, with the certificate's
-// own.
+// Sign signs a certificate with a lifetime; until c has a key, with the certificate's own.
 func (c *CA) Sign(template *x509.Certificate, life time.Duration) tls.Certificate {
 	c.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -55,7 +54,7 @@ func (c *CA) Sign(template *x509.Certificate, life time.Duration) tls.Certificat
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Identity is a certificate of a SPIFFE ID, for both ends.
+// Identity makes a certificate of a SPIFFE ID, for clients and servers.
 func (c *CA) Identity(domain, path string, life time.Duration) tls.Certificate {
 	c.Helper()
 	return c.Sign(&x509.Certificate{

@@ -30,7 +30,7 @@ type Publisher struct {
 	Rounds   atomic.Int64 // connections to it whose function has returned
 }
 
-// NewPublisher makes a member, which listens. Begin has it serve.
+// NewPublisher makes a member, which listens. Begin makes it serve.
 func NewPublisher(t testing.TB, name string) *Publisher {
 	t.Helper()
 	return &Publisher{CA: NewCA(t), Name: name, Listener: listen(t)}
@@ -52,8 +52,8 @@ func (v *Subscriber) Send(topic string, items []*discoveryv3.Resource, gone ...s
 	})
 }
 
-// Publish sends items of a topic in parts as large as may be, each after the acknowledgement of the
-// one before.
+// Publish sends items of a topic in the largest possible parts, each after the acknowledgement of
+// the last.
 func (v *Subscriber) Publish(topic string, items []*discoveryv3.Resource, gone ...string) error {
 	v.nonce++
 	for part := 0; ; part++ {
@@ -107,7 +107,7 @@ func Exported(name string, sequence int, entry string) *discoveryv3.Resource {
 		fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"routingMode":"EndpointMode"%s}}`, sequence, entry))
 }
 
-// Begin serves with a function for each connection, until end. The function returns how the stream
+// Begin serves until end, with a function for each connection. The function returns how the stream
 // ends; nil: once the other end has ended it.
 func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
 	server := Server(p.Identity(p.Name, federation.ProcessPath, time.Hour), &p.Rounds, do)
@@ -116,7 +116,7 @@ func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
 	return server.Stop
 }
 
-// Server is the server of a Publisher, which counts rounds.
+// Server is the server of a Publisher. It counts connections in rounds.
 func Server(certificate tls.Certificate, rounds *atomic.Int64, do func(*Subscriber) error) *grpc.Server {
 	server := grpc.NewServer(grpc.ForceServerCodecV2(NewEncoded()), grpc.MaxHeaderListSize(64<<20),
 		grpc.Creds(credentials.NewTLS(&tls.Config{
@@ -163,13 +163,12 @@ func newSubscriber(s grpc.ServerStream) *Subscriber {
 	return v
 }
 
-// Follow subscribes to what a Penstock publishes at its port for members, with certificates, by
-// some messages. It returns the first response, or how the stream ends without one; with hold, it
-// stays to the end of the stream.
+// Follow subscribes to a Penstock at its port for members, with certificates and some messages. It
+// returns the first response, or the error that ended the stream before; with hold, it stays to the
+// end of the stream.
 func Follow(
 	ctx context.Context, address string, certificates []tls.Certificate, hold bool, messages ...[]byte,
 ) (*discoveryv3.DeltaDiscoveryResponse, error) {
-	// It trusts every server.
 	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: certificates, InsecureSkipVerify: true,
 		NextProtos: []string{"h2"}}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(config)),
@@ -194,7 +193,7 @@ func Follow(
 	return out, err
 }
 
-// Encoded is a codec of messages that are encoded already, beside others.
+// Encoded is a codec that also takes encoded messages.
 type Encoded struct{ encoding.CodecV2 }
 
 // NewEncoded returns an Encoded of gRPC's usual codec.

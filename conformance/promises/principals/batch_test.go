@@ -35,7 +35,6 @@ const cellsFile = "cells.yaml"
 // batch is how many cells are applied at once.
 const batch = 250
 
-// author applies the cells of a principal that writes objects.
 type author struct {
 	*run
 	tables  []store.Kind
@@ -86,8 +85,8 @@ func (r *run) apply(folder string, tables []store.Kind) {
 	}
 }
 
-// place makes the objects of a cell of the sample that has most of its field. A sample must have
-// the field's parent.
+// place makes the objects of a cell from the sample with the longest part of its field. A sample
+// must have the field's parent.
 func (a *author) place(c cell, namespace string) *placed {
 	a.t.Helper()
 	f := a.fields[c.field]
@@ -121,7 +120,6 @@ func (a *author) place(c cell, namespace string) *placed {
 	return p
 }
 
-// current is the value that set replaces.
 func current(v any, steps []string) any {
 	for i, s := range steps {
 		var next any
@@ -139,7 +137,6 @@ func current(v any, steps []string) any {
 	return v
 }
 
-// evidence is an observed outcome, and what is reported.
 type evidence struct {
 	outcome outcome
 	found   []string
@@ -214,8 +211,8 @@ func (a *author) stored() map[report.Ref]bool {
 	return out
 }
 
-// judge derives the outcome of a cell from the store and the status: from what is reported about
-// the cell alone.
+// judge derives the outcome of a cell from the store and the status: only from reports about the
+// cell.
 func (p *placed) judge(doc document, stored map[report.Ref]bool, file string, own []string) evidence {
 	var found []string
 	add := func(text string) {
@@ -249,8 +246,8 @@ func (p *placed) judge(doc document, stored map[report.Ref]bool, file string, ow
 	return evidence{denied, found}
 }
 
-// momentary findings are about servers that answer or not: the servers of the samples do not exist,
-// and a cell may end before that is known.
+// momentary findings are about whether servers answer: the samples' servers do not exist, and a
+// cell may end before that is found.
 func momentary(f report.Finding) bool { return strings.Contains(f.Problem, "fails: ") }
 
 // owns reports whether a source, PATH:LINE, is within the cell in a file.

@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// expect sends a request to a host. It returns an error unless the answer is 200 with a text.
 func (r *rig) expect(host, reply string) error {
 	status, text, err := r.ask(host, "/v1/chat/completions", body)
 	if err == nil && (status != http.StatusOK || text != reply) {
@@ -19,8 +18,8 @@ func (r *rig) expect(host, reply string) error {
 	return err
 }
 
-// beside sends the requests of a further victim, one after the other, until end. One that failed
-// fails the test.
+// beside sends the requests of a further victim, one after the other, until end. A failed one fails
+// the test.
 func (r *rig) beside(ask func() error) (end func()) {
 	ctx, stop := context.WithCancel(r.Context())
 	r.Cleanup(stop)
@@ -49,11 +48,11 @@ func (r *rig) beside(ask func() error) (end func()) {
 	}
 }
 
-// memoryLimit is the memory that the chart gives a process, in bytes.
+// memoryLimit is the chart's memory limit of a process, in bytes.
 const memoryLimit = 1 << 30
 
 // harmless fails the test if the victim's configuration or reports have changed, Envoy rejects
-// something, or the process has more memory than the chart gives it.
+// something, or the process exceeds the chart's memory limit.
 func (r *rig) harmless(what string) {
 	r.Helper()
 	if difference := r.changed(); difference != "" {
@@ -64,7 +63,7 @@ func (r *rig) harmless(what string) {
 	}
 }
 
-// about lists what is reported about the objects of a name, which is replaced by NAME.
+// about lists the reports about the objects of a name, which is replaced by NAME.
 func (d document) about(namespace, name string) (out []string) {
 	add := func(text string) {
 		if text = strings.ReplaceAll(text, namespace+"/"+name, "NAME"); !slices.Contains(out, text) {
@@ -87,12 +86,11 @@ func (d document) about(namespace, name string) (out []string) {
 	return out
 }
 
-// without returns the texts that another list does not have.
 func without(list, other []string) []string {
 	return slices.DeleteFunc(list, func(text string) bool { return slices.Contains(other, text) })
 }
 
-// saw records an outcome, and prints what it follows from while the table is written.
+// saw records an outcome, and prints its evidence while the table is written.
 func (r *run) saw(c cell, o outcome, evidence string) {
 	r.t.Helper()
 	if rewriting() {
@@ -101,7 +99,6 @@ func (r *run) saw(c cell, o outcome, evidence string) {
 	r.see(c, o, evidence)
 }
 
-// metrics is the page /metrics.
 func (r *rig) metrics() string {
 	r.Helper()
 	resp, err := http.Get("http://" + local(r.http) + "/metrics")

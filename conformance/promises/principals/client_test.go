@@ -51,7 +51,7 @@ var envoyHeaders = []string{
 	"x-envoy-degraded", "x-envoy-ratelimited", "x-envoy-external-address",
 }
 
-// bodyMembers are the members of bodies that the picker reads, below the place that has them.
+// bodyMembers are the members of bodies that the picker reads, below their places.
 func bodyMembers(t testing.TB) (out []string) {
 	members := sources(t, "picker/request/members.go", "picker/request/nvext.go")
 	for _, name := range append(cases(members, "bodyUse"), cases(members, "nvextUse")...) {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// clients are a hostile client of the pool mine/mine, whose server answers with what it gets, and
-// another client of it.
+// clients are a hostile client of the pool mine/mine, whose server echoes its requests, and another
+// client of it.
 type clients struct {
 	*run
 	fields map[string]field
@@ -32,7 +32,6 @@ func newClients(t testing.TB) *clients {
 	return c
 }
 
-// poolOf are a pool with one server, and its route, at NAME.test.
 func poolOf(name, address, port string) string {
 	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -55,7 +54,6 @@ spec: {servers: [{address: %[2]s, ports: [%[3]s]}]}
 `, name, address, port)
 }
 
-// play sends a request for each cell, one after the other.
 func (c *clients) play() {
 	c.t.Helper()
 	honest := func() error {
@@ -67,15 +65,15 @@ func (c *clients) play() {
 	}
 	c.rig.Eventually("the pool is served", honest)
 	end := c.rig.beside(honest)
-	for _, is := range c.cells() {
-		headers, path, text := c.request(is, "")
-		plain, _, _ := c.request(is, "the value is as it should be")
+	for _, tried := range c.cells() {
+		headers, path, text := c.request(tried, "")
+		plain, _, _ := c.request(tried, "the value is as it should be")
 		base := c.rig.raw(path, plain, body, false)
 		if base.status != http.StatusOK {
-			c.t.Fatalf("%s: a request as it should be: %d %.200s %v", is, base.status, base.body, base.err)
+			c.t.Fatalf("%s: a request as it should be: %d %.200s %v", tried, base.status, base.body, base.err)
 		}
-		s := c.rig.raw(path, headers, text, is.field == "header.content-length" && is.value == maximum)
-		c.judge(is, base, s, text)
+		s := c.rig.raw(path, headers, text, tried.field == "header.content-length" && tried.value == maximum)
+		c.judge(tried, base, s, text)
 	}
 	c.rig.settle("none.yaml", "")
 	c.rig.harmless("the client's requests")
@@ -83,15 +81,15 @@ func (c *clients) play() {
 	c.end()
 }
 
-// request is a request with the cell's value: its headers in order, path and body. With a text, a
-// header has that instead.
-func (c *clients) request(is cell, instead string) (headers [][2]string, path, text string) {
-	root, steps := split(is.field)
+// request is a request with the cell's value: its headers in order, path and body. A non-empty text
+// replaces the value of a header.
+func (c *clients) request(tried cell, instead string) (headers [][2]string, path, text string) {
+	root, steps := split(tried.field)
 	path, text = "/v1/chat/completions", body
 	if root == "body" {
-		path, text = c.body(is, steps)
+		path, text = c.body(tried, steps)
 	}
-	name := strings.TrimPrefix(is.field, "header.")
+	name := strings.TrimPrefix(tried.field, "header.")
 	if instead != "" {
 		text = body
 	}
@@ -103,7 +101,7 @@ func (c *clients) request(is cell, instead string) (headers [][2]string, path, t
 		if _, known := set[name]; !known {
 			order = append(order, name)
 		}
-		set[name] = c.header(is, name)
+		set[name] = c.header(tried, name)
 	}
 	for _, n := range order {
 		headers = append(headers, [2]string{n, set[n]})
@@ -111,16 +109,14 @@ func (c *clients) request(is cell, instead string) (headers [][2]string, path, t
 	return headers, path, text
 }
 
-// numerals are numbers as text.
 var numerals = map[value]string{
 	negative: "-1", zero: "0", maximum: "9223372036854775807", overflow: "99999999999999999999999",
 }
 
-// header is the value of a header.
-func (c *clients) header(is cell, name string) string {
-	if is.value == anothersName {
+func (c *clients) header(tried cell, name string) string {
+	if tried.value == anothersName {
 		switch {
-		case c.fields[is.field].class == address:
+		case c.fields[tried.field].class == address:
 			return c.rig.server.Listener.Addr().String()
 		case name == "host":
 			return victimHost
@@ -131,14 +127,13 @@ func (c *clients) header(is cell, name string) string {
 		}
 		return "victim"
 	}
-	if c.fields[is.field].class == number {
-		return numerals[is.value]
+	if c.fields[tried.field].class == number {
+		return numerals[tried.value]
 	}
-	return strings.Repeat("a", map[value]int{zero: 0, maximum: 4 << 10, overflow: 256 << 10}[is.value])
+	return strings.Repeat("a", map[value]int{zero: 0, maximum: 4 << 10, overflow: 256 << 10}[tried.value])
 }
 
-// body is a body with the value of a member, and the path of an API that has it.
-func (c *clients) body(is cell, steps []string) (path, text string) {
+func (c *clients) body(tried cell, steps []string) (path, text string) {
 	path = "/v1/chat/completions"
 	switch steps[0] {
 	case "query", "documents":
@@ -152,18 +147,18 @@ func (c *clients) body(is cell, steps []string) (path, text string) {
 	}
 	message := map[string]any{"role": "user", "content": []any{map[string]any{"type": "text", "text": "hello"}}}
 	v := map[string]any{"model": "mine", "messages": []any{message}}
-	set(v, steps, c.member(is))
+	set(v, steps, c.member(tried))
 	raw, _ := json.Marshal(v) // texts and numbers
 	return path, string(raw)
 }
 
-func (c *clients) member(is cell) any {
-	n := map[value]int{zero: 0, maximum: 1 << 10, overflow: 64 << 10}[is.value]
-	switch c.fields[is.field].class {
+func (c *clients) member(tried cell) any {
+	n := map[value]int{zero: 0, maximum: 1 << 10, overflow: 64 << 10}[tried.value]
+	switch c.fields[tried.field].class {
 	case number:
-		return json.Number(cmp.Or(map[value]string{overflow: "1e999"}[is.value], numerals[is.value]))
+		return json.Number(cmp.Or(map[value]string{overflow: "1e999"}[tried.value], numerals[tried.value]))
 	case boolean:
-		return is.value == maximum
+		return tried.value == maximum
 	case list:
 		out := make([]any, n)
 		for i := range out {
@@ -177,7 +172,7 @@ func (c *clients) member(is cell) any {
 		}
 		return out
 	}
-	if is.value == anothersName {
+	if tried.value == anothersName {
 		return "victim"
 	}
 	return strings.Repeat("a", 16*n)
@@ -216,22 +211,22 @@ func (r *rig) raw(path string, headers [][2]string, body string, end bool) (s se
 	return s
 }
 
-func (c *clients) judge(is cell, base, s seen, text string) {
+func (c *clients) judge(tried cell, base, s seen, text string) {
 	c.t.Helper()
 	var got echo
 	served := s.status == http.StatusOK && json.Unmarshal([]byte(s.body), &got) == nil && got.Method != ""
 	switch {
-	case strings.Contains(s.body, victimReply) && is.field != "header.host": // which every client may write
-		c.saw(is, harmful, "the victim's server has answered")
-	case served && strings.HasPrefix(is.field, "body."):
-		c.saw(is, bounded, "the server gets it")
+	case strings.Contains(s.body, victimReply) && tried.field != "header.host": // which every client may write
+		c.saw(tried, harmful, "the victim's server has answered")
+	case served && strings.HasPrefix(tried.field, "body."):
+		c.saw(tried, bounded, "the server gets it")
 	case served && base.differs(s) == "":
-		c.saw(is, denied, "the server does not get it")
+		c.saw(tried, denied, "the server does not get it")
 	case served, strings.Contains(s.body, victimReply):
-		c.saw(is, bounded, "the server gets it")
+		c.saw(tried, bounded, "the server gets it")
 	case s.err != nil || s.status >= 400 && s.status < 500:
-		c.saw(is, denied, fmt.Sprintf("%d %.100s %v", s.status, s.body, s.err))
+		c.saw(tried, denied, fmt.Sprintf("%d %.100s %v", s.status, s.body, s.err))
 	default:
-		c.saw(is, silent, fmt.Sprintf("%d %.200s, reason %s", s.status, s.body, s.headers["x-penstock-reason"]))
+		c.saw(tried, silent, fmt.Sprintf("%d %.200s, reason %s", s.status, s.body, s.headers["x-penstock-reason"]))
 	}
 }

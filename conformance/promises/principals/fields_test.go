@@ -41,7 +41,6 @@ type field struct {
 // beginning of a path, in which * stands for every kind, and the reason.
 type unread struct{ prefix, reason string }
 
-// covers reports whether a path begins with the prefix.
 func (u unread) covers(path string) bool {
 	prefix := u.prefix
 	if rest, ok := strings.CutPrefix(prefix, "*"); ok {
@@ -51,7 +50,6 @@ func (u unread) covers(path string) bool {
 	return path == prefix || strings.HasPrefix(path, prefix+".") || strings.HasPrefix(path, prefix+"[")
 }
 
-// walker generates the fields of Go types.
 type walker struct {
 	// classes are the classes of fields whose type is not enough, by the end of the path (see
 	// classOf). The longest counts.
@@ -85,7 +83,6 @@ func (w *walker) walk(path string, t reflect.Type, within ...reflect.Type) {
 	}
 }
 
-// skips reports whether the list of unread fields has a path.
 func (w *walker) skips(path string) bool {
 	for _, u := range w.unread {
 		if u.covers(path) {
@@ -99,7 +96,7 @@ func (w *walker) skips(path string) bool {
 	return false
 }
 
-// members walks the fields of a struct, in place of an embedded one without a name its fields.
+// members walks the fields of a struct, and the fields of an embedded one without a name.
 func (w *walker) members(path string, t reflect.Type, within []reflect.Type) {
 	for i := range t.NumField() {
 		f := t.Field(i)

@@ -9,8 +9,8 @@ import (
 
 // hub is penstock hub, or the hub of another implementation, which writes InferencePoolImports and
 // their status in a member's API server. Its other right there, the condition Exported of an
-// InferencePool, is a status that Penstock does not read. PoolExports it may list, and not write: a
-// member's Penstock alone writes them.
+// InferencePool, is a status that Penstock does not read. It may list PoolExports, and not write
+// them: only a member's Penstock does.
 var hub = principal{"hub", func(t testing.TB) []field {
 	return fieldsOf(t, hubTables(t), walker{classes: hubClasses, unread: slices.Concat(metadata, hubUnread)})
 }}
@@ -33,7 +33,7 @@ var hubClasses = map[string]class{
 	"labels[]":   label, "endpointPicker.pool": name, "region": label, "zone": label,
 }
 
-// The tenant's list decides about all tables, and leaves the hub's to the hub.
+// The tenant's list decides about all tables except the hub's.
 func hubTables(t testing.TB) []store.Kind {
 	others := map[string]string{}
 	for _, table := range store.Tables() {

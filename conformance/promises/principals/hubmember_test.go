@@ -27,8 +27,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// hubMember is a cluster that a hub reads: what its API server returns, which may be objects that
-// no API server accepts. What it may do with the hub's writes to itself is its own.
+// hubMember is a cluster that a hub reads: its API server's responses, which may be objects that no
+// API server accepts. The hub's writes to it affect only itself.
 var hubMember = principal{"member of a hub", func(t testing.TB) []field {
 	w := &walker{classes: hubMemberClasses,
 		unread: slices.Concat(hubMemberUnread, slices.DeleteFunc(slices.Clone(metadata), func(u unread) bool {
@@ -88,7 +88,7 @@ var hubMemberUnread = []unread{
 	{"Gateway.spec.listeners[].hostname", notOfHubs},
 	{"Gateway.spec.listeners[].tls", notOfHubs},
 	{"Gateway.spec.listeners[].allowedRoutes", notOfHubs},
-	{"Gateway.spec.addresses", "a hub reads those of the status"},
+	{"Gateway.spec.addresses", "a hub reads the addresses in the status"},
 	{"Gateway.spec.infrastructure", notOfHubs},
 	{"Gateway.spec.allowedListeners", notOfHubs},
 	{"Gateway.spec.tls", notOfHubs},
@@ -120,8 +120,8 @@ var hubMemberUnread = []unread{
 	{"PoolExport.status.since", notOfHubs},
 	{"PoolExport.status.entry.name", "a hub writes the member's"},
 	{"PoolExport.status.entry.routingMode", "a hub reads the pool's annotation"},
-	{"PoolExport.status.entry.targetPortNumber", "a hub reads those of the pool"},
-	{"PoolExport.status.entry.targetPorts", "a hub reads those of the pool"},
+	{"PoolExport.status.entry.targetPortNumber", "a hub reads the pool's"},
+	{"PoolExport.status.entry.targetPorts", "a hub reads the pool's"},
 	{"PoolExport.status.entry.endpoints", "no endpoints pass through an API server"},
 	{"PoolExport.status.entry.parents", "a hub reads the Gateways"},
 	{"PoolExport.status.entry.weight", "a hub reads the pool's annotation"},
@@ -140,8 +140,8 @@ var hubMemberClasses = map[string]class{
 	"labels[]": label, "type": text, "protocol": text, "addressType": text,
 }
 
-// hubRig is a hub with an honest member that exports each pool, an importer that stores what an API
-// server does, and the hostile member.
+// hubRig is a hub with an honest member that exports each pool, an importer that stores objects as
+// an API server does, and the hostile member.
 type hubRig struct {
 	*run
 	east, west, evil *kubetest.Server
@@ -191,7 +191,6 @@ func newHubRig(t testing.TB, r *run) *hubRig {
 	return h
 }
 
-// hubCell is a cell, and the pool of the hostile member that it is about.
 type hubCell struct {
 	cell
 	pool string // of the honest member, without its namespace
@@ -206,8 +205,8 @@ func metaOf(namespace, name string) map[string]any {
 	return m
 }
 
-// valid are the objects by which a member exports a pool in the way that has a field of a kind, by
-// kind.
+// valid are the objects by which a member exports a pool, by kind, in the way that uses a kind's
+// field.
 func valid(kind, name, address string) map[string]map[string]any {
 	ref := map[string]any{"group": "", "kind": "Service", "name": name + "-epp", "port": map[string]any{"number": 9002},
 		"failureMode": "FailOpen"}
@@ -299,8 +298,8 @@ var hubResources = map[string]string{
 	"PoolExport": "poolexports",
 }
 
-// No object that the API server of a member returns takes the entry of another one from an import,
-// or its next change.
+// No object from a member's API server removes another member's entry from an import, or blocks its
+// next change.
 func TestPrincipals_HubMemberTakesNoImportFromOthers(t *testing.T) {
 	r := &run{t: t, p: hubMember, table: readMatrix(t).of(hubMember.name), observed: matrix{}}
 	h := newHubRig(t, r)
@@ -327,7 +326,7 @@ func TestPrincipals_HubMemberTakesNoImportFromOthers(t *testing.T) {
 	h.end()
 }
 
-// place has both members export a pool, the hostile one with the value of a cell.
+// place makes both members export a pool, the hostile one with the value of a cell.
 func (h *hubRig) place(c cell, pool string, f field, limit *apiextensionsv1.JSONSchemaProps) *hubCell {
 	h.t.Helper()
 	kind, steps := split(c.field)
@@ -343,7 +342,6 @@ func (h *hubRig) place(c cell, pool string, f field, limit *apiextensionsv1.JSON
 	return out
 }
 
-// honest has the honest member export the pools of cells at an address.
 func (h *hubRig) honest(cells []*hubCell, address string) {
 	for _, c := range cells {
 		for kind, obj := range valid("InferencePool", c.pool, address) {
@@ -365,13 +363,12 @@ func (h *hubRig) expect(cells []*hubCell, address string) {
 	}
 }
 
-// entries are the clusters of an import at the importer, with their first addresses.
 func (h *hubRig) entries(pool string) map[string]string {
 	h.t.Helper()
-	var is inferenceapi.InferencePoolImportStatus
-	decodeStatus(h.t, h.west.Get(inferenceapi.Group, "inferencepoolimports", pool), &is)
+	var status inferenceapi.InferencePoolImportStatus
+	decodeStatus(h.t, h.west.Get(inferenceapi.Group, "inferencepoolimports", pool), &status)
 	out := map[string]string{}
-	for _, c := range is.Clusters {
+	for _, c := range status.Clusters {
 		out[c.Name] = "none"
 		if p := c.EndpointPicker; p != nil && len(p.Service[0].Addresses) > 0 {
 			out[c.Name] = p.Service[0].Addresses[0]
@@ -391,8 +388,8 @@ func decodeStatus(t testing.TB, obj kubetest.Object, into any) {
 	}
 }
 
-// judge observes the outcome of a cell: whether the importer has the entry, and what the condition
-// of the pool, or else the hub's page, states.
+// judge observes the outcome of a cell: whether the importer has the entry, and the report in the
+// condition of the pool, or else on the hub's page.
 func (h *hubRig) judge(c *hubCell) (outcome, string) {
 	h.t.Helper()
 	_, imported := h.entries(c.at)["evil"]
@@ -419,7 +416,6 @@ func (h *hubRig) judge(c *hubCell) (outcome, string) {
 	return silent, "no condition, and nothing on the hub's page: " + h.problems()
 }
 
-// exportedOf is the condition Exported of a pool.
 func exportedOf(obj kubetest.Object) string {
 	status, _ := obj["status"].(map[string]any)
 	parents, _ := status["parents"].([]any)
@@ -435,7 +431,6 @@ func exportedOf(obj kubetest.Object) string {
 	return ""
 }
 
-// problems is what is wrong with the hostile member, on the hub's page.
 func (h *hubRig) problems() string {
 	resp, err := http.Get(h.page)
 	if err != nil {

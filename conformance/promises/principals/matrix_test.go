@@ -9,7 +9,6 @@ import (
 	"testing"
 )
 
-// outcome is how Penstock treats a value.
 type outcome string
 
 const (
@@ -22,7 +21,6 @@ const (
 	silent  outcome = "silent"  // the value does not get in, and no finding states why
 )
 
-// cell is a principal, a field that it writes, and a value.
 type cell struct {
 	principal, field string
 	value            value
@@ -35,7 +33,6 @@ const matrixFile = "matrix.tsv"
 // rewriting: the observed outcomes replace the rows of the table.
 func rewriting() bool { return os.Getenv("PENSTOCK_GOLDEN") == "rewrite" }
 
-// matrix is the table.
 type matrix map[cell]outcome
 
 func readMatrix(t testing.TB) matrix {
@@ -62,7 +59,6 @@ func readMatrix(t testing.TB) matrix {
 	return table
 }
 
-// of returns the rows of a principal.
 func (m matrix) of(principal string) matrix {
 	out := maps.Clone(m)
 	maps.DeleteFunc(out, func(c cell, _ outcome) bool { return c.principal != principal })
@@ -101,7 +97,6 @@ func rewrite(t testing.TB, p principal, observed matrix) {
 	}
 }
 
-// run compares the observed outcomes of a principal's cells with the table.
 type run struct {
 	t        testing.TB
 	rig      *rig
@@ -132,8 +127,8 @@ func (r *run) see(c cell, o outcome, evidence string) {
 	}
 }
 
-// end ends the victim's requests, and rewrites the table if that is asked for. A cell without an
-// outcome fails.
+// end ends the victim's requests, and rewrites the table if requested. A cell without an outcome
+// fails.
 func (r *run) end() {
 	r.t.Helper()
 	if r.rig != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// member is another cluster of the set: what it publishes of its exports, state and load, and of
-// where exports stand there; and the messages of the channel that carry that.
+// member is another cluster of the set: its publications about its exports, state, load and
+// imports, and the messages of the channel that carry them.
 var member = principal{"member", func(t testing.TB) []field {
 	w := &walker{classes: memberClasses, unread: memberUnread}
 	types := federation.WireTypes()

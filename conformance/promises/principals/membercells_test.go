@@ -66,22 +66,21 @@ func newMembers(t testing.TB) *members {
 	m.good = parties.NewHonest(t, "good", address)
 	m.evil = parties.NewPublisher(t, "evil")
 	for i, c := range (&run{t: t, p: member}).cells() {
-		of := &memberCell{cell: c, done: make(chan struct{})}
+		played := &memberCell{cell: c, done: make(chan struct{})}
 		switch root, _ := split(c.field); root {
 		case "record", "part":
-			of.pool = fmt.Sprintf("evil-%d/c%d", i/perNamespace, i)
+			played.pool = fmt.Sprintf("evil-%d/c%d", i/perNamespace, i)
 		case "request":
 		default:
-			of.own = parties.NewPublisher(t, fmt.Sprintf("evil-%d", i))
+			played.own = parties.NewPublisher(t, fmt.Sprintf("evil-%d", i))
 		}
-		m.list = append(m.list, of)
+		m.list = append(m.list, played)
 	}
 	files := map[string]string{"set.yaml": m.set(), "imports.yaml": m.routes()}
 	m.run = begin(t, start(t, files, "--members-listen", "127.0.0.1:0"), member)
 	return m
 }
 
-// readValues reads the samples of what members send.
 func (m *members) readValues(t testing.TB) {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/member/*.yaml")
@@ -105,7 +104,6 @@ func (m *members) readValues(t testing.TB) {
 	}
 }
 
-// set is the ClusterSet, with the least that a member needs to export here.
 func (m *members) set() string {
 	text := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: set}\n" +
 		"spec:\n  cluster: east\n  members:\n"
@@ -124,7 +122,6 @@ func (m *members) set() string {
 	return text
 }
 
-// namespaces lists the namespaces of the pools that evil exports.
 func (m *members) namespaces() []string {
 	list := []string{"evil"}
 	for _, c := range m.list {
@@ -135,8 +132,8 @@ func (m *members) namespaces() []string {
 	return slices.Compact(list)
 }
 
-// routes are the routes of the imports, a pool that is exported, and a policy by which the load of
-// an import is asked for.
+// routes are the routes of the imports, an exported pool, and a policy that requests the load of an
+// import.
 func (m *members) routes() string {
 	text := `apiVersion: inference.networking.k8s.io/v1
 kind: InferencePool
@@ -158,7 +155,6 @@ spec: {targetRef: {kind: InferencePoolImport, name: least}, selection: {policy: 
 	return text
 }
 
-// importRoute is a route of NAME.test to an import NAMESPACE/NAME.
 func importRoute(pool string) string {
 	namespace, name, _ := strings.Cut(pool, "/")
 	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
@@ -227,8 +223,8 @@ var bounds = map[string]*apiextensionsv1.JSONSchemaProps{
 func most(n float64) *float64  { return &n }
 func longestOf(n int64) *int64 { return &n }
 
-// value returns a value of the kind at the root of a path, with the cell's value in the sample that
-// has most of the path.
+// value returns a value of the kind at the root of a path, with the cell's value, from the sample
+// with the longest part of the path.
 func (m *members) value(c cell) (kind, text string) {
 	m.t.Helper()
 	kind, steps := split(c.field)
@@ -253,7 +249,6 @@ func encoded(v any) string {
 	return string(raw)
 }
 
-// literal is a cell's value.
 func (m *members) literal(c cell, now any) any {
 	if v, ok := m.others(c); ok {
 		return v
@@ -267,7 +262,6 @@ func (m *members) literal(c cell, now any) any {
 	return literal(m.fields[c.field], c.value, limit, now)
 }
 
-// others are values that name what another principal has.
 func (m *members) others(c cell) (string, bool) {
 	another := c.value == anothersName
 	switch {

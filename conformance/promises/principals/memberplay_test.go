@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// play has all members send their cells, waits until each is acknowledged or its stream has ended,
-// and observes.
+// play makes all members send their cells, waits until each is acknowledged or its stream has
+// ended, and observes.
 func (m *members) play() {
 	m.t.Helper()
 	m.join()
@@ -95,8 +95,8 @@ func (m *members) exports(v *parties.Subscriber) error {
 	return v.Publish("exports", items)
 }
 
-// one sends the cell of a member of its own, once: after a stream that has ended, the next one
-// stays silent.
+// one sends the cell of a member of its own, once: after its stream has ended, the next one stays
+// silent.
 func (m *members) one(c *memberCell, v *parties.Subscriber) error {
 	if c.begun.Swap(true) {
 		return nil
@@ -147,7 +147,6 @@ func (m *members) send(c *memberCell, v *parties.Subscriber) error {
 	return v.Acknowledged("exports")
 }
 
-// key is the key of an export with the cell's value.
 func (m *members) key(c cell) string {
 	pool := map[string]string{"key.Namespace": "evil", "key.Name": "mine"}
 	pool[c.field] = fmt.Sprint(m.literal(c, nil))
@@ -157,7 +156,7 @@ func (m *members) key(c cell) string {
 	return pool["key.Namespace"] + "/" + pool["key.Name"]
 }
 
-// asked returns an error until a member is asked for the load of evil/least.
+// asked returns an error until a member receives a request for the load of evil/least.
 func (m *members) asked(p *parties.Publisher) error {
 	first, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "wanted", Node: &corev3.Node{Id: "x"}})
 	if err != nil {
@@ -182,8 +181,8 @@ func (m *members) follow(p *parties.Publisher, messages ...[]byte) (*discoveryv3
 	return parties.Follow(ctx, m.self.Peer.Address, []tls.Certificate{certificate}, false, messages...)
 }
 
-// requests are the cells of requests. A request that is denied ends its stream, and another one is
-// answered, or followed by one that is.
+// requests are the cells of requests. A denied request ends its stream; others are answered, or
+// followed by an answered one.
 func (m *members) requests() {
 	m.t.Helper()
 	for _, c := range m.list {
@@ -209,7 +208,6 @@ func (m *members) requests() {
 	}
 }
 
-// clusterPage is the page /clusters.
 type clusterPage struct{ Members []memberStatus }
 
 type memberStatus struct {
@@ -232,7 +230,6 @@ func (m *members) clusters() (p clusterPage) {
 	return p
 }
 
-// judge observes the outcomes of all cells.
 func (m *members) judge() {
 	m.t.Helper()
 	doc := m.rig.status()
@@ -281,25 +278,25 @@ func (m *members) judgeExport(c *memberCell, evil memberStatus, doc document, ow
 
 func (m *members) judgeMember(c *memberCell) {
 	m.t.Helper()
-	var is memberStatus
+	var status memberStatus
 	m.rig.Eventually(c.String(), func() error {
-		is = m.clusters().of(c.own.Name)
-		is.Findings = slices.DeleteFunc(is.Findings, func(text string) bool {
+		status = m.clusters().of(c.own.Name)
+		status.Findings = slices.DeleteFunc(status.Findings, func(text string) bool {
 			return strings.Contains(text, "it is Stale") || strings.Contains(text, "it is Unreachable")
 		})
-		if c.ending != nil && len(is.Findings) == 0 {
+		if c.ending != nil && len(status.Findings) == 0 {
 			return errors.New("its stream has ended, and no finding states why: " + c.ending.Error())
 		}
 		return nil
 	})
 	if strings.HasPrefix(c.field, "key.") {
-		for _, i := range is.Imports {
+		for _, i := range status.Imports {
 			if i.State != "Imported" {
-				is.Findings = append(is.Findings, "had no effect: "+i.State+": "+i.Message)
+				status.Findings = append(status.Findings, "had no effect: "+i.State+": "+i.Message)
 			}
 		}
 	}
-	evidence := strings.Join(is.Findings, "\n")
+	evidence := strings.Join(status.Findings, "\n")
 	switch {
 	case c.ending != nil, strings.Contains(evidence, "had no effect"), strings.Contains(evidence, "not up to date"):
 		m.saw(c.cell, denied, evidence)

@@ -12,14 +12,15 @@ import (
 )
 
 // modelServerOf is one model server of a pool: its metrics page, its list of models, its KV events
-// and loads over ZMQ, and its responses. What is read of each is found in the code that reads it.
+// and loads over ZMQ, and its responses. The read parts of each are found in the code that reads
+// them.
 var modelServerOf = principal{"model server", func(t testing.TB) []field {
 	var out []field
 	add := func(path string, otherwise class) {
 		c := otherwise
-		for end, of := range modelServerClasses {
+		for end, named := range modelServerClasses {
 			if strings.HasSuffix(path, end) {
-				c = of
+				c = named
 			}
 		}
 		out = append(out, field{path: path, class: c})
@@ -74,12 +75,10 @@ var modelServerClasses = map[string]class{
 	"response.x-session-token": name,
 }
 
-// metricSeries are the series of all engines that are read.
 func metricSeries(t testing.TB) []string {
 	return arguments(sources(t, "picker/endpoint/engine.go"), "parseSeries")
 }
 
-// metricLabels are labels that are read, behind their series.
 func metricLabels(t testing.TB) (out []string) {
 	files := sources(t, "picker/endpoint/engine.go")
 	for _, label := range keyed(files, "sizeLabel", "blocksLabel") {
@@ -95,7 +94,6 @@ func metricLabels(t testing.TB) (out []string) {
 	return out
 }
 
-// keyed are the texts that composite literals give fields of some names.
 func keyed(files []*ast.File, names ...string) (out []string) {
 	for _, file := range files {
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -112,7 +110,6 @@ func keyed(files []*ast.File, names ...string) (out []string) {
 	return out
 }
 
-// jsonTags are the JSON names of struct fields in files, sorted.
 func jsonTags(files []*ast.File) (out []string) {
 	for _, file := range files {
 		ast.Inspect(file, func(n ast.Node) bool {

@@ -23,9 +23,9 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// kinds returns the tables of the store with the kinds that a principal writes. Of the other
-// tables, others has the reasons. A table that neither has fails: it has to be decided who writes
-// its objects.
+// kinds returns the tables of the store with the kinds that a principal writes. others has the
+// reasons for the other tables. A table that neither has fails: someone must decide who writes its
+// objects.
 func kinds(t testing.TB, written []string, others map[string]string) []store.Kind {
 	t.Helper()
 	var out []store.Kind
@@ -44,7 +44,6 @@ func kinds(t testing.TB, written []string, others map[string]string) []store.Kin
 	return out
 }
 
-// fieldsOf generates the fields of kinds.
 func fieldsOf(t testing.TB, tables []store.Kind, w walker) []field {
 	w.limits = limits(t)
 	for _, table := range tables {
@@ -90,7 +89,6 @@ var decoded struct {
 	err     error
 }
 
-// theSchemas are the schemas of all CRDs, by kind.
 func theSchemas(t testing.TB) map[string]*apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	decoded.once.Do(func() {
@@ -179,7 +177,6 @@ func reach(v any, steps []string) int {
 	return best
 }
 
-// children are the values below one step.
 func children(v any, step string) (out []any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -199,8 +196,8 @@ func children(v any, step string) (out []any) {
 	return out
 }
 
-// set returns v with a value at a path. At a list or a map, it goes on in the element that has most
-// of the path.
+// set returns v with a value at a path. At a list or a map, it goes on in the element with the
+// longest part of the path.
 func set(v any, steps []string, value any) any {
 	if len(steps) == 0 {
 		return value
@@ -314,10 +311,9 @@ func word(c class, v value, l *apiextensionsv1.JSONSchemaProps) string {
 	return "victim"
 }
 
-// repeated is the sample's list with more items, which differ in their names.
 func repeated(v value, l *apiextensionsv1.JSONSchemaProps, now any) any {
-	was, _ := now.([]any)
-	if v == zero || len(was) == 0 {
+	list, _ := now.([]any)
+	if v == zero || len(list) == 0 {
 		return []any{}
 	}
 	n := 1024
@@ -327,9 +323,9 @@ func repeated(v value, l *apiextensionsv1.JSONSchemaProps, now any) any {
 	if v == overflow {
 		n++
 	}
-	out := slices.Clone(was)[:min(n, len(was))]
+	out := slices.Clone(list)[:min(n, len(list))]
 	for len(out) < n {
-		out = append(out, another(was[0], len(out)))
+		out = append(out, another(list[0], len(out)))
 	}
 	return out
 }
@@ -358,8 +354,8 @@ func another(item any, i int) any {
 			keys = []string{"type"}
 		}
 		for _, key := range keys {
-			if was, ok := out[key]; ok {
-				out[key] = another(was, i)
+			if former, ok := out[key]; ok {
+				out[key] = another(former, i)
 				break
 			}
 		}
@@ -370,8 +366,8 @@ func another(item any, i int) any {
 
 func entries(v value, l *apiextensionsv1.JSONSchemaProps, now any) any {
 	out := map[string]any{}
-	was, _ := now.(map[string]any)
-	if v == zero || len(was) == 0 {
+	object, _ := now.(map[string]any)
+	if v == zero || len(object) == 0 {
 		return out
 	}
 	n := 256
@@ -381,10 +377,10 @@ func entries(v value, l *apiextensionsv1.JSONSchemaProps, now any) any {
 	if v == overflow {
 		n++
 	}
-	maps.Copy(out, was)
-	first := slices.Sorted(maps.Keys(was))[0]
+	maps.Copy(out, object)
+	first := slices.Sorted(maps.Keys(object))[0]
 	for i := 0; len(out) < n; i++ {
-		out[fmt.Sprintf("%s-%d", first, i)] = was[first]
+		out[fmt.Sprintf("%s-%d", first, i)] = object[first]
 	}
 	return out
 }

@@ -25,7 +25,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// cellHeader names the cell of a request.
 const cellHeader = "x-cell"
 
 // echo is a request as a server of the author received it, and the body of its response.
@@ -34,7 +33,6 @@ type echo struct {
 	Headers            map[string]string
 }
 
-// echoServer is a model server of an author, at an address of its own.
 func echoServer(t testing.TB, host string) *httptest.Server {
 	t.Helper()
 	l, err := net.Listen("tcp", host+":0")
@@ -61,7 +59,7 @@ func echoServer(t testing.TB, host string) *httptest.Server {
 	return s
 }
 
-// hostilePicker answers each request as the cell that the request names demands.
+// hostilePicker answers each request as its cell demands.
 type hostilePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	healthv1.UnimplementedHealthServer
@@ -119,7 +117,6 @@ func (p *hostilePicker) Process(s extprocv3.ExternalProcessor_ProcessServer) err
 	}
 }
 
-// Check implements gRPC health.
 func (p *hostilePicker) Check(context.Context, *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
 	p.checks.Add(1)
 	return p.health.Load(), nil
@@ -174,21 +171,20 @@ func (p *hostilePicker) with(c cell, phase string, a *extprocv3.ProcessingRespon
 	return []*extprocv3.ProcessingResponse{a}
 }
 
-// setLength has an answer set content-length.
-func setLength(of *extprocv3.HeadersResponse, length string) {
-	if of.Response == nil {
-		of.Response = &extprocv3.CommonResponse{}
+func setLength(response *extprocv3.HeadersResponse, length string) {
+	if response.Response == nil {
+		response.Response = &extprocv3.CommonResponse{}
 	}
-	if of.Response.HeaderMutation == nil {
-		of.Response.HeaderMutation = &extprocv3.HeaderMutation{}
+	if response.Response.HeaderMutation == nil {
+		response.Response.HeaderMutation = &extprocv3.HeaderMutation{}
 	}
-	of.Response.HeaderMutation.SetHeaders = append(of.Response.HeaderMutation.SetHeaders, &corev3.HeaderValueOption{
-		Header:       &corev3.HeaderValue{Key: "content-length", RawValue: []byte(length)},
-		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-	})
+	response.Response.HeaderMutation.SetHeaders = append(response.Response.HeaderMutation.SetHeaders,
+		&corev3.HeaderValueOption{
+			Header:       &corev3.HeaderValue{Key: "content-length", RawValue: []byte(length)},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+		})
 }
 
-// pick names a list of endpoints, in a header and in metadata.
 func (p *hostilePicker) pick(list string) *extprocv3.ProcessingResponse {
 	const name = "x-gateway-destination-endpoint"
 	metadata, _ := structpb.NewStruct(map[string]any{"envoy.lb": map[string]any{name: list}}) // texts alone
@@ -243,7 +239,7 @@ func newPickers(t testing.TB) *pickers {
 	return &pickers{run: begin(t, r, remotePicker), picker: p, base: map[string]seen{}}
 }
 
-// pickerObjects are an import whose picker is relayed to, and a pool whose picker Envoy asks.
+// pickerObjects are an import whose picker is relayed to, and a pool whose picker Envoy calls.
 func pickerObjects(port, picker string) string {
 	route := func(host, kind, group string) string {
 		return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
@@ -347,13 +343,13 @@ func (p *pickers) play() {
 	p.end()
 }
 
-// sick has the picker of the import relayed report the cell's health, and sends a request.
+// sick makes the picker of the import relayed report the cell's health, and sends a request.
 func (p *pickers) sick(c cell, steps []string) {
 	p.t.Helper()
 	own := p.rig.status().about("mine", "relayed")
-	is := &healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_SERVING}
-	setProto(p.t, is.ProtoReflect(), steps, c.value, nil, p.picker.fields[c.field].class)
-	p.picker.health.Store(is)
+	response := &healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_SERVING}
+	setProto(p.t, response.ProtoReflect(), steps, c.value, nil, p.picker.fields[c.field].class)
+	p.picker.health.Store(response)
 	before := p.picker.checks.Load()
 	p.rig.Eventually("the picker's health is asked for", func() error {
 		if n := p.picker.checks.Load() - before; n < 1 {
@@ -375,8 +371,8 @@ func (p *pickers) sick(c cell, steps []string) {
 
 const body = `{"model":"mine","messages":[{"role":"user","content":"hello"}]}`
 
-// honest is a request of another client of a pool. It may be answered 503, while the picker is left
-// out, and is never another one than it was.
+// honest is a request of another client of a pool. It may be answered 503 while the picker is left
+// out, but it never changes.
 func (p *pickers) honest(by string) func() error {
 	return func() error {
 		s := p.rig.send(by+".test", nil, body)
@@ -406,7 +402,6 @@ func (p *pickers) judge(c cell, base, s seen) {
 	}
 }
 
-// send sends a request with some headers, on a connection of its own.
 func (r *rig) send(host string, headers map[string]string, body string) (s seen) {
 	url := "http://" + local(r.gateway["http"]) + "/v1/chat/completions"
 	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, url, strings.NewReader(body))
@@ -431,22 +426,20 @@ func (r *rig) send(host string, headers map[string]string, body string) (s seen)
 	return s
 }
 
-// varies are headers that differ from request to request.
 var varies = []string{
 	"x-request-id", cellHeader, "date", "x-envoy-upstream-service-time", "content-length", "x-forwarded-for",
 	"traceparent",
 }
 
-// differs states how another request differs; "" if it does not.
 func (s seen) differs(o seen) string {
 	if o.err != nil || s.status != o.status {
 		return fmt.Sprintf("status %d, %.200s, %v, reason %s", o.status, o.body, o.err, o.headers["x-penstock-reason"])
 	}
-	var was, is echo
-	if json.Unmarshal([]byte(s.body), &was) != nil || json.Unmarshal([]byte(o.body), &is) != nil {
+	var before, after echo
+	if json.Unmarshal([]byte(s.body), &before) != nil || json.Unmarshal([]byte(o.body), &after) != nil {
 		return fmt.Sprintf("the answer is %.200s", o.body)
 	}
-	for _, headers := range []map[string]string{s.headers, o.headers, was.Headers, is.Headers} {
+	for _, headers := range []map[string]string{s.headers, o.headers, before.Headers, after.Headers} {
 		for _, name := range varies {
 			delete(headers, name)
 		}
@@ -454,21 +447,21 @@ func (s seen) differs(o seen) string {
 	switch {
 	case !maps.Equal(s.headers, o.headers):
 		return fmt.Sprintf("the answer has the headers %.500s", changes(s.headers, o.headers))
-	case !maps.Equal(was.Headers, is.Headers):
-		return fmt.Sprintf("the server gets the headers %.500s", changes(was.Headers, is.Headers))
-	case was.Body != is.Body, was.Path != is.Path, was.Method != is.Method:
-		return fmt.Sprintf("the server gets %s %s %.200s", is.Method, is.Path, is.Body)
+	case !maps.Equal(before.Headers, after.Headers):
+		return fmt.Sprintf("the server gets the headers %.500s", changes(before.Headers, after.Headers))
+	case before.Body != after.Body, before.Path != after.Path, before.Method != after.Method:
+		return fmt.Sprintf("the server gets %s %s %.200s", after.Method, after.Path, after.Body)
 	}
 	return ""
 }
 
-func changes(was, now map[string]string) (out []string) {
+func changes(before, now map[string]string) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
-		if v, ok := was[name]; !ok || v != now[name] {
+		if v, ok := before[name]; !ok || v != now[name] {
 			out = append(out, fmt.Sprintf("%s: %.100s", name, now[name]))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(was)) {
+	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if _, ok := now[name]; !ok {
 			out = append(out, "-"+name)
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// binaries are the programs that all rigs run.
 var binaries struct{ penstock, envoy string }
 
 func TestMain(m *testing.M) {
@@ -31,17 +30,14 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// principal is an author of input.
 type principal struct {
 	name   string
 	fields func(testing.TB) []field
 }
 
-// principals lists all principals, in the order of the table.
 var principals = []principal{tenant, hub, hubMember, member, remotePicker, modelServerOf, client}
 
-// A new field of a type, or a row whose field is gone, has to be decided. This test runs no
-// program.
+// A new field of a type, or a row whose field is gone, needs a decision. This test runs no program.
 func TestPrincipals_EveryCellIsDecided(t *testing.T) {
 	table := readMatrix(t)
 	for _, p := range principals {
@@ -74,7 +70,6 @@ func isPrincipal(name string) bool {
 	return false
 }
 
-// cells generates the cells of a principal, in order.
 func (p principal) cells(t testing.TB) []cell {
 	var out []cell
 	for _, f := range p.fields(t) {

@@ -37,11 +37,11 @@ func (w *walker) walkProto(
 			w.fields = append(w.fields, field{path: at, class: c})
 			continue
 		}
-		switch of := f.Message(); {
-		case whole(of):
+		switch message := f.Message(); {
+		case whole(message):
 			w.fields = append(w.fields, field{path: at, class: mapping})
-		case !contains(within, of.FullName()):
-			w.walkProto(at, of, whole, append(within[:len(within):len(within)], of.FullName())...)
+		case !contains(within, message.FullName()):
+			w.walkProto(at, message, whole, append(within[:len(within):len(within)], message.FullName())...)
 		}
 	}
 }
@@ -179,13 +179,13 @@ func repeat(list protoreflect.List, f protoreflect.FieldDescriptor, n int) {
 // fillMessage gives a well-known message a value of a size; another one stays empty, or gets bytes
 // that it does not have.
 func fillMessage(m protoreflect.Message, v value) {
-	switch of := m.Interface().(type) {
+	switch message := m.Interface().(type) {
 	case *durationpb.Duration:
-		of.Seconds = map[value]int64{negative: -1, zero: 0, maximum: 315_576_000_000, overflow: 1<<63 - 1}[v]
+		message.Seconds = map[value]int64{negative: -1, zero: 0, maximum: 315_576_000_000, overflow: 1<<63 - 1}[v]
 	case *structpb.Struct:
-		of.Fields = map[string]*structpb.Value{}
+		message.Fields = map[string]*structpb.Value{}
 		for i := range protoItems[v] {
-			of.Fields[strings.Repeat("k", i+1)] = structpb.NewStringValue("v")
+			message.Fields[strings.Repeat("k", i+1)] = structpb.NewStringValue("v")
 		}
 	default:
 		if f := m.Descriptor().Fields().ByName("value"); f != nil && f.Kind() == protoreflect.BoolKind {
@@ -199,7 +199,6 @@ func fillMessage(m protoreflect.Message, v value) {
 	}
 }
 
-// scalar is a value of a field or element that is no message.
 func scalar(f protoreflect.FieldDescriptor, v value, another func(class) string, c class) protoreflect.Value {
 	switch f.Kind() {
 	case protoreflect.BoolKind:

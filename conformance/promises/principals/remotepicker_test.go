@@ -10,8 +10,8 @@ import (
 )
 
 // remotePicker is the external picker of a pool: its answers by ext_proc, and its gRPC health.
-// Penstock's picker asks the picker of an import whose servers are not declared (relayed), and
-// Envoy asks the picker of a pool itself (asked).
+// Penstock's picker calls the picker of an import whose servers are not declared (relayed), and
+// Envoy calls the picker of a pool itself (asked).
 var remotePicker = principal{"remote picker", func(t testing.TB) []field {
 	w := &walker{classes: remotePickerClasses}
 	whole := func(m protoreflect.MessageDescriptor) bool {

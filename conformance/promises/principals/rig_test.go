@@ -97,7 +97,6 @@ func start(t testing.TB, files map[string]string, args ...string) *rig {
 	return r
 }
 
-// attach starts an Envoy for a Gateway.
 func (r *rig) attach(gateway string, admin int) {
 	r.Helper()
 	envoy, err := process.StartEnvoy(binaries.penstock, binaries.envoy, r.dir, "envoy-"+gateway,
@@ -110,7 +109,7 @@ func (r *rig) attach(gateway string, admin int) {
 	r.ends(envoy)
 }
 
-// modelServer answers each request with a text; its metrics page is the page of an idle vLLM.
+// modelServer answers each request with a text; its metrics page is an idle vLLM's.
 func modelServer(reply string) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
@@ -124,7 +123,6 @@ func modelServer(reply string) *httptest.Server {
 	}))
 }
 
-// victimObjects are the Gateway of the platform, and the victim's objects.
 func (r *rig) victimObjects() string {
 	ip, port := "127.0.0.1", portOf(r.server)
 	return fmt.Sprintf(`apiVersion: penstock.dev/v1alpha1
@@ -200,8 +198,6 @@ func (r *rig) victimRequests() []func() error {
 	}
 }
 
-// askVictim sends a request of a client of the victim's. It returns an error unless the victim's
-// server answers 200.
 func (r *rig) askVictim(path, body string) error {
 	status, text, err := r.ask(victimHost, path, body)
 	if err == nil && (status != http.StatusOK || text != victimReply) {
@@ -210,7 +206,6 @@ func (r *rig) askVictim(path, body string) error {
 	return err
 }
 
-// ask sends a POST request through the Gateway, on a connection of its own.
 func (r *rig) ask(host, path, body string) (status int, text string, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
 	defer cancel()
@@ -232,7 +227,6 @@ func (r *rig) ask(host, path, body string) (status int, text string, err error) 
 // pace is the time from one request of the victim to the next. The machine has other work.
 const pace = 5 * time.Millisecond
 
-// traffic sends the victim's requests, one after the other, until end.
 func (r *rig) traffic() {
 	ctx, stop := context.WithCancel(r.Context())
 	r.stop = stop
@@ -252,7 +246,6 @@ func (r *rig) traffic() {
 	})
 }
 
-// end ends the victim's requests. One that failed fails the test.
 func (r *rig) end() {
 	r.Helper()
 	r.stop()
@@ -283,10 +276,10 @@ func (r *rig) unchanged(what string) (same bool) {
 	return changed == ""
 }
 
-// settle saves objects in a file of the folder, in place of the last ones of that name, and waits
-// until Envoy and the status have all that follows from it. The field rejected then has what an
-// Envoy rejects. Each time it is another file: of a file with a document that does not parse, the
-// reader keeps the former objects.
+// settle saves objects in a file of the folder, replacing the last ones of that name, and waits
+// until Envoy and the status reflect them. The field rejected then has Envoy's NACKs. Each call
+// writes another file: after a document that does not parse, the reader keeps a file's former
+// objects.
 func (r *rig) settle(name, objects string) {
 	r.Helper()
 	last, had := r.saved[name]
@@ -317,7 +310,6 @@ spec:
 	r.Eventually("the status is current", r.reported)
 }
 
-// numbered is the name of a file of a settle.
 func numbered(name string, n int) string { return fmt.Sprintf("%d-%s", n, name) }
 
 // reported returns an error until the status has the last marker and not the one before: one report
@@ -335,7 +327,6 @@ func (r *rig) reported() error {
 	return nil
 }
 
-// proxy is an Envoy on the page /proxies.
 type proxy struct {
 	Gateway string
 	Types   []struct {
@@ -368,7 +359,6 @@ func (r *rig) synced() error {
 	return nil
 }
 
-// document is the page /status.
 type document struct {
 	Objects []struct {
 		report.Ref
@@ -388,7 +378,6 @@ func (r *rig) status() document {
 	return d
 }
 
-// negatives lists the False conditions of an object of the document.
 func (d document) negatives(i int) []string {
 	o, out := d.Objects[i], []string{}
 	add := func(list []metav1.Condition) {
@@ -408,7 +397,6 @@ func (d document) negatives(i int) []string {
 	return out
 }
 
-// victimReports are the findings and False conditions of the victim and the Gateway.
 func (r *rig) victimReports(d document) string {
 	var out []string
 	theirs := func(ref report.Ref) bool { return ref.Namespace == "victim" || ref.Namespace == "infra" }
@@ -472,7 +460,6 @@ func anyStrings(v any) (out []string) {
 	return out
 }
 
-// get reads a page of JSON.
 func (r *rig) get(address, page string, into any) {
 	r.Helper()
 	resp, err := http.Get("http://" + address + page)
@@ -485,7 +472,6 @@ func (r *rig) get(address, page string, into any) {
 	}
 }
 
-// run starts a program that the end of the test stops.
 func (r *rig) run(name, binary string, args ...string) *process.Process {
 	r.Helper()
 	p, err := process.Start(name, filepath.Join(r.dir, name+".log"), binary, nil, args...)

@@ -46,24 +46,24 @@ func newServers(t testing.TB) *servers {
 	s.zmq = processtest.Port(t)
 	var text strings.Builder
 	for i, c := range (&run{t: t, p: modelServerOf}).cells() {
-		is := &serverCell{cell: c, fields: s.fields, pool: fmt.Sprintf("s%d", i)}
-		is.address = fmt.Sprintf("127.77.%d.%d", i/250, i%250+1)
-		is.root, is.part, _ = strings.Cut(c.field, ".")
-		is.port = is.listen(t, 0, is.serve)
-		if strings.HasPrefix(is.part, "nv_") {
-			is.listen(t, 8002, is.serve) // Triton has its metrics there
+		server := &serverCell{cell: c, fields: s.fields, pool: fmt.Sprintf("s%d", i)}
+		server.address = fmt.Sprintf("127.77.%d.%d", i/250, i%250+1)
+		server.root, server.part, _ = strings.Cut(c.field, ".")
+		server.port = server.listen(t, 0, server.serve)
+		if strings.HasPrefix(server.part, "nv_") {
+			server.listen(t, 8002, server.serve) // Triton has its metrics there
 		}
-		if is.root == "events" || is.root == "load" {
-			is.listen(t, s.zmq, is.publish)
+		if server.root == "events" || server.root == "load" {
+			server.listen(t, s.zmq, server.publish)
 		}
-		s.list = append(s.list, is)
-		text.WriteString(is.objects(s.zmq))
+		s.list = append(s.list, server)
+		text.WriteString(server.objects(s.zmq))
 	}
 	s.run = begin(t, start(t, map[string]string{"servers.yaml": text.String()}), modelServerOf)
 	return s
 }
 
-// objects are the cell's pool, with what has Penstock read the field.
+// objects are the cell's pool, with the settings that make Penstock read the field.
 func (c *serverCell) objects(zmq int) string {
 	text := poolOf(c.pool, c.address, fmt.Sprint(c.port))
 	engine := ""
@@ -94,7 +94,6 @@ spec: {targetRef: {name: %[1]s}, picker: {%[2]s}}
 `, c.pool, picker)
 }
 
-// listen serves connections at a port of the cell's address, until the end of the test.
 func (c *serverCell) listen(t testing.TB, port int, serve func(net.Conn)) int {
 	t.Helper()
 	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", c.address, port))
@@ -119,7 +118,6 @@ func (c *serverCell) listen(t testing.TB, port int, serve func(net.Conn)) int {
 
 const serverReply = "the cell's model server"
 
-// serve answers one request, as the cell demands.
 func (c *serverCell) serve(conn net.Conn) {
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second)) // of a connection that is not used
 	req, err := http.ReadRequest(bufio.NewReader(conn))
@@ -151,7 +149,6 @@ func (c *serverCell) serve(conn net.Conn) {
 	_, _ = io.WriteString(conn, b.String()+"\r\n"+body)
 }
 
-// pages are the metrics pages of idle engines.
 var pages = []string{
 	"vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0\n",
 	"sglang:num_running_reqs 0\nsglang:num_queue_reqs 0\nsglang:token_usage 0\n",
@@ -182,7 +179,6 @@ func (c *serverCell) page() string {
 	return page + fmt.Sprintf("%s %s\n", series, c.number())
 }
 
-// models is a list of models with the cell's value.
 func (c *serverCell) models() string {
 	model := map[string]any{"id": "mine", "object": "model", "created": 1, "owned_by": "me", "parent": "base"}
 	whole := map[string]any{"object": "list", "data": []any{model}}
@@ -222,7 +218,7 @@ func (c *serverCell) text() string {
 	return strings.Repeat("a", map[value]int{zero: 0, maximum: 4 << 10, overflow: 256 << 10}[c.value])
 }
 
-// publish is the server's PUB socket: the cell's message first, and one as it should be after it.
+// publish is the server's PUB socket: the cell's message first, and then a correct one.
 func (c *serverCell) publish(conn net.Conn) {
 	p := parties.KVPublisher{Conn: conn}
 	if p.Greet() != nil {
@@ -264,7 +260,6 @@ func (c *serverCell) publish(conn net.Conn) {
 	}
 }
 
-// packed is the cell's value for pack.
 func (c *serverCell) packed() any {
 	switch c.fields[c.field].class {
 	case list:
@@ -285,7 +280,6 @@ func tokens(n int) []any {
 	return out
 }
 
-// pack encodes a value in MessagePack.
 func pack(v any) []byte {
 	var b bytes.Buffer
 	switch v := v.(type) {
@@ -322,7 +316,6 @@ func pack(v any) []byte {
 	return b.Bytes()
 }
 
-// play has each server serve a request, and observes.
 func (s *servers) play() {
 	s.t.Helper()
 	for _, c := range s.list {
@@ -339,7 +332,6 @@ func (s *servers) play() {
 	s.end()
 }
 
-// outcome observes a cell once more after a request.
 func (s *servers) outcome(c *serverCell) (o outcome, evidence string, err error) {
 	got := s.rig.send(c.pool+".test", nil, body)
 	if got.err == nil && strings.Contains(got.body, victimReply) {

@@ -12,10 +12,8 @@ import (
 	"testing"
 )
 
-// tree is the root of the source tree, from this package.
 const tree = "../../.."
 
-// sources parses the Go files of packages, or single files, without tests.
 func sources(t testing.TB, paths ...string) (files []*ast.File) {
 	t.Helper()
 	for _, path := range paths {
@@ -40,7 +38,6 @@ func sources(t testing.TB, paths ...string) (files []*ast.File) {
 	return files
 }
 
-// literals are the texts in files that match an expression, sorted.
 func literals(files []*ast.File, match *regexp.Regexp) (out []string) {
 	for _, file := range files {
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -54,7 +51,6 @@ func literals(files []*ast.File, match *regexp.Regexp) (out []string) {
 	return slices.Compact(out)
 }
 
-// literalText is the value of a text literal.
 func literalText(n ast.Node) (string, bool) {
 	lit, ok := n.(*ast.BasicLit)
 	if !ok || lit.Kind != token.STRING {

@@ -22,7 +22,6 @@ const (
 	internal = "no object: Penstock makes it"
 )
 
-// tenantLeaves are the kinds that a tenant does not write.
 var tenantLeaves = map[string]string{
 	"GatewayClass": platform, "Gateway": platform, "EnvoyFleet": platform, "Namespace": platform,
 	"ClusterSet":          platform,
@@ -33,7 +32,6 @@ var tenantLeaves = map[string]string{
 	"ProcessorDefault": internal, "Occupant": internal, "Invalid": internal,
 }
 
-// metadata are the fields of all objects that no principal uses.
 var metadata = []unread{
 	{"*.apiVersion", "it names the type, and another one is another cell"},
 	{"*.kind", "it names the type, and another one is another cell"},

@@ -1,6 +1,5 @@
 package principals
 
-// value is the kind of a value that is tried.
 type value string
 
 const (
@@ -12,7 +11,6 @@ const (
 	anothersNamespace value = "another's namespace"
 )
 
-// values lists the values that apply to a class.
 func values(c class) []value {
 	switch c {
 	case number, duration, quantity:

@@ -10,7 +10,6 @@ import (
 	"strings"
 )
 
-// root is the source tree. The working directory is in the module conformance.
 func root(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
@@ -35,9 +34,9 @@ func Envoy(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// Penstock builds the penstock binary from the source tree, into a folder. flags are further flags
-// of go build. It compiles with -trimpath, as make test does: any other flavor compiles every
-// dependency once more, which takes a fresh clone minutes.
+// Penstock builds the penstock binary from the source tree into a folder, with further flags of go
+// build. Like make test it compiles with -trimpath: another flavor would compile every dependency
+// again, which takes a fresh clone minutes.
 func Penstock(ctx context.Context, dir string, flags ...string) (string, error) {
 	return Build(ctx, dir, "penstock", flags...)
 }
@@ -62,7 +61,7 @@ func build(ctx context.Context, tree, path, program string, flags ...string) err
 	return nil
 }
 
-// Earlier builds penstock from a commit of the source tree's history, into a folder.
+// Earlier builds penstock from an earlier commit of the source tree into a folder.
 func Earlier(ctx context.Context, dir, commit string) (string, error) {
 	here, err := root(ctx)
 	if err != nil {

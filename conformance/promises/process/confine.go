@@ -16,15 +16,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Limits are what a process may use. Zero values are no limits.
+// Limits bound a process. Zero values are no limits.
 type Limits struct {
 	Memory int64   // bytes
 	Cores  float64 // of CPU
 	Files  int     // open files
 }
 
-// ChartMemory returns the memory limit in bytes that a chart sets by default. path leads to the
-// resources in its values.
+// ChartMemory returns a chart's default memory limit in bytes. path leads to the resources in its
+// values.
 func ChartMemory(ctx context.Context, chart string, path ...string) (int64, error) {
 	tree, err := root(ctx)
 	if err != nil {
@@ -49,8 +49,8 @@ func ChartMemory(ctx context.Context, chart string, path ...string) (int64, erro
 	return q.Value(), nil
 }
 
-// hierarchy is where a version of cgroups has its controllers, and the names of its files. period
-// is in microseconds.
+// hierarchy describes a version of cgroups: its folder, and the names of its files. period is in
+// microseconds.
 type hierarchy struct {
 	name, memory, cpu        string // folders; "" for a controller that is absent
 	limit, swap, peak, kills string // files of memory
@@ -85,7 +85,7 @@ func set(dir, file, value string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(value), 0o600)
 }
 
-// Confinement runs one process within limits: in a cgroup where this process may make one.
+// Confinement runs one process within limits, in a cgroup if this process may make one.
 type Confinement struct {
 	limits Limits
 	under  *hierarchy // nil: no cgroup
@@ -104,7 +104,6 @@ func Confine(name string, l Limits) *Confinement {
 	return &Confinement{limits: l}
 }
 
-// prepare makes the folders of the cgroup and writes its limits.
 func (c *Confinement) prepare(name string) error {
 	make := func(parent string) (string, error) {
 		if _, err := os.Stat(filepath.Join(parent, "cgroup.procs")); err != nil {
@@ -166,8 +165,8 @@ func (c *Confinement) Command(binary string, args ...string) (string, []string) 
 	return "/bin/sh", append([]string{"-c", script.String() + `exec "$0" "$@"`, binary}, args...)
 }
 
-// Throttle limits the CPU of a process where no cgroup does: it stops the process for the rest of
-// each 40 ms, until ctx ends. The process is to run one thread.
+// Throttle limits the CPU of a process without a cgroup: it stops the process for the rest of each
+// 40 ms, until ctx ends. The process must run one thread.
 func (c *Confinement) Throttle(ctx context.Context, p *Process) {
 	if c.under != nil || c.limits.Cores <= 0 {
 		return
@@ -190,9 +189,9 @@ func (c *Confinement) Throttle(ctx context.Context, p *Process) {
 	}
 }
 
-// Check returns the peak of a process's resident memory in bytes, and an error if the process was
-// killed at the limit or exceeded it. Of a process that has ended, the peak is the cgroup's, which
-// includes pages of files.
+// Check returns the peak of a process's resident memory in bytes, and an error if the process
+// exceeded the limit or was killed at it. For a process that has ended it is the cgroup's peak,
+// which includes pages of files.
 func (c *Confinement) Check(p *Process) (peak int64, err error) {
 	peak, gone := resident(p.PID(), "VmHWM")
 	killed := 0

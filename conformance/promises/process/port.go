@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// Ports assigns each port of 127.0.0.1 once: a server that has ended must not be confused with a
-// later one. They are below the range that the kernel assigns to clients. The zero value is ready.
-// Any number of goroutines may use it.
+// Ports assigns each port of 127.0.0.1 once, so that no server is mistaken for an earlier one. They
+// are below the range that the kernel assigns to clients. The zero value is ready, and safe for
+// concurrent use.
 type Ports struct {
 	lock  sync.Mutex
 	given map[int]bool

@@ -54,13 +54,13 @@ func Start(name, logPath, binary string, env []string, args ...string) (*Process
 	return p, nil
 }
 
-// PID is the process id.
+// PID is the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Signal sends a signal. The process may have ended.
 func (p *Process) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// Ended is closed when the process has ended.
+// Ended closes when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 // Running returns an error with the exit status and the end of the log once the process has ended.
@@ -74,10 +74,10 @@ func (p *Process) Running() error {
 	}
 }
 
-// ExitCode is the exit status of a process that has ended; -1 if a signal ended it.
+// ExitCode is the exit status of an ended process; -1 if a signal ended it.
 func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
 
-// Stop sends SIGTERM, and SIGKILL after a while.
+// Stop sends SIGTERM, and SIGKILL after wait.
 func (p *Process) Stop(wait time.Duration) error {
 	p.Signal(syscall.SIGCONT)
 	p.Signal(syscall.SIGTERM)
@@ -91,7 +91,7 @@ func (p *Process) Stop(wait time.Duration) error {
 	}
 }
 
-// Answers returns nil if the process runs and a URL of it answers 200.
+// Answers returns nil if the process runs and its URL answers 200.
 func (p *Process) Answers(url string) error {
 	if err := p.Running(); err != nil {
 		return err
@@ -107,14 +107,14 @@ func (p *Process) Answers(url string) error {
 	return nil
 }
 
-// RSS is the resident memory in bytes; /proc has it.
+// RSS is the resident memory in bytes.
 func (p *Process) RSS() (int64, error) { return RSS(p.PID()) }
 
 // RSS is the resident memory of a process of this machine, in bytes.
 func RSS(pid int) (int64, error) { return resident(pid, "VmRSS") }
 
-// Anonymous is the resident memory of a process in bytes without the pages of files, such as its
-// program's.
+// Anonymous is the resident memory of a process in bytes, without the pages of files such as its
+// program.
 func Anonymous(pid int) (int64, error) { return resident(pid, "RssAnon") }
 
 func resident(pid int, field string) (int64, error) {
@@ -133,8 +133,8 @@ func resident(pid int, field string) (int64, error) {
 	return 0, errors.Join(fmt.Errorf("no %s", field), lines.Err())
 }
 
-// Peak follows the resident memory of a process until the returned function is called, which
-// returns its maximum in bytes.
+// Peak follows the resident memory of a process, in bytes; the returned function stops and returns
+// the maximum.
 func Peak(ctx context.Context, pid int) func() int64 {
 	var most int64
 	ctx, stop := context.WithCancel(ctx)

@@ -8,9 +8,8 @@ import (
 )
 
 // slope is the growth of values over time by a linear fit, and its standard error, both in % of the
-// mean an hour. Successive samples are alike, because what a process needs follows its
-// configuration: the error counts only as many samples as are independent, by the correlation of
-// each deviation from the fit with the next one.
+// mean an hour. Successive samples are alike, because memory follows the configuration: the error
+// counts only independent samples, by the correlation of successive deviations from the fit.
 func slope(hours, values []float64) (percent, deviation float64) {
 	n := float64(len(hours))
 	var meanX, meanY float64
@@ -40,9 +39,9 @@ func slope(hours, values []float64) (percent, deviation float64) {
 	return 100 * b / meanY, 100 * math.Sqrt(rest/(n-2)/xx*(1+alike)/(1-alike)) / meanY
 }
 
-// apart returns values without what follows sizes by a linear fit, around their mean. The slope of
-// what is left, over times without the same, is that of a fit by time and size (Frisch and Waugh,
-// Econometrica 1, 1933).
+// apart removes from values what follows sizes by a linear fit, and keeps their mean. The slope of
+// the rest equals the slope of a fit by time and size if the times are treated alike (Frisch and
+// Waugh, Econometrica 1, 1933).
 func apart(values, sizes []float64) []float64 {
 	if len(sizes) != len(values) || len(values) == 0 {
 		return values
@@ -67,9 +66,8 @@ func apart(values, sizes []float64) []float64 {
 	return out
 }
 
-// apart returns values without what follows the size of the configuration, and the number of
-// endpoints: the last picks of each pool are kept with what was decided of each endpoint, which is
-// a quarter of the heap.
+// apart removes what follows the size of the configuration and the number of endpoints: the
+// decisions about each endpoint in each pool's last picks are a quarter of the heap.
 func (s *Samples) apart(values []float64) []float64 {
 	return apart(apart(values, s.size), apart(s.endpoints, s.size))
 }
@@ -97,8 +95,7 @@ func (s Slope) String() string {
 const Shortest = 30 * time.Minute
 
 // judged is the time, in hours, over which samples are judged. It is a little less than half of the
-// shortest soak, because samples begin and end within that half, and a process that is frozen has
-// none.
+// shortest soak, because samples begin and end within that half, and a frozen process has none.
 const judged = 14.0 / 60
 
 // Judged states how slopes are judged, or that they are not.
@@ -112,7 +109,7 @@ func (s *Samples) Judged() string {
 }
 
 // Growth returns the slopes, and an error if one exceeds its limit with a certainty of two standard
-// errors. Samples of too short a soak are not judged.
+// errors. A short soak is not judged.
 func (s *Samples) Growth() (slopes []Slope, err error) {
 	for _, x := range []struct {
 		name   string
@@ -120,16 +117,15 @@ func (s *Samples) Growth() (slopes []Slope, err error) {
 		limit  int
 	}{{"heap", s.heap, maxLiveSlope}, {"goroutines", s.goroutines, maxLiveSlope}, {"rss", s.rss, maxRSSSlope}} {
 		percent, deviation := slope(s.apart(s.at), s.apart(x.values))
-		is := Slope{x.name, percent, deviation, x.limit}
-		slopes = append(slopes, is)
+		grown := Slope{x.name, percent, deviation, x.limit}
+		slopes = append(slopes, grown)
 		if s.hours() >= judged && percent-2*deviation > float64(x.limit) {
-			err = errors.Join(err, errors.New(is.String()))
+			err = errors.Join(err, errors.New(grown.String()))
 		}
 	}
 	return slopes, err
 }
 
-// hours is the time from the first sample to the last one.
 func (s *Samples) hours() float64 {
 	if len(s.at) == 0 {
 		return 0

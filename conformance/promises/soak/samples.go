@@ -17,22 +17,20 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// interval is the time between two samples of a process.
 const interval = 5 * time.Second
 
-// Samples are what a process needs over time.
+// Samples records a process's memory and goroutines over time.
 type Samples struct {
-	// Dir is the folder for samples.tsv, and for heap profiles of the begin and the end,
-	// heap-0.pb.gz and heap-1.pb.gz: `go tool pprof -diff_base heap-0.pb.gz heap-1.pb.gz` shows
-	// what has grown.
+	// Dir is the folder for samples.tsv and for heap profiles of the begin and the end: `go tool
+	// pprof -diff_base heap-0.pb.gz heap-1.pb.gz` shows what has grown.
 	Dir string
-	// Size returns how large the process's configuration is at present, in any unit; nil: it stays
-	// the same. What a process needs follows it, and so would be taken for growth.
+	// Size returns the present size of the process's configuration, in any unit; nil: constant.
+	// Memory that follows it is not growth.
 	Size func() float64
 
 	at                    []float64 // hours
-	heap, goroutines, rss []float64 // live bytes; number; resident bytes, without those of files
-	size, endpoints       []float64 // of the configuration; of all pools, those that have left lately included
+	heap, goroutines, rss []float64 // live bytes; number; resident bytes without files
+	size, endpoints       []float64 // of the configuration; of all pools, recently removed ones included
 }
 
 // Len is the number of samples.
@@ -55,7 +53,6 @@ func (s *Samples) Take(ctx context.Context, pid int, socket string) error {
 	return errors.Join(err, s.keep())
 }
 
-// profile writes a heap profile of the process.
 func (s *Samples) profile(ctx context.Context, client *http.Client, n int) error {
 	file, err := os.Create(filepath.Join(s.Dir, fmt.Sprintf("heap-%d.pb.gz", n)))
 	if err != nil {
@@ -64,7 +61,6 @@ func (s *Samples) profile(ctx context.Context, client *http.Client, n int) error
 	return errors.Join(fetch(ctx, client, "/debug/pprof/heap?gc=1", file), file.Close())
 }
 
-// keep writes samples.tsv.
 func (s *Samples) keep() error {
 	file, err := os.Create(filepath.Join(s.Dir, "samples.tsv"))
 	if err != nil {
@@ -77,16 +73,16 @@ func (s *Samples) take(ctx context.Context, pid int, client *http.Client) error 
 	from := time.Now()
 	var last error
 	for {
-		is, err := live(ctx, client)
+		sample, err := live(ctx, client)
 		rss, rssErr := process.Anonymous(pid)
 		if rssErr != nil {
 			return fmt.Errorf("process %d: %w", pid, rssErr)
 		}
 		if err == nil {
 			s.at = append(s.at, time.Since(from).Hours())
-			s.heap, s.goroutines, s.rss = append(s.heap, is.heap), append(s.goroutines, is.goroutines),
+			s.heap, s.goroutines, s.rss = append(s.heap, sample.heap), append(s.goroutines, sample.goroutines),
 				append(s.rss, float64(rss))
-			s.size, s.endpoints = append(s.size, s.sized()), append(s.endpoints, is.endpoints)
+			s.size, s.endpoints = append(s.size, s.sized()), append(s.endpoints, sample.endpoints)
 		} else if ctx.Err() == nil {
 			last = err // a frozen process does not answer
 		}
@@ -109,7 +105,6 @@ func (s *Samples) sized() float64 {
 	return s.Size()
 }
 
-// write writes the samples as tab-separated values, with a heading.
 func (s *Samples) write(out io.Writer) error {
 	_, err := fmt.Fprintln(out, "hours\theap\tgoroutines\trss\tsize\tendpoints")
 	for i := range s.at {
@@ -121,14 +116,13 @@ func (s *Samples) write(out io.Writer) error {
 	return err
 }
 
-// needs is what a process needs at one moment.
 type needs struct{ heap, goroutines, endpoints float64 }
 
-// live reads a process's live heap, its number of goroutines, and that of the endpoints of its
-// picker's pools, from its metrics. The heap that starts the next collection is twice what was live
-// in the last one. A heap profile has the live heap too, but its text takes memory by itself, more
-// with each place that has ever allocated, so that the process would seem to grow for hours.
-func live(ctx context.Context, client *http.Client) (is needs, err error) {
+// live reads a process's live heap, its goroutines, and the endpoints of its picker's pools from
+// its metrics. The heap that starts the next collection is twice the live heap of the last one. A
+// heap profile is no alternative: its text takes memory that grows with each place that has ever
+// allocated.
+func live(ctx context.Context, client *http.Client) (sample needs, err error) {
 	add := func(into *float64, line, name string) {
 		if text, ok := strings.CutPrefix(line, name); ok {
 			value, _ := strconv.ParseFloat(text[strings.LastIndexByte(text, ' ')+1:], 64)
@@ -137,21 +131,20 @@ func live(ctx context.Context, client *http.Client) (is needs, err error) {
 	}
 	var page bytes.Buffer
 	if err := fetch(ctx, client, "/metrics", &page); err != nil {
-		return is, err
+		return sample, err
 	}
 	for line := range strings.Lines(page.String()) {
 		line = strings.TrimSuffix(line, "\n")
-		add(&is.heap, line, "go_memstats_next_gc_bytes ")
-		add(&is.goroutines, line, "go_goroutines ")
-		add(&is.endpoints, line, "penstock_picker_endpoints{")
+		add(&sample.heap, line, "go_memstats_next_gc_bytes ")
+		add(&sample.goroutines, line, "go_goroutines ")
+		add(&sample.endpoints, line, "penstock_picker_endpoints{")
 	}
-	if is.heap /= 2; is.heap == 0 || is.goroutines == 0 {
+	if sample.heap /= 2; sample.heap == 0 || sample.goroutines == 0 {
 		err = errors.New("its metrics have no go_memstats_next_gc_bytes, or no go_goroutines")
 	}
-	return is, err
+	return sample, err
 }
 
-// fetch writes a page of the process to out.
 func fetch(ctx context.Context, client *http.Client, path string, out io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock"+path, nil)
 	if err != nil {

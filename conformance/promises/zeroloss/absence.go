@@ -22,7 +22,7 @@ type absence struct {
 	back    time.Duration // from when the first control plane is ready
 }
 
-// returns starts an Envoy while the control planes are down, and starts those after a while.
+// returns starts an Envoy while the control planes are down, and starts them after a while.
 func (r *run) returns(ctx context.Context, after time.Duration) (took absence, err error) {
 	if err := r.attach(); err != nil {
 		return took, err

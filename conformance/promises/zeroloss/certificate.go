@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// issuer signs the certificates of HTTPS hosts.
 type issuer struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -41,7 +40,6 @@ func (i *issuer) template(name string) *x509.Certificate {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
 }
 
-// issue creates a certificate with a new key for a host.
 func (i *issuer) issue(host string) *secret {
 	template := i.template(host)
 	template.DNSNames = []string{host}

@@ -15,7 +15,6 @@ type change struct {
 	do     func(w *world, rng *rand.Rand) (string, error)
 }
 
-// changes are all kinds.
 func changes() []change {
 	return []change{
 		{"move", 5, move},
@@ -56,8 +55,7 @@ func changes() []change {
 	}
 }
 
-// next makes the change of one step. It chooses a kind that has something to change, from only or,
-// if empty, from all.
+// next makes the change of one step. It draws an applicable kind from only or, if empty, from all.
 func (w *world) next(seed, step uint64, only []string) (string, error) {
 	rng := rand.New(rand.NewPCG(seed, step))
 	w.late, w.stopped, w.retired = nil, nil, nil
@@ -108,7 +106,6 @@ func (w *world) someImport(rng *rand.Rand) (string, *imported) {
 
 func (w *world) someFleet(rng *rand.Rand) *fleet { return w.fleets[pick(rng, sortedKeys(w.fleets)...)] }
 
-// create creates a backend of any kind.
 func (w *world) create(rng *rand.Rand) backend {
 	kind := pick(rng, "service", "pool", "pool", "pool", "import")
 	name := w.fresh(kind)
@@ -160,7 +157,6 @@ func list(backends []backend) string {
 	return strings.Join(out, "+")
 }
 
-// split adds a backend to a route, removes one, or changes weights.
 func split(w *world, rng *rand.Rand) (string, error) {
 	name, r := w.someRoute(rng)
 	r.backends = slices.Clone(r.backends)
@@ -198,7 +194,6 @@ func editRoute(w *world, rng *rand.Rand) (string, error) {
 	return name, nil
 }
 
-// edit changes the policy of a pool with our picker.
 func edit(f func(*pool, *rand.Rand) string) func(*world, *rand.Rand) (string, error) {
 	return func(w *world, rng *rand.Rand) (string, error) {
 		name, p := w.somePool(rng)
@@ -228,8 +223,8 @@ func noPolicy(w *world, rng *rand.Rand) (string, error) {
 	return name, nil
 }
 
-// full makes a pool overflow. The pool must have a spill target and be no spill target itself: else
-// 429 is correct.
+// full makes a pool overflow. The pool must have a spill target and not be one itself: else 429 is
+// correct.
 func full(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil || p.external || len(p.spill) == 0 || w.spilledTo(name) {
@@ -274,7 +269,6 @@ func swapPicker(w *world, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%s external: %t", name, p.external), nil
 }
 
-// rotate gives a listener's Secret a new certificate.
 func rotate(w *world, rng *rand.Rand) (string, error) {
 	name := pick(rng, sortedKeys(w.secrets)...)
 	w.secrets[name] = w.newSecret(w.secrets[name].host)
@@ -316,7 +310,6 @@ func addListener(w *world, rng *rand.Rand) (string, error) {
 	return "HTTPS for " + host, nil
 }
 
-// removeListener removes a listener of addListener.
 func removeListener(w *world, rng *rand.Rand) (string, error) {
 	var names []string
 	for _, name := range sortedKeys(w.routes) {

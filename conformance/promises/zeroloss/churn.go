@@ -124,7 +124,6 @@ func importAdd(w *world, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%s/%s %s on %s", name, m.name, m.kind, m.fleet), nil
 }
 
-// importMode changes the routing mode of a cluster.
 func importMode(w *world, rng *rand.Rand) (string, error) {
 	name, imp := w.someImport(rng)
 	if imp == nil {

@@ -31,7 +31,6 @@ const (
 	freshTransport = 1
 )
 
-// target is a host that must be served.
 type target struct {
 	host string
 	port int
@@ -113,7 +112,6 @@ func (t *target) url(id uint64, events int) string {
 	return u
 }
 
-// failure is a lost request.
 type failure struct {
 	At    time.Time
 	Step  int // the last step before
@@ -129,7 +127,6 @@ func (f failure) String() string {
 		f.Took.Round(time.Millisecond), f.Cause)
 }
 
-// clients send requests to all targets.
 type clients struct {
 	rate, streams int
 	events        int               // of the longest streams
@@ -184,7 +181,6 @@ func (c *clients) all() []*target {
 	return append([]*target(nil), c.targets...)
 }
 
-// choose returns the targets in turn.
 func (c *clients) choose() *target {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,7 +234,6 @@ func (c *clients) run(ctx context.Context) {
 	}
 }
 
-// ask sends one request to a target, and checks the whole response.
 func (c *clients) ask(t *target, what string, size, events int) {
 	id, began := c.ids.Add(1), time.Now()
 	c.sent.Add(1)
@@ -292,7 +287,6 @@ func (c *clients) try(t *target, id uint64, what string, size, events int, began
 	return nil
 }
 
-// readStream reads all events of a streamed response.
 func readStream(r io.Reader, events int) (got answer, err error) {
 	lines := bufio.NewScanner(r)
 	seen := 0

@@ -38,7 +38,6 @@ var sections = []struct{ kind, list, state, resource, name string }{
 	{"warming secret", "dynamic_warming_secrets", "", "secret", "name"},
 }
 
-// dump reads an Envoy's resources.
 func dump(ctx context.Context, admin int) (resources, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -90,18 +89,18 @@ func readDump(text []byte) (resources, error) {
 				if element[s.resource] == nil {
 					continue
 				}
-				var is map[string]any
-				if err := json.Unmarshal(element[s.resource], &is); err != nil {
+				var object map[string]any
+				if err := json.Unmarshal(element[s.resource], &object); err != nil {
 					return nil, fmt.Errorf("%s: %w", s.list, err)
 				}
 				if strings.HasSuffix(s.kind, "secret") {
-					unmark(is)
+					unmark(object)
 				}
-				text, err := json.Marshal(is) // normalize the order of keys
+				text, err := json.Marshal(object) // normalize the order of keys
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", s.list, err)
 				}
-				out[fmt.Sprintf("%s %s", s.kind, is[s.name])] = string(text)
+				out[fmt.Sprintf("%s %s", s.kind, object[s.name])] = string(text)
 			}
 		}
 	}
@@ -109,13 +108,12 @@ func readDump(text []byte) (resources, error) {
 }
 
 // mark is the line that Penstock writes in front of a certificate that it sends again, because
-// Envoy ACKs the same bytes without another look (xds/publish/secret.go). A fresh Envoy gets the
-// certificate without it.
+// Envoy ACKs equal bytes without checking them again (xds/publish/secret.go). A fresh Envoy
+// receives no mark.
 var mark = regexp.MustCompile(`^[0-9a-f]+ [0-9a-f]+ [0-9a-f]+\n`)
 
-// unmark removes the mark of a secret, and nothing else.
-func unmark(is map[string]any) {
-	certificate, _ := is["tls_certificate"].(map[string]any)
+func unmark(object map[string]any) {
+	certificate, _ := object["tls_certificate"].(map[string]any)
 	chain, _ := certificate["certificate_chain"].(map[string]any)
 	text, _ := chain["inline_bytes"].(string)
 	if raw, err := base64.StdEncoding.DecodeString(text); err == nil && len(raw) > 0 {
@@ -123,7 +121,6 @@ func unmark(is map[string]any) {
 	}
 }
 
-// translated returns the names of a fresh translation of the folder.
 func (r *run) translated(ctx context.Context) ([]string, error) {
 	files, err := r.resolved()
 	if err != nil {
@@ -148,8 +145,8 @@ func (r *run) translated(ctx context.Context) ([]string, error) {
 		if err := json.Unmarshal(all[kind], &list); err != nil {
 			return nil, err
 		}
-		for _, is := range list {
-			names = append(names, fmt.Sprintf("%s %s", strings.TrimSuffix(kind, "s"), is[key]))
+		for _, item := range list {
+			names = append(names, fmt.Sprintf("%s %s", strings.TrimSuffix(kind, "s"), item[key]))
 		}
 	}
 	slices.Sort(names)
@@ -183,7 +180,7 @@ func (r *run) stale(ctx context.Context, e, fresh edge) error {
 	if err != nil {
 		return err
 	}
-	is, err := dump(ctx, e.admin)
+	got, err := dump(ctx, e.admin)
 	if err != nil {
 		return err
 	}
@@ -192,42 +189,42 @@ func (r *run) stale(ctx context.Context, e, fresh edge) error {
 		return err
 	}
 	var has []string
-	for name := range is {
-		// Health of a picker is known once it has been probed, so a translation of files has no
-		// such name.
+	for name := range got {
+		// A picker's health is known only after a probe, so a translation of files has no such
+		// name.
 		has = append(has, strings.Replace(name, " health/", " ", 1))
 	}
 	slices.Sort(has)
-	return errors.Join(differs(slices.Compact(has), names), is.differs(want))
+	return errors.Join(differs(slices.Compact(has), names), got.differs(want))
 }
 
 // differs reports the names that only one list has.
-func differs(is, want []string) error {
+func differs(got, want []string) error {
 	var problems []error
-	for _, name := range is {
+	for _, name := range got {
 		if !slices.Contains(want, name) {
 			problems = append(problems, fmt.Errorf("%s is stale", name))
 		}
 	}
 	for _, name := range want {
-		if !slices.Contains(is, name) {
+		if !slices.Contains(got, name) {
 			problems = append(problems, fmt.Errorf("%s is missing", name))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-func (is resources) differs(want resources) error {
-	err := differs(slices.Sorted(maps.Keys(is)), slices.Sorted(maps.Keys(want)))
-	for _, name := range slices.Sorted(maps.Keys(is)) {
-		if other, ok := want[name]; ok && other != is[name] {
-			err = errors.Join(err, fmt.Errorf("%s is …%s want …%s", name, from(is[name], other), from(other, is[name])))
+func (got resources) differs(want resources) error {
+	err := differs(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		if other, ok := want[name]; ok && other != got[name] {
+			err = errors.Join(err,
+				fmt.Errorf("%s is …%s want …%s", name, from(got[name], other), from(other, got[name])))
 		}
 	}
 	return err
 }
 
-// from returns a piece of a text around its first difference from another.
 func from(text, other string) string {
 	at := 0
 	for at < min(len(text), len(other)) && text[at] == other[at] {

@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// folder is a folder of configuration, and the files written to it.
 type folder struct {
 	path  string
 	files map[string]string
@@ -62,7 +61,6 @@ func (f *folder) update(files map[string]string, rng *rand.Rand) ([]string, erro
 	return did, nil
 }
 
-// replace saves a file by renaming a new one.
 func (f *folder) replace(name, text string) error {
 	path := filepath.Join(f.path, name)
 	if err := os.WriteFile(path+"~", []byte(text), 0o600); err != nil {

@@ -24,12 +24,17 @@ func main() {
 	}
 }
 
-func command(ctx context.Context) error {
-	var o options
+// invocation is a run with its flags that are no options of the run itself.
+type invocation struct {
+	options
+	shrinking time.Duration
+	absences  int
+	keep      bool
+}
+
+func parse() (o invocation, err error) {
 	var only, play string
-	var shrinking time.Duration
-	var keep, verbose bool
-	var returns int
+	var verbose bool
 	flag.Uint64Var(&o.Seed, "seed", 1, "seed of the changes")
 	flag.IntVar(&o.Steps, "steps", 1000, "number of changes")
 	flag.IntVar(&o.Rate, "rate", 200, "requests a second")
@@ -44,7 +49,7 @@ func command(ctx context.Context) error {
 			"fails), and measure whether memory grows")
 	flag.IntVar(&o.Envoys, "envoys", 1, "number of Envoys of the Gateway, for two control planes")
 	flag.BoolVar(&o.Up, "up", false, "run penstock up, without restarts, instead of two control planes")
-	flag.IntVar(&returns, "absences", 0,
+	flag.IntVar(&o.absences, "absences", 0,
 		"run another measurement, so often: start an Envoy while both control planes are down, start them, and "+
 			"measure the time until the Envoy serves")
 	flag.StringVar(&only, "only", "", "kinds of change, comma-separated (default: all)")
@@ -52,35 +57,37 @@ func command(ctx context.Context) error {
 	flag.StringVar(&o.Dir, "dir", "",
 		"folder for files and logs, kept (default: a temporary one, removed if nothing failed)")
 	flag.StringVar(&play, "play", "", "steps to make, such as 1-40,57 (default: all)")
-	flag.DurationVar(&shrinking, "shrink", 0, "if a request fails, look for a shorter failing sequence, for so long")
+	flag.DurationVar(&o.shrinking, "shrink", 0, "if a request fails, look for a shorter failing sequence, for so long")
 	flag.BoolVar(&verbose, "v", false, "print changes as they are made")
 	flag.Parse()
 	if only != "" {
 		o.Only = strings.Split(only, ",")
 	}
 	if play != "" {
-		var err error
 		if o.Play, err = parseSteps(play); err != nil {
-			return err
+			return o, err
 		}
 	}
 	if verbose {
 		o.Verbose = os.Stderr
 	}
 	o.Progress = os.Stderr
-	keep = o.Dir != ""
-	if o.Dir == "" {
-		dir, err := os.MkdirTemp("", "zl")
-		if err != nil {
-			return err
-		}
-		o.Dir = dir
+	if o.keep = o.Dir != ""; !o.keep {
+		o.Dir, err = os.MkdirTemp("", "zl")
+	}
+	return o, err
+}
+
+func command(ctx context.Context) error {
+	o, err := parse()
+	if err != nil {
+		return err
 	}
 	if err := o.binaries(ctx); err != nil {
 		return err
 	}
-	if returns > 0 {
-		longest, err := absences(ctx, o, returns)
+	if o.absences > 0 {
+		longest, err := absences(ctx, o.options, o.absences)
 		if err != nil {
 			return err
 		}
@@ -91,20 +98,20 @@ func command(ctx context.Context) error {
 		fmt.Fprintf(os.Stderr, "zeroloss: a soak of %s does not judge whether memory grows: that takes %s\n", o.Soak,
 			soak.Shortest)
 	}
-	r, err := newRun(o)
+	r, err := newRun(o.options)
 	if err != nil {
 		return err
 	}
 	res, err := r.play(ctx)
-	explain(os.Stdout, o, res)
+	explain(os.Stdout, o.options, res)
 	fmt.Printf("%d changes and %d planned restarts in %s; %d requests, %d of them streams: %d failed\n", res.Changes,
 		res.Restarts, res.Took.Round(time.Second), res.Requests, res.Streams, len(res.Failures))
 	figures(os.Stdout, res.figures()...)
 	if res.Samples != nil {
 		err = errors.Join(err, reportSoak(os.Stdout, res))
 	}
-	if shrinking > 0 && len(res.Failures) > 0 {
-		short, err := shrink(ctx, o, res.Failures[0], shrinking, os.Stderr)
+	if o.shrinking > 0 && len(res.Failures) > 0 {
+		short, err := shrink(ctx, o.options, res.Failures[0], o.shrinking, os.Stderr)
 		fmt.Fprintf(os.Stderr, "shortest failing sequence: %s\n", short.replay())
 		if err != nil {
 			return err
@@ -117,13 +124,12 @@ func command(ctx context.Context) error {
 				err, n)
 		}
 	}
-	if err == nil && !keep {
+	if err == nil && !o.keep {
 		return os.RemoveAll(o.Dir)
 	}
 	return errors.Join(err, keepSteps(os.Stdout, o.Dir, res.Log))
 }
 
-// binaries finds or builds the binaries.
 func (o *options) binaries(ctx context.Context) (err error) {
 	if o.Envoy, err = process.Envoy(ctx); err != nil || o.Penstock != "" {
 		return err

@@ -28,7 +28,6 @@ type server struct {
 	stray     func(s *server, since time.Duration)
 }
 
-// answer is the JSON response of a model server.
 type answer struct {
 	ID    string `json:"id"`
 	Host  string `json:"host"`
@@ -102,7 +101,6 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client has disconnected
 	}
-	// always marshals
 	text, _ := json.Marshal(answer{r.URL.Query().Get("id"), r.Host, s.fleet, s.name, int(size), sum.Sum32()})
 	events := 0
 	_, _ = fmt.Sscan(r.URL.Query().Get("events"), &events) // none: a plain response
@@ -129,7 +127,6 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// metrics serves the metrics of vLLM that a picker reads.
 func (s *server) metrics(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, "vllm:num_requests_waiting 0\nvllm:num_requests_running %d\nvllm:kv_cache_usage_perc 0.1\n",
 		s.open.Load())

@@ -16,10 +16,9 @@ import (
 // namedFleet is the fleet whose ModelServers have a host name in place of an address, in a soak.
 const namedFleet = "f1"
 
-// namedAddresses are what its name resolves to, in turn. No other fleet has endpoints there.
+// namedAddresses are the results of its name, in turn. No other fleet has endpoints there.
 var namedAddresses = []string{"127.0.1.1", "127.0.1.2"}
 
-// resolver are the arguments of a control plane that resolves names.
 func (r *run) resolver() []string {
 	if r.dns == nil {
 		return nil
@@ -27,7 +26,7 @@ func (r *run) resolver() []string {
 	return []string{"--dns-server", r.dns.Address()}
 }
 
-// resolve has the DNS server answer with the next address, and returns the former one.
+// resolve makes the DNS server answer with the next address, and returns the former one.
 func (r *run) resolve() (former string) {
 	former = namedAddresses[r.named%2]
 	r.named++
@@ -35,7 +34,7 @@ func (r *run) resolve() (former string) {
 	return former
 }
 
-// resolved is a folder with the user's files, in which no name needs the DNS server.
+// resolved is a copy of the user's files in which no name needs the DNS server.
 func (r *run) resolved() (string, error) {
 	if r.dns == nil {
 		return r.folder.path, nil
@@ -53,7 +52,7 @@ func (r *run) resolved() (string, error) {
 	return path, nil
 }
 
-// unresolved has the DNS server drop all queries, and then answer them with SERVFAIL. A control
+// unresolved makes the DNS server drop all queries, and then answer them with SERVFAIL. A control
 // plane restarts meanwhile. Then the server comes back with another address.
 func (r *run) unresolved(ctx context.Context, p *plane) error {
 	r.note("the DNS server drops all queries")
@@ -73,11 +72,11 @@ func (r *run) unresolved(ctx context.Context, p *plane) error {
 	r.note("the DNS server answers again, with another address than %s", former)
 	return soon(ctx, "no endpoint has the former address", func(ctx context.Context) error {
 		for _, e := range r.edges {
-			is, err := dump(ctx, e.admin)
+			got, err := dump(ctx, e.admin)
 			if err != nil {
 				return err
 			}
-			for name, text := range is {
+			for name, text := range got {
 				if strings.Contains(text, `"`+former+`"`) {
 					return fmt.Errorf("%s of %s has %s", name, e.Name, former)
 				}

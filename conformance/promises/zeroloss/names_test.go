@@ -9,19 +9,18 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Two processes look a name up at different moments. What one of them finds is the other's answer
-// too, or for half a minute the picker of one would name an address that an Envoy of the other
-// lacks.
+// Two processes look a name up at different moments, and must share the result: otherwise one's
+// picker would name, for half a minute, an address that an Envoy of the other lacks.
 func TestHostname_ProcessesHaveOneAnswer(t *testing.T) {
 	p := startPair(t, true, func(o *options) { o.Soak = time.Minute }) // a soak has a DNS server
 	p.flows(40)
 	has := func(address string) func() error {
 		return func() error {
-			is, err := dump(t.Context(), p.edges[0].admin)
+			got, err := dump(t.Context(), p.edges[0].admin)
 			if err != nil {
 				return err
 			}
-			for _, text := range is {
+			for _, text := range got {
 				if strings.Contains(text, `"`+address+`"`) {
 					return nil
 				}

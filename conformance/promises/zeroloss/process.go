@@ -12,7 +12,6 @@ import (
 // limit is the deadline of a wait. It only ends a run that hangs.
 const limit = process.Limit
 
-// plane is one `penstock serve`, which can be restarted.
 type plane struct {
 	*process.Process
 	name               string
@@ -40,7 +39,6 @@ func (p *plane) start(logDir string) (err error) {
 	return err
 }
 
-// ready waits until the configuration has been read.
 func (p *plane) ready(ctx context.Context) error {
 	return process.Eventually(ctx, p.name+" is ready", p.readyz)
 }

@@ -115,7 +115,6 @@ func (p *pool) policyYAML(name string) string {
 	return text
 }
 
-// kinds are the API groups and kinds of backends.
 var kinds = map[string][2]string{
 	"pool":    {"inference.networking.k8s.io", "InferencePool"},
 	"import":  {"inference.networking.x-k8s.io", "InferencePoolImport"},

@@ -74,7 +74,6 @@ func (p *pair) must(err error) {
 	}
 }
 
-// serve starts the requests once the hosts are served.
 func (p *pair) serve() {
 	p.t.Helper()
 	p.expect()
@@ -88,7 +87,6 @@ func (p *pair) serve() {
 	})
 }
 
-// change makes one change of a kind, and returns when a host serves it.
 func (p *pair) change(kind string, step uint64) {
 	p.t.Helper()
 	did, err := p.world.next(p.Seed, step, []string{kind})
@@ -100,7 +98,6 @@ func (p *pair) change(kind string, step uint64) {
 	p.must(p.announce(p.t.Context()))
 }
 
-// flows waits until more requests were sent.
 func (p *pair) flows(requests int64) {
 	p.t.Helper()
 	want := p.clients.sent.Load() + requests
@@ -112,7 +109,6 @@ func (p *pair) flows(requests int64) {
 	})
 }
 
-// proxy is a control plane's report on an Envoy.
 type proxy struct {
 	Node   string `json:"node"`
 	InSync bool   `json:"inSync"`
@@ -137,7 +133,6 @@ func (p *plane) proxies() (list []proxy, err error) {
 	return list, errors.Join(json.NewDecoder(body).Decode(&list), body.Close())
 }
 
-// serves returns nil if an Envoy has all of its configuration from a control plane.
 func (p *plane) serves() error {
 	list, err := p.proxies()
 	if err != nil {
@@ -255,7 +250,7 @@ func TestDeltaADS_RemovalDuringOutageArrivesOnReconnect(t *testing.T) {
 	p.must(p.nothingStale(t.Context()))
 }
 
-// The folder appears late, like a volume's: there is none at first, then an empty one.
+// The folder appears late, like a volume's: at first it does not exist, then it is empty.
 func TestDeltaADS_UnsyncedControlPlaneRemovesNothing(t *testing.T) {
 	p := startPair(t, true)
 	p.flows(100)
@@ -328,7 +323,6 @@ func (p *pair) slow(x *route) slow {
 	return slow{conn, body[smallBody/2:]}
 }
 
-// end sends the rest, and returns the response's status.
 func (s slow) end() (status string, err error) {
 	defer func() { _ = s.conn.Close() }()
 	if err := s.conn.SetDeadline(time.Now().Add(requestTimeout)); err != nil {

@@ -11,12 +11,10 @@ import (
 	"strings"
 )
 
-// nackLine matches Penstock's log lines about NACKs.
 var nackLine = regexp.MustCompile(`(?i)(envoy|proxy) reject(s|ed)|nack|panic`)
 
 func lines(text string) []string { return strings.Split(strings.TrimRight(text, "\n"), "\n") }
 
-// replay returns the command that repeats the run.
 func (o options) replay() string {
 	form := ""
 	if o.Up {
@@ -89,7 +87,6 @@ func keepSteps(out io.Writer, dir string, log []string) error {
 	return os.WriteFile(filepath.Join(dir, "steps.log"), []byte(strings.Join(log, "\n")+"\n"), 0o600)
 }
 
-// accessLog returns Envoy's log lines of failed requests, by ID.
 func accessLog(path string, failures []failure) map[string]string {
 	wanted := map[string]bool{}
 	for _, f := range failures {
@@ -112,7 +109,6 @@ func accessLog(path string, failures []failure) map[string]string {
 	return out
 }
 
-// line is a figure for programs.
 type line struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
@@ -120,7 +116,6 @@ type line struct {
 	Limit *int    `json:"limit,omitempty"`
 }
 
-// figures prints one JSON object a line.
 func figures(out io.Writer, lines ...line) {
 	e := json.NewEncoder(out)
 	for _, l := range lines {

@@ -27,7 +27,6 @@ type edge struct {
 	admin int
 }
 
-// attach starts the Envoys of two control planes.
 func (r *run) attach() error {
 	for i := range max(1, r.Envoys) {
 		e, err := r.edge(fmt.Sprintf("envoy-%d", i+1), r.planes...)
@@ -39,7 +38,6 @@ func (r *run) attach() error {
 	return nil
 }
 
-// edge starts an Envoy with some control planes.
 func (r *run) edge(name string, planes ...*plane) (e edge, err error) {
 	if e.admin, err = r.ports.Free(); err != nil {
 		return e, err
@@ -48,7 +46,6 @@ func (r *run) edge(name string, planes ...*plane) (e edge, err error) {
 	return e, err
 }
 
-// live waits until the Envoy serves.
 func (e edge) live(ctx context.Context) error {
 	return process.Eventually(ctx, e.Name+" is live",
 		func() error { return e.Answers(fmt.Sprintf("http://127.0.0.1:%d/ready", e.admin)) })
@@ -128,7 +125,6 @@ func (r *run) restarts() []restart {
 	return out
 }
 
-// apart is the minimum time between the events of the two processes.
 const apart = time.Second
 
 func (r *run) again(ctx context.Context, p *plane) error {

@@ -68,7 +68,6 @@ type run struct {
 	faulted  map[string]int // the faults of a soak so far, by name
 }
 
-// result is the result of a run.
 type result struct {
 	Requests, Streams int64
 	Changes           int
@@ -131,7 +130,6 @@ func (r *run) stray(s *server, since time.Duration) {
 		Cause: fmt.Sprintf("a request came %s after the server had left the files", since.Round(time.Millisecond))})
 }
 
-// begin creates the initial world.
 func (r *run) begin() (err error) {
 	w := &world{fleets: map[string]*fleet{}, pools: map[string]*pool{}, services: map[string]string{},
 		imports: map[string]*imported{},
@@ -191,7 +189,6 @@ func (r *run) begin() (err error) {
 	return nil
 }
 
-// files returns the files of both folders.
 func (r *run) files() (ours, remote map[string]string) {
 	w := r.world
 	ours = w.render()
@@ -219,7 +216,6 @@ func (r *run) write(rng *rand.Rand) error {
 	return err
 }
 
-// length is how many bytes files have.
 func length(files map[string]string) (n int64) {
 	for _, text := range files {
 		n += int64(len(text))
@@ -227,7 +223,6 @@ func length(files map[string]string) (n int64) {
 	return n
 }
 
-// play makes the run.
 func (r *run) play(ctx context.Context) (res result, err error) {
 	began := time.Now()
 	if err := r.write(rand.New(rand.NewPCG(r.Seed, 0))); err != nil {
@@ -280,7 +275,7 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 	return res, nil
 }
 
-// work makes all changes with their restarts, or those of a soak with its faults.
+// work makes all changes with their restarts, or runs a soak with its faults.
 func (r *run) work(ctx context.Context, res *result) (err error) {
 	if r.Soak == 0 {
 		return r.changes(ctx, slices.Values(r.until(r.Steps)), r.restarts(), res)
@@ -353,7 +348,6 @@ func (r *run) changes(ctx context.Context, steps iter.Seq[int], due []restart, r
 	return nil
 }
 
-// sofar describes the progress.
 func (r *run) sofar(res *result) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -365,7 +359,6 @@ func (r *run) sofar(res *result) string {
 		r.clients.sent.Load(), len(r.failures))
 }
 
-// quiet stops requests to hosts that leave the files.
 func (r *run) quiet(ctx context.Context) error {
 	for _, t := range r.clients.all() {
 		if slices.Contains(r.world.retired, t.host) {
@@ -445,7 +438,7 @@ func (r *run) served(host string) bool {
 	return false
 }
 
-// endpoints starts late model servers, and ends those that have left.
+// endpoints starts late model servers, and ends servers that have left the files.
 func (r *run) endpoints(ctx context.Context) error {
 	for _, s := range r.world.stopped {
 		r.retired.Go(func() { s.retire(ctx) })

@@ -19,8 +19,8 @@ import (
 // parseSteps reads "1-40,57".
 func parseSteps(text string) (steps []int, err error) {
 	for part := range strings.SplitSeq(text, ",") {
-		first, last, is := strings.Cut(part, "-")
-		if !is {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
 			last = first
 		}
 		a, err := strconv.Atoi(first)
@@ -38,7 +38,6 @@ func parseSteps(text string) (steps []int, err error) {
 	return steps, nil
 }
 
-// formatSteps reverses parseSteps.
 func formatSteps(steps []int) string {
 	var parts []string
 	for i := 0; i < len(steps); {
@@ -56,7 +55,6 @@ func formatSteps(steps []int) string {
 	return strings.Join(parts, ",")
 }
 
-// until returns the steps of a run up to one.
 func (o options) until(step int) []int {
 	if o.Play != nil {
 		return slices.DeleteFunc(slices.Clone(o.Play), func(n int) bool { return n > step })
@@ -119,12 +117,11 @@ func shrink(ctx context.Context, o options, failed failure, within time.Duration
 	return o, broken
 }
 
-// script returns a shell script that repeats the run and lists its steps.
 func (o options) script(log []string) string {
 	var b strings.Builder
 	b.WriteString("#!/bin/sh\n# From the top of the source tree. The steps were:\n")
 	for _, line := range log {
-		if _, did, is := strings.Cut(line, " step "); is {
+		if _, did, found := strings.Cut(line, " step "); found {
 			fmt.Fprintf(&b, "#   %s\n", did)
 		}
 	}

@@ -15,15 +15,15 @@ import (
 const (
 	// faultInterval is the time between two faults of a soak.
 	faultInterval = 45 * time.Second
-	// warming is how long the first control plane has run at least before its memory is measured:
+	// warming is how long the first control plane runs at least before its memory is measured:
 	// records of its picks fill until then.
 	warming = 10 * time.Minute
 	// diskFault is how long a state folder cannot be written.
 	diskFault = 10 * time.Second
 )
 
-// fault is what a soak does to a control plane. The first control plane keeps its process from some
-// time before the second half on, in which its memory is measured.
+// fault is a fault that a soak injects into a control plane. The first control plane's process
+// stays the same from shortly before the second half, in which its memory is measured.
 type fault struct {
 	name  string
 	plane int
@@ -31,7 +31,6 @@ type fault struct {
 	do    func(context.Context, *plane) error
 }
 
-// faults is the sequence of faults, which a soak repeats.
 func (r *run) faults() []fault {
 	return []fault{
 		{"SIGTERM", 1, true, r.terminate},

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// add starts one more Envoy, with some of the control planes.
 func (p *pair) add(name string, planes ...*plane) edge {
 	p.t.Helper()
 	e, err := p.edge(name, planes...)
@@ -20,7 +19,6 @@ func (p *pair) add(name string, planes ...*plane) edge {
 	return e
 }
 
-// alike waits until two Envoys have the same resources, and returns them.
 func (p *pair) alike(a, b edge) (both resources) {
 	p.t.Helper()
 	poll.NoError(p.t, "both Envoys have the same", limit, func() error {
@@ -38,7 +36,6 @@ func (p *pair) alike(a, b edge) (both resources) {
 	return both
 }
 
-// picked is the number of picks of a control plane.
 func (p *plane) picked() (float64, error) {
 	lines, err := p.metric("penstock_picker_picks_total")
 	sum := 0.0
@@ -50,7 +47,7 @@ func (p *plane) picked() (float64, error) {
 	return sum, err
 }
 
-// Two Envoys have their configuration from different processes, and ask both for picks. So an
+// Two Envoys have their configuration from different processes, and call both for picks. So an
 // endpoint that one process learns must be in both Envoys before either uses it.
 func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	p := startPair(t, false)
@@ -73,10 +70,10 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	p.world.routes["r2"].backends = []backend{{"import", "far", 1}}
 	p.change("listener-add", 1)
 	learned := func() error {
-		is := p.alike(first, second)["endpoint import/default/far/east"]
+		got := p.alike(first, second)["endpoint import/default/far/east"]
 		for _, s := range p.world.fleets[externalFleet].serving() {
-			if !strings.Contains(is, fmt.Sprintf(`"port_value":%d`, s.port)) {
-				return fmt.Errorf("%s is not among %s", s.name, is)
+			if !strings.Contains(got, fmt.Sprintf(`"port_value":%d`, s.port)) {
+				return fmt.Errorf("%s is not among %s", s.name, got)
 			}
 		}
 		return nil

@@ -14,7 +14,6 @@ const stallLimit = time.Second
 // stall is a time in which the machine did not run a process.
 type stall struct{ from, to time.Time }
 
-// stalled records a stall that ends now.
 func (r *run) stalled(name string, d time.Duration) {
 	r.note("%s stalled for %s", name, d.Round(time.Millisecond))
 	r.mu.Lock()

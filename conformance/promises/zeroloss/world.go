@@ -22,16 +22,14 @@ type world struct {
 	newServer    func(fleet string) (*server, error)
 	newSecret    func(host string) *secret
 
-	// What the harness has to do for the change that is being made, besides writing files.
+	// Work for the harness during this change, besides writing files.
 	late    []*server // listed a while before they serve
 	stopped []*server // left the files
 	retired []string  // hosts that leave the files: their requests end before
 }
 
-// externalFleet is the external picker's fleet.
 const externalFleet = "f0"
 
-// gateway is the only Gateway.
 type gateway struct {
 	port, tlsPort, extraPort int
 	hostname                 string // of the cleartext listener: "" or "*.test"
@@ -44,7 +42,6 @@ type listener struct{ host, secret string }
 
 type secret struct{ host, cert, key string }
 
-// fleet is a set of model servers with one label.
 type fleet struct {
 	name    string
 	host    string // its address in the files of ModelServers; "": 127.0.0.1
@@ -66,7 +63,6 @@ type pool struct {
 
 type imported struct{ members []*member }
 
-// member is an exporting cluster of an import.
 type member struct {
 	name, kind, fleet string // declared, relayed or parent
 	weight            int
@@ -169,7 +165,6 @@ func (w *world) collect() {
 	maps.DeleteFunc(w.secrets, func(name string, _ *secret) bool { return !named[name] })
 }
 
-// spilledTo reports whether some pool spills to a pool.
 func (w *world) spilledTo(name string) bool {
 	for _, p := range w.pools {
 		if slices.ContainsFunc(p.spill, func(b backend) bool { return b.kind == "pool" && b.name == name }) {
@@ -179,7 +174,6 @@ func (w *world) spilledTo(name string) bool {
 	return false
 }
 
-// serving returns a fleet's servers that are neither draining nor late.
 func (f *fleet) serving() []*server {
 	var out []*server
 	for _, s := range f.servers {
@@ -190,7 +184,6 @@ func (f *fleet) serving() []*server {
 	return out
 }
 
-// sorted returns a fleet's servers by port.
 func (f *fleet) sorted() []*server {
 	return slices.SortedFunc(slices.Values(f.servers), func(a, b *server) int { return cmp.Compare(a.port, b.port) })
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// built is the binary that all tests run.
 var built options
 
 func TestMain(m *testing.M) {
@@ -29,7 +28,6 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// short returns the options of a short sequence.
 func short(t *testing.T) options {
 	o := options{Seed: 1, Penstock: built.Penstock, Envoy: built.Envoy, Steps: 20, Rate: 30, Streams: 6, Events: 25,
 		Drain: 5 * time.Second, Pace: 150 * time.Millisecond, Restarts: 1}

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-// clusterSetName is the suite's name. It is not among suites: it is no official one, and runs in
-// several clusters.
+// clusterSetName is the suite's name. It is not in suites: it is unofficial, and runs in several
+// clusters.
 const clusterSetName = "clusterset"
 
 // clusterSet runs the suite of cluster sets (suites/clusterset) in a lab of three clusters, each a

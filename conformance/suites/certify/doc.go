@@ -9,8 +9,8 @@
 // hour, and no report is written.
 //
 // The inference extension's suite runs twice: with its own reference pickers, and
-// (inference-own-picker) with Penstock's, which the API server puts in their place. The second run
-// writes no report, and omits the tests of the suite's own pickers.
+// (inference-own-picker) with Penstock's, which the API server substitutes. The second run writes
+// no report, and omits the tests of the suite's own pickers.
 //
 // Invariants: no other test is skipped. A failed test is an error, and so is a report with a
 // skipped test or an unsupported feature of a gateway. Mesh features and UDP do not count: Penstock

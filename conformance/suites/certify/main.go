@@ -81,7 +81,6 @@ func (s suite) on(ctx context.Context, c config) (err error) {
 	return nil
 }
 
-// config is the options of a run.
 type config struct {
 	kubeconfig, programs, reports, version, usable, unusable, test string
 	core                                                           bool

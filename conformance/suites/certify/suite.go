@@ -20,7 +20,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// suite is one official suite.
 type suite struct {
 	name     string
 	program  string // built by `go test -c`
@@ -30,17 +29,17 @@ type suite struct {
 	// picker runs penstock picker in place of the suite's own endpoint picker, whose image it
 	// replaces.
 	picker bool
-	// prepare changes a cluster before the suite runs, and skip are the tests, comma-separated,
-	// that then prove nothing. Such a run writes no report.
+	// prepare changes a cluster before the suite runs. skip lists the tests, comma-separated, that
+	// then prove nothing. Such a run writes no report.
 	prepare func(ctx context.Context, kubeconfig string) error
 	skip    string
 	// env are environment variables for the suite's program.
 	env []string
 }
 
-// oneCPU keeps a data race of the inference extension's suite (v1.6.0) from ending it. The ten
-// goroutines of its assertTrafficOnlyReachesToExpectedPods append to one slice, in MakeRequest;
-// where one of them sees the new capacity and the old pointer, the program ends with SIGSEGV.
+// oneCPU avoids a data race of the inference extension's suite (v1.6.0), which ends with SIGSEGV:
+// the ten goroutines of its assertTrafficOnlyReachesToExpectedPods append to one slice in
+// MakeRequest, and one may see the new capacity with the old pointer.
 var oneCPU = []string{"GOMAXPROCS=1"}
 
 var suites = []suite{
@@ -65,7 +64,6 @@ func names() string {
 	return strings.Join(list, ", ")
 }
 
-// run runs a suite and reads its report.
 func (s suite) run(ctx context.Context, c config) error {
 	program, err := filepath.Abs(filepath.Join(c.programs, s.program))
 	if err != nil {
@@ -112,7 +110,6 @@ func (s suite) report(c config) string {
 	return filepath.Join(c.reports, s.name+".yaml")
 }
 
-// args are the suite's own flags.
 func (s suite) args(c config, report string) []string {
 	args := []string{"-test.run=^TestConformance$", "-test.timeout=80m", "--gateway-class=penstock"}
 	if !c.core { // thousands of lines
@@ -141,7 +138,6 @@ func (s suite) args(c config, report string) []string {
 	return args
 }
 
-// results are the parts of an official report that certify checks.
 type results struct {
 	Profiles []struct {
 		Name     string  `json:"name"`
@@ -160,7 +156,7 @@ type outcome struct {
 	Failed     []string `json:"failedTests"`
 }
 
-// notOurs reports whether a feature is none of a gateway.
+// notOurs reports whether a feature does not concern gateways.
 func notOurs(feature string) bool { return strings.HasPrefix(feature, "Mesh") }
 
 // read prints a line for each profile of a report, and returns all gaps as an error.
@@ -195,8 +191,8 @@ func (o outcome) problem(where string) error {
 	return nil
 }
 
-// spare is an address of a lab's range for LoadBalancers that is still free, because the lab
-// assigns the first ones first. The API server's address identifies the range.
+// spare is a free address of a lab's range for LoadBalancers, which the lab assigns from the
+// beginning. The API server's address identifies the range.
 func spare(kubeconfig string) (string, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

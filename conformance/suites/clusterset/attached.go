@@ -59,8 +59,8 @@ func gatewayIsAParent(r *run) {
 	gw.imported("llm", func(u *unstructured.Unstructured) error { return parents(u, other, false) })
 }
 
-// parents returns an error if the Gateway gw is not among the parents of an import, or is and
-// should not be, or if the entry of another controller has changed.
+// parents returns an error if the presence of the Gateway gw among an import's parents differs from
+// want, or the entry of another controller has changed.
 func parents(u *unstructured.Unstructured, other string, want bool) error {
 	found, kept := false, false
 	for _, c := range list(u.Object, "status", "controllers") {

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 )
 
-// defect is what a stand-in does wrong.
 type defect string
 
 // The defects of controllers.
@@ -70,7 +69,7 @@ func TestSuite_BrokenControllerFailsExactlyItsTests(t *testing.T) {
 	}
 }
 
-// compare compares the tests that failed with those that must, as far as they ran.
+// compare compares the failed tests with the expected ones, as far as they ran.
 func compare(t *testing.T, results []Result, want []string) {
 	t.Helper()
 	for _, r := range results {
@@ -80,8 +79,8 @@ func compare(t *testing.T, results []Result, want []string) {
 	}
 }
 
-// controller stands in for a controller of a cluster set. It compares everything with everything,
-// again and again.
+// controller plays a controller of a cluster set. It compares everything with everything, again and
+// again.
 type controller struct {
 	clusters []Cluster
 	shape    Shape
@@ -91,12 +90,11 @@ type controller struct {
 // manager is the name of the controller's entries, and the label of the imports that it has made.
 const manager = "clusterset.example/controller"
 
-// fakeCluster is a member whose API server is client-go's fake: nothing but the stand-in runs
-// there.
+// fakeCluster is a member whose API server is client-go's fake: only the stand-in runs there.
 func fakeCluster(name string) Cluster {
 	kinds := map[schema.GroupVersionResource]string{}
-	for kind, of := range resources {
-		kinds[of] = kind + "List"
+	for kind, resource := range resources {
+		kinds[resource] = kind + "List"
 	}
 	return Cluster{Name: name, Client: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)}
 }
@@ -116,9 +114,8 @@ func (c controller) run(ctx context.Context) {
 	}
 }
 
-// all lists the objects of a resource in all namespaces.
-func (cluster Cluster) all(ctx context.Context, of schema.GroupVersionResource) []unstructured.Unstructured {
-	found, err := cluster.Client.Resource(of).List(ctx, metav1.ListOptions{})
+func (cluster Cluster) all(ctx context.Context, resource schema.GroupVersionResource) []unstructured.Unstructured {
+	found, err := cluster.Client.Resource(resource).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil
 	}
@@ -132,29 +129,28 @@ func (cluster Cluster) has(ctx context.Context, namespace string) bool {
 
 // sweep deletes what deleted namespaces contain, as an API server does.
 func (cluster Cluster) sweep(ctx context.Context) {
-	for _, of := range []schema.GroupVersionResource{pools, services, imports, gateways, routes} {
-		for _, u := range cluster.all(ctx, of) {
+	for _, resource := range []schema.GroupVersionResource{pools, services, imports, gateways, routes} {
+		for _, u := range cluster.all(ctx, resource) {
 			if !cluster.has(ctx, u.GetNamespace()) {
-				_ = cluster.Client.Resource(of).Namespace(u.GetNamespace()).
+				_ = cluster.Client.Resource(resource).Namespace(u.GetNamespace()).
 					Delete(ctx, u.GetName(), metav1.DeleteOptions{})
 			}
 		}
 	}
 }
 
-// status writes an object's status, and nothing else: the fake API server does not notice that an
-// object is old.
-func (cluster Cluster) status(ctx context.Context, of schema.GroupVersionResource, u *unstructured.Unstructured,
+// status writes only an object's status: the fake API server does not notice that an object is old.
+func (cluster Cluster) status(ctx context.Context, resource schema.GroupVersionResource, u *unstructured.Unstructured,
 	status map[string]any) {
 	raw, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		panic(err)
 	}
-	_, _ = cluster.Client.Resource(of).Namespace(u.GetNamespace()).Patch(ctx, u.GetName(), types.MergePatchType, raw,
-		metav1.PatchOptions{}, "status")
+	_, _ = cluster.Client.Resource(resource).Namespace(u.GetNamespace()).
+		Patch(ctx, u.GetName(), types.MergePatchType, raw,
+			metav1.PatchOptions{}, "status")
 }
 
-// balance gives Services of type LoadBalancer an address.
 func (c controller) balance(ctx context.Context, in Cluster) {
 	for _, svc := range in.all(ctx, services) {
 		if len(addresses(&svc)) == 0 {
@@ -169,7 +165,6 @@ func (c controller) asked(pool *unstructured.Unstructured) bool {
 	return c.defect == exportsAll || pool.GetAnnotations()[exportAnnotation] == "ClusterSet"
 }
 
-// report writes the condition Exported of a cluster's pools.
 func (c controller) report(ctx context.Context, from Cluster) {
 	for _, pool := range from.all(ctx, pools) {
 		had := len(list(pool.Object, "status", "parents")) > 0
@@ -197,7 +192,6 @@ func (c controller) report(ctx context.Context, from Cluster) {
 	}
 }
 
-// reconcile writes the imports of one member.
 func (c controller) reconcile(ctx context.Context, to Cluster) {
 	wanted := map[types.NamespacedName][]any{}
 	for _, from := range c.clusters {
@@ -247,7 +241,6 @@ func (c controller) reconcile(ctx context.Context, to Cluster) {
 	}
 }
 
-// entry is what an exporting cluster's pool becomes.
 func (c controller) entry(from Cluster, pool *unstructured.Unstructured) any {
 	if c.shape == Upstream {
 		return map[string]any{"name": from.Name}
@@ -264,7 +257,6 @@ func (c controller) entry(from Cluster, pool *unstructured.Unstructured) any {
 			}}}
 }
 
-// mine reports whether an import has entries of the controller.
 func (c controller) mine(u *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(list(u.Object, "status", "controllers"),
 		func(e map[string]any) bool { return e["name"] == manager })
@@ -294,7 +286,6 @@ func (c controller) written(u *unstructured.Unstructured, entries []any) map[str
 	return status
 }
 
-// A stranger's mistake has an answer before anything is written.
 func TestSuite_ConfigurationIsChecked(t *testing.T) {
 	east := fakeCluster("east")
 	for want, c := range map[string]Config{

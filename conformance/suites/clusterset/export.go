@@ -16,7 +16,7 @@ const (
 	modeAnnotation   = importGroup + "/export-mode"
 )
 
-// targetPort and pickerPort are those of the pools that the suite exports.
+// targetPort and pickerPort are the ports of the pools that the suite exports.
 const (
 	targetPort = 8080
 	pickerPort = 9002
@@ -45,10 +45,8 @@ spec:
 `, name, strings.Join(annotations, ", "), targetPort, pickerPort))
 }
 
-// export creates a pool that is exported.
 func (m *member) export(name string) { m.pool(name, exportAnnotation+": ClusterSet") }
 
-// annotate gives a pool the export annotation, or removes it.
 func (m *member) annotate(name string, exported bool) {
 	value := "null"
 	if exported {
@@ -57,8 +55,8 @@ func (m *member) annotate(name string, exported bool) {
 	m.change(pools, name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, exportAnnotation, value))
 }
 
-// exportedIs returns an error if the pool's condition Exported has not a status, or does not name
-// all words; "" is the absence of the condition.
+// exportedIs returns an error unless the pool's condition Exported has the status and contains all
+// words; "" is the absence of the condition.
 func (m *member) exportedIs(pool, status string, words ...string) error {
 	u, err := m.in(pools).Get(m.run, pool, metav1.GetOptions{})
 	if err != nil {
@@ -90,7 +88,6 @@ func (m *member) exportedIs(pool, status string, words ...string) error {
 	return fmt.Errorf("status.parents has no InferencePoolImport %s: %v", pool, u.Object["status"])
 }
 
-// becomes waits until exportedIs returns nil.
 func (m *member) becomes(pool, status string, words ...string) {
 	m.run.until(fmt.Sprintf("cluster %s: condition Exported of InferencePool %s", m.name, pool),
 		func() error { return m.exportedIs(pool, status, words...) })
@@ -167,7 +164,7 @@ func endpointWiring(r *run) {
 	}
 }
 
-// wired returns an error if an entry does not lead to the picker's Service.
+// wired returns an error unless an entry leads to the picker's Service.
 func (r *run) wired(entry map[string]any) error {
 	if entry["routingMode"] != "EndpointMode" {
 		return fmt.Errorf("routingMode is %v", entry["routingMode"])

@@ -14,8 +14,8 @@ import (
 // idHeader has a request's number, by which pickers, servers and clients identify it.
 const idHeader = "x-clusterset-request"
 
-// exporter stands in for an exporting cluster: a picker, and a server for each of Config.Addresses,
-// all with one port.
+// exporter plays an exporting cluster: a picker, and a server for each of Config.Addresses, all
+// with one port.
 type exporter struct {
 	name    string
 	picker  *picker
@@ -28,13 +28,11 @@ type exporter struct {
 	seen map[string]int // the bytes of a request's body
 }
 
-// answer is a server's response.
 type answer struct {
 	Cluster string `json:"cluster"`
 	Server  string `json:"server"`
 }
 
-// stands starts an exporting cluster, which ends with the test.
 func (r *run) stands(name string) *exporter {
 	e := &exporter{name: name, seen: map[string]int{}, release: make(chan struct{})}
 	var listeners []net.Listener
@@ -66,7 +64,6 @@ func (r *run) stands(name string) *exporter {
 	return e
 }
 
-// handler answers requests at one address.
 func (e *exporter) handler(at netip.AddrPort) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/stream", func(w http.ResponseWriter, req *http.Request) {
@@ -97,7 +94,6 @@ func (e *exporter) body(id int) int {
 	return e.seen[strconv.Itoa(id)]
 }
 
-// entry is the exporter's entry in the status of an import.
 func (e *exporter) entry() map[string]any {
 	return map[string]any{
 		"name": e.name, "routingMode": "EndpointMode", "targetPortNumber": int64(e.port),
@@ -105,7 +101,7 @@ func (e *exporter) entry() map[string]any {
 	}
 }
 
-// parentEntry is the exporter's entry in ParentMode; its server stands in for its gateway.
+// parentEntry is the exporter's entry in ParentMode; its server plays its gateway.
 func (e *exporter) parentEntry() map[string]any {
 	return map[string]any{
 		"name": e.name, "routingMode": "ParentMode", "targetPortNumber": int64(e.port),

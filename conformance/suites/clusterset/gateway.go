@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// entrance is a Gateway of the first cluster, and a client of it.
 type entrance struct {
 	*member
 	url    string
@@ -23,7 +22,6 @@ type entrance struct {
 	last   int // number of the last request
 }
 
-// response is what a client gets.
 type response struct {
 	answer
 	id, status int
@@ -68,7 +66,6 @@ func (e *entrance) route(to ...string) {
 			"[{name: gw}], rules: [{backendRefs: " + backends(to) + "}]}\n")
 }
 
-// reroute changes the imports of the HTTPRoute.
 func (e *entrance) reroute(to ...string) {
 	e.change(routes, "llm", `{"spec":{"rules":[{"backendRefs":`+backends(to)+`}]}}`)
 }
@@ -88,7 +85,6 @@ func backends(to []string) string {
 	return string(raw)
 }
 
-// write creates an import with entries, or replaces its entries.
 func (e *entrance) write(name string, entries ...map[string]any) {
 	u, err := e.in(imports).Get(e.run, name, metav1.GetOptions{})
 	if err != nil {
@@ -105,7 +101,6 @@ func (e *entrance) write(name string, entries ...map[string]any) {
 	e.change(imports, u.GetName(), string(patch), "status")
 }
 
-// ask sends a request.
 func (e *entrance) ask(path string, body []byte) (response, error) {
 	e.last++
 	out := response{id: e.last}
@@ -129,12 +124,10 @@ func (e *entrance) ask(path string, body []byte) (response, error) {
 	return out, err
 }
 
-// completions is a path of the OpenAI API, and chat a request to it.
 const completions = "/v1/chat/completions"
 
 var chat = []byte(`{"model": "any", "messages": [{"role": "user", "content": "Hello"}]}`)
 
-// chat sends a chat request that must be answered with a status.
 func (e *entrance) chat(status int) response {
 	got, err := e.ask(completions, chat)
 	if err == nil && got.status != status {
@@ -146,8 +139,7 @@ func (e *entrance) chat(status int) response {
 	return got
 }
 
-// answers waits until a chat request is answered with a status, and by a cluster, if that is not
-// "".
+// answers waits until a chat request gets a status, and is served by cluster unless that is "".
 func (e *entrance) answers(status int, cluster string) (got response) {
 	e.run.until(fmt.Sprintf("POST %s%s answers %d %s", e.url, completions, status, cluster), func() (err error) {
 		got, err = e.ask(completions, chat)

@@ -93,7 +93,6 @@ func loopback(t *testing.T) []netip.Addr {
 	return out
 }
 
-// standIn stands in for a gateway and its controller, of one cluster.
 type standIn struct {
 	cluster Cluster
 	defect  defect
@@ -106,7 +105,6 @@ type standIn struct {
 
 const gatewayController = "gateway.example/controller"
 
-// run writes the status of Gateways, routes and imports, again and again.
 func (g *standIn) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		g.cluster.sweep(ctx)
@@ -139,17 +137,16 @@ func (g *standIn) run(ctx context.Context) {
 	}
 }
 
-// attach makes the Gateway a parent of an import, or not.
 func (g *standIn) attach(ctx context.Context, u *unstructured.Unstructured, named bool) {
-	controllers, is := []any{}, false
+	controllers, attached := []any{}, false
 	for _, c := range list(u.Object, "status", "controllers") {
 		if c["name"] == gatewayController {
-			is, named = true, named || g.defect == staysParent
+			attached, named = true, named || g.defect == staysParent
 		} else if c["name"] != gatewayController && g.defect != ownsImport {
 			controllers = append(controllers, c)
 		}
 	}
-	if is == named {
+	if attached == named {
 		return
 	}
 	if named {
@@ -160,7 +157,6 @@ func (g *standIn) attach(ctx context.Context, u *unstructured.Unstructured, name
 	g.cluster.status(ctx, imports, u, map[string]any{"controllers": controllers})
 }
 
-// backendRef is a route's reference to an import.
 type backendRef struct {
 	name   string
 	weight int
@@ -251,7 +247,6 @@ func (g *standIn) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	served(at)
 }
 
-// draw draws a backend by its weight.
 func (g *standIn) draw(from []backendRef) backendRef {
 	sum := 0
 	for i := range from {
@@ -269,9 +264,8 @@ func (g *standIn) draw(from []backendRef) backendRef {
 	return from[0]
 }
 
-// address is the first address of a parent's or a picker's Services.
-func address(of map[string]any) string {
-	s := list(of, "service")[0]
+func address(object map[string]any) string {
+	s := list(object, "service")[0]
 	addresses, _, _ := unstructured.NestedStringSlice(s, "addresses")
 	return net.JoinHostPort(addresses[0], fmt.Sprint(list(s, "ports")[0]["number"]))
 }
@@ -292,8 +286,8 @@ func (g *standIn) send(w http.ResponseWriter, req *http.Request, body []byte, at
 	proxy.ServeHTTP(w, out)
 }
 
-// ask asks a picker, and returns its endpoint, or the status of its immediate response, and what
-// reports which endpoint has served.
+// ask calls a picker. It returns its endpoint, or the status of its immediate response, and a
+// function to report the serving endpoint.
 func (g *standIn) ask(req *http.Request, body []byte, picker string) (endpoint string, status int,
 	served func(string)) {
 	none := func(string) {}

@@ -34,10 +34,10 @@ func main() {
 	flag.StringVar(&o.run, "run", "", "regular expression of tests; writes no report")
 	flag.StringVar(&o.report, "report", "", "file for the report")
 	flag.DurationVar(&o.timeout, "timeout", time.Minute, "of each wait")
-	flag.StringVar(&o.of.Organization, "organization", "", "in the report")
-	flag.StringVar(&o.of.Project, "project", "", "in the report")
-	flag.StringVar(&o.of.URL, "url", "", "in the report")
-	flag.StringVar(&o.of.Version, "version", "", "in the report")
+	flag.StringVar(&o.implementation.Organization, "organization", "", "in the report")
+	flag.StringVar(&o.implementation.Project, "project", "", "in the report")
+	flag.StringVar(&o.implementation.URL, "url", "", "in the report")
+	flag.StringVar(&o.implementation.Version, "version", "", "in the report")
 	contact := flag.String("contact", "", "in the report, comma-separated")
 	list := flag.Bool("namespaces", false,
 		"print the namespaces of the tests, and run none: an implementation may have to allow their exports")
@@ -48,7 +48,7 @@ func main() {
 		}
 		return
 	}
-	o.of.Contact = split(*contact)
+	o.implementation.Contact = split(*contact)
 	suite, err := o.suite()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "clusterset-conformance:", err)
@@ -60,16 +60,15 @@ func main() {
 	}
 }
 
-// options are the flags.
 type options struct {
 	kubeconfig, clusters, profiles, shape, class, addresses, service, run, report string
 
-	port    int
-	timeout time.Duration
-	of      Implementation
+	port           int
+	timeout        time.Duration
+	implementation Implementation
 }
 
-// split splits at commas; nothing is no element.
+// split splits at commas; "" has no elements.
 func split(text string) []string {
 	if text == "" {
 		return nil
@@ -77,7 +76,6 @@ func split(text string) []string {
 	return strings.Split(text, ",")
 }
 
-// suite is the suite that the flags ask for.
 func (o options) suite() (*Suite, error) {
 	c := Config{Shape: Shape(o.shape), GatewayClass: o.class, GatewayPort: o.port, ServiceType: o.service,
 		Timeout: o.timeout,
@@ -119,7 +117,6 @@ func (o options) suite() (*Suite, error) {
 	return New(c)
 }
 
-// test runs the suite, prints a summary, and writes the report.
 func (o options) test(ctx context.Context, suite *Suite) error {
 	results := suite.Run(ctx)
 	if err := ctx.Err(); err != nil {
@@ -138,7 +135,7 @@ func (o options) test(ctx context.Context, suite *Suite) error {
 	}
 	fmt.Printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped)
 	if o.report != "" && o.run == "" {
-		text, err := suite.Report(o.of, results)
+		text, err := suite.Report(o.implementation, results)
 		if err != nil {
 			return err
 		}

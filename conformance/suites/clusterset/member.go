@@ -31,13 +31,11 @@ var (
 	routes     = schema.GroupVersionResource{Group: gatewayGroup, Version: "v1", Resource: "httproutes"}
 )
 
-// resources are the resources by the kinds of their objects.
 var resources = map[string]schema.GroupVersionResource{
 	"Namespace": namespaces, "Service": services, "InferencePool": pools, "InferencePoolImport": imports,
 	"Gateway": gateways, "HTTPRoute": routes,
 }
 
-// member is a cluster during one test, which has a namespace of its own there.
 type member struct {
 	run       *run
 	name      string
@@ -45,9 +43,8 @@ type member struct {
 	namespace string
 }
 
-// in is a resource in the test's namespace.
-func (m *member) in(of schema.GroupVersionResource) dynamic.ResourceInterface {
-	return m.client.Resource(of).Namespace(m.namespace)
+func (m *member) in(resource schema.GroupVersionResource) dynamic.ResourceInterface {
+	return m.client.Resource(resource).Namespace(m.namespace)
 }
 
 // settle creates the test's namespace, which clean deletes.
@@ -67,7 +64,6 @@ func (m *member) settle() {
 	})
 }
 
-// create creates an object from YAML, and returns it.
 func (m *member) create(text string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	raw, err := yaml.YAMLToJSON([]byte(text))
@@ -85,22 +81,20 @@ func (m *member) create(text string) *unstructured.Unstructured {
 	return made
 }
 
-// change applies a merge patch, in JSON, to an object.
-func (m *member) change(of schema.GroupVersionResource, name, patch string, subresources ...string) {
-	if _, err := m.in(of).Patch(m.run, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{},
+func (m *member) change(resource schema.GroupVersionResource, name, patch string, subresources ...string) {
+	if _, err := m.in(resource).Patch(m.run, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{},
 		subresources...); err != nil {
-		m.run.fail("cluster %s: change %s %s: %w", m.name, of.Resource, name, err)
+		m.run.fail("cluster %s: change %s %s: %w", m.name, resource.Resource, name, err)
 	}
 }
 
-// remove deletes an object.
-func (m *member) remove(of schema.GroupVersionResource, name string) {
-	if err := m.in(of).Delete(m.run, name, metav1.DeleteOptions{}); err != nil {
-		m.run.fail("cluster %s: delete %s %s: %w", m.name, of.Resource, name, err)
+func (m *member) remove(resource schema.GroupVersionResource, name string) {
+	if err := m.in(resource).Delete(m.run, name, metav1.DeleteOptions{}); err != nil {
+		m.run.fail("cluster %s: delete %s %s: %w", m.name, resource.Resource, name, err)
 	}
 }
 
-// imported waits until the member has an import, of which missing finds nothing missing.
+// imported waits until the member has an import for which every missing returns nil.
 func (m *member) imported(name string, missing ...func(u *unstructured.Unstructured) error) {
 	m.run.until(fmt.Sprintf("cluster %s: InferencePoolImport %s", m.name, name), func() error {
 		u, err := m.in(imports).Get(m.run, name, metav1.GetOptions{})
@@ -122,9 +116,8 @@ func (m *member) collected(name string) {
 		func() error { return m.without(imports, name) })
 }
 
-// without returns an error if there is an object.
-func (m *member) without(of schema.GroupVersionResource, name string) error {
-	u, err := m.in(of).Get(m.run, name, metav1.GetOptions{})
+func (m *member) without(resource schema.GroupVersionResource, name string) error {
+	u, err := m.in(resource).Get(m.run, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -134,8 +127,8 @@ func (m *member) without(of schema.GroupVersionResource, name string) error {
 	return fmt.Errorf("it is there, with the status %v", u.Object["status"])
 }
 
-// entries are the exporting clusters that an import lists, by name; the values are the entries of
-// status.clusters, nil for shape Upstream.
+// entries are the exporting clusters of an import by name, with their entries of status.clusters,
+// which are nil for shape Upstream.
 func (r *run) entries(u *unstructured.Unstructured) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	if r.config.Shape == Seed {
@@ -162,7 +155,6 @@ func (r *run) exportedBy(name string) func(*unstructured.Unstructured) error {
 	}
 }
 
-// notExportedBy is the opposite.
 func (r *run) notExportedBy(name string) func(*unstructured.Unstructured) error {
 	return func(u *unstructured.Unstructured) error {
 		if contains(r.entries(u), name) {
@@ -174,7 +166,7 @@ func (r *run) notExportedBy(name string) func(*unstructured.Unstructured) error 
 
 func contains[V any](m map[string]V, key string) bool { _, ok := m[key]; return ok }
 
-// list is a list of objects inside of an object; what is none is left out.
+// list returns the objects of a list inside of an object, without other elements.
 func list(in map[string]any, path ...string) (out []map[string]any) {
 	all, _, _ := unstructured.NestedSlice(in, path...)
 	for _, e := range all {
@@ -187,8 +179,8 @@ func list(in map[string]any, path ...string) (out []map[string]any) {
 
 // condition returns an error if a list of conditions does not have one with a type and a status; ""
 // is any.
-func condition(of map[string]any, typ, status string, reasons ...string) error {
-	for _, c := range list(of, "conditions") {
+func condition(object map[string]any, typ, status string, reasons ...string) error {
+	for _, c := range list(object, "conditions") {
 		if c["type"] != typ {
 			continue
 		}

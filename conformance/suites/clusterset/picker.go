@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// What the endpoint picker protocol names (docs/proposals/004-endpoint-picker-protocol).
+// Names of the endpoint picker protocol (docs/proposals/004-endpoint-picker-protocol).
 const (
 	extProcService   = "envoy.service.ext_proc.v3.ExternalProcessor"
 	endpointKey      = "x-gateway-destination-endpoint"
@@ -32,8 +32,8 @@ const (
 	endpointMetadata = "envoy.lb"
 )
 
-// picker is an endpoint picker that follows a script, over TLS with a self-signed certificate,
-// which is how the protocol's own picker serves.
+// picker is an endpoint picker that follows a script. Like the protocol's own picker, it serves TLS
+// with a self-signed certificate.
 type picker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	address netip.AddrPort
@@ -44,14 +44,12 @@ type picker struct {
 	calls  map[string]call
 }
 
-// call is what the picker has received with one request.
 type call struct {
 	count  int
 	body   int    // bytes
 	served string // the endpoint that has served
 }
 
-// picker starts a picker that names an endpoint. It ends with the test.
 func (r *run) picker(names netip.AddrPort) *picker {
 	certificate, err := selfSigned()
 	r.must(err)
@@ -71,7 +69,6 @@ func (r *run) picker(names netip.AddrPort) *picker {
 	return p
 }
 
-// selfSigned makes a certificate for a day.
 func selfSigned() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -90,7 +87,6 @@ func (p *picker) follow(names netip.AddrPort, status int) {
 	p.names, p.status = names, status
 }
 
-// call is what has arrived of a request.
 func (p *picker) call(id int) call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +101,7 @@ func (p *picker) note(id string, f func(*call)) {
 	p.calls[id] = c
 }
 
-// Process answers one request's messages. How, depends on the mode in which the gateway sends the
+// Process answers one request's messages, depending on the mode in which the gateway sends the
 // body.
 func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	var id string
@@ -152,7 +148,8 @@ func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 				Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}},
 			})
 		case *extprocv3.ProcessingRequest_ResponseHeaders:
-			served := req.GetMetadataContext().GetFilterMetadata()[endpointMetadata].GetFields()[servedKey].GetStringValue()
+			fields := req.GetMetadataContext().GetFilterMetadata()[endpointMetadata].GetFields()
+			served := fields[servedKey].GetStringValue()
 			p.note(id, func(c *call) { c.served = served })
 			out = append(out, &extprocv3.ProcessingResponse{
 				Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}},
@@ -178,7 +175,6 @@ func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// pick is the answer to a request's headers.
 func (p *picker) pick() *extprocv3.ProcessingResponse {
 	p.mu.Lock()
 	names, status := p.names.String(), p.status
@@ -207,7 +203,6 @@ func (p *picker) pick() *extprocv3.ProcessingResponse {
 	}
 }
 
-// sendBack is a body in the pieces in which Envoy takes it.
 func sendBack(body []byte, end bool) (out []*extprocv3.ProcessingResponse) {
 	const most = 62 << 10
 	for {
@@ -223,7 +218,8 @@ func sendBack(body []byte, end bool) (out []*extprocv3.ProcessingResponse) {
 }
 
 func streamedBody(body []byte, end bool) *extprocv3.CommonResponse {
-	return &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
+	streamed := &extprocv3.BodyMutation_StreamedResponse{
 		StreamedResponse: &extprocv3.StreamedBodyResponse{Body: body, EndOfStream: end},
-	}}}
+	}
+	return &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: streamed}}
 }

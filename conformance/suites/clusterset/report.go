@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Implementation is what a report is about.
+// Implementation is the subject of a report.
 type Implementation struct {
 	Organization string   `json:"organization"`
 	Project      string   `json:"project"`
@@ -15,7 +15,6 @@ type Implementation struct {
 	Contact      []string `json:"contact"`
 }
 
-// report is shaped like the ConformanceReports of Gateway API.
 type report struct {
 	Kind           string          `json:"kind"`
 	Implementation Implementation  `json:"implementation"`
@@ -41,8 +40,8 @@ type statistics struct {
 }
 
 // Report is the report of a run, as YAML. It has no time: equal results give equal reports.
-func (s *Suite) Report(of Implementation, results []Result) ([]byte, error) {
-	r := report{Kind: "ClusterSetConformanceReport", Implementation: of, Shape: s.config.Shape,
+func (s *Suite) Report(implementation Implementation, results []Result) ([]byte, error) {
+	r := report{Kind: "ClusterSetConformanceReport", Implementation: implementation, Shape: s.config.Shape,
 		Clusters: len(s.config.Clusters)}
 	for _, p := range Profiles {
 		if !slices.Contains(s.config.Profiles, p) {

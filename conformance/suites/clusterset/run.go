@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// run is a test that runs. Its methods that cannot do what they promise end the test.
+// run is a running test. A method that fails ends the test.
 type run struct {
 	context.Context
 	config  Config
@@ -18,7 +18,6 @@ type run struct {
 	err     error
 }
 
-// pause is the time between two looks at something.
 const pause = 50 * time.Millisecond
 
 // run runs a test, in a goroutine that a failure may end.
@@ -48,7 +47,6 @@ func (s *Suite) run(ctx context.Context, t Test) Result {
 	return result
 }
 
-// clean undoes what the test has done, the last thing first.
 func (r *run) clean() {
 	var cancel context.CancelFunc
 	r.Context, cancel = context.WithTimeout(context.WithoutCancel(r.Context), r.config.Timeout)
@@ -60,13 +58,11 @@ func (r *run) clean() {
 	}
 }
 
-// fail ends the test with an error.
 func (r *run) fail(format string, args ...any) {
 	r.err = errors.Join(r.err, fmt.Errorf(format, args...))
 	runtime.Goexit()
 }
 
-// must ends the test if there is an error.
 func (r *run) must(err error) {
 	if err != nil {
 		r.fail("%w", err)
@@ -92,6 +88,5 @@ func (r *run) until(what string, missing func() error) {
 	}
 }
 
-// exporter is the member that exports, importers are the others.
 func (r *run) exporter() *member    { return r.members[0] }
 func (r *run) importers() []*member { return r.members[1:] }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Profile is what an implementation claims to be.
+// Profile is a role that an implementation claims.
 type Profile string
 
 // The profiles.
@@ -45,7 +45,7 @@ type Cluster struct {
 	Client dynamic.Interface
 }
 
-// Config is what a Suite needs.
+// Config configures a Suite.
 type Config struct {
 	// Clusters are the members: for Controller at least two, the first of which exports; for
 	// Gateway the first one.
@@ -58,9 +58,8 @@ type Config struct {
 	GatewayClass string
 	// GatewayPort is the port of the Gateways' listeners; 0 is 80.
 	GatewayPort int
-	// Addresses are addresses of this machine that gateways reach, for profile Gateway. With a
-	// second one, tests that need two model servers of one pool run; both servers have the same
-	// port.
+	// Addresses are addresses of this machine that gateways reach, for profile Gateway. Tests with
+	// two model servers of one pool need a second one; both servers have the same port.
 	Addresses []netip.Addr
 	// ServiceType of the pickers' Services, for profile Controller; empty is LoadBalancer.
 	ServiceType string
@@ -164,7 +163,7 @@ func (c Config) skipped(t Test) string {
 // Result is a test's result.
 type Result struct {
 	Test
-	// Skipped is why it did not run; "" if it did.
+	// Skipped is the reason for skipping it; "" if it ran.
 	Skipped string
 	// Err is why it failed; nil if it passed.
 	Err error

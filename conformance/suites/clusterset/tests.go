@@ -10,19 +10,19 @@ type Test struct {
 	Profile Profile
 	// Proves is the sentence that holds if the test passes.
 	Proves string
-	// Needs is what it is skipped without.
+	// Needs are conditions without which it is skipped.
 	Needs needs
 
 	test func(*run)
 }
 
-// namespace is that of the test's objects. Each has its own, which it deletes: importers may have
-// to allow them by name.
+// namespace is the namespace of the test's objects. Each test has its own, which it deletes:
+// importers may have to allow them by name.
 func (t *Test) namespace() string {
 	return "clusterset-" + strings.ToLower(t.Name)
 }
 
-// needs are what a test needs beyond its profile.
+// needs are a test's conditions beyond its profile.
 type needs uint8
 
 const (

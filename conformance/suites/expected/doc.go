@@ -9,12 +9,17 @@
 //
 // A line of expected.txt is one of
 //
-//	== MANIFEST.yaml                               the following lines are about this file of the suite
-//	KIND NAME: CONDITION...                        conditions of an object: Type=Status, or Type=Status/Reason
-//	KIND NAME listener LISTENER N [KINDS]: ...     a listener, its attached routes, kinds that it supports among others
-//	KIND NAME at PARENT: ...                       a route at a Gateway NAME or "ListenerSet NAME", with /SECTION and :PORT
-//	GATEWAY sets N                                 the number of attached ListenerSets
-//	GATEWAY URL [HEADER=VALUE]... -> ANSWER        the backends of a request, or the beginning of the response
+//	== MANIFEST.yaml                            the following lines are about this file of the
+//	                                            suite
+//	KIND NAME: CONDITION...                     conditions of an object: Type=Status, or
+//	                                            Type=Status/Reason
+//	KIND NAME listener LISTENER N [KINDS]: ...  a listener, its attached routes, kinds that it
+//	                                            supports among others
+//	KIND NAME at PARENT: ...                    a route at a Gateway NAME or "ListenerSet NAME",
+//	                                            with /SECTION and :PORT
+//	GATEWAY sets N                              the number of attached ListenerSets
+//	GATEWAY URL [HEADER=VALUE]... -> ANSWER     the backends of a request, or the beginning of
+//	                                            the response
 //
 // with "namespace/name" for names outside of gateway-conformance-infra.
 //

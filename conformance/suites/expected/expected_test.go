@@ -34,7 +34,6 @@ import (
 
 const infra = "gateway-conformance-infra"
 
-// suite returns the folder of the pinned suite's manifests.
 func suite(t *testing.T) string {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api/conformance")
@@ -58,7 +57,6 @@ func suite(t *testing.T) string {
 	return dir
 }
 
-// world is the translation of some manifests.
 type world struct {
 	translator *translator.Translator
 	reports    map[report.Ref]report.Report
@@ -118,7 +116,6 @@ func read(t *testing.T, paths ...string) *world {
 	return w
 }
 
-// secrets returns the certificates that the suite creates when it starts.
 func secrets(t *testing.T) (text string) {
 	t.Helper()
 	for _, s := range []struct {
@@ -259,7 +256,6 @@ func listener(words []string, conditions string, list []report.Listener) string 
 	return "no such listener"
 }
 
-// missing returns what a list of conditions lacks.
 func missing(want string, have []report.Condition) string {
 	for _, text := range strings.Fields(want) {
 		text, reason, _ := strings.Cut(text, "/")

@@ -15,7 +15,6 @@ import (
 	"time"
 )
 
-// certificate makes a Secret "cert" for a host, and a ConfigMap "ca" that trusts it.
 func certificate(t *testing.T, host string) (secret, ca string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

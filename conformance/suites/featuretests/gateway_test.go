@@ -64,7 +64,6 @@ func TestTLSRouteModeMixed_PassesThroughAndTerminatesOnOnePort(t *testing.T) {
 			`{name: tls/8080/b.example.com, transport_socket: {name: tls}, filters: [{typed_config: {weighted_clusters: {clusters: [{name: tcp/default/a/80}]}}}]}`)
 }
 
-// twoHosts is a Gateway with two HTTPS listeners on one port, and more of its spec.
 func twoHosts(t *testing.T, spec, backend string) *translation {
 	t.Helper()
 	secret, ca := certificate(t, "a.example.com")

@@ -24,7 +24,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// translation is what some YAML becomes.
 type translation struct {
 	*testing.T
 	resources map[string][]any // by type ("route", "cluster", "listener", "endpoints", "secret"): decoded JSON
@@ -108,7 +107,6 @@ func (x *translation) has(kind, fragment string) *translation {
 	return x
 }
 
-// hasNot checks the opposite.
 func (x *translation) hasNot(kind, fragment string) *translation {
 	x.Helper()
 	if x.contains(kind, fragment) {
@@ -126,7 +124,6 @@ func (x *translation) contains(kind, fragment string) bool {
 	return slices.ContainsFunc(x.resources[kind], func(got any) bool { return within(want, got) })
 }
 
-// within reports whether want is a part of got, at any depth.
 func within(want, got any) bool {
 	if part(want, got) {
 		return true
@@ -144,7 +141,6 @@ func within(want, got any) bool {
 	return false
 }
 
-// part reports whether got has everything that want has.
 func part(want, got any) bool {
 	switch w := want.(type) {
 	case map[string]any:
@@ -192,7 +188,6 @@ ports: [{port: 80}]
 endpoints: [{addresses: [%[2]s]}]`, name, address, port)
 }
 
-// route is an HTTPRoute with the given spec, below the parent reference.
 func route(spec string) string { return routeOf("HTTPRoute", spec) }
 
 func routeOf(kind, spec string) string {
@@ -204,7 +199,6 @@ func indent(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ")
 }
 
-// web translates an HTTPRoute with one rule on the usual Gateway and Services.
 func web(t *testing.T, rule string) *translation {
 	t.Helper()
 	return given(t, gateway, services, route("rules:\n- "+strings.ReplaceAll(strings.TrimSpace(rule), "\n", "\n  ")))

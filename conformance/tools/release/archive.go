@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// file is a file or, with a slash at the end of its name, a folder of an archive.
+// file is a file of an archive, or a folder if its name ends in a slash.
 type file struct {
 	name string
 	mode int64
 	data []byte
 }
 
-// archive writes files in the given order, all of root and of one time.
+// archive writes files in the given order, all owned by root and with one time.
 func archive(files []file, at time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -43,7 +43,7 @@ func archive(files []file, at time.Time) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// compressed is an archive in gzip's form, whose header has neither a name nor a time.
+// compressed is a gzip archive, whose header has neither a name nor a time.
 func compressed(files []file, at time.Time) ([]byte, error) {
 	data, err := archive(files, at)
 	if err != nil {
@@ -58,8 +58,8 @@ func compressed(files []file, at time.Time) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// tree reads all files below dir, sorted by name, as files of the folder prefix. Modes on disk do
-// not count.
+// tree reads all files below dir, sorted by name, as files of the folder prefix. It ignores modes
+// on disk.
 func tree(dir, prefix string) ([]file, error) {
 	var out []file
 	err := filepath.WalkDir(dir, func(place string, entry fs.DirEntry, err error) error {

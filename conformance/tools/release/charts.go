@@ -18,7 +18,7 @@ var (
 )
 
 // chartNames returns the charts: folder -> name. A chart's version is the release's: the tree at a
-// tag and what is published at it are equal, but for the digests of images.
+// tag equals what is published at it, except for the digests of images.
 func (d *dist) chartNames() (map[string]string, error) {
 	found, err := filepath.Glob(filepath.Join(d.source, "manifests/charts/*/Chart.yaml"))
 	if err != nil || len(found) == 0 {
@@ -116,7 +116,6 @@ func (d *dist) manifests() error {
 	return d.putWithParts(fmt.Sprintf("penstock-install-%s.yaml", d.version), all, images)
 }
 
-// putWithParts writes an artifact and its SBOM, which lists images.
 func (d *dist) putWithParts(name string, data []byte, images []string) error {
 	var parts []cyclonedx.Component
 	for _, image := range images {

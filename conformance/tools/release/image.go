@@ -16,10 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// sbomType is the media type of an SBOM, and of the artifact that has it.
 const sbomType = types.MediaType("application/vnd.cyclonedx+json")
 
-// built is the image of a platform and the SBOM of its program.
 type built struct {
 	platform v1.Platform
 	image    v1.Image
@@ -102,7 +100,7 @@ func index(all []*built) (v1.ImageIndex, error) {
 			return nil, err
 		}
 		artifact = mutate.Subject(mutate.ConfigMediaType(artifact, sbomType), *subject).(v1.Image)
-		// A platform of its own keeps engines from taking it for an image.
+		// With a platform of its own, engines do not mistake it for an image.
 		out = mutate.AppendManifests(out, mutate.IndexAddendum{Add: artifact, Descriptor: v1.Descriptor{
 			ArtifactType: string(sbomType), Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"},
 		}})

@@ -22,7 +22,6 @@ import (
 
 const root = "../../.."
 
-// compile builds penstock from a copy of its sources in a folder of its own.
 func compile(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

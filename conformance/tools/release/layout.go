@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// run writes the image of programs, each given as OS/ARCH=PROGRAM, and pushes it if asked for.
+// run writes the image of programs, each given as OS/ARCH=PROGRAM, and optionally pushes it.
 func run(tag, out string, push bool, programs []string) error {
 	if out == "" || len(programs) == 0 {
 		return errors.New("name the image, the folder and a program: see -help")
@@ -47,7 +47,6 @@ func run(tag, out string, push bool, programs []string) error {
 	return nil
 }
 
-// pushed pushes an image with its index and SBOMs.
 func pushed(tag string, all []*built) error {
 	ref, err := name.ParseReference(tag)
 	if err != nil {
@@ -106,10 +105,9 @@ func writeLayout(place, tag string, all []*built) (v1.Hash, error) {
 	return whole.Digest()
 }
 
-// dashed is a platform as it stands in names of files, such as linux-arm64.
+// dashed is a platform in the form of file names, such as linux-arm64.
 func dashed(platform v1.Platform) string { return strings.ReplaceAll(platform.String(), "/", "-") }
 
-// pushDist pushes the images of a release, as their layouts have them.
 func pushDist(dist string) error {
 	archives, err := filepath.Glob(filepath.Join(dist, "*-image-*.tar"))
 	if err != nil || len(archives) == 0 {
@@ -128,7 +126,7 @@ func pushDist(dist string) error {
 	return nil
 }
 
-// pushLayout unpacks a layout into dir and pushes its index under the name that is noted there.
+// pushLayout unpacks a layout into dir and pushes its index under the name in the layout.
 func pushLayout(path, dir string) error {
 	data, err := os.Open(path)
 	if err != nil {
@@ -163,7 +161,6 @@ func pushLayout(path, dir string) error {
 	return nil
 }
 
-// unpack writes the files of an image, as the layout has them.
 func unpack(place string, whole v1.Hash, b *built, dir string) error {
 	hash, err := b.image.Digest()
 	if err != nil {
@@ -185,7 +182,6 @@ func unpack(place string, whole v1.Hash, b *built, dir string) error {
 	return untar(files, dir)
 }
 
-// untar writes the files of an archive that this program has written.
 func untar(from io.Reader, dir string) error {
 	for r := tar.NewReader(from); ; {
 		header, err := r.Next()

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// licenseFile is the name of a file that a distributor of binaries has to pass on.
+// licenseFile matches names of files that a distributor of binaries has to pass on.
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
 // licenses joins the license files of the modules in the programs, in the order of the list. A

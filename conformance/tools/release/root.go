@@ -9,15 +9,14 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// user is the user and group of the process: nonroot of distroless images, and the one in the
-// chart.
+// user is the user and group of the process, as in distroless images (nonroot) and in the chart.
 const user = "65532"
 
 // base has the files of every platform.
 func base() []file {
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {
-		// PEM has no form for a constraint, without which the root would be trusted for more
+		// PEM cannot express a constraint, without which the root would be trusted for more
 		if root.Constraint == nil {
 			_ = pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // to memory
 		}
@@ -37,12 +36,10 @@ func base() []file {
 	}
 }
 
-// program has the files of one platform.
 func program(path string) ([]file, error) {
 	data, err := os.ReadFile(path)
 	return []file{{"usr/", 0o755, nil}, {"usr/local/", 0o755, nil}, {"usr/local/bin/", 0o755, nil},
 		{entrypoint(path)[1:], 0o755, data}}, err
 }
 
-// entrypoint is a program's path in its image.
 func entrypoint(path string) string { return "/usr/local/bin/" + filepath.Base(path) }

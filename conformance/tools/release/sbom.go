@@ -14,7 +14,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// about is what a Go program states about itself.
 type about struct {
 	main             debug.Module
 	deps             []*debug.Module
@@ -26,8 +25,8 @@ type about struct {
 	parts            []cyclonedx.Component // what is published with it, besides its modules
 }
 
-// inspect reads what the linker has stored in a program. A version replaces that of its module,
-// which is a commit's if the commit has no tag yet.
+// inspect reads the linker's information in a program. A version replaces the module's, which is a
+// commit's if the commit has no tag yet.
 func inspect(path string, data []byte, version string) (*about, error) {
 	info, err := buildinfo.Read(bytes.NewReader(data))
 	if err != nil {
@@ -116,7 +115,6 @@ func (d *dist) putWithSBOM(name string, data []byte, parts []cyclonedx.Component
 	return errors.Join(d.put(name, data), d.put(name+".cdx.json", sbom))
 }
 
-// purl is the package URL of a Go module.
 func purl(path, version string) string {
 	if version == "" {
 		return "pkg:golang/" + path

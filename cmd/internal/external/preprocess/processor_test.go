@@ -27,7 +27,6 @@ func letters(text string) ([]uint32, error) {
 	return out, nil
 }
 
-// program serves the paths of a program of some release.
 func program(t *testing.T, cfg external.ServerConfig, release string, paths func(*external.Server)) string {
 	t.Helper()
 	cfg.Release = release

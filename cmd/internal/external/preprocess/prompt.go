@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/internal/external"
 )
 
-// fields of a request that have its prompt, in all APIs of OpenAI and Anthropic that generate text.
+// fields that may hold a request's prompt, in all APIs of OpenAI and Anthropic that generate text.
 type fields struct {
 	Route        json.RawMessage `json:"route"`
 	Messages     []message       `json:"messages"`
@@ -106,7 +106,7 @@ func plain(raw json.RawMessage) (string, []uint32, error) {
 	return "", nil, errors.New("request_body.prompt is neither a text, nor a list of one text, nor a list of token IDs")
 }
 
-// content reads a text or a list of parts, of which it returns the texts.
+// content returns the texts of a text or of a list of parts.
 func content(raw json.RawMessage) (string, error) {
 	var text string
 	var parts []struct {

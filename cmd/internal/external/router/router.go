@@ -29,17 +29,16 @@ const (
 	// maxBody bounds a request, in bytes; heldBodies all that are read at a time.
 	maxBody, heldBodies = 8 << 20, 32 << 20
 	// blocks bounds the table of prefixes, over all workers: 60 MiB.
-	blocks = 1 << 20
-	// lookupEvery is how often the workers' DNS name is resolved.
+	blocks      = 1 << 20
 	lookupEvery = 2 * time.Second
 	// readRate is how many tokens a worker is expected to read in a second.
 	readRate = 8000
-	// rereadWeight is what a token costs that a worker has to read and another one may have cached:
+	// rereadWeight is the cost of an uncached token, which another worker may have cached: reading
 	// it also delays later prompts.
 	rereadWeight = 2
 )
 
-// Config of a Router. Workers or Service is required.
+// Config configures a Router. Workers or Service is required.
 type Config struct {
 	Workers     []string // HOST:PORT, at most 1,000
 	Service     string   // NAME:PORT, whose addresses in DNS are workers too; "" for none
@@ -61,7 +60,6 @@ type Router struct {
 	workers []*worker // sorted by address
 }
 
-// worker is one worker and what it was sent.
 type worker struct {
 	address string
 	cache   *prefix.Server
@@ -82,7 +80,7 @@ func New(cfg Config, metrics prometheus.Registerer) (*Router, error) {
 	r := &Router{cfg: cfg, index: prefix.New(prefix.Config{Blocks: blocks})}
 	if len(cfg.Workers) == 0 && cfg.Service == "" || len(cfg.Workers) > maxWorkers {
 		return nil,
-			fmt.Errorf("router: %d workers: name between one and %d, or the DNS name that they have", len(cfg.Workers),
+			fmt.Errorf("router: %d workers: name between one and %d, or their DNS name", len(cfg.Workers),
 				maxWorkers)
 	}
 	for _, w := range cfg.Workers {
@@ -98,8 +96,8 @@ func New(cfg Config, metrics prometheus.Registerer) (*Router, error) {
 	}
 	r.routed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "penstock_external_routed_total",
-		Help: "Prompts for which the router was asked, by result: prefix: the worker has the beginning; load: none " +
-			"or another one has it; none: there is no worker; invalid.",
+		Help: "Prompts that the router received, by result: prefix: the worker has the beginning; load: none or " +
+			"another one has it; none: there is no worker; invalid.",
 	}, []string{"result"})
 	metrics.MustRegister(r.routed)
 	r.set(cfg.Workers)
@@ -141,7 +139,6 @@ func (r *Router) serve(w http.ResponseWriter, _ *http.Request, body []byte) {
 	external.WriteJSON(w, http.StatusOK, map[string]string{"worker_address": worker})
 }
 
-// hasher is the memory that the chain of a prompt takes.
 type hasher struct {
 	front, rest prefix.Builder
 	memory      [prefix.MaxBlocks]uint64
@@ -189,12 +186,11 @@ func (r *Router) Route(tokens []uint32, now time.Time) string {
 	return w.address
 }
 
-// backlog returns how many tokens a worker still has to read.
 func (w *worker) backlog(now time.Time) float64 {
 	return max(0, w.waiting-readRate*now.Sub(w.at).Seconds())
 }
 
-// set replaces the workers. Those that stay keep what they have.
+// set replaces the workers. Present ones that stay keep their state.
 func (r *Router) set(addresses []string) {
 	addresses = slices.Compact(slices.Sorted(slices.Values(addresses)))
 	addresses = addresses[:min(len(addresses), maxWorkers)]

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// MaxList bounds a list, in bytes of JSON: a million token IDs, and then some.
+	// MaxList bounds a list, in bytes of JSON: more than a million token IDs.
 	MaxList = 8 << 20
 	// heldBodies bounds the lists that are being stored at a time, in bytes.
 	heldBodies = 32 << 20
-	// entryBytes is what a list costs besides its bytes: its key, its element and its place in the
-	// map.
+	// entryBytes is the memory of a list beside its bytes: its key, its element and its place in
+	// the map.
 	entryBytes = 256
 )
 
-// Config of a Store. Zero values mean the defaults given.
+// Config configures a Store. Zero values mean the defaults given.
 type Config struct {
 	Bytes int64         // of all lists; default 256 MiB
 	TTL   time.Duration // default 10 minutes
@@ -60,8 +60,8 @@ func New(cfg Config, metrics prometheus.Registerer) *Store {
 		cfg: cfg, byKey: map[string]*list.Element{}, used: list.New(), stores: list.New(),
 		stored: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "penstock_external_tokens_stored_total",
-			Help: "Lists of token IDs, by what became of them: stored; exists: the key was taken; invalid; evicted: " +
-				"the store was full; expired.",
+			Help: "Lists of token IDs, by result: stored; exists: the key was taken; invalid; evicted: the store was " +
+				"full; expired.",
 		}, []string{"result"}),
 		read: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "penstock_external_tokens_read_total", Help: "Reads of the token store, by result: found or missing.",
@@ -112,8 +112,8 @@ func (s *Store) get(w http.ResponseWriter, r *http.Request, _ []byte) {
 	_, _ = w.Write(tokens) // fails only if the client is gone
 }
 
-// validList reports whether a text is a JSON list of integers from 0 to 2^32-1, without the memory
-// that decoding it takes.
+// validList reports whether a text is a JSON list of integers from 0 to 2^32-1. Decoding it would
+// take more memory.
 func validList(text []byte) bool {
 	if len(text) == 0 || text[0] != '[' || bytes.IndexByte(text[1:], '[') >= 0 || !json.Valid(text) {
 		return false
@@ -195,7 +195,7 @@ func (s *Store) size() int64 {
 
 func (e *entry) size() int64 { return int64(cap(e.list)) + entryBytes }
 
-// expire drops the lists whose time has come: all have the same TTL, so the oldest expires first.
+// expire drops the expired lists: all have the same TTL, so the oldest expires first.
 func (s *Store) expire(now time.Time) {
 	for last := s.stores.Back(); last != nil; last = s.stores.Back() {
 		e := last.Value.(*entry)

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Found by the suite of cluster sets: a request that was in flight when its route changed was
-// denied its pick.
+// Found by the suite of cluster sets: a request in flight was denied its pick when its route
+// changed.
 func TestPickerKey_RequestInFlightIsPickedForAfterItsRouteIsGone(t *testing.T) {
 	t.Parallel()
 	api := smallCluster(t)

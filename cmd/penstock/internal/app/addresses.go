@@ -12,26 +12,25 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// Addresses are which addresses may become endpoints, and how host names are resolved.
+// Addresses limits the addresses of endpoints and configures the resolver.
 type Addresses struct {
 	// Ranges apply to addresses that users wrote, and to answers of DNS and of remote pickers.
 	addresses.Ranges
 	// ExternalName lets Services of type ExternalName have endpoints.
 	ExternalName bool
-	// DNS is the server that resolves names; not valid: the system's.
+	// DNS is the server that resolves names; invalid: the system's.
 	DNS netip.AddrPort
 
 	shared bool // users who do not trust each other write the objects
 	own    string
 }
 
-// FolderAddresses are the default for files: their owner may name any address but link-local ones
-// and the like.
+// FolderAddresses is the default for files. Their owner may use any address except link-local and
+// similar ones.
 func FolderAddresses() Addresses {
 	return Addresses{Ranges: addresses.Ranges{Allowed: addresses.Everything(), Loopback: true}, ExternalName: true}
 }
 
-// policy stores them where translation reads them.
 func (a Addresses) policy() store.Op {
 	p := &store.AddressPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: store.OwnAddressPolicy}, Loopback: a.Loopback, ExternalName: a.ExternalName,
@@ -46,7 +45,6 @@ func (a Addresses) policy() store.Op {
 	return store.AddressPolicies.Put(p)
 }
 
-// lookup is the resolver of names.
 func (a Addresses) lookup() hostname.Lookup {
 	if !a.DNS.IsValid() {
 		return nil // the system's

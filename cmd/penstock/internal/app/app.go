@@ -80,26 +80,27 @@ type App struct {
 	expiry       *expiry.Keeper
 	learner      *learned.Keeper
 	prober       *probe.Prober
-	// attempts counts and keeps what became of requests to exporting clusters.
+	// attempts counts and keeps results of requests to exporting clusters.
 	attempts *attempts.Counter
-	// parentHosts finds gateways of other clusters that have no route for the Host that they get.
-	parentHosts *parents.Counter
-	// remotePickers are those of imports.
+	// parentHosts finds gateways of other clusters that have no route for the Host that they
+	// receive.
+	parentHosts *parenthost.Counter
+	// remotePickers reports probes of the pickers of imports and external pools.
 	remotePickers *remotePickers
 
 	standAlone *StandAlone // nil: another role
 }
 
-// wiring is what a role sets of the parts that all roles have.
+// wiring sets the parts that differ between roles.
 type wiring struct {
 	security security
 	lagging  func() bool          // whether the sources are behind, so that nothing may be removed; nil: never
 	proxies  func(gateway string) // is called when a gateway has more or fewer Envoys
-	// standAlone is the role of a picker without a control plane; nil: another role.
+	// standAlone is the role of a picker without a control plane; nil in other roles.
 	standAlone *StandAlone
 }
 
-// newApp makes the parts of every role that serves.
+// newApp makes the parts of every serving role.
 func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a = &App{core: c, cfg: cfg, security: w.security, standAlone: w.standAlone, registry: prometheus.NewRegistry(),
 		ports: everyPort{}, budget: admission.NewBudget(budget),
@@ -116,24 +117,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	if a.changes, err = newMetrics(a.registry, a.board); err != nil {
 		return nil, err
 	}
-	unrecorded := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unrecorded_requests_total",
-		Help: "Requests that --record has not written, because the disk is full or too slow."},
-		func() float64 {
-			if cfg.Recording == nil {
-				return 0
-			}
-			return float64(cfg.Recording.Dropped())
-		})
-	unpublished := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unpublished_picks_total",
-		Help: "Picks that were not published to the pickers of other processes, because there were too many: their " +
-			"prompts count as cached in this process alone."},
-		func() float64 { return float64(a.shared.Missed()) })
-	a.clusterLoads = load.New(load.Config{
-		Waiting:    func(pool objectid.Pool) (schedule.Wait, int, bool) { return a.picker.Waiting(pool) },
-		Federation: a.federation, Cluster: a.cluster, Log: a.log,
-		OnPage: func(of objectid.Pool, member, why string) { a.remotePickers.read(of, member, why) },
-	})
-	if err := register(a.registry, a.panics.count, unpublished, unrecorded, a.clusterLoads); err != nil {
+	if err := a.loadClusters(); err != nil {
 		return nil, err
 	}
 	a.progress, a.cache = delivery.NewProgress(), cache.New(cache.Config{})
@@ -167,6 +151,43 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.stops = delivery.NewStops(a.channel.Isolated, a.log)
 	a.failback = failback.New(a.store, a.log)
 	a.expiry = expiry.New(a.board, a.registry)
+	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
+	if err := a.share(); err != nil {
+		return nil, err
+	}
+	if err := a.pick(envoys); err != nil {
+		return nil, err
+	}
+	a.prober, err = probe.New(probe.Config{OnAnswer: a.storeDialect, Log: a.log})
+	return a, err
+}
+
+// loadClusters makes the choice among the clusters of imports, and registers its metrics and the
+// picker's losses.
+func (a *App) loadClusters() error {
+	cfg := a.cfg
+	unrecorded := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unrecorded_requests_total",
+		Help: "Requests that --record has not written, because the disk is full or too slow."},
+		func() float64 {
+			if cfg.Recording == nil {
+				return 0
+			}
+			return float64(cfg.Recording.Dropped())
+		})
+	unpublished := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unpublished_picks_total",
+		Help: "Picks that were not published to the pickers of other processes, because there were too many: their " +
+			"prompts count as cached in this process alone."},
+		func() float64 { return float64(a.shared.Missed()) })
+	a.clusterLoads = clusterload.New(clusterload.Config{
+		Waiting:    func(pool objectid.Pool) (schedule.Wait, int, bool) { return a.picker.Waiting(pool) },
+		Federation: a.federation, Cluster: a.cluster, Log: a.log,
+		OnPage: func(imported objectid.Pool, member, why string) { a.remotePickers.read(imported, member, why) },
+	})
+	return register(a.registry, a.panics.count, unpublished, unrecorded, a.clusterLoads)
+}
+
+// share makes the exchanges with peers, and the counts of requests to other clusters.
+func (a *App) share() error {
 	a.entries = peers.NewEntries(a.channel, func(e accesslog.Entry) { a.picker.LogOwn(e) })
 	a.loads = peers.NewLoads(a.channel)
 	a.shared = peers.NewPicks(a.channel, func() peers.Caches { return a.picker })
@@ -174,20 +195,22 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.sessions = peers.NewSessions(a.channel, func() peers.SessionKeeper { return a.picker })
 	a.hosts.OnChange(peers.NewHosts(a.channel, func() peers.HostLearner { return a.hosts }).Changed)
 	a.asked = peers.NewAsked(a.channel, a.records)
-	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	allowed := func(gateway string, pool objectid.Target) bool { ok, _ := a.access.Allowed(gateway, pool); return ok }
 	a.parentHosts = parents.New(parents.Config{
 		Objects: func() store.Reader { return a.store.View() }, Reports: peers.NewAnswers(a.board, a.channel),
 		Allowed: allowed,
 	})
 	a.attempts = attempts.New(attempts.Config{Allowed: allowed, Exists: a.hasExportingCluster})
-	if err := register(a.registry, a.attempts); err != nil {
-		return nil, err
-	}
+	return register(a.registry, a.attempts)
+}
+
+// pick makes the picker, and gives it the pools once Envoys have them.
+func (a *App) pick(envoys *delivery.Envoys) (err error) {
+	cfg := a.cfg
 	var waiter delivery.EndpointWaiter = envoys
 	var protocol picker.Protocol
-	if w.standAlone != nil {
-		waiter, protocol = noEnvoys{}, w.standAlone.Protocol
+	if a.standAlone != nil {
+		waiter, protocol = noEnvoys{}, a.standAlone.Protocol
 	}
 	events := cfg.KVEvents
 	if events != nil {
@@ -202,17 +225,16 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 		Keyed: a.security.keyed, HeldBodies: cfg.HeldBodies, Recording: cfg.Recording, KVEvents: events,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	a.loads.Publish(a.picker)
 	a.pools = delivery.NewPools(delivery.PoolsConfig{
 		Picker: a.picker, Envoys: waiter, Holds: a.holds, DefaultPool: cfg.DefaultPool, Keep: cfg.DrainTime, Log: a.log,
 	})
-	a.prober, err = probe.New(probe.Config{OnAnswer: a.storeDialect, Log: a.log})
-	return a, err
+	return nil
 }
 
-// pipeline makes the way of a change: a role's own parts are among those that all roles have.
+// pipeline makes the pipeline of the parts of every role and the role's own parts.
 func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipeline {
 	cfg.Store, cfg.Translation, cfg.Cache, cfg.Log = a.store, a.translation, a.cache, a.log
 	cfg.Names = a.wantNames
@@ -230,14 +252,14 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 	return pipeline.New(cfg)
 }
 
-// Run reads, translates and serves until ctx ends. It fails if the paths cannot be read at all, or
-// a listener fails. A cluster that does not answer is waited for.
+// Run reads, translates and serves until ctx ends. It waits for a cluster that does not answer. It
+// returns an error when the paths cannot be read or a listener fails.
 func (a *App) Run(ctx context.Context) error {
 	defer KeepWithin(a.cfg.Memory)()
 	return a.run(ctx)
 }
 
-// serve starts everything behind the store, which is filled.
+// serve starts everything behind the filled store.
 func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.Pipeline) {
 	rested := startTight()
 	start := func(run func(context.Context) error) { group.Go(func() error { return quiet(ctx, run(ctx)) }) }
@@ -299,60 +321,59 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	}
 }
 
-// syncTimeout is how long a process that starts waits for what its peers publish: a frozen one must
-// not keep it from serving.
+// syncTimeout bounds the wait for peers at start: a frozen peer must not keep this process from
+// serving.
 const syncTimeout = 500 * time.Millisecond
 
-// syncPeers returns when what all reachable peers publish is in effect here, or after syncTimeout.
+// syncPeers returns when everything that reachable peers publish is in effect, or after
+// syncTimeout.
 func (a *App) syncPeers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	if err := a.channel.Synced(ctx); err != nil && ctx.Err() == context.DeadlineExceeded {
-		a.log.Warn("serving without what a peer publishes: it does not answer", "error", err)
+		a.log.Warn("serving without the publications of a peer that does not answer", "error", err)
 	}
 }
 
-// probeTimeout is how long the first Envoy waits until external pickers have shown how they answer.
+// probeTimeout bounds how long the first Envoy waits for probes of external pickers.
 const probeTimeout = time.Second
 
-// probeAnswers returns when all external pickers have shown how they answer, or after probeTimeout.
-// An Envoy that another process served before asks them as they understand; configured otherwise
-// for a moment, it would lose the requests of that moment.
+// probeAnswers returns when all external pickers have been probed, or after probeTimeout. An Envoy
+// that another process served before would otherwise lose requests while its filter has the wrong
+// dialect.
 func (a *App) probeAnswers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	if err := a.prober.WaitAnswered(ctx); err != nil {
-		a.log.Debug("serving before all pickers have shown how they answer", "error", err)
+		a.log.Debug("serving before all external pickers are probed", "error", err)
 	}
 }
 
-// With a DNS server that answers, the names that are used are resolved within settleTime, and a
-// process that starts without the answers of an earlier one takes no endpoints from proxies that
-// have them. With one that drops queries, it waits for silentTime.
+// If the DNS server answers, the names in use resolve within settleTime. Otherwise a starting
+// process waits for silentTime, so that it removes no endpoints from proxies that have them.
 const (
 	settleTime = 250 * time.Millisecond
 	silentTime = 25 * time.Millisecond
 )
 
-// settleNames returns when the names that are used have answers, or none arrives.
+// settleNames returns when the names in use have answers, or none arrives.
 func (a *App) settleNames(ctx context.Context) {
 	if err := a.hosts.Settle(ctx, silentTime, settleTime); err != nil && ctx.Err() == nil {
 		a.log.Error("addresses of host names that are not used cannot be removed", "error", err)
 	}
 }
 
-// wantNames passes on which names a translation begins and ceases to use.
+// wantNames passes on the names that a translation begins and ceases to use.
 func (a *App) wantNames(names, gone []string) {
 	if err := a.hosts.Want(names, gone); err != nil {
 		a.log.Error("addresses of host names cannot be stored", "error", err)
 	}
 }
 
-// storeDialect stores how a picker answers, where translation reads it.
-func (a *App) storeDialect(name string, is probe.Answer) error {
+func (a *App) storeDialect(name string, answer probe.Answer) error {
 	op := store.Dialects.Delete(name)
-	d := store.Dialect{Acknowledges: is.Dialect == probe.Acknowledges, Health: is.Health, Lost: is.Lost,
-		Frozen: is.Frozen}
+	d := store.Dialect{Acknowledges: answer.Dialect == probe.Acknowledges, Health: answer.Health, Lost: answer.Lost,
+		Frozen: answer.Frozen}
 	if d.Acknowledges || d.Health || d.Lost || d.Frozen {
 		d.Name = name
 		op = store.Dialects.Put(&d)
@@ -363,22 +384,22 @@ func (a *App) storeDialect(name string, is probe.Answer) error {
 	if id, ok := model.ParseClusterID(name); ok && id.External() {
 		if id.Kind == model.ImportPickerKind {
 			a.pickerDown(objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name},
-				Member: id.Member}, "probe", is.Down)
+				Member: id.Member}, "probe", answer.Down)
 		}
-		a.remotePickers.answered(id, is)
+		a.remotePickers.answered(id, answer)
 	}
 	return nil
 }
 
-// pickerDown notes why the picker of an exporting cluster cannot be reached; "": it can be.
+// pickerDown reports why the picker of an exporting cluster cannot be reached; "" resolves it.
 func (a *App) pickerDown(id objectid.Target, source, why string) {
 	if a.set != nil {
 		a.set.PickerDown(id.Pool, id.Member, source, why)
 	}
 }
 
-// federation is this cluster's end of the exchange with members; nil while there is none.
-func (a *App) federation() load.Federation {
+// federation is this cluster's exchange with members; nil without one.
+func (a *App) federation() clusterload.Federation {
 	if a.set != nil {
 		if f := a.set.Federation(); f != nil {
 			return f
@@ -387,7 +408,7 @@ func (a *App) federation() load.Federation {
 	return nil
 }
 
-// cluster is the name of this cluster in its set; "" while it is in none.
+// cluster is the name of this cluster in its set; "" outside of a set.
 func (a *App) cluster() string {
 	if a.set == nil {
 		return ""
@@ -395,7 +416,7 @@ func (a *App) cluster() string {
 	return a.set.Cluster()
 }
 
-// quiet leaves out the error of a context that has ended: that is how everything ends.
+// quiet drops the error of a context that has ended.
 func quiet(ctx context.Context, err error) error {
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return nil
@@ -403,12 +424,12 @@ func quiet(ctx context.Context, err error) error {
 	return err
 }
 
-// pickDrainTime is the default of Config.StopTimeout. A pick that was answered in part, as one that
-// waits for its request's body, cannot be repeated at another picker.
+// pickDrainTime is the default of Config.StopTimeout. A pick in progress, such as one that waits
+// for its request's body, cannot be repeated at another picker.
 const pickDrainTime = time.Second
 
-// serveGRPC serves until ctx ends, and then until drained returns completes the calls in flight.
-// nil: it ends them at once.
+// serveGRPC serves until ctx ends, then completes the calls in flight until drained returns. A nil
+// drained ends them at once.
 func serveGRPC(ctx context.Context, l net.Listener, drained func(), options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {
 	s := grpc.NewServer(options...)

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// around implements the interfaces of picker.Config that several parts of a process serve.
+// around implements the interfaces of picker.Config that need several parts of a process.
 type around struct{ app *App }
 
 // Gateway implements picker.Callers.
@@ -21,11 +21,11 @@ func (around) Gateway(ctx context.Context) string { return identity.Gateway(ctx)
 func (around) Member(ctx context.Context) string { return identity.Member(ctx) }
 
 // Exported implements picker.Callers.
-func (r around) Exported(of objectid.Target, member string) bool {
+func (r around) Exported(pool objectid.Target, member string) bool {
 	if r.app.set == nil {
 		return member == ""
 	}
-	return r.app.set.Exported(of, member)
+	return r.app.set.Exported(pool, member)
 }
 
 // Forward implements picker.Reports.

@@ -8,19 +8,17 @@ import (
 )
 
 const (
-	// authoritySecret is the Secret, beside the Lease, with the authority of the certificates of
-	// this cluster's processes.
+	// authoritySecret is the Secret with the authority of certificates for this cluster's
+	// processes.
 	authoritySecret = "penstock-ca"
-	// membersSecret is the Secret, beside the Lease, with the authority of the certificates that
-	// other clusters see.
+	// membersSecret is the Secret with the authority of certificates for other clusters.
 	membersSecret = "penstock-members-ca"
 )
 
 // AuthoritySecrets are the names of the Secrets with authorities.
 var AuthoritySecrets = []string{authoritySecret, membersSecret}
 
-// Authorities returns the authorities of a cluster, by the names of their Secrets in penstock's
-// namespace.
+// Authorities returns the authorities of a cluster, by the names of their Secrets in namespace.
 func Authorities(config *rest.Config, namespace string) (map[string]authority.Secrets, error) {
 	cluster, err := apply.New(apply.Config{REST: config, Namespaces: []string{namespace}, Changed: func(apply.Ref) {}})
 	if err != nil {

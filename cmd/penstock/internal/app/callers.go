@@ -13,14 +13,14 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// callers are the Gateways of members that call this cluster's picker, by the certificates with
-// which they meet its peer listeners. Without a peer listener there are none.
+// callers verifies the Gateways of members that call this cluster's picker, with the certificates
+// that they present to its peer listeners. Without a peer listener it accepts no Gateway.
 func callers(s *store.Store) identity.Callers {
 	m := membersCalls{s}
 	return identity.Callers{Domain: model.PeerDomain, Certificate: m.presented, Verify: m.verify}
 }
 
-// membersCalls is what the cluster set is at the time of a handshake.
+// membersCalls reads the cluster set at each handshake.
 type membersCalls struct{ store *store.Store }
 
 // own is this cluster's membership while its Gateways have a peer listener.
@@ -32,7 +32,7 @@ func (c membersCalls) own() (*store.Membership, error) {
 	return m, nil
 }
 
-// presented is the certificate of this cluster's Gateways, under the names of its pools.
+// presented returns the certificate of this cluster's Gateways for the name of a pool.
 func (c membersCalls) presented(server string) (*tls.Certificate, error) {
 	m, err := c.own()
 	if err != nil {
@@ -48,7 +48,7 @@ func (c membersCalls) presented(server string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// verify verifies the Gateway of a member: its bundle vouches for its own ID alone.
+// verify verifies the Gateway of a member. A member's bundle vouches for the member's ID alone.
 func (c membersCalls) verify(chain []*x509.Certificate) error {
 	m, err := c.own()
 	if err != nil {

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// clock is off by the duration in the file that $PENSTOCK_FAULT_CLOCK names, as a wall clock that
-// is set: it has no monotonic reading.
+// clock is the time plus the duration in the file $PENSTOCK_FAULT_CLOCK. Like a wall clock that was
+// set, it has no monotonic reading.
 func clock() func() time.Time {
 	now := shifted("PENSTOCK_FAULT_CLOCK")
 	return func() time.Time { return now().Round(0) }
 }
 
-// elapsed is ahead by the duration in the file that $PENSTOCK_FAULT_ELAPSED names, as if so much
-// time had passed. A test may only increase it.
+// elapsed is the time plus the duration in the file $PENSTOCK_FAULT_ELAPSED, which a test may only
+// increase.
 func elapsed() func() time.Time { return shifted("PENSTOCK_FAULT_ELAPSED") }
 
-// shifted is a clock that is off by the duration in the file that a variable names. The file is
-// read each time, so that a test sets the clock of a process that runs.
+// shifted reads the file of a variable at each call, so that tests can set the clock of a running
+// process.
 func shifted(variable string) func() time.Time {
 	path := os.Getenv(variable)
 	return func() time.Time {

@@ -15,10 +15,9 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// clusterSet makes this process's part in a cluster set, which does nothing until there is a
-// ClusterSet.
-func (a *App) clusterSet() *set.Set {
-	cfg := set.Config{
+// clusterSet makes this process's part in a cluster set. It is idle until there is a ClusterSet.
+func (a *App) clusterSet() *clusterset.Set {
+	cfg := clusterset.Config{
 		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address,
 		Identity: set.FileIdentity(a.cfg.StateDir), Authority: set.FileAuthority(a.cfg.StateDir),
 		Records:       set.FileRecords(a.cfg.StateDir),
@@ -26,7 +25,7 @@ func (a *App) clusterSet() *set.Set {
 		OnPanic: a.panics.of(partStream),
 	}
 	if l := a.cfg.Members.Listener; l != nil {
-		// once: this process leads for as long as it runs
+		// once: this process is the leader for its lifetime
 		cfg.Listen = func(context.Context) (net.Listener, error) { return a.admit(ports.Members, l, true), nil }
 	}
 	c := a.cfg.Credentials
@@ -38,19 +37,13 @@ func (a *App) clusterSet() *set.Set {
 	return a.set
 }
 
-// followSet passes a committed change to the cluster set.
-func (a *App) followSet(ctx context.Context, c *delivery.Change) {
-	a.set.Follow(ctx, set.Change{View: c.View, Objects: c.Objects, Output: c.Output})
-}
-
-// hasExportingCluster reports whether an import has an exporting cluster.
 func (a *App) hasExportingCluster(id objectid.Target) bool {
 	obj, ok := gatewayapi.Imported(a.store.View(), id.Pool.String())
 	return ok && slices.ContainsFunc(obj.Status.Clusters,
 		func(c inferenceapi.ImportedCluster) bool { return c.Name == id.Member })
 }
 
-// records are the picks of this process, and the requests to exporting clusters without one, the
+// records are the picks of this process and the requests to exporting clusters without a pick,
 // newest first.
 func (a *App) records(q picker.Picks) []*picker.Record {
 	all := append(a.picker.Picks(q), a.attempts.Records(q)...)
@@ -58,16 +51,16 @@ func (a *App) records(q picker.Picks) []*picker.Record {
 	return all
 }
 
-// memberTraffic is what became of the requests that this process's Envoys sent to clusters.
-func (a *App) memberTraffic() map[string]set.Traffic {
-	out := map[string]set.Traffic{}
+// memberTraffic counts the results of requests from this process's Envoys to clusters.
+func (a *App) memberTraffic() map[string]clusterset.Traffic {
+	out := map[string]clusterset.Traffic{}
 	for cluster, t := range a.attempts.Traffic() {
-		is := set.Traffic{Served: t.Served, Failed: t.Failed, Declined: t.Declined, Spilled: t.Spilled,
+		traffic := clusterset.Traffic{Served: t.Served, Failed: t.Failed, Declined: t.Declined, Spilled: t.Spilled,
 			Bytes: t.Bytes}
 		if t.Served > 0 {
-			is.FirstByte = set.Duration(t.FirstByte / time.Duration(t.Served))
+			traffic.FirstByte = clusterset.Duration(t.FirstByte / time.Duration(t.Served))
 		}
-		out[cluster] = is
+		out[cluster] = traffic
 	}
 	return out
 }

@@ -21,77 +21,76 @@ import (
 	"github.com/penstock-project/penstock/translator/envoy"
 )
 
-// Controller is the controllerName of our GatewayClasses and of the parents that we write.
+// Controller is the controllerName of our GatewayClasses, also in the statuses that we write.
 const Controller = "penstock.dev/gateway-controller"
 
-// Config is what every App needs.
+// Config configures every role that serves.
 type Config struct {
 	// StateDir keeps last good objects, the status file and the socket for other penstock commands.
-	// A stand-alone picker may do without.
+	// A stand-alone picker may omit it.
 	StateDir string
-	// XDS and Picker are listeners for Envoys; the App closes them. XDS needs Credentials, or a
-	// fleet. It may be nil if there is Local.
+	// XDS and Picker are listeners for Envoys; the App closes them. XDS needs Credentials or a
+	// fleet. It may be nil if Local is set.
 	XDS, Picker net.Listener
-	// Local is a socket of ADS and, without Peers.Listener, of peers that no other user can open
-	// (ListenSocket): its clients are trusted. nil: none.
+	// Local is a Unix socket (ListenSocket) for ADS and, without Peers.Listener, for peers. Its
+	// clients are trusted, because only this user can open it. nil: none.
 	Local net.Listener
-	// Credentials secure XDS and Picker where no fleet runs; nil: every client that reaches Picker
-	// is trusted.
+	// Credentials secure XDS and Picker where no fleet runs; nil: every client of Picker is
+	// trusted.
 	Credentials *Credentials
-	// Disk reads the files that flags name: /healthz notices one that hangs.
+	// Disk reads the files that flags name. /healthz fails while a read hangs.
 	Disk *filesystem.Disk
 	// Peers are the other processes that serve the same Envoys.
 	Peers Peers
-	// Members are the other clusters of the cluster set, and how they reach this one.
+	// Members configures how other clusters of the cluster set reach this one.
 	Members Members
-	// PickerAddresses and PickerSockets (paths) are where Envoys reach our picker; the Picker
-	// listener's own address if both are empty.
+	// PickerAddresses and PickerSockets (paths) are where Envoys reach our picker; both empty: the
+	// address of the Picker listener.
 	PickerAddresses []netip.AddrPort
 	PickerSockets   []string
-	// HTTP serves metrics and health. On a loopback address it also serves the admin pages, as
-	// Admin does: the status and the explanations of all objects. nil: none, beside the socket in
-	// StateDir, which serves all pages.
+	// HTTP serves metrics and health. Admin also serves the admin pages: the status and the
+	// explanations of all objects. So does HTTP on a loopback address. nil: none. The socket in
+	// StateDir always serves all pages.
 	HTTP, Admin net.Listener
-	// Addresses are what may become endpoints, and how names are resolved.
-	Addresses Addresses
-	// Processor is that of pools whose policy names none.
+	Addresses   Addresses
+	// Processor is the default for pools whose policy names none.
 	Processor Processor
 	// HeldBodies bounds the request bodies that the picker holds, in bytes.
 	HeldBodies int64
-	// Recording is where requests are recorded; nil: nowhere.
+	// Recording records requests; nil: off.
 	Recording *recording.File
 	// KVEvents accepts model servers that connect to publish KV events; nil: none.
 	KVEvents net.Listener
 	// DefaultPool is the pool of external gateways that name none. Zero: the only pool, if there is
 	// one.
 	DefaultPool objectid.Pool
-	// Offers are the exported pools that gateways of others may use, too.
+	// Offers are the exported pools that gateways outside the cluster set may use, too.
 	Offers []Offer
-	// AccessLog is where Envoys log requests; "" for nowhere.
+	// AccessLog is the path of Envoys' access log; "": none.
 	AccessLog string
-	// DrainTime is how long streams of a removed filter chain may go on.
+	// DrainTime is how long streams of a removed filter chain may continue.
 	DrainTime time.Duration
-	// StopTimeout is how long picks in flight may go on once the process ends; 0: a second.
+	// StopTimeout is how long picks in flight may continue at shutdown; 0: a second.
 	StopTimeout time.Duration
-	// Memory is how many bytes the process may use, of its container for instance; Go stays below
-	// them with room to spare. 0: no limit.
+	// Memory is the process's memory limit in bytes, such as its container's. Go's own limit is
+	// lower. 0: no limit.
 	Memory int64
-	// Tracer takes spans; Collector and Sampling are for Envoys' own.
+	// Tracer receives spans; Collector and Sampling configure Envoys' own.
 	Tracer    trace.TracerProvider
 	Collector netip.AddrPort
 	Sampling  float64
 	Log       *slog.Logger
 }
 
-// Offer is an exported pool that gateways of others may use, which are no members of the cluster
-// set or name no pool to a picker.
+// Offer is an exported pool for gateways that are not in the cluster set, or that name no pool to a
+// picker.
 type Offer struct {
 	Pool objectid.Pool
-	// Picker serves picks from the pool alone; the App closes it. nil: there are none.
+	// Picker serves picks from this pool alone; the App closes it. nil: none.
 	Picker net.Listener
 }
 
-// offers are the ports of Offers by their pools; 0: the pool has none.
+// offers maps the pools of Offers to ports; 0: the offer has no listener.
 func (c Config) offers() map[objectid.Pool]int32 {
 	out := map[objectid.Pool]int32{}
 	for _, o := range c.Offers {
@@ -103,48 +102,47 @@ func (c Config) offers() map[objectid.Pool]int32 {
 	return out
 }
 
-// Folder is what the role of a folder needs.
+// Folder configures the role of a folder.
 type Folder struct {
 	// Paths are the folders and files with objects. At least one.
 	Paths []string
 	// OnePort gives each port to one Gateway: their Envoys run on one machine.
 	OnePort bool
-	// OnGateways is called with the names of all Gateways of this controller after each change;
-	// nil: not at all.
+	// OnGateways is called with the names of all Gateways of this controller after each change; may
+	// be nil.
 	OnGateways func(gateways []string)
 }
 
-// OfflineConfig is what NewOffline needs.
+// OfflineConfig configures NewOffline.
 type OfflineConfig struct {
 	Paths []string
-	// StateDir has the last good objects of a process that ran for these files; "": there is none.
+	// StateDir has the last good objects of a process that ran for these files; "": none.
 	StateDir string
 	// PickerAddresses are where Envoys would reach our picker.
 	PickerAddresses []netip.AddrPort
-	// AnyController takes every Gateway, whatever its class names: for files of another project.
+	// AnyController accepts every Gateway, whatever its class: for files of another project.
 	AnyController bool
 	Processor     Processor // as in Config
 	Log           *slog.Logger
 }
 
-// Kubernetes is what the role of a Kubernetes cluster needs.
+// Kubernetes configures the role of a Kubernetes cluster.
 type Kubernetes struct {
-	// REST is how the API server is reached.
+	// REST is the client configuration of the API server.
 	REST *rest.Config
 	// Namespace holds the Lease that elects the process which writes statuses; Identity is this
-	// one's name.
+	// process's name.
 	Namespace, Identity string
-	// Namespaces are the only namespaces in which objects are read and fleets run, Namespace among
-	// them; none: all.
+	// Namespaces limits where objects are read and fleets run. It includes Namespace. Empty: all.
 	Namespaces []string
-	// Service is the Service in front of all penstock processes, "namespace/name": Envoys ask
-	// pickers at its endpoints' port PickerPort, and the processes find each other at PeerPort.
-	// Empty: this process is the only one, and its picker is at Config.PickerAddresses.
+	// Service is the Service in front of all penstock processes, "namespace/name". Envoys call
+	// pickers at its endpoints' port PickerPort; the processes find each other at PeerPort. Empty:
+	// this process is the only one, and its picker is at Config.PickerAddresses.
 	Service string
-	// Fleet runs the proxies of Gateways here, and serves ADS over TLS; nil: all proxies run
-	// elsewhere. It needs Service and Config.Peers.Listener.
+	// Fleet runs the proxies of Gateways and serves ADS over TLS; nil: all proxies run elsewhere.
+	// It needs Service and Config.Peers.Listener.
 	Fleet *Fleet
-	// Features are those that GatewayClasses list as supported.
+	// Features are listed in GatewayClasses as supported.
 	Features []gatewayv1.FeatureName
 }
 
@@ -156,34 +154,33 @@ const (
 
 // Peers are the other processes that serve the same Envoys, and how they reach this one.
 type Peers struct {
-	// Addresses are where they serve; this process's own may be among them. On Kubernetes they are
-	// found behind the Service.
+	// Addresses are where peers serve; this process's own may be among them. On Kubernetes they
+	// come from the Service.
 	Addresses []string
 	// Listener serves peers; nil: Config.Local does.
 	Listener net.Listener
-	// TLS identifies peers on Listener; nil: where fleets run here, the certificates of their
-	// authority do; else Listener is a socket that no other user can open.
+	// TLS identifies peers on Listener. nil: certificates of the fleet's authority do; without a
+	// fleet, Listener is a socket that no other user can open.
 	TLS *MutualTLS
 }
 
-// Members are how other clusters of the cluster set reach this one.
+// Members configures how other clusters of the cluster set reach this one.
 type Members struct {
 	// Listener serves what this cluster exports, over mTLS; nil: no other cluster subscribes to it.
 	// The App closes it.
 	Listener net.Listener
-	// Listen opens the listener on Kubernetes, where the process that leads has it alone.
+	// Listen opens the listener on Kubernetes, where only the leader has it.
 	Listen func(context.Context) (net.Listener, error)
-	// Address is where they reach it, as HOST:PORT.
+	// Address is where members reach the listener, as HOST:PORT.
 	Address string
 }
 
-// MutualTLS is a connection on which both sides show a certificate.
+// MutualTLS is a connection on which both sides present a certificate.
 type MutualTLS struct{ Server, Client *tls.Config }
 
-// StatusFile is where the status of all objects is written.
+// StatusFile is the path of the file with the status of all objects.
 func StatusFile(stateDir string) string { return filepath.Join(stateDir, "status.json") }
 
-// translation is how a serving process translates.
 func (c Config) translation() translator.Config {
 	out := translator.Config{Controller: Controller, AnyClass: true, Pickers: c.PickerAddresses,
 		PickerSockets: c.PickerSockets, NoPublishers: c.KVEvents == nil, Envoy: envoy.Config{AccessLog: c.AccessLog}}

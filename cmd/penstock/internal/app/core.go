@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// core is the parts of every role.
+// core has the parts of every role.
 type core struct {
 	log         *slog.Logger
 	store       *store.Store

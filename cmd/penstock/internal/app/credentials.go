@@ -28,15 +28,14 @@ type Credentials struct {
 	OpenPicker bool
 }
 
-// holder follows the files of Credentials.
 type holder struct {
 	Credentials
 	store *store.Store
 	log   *slog.Logger
 
 	mu sync.RWMutex
-	// roots of the keys for calls to the picker; those of the first are given to proxies, those of
-	// the one before still count
+	// root keys for calls to the picker: proxies receive keys made with the first, and those made
+	// with the second stay valid
 	keys []string
 	ca   []byte
 }
@@ -47,7 +46,6 @@ func newHolder(c Credentials, s *store.Store, log *slog.Logger) (*holder, error)
 	return h, h.refresh()
 }
 
-// refreshInterval is how often the files are read for what proxies receive.
 const refreshInterval = 10 * time.Second
 
 // run follows the files until ctx ends. Files that cannot be read keep their last content.
@@ -66,7 +64,6 @@ func (h *holder) run(ctx context.Context) error {
 	}
 }
 
-// refresh has translation use the picker's CA and key as they are in the files.
 func (h *holder) refresh() error {
 	key, err := h.Files.PickKey()
 	if err != nil {
@@ -98,7 +95,7 @@ func (h *holder) pickKeys() []string {
 	return h.keys
 }
 
-// security is who may connect: peers as before.
+// security sets who may connect; peers stay as they are.
 func (h *holder) security(s security) security {
 	s.authenticate = h.authenticate
 	s.ads = []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(h.Files.TLS(true, tls.VersionTLS13), h.log))}
@@ -123,7 +120,7 @@ func (h *holder) authenticate(ctx context.Context) (server.Proxy, error) {
 	return certified{trusted, permitted}, nil
 }
 
-// certified is a proxy with a credential, which may read every Gateway.
+// certified is a proxy with a credential. It may read every Gateway.
 type certified struct {
 	server.Proxy
 	permitted func() (time.Time, error)

@@ -14,11 +14,11 @@ import (
 )
 
 // documentInterval is how often the file of an EndpointPickerConfig is read again. A ConfigMap's
-// files are replaced by a symbolic link some folders above, which no watch of the file reports.
+// files are replaced through a symbolic link in a parent folder, which no watch of the file
+// reports.
 const documentInterval = time.Second
 
-// Document is the EndpointPickerConfig that a process was started with. Its strategy is that of all
-// pools.
+// Document is an EndpointPickerConfig from a file or a flag. Its strategy applies to all pools.
 type Document struct {
 	path   string // "" for a text
 	disk   *filesystem.Disk
@@ -26,8 +26,8 @@ type Document struct {
 	config *endpointpicker.EndpointPickerConfig
 }
 
-// ReadDocument reads an EndpointPickerConfig from a file, or else from a text. An error names what
-// is invalid; what has no effect is logged.
+// ReadDocument reads an EndpointPickerConfig from a file, or else from a text. It logs fields
+// without effect, and an error names an invalid one.
 func ReadDocument(disk *filesystem.Disk, path, text string, log *slog.Logger) (*Document, error) {
 	d := &Document{path: path, disk: disk, last: []byte(text)}
 	if path != "" {
@@ -58,14 +58,13 @@ func (d *Document) parse(log *slog.Logger) error {
 	return nil
 }
 
-// store puts the document where translation reads it.
 func (d *Document) store(s *store.Store) error {
 	_, err := s.Apply(store.EndpointPickerConfigs.Put(d.config))
 	return err
 }
 
-// run follows the file until ctx ends. A document that is invalid, or cannot be read, is logged
-// once, and the last valid one stays.
+// run follows the file until ctx ends. An invalid or unreadable document is logged once, and the
+// last valid one stays.
 func (d *Document) run(ctx context.Context, s *store.Store, log *slog.Logger) error {
 	if d.path == "" {
 		return nil

@@ -20,7 +20,7 @@ import (
 // Explained is a translator's explanation with the state of a running process.
 type Explained struct {
 	translator.Explanation
-	// Picks is what our picker would choose now, by the name of each pool that it serves.
+	// Picks are the picker's present choices, by pool.
 	Picks map[string]json.RawMessage `json:"picks,omitempty"`
 	// Servers are how many servers of backends serve now, by cluster.
 	Servers map[string]picker.Serving `json:"servers,omitempty"`
@@ -46,7 +46,6 @@ func (c *core) Explain(q translator.Query) Explained {
 	return out
 }
 
-// rows explains rows of the translation.
 func (c *core) rows(key string) (rows []graph.Explanation) {
 	c.translation.Read(func(t *translator.Translator) { rows = t.ExplainRow(key) })
 	return rows
@@ -68,7 +67,7 @@ func (a *App) Explain(q translator.Query) Explained {
 	return out
 }
 
-// picks asks our picker about each backend that it serves, those behind hops included.
+// picks asks our picker about each backend that it serves, including backends behind hops.
 func (a *App) picks(into map[string]json.RawMessage, backends []translator.BackendView, h http.Header) {
 	for _, b := range backends {
 		if b.Pool != "" {
@@ -96,8 +95,8 @@ func (a *App) explain(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, a.Explain(q))
 }
 
-// ParseQuery reads a URL, a method, which may be empty, and headers as a user writes them. An API
-// with prompts is asked by POST.
+// ParseQuery reads a URL, an optional method, and headers as a user writes them. The default method
+// of an API with prompts is POST.
 func ParseQuery(text, method string, headers []string) (translator.Query, error) {
 	q, err := translator.ParseURL(text)
 	if err != nil {
@@ -118,17 +117,16 @@ type FoundPicks struct {
 	Picks []*picker.Record `json:"picks"` // of all processes, the newest first
 	// Silent is how many other processes have not answered: their picks are missing.
 	Silent int `json:"silent,omitempty"`
-	// Unknown means that no process has a pick of the pool that was asked for, and this one has no
-	// such pool. Pools are the first of those that it has, and More counts the others.
+	// Unknown means that no process has a pick of the requested pool, and this process has no such
+	// pool. Pools lists the first of its pools; More counts the others.
 	Unknown bool     `json:"unknown,omitempty"`
 	Pools   []string `json:"pools,omitempty"`
 	More    int      `json:"more,omitempty"`
 }
 
-// maxNamed is how many pools an answer lists.
 const maxNamed = 20
 
-// find sets what there is in place of a pool without picks that this process does not have.
+// find lists the pools of this process if it has neither the pool nor a pick of it.
 func (f *FoundPicks) find(pool string, pools []string) {
 	if pool == "" || len(f.Picks) > 0 || slices.ContainsFunc(pools, picker.Picks{Pool: pool}.Of) {
 		return
@@ -137,8 +135,8 @@ func (f *FoundPicks) find(pool string, pools []string) {
 	f.More = len(pools) - len(f.Pools)
 }
 
-// picksPage serves the picks of all processes for ?last=N and ?request=ID, and otherwise those of
-// this process.
+// picksPage serves picks of all processes for ?last=N and ?request=ID, and otherwise picks of this
+// process.
 func (a *App) picksPage(w http.ResponseWriter, r *http.Request) {
 	args := r.URL.Query()
 	if !args.Has("last") && !args.Has("request") {

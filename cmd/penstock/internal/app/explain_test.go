@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// A name that no pool has, such as one without its namespace, looked like a pool without requests.
+// An unknown name, such as one without its namespace, once looked like a pool without requests.
 func TestExplain_PicksOfAnUnknownPoolListThePoolsThereAre(t *testing.T) {
 	var many []string
 	for i := range 50 {

@@ -4,5 +4,5 @@ package app
 
 import "github.com/penstock-project/penstock/translator"
 
-// fault does nothing. In a test build (tag faults) it panics at questions that ask for it.
+// fault does nothing. In a test build (tag faults) it can panic.
 func fault(translator.Query) {}

@@ -24,29 +24,26 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// Fleet runs the proxies of Gateways in the cluster. ADS is then served over TLS, to proxies that
-// prove their identity.
+// Fleet runs the proxies of Gateways in the cluster. It serves ADS over TLS to proxies that prove
+// their identity.
 type Fleet struct {
-	// ADS are the addresses ("host:port") by which proxies reach this and all other processes. At
-	// least one.
+	// ADS are the addresses ("host:port") by which proxies reach all processes. At least one.
 	ADS []string
-	// Names are the DNS names of this process's certificate, the one that proxies verify first.
+	// Names are the DNS names of this process's certificate. Proxies verify the first.
 	Names []string
-	// EnvoyImage and PenstockImage are what proxies run; see render.Settings.
+	// EnvoyImage and PenstockImage are the images of proxies; see render.Settings.
 	EnvoyImage, PenstockImage string
 	// ExternalIPs are ranges; see render.Settings.
 	ExternalIPs []netip.Prefix
-	// OpenPicker lets anyone ask for picks, gateways of other clusters for instance. Else only the
-	// proxies of Gateways may.
+	// OpenPicker lets every client ask for picks, such as gateways of other clusters. Otherwise
+	// only proxies of Gateways may.
 	OpenPicker bool
 	// ClientCA verifies certificates of proxies that run elsewhere; nil: they need a token.
 	ClientCA *x509.CertPool
-	// TrustDomain is that of the SPIFFE IDs in such certificates that name service accounts; "":
-	// none do.
+	// TrustDomain is the domain of SPIFFE IDs of service accounts in such certificates; "": none.
 	TrustDomain string
 }
 
-// fleets runs the proxies of Gateways.
 type fleets struct {
 	cfg       Fleet
 	core      core
@@ -58,18 +55,19 @@ type fleets struct {
 	*fleet.Fleets
 }
 
-// fleetBoard is the board for reports of fleets, which have the nodes where a NodePort is reached.
+// fleetBoard receives the reports of fleets. It also knows the nodes by which clients reach a
+// NodePort.
 type fleetBoard struct {
 	*status.Board
-	of *fleets
+	fleets *fleets
 }
 
 // Set implements fleet.Board.
 func (b fleetBoard) Set(source string, reports ...report.Report) {
 	b.Board.Set(source, reports...)
 	for _, r := range reports {
-		if b.of.moved != nil {
-			b.of.moved(r.Owner)
+		if b.fleets.moved != nil {
+			b.fleets.moved(r.Owner)
 		}
 	}
 }
@@ -95,27 +93,26 @@ func newFleets(cfg Fleet, k Kubernetes, c core, recheck func(), unreachable func
 	return f, nil
 }
 
-// translation is what is different where fleets run.
 func (f *Fleet) translation(out *translator.Config) {
 	out.PickerName, out.ReservedPort = f.Names[0], render.ReadyPort
 }
 
-// pickKeys is what the root of the keys for calls to the picker is derived for.
+// pickKeys is the purpose for which the root of the picker's call keys is derived.
 const pickKeys = "picker"
 
-// authorityChanged passes the authority on: to fleets, which have it in a file, and to translation,
-// for the picker's cluster.
+// authorityChanged passes the authority on: to fleets, which mount it, and to translation, for the
+// picker's cluster.
 func (f *fleets) authorityChanged() {
 	f.Refresh()
 	own := &store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: f.authority.Bundle(),
 		Key: f.authority.Keys(pickKeys)[0]}
 	if _, err := f.core.store.Apply(store.Authorities.Put(own)); err != nil {
-		f.core.log.Error("the certificate authority could not be stored; proxies keep what they have", "error", err)
+		f.core.log.Error("the certificate authority could not be stored; proxies keep the present one", "error", err)
 	}
 }
 
-// security implements proxyRunner. Proxies prove their identity; peers by Peers.TLS or, without it,
-// by certificates of the authority.
+// security implements proxyRunner. Proxies prove their identity; peers do by Peers.TLS or, without
+// it, by certificates of the authority.
 func (f *fleets) security(p Peers) security {
 	s := security{log: f.core.log, authenticate: f.authenticate,
 		ads:   []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(f.secure(tls.VersionTLS13), f.core.log))},
@@ -161,13 +158,12 @@ func (f *fleets) lead(ctx context.Context) error {
 	return f.Run(ctx)
 }
 
-// secure are the options of a gRPC server whose certificate the authority keeps.
 func (f *fleets) secure(lowest uint16) *tls.Config {
 	return f.guard.TLS(&tls.Config{MinVersion: lowest, GetCertificate: f.authority.GetCertificate})
 }
 
-// observe implements proxyRunner: the Gateways may have changed, and with them which proxies may
-// read what.
+// observe implements proxyRunner: Gateways, and with them the proxies' permissions, may have
+// changed.
 func (f *fleets) observe(ch *delivery.Change) {
 	tables := []string{store.Gateways.Kind(), store.GatewayClasses.Kind(), store.EnvoyFleets.Kind()}
 	if !slices.ContainsFunc(ch.Objects, func(c store.Change) bool { return slices.Contains(tables, c.Table) }) &&
@@ -191,8 +187,7 @@ func (f *fleets) observe(ch *delivery.Change) {
 	f.recheck()
 }
 
-// ServiceNames are the names by which a Service is known in its cluster, the one that works from
-// every namespace first.
+// ServiceNames are the names of a Service in its cluster. The first works from every namespace.
 func ServiceNames(service string) []string {
 	ns, name := store.ParseID(service)
 	full := name + "." + ns + ".svc"

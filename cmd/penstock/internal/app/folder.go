@@ -42,7 +42,7 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What peers publish is read before the files are: both concern the same pools.
+	// Publications of peers come before the files: both concern the same pools.
 	line := a.pipeline(pipeline.Config{Before: []func(context.Context){a.syncPeers, set.Restore},
 		First: []func(context.Context){set.AwaitCertificate, a.settleNames, a.probeAnswers}}, parts...)
 	a.run = func(ctx context.Context) error {

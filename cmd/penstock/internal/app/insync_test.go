@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// clusterObjects are a Gateway with a route to a pool of one pod, by plural.
 var clusterObjects = []struct{ plural, text string }{
 	{
 		"gatewayclasses",
@@ -52,7 +51,6 @@ var clusterObjects = []struct{ plural, text string }{
 	},
 }
 
-// logged keeps what a process logs.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -78,7 +76,6 @@ type process struct {
 	stop    func()
 }
 
-// inCluster runs a control plane for a small API server.
 func inCluster(t *testing.T, api *kubetest.Server, identity string) process {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -112,7 +109,6 @@ func inCluster(t *testing.T, api *kubetest.Server, identity string) process {
 	return process{p, l.Addr().String(), log, stop}
 }
 
-// smallCluster is an API server with clusterObjects.
 func smallCluster(t *testing.T) *kubetest.Server {
 	t.Helper()
 	api := kubetest.New(t)
@@ -162,7 +158,7 @@ func TestADS_UnsyncedProcessRemovesNothing(t *testing.T) {
 		t.Errorf("a proxy was answered before all was read: %+v", got)
 	}
 	api.Fail(nil)
-	// What comes now reaches the proxy: the process serves.
+	// Later changes reach the proxy: the process serves.
 	api.Apply(t, "pods", strings.Replace(clusterObjects[4].text, "10.244.0.1", "10.244.0.2", 1))
 	proxy.Wait("a change", func() bool { now, _ := proxy.Has(endpoints); return now != before })
 	for _, r := range proxy.Received()[received:] {
@@ -203,8 +199,8 @@ func TestADS_ProcessWithoutAWatchRemovesNothing(t *testing.T) {
 	api.Cut()
 	proxy.Wait("it cannot read Services", func() bool { return running.log.has(`retrying" kind=Service `) })
 	received := len(proxy.Received())
-	// A listener goes, and then others come, one after the other: each is a change of its own,
-	// which would have taken the first along.
+	// A listener goes, and then others come, one after the other: each is a change that would have
+	// removed the first.
 	listeners := "{name: http, port: 8080, protocol: HTTP}"
 	for port := 8082; port < 8085; port++ {
 		listeners += fmt.Sprintf(", {name: more-%d, port: %[1]d, protocol: HTTP}", port)

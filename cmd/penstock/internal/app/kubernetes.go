@@ -25,14 +25,13 @@ import (
 )
 
 const (
-	// leaseName is the Lease's.
 	leaseName = "penstock"
-	// contactTimeout is how long a process may be without contact to the API server, which it asks
+	// contactTimeout is how long a process may be without contact to the API server, which it calls
 	// every two seconds.
 	contactTimeout = 10 * time.Second
 )
 
-// cluster is the parts that only Kubernetes has.
+// cluster has the parts that only Kubernetes has.
 type cluster struct {
 	cfg        Kubernetes
 	source     *kube.Source
@@ -45,18 +44,17 @@ type cluster struct {
 
 // proxyRunner runs the proxies of Gateways: fleets, or externalProxies.
 type proxyRunner interface {
-	// security is who may connect.
+	// security sets who may connect.
 	security(Peers) security
 	// ready returns when proxies can be served.
 	ready(context.Context) error
-	// run runs in every process, lead in the one that writes to the API server.
+	// run runs in every process, lead only in the leader.
 	run(context.Context) error
 	lead(context.Context) error
 	// observe follows a committed change.
 	observe(*delivery.Change)
 }
 
-// externalProxies run elsewhere.
 type externalProxies struct{ log *slog.Logger }
 
 func (e externalProxies) security(p Peers) security    { return openSecurity(p, e.log) }
@@ -125,13 +123,13 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	return a, nil
 }
 
-// lagging reports whether the cluster may have changed without notice here: then nothing is removed
-// from proxies.
+// lagging reports whether the cluster may have changed unnoticed. Then nothing is removed from
+// proxies.
 func (c *cluster) lagging() bool {
 	return c.source.Lagging() || c.unreachable()
 }
 
-// unreachable reports whether the API server has not answered for a while.
+// unreachable reports whether the API server has not answered for contactTimeout.
 func (c *cluster) unreachable() bool { return time.Since(c.leader.LastContact()) > contactTimeout }
 
 // run serves health at once, and everything else when the cluster is read.
@@ -166,7 +164,6 @@ func (c *cluster) run(ctx context.Context, a *App, line *pipeline.Pipeline) erro
 	return group.Wait()
 }
 
-// lead runs in the process that writes to the API server.
 func (c *cluster) lead(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.writer.Lead(ctx) })
@@ -175,7 +172,6 @@ func (c *cluster) lead(ctx context.Context) error {
 	return group.Wait()
 }
 
-// translation is how the objects of a cluster are translated.
 func (k *Kubernetes) translation(cfg Config) translator.Config {
 	out := cfg.translation()
 	out.AnyClass, out.BehindService, out.Slices, out.OnDemand = false, true, true, kube.OnDemand()
@@ -186,7 +182,7 @@ func (k *Kubernetes) translation(cfg Config) translator.Config {
 	return out
 }
 
-// addresses are those of objects that users who do not trust each other write.
+// addresses limits addresses: the users who write objects do not trust each other.
 func (k *Kubernetes) addresses(cfg Config) Addresses {
 	out := cfg.Addresses
 	out.shared, out.own = true, k.Service
@@ -225,14 +221,13 @@ func (c *cluster) observe(a *App, ch *delivery.Change) {
 	c.writer.Observe(ch.View, ch.Objects)
 }
 
-// changesListeners reports whether a delta adds, changes or removes a listener.
 func changesListeners(d translator.Delta) bool {
 	return slices.ContainsFunc(d.Upserts, func(r *resource.Resource) bool { return r.Type == resource.Listener }) ||
 		slices.ContainsFunc(d.Removes, func(r resource.Ref) bool { return r.Type == resource.Listener })
 }
 
-// peersIn are the addresses of all processes behind our Service. One that is not ready may have
-// something to publish.
+// peersIn are the addresses of all processes behind our Service. Unready processes may publish,
+// too.
 func peersIn(view *store.View, service string) (out []string) {
 	for _, slice := range store.EndpointSlices.By(view, store.ByService, service) {
 		port := int32(0)

@@ -18,14 +18,13 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/apply"
 )
 
-// membership is this cluster's part in its cluster set, on Kubernetes.
 type membership struct {
 	set     *set.Set
 	objects *set.Kubernetes
 	leading atomic.Bool
 }
 
-// newMembership makes a membership, which does nothing until there is a ClusterSet.
+// newMembership makes a membership. It is idle until there is a ClusterSet.
 func newMembership(a *App, c *cluster) (*membership, error) {
 	m := &membership{}
 	var err error
@@ -103,7 +102,7 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 	return m, a.registry.Register(m.set)
 }
 
-// importsTo reports whether a namespace exists, or may be made.
+// importsTo reports whether a namespace exists, or may be created.
 func (c *cluster) importsTo(r store.Reader, name string) bool {
 	if len(c.cfg.Namespaces) > 0 && !slices.Contains(c.cfg.Namespaces, name) {
 		return false

@@ -33,7 +33,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// anotherCluster is the authority of another cluster of the set.
 func anotherCluster(t *testing.T) *authority.Authority {
 	t.Helper()
 	a := authority.New(authority.Config{Secrets: set.FileAuthority(t.TempDir()), Names: []string{"penstock"}})
@@ -46,8 +45,8 @@ func anotherCluster(t *testing.T) *authority.Authority {
 	return a
 }
 
-// memberCluster is a cluster of a set, with a peer listener: its pool chat is exported in a mode,
-// to the member west, of which an authority is all that there is.
+// memberCluster is a cluster of a set, with a peer listener. It exports its pool chat in a mode to
+// the member west, which exists only as an authority.
 func memberCluster(t *testing.T, port int, mode string) (*kubetest.Server, *authority.Authority) {
 	t.Helper()
 	api := smallCluster(t)
@@ -108,8 +107,7 @@ func withFleets(t *testing.T, api *kubetest.Server) process {
 	return process{App: p, address: xds.Addr().String(), log: log}
 }
 
-// has waits until an object of the API server contains texts, of which those that begin with ! are
-// not there.
+// has waits until an object of the API server contains texts, and not texts that begin with !.
 func has(t *testing.T, api *kubetest.Server, group, plural, id string, texts ...string) {
 	t.Helper()
 	poll.NoError(t, plural+" "+id, poll.Limit, func() error {
@@ -127,7 +125,7 @@ func has(t *testing.T, api *kubetest.Server, group, plural, id string, texts ...
 }
 
 // A Gateway with a fleet listens for members at its Service: its NetworkPolicy and its Service have
-// the port, and members get the Service's address with it, not before the Service has one.
+// the port, and members get the Service's address once it has one.
 func TestPeerListener_FleetIsReachedAtItsService(t *testing.T) {
 	t.Parallel()
 	api, _ := memberCluster(t, 15443, "ParentMode")
@@ -187,9 +185,8 @@ func TestPeerListener_OfANodePortIsAtTheNodesOfTheFleet(t *testing.T) {
 	}
 }
 
-// A process that starts, in an upgrade for example, serves proxies the peer listener and the pools
-// that members may use there from the first answer on: what it removed for a moment would fail
-// requests of members.
+// A starting process, as in an upgrade, serves proxies the peer listener and its pools from the
+// first response on: removing them for a moment would fail requests of members.
 func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
 	t.Parallel()
 	api, _ := memberCluster(t, 15443, "ParentMode")
@@ -231,8 +228,8 @@ func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
 	}
 }
 
-// A fleet's control plane serves picks to Gateways of members, too, by their certificates: without
-// an open picker.
+// A fleet's control plane serves picks to Gateways of members by their certificates, without an
+// open picker.
 func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 	t.Parallel()
 	api, west := memberCluster(t, 15443, "EndpointMode")
@@ -291,7 +288,7 @@ func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 	}
 }
 
-// A ClusterSet without spec.cluster has the name that a ClusterProperty has, and exports under it.
+// A ClusterSet without spec.cluster has the name of a ClusterProperty, and exports under it.
 // Without either, its condition names both ways.
 func TestClusterProperty_NamesAClusterOnKubernetes(t *testing.T) {
 	t.Parallel()

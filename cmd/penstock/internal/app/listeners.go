@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// turnAway closes every new connection to some listeners until stop is called: the client tries
-// another process instead of waiting for one that still reads its files. A listener that is nil or
-// cannot be interrupted is left alone.
+// turnAway closes new connections to some listeners until stop is called, so that clients try
+// another process while this one still reads its files. It ignores a listener that is nil or cannot
+// be interrupted.
 func turnAway(listeners ...net.Listener) (stop func()) {
 	var accepting sync.WaitGroup
 	var interrupted []interface{ SetDeadline(time.Time) error }

@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// reclaimEvery is the interval at which the process checks whether it is at rest.
+// reclaimEvery is the interval of checks for rest.
 const reclaimEvery = time.Second
 
 const (
-	// restBytes is what a process at rest allocates at most between two checks.
+	// restBytes is the most that a process at rest allocates between two checks.
 	restBytes = 256 << 10
-	// burstBytes is what it must have allocated at work since the last return: a collection marks
-	// everything that is live. Allocations at rest, such as those for the pings of a thousand
-	// proxies, do not count: Go's collector handles them.
+	// burstBytes is the least that a process allocates in a burst. A collection marks everything
+	// that is live, so smaller amounts, such as those for pings of a thousand proxies, are left to
+	// Go.
 	burstBytes = 8 << 20
-	// startPercent is by how much the heap may grow between two collections until the process has
-	// come to rest for the first time; then it is GOGC's, 100 by default.
+	// startPercent is the growth of the heap between collections until the process first comes to
+	// rest. Afterwards GOGC applies, 100 by default.
 	startPercent = 50
 )
 
-// room is the percentage of the limit that stays free: Go does not count all that the kernel does,
-// pages of the program for instance. Go's guide to its collector recommends 5 to 10.
+// room is the percentage of the limit that stays free: the kernel counts memory, such as pages of
+// the program, that Go does not. Go's guide to its collector recommends 5 to 10.
 const room = 10
 
-// KeepWithin sets Go's memory limit so that the process stays within so many bytes. end resets it.
-// Below the limit startTight and reclaim act as without one. GOMEMLIMIT takes precedence.
+// KeepWithin sets Go's memory limit below bytes, the limit of the process; end resets it.
+// GOMEMLIMIT takes precedence.
 func KeepWithin(bytes int64) (end func()) {
 	if bytes <= 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
@@ -39,34 +39,31 @@ func KeepWithin(bytes int64) (end func()) {
 	return func() { debug.SetMemoryLimit(before) }
 }
 
-// CollectTight makes Go collect the heap each time that it has grown by half. It is for a process
-// whose live memory is bounded. GOGC takes precedence.
+// CollectTight makes Go collect a heap that has grown by half, for a process with bounded live
+// memory. GOGC takes precedence.
 func CollectTight() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(startPercent)
 	}
 }
 
-// startTight has the garbage of the start collected twice as often as usual, and returns what ends
-// that. Everything that stays is allocated then, among garbage, and never moves: of a heap that
-// grows to twice what is live, most of the other half would be lost in gaps for good (measured with
-// 5,000 routes: 15 MiB, for 0.4 s of CPU). GOGC takes precedence.
+// startTight makes Go collect twice as often as usual until end is called. What stays is allocated
+// during the start, among garbage, and never moves: gaps between it are lost for good (15 MiB with
+// 5,000 routes, for 0.4 s of CPU). GOGC takes precedence.
 func startTight() (end func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
 	before := debug.SetGCPercent(startPercent)
-	// What reading has left behind goes first: translation would spread out over the gaps.
+	// Collect the garbage of reading first: translation would spread out over the gaps.
 	runtime.GC()
 	return sync.OnceFunc(func() { debug.SetGCPercent(before) })
 }
 
-// reclaim returns memory to the system whenever the process is at rest after a burst: a start, a
-// large change, all proxies that connect at once. Go alone keeps what the burst took, several times
-// what is live, as long as nothing is allocated: its collector runs when the heap has doubled.
-//
-// A busy process is left alone, so its memory stays between what is live and twice that; GOGC and
-// GOMEMLIMIT set other bounds. rested is called whenever the process is at rest.
+// reclaim returns memory to the system when the process comes to rest after a burst. Go alone would
+// keep several times the live memory, because its collector runs only when the heap has doubled. A
+// busy process is left alone; GOGC and GOMEMLIMIT bound it. rested is called whenever the process
+// is at rest.
 func reclaim(ctx context.Context, rested func()) error {
 	tick := time.NewTicker(reclaimEvery)
 	defer tick.Stop()
@@ -88,15 +85,15 @@ func reclaim(ctx context.Context, rested func()) error {
 	}
 }
 
-// burst is what a process has allocated at work and not returned yet. Only a collection finds how
-// much of it is garbage.
+// burst counts the bytes allocated at work and not returned yet. Only a collection finds how much
+// of them is garbage.
 type burst struct {
 	last  uint64 // all that was allocated, at the last look
 	bytes uint64
 }
 
 // look takes the number of bytes allocated so far, and reports whether the process is at rest, and
-// whether that is after a burst.
+// whether a burst came before.
 func (b *burst) look(allocated uint64) (rests, after bool) {
 	since := allocated - b.last
 	b.last = allocated
@@ -107,7 +104,7 @@ func (b *burst) look(allocated uint64) (rests, after bool) {
 	return true, b.bytes >= burstBytes
 }
 
-// allocated is how many bytes the process has allocated on Go's heap since its start.
+// allocated is the number of bytes allocated on Go's heap since the start.
 func allocated() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)

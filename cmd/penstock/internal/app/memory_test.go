@@ -36,7 +36,6 @@ func TestMemory_OfABurstReturnsToTheSystem(t *testing.T) {
 	}
 }
 
-// held is the memory of Go's heap that the system counts as ours.
 func held() uint64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
 	metrics.Read(samples)

@@ -11,13 +11,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// newMetrics registers the metrics of the way from objects to the cache. Streams and picks register
-// their own.
+// newMetrics registers the metrics of the pipeline. Streams and picks register their own.
 func newMetrics(r prometheus.Registerer, board *status.Board) (changes prometheus.Histogram, err error) {
 	changes = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "penstock_change_seconds",
-		Help: "From what was read of a change to its commit for proxies, or to finding that it means nothing to " +
-			"them. Its count is the number of changes.",
+		Help: "Time from reading a change to its commit for proxies, or to finding that it concerns none. Its " +
+			"count is the number of changes.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 3, 11),
 	})
 	return changes, register(r, changes, findings{board})
@@ -29,11 +28,10 @@ const (
 	metricsTimeout = 10 * time.Second
 )
 
-// MetricsPage serves /metrics. A client that reads slowly, or not at all, occupies one of
-// metricsClients for two timeouts at most; meanwhile further clients get 503 and no page is made
-// for them.
+// MetricsPage serves /metrics. A slow client occupies one of metricsClients for two timeouts at
+// most. While all are occupied, clients get 503 and no page is made.
 func MetricsPage(g prometheus.Gatherer) http.Handler {
-	// promhttp's own limit counts pages that are still being collected after their timeout.
+	// promhttp's own limit also counts pages whose collection goes on after their timeout.
 	page := promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: metricsClients, Timeout: metricsTimeout})
 	served := make(chan struct{}, metricsClients)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -53,12 +51,11 @@ func MetricsPage(g prometheus.Gatherer) http.Handler {
 	})
 }
 
-// registerCluster registers the metrics that only Kubernetes has.
 func registerCluster(r prometheus.Registerer, c *cluster) error {
 	return register(r,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "penstock_leader",
-			Help: "1 in the process that writes to the API server. Of all processes one has it.",
+			Help: "1 in the process that writes to the API server, 0 in all others.",
 		},
 			func() float64 { return oneIf(c.leader.Leading()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

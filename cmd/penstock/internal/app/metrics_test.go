@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// gauge reads one metric without labels.
 func (p process) gauge(t *testing.T, name string) float64 {
 	t.Helper()
 	families, err := p.registry.Gather()
@@ -37,13 +36,13 @@ func TestMetrics_LeaderAndLaggingProcessesAreVisible(t *testing.T) {
 	api.Install("gateway.networking.k8s.io", "gateways", "v1")
 	api.Install("coordination.k8s.io", "leases", "v1")
 	one, other := inCluster(t, api, "one"), inCluster(t, api, "other")
-	is := func(leaders, lagging float64) bool {
+	reported := func(leaders, lagging float64) bool {
 		return one.gauge(t, "penstock_leader")+other.gauge(t, "penstock_leader") == leaders &&
 			one.gauge(t, "penstock_lagging")+other.gauge(t, "penstock_lagging") == lagging
 	}
-	poll.Until(t, "one leads, and both are synced", func() bool { return is(1, 0) })
+	poll.Until(t, "one leads, and both are synced", func() bool { return reported(1, 0) })
 	api.Fail(func(string, string) int { return http.StatusServiceUnavailable })
-	poll.Until(t, "both lag", func() bool { return is(1, 2) || is(0, 2) })
+	poll.Until(t, "both lag", func() bool { return reported(1, 2) || reported(0, 2) })
 }
 
 // pipes is a listener whose connections have no buffer: a client that does not read blocks its
@@ -60,7 +59,6 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
-// get sends a request for /metrics; its response is not read.
 func (p pipes) get(t *testing.T) net.Conn {
 	client, server := net.Pipe()
 	p <- server

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// sameOrigin denies requests that a web page of another site made. A loopback address is private
-// only as far as the user's browser keeps it so: a site whose name resolves to 127.0.0.1 a moment
-// later (DNS rebinding) reads every page there.
+// sameOrigin denies requests from web pages of other sites. Binding to loopback is not enough: with
+// DNS rebinding, a site's name resolves to 127.0.0.1 and its page reads ours through the user's
+// browser.
 func sameOrigin(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site"); {

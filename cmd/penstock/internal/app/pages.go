@@ -32,9 +32,8 @@ const maxSocketPath = 103
 // Socket is where other penstock commands find the process that serves a state folder.
 func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock") }
 
-// ListenSocket listens on a socket, as in the state folder, that no other user can open. It takes
-// the place of a socket that no process serves, and returns an error for one that is served, and
-// for a file of another kind.
+// ListenSocket listens on a Unix socket that only this user can open. It replaces a socket that no
+// process serves. A socket in use, and a file of another kind, are errors.
 func ListenSocket(port ports.Port, path string) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil,
@@ -61,8 +60,8 @@ func ListenSocket(port ports.Port, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// Unserved returns an error if another process serves a state folder. What a process that starts
-// does before it has its own socket there would be in vain, or disturb that one.
+// Unserved returns an error if another process serves a state folder. A starting process checks
+// this before it writes there.
 func Unserved(stateDir string) error { return unserved(Socket(stateDir)) }
 
 func unserved(path string) error {
@@ -76,8 +75,7 @@ func unserved(path string) error {
 		filepath.Dir(path))
 }
 
-// servePages starts serving: on Config.HTTP, on Config.Admin, and on the socket in the state
-// folder.
+// servePages starts serving Config.HTTP, Config.Admin, and the socket in the state folder.
 func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	a.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -90,7 +88,7 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	case Unwritable(err):
 		a.log.Error(
 			"other penstock commands do not reach this process until it starts again with a state folder that takes "+
-				"files; traffic does not depend on it", "error", err)
+				"files; traffic is not affected", "error", err)
 	default:
 		return err
 	}
@@ -103,8 +101,8 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// ServePages serves pages for every client until ctx ends; at an address that only this machine
-// reaches, all pages.
+// ServePages serves pages until ctx ends: all of them at an address that only this machine reaches,
+// otherwise the open ones.
 func ServePages(ctx context.Context, l net.Listener, open, all http.Handler) error {
 	if Local(l.Addr()) {
 		open = sameOrigin(all)
@@ -125,8 +123,7 @@ func (a *App) listenSocket() (net.Listener, error) {
 	return ListenSocket(ports.Local, Socket(a.cfg.StateDir))
 }
 
-// Unwritable reports whether an error is that of a folder that takes no files: a full disk, or a
-// read-only one.
+// Unwritable reports whether an error comes from a full disk or a read-only folder.
 func Unwritable(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS) ||
 		errors.Is(err, fs.ErrPermission)
@@ -138,8 +135,7 @@ func Local(a net.Addr) bool {
 	return a.Network() == "unix" || isTCP && t.IP.IsLoopback()
 }
 
-// withProfiles adds /debug/pprof, for `go tool pprof`: on the socket alone, which only its owner
-// can open.
+// withProfiles adds /debug/pprof. It is for the socket alone, which only its owner can open.
 func withProfiles(handler http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)
@@ -156,7 +152,7 @@ func (a *App) openPages() *http.ServeMux {
 	mux.HandleFunc("GET /healthz", a.healthz)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "this address serves /metrics, /healthz and /readyz; the rest is at that of --admin",
+		http.Error(w, "this address serves /metrics, /healthz and /readyz; the rest is at --admin",
 			http.StatusNotFound)
 	})
 	return mux
@@ -213,11 +209,11 @@ func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// readyz is 200 once the configuration is read and translated, until the process is asked to end. A
-// picker that runs alone needs a pool to pick from, too.
+// readyz is 200 once the configuration is translated, until shutdown begins. A stand-alone picker
+// also needs a pool.
 func (a *App) readyz(w http.ResponseWriter, _ *http.Request) {
 	if a.stopping.leaving.Load() {
-		http.Error(w, "this process ends: it completes what is in flight", http.StatusServiceUnavailable)
+		http.Error(w, "shutting down: requests in flight are completed", http.StatusServiceUnavailable)
 		return
 	}
 	if !a.progress.Begun() {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// A certificate, token or document whose file system hangs is not renewed any more, which /healthz
-// reports.
+// /healthz reports that a certificate, token or document can't be renewed because its file system
+// hangs.
 func TestHealth_HungCredentialFileIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &filesystem.Disk{}

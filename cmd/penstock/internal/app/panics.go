@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Parts of a process whose panics end no more than one row, stream, scrape, request or pick: values
-// of the label part.
+// Values of the label part: a panic there ends one row, stream, scrape, request or pick, not the
+// process.
 const (
 	partTranslation = "translation"
 	partStream      = "stream" // of a proxy or a peer
@@ -28,10 +28,9 @@ const (
 )
 
 const (
-	// maxPanicText and maxPanicStack bound, in bytes, what is logged of one panic.
+	// maxPanicText and maxPanicStack bound what is logged of a panic, in bytes.
 	maxPanicText, maxPanicStack = 1 << 10, 16 << 10
-	// maxPanicPlaces is how many places of panics are remembered as logged. After that they are
-	// logged again.
+	// maxPanicPlaces bounds how many places of panics are remembered as logged.
 	maxPanicPlaces = 256
 )
 
@@ -56,7 +55,7 @@ func newPanics(log *slog.Logger) *panics {
 	return p
 }
 
-// of returns the handler of one part's panics. what names what it harmed.
+// of returns the handler of one part's panics. what names the affected object.
 func (p *panics) of(part string) func(what string, value any, stack []byte) {
 	return func(what string, value any, stack []byte) { p.report(part, what, value, stack) }
 }
@@ -96,8 +95,8 @@ func place(stack []byte) string {
 	return b.String()
 }
 
-// calls recovers from a panic in the handler of a stream or of a unary call, which ends with
-// INTERNAL. An ext_proc stream that ends so is a pick that was lost, as when a picker dies.
+// calls recovers from panics in handlers of streams and unary calls, which end with INTERNAL. To
+// Envoy, such a pick looks like one of a picker that died.
 func (p *panics) calls(part string) []grpc.ServerOption {
 	guard := func(method string, err *error) {
 		if v := recover(); v != nil {
@@ -119,7 +118,7 @@ func (p *panics) calls(part string) []grpc.ServerOption {
 	}
 }
 
-// pages recovers from a panic in the handler of a page: the answer is 500, if none has begun.
+// pages recovers from panics in handlers of pages. The answer is 500 unless it has begun.
 func (p *panics) pages(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// remotePickers puts on the board what probes of external pickers have found: those of an import at
-// the import, unless the cluster set writes the entry, whose conditions then have it, and those of
-// pools at the picker's Service.
+// remotePickers reports the results of probing external pickers. A report belongs to the import,
+// unless the cluster set writes the import's entry and its conditions; for pools it belongs to the
+// picker's Service.
 type remotePickers struct {
 	board *status.Board
 	store *store.Store
@@ -37,7 +37,6 @@ func newRemotePickers(b *status.Board, s *store.Store, log *slog.Logger) *remote
 		answers: map[model.ClusterID]probe.Answer{}, pages: map[model.ClusterID]string{}}
 }
 
-// follow updates where imports have their pickers.
 func (p *remotePickers) follow(pickers []model.ExternalPicker, gone []model.ClusterID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,29 +63,28 @@ func (p *remotePickers) follow(pickers []model.ExternalPicker, gone []model.Clus
 	}
 }
 
-// answered takes the result of a probe over.
-func (p *remotePickers) answered(id model.ClusterID, is probe.Answer) {
+func (p *remotePickers) answered(id model.ClusterID, answer probe.Answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	was, reported := p.answers[id]
-	if is.Mute != "" && is.Mute != was.Mute {
-		p.log.Warn("the health of a remote picker is unknown", "picker", id.String(), "error", is.Mute)
+	before, reported := p.answers[id]
+	if answer.Mute != "" && answer.Mute != before.Mute {
+		p.log.Warn("the health of a remote picker is unknown", "picker", id.String(), "error", answer.Mute)
 	}
-	if is.Down == "" && is.Mute == "" {
+	if answer.Down == "" && answer.Mute == "" {
 		delete(p.answers, id)
 	} else {
-		p.answers[id] = is
+		p.answers[id] = answer
 	}
-	if reported || is.Down != "" || is.Mute != "" {
+	if reported || answer.Down != "" || answer.Mute != "" {
 		p.report(id)
 	}
 }
 
-// read takes over why the metrics page of a picker cannot be read; "": it is.
-func (p *remotePickers) read(of objectid.Pool, member, why string) {
+// read records why the metrics page of a picker cannot be read; "" resolves it.
+func (p *remotePickers) read(pool objectid.Pool, member, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id := model.ImportPickerCluster(of.Namespace, of.Name, member)
+	id := model.ImportPickerCluster(pool.Namespace, pool.Name, member)
 	if _, ok := p.located[id]; !ok {
 		return // gone meanwhile
 	}
@@ -98,7 +96,6 @@ func (p *remotePickers) read(of objectid.Pool, member, why string) {
 	p.report(id)
 }
 
-// followPickers passes on where imports have their pickers.
 func (a *App) followPickers(_ context.Context, c *delivery.Change) {
 	a.remotePickers.follow(c.Output.Pickers, c.Output.PickersGone)
 	for _, id := range c.Output.PickersGone {
@@ -111,9 +108,8 @@ func (a *App) followPickers(_ context.Context, c *delivery.Change) {
 	}
 }
 
-// pageOf is the metrics page of a picker.
-func pageOf(e *model.ExternalPicker) load.Page {
-	out := load.Page{
+func pageOf(e *model.ExternalPicker) clusterload.Page {
+	out := clusterload.Page{
 		Import: objectid.Pool{Namespace: e.Cluster.Namespace, Name: e.Cluster.Name}, Member: e.Cluster.Member,
 		Pool: cmp.Or(e.Pool, e.Cluster.Name),
 		Port: e.Metrics.Port, TLS: delivery.PortTLS(&e.Metrics), Authorization: e.Metrics.Authorization,
@@ -126,11 +122,11 @@ func pageOf(e *model.ExternalPicker) load.Page {
 	return out
 }
 
-// report puts what is known of a picker on the board. p.mu is held.
+// report reports a picker's state on the board. p.mu is held.
 func (p *remotePickers) report(id model.ClusterID) {
-	is, at := p.answers[id], p.located[id]
+	answer, at := p.answers[id], p.located[id]
 	if id.Kind == model.PickerKind {
-		p.reportService(id, is.Down)
+		p.reportService(id, answer.Down)
 		return
 	}
 	owner := report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(),
@@ -143,12 +139,13 @@ func (p *remotePickers) report(id model.ClusterID) {
 		})
 	}
 	if _, offered := store.Offers.Get(p.store.View(),
-		objectid.Join(id.Namespace, store.OfferName(id.Name, id.Member))); is.Down != "" && !offered {
-		found("", "its picker fails: "+is.Down, "see that it runs there and can be reached from here")
+		objectid.Join(id.Namespace, store.OfferName(id.Name, id.Member))); answer.Down != "" && !offered {
+		found("", "its picker fails: "+answer.Down, "see that it runs there and can be reached from here")
 	}
 	const fix = "correct the port, the Secret that secretRef names, or the BackendTLSPolicy"
-	if is.Mute != "" {
-		found(".health", fmt.Sprintf("the health of its picker is unknown: port %d: %s", at.Health.Port, is.Mute), fix)
+	if answer.Mute != "" {
+		found(".health", fmt.Sprintf("the health of its picker is unknown: port %d: %s", at.Health.Port, answer.Mute),
+			fix)
 	}
 	if why := p.pages[id]; why != "" {
 		found(".metrics", fmt.Sprintf("the metrics of its picker are not read: port %d: %s", at.Metrics.Port, why), fix)
@@ -161,8 +158,7 @@ func (p *remotePickers) report(id model.ClusterID) {
 	p.board.Replace(source, rep)
 }
 
-// reportService puts on the board why the picker behind a port of a Service fails; "": it is not
-// known to.
+// reportService reports why the picker behind a port of a Service fails; "" resolves it.
 func (p *remotePickers) reportService(id model.ClusterID, down string) {
 	source := status.Instance(status.Pickers, id.String())
 	if down == "" {

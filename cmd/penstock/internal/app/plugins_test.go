@@ -10,13 +10,12 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// document is a ConfigMap with an EndpointPickerConfig of one scorer.
 func document(scorer string) string {
 	return `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: scorers},
   data: {plugins.yaml: "{apiVersion: llm-d.ai/v1alpha1, kind: EndpointPickerConfig, plugins: [{type: ` + scorer + `}]}"}}`
 }
 
-// A ConfigMap is read because a PoolPolicy names it, by its name, and is followed.
+// A ConfigMap is read and followed because a PoolPolicy names it.
 func TestPoolPolicy_ConfigMapWithPluginsIsReadOnDemand(t *testing.T) {
 	t.Parallel()
 	api := smallCluster(t)
@@ -42,7 +41,8 @@ func TestPoolPolicy_ConfigMapWithPluginsIsReadOnDemand(t *testing.T) {
 	scored("active-request-scorer")
 	api.Apply(t, "configmaps", document("queue-scorer"))
 	scored("queue-scorer")
-	// Invalid: the last valid one stays, the pool's endpoints follow, and the status states why.
+	// Invalid: the last valid one stays, the pool's endpoints follow, and the status has the
+	// reason.
 	api.Apply(t, "configmaps", document("dyn-prefill-scorer"))
 	poll.Until(t, "the status of the policy", func() bool {
 		return strings.Contains(statusText(api), `"dyn-prefill-scorer" is not a type of plugins`)
@@ -61,7 +61,6 @@ func TestPoolPolicy_ConfigMapWithPluginsIsReadOnDemand(t *testing.T) {
 	}
 }
 
-// statusText is that of the PoolPolicy, as text.
 func statusText(api *kubetest.Server) string {
 	return fmt.Sprint(api.Get("penstock.dev", "poolpolicies", "default/chat")["status"])
 }

@@ -6,13 +6,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Processor is the processor of pools whose policy names none.
+// Processor is the default processor, for pools whose policy names none.
 type Processor struct {
 	URL   string // with http or https; "" for none
 	Route bool   // it chooses endpoints, where neither the policy nor the request decides about that
 }
 
-// object is what translation reads of it.
 func (p Processor) object() store.Op {
 	return store.ProcessorDefaults.Put(&store.ProcessorDefault{
 		ObjectMeta: metav1.ObjectMeta{Name: store.OwnProcessor}, URL: p.URL, Route: p.Route,

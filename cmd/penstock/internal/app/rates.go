@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// compareEvery is how often the rates of servers are compared, and differFor how long two must
-	// differ to be reported.
+	// compareEvery is how often the rates of servers are compared; a difference is reported when it
+	// lasts for differFor.
 	compareEvery = 15 * time.Second
 	differFor    = 5 * time.Minute
-	// differBy is the largest quotient of rates that do not differ.
+	// differBy is the largest quotient of rates that count as equal.
 	differBy = 1.3
 	// maxDiffering is how many servers of a pool are reported.
 	maxDiffering = 3
@@ -44,7 +44,6 @@ func compareRates(ctx context.Context, board *status.Board, rates func() []picke
 	}
 }
 
-// differences are servers whose rates differ, by pool and address.
 type differences map[[2]string]*difference
 
 type difference struct {
@@ -52,7 +51,6 @@ type difference struct {
 	text  string // of the report, which does not change while they differ
 }
 
-// reports returns the reports at a moment.
 func (d differences) reports(rates []picker.Rate, now time.Time) (out []report.Report) {
 	differ, last := map[[2]string]bool{}, objectid.Target{}
 	for _, r := range rates {
@@ -65,21 +63,21 @@ func (d differences) reports(rates []picker.Rate, now time.Time) (out []report.R
 		if d[at] == nil {
 			d[at] = &difference{since: now}
 		}
-		is := d[at]
-		if r.Pool.Imported() || now.Sub(is.since) < differFor {
+		known := d[at]
+		if r.Pool.Imported() || now.Sub(known.since) < differFor {
 			continue
 		}
-		if is.text == "" {
-			is.text = fmt.Sprintf(
+		if known.text == "" {
+			known.text = fmt.Sprintf(
 				"server %s reads %.0f tokens/s by its own series, which decide, and %.0f by its first tokens",
 				r.Server, r.Rate, r.Inferred)
 		}
 		if r.Pool != last {
 			out, last = append(out, report.Report{Owner: OwnerOf(r.Pool)}), r.Pool
 		}
-		if of := &out[len(out)-1]; len(of.Findings) < maxDiffering {
-			of.Findings = append(of.Findings, report.Finding{
-				Severity: report.Info, Owner: of.Owner, Problem: is.text,
+		if owned := &out[len(out)-1]; len(owned.Findings) < maxDiffering {
+			owned.Findings = append(owned.Findings, report.Finding{
+				Severity: report.Info, Owner: owned.Owner, Problem: known.text,
 				Fix: "if other senders use the server, send their requests through the Gateway, too",
 			})
 		}

@@ -11,11 +11,10 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A finding names both rates once they have differed for five minutes, and not sooner, and until
-// they agree.
+// A finding names both rates once they have differed for five minutes, until they agree.
 func TestReportedRate_ThatDiffersFromFirstTokensIsAnInfo(t *testing.T) {
 	d, now := differences{}, time.Unix(1000, 0)
-	of := func(rate, inferred float64, from endpoint.RateSource) []picker.Rate {
+	measured := func(rate, inferred float64, from endpoint.RateSource) []picker.Rate {
 		return []picker.Rate{
 			{Pool: objectid.MustParseTarget("ns/pool"), Server: "10.0.0.1:80", Rate: rate, From: from,
 				Inferred: inferred},
@@ -25,17 +24,17 @@ func TestReportedRate_ThatDiffersFromFirstTokensIsAnInfo(t *testing.T) {
 		what  string
 		after time.Duration
 		rates []picker.Rate
-		want  string // in the finding; "": there is none
+		want  string // in the finding; "": no finding
 	}{
-		{"at first", 0, of(8000, 2000, endpoint.Reported), ""},
-		{"4 min later", 4 * time.Minute, of(8000, 2000, endpoint.Reported), ""},
-		{"5 min later", time.Minute, of(8000, 2100, endpoint.Reported),
+		{"at first", 0, measured(8000, 2000, endpoint.Reported), ""},
+		{"4 min later", 4 * time.Minute, measured(8000, 2000, endpoint.Reported), ""},
+		{"5 min later", time.Minute, measured(8000, 2100, endpoint.Reported),
 			"server 10.0.0.1:80 reads 8000 tokens/s by its own series, which decide, and 2100 by its first tokens"},
-		{"with other values", time.Minute, of(8000, 2200, endpoint.Reported), "2100 by its first tokens"},
-		{"while they agree", time.Minute, of(8000, 6500, endpoint.Reported), ""},
-		{"as they differ again", time.Minute, of(8000, 2000, endpoint.Reported), ""},
-		{"5 min later again", 5 * time.Minute, of(2000, 8000, endpoint.Reported), "8000 by its first tokens"},
-		{"without the server's series", time.Minute, of(2000, 0, endpoint.Inferred), ""},
+		{"with other values", time.Minute, measured(8000, 2200, endpoint.Reported), "2100 by its first tokens"},
+		{"while they agree", time.Minute, measured(8000, 6500, endpoint.Reported), ""},
+		{"as they differ again", time.Minute, measured(8000, 2000, endpoint.Reported), ""},
+		{"5 min later again", 5 * time.Minute, measured(2000, 8000, endpoint.Reported), "8000 by its first tokens"},
+		{"without the server's series", time.Minute, measured(2000, 0, endpoint.Inferred), ""},
 		{"without a server", time.Minute, nil, ""},
 	} {
 		now = now.Add(tt.after)

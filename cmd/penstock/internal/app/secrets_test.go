@@ -23,8 +23,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Every table has an object with all fields of its type, at any depth, also new ones. What is
-// decided to be secret is on no page, in no log, and in no file that others can read.
+// Every table has an object with all fields of its type, at any depth. Fields that are declared
+// secret are on no page, in no log, and in no file that others can read.
 func TestSecrets_FieldsOfEveryTableThatAreSecretAreShownNowhere(t *testing.T) {
 	t.Parallel()
 	listen := func() net.Listener {
@@ -58,11 +58,11 @@ func TestSecrets_FieldsOfEveryTableThatAreSecretAreShownNowhere(t *testing.T) {
 		"/explain?url=http://a.example/v1/models",
 	}
 	for _, kind := range store.Tables() {
-		obj, of := storetest.Filled(kind)
-		plain += len(of)
-		texts, ops = append(texts, of...), append(ops, kind.PutObject(obj))
-		obj, of = storetest.WithCredentials(kind)
-		texts, ops = append(texts, of...), append(ops, kind.PutObject(obj))
+		obj, fields := storetest.Filled(kind)
+		plain += len(fields)
+		texts, ops = append(texts, fields...), append(ops, kind.PutObject(obj))
+		obj, fields = storetest.WithCredentials(kind)
+		texts, ops = append(texts, fields...), append(ops, kind.PutObject(obj))
 		queries = append(queries, "/debug/store/"+kind.Kind(), "/debug/graph?key=canary-"+strings.ToLower(kind.Kind()))
 	}
 	rev, err := a.store.Apply(ops...)
@@ -108,7 +108,6 @@ func TestSecrets_FieldsOfEveryTableThatAreSecretAreShownNowhere(t *testing.T) {
 	}
 }
 
-// finds reports the secrets of a page, and returns how many fields it shows.
 func finds(t *testing.T, where, page string, texts []storetest.Text) (shown int) {
 	t.Helper()
 	for _, text := range texts {

@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// security is who may connect to the servers of a process, and how it dials its peers.
+// security sets who may connect to the servers of a process, and how it dials its peers.
 type security struct {
 	log          *slog.Logger        // of connections that are denied
 	authenticate server.Authenticate // nil: a proxy's own claims are believed
@@ -35,7 +35,7 @@ type security struct {
 	keys         tap.ServerInHandle               // admits calls with one; nil: all
 }
 
-// openSecurity admits every Envoy; peers prove their identity if TLS is configured.
+// openSecurity admits every Envoy. Peers prove their identity if TLS is configured.
 func openSecurity(p Peers, log *slog.Logger) security {
 	s := security{log: log}
 	if p.TLS != nil {
@@ -44,7 +44,6 @@ func openSecurity(p Peers, log *slog.Logger) security {
 	return s
 }
 
-// peerTLS has peers prove their identity.
 func (s *security) peerTLS(t MutualTLS) {
 	s.dial, s.peers = credentials.NewTLS(t.Client),
 		[]grpc.ServerOption{grpc.Creds(identity.ServerCredentials(t.Server, s.log)), verifiedByTLS}
@@ -57,26 +56,25 @@ var verifiedByTLS = grpc.ChainStreamInterceptor(func(srv any, stream grpc.Server
 	return next(srv, stream)
 })
 
-// budget is how many bytes of unfinished messages ADS and peers may have sent before the
-// connections that send much are closed: a handful of the largest.
+// budget bounds the bytes of unfinished messages of ADS and peers. Beyond it, the connections with
+// the most bytes are closed.
 const budget = 64 << 20
 
-// admit limits the connections of a listener until their clients have authenticated, and what they
-// send in all.
+// admit limits the connections of a listener until their clients have authenticated, and the bytes
+// that they send.
 func (a *App) admit(port ports.Port, l net.Listener, authenticates bool) net.Listener {
 	return port.Limit(l, admission.Config{Trusting: !authenticates, Budget: a.budget, Log: a.log})
 }
 
-// memberOptions are those of the server for members of the cluster set, on a listener that admit
+// memberOptions are the server options for members of the cluster set, on a listener that admit
 // returns.
 func (a *App) memberOptions() []grpc.ServerOption {
 	return slices.Concat(a.panics.calls(partStream),
 		[]grpc.ServerOption{verifiedByTLS, grpc.ChainStreamInterceptor(closeDenied, countMessages)})
 }
 
-// closeDenied closes the connection of a stream that was denied, or that did not follow the
-// protocol: a member has few streams, and connections without one would take descriptors without
-// end.
+// closeDenied closes the connection of a stream that was denied or broke the protocol. A member has
+// few streams; connections without one would use up descriptors.
 func closeDenied(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	err := next(srv, s)
 	switch status.Code(err) {
@@ -86,8 +84,7 @@ func closeDenied(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next gr
 	return err
 }
 
-// counting counts the messages of a stream as received. ADS decodes its own, and counts them
-// itself.
+// counting counts the messages of a stream as received. ADS decodes and counts its own.
 type counting struct{ grpc.ServerStream }
 
 // RecvMsg implements grpc.ServerStream.
@@ -99,13 +96,13 @@ func (c counting) RecvMsg(m any) error {
 	return err
 }
 
-// countMessages is an interceptor.
 func countMessages(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	return next(srv, counting{s})
 }
 
-// guardPicks has calls of the picker carry the key of a Gateway, made with one of the root keys.
-// Health checks carry none. An open picker admits calls without one, which are no Gateway's.
+// guardPicks requires a Gateway's key, made with one of the root keys, for calls of the picker.
+// Health checks have none. An open picker also admits calls without a key; they belong to no
+// Gateway.
 func (s *security) guardPicks(roots func() []string, open bool) {
 	s.keyed, s.openPicks = true, open
 	exempt := []string{grpc_health_v1.Health_ServiceDesc.ServiceName}
@@ -115,8 +112,8 @@ func (s *security) guardPicks(roots func() []string, open bool) {
 	s.keys = identity.WithKey(func(token string) string { return model.PickKeyOwner(roots(), token) }, exempt...)
 }
 
-// lowestForPicks is the lowest version of TLS that a picker takes. Gateways of others have Envoy's
-// default, which is 1.2 at most.
+// lowestForPicks is the lowest version of TLS that a picker accepts. Envoy's default as a client,
+// which other gateways have, is 1.2 at most.
 func lowestForPicks(open bool) uint16 {
 	if open {
 		return tls.VersionTLS12
@@ -124,7 +121,6 @@ func lowestForPicks(open bool) uint16 {
 	return tls.VersionTLS13
 }
 
-// pickCredentials are the options of a picker's port.
 func (s *security) pickCredentials() []grpc.ServerOption {
 	if s.picks == nil {
 		return nil
@@ -132,8 +128,8 @@ func (s *security) pickCredentials() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(s.picks, s.log))}
 }
 
-// pickOptions are those of the picker's port where members of the cluster set call it, too, if it
-// serves TLS.
+// pickOptions are the options of the picker's port where members of the cluster set call it, too.
+// They need TLS on the port.
 func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOption) {
 	if a.security.picks == nil || a.set == nil {
 		return a.security.keys, a.security.pickCredentials()

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// portOwners is which gateway has a port. *delivery.Ports implements it.
+// portOwners finds the gateway of a port. *delivery.Ports implements it.
 type portOwners interface {
 	Has(listener, gateway string) bool
 	Served(ref resource.Ref, gateway string) bool
@@ -24,16 +24,16 @@ type everyPort struct{}
 func (everyPort) Has(string, string) bool          { return true }
 func (everyPort) Served(resource.Ref, string) bool { return true }
 
-// Serving returns when every Envoy of a gateway, one at least, has acknowledged all listeners and
-// route configurations that the gateway has now, and the revision that this was. A rejected
-// resource is not waited for: the board has its NACK.
+// Serving returns when at least one Envoy is connected and every Envoy of the gateway has
+// acknowledged or rejected all current listeners and route configurations. It returns their
+// revision. The board has the NACKs.
 func (a *App) Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error) {
 	for {
 		rev = a.progress.Revision()
 		var refs []resource.Ref
 		urls, refs = a.serves(gateway)
-		// Envoys never acknowledge what a later revision removes: start again with what the gateway
-		// has then.
+		// Envoys never acknowledge what a later revision removes: start again with the gateway's
+		// new resources.
 		waiting, stop := context.WithCancel(ctx)
 		var watch sync.WaitGroup
 		watch.Go(func() {
@@ -88,7 +88,7 @@ func (a *App) serves(gateway string) (urls []string, refs []resource.Ref) {
 // After returns when a revision later than rev is delivered.
 func (a *App) After(ctx context.Context, rev uint64) error { return a.progress.Wait(ctx, rev+1) }
 
-// address writes an address as a person would type it on this machine.
+// address formats a URL as a person would type it on this machine.
 func address(scheme, host string, port uint16) string {
 	usual := map[string]uint16{"http": 80, "https": 443}[scheme]
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {

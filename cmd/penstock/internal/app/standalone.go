@@ -30,8 +30,7 @@ import (
 	"github.com/penstock-project/penstock/translator/inference"
 )
 
-// StandAlone is what the role of a picker for other gateways needs: one whose Envoys, if it has
-// any, get their configuration elsewhere.
+// StandAlone configures the role of a picker for gateways that Penstock does not configure.
 type StandAlone struct {
 	// Paths are folders and files with objects; none: REST.
 	Paths []string
@@ -41,20 +40,20 @@ type StandAlone struct {
 	Pool objectid.Pool
 	// Group is the API group of InferencePools on Kubernetes.
 	Group string
-	// Own takes the place of an InferencePool that is read; nil: none.
+	// Own replaces the InferencePool that would be read; nil: none.
 	Own *inferencev1.InferencePool
-	// Source is where metrics pages are read, unless the PoolPolicy or the Document has it.
+	// Source is where metrics pages are read, unless the PoolPolicy or the Document sets it.
 	Source endpointpicker.PageSource
 	// Document is the EndpointPickerConfig; nil: the pool's PoolPolicy has the strategy.
 	Document *Document
-	// Protocol is how gateways are spoken to.
+	// Protocol is the protocol between gateways and the picker.
 	Protocol picker.Protocol
 	// TLS is for the picker's port; nil: cleartext.
 	TLS *tls.Config
-	// Health serves gRPC health checks in cleartext; nil: the picker's port alone does.
+	// Health serves gRPC health checks in cleartext; nil: only the picker's port does.
 	Health net.Listener
-	// Drain is how long the picker goes on after its end was requested, while health checks fail:
-	// gateways leave it meanwhile.
+	// Drain is how long the picker goes on after shutdown was requested. Health checks fail
+	// meanwhile, so that gateways leave.
 	Drain time.Duration
 }
 
@@ -115,8 +114,8 @@ func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 // maxListed bounds how many pools a message names.
 const maxListed = 8
 
-// unready returns why a stand-alone picker has no pool to pick from, and what to write; "" if it
-// has one, and in other roles.
+// unready returns why a stand-alone picker has no pool, and how to fix it; "" if it has one, and in
+// other roles.
 func (a *App) unready() string {
 	if a.standAlone == nil || a.picker.HasDefault() {
 		return ""
@@ -200,7 +199,7 @@ func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pi
 	return group.Wait()
 }
 
-// discovery is where a stand-alone picker's objects come from.
+// discovery is the source of a stand-alone picker's objects.
 type discovery interface {
 	// read returns when all objects have been read once, and run follows them.
 	read(context.Context) error
@@ -232,8 +231,8 @@ func (f *fromFiles) fetch(*App) *pipeline.Fetch { return nil }
 
 type clusterSource struct{ source *kube.Source }
 
-// fromCluster reads what a picker needs of its pool's namespace. llm-d's EPP may read
-// InferencePools, Pods and objectives; what else an API server forbids is done without.
+// fromCluster reads a pool's namespace. llm-d's EPP may read InferencePools, Pods and objectives.
+// The picker works without other kinds if the API server forbids them.
 func fromCluster(c core, s StandAlone, cfg Config) (discovery, error) {
 	namespace := s.Pool.Namespace
 	kinds := []kube.Kind{{Group: store.Pods.Group(), Kind: store.Pods.Kind(), Required: true}}
@@ -246,7 +245,7 @@ func fromCluster(c core, s StandAlone, cfg Config) (discovery, error) {
 	for _, k := range []store.Kind{
 		store.PoolPolicies, store.ModelServers, store.InferenceModels, store.InferenceModelRewrites,
 		store.InferenceObjectives, store.ConfigMaps,
-		// of scorers in other processes, and TLS of model servers
+		// for scorers in other processes, and TLS of model servers
 		store.Services, store.EndpointSlices, store.BackendTLSPolicies,
 	} {
 		kinds = append(kinds, kube.Kind{Group: k.Group(), Kind: k.Kind()})

@@ -20,7 +20,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// pickAlone runs a stand-alone picker for a small API server.
 func pickAlone(t *testing.T, api *kubetest.Server, pool string) *App {
 	t.Helper()
 	listen := func() net.Listener {
@@ -40,7 +39,7 @@ func pickAlone(t *testing.T, api *kubetest.Server, pool string) *App {
 	return a
 }
 
-// endpoints waits until the picker has the endpoints of a pool alone.
+// endpoints waits until the picker has exactly some endpoints of a pool.
 func (a *App) endpoints(t *testing.T, pool string, want ...string) {
 	t.Helper()
 	poll.NoError(t, fmt.Sprint("the picker has ", want, " of ", pool), poll.Limit, func() error {

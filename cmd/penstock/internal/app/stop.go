@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// stopping ends a process without a loss: /readyz fails first, then calls of picks end, then all
-// else.
+// stopping ends a process without losing requests: /readyz fails first, then picks end, then
+// everything else.
 type stopping struct {
 	leaving  atomic.Bool
 	picks    context.Context // ends when the picker accepts no more calls
@@ -28,11 +28,11 @@ func newStopping() *stopping {
 	return s
 }
 
-// Leave has /readyz fail. The process serves on.
+// Leave makes /readyz fail. The process serves on.
 func (a *App) Leave() { a.stopping.leaving.Store(true) }
 
-// EndPicks has the picker accept no more calls. It returns once those in flight have ended, or
-// after Config.StopTimeout.
+// EndPicks makes the picker accept no more calls. It returns once the calls in flight have ended,
+// or after Config.StopTimeout.
 func (a *App) EndPicks() {
 	a.Leave()
 	a.picker.Leave()
@@ -40,8 +40,8 @@ func (a *App) EndPicks() {
 	a.stopping.servers.Wait()
 }
 
-// servePicks serves until ctx ends or EndPicks is called, and then completes the picks in flight.
-// Streams of another kind, such as access logs, last as long as an Envoy does, and end then.
+// servePicks serves until ctx ends or EndPicks is called, then completes the picks in flight. It
+// then ends streams of other kinds, such as access logs, which last as long as their Envoy.
 func (a *App) servePicks(ctx context.Context, l net.Listener, options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {
 	s := a.stopping
@@ -54,7 +54,6 @@ func (a *App) servePicks(ctx context.Context, l net.Listener, options []grpc.Ser
 		register)
 }
 
-// count counts the calls of picks in flight.
 func (s *stopping) count(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) error {
 	if info.FullMethod == "/"+extproc.ServiceName+"/Process" {

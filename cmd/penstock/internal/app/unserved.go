@@ -12,10 +12,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ConditionServing of a pool is False while no server of it serves.
+// ConditionServing is False while no server of a pool serves.
 const ConditionServing = "penstock.dev/Serving"
 
-// OwnerOf is the object that a pool is of: an InferencePool or an InferencePoolImport.
+// OwnerOf is the object that defines a pool: an InferencePool or an InferencePoolImport.
 func OwnerOf(pool objectid.Target) report.Ref {
 	if pool.Imported() {
 		return store.RefOf(store.InferencePoolImports, pool.Pool.String())
@@ -23,8 +23,8 @@ func OwnerOf(pool objectid.Target) report.Ref {
 	return store.RefOf(store.InferencePools, pool.Pool.String())
 }
 
-// reportUnserved puts on the board that no server of a pool serves, or takes that back. Each
-// process watches the servers, so each reports for itself.
+// reportUnserved reports that no server of a pool serves, or resolves that report. Each process
+// watches the servers and reports for itself.
 func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved) {
 	source := status.Instance(status.Servers, pool.String())
 	if u == (picker.Unserved{}) {
@@ -46,20 +46,20 @@ func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved
 	}
 	rep.Findings = []report.Finding{{
 		Severity: report.Warning, Owner: rep.Owner, Field: field, Problem: text,
-		Fix: "start the servers, or look at why they fail: penstock status names each",
+		Fix: "start the servers, or find out why they fail: penstock status names each",
 	}}
 	board.Replace(source, rep)
 }
 
-// addServers adds the servers of each backend to an explanation, and takes into account those that
-// do not serve.
+// addServers adds the servers of each backend to an explanation, and marks backends without a
+// serving server.
 func (a *App) addServers(e *Explained) {
 	e.Servers = map[string]picker.Serving{}
 	var add func([]translator.BackendView)
 	add = func(backends []translator.BackendView) {
 		for i := range backends {
-			if is, ok := a.servingOf(backends[i].Cluster); ok {
-				e.Servers[backends[i].Cluster] = is
+			if serving, ok := a.servingOf(backends[i].Cluster); ok {
+				e.Servers[backends[i].Cluster] = serving
 			}
 			for _, h := range backends[i].Hops {
 				add(h.Backends)
@@ -68,12 +68,11 @@ func (a *App) addServers(e *Explained) {
 	}
 	add(e.Backends)
 	e.Without(func(cluster string) bool {
-		is, ok := e.Servers[cluster]
-		return ok && is.Servers > 0 && is.Serving == 0
+		serving, ok := e.Servers[cluster]
+		return ok && serving.Servers > 0 && serving.Serving == 0
 	})
 }
 
-// servingOf returns how many servers of a cluster serve; false if that is not known.
 func (a *App) servingOf(cluster string) (picker.Serving, bool) {
 	id, ok := model.ParseClusterID(cluster)
 	if !ok {

@@ -29,8 +29,6 @@ func inline(text string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: text}}
 }
 
-// pages serves the debug pages over a store with one Secret and a gateway with one secret and one
-// cluster.
 func pages(t *testing.T) *httptest.Server {
 	t.Helper()
 	objects := store.New()

@@ -1,21 +1,19 @@
-// Package debug serves the pages behind `penstock debug`: what a running process holds, for an
-// engineer who looks for the reason of a state. The scripts in cmd/penstock/testdata/scenario read
-// the same pages.
+// Package debug serves the pages behind `penstock debug`: the state of a running process, for
+// engineers. The scripts in cmd/penstock/testdata/scenario read the same pages.
 //
 //	/debug/store/KIND      objects of the store; with ?watch, a JSON line for each change
-//	/debug/graph?key=KEY   rows of the translation: what each was computed from, what reads it, when it changed and why
+//	/debug/graph?key=KEY   rows of the translation: inputs, readers, when they changed and why
 //	/debug/xds/dump?gateway=NAMESPACE/NAME   what is served, in the form of Envoy's /config_dump
 //	/debug/xds/diff?node=ID                  served versions against accepted ones
 //
-// The streams (/proxies) and a pool's picks (/debug/picks, /explain) have pages of their own
-// elsewhere.
+// The streams (/proxies) and a pool's picks (/debug/picks, /explain) have pages elsewhere.
 //
-// Only an operator may reach these pages: internal/app serves them on the state folder's socket and
+// Only operators may reach these pages: internal/app serves them on the state folder's socket and
 // on --admin.
 //
-// Invariants: no page contains a private key, a password or a token. Of objects, pages show the
-// fields that discovery/store has decided to show (store.Show). Redact removes credentials from
-// Envoy's resources. A page never blocks translation for longer than one read.
+// Invariants: no page contains a private key, a password or a token. Pages show the fields of
+// objects that store.Show permits; Redact removes credentials from Envoy's resources. A page never
+// blocks translation for longer than one read.
 //
 // Tests: go test ./cmd/penstock/internal/debug
 package debug

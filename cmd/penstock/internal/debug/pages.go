@@ -14,12 +14,12 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// Config is what the pages read.
+// Config configures the pages.
 type Config struct {
 	Store *store.Store
 	Cache *cache.Cache
 	XDS   *server.Server
-	// Rows explains rows of the translation (translator.ExplainRow), safely while changes are
+	// Rows explains rows of the translation (translator.ExplainRow). It is safe while changes are
 	// translated.
 	Rows func(key string) []graph.Explanation
 }
@@ -58,8 +58,8 @@ func kinds() string {
 	return strings.Join(names, ", ")
 }
 
-// watchWrite bounds one write to a client that watches: a client that does not read must not make
-// revisions pile up here.
+// watchWrite bounds one write to a watching client: revisions must not pile up for a client that
+// does not read.
 const watchWrite = 10 * time.Second
 
 // Objects is the answer of /debug/store/KIND.

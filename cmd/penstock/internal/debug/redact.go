@@ -15,13 +15,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/credential"
 )
 
-// redactedText replaces the value of a credential.
 const redactedText = "redacted"
 
 // Redact removes credentials from a resource, at any depth: fields that Envoy's API marks as
 // sensitive (udpa.annotations.sensitive), values of headers and query parameters that authenticate
-// a client, and what any text has of credentials (credential.Text), private keys in PEM among them.
-// An Any whose type is not linked into this program loses its content.
+// a client, and credentials in any text (credential.Text), such as private keys in PEM. An Any
+// whose type is not linked into this program loses its content.
 func Redact(m proto.Message) error { return redact(m.ProtoReflect()) }
 
 func redact(m protoreflect.Message) error {
@@ -42,7 +41,8 @@ func redact(m protoreflect.Message) error {
 			named.HeaderMatchSpecifier = nil
 		}
 	case *routev3.QueryParameterMatcher:
-		if _, present := named.GetQueryParameterMatchSpecifier().(*routev3.QueryParameterMatcher_PresentMatch); !present && credential.Named(named.GetName()) {
+		if _, present := named.GetQueryParameterMatchSpecifier().(*routev3.QueryParameterMatcher_PresentMatch); !present &&
+			credential.Named(named.GetName()) {
 			named.QueryParameterMatchSpecifier = nil
 		}
 	}
@@ -88,7 +88,7 @@ func redactField(m protoreflect.Message, field protoreflect.FieldDescriptor, val
 	return err
 }
 
-// withoutCredentials returns a text without the credentials that are in it by their form.
+// withoutCredentials returns a text without the credentials that it recognizes.
 func withoutCredentials(field protoreflect.FieldDescriptor, v protoreflect.Value) (next protoreflect.Value,
 	changed bool) {
 	switch field.Kind() {

@@ -11,20 +11,20 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// AccessConfig is what an Access needs.
+// AccessConfig configures an Access.
 type AccessConfig struct {
 	Cache *cache.Cache
-	// Drain is how long a Gateway may pick from a pool that its routes use no more: streams of
+	// Drain is how long a Gateway may pick from a pool after its routes dropped it: streams of
 	// removed listeners still may.
 	Drain time.Duration
 	// Lagging reports that the objects may be old; nil: never.
 	Lagging func() bool
 }
 
-// Access decides which pools the proxies of a Gateway may pick from: those whose clusters it has,
-// because its routes use them, and those that it had within the drain time. A call waits up to 0.75
-// s for access, because its Envoy may have the route from another process. Leases belong to the
-// Gateway that opened them, and their requests count only at endpoints of their pool.
+// Access decides which pools the proxies of a Gateway may pick from: pools of clusters that its
+// routes use now, or used within the drain time. A call waits up to 0.75 s for access, because its
+// Envoy may have the route from another process. Leases belong to the Gateway that opened them, and
+// their requests count only at endpoints of their pool.
 type Access struct {
 	cfg AccessConfig
 
@@ -33,13 +33,12 @@ type Access struct {
 	changed chan struct{}     // closed and replaced with each commit
 }
 
-// use is a pool of a Gateway.
 type use struct {
 	gateway string
 	pool    objectid.Target
 }
 
-// NewAccess makes it.
+// NewAccess makes an Access.
 func NewAccess(cfg AccessConfig) *Access {
 	if cfg.Lagging == nil {
 		cfg.Lagging = func() bool { return false }
@@ -55,7 +54,7 @@ func (a *Access) Steps() []Step {
 	}
 }
 
-// leave notes the pools that Gateways use no more.
+// leave records the pools that Gateways no longer use.
 func (a *Access) leave(c *Change, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,7 +72,7 @@ func (a *Access) leave(c *Change, now time.Time) {
 	}
 }
 
-// pickedIn is the pool whose endpoints, or gateways, a cluster has; false for any other resource.
+// pickedIn is the pool whose endpoints, or gateways, a cluster has; false for other resources.
 func pickedIn(ref resource.Ref) (objectid.Target, bool) {
 	if ref.Type != resource.Cluster {
 		return objectid.Target{}, false

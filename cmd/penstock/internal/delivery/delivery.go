@@ -14,9 +14,9 @@ import (
 type Change struct {
 	Revision uint64
 	View     *store.View
-	// Objects are the changes of the store that were translated.
+	// Objects are the translated changes of the store.
 	Objects []store.Change
-	// Output is what they change behind translation. A step may narrow it for those behind it.
+	// Output is the result of translation. A step may narrow it for later steps.
 	Output translator.Output
 	// Trace is the span of the change.
 	Trace trace.SpanContext
@@ -37,14 +37,14 @@ const (
 	numStages
 )
 
-// stages is the order of delivery as data, with the reason for each place.
+// stages is the order of delivery, with the reason for each place.
 var stages = [numStages]struct{ name, why string }{
 	Report: {"report", "the board has a change's reports before anything that refers to them: a NACK, a status"},
 	Claim:  {"claim", "a listener whose port belongs to another Gateway of this machine is not committed"},
 	Shrink: {
-		"shrink", "every picker drops an endpoint before Envoy does: a pick names nothing that its cluster lacks",
+		"shrink", "every picker drops an endpoint before Envoy does: a pick names no endpoint that its cluster lacks",
 	},
-	Probe:  {"probe", "an external picker is asked how it answers as soon as a route leads to it"},
+	Probe:  {"probe", "an external picker is probed as soon as a route leads to it"},
 	Commit: {"commit", "the cache, and so every Envoy, has the change from here on"},
 	Grow: {
 		"grow",
@@ -56,7 +56,7 @@ var stages = [numStages]struct{ name, why string }{
 
 func (s Stage) String() string { return stages[s].name }
 
-// Step is what one part does with a change at a stage.
+// Step is the work of one part at one stage.
 type Step struct {
 	Stage   Stage
 	Deliver func(ctx context.Context, c *Change)
@@ -68,8 +68,7 @@ type Part interface{ Steps() []Step }
 // Delivery runs the steps of its parts in the order of stages.
 type Delivery struct{ steps []Step }
 
-// New makes a delivery of some parts. Of two steps of one stage that of the earlier part comes
-// first.
+// New makes a delivery of some parts. Steps of one stage run in the order of their parts.
 func New(parts ...Part) *Delivery {
 	d := &Delivery{}
 	for _, p := range parts {

@@ -17,8 +17,8 @@ func TestDelivery_StepsRunInTheOrderOfStages(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("ran %v, want %v", got, want)
 	}
-	for s, is := range stages {
-		if is.name == "" || is.why == "" {
+	for s, stage := range stages {
+		if stage.name == "" || stage.why == "" {
 			t.Errorf("stage %d has no name or no reason", s)
 		}
 	}

@@ -1,24 +1,25 @@
-// Package delivery owns what has to happen in which order when a change is committed: to the board,
-// the picker, peers, the cache and whatever follows it. The order is the table stages in
-// delivery.go. Each part that takes part is a file here with its test; a role of the process (a
-// folder, Kubernetes) is the list of parts that package app gives to New.
+// Package delivery owns the order in which a committed change reaches the board, the picker, peers,
+// the cache and the rest. The order is the table stages in delivery.go. Each part is a file here
+// with its test; package app gives New the list of parts of a role (a folder, Kubernetes).
 //
-//	report    reports.go            the board
-//	claim     ports.go              each port of this machine has one Gateway
-//	shrink    pools.go, shrink.go   the picker drops endpoints, and peers are asked to
-//	probe     probes.go             external pickers are asked how they answer
-//	commit    holds.go, linger.go   the cache; removals wait for peers, endpoints of removed imports stay for a while
-//	grow      pools.go, envoys.go   the picker names new endpoints once Envoys have them; for a while not alone
-//	observe                         status, fleets, supervisors (package app)
-//	reach     progress.go           waits for the revision end
+//	report   reports.go           the board
+//	claim    ports.go             each port of this machine has one Gateway
+//	shrink   pools.go, shrink.go  the picker drops endpoints, and asks peers to follow
+//	probe    probes.go            external pickers are probed
+//	commit   holds.go, linger.go  the cache; removals wait for peers, endpoints of
+//	                              removed imports linger
+//	grow     pools.go, envoys.go  the picker names new endpoints once Envoys have
+//	                              them; for a while with fallbacks
+//	observe  package app          status, fleets, supervisors
+//	reach    progress.go          waits for the revision end
 //
-// A process that has peers and is stopped for a while (stops.go) has its picks wait afterwards
-// until it knows what has changed.
+// When a process with peers was stopped for a while (stops.go), its picks wait until it has caught
+// up.
 //
 // Invariants: a picker drops an endpoint before Envoy does and names a new one after Envoy has it,
-// so a pick never names what its cluster lacks. No step waits: a removal that peers have not
-// followed is held by pool (holds.go), and everything else is committed. Changes are delivered by
-// one goroutine, in the order of their revisions.
+// so a pick never names an endpoint that its cluster lacks. No step waits: holds.go holds back
+// removals, by pool, that peers have not followed; everything else is committed. One goroutine
+// delivers changes, in the order of their revisions.
 //
 // Tests: go test ./cmd/penstock/internal/delivery
 package delivery

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// What an EndpointPickerConfig has beside its plugins reaches the picker: how pages are read, the
-// limit of requests in flight, and how long requests of single priorities wait.
+// An EndpointPickerConfig's other settings reach the picker: how pages are read, the limit of
+// requests in flight, and how long requests of single priorities wait.
 func TestEndpointPickerConfig_ReachesThePicker(t *testing.T) {
 	var s model.PickerSettings
 	s.UnverifiedTLS, s.MetricsPath, s.FullInFlight = true, "/stats", 20

@@ -11,12 +11,11 @@ import (
 )
 
 const (
-	// workersDelay is how long after Envoy's main thread, which acknowledges, its workers may take
-	// to apply new endpoints: a pick that is quicker names what they do not have (seen when 50
-	// requests came at once).
+	// workersDelay is how long Envoy's workers may take to apply endpoints that the main thread has
+	// acknowledged. A quicker pick names endpoints that they lack (seen with 50 requests at once).
 	workersDelay = 20 * time.Millisecond
-	// peersDelay is how much longer the Envoys of other processes may take to have what is in the
-	// same files: their ACKs are not published.
+	// peersDelay is how much longer Envoys of other processes may take to have what the same files
+	// contain: their ACKs are not published.
 	peersDelay = 500 * time.Millisecond
 )
 
@@ -32,7 +31,7 @@ type Elsewhere interface {
 	Reachable(ctx context.Context) (waited bool, err error)
 }
 
-// EnvoysConfig is what an Envoys needs.
+// EnvoysConfig configures an Envoys.
 type EnvoysConfig struct {
 	Streams   Streams
 	Elsewhere Elsewhere
@@ -41,7 +40,7 @@ type EnvoysConfig struct {
 	Holds     *Holds
 	Progress  *Progress
 	Store     *store.Store
-	// Clusters are those of a pool.
+	// Clusters lists the clusters of a pool.
 	Clusters func(pool objectid.Target) []string
 	// NoPeers reports whether no peer can be reached.
 	NoPeers func() bool
@@ -50,10 +49,10 @@ type EnvoysConfig struct {
 // Envoys waits until Envoys have endpoints. It implements learned.Delivery.
 type Envoys struct{ cfg EnvoysConfig }
 
-// NewEnvoys makes it.
+// NewEnvoys makes an Envoys.
 func NewEnvoys(cfg EnvoysConfig) *Envoys { return &Envoys{cfg} }
 
-// EndpointsKnown returns when every Envoy that has one of the clusters has its newest endpoints, or
+// EndpointsKnown returns when every Envoy with one of the clusters has its newest endpoints, or
 // with the context's error.
 func (e *Envoys) EndpointsKnown(ctx context.Context, clusters ...string) error {
 	if err := e.endpointsAcked(ctx, clusters...); err != nil || e.cfg.Elsewhere.Elsewhere() == 0 {
@@ -62,8 +61,8 @@ func (e *Envoys) EndpointsKnown(ctx context.Context, clusters ...string) error {
 	return wait(ctx, peersDelay)
 }
 
-// endpointsAcked is EndpointsKnown for the Envoys that are connected to this process. Without any,
-// it waits for the first.
+// endpointsAcked is EndpointsKnown for the Envoys of this process. Without any, it waits for the
+// first.
 func (e *Envoys) endpointsAcked(ctx context.Context, clusters ...string) error {
 	none := e.cfg.Streams.Connected("") == 0
 	for _, gw := range e.cfg.Cache.Gateways() {

@@ -20,22 +20,21 @@ const (
 	// holdTimeout is how long a removal waits for the pickers of peers to drop the endpoint: they
 	// read the same objects within milliseconds.
 	holdTimeout = 300 * time.Millisecond
-	// maxHold bounds the wait of a pool that becomes smaller again and again meanwhile.
+	// maxHold bounds the wait of a pool that shrinks again and again meanwhile.
 	maxHold = 3 * holdTimeout
 )
 
-// HoldsConfig is what a Holds needs.
+// HoldsConfig configures a Holds.
 type HoldsConfig struct {
 	Cache *Linger
 	Names Names
 }
 
-// Holds commits changes, and holds removals back that pickers of peers have not followed: any Envoy
-// may ask any picker, so an endpoint stays in Envoy as long as a picker may name it. What is held
-// is a pool's clusters and endpoints, as they are in the cache, and the removal of everything that
-// these name, such as the hop of a place to spill to. A pool's hold ends when its peers name the
-// same as the picker here, or at its deadline; later changes of the pool join it. Everything else
-// is committed at once.
+// Holds commits changes, and holds back removals that pickers of peers have not followed: any Envoy
+// may ask any picker, so Envoy keeps an endpoint as long as a picker may name it. A hold covers a
+// pool's cached clusters and endpoints, and removals of resources that these name, such as a hop to
+// spill to. It ends when peers name the same endpoints as the picker here, or at its deadline;
+// later changes of the pool join it. Everything else is committed at once.
 type Holds struct {
 	cfg      HoldsConfig
 	released chan struct{} // has one element when a hold has ended
@@ -47,19 +46,16 @@ type Holds struct {
 	ended chan struct{} // closed and replaced when a hold ends
 }
 
-// hold is a pool that waits for peers.
 type hold struct {
 	digest          string // that peers must publish
 	begun, deadline time.Time
 }
 
-// item is a resource of a gateway.
 type item struct {
 	gateway string
 	ref     resource.Ref
 }
 
-// pending is a change that is held.
 type pending struct {
 	pools  map[objectid.Target]bool // that it waits for
 	upsert *resource.Resource       // nil: a removal
@@ -67,7 +63,7 @@ type pending struct {
 	trace  trace.SpanContext
 }
 
-// NewHolds makes it.
+// NewHolds makes a Holds.
 func NewHolds(cfg HoldsConfig) *Holds {
 	return &Holds{cfg: cfg, released: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		pools: map[objectid.Target]*hold{}, items: map[item]*pending{}, ended: make(chan struct{})}
@@ -76,27 +72,27 @@ func NewHolds(cfg HoldsConfig) *Holds {
 // Steps implements Part.
 func (h *Holds) Steps() []Step { return []Step{{Commit, h.commit}} }
 
-// hold publishes what the picker names, and begins a hold for each pool that has become smaller and
-// that peers have not followed. It is called before the change is committed.
+// hold publishes what the picker names, and begins a hold for each pool that shrank and that peers
+// have not followed. It runs before the change is committed.
 func (h *Holds) hold(pools map[objectid.Target]naming) {
 	digests := map[objectid.Target]string{}
-	for name, is := range pools {
-		digests[name] = is.digest
+	for name, named := range pools {
+		digests[name] = named.digest
 	}
 	h.cfg.Names.Publish(digests)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	for name, is := range pools {
+	for name, named := range pools {
 		current := h.pools[name]
 		if current != nil {
-			current.digest = is.digest
+			current.digest = named.digest
 		}
-		if !is.fewer || len(h.cfg.Names.Behind(name, is.digest)) == 0 {
+		if !named.fewer || len(h.cfg.Names.Behind(name, named.digest)) == 0 {
 			continue
 		}
 		if current == nil {
-			current = &hold{digest: is.digest, begun: now}
+			current = &hold{digest: named.digest, begun: now}
 			h.pools[name] = current
 		}
 		current.deadline = now.Add(holdTimeout)
@@ -107,7 +103,6 @@ func (h *Holds) hold(pools map[objectid.Target]naming) {
 	}
 }
 
-// drop ends the hold of a removed pool.
 func (h *Holds) drop(pool objectid.Target) {
 	h.cfg.Names.Retract(pool)
 	h.mu.Lock()
@@ -117,14 +112,14 @@ func (h *Holds) drop(pool objectid.Target) {
 	}
 }
 
-// held reports whether a pool has changes that are not committed.
+// held reports whether a pool has uncommitted changes.
 func (h *Holds) held(pool objectid.Target) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.pools[pool] != nil
 }
 
-// wait returns when a pool has no changes that are not committed, or with the context's error.
+// wait returns when a pool has no uncommitted changes, or with the context's error.
 func (h *Holds) wait(ctx context.Context, pool objectid.Target) error {
 	for {
 		h.mu.Lock()
@@ -141,7 +136,7 @@ func (h *Holds) wait(ctx context.Context, pool objectid.Target) error {
 	}
 }
 
-// commit commits a change, but for what is held.
+// commit commits a change except for held resources.
 func (h *Holds) commit(_ context.Context, c *Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -157,7 +152,7 @@ func (h *Holds) commit(_ context.Context, c *Change) {
 	h.cfg.Cache.Commit(batches...)
 }
 
-// keep takes out of a batch what is held. mu is held.
+// keep moves held resources out of a batch. mu is held.
 func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 	for _, ref := range d.Removes {
 		delete(h.items, item{d.Gateway, ref}) // an update that is held is outdated
@@ -168,7 +163,7 @@ func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 	b.Upserts = slices.DeleteFunc(slices.Clone(d.Upserts), func(r *resource.Resource) bool {
 		at := item{d.Gateway, r.Ref}
 		pool := poolOf(r.Ref)
-		// Envoy has none of it that could be removed
+		// Envoy does not have this resource
 		if h.pools[pool] == nil || h.cfg.Cache.cache.Resource(d.Gateway, r.Ref) == nil {
 			delete(h.items, at)
 			return false
@@ -187,7 +182,6 @@ func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 	})
 }
 
-// poolOf is the pool of a cluster or of its endpoints; zero: it has none.
 func poolOf(ref resource.Ref) objectid.Target {
 	if ref.Type != resource.Cluster && ref.Type != resource.Endpoints {
 		return objectid.Target{}
@@ -199,8 +193,8 @@ func poolOf(ref resource.Ref) objectid.Target {
 	return objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Member: id.Member}
 }
 
-// needed are the resources that held ones name, directly or not, in the versions that the cache
-// has, and the pools that need them. mu is held.
+// needed maps the resources that held ones name in their cached versions, directly or not, to the
+// pools that need them. mu is held.
 func (h *Holds) needed(gateway string) map[resource.Ref]map[objectid.Target]bool {
 	out := map[resource.Ref]map[objectid.Target]bool{}
 	var follow func(ref resource.Ref, pool objectid.Target)
@@ -229,7 +223,7 @@ func (h *Holds) needed(gateway string) map[resource.Ref]map[objectid.Target]bool
 	return out
 }
 
-// release commits what waited for a pool alone. mu is held.
+// release commits what waited for this pool alone. mu is held.
 func (h *Holds) release(pool objectid.Target) {
 	delete(h.pools, pool)
 	batches := map[string]*cache.Batch{}
@@ -279,24 +273,24 @@ func (h *Holds) Run(ctx context.Context) error {
 	}
 }
 
-// check ends the holds whose peers have followed, or whose time is over, and returns the time until
-// it is to be called again. A peer that exceeds a deadline holds no other pool until it publishes
+// check ends the holds whose peers have followed, or whose deadline has passed, and returns the
+// time until its next call. A peer that misses a deadline holds no other pool until it publishes
 // again.
 func (h *Holds) check(now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for name, is := range h.pools {
-		if !is.deadline.After(now) {
-			h.cfg.Names.MarkLate(h.cfg.Names.Behind(name, is.digest)...)
+	for name, waiting := range h.pools {
+		if !waiting.deadline.After(now) {
+			h.cfg.Names.MarkLate(h.cfg.Names.Behind(name, waiting.digest)...)
 		}
 	}
 	next := time.Hour
-	for name, is := range maps.Clone(h.pools) {
-		if len(h.cfg.Names.Behind(name, is.digest)) == 0 {
+	for name, waiting := range maps.Clone(h.pools) {
+		if len(h.cfg.Names.Behind(name, waiting.digest)) == 0 {
 			h.release(name)
 			continue
 		}
-		next = min(next, is.deadline.Sub(now))
+		next = min(next, waiting.deadline.Sub(now))
 	}
 	return next
 }

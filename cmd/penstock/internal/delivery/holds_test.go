@@ -54,7 +54,7 @@ func (p *peer) MarkLate(peers ...string) {
 
 func (p *peer) Changed() <-chan struct{} { return p.changed }
 
-// follow has the peer name what this process names.
+// follow makes the peer name the same endpoints as this process.
 func (p *peer) follow() {
 	p.mu.Lock()
 	for pool, d := range p.published {
@@ -75,7 +75,6 @@ func (n nowhere) size(pool string) int                          { return n.named
 
 const heldGateway = "ns/gw"
 
-// holdRig delivers changes of pools to a cache.
 type holdRig struct {
 	t     *testing.T
 	peer  *peer
@@ -141,15 +140,15 @@ func (r *holdRig) expect(what, pool, endpoints string) {
 	r.t.Helper()
 	synctest.Wait()
 	got := "nothing"
-	if is := r.cache.Resource(heldGateway, endpointsOf(pool)); is != nil {
-		got = string(is.Body())
+	if eds := r.cache.Resource(heldGateway, endpointsOf(pool)); eds != nil {
+		got = string(eds.Body())
 	}
 	if got != endpoints {
 		r.t.Errorf("%s: the cache has %s for pool %s, want %s", what, got, pool, endpoints)
 	}
 }
 
-// The wait was in the goroutine that translates: one pool's removal delayed every Gateway.
+// Once, the wait was in the goroutine that translates: one pool's removal delayed every Gateway.
 func TestInferencePool_RemovalThatWaitsForAPeerDelaysNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHoldRig(t)
@@ -210,7 +209,7 @@ func TestInferencePool_HoldIsBoundedHoweverOftenItShrinks(t *testing.T) {
 	})
 }
 
-// Endpoints that are held may name a hop: that stays as long.
+// Held endpoints may name a hop, which then stays as long.
 func TestSpill_HopStaysWhileItsEndpointsAreHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHoldRig(t)

@@ -21,15 +21,15 @@ import (
 // ordinary pick (2 s).
 const LingerTimeout = 5 * time.Second
 
-// Linger commits to the cache, and keeps the endpoints of imports' clusters, pods or hops, there
-// for a while after the clusters are removed: a request that has chosen one may still wait for its
-// pick, and the address that a remote picker names then must be among them. Envoy keeps such a
-// cluster as long (publish.Config.Linger); translation has dropped it. Pods of an import that all
-// leave a cluster at once stay as long beside those that come: so it is where an import that
-// declared its endpoints does no more, and none of them is learned yet. External pickers that are
-// all replaced stay as long behind those that come, which Envoy does not call before it has checked
-// their health: with none left, each request meanwhile would be answered 503. Endpoints of
-// datagrams stay as long while they drain, for the answers that are on their way.
+// Linger commits to the cache, and keeps these endpoints for the linger timeout:
+//   - The pods and hops of an import's removed clusters: a request that has chosen such a cluster
+//     may still wait for its pick, and the picked address must be in the cluster. Envoy keeps the
+//     cluster as long (publish.Config.Linger).
+//   - Pods of an import that all leave a cluster at once: an import that stops declaring its
+//     endpoints has learned none yet.
+//   - External pickers that are all replaced: Envoy calls new ones only after a health check, and
+//     would answer 503 meanwhile.
+//   - Endpoints of datagrams while they drain, for the answers in flight.
 type Linger struct {
 	cache   *cache.Cache
 	timeout time.Duration
@@ -41,7 +41,6 @@ type Linger struct {
 	left    map[place]leftEndpoints
 }
 
-// place is a cluster of a gateway.
 type place struct{ gateway, cluster string }
 
 // removedCluster is a cluster that was removed, until its linger timeout.
@@ -59,28 +58,28 @@ type leftEndpoints struct {
 	until     time.Time
 }
 
-// NewLinger makes it; timeout is LingerTimeout but in tests.
+// NewLinger makes a Linger; timeout is LingerTimeout except in tests.
 func NewLinger(c *cache.Cache, timeout time.Duration, log *slog.Logger) *Linger {
 	return &Linger{cache: c, timeout: timeout, log: log, rearm: make(chan struct{}, 1),
 		removed: map[place]removedCluster{}, left: map[place]leftEndpoints{}}
 }
 
-// importedPool is the pool of an import whose pods are the endpoints of a cluster; false for any
-// other cluster.
+// importedPool is the pool of an import if its pods are the endpoints of a cluster; false for other
+// clusters.
 func importedPool(cluster string) (objectid.Target, bool) {
 	id, _ := model.ParseClusterID(cluster)
 	return id.Imported()
 }
 
-// lingers reports whether the endpoints of a cluster are kept: those of an import's pods, and the
-// hops to its clusters, which lead there.
+// lingers reports whether Linger keeps the endpoints of a removed cluster: an import's pods, and
+// hops to its clusters.
 func lingers(cluster string) bool {
 	id, _ := model.ParseClusterID(cluster)
 	_, ok := id.Imported()
 	return ok || id.Kind == model.MembersKind
 }
 
-// Commit commits batches, the removals that linger excepted.
+// Commit commits batches except for lingering removals.
 func (d *Linger) Commit(batches ...cache.Batch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,15 +109,15 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	d.cache.Commit(batches...)
 }
 
-// addFormer adds some of the endpoints that a cluster had before to its new ones. left reports
-// whether some have left that stay for a while.
+// addFormer adds some former endpoints of a cluster to its new ones. left reports whether any of
+// them has left.
 type addFormer func(endpoints, before *resource.Resource) (with *resource.Resource, left bool, err error)
 
-// withFormer is the new version of a cluster's endpoints with those of the former ones that add
-// keeps, if some have left now or a moment ago.
+// withFormer returns the new endpoints of a cluster with the former ones that add keeps, if some
+// left now or within the linger timeout.
 func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Time, add addFormer) *resource.Resource {
 	at := place{b.Gateway, r.Name}
-	was, ok := d.left[at]
+	former, ok := d.left[at]
 	before := d.cache.Resource(b.Gateway, r.Ref)
 	if before == nil {
 		return r
@@ -129,19 +128,19 @@ func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Tim
 		return r
 	}
 	if left {
-		was.until, ok = until, true
+		former.until, ok = until, true
 		poke(d.rearm)
 	}
 	if !ok {
 		return r
 	}
-	was.endpoints, was.rev = r, b.Revision
-	d.left[at] = was
+	former.endpoints, former.rev = r, b.Revision
+	d.left[at] = former
 	return with
 }
 
-// withLeft is the new version of a cluster's endpoints with those that leave it, if all pods of an
-// import, all external pickers or some endpoints of datagrams do, or have a moment ago.
+// withLeft returns the new endpoints of a cluster with the leaving ones, if all pods of an import,
+// all external pickers or some endpoints of datagrams leave or left within the linger timeout.
 func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time) *resource.Resource {
 	id, _ := model.ParseClusterID(r.Name)
 	switch {
@@ -154,8 +153,8 @@ func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time)
 		return r
 	}
 	at := place{b.Gateway, r.Name}
-	was, ok := d.left[at]
-	before := was.endpoints
+	former, ok := d.left[at]
+	before := former.endpoints
 	if !ok {
 		before = d.cache.Resource(b.Gateway, r.Ref)
 	}
@@ -169,7 +168,7 @@ func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time)
 		return r
 	}
 	if len(old) > 0 && !slices.ContainsFunc(old, func(pod netip.AddrPort) bool { return slices.Contains(pods, pod) }) {
-		was.pods, was.until, ok = old, until, true
+		former.pods, former.until, ok = old, until, true
 		poke(d.rearm)
 	}
 	if !ok {
@@ -183,40 +182,39 @@ func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time)
 	if cluster == nil {
 		return r
 	}
-	with, err := envoy.AddEndpoints(cluster, r, was.pods)
+	with, err := envoy.AddEndpoints(cluster, r, former.pods)
 	if err != nil {
 		d.log.Error("endpoints that leave a cluster cannot stay for the requests that wait for a pick", "gateway",
 			b.Gateway, "cluster", r.Name, "error", err)
 		return r
 	}
-	was.endpoints, was.rev = r, b.Revision
-	d.left[at] = was
+	former.endpoints, former.rev = r, b.Revision
+	d.left[at] = former
 	return with
 }
 
-// Learn adds addresses to the removed clusters of a pool whose endpoints are kept, and returns
-// their names.
+// Learn adds addresses to lingering clusters of a pool, and returns the names of the clusters.
 func (d *Linger) Learn(pool objectid.Target, addrs []netip.AddrPort) (clusters []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for at, was := range d.removed {
-		if of, _ := importedPool(at.cluster); of != pool {
+	for at, removed := range d.removed {
+		if imported, _ := importedPool(at.cluster); imported != pool {
 			continue
 		}
 		endpoints := d.cache.Resource(at.gateway, resource.Ref{Type: resource.Endpoints, Name: at.cluster})
-		with, err := envoy.AddEndpoints(was.cluster, endpoints, addrs)
+		with, err := envoy.AddEndpoints(removed.cluster, endpoints, addrs)
 		if err != nil {
 			d.log.Error("endpoints cannot be added to a removed cluster", "gateway", at.gateway, "cluster", at.cluster,
 				"error", err)
 			continue
 		}
-		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: was.rev, Upserts: []*resource.Resource{with}})
+		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: removed.rev, Upserts: []*resource.Resource{with}})
 		clusters = append(clusters, at.cluster)
 	}
 	return clusters
 }
 
-// Run removes what is kept once its time is over, until ctx ends.
+// Run removes expired clusters and endpoints until ctx ends.
 func (d *Linger) Run(ctx context.Context) error {
 	for {
 		next := time.NewTimer(d.expire(time.Now()))
@@ -231,39 +229,38 @@ func (d *Linger) Run(ctx context.Context) error {
 	}
 }
 
-// expire removes what is due and returns the time until it is to be called again.
+// expire removes what has expired and returns the time until its next call.
 func (d *Linger) expire(now time.Time) time.Duration {
 	next := time.Hour
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for at, was := range d.removed {
-		if left := was.until.Sub(now); left > 0 {
+	for at, gone := range d.removed {
+		if left := gone.until.Sub(now); left > 0 {
 			next = min(next, left)
 			continue
 		}
 		delete(d.removed, at)
-		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: was.rev,
+		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: gone.rev,
 			Removes: []resource.Ref{{Type: resource.Endpoints, Name: at.cluster}}})
 	}
-	for at, was := range d.left {
-		if left := was.until.Sub(now); left > 0 {
+	for at, gone := range d.left {
+		if left := gone.until.Sub(now); left > 0 {
 			next = min(next, left)
 			continue
 		}
 		delete(d.left, at)
-		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: was.rev,
-			Upserts: []*resource.Resource{was.endpoints}})
+		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: gone.rev,
+			Upserts: []*resource.Resource{gone.endpoints}})
 	}
 	return next
 }
 
-// LearnedObject returns namespace and name of the object that holds the endpoints of a pool which
-// remote pickers have named; false for a pool that is not of an import.
+// LearnedObject returns the namespace and name of the object with the endpoints that remote pickers
+// have named of a pool; false for a pool that is not imported.
 func LearnedObject(pool objectid.Target) (namespace, name string, ok bool) {
 	return pool.Namespace, store.LearnedName(pool.Name, pool.Member), pool.Member != ""
 }
 
-// learnedAddresses are the endpoints of a pool that remote pickers have named.
 func learnedAddresses(r store.Reader, pool objectid.Target) (out []netip.AddrPort) {
 	namespace, name, _ := LearnedObject(pool)
 	l, ok := store.LearnedEndpoints.Get(r, objectid.Join(namespace, name))

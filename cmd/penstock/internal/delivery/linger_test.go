@@ -24,7 +24,6 @@ const westCluster = "import/ns/far/west"
 
 var westPool = objectid.MustParseTarget("ns/far@west")
 
-// west is the cluster of an import, and its endpoints.
 func west(t *testing.T, owner report.Ref, endpoints ...string) []*resource.Resource {
 	t.Helper()
 	a := &model.Assignment{Cluster: westID}
@@ -58,7 +57,6 @@ func removed(t *testing.T, owner report.Ref) (*cache.Cache, *Linger) {
 	return c, d
 }
 
-// has reports whether the cache has endpoints of the cluster, and which of two.
 func has(c *cache.Cache) (any, old, learned bool) {
 	r := c.Resource("ns/gw", westGone[1])
 	if r == nil {
@@ -103,8 +101,8 @@ func TestInferencePoolImport_ReturningClusterHasTheObjectsEndpoints(t *testing.T
 	}
 }
 
-// An import that declared its endpoints does no more: a pick that is in flight names one of them,
-// before any is learned.
+// A pick in flight names an endpoint of an import that has stopped declaring its endpoints, before
+// any is learned.
 func TestInferencePoolImport_EndpointsThatAllLeaveStayForPicksInFlight(t *testing.T) {
 	c := cache.New(cache.Config{})
 	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
@@ -177,13 +175,12 @@ func TestLinger_HopsToExportingClustersAreKept(t *testing.T) {
 	}
 }
 
-// Envoy calls no picker before it has checked its health: those that all come at once have the
-// former ones behind them.
+// Envoy calls no picker before it has checked its health: when all are replaced, the former ones
+// stay as a fallback.
 func TestExternalPicker_FormerOnesStayBehindThoseThatReplaceAll(t *testing.T) {
 	c := cache.New(cache.Config{})
 	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
 	ref := resource.Ref{Type: resource.Endpoints, Name: model.PickerCluster("ns", "epp", 9002).String()}
-	// commit returns the pickers as the cache has them, by priority.
 	commit := func(pickers ...string) string {
 		t.Helper()
 		a := &model.Assignment{Cluster: model.PickerCluster("ns", "epp", 9002)}
@@ -229,14 +226,14 @@ func TestExternalPicker_FormerOnesStayBehindThoseThatReplaceAll(t *testing.T) {
 	}
 }
 
-// A session of datagrams ends with its endpoint: those that leave drain, so that answers on their
-// way arrive.
+// A session of datagrams ends with its endpoint: leaving endpoints drain, so that answers in flight
+// arrive.
 func TestUDPRoute_EndpointsThatLeaveDrain(t *testing.T) {
 	c := cache.New(cache.Config{})
 	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
 	id := model.DatagramCluster("ns", "gw", 53)
 	ref := resource.Ref{Type: resource.Endpoints, Name: id.String()}
-	// served lists the addresses that take sessions, and those that drain.
+	// served lists the addresses that take sessions, and the draining ones.
 	served := func() string {
 		t.Helper()
 		load := &endpointv3.ClusterLoadAssignment{}
@@ -289,7 +286,7 @@ func TestUDPRoute_EndpointsThatLeaveDrain(t *testing.T) {
 		}
 	}
 	if left := d.expire(time.Now()); left <= 0 || left > time.Minute {
-		t.Errorf("those that drain expire in %s", left)
+		t.Errorf("draining endpoints expire in %s", left)
 	}
 	d.expire(time.Now().Add(time.Hour))
 	if got := served(); got != "10.0.0.4 1" {
@@ -305,7 +302,6 @@ func TestUDPRoute_EndpointsThatLeaveDrain(t *testing.T) {
 	}
 }
 
-// priorities are the addresses of endpoints by priority.
 func priorities(t *testing.T, endpoints *resource.Resource) string {
 	t.Helper()
 	load := &endpointv3.ClusterLoadAssignment{}

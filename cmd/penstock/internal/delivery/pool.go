@@ -19,7 +19,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// pickerPool converts a pool.
 func pickerPool(pp translator.PickerPool) picker.Pool {
 	s := pp.Pool.Settings
 	out := picker.Pool{
@@ -67,16 +66,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		at, tls := dialed(&s)
 		out.Scorers = append(out.Scorers, picker.Scorer{Addresses: at, TLS: tls})
 	}
-	if at := pp.Processor; at != nil {
-		of := s.Processor
-		host := of.Host
-		if of.Service != "" {
-			host = of.Service + "." + pp.Pool.Name.Namespace + ".svc"
-		}
-		out.Processor = &picker.Processor{Host: net.JoinHostPort(host, strconv.Itoa(int(of.Port))), Path: of.Path,
-			Timeout: of.Timeout, Headers: of.Headers, Route: of.Route}
-		out.Processor.Addresses, out.Processor.TLS = dialed(at)
-	}
+	out.Processor = processor(pp)
 	switch {
 	case pp.Pool.Picker.Body != model.BodyBuffered:
 	case (s.Prefix || s.ResponseAffinity) && !s.EveryBody && !s.ReadsModels && s.Processor == nil && pp.External == nil:
@@ -106,6 +96,22 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	return out
 }
 
+// processor converts a pool's processor; nil without one.
+func processor(pp translator.PickerPool) *picker.Processor {
+	if pp.Processor == nil {
+		return nil
+	}
+	s := pp.Pool.Settings.Processor
+	host := s.Host
+	if s.Service != "" {
+		host = s.Service + "." + pp.Pool.Name.Namespace + ".svc"
+	}
+	out := &picker.Processor{Host: net.JoinHostPort(host, strconv.Itoa(int(s.Port))), Path: s.Path, Timeout: s.Timeout,
+		Headers: s.Headers, Route: s.Route}
+	out.Addresses, out.TLS = dialed(pp.Processor)
+	return out
+}
+
 // choicePool converts an import among whose clusters the picker chooses.
 func choicePool(id objectid.Target, body model.BodyMode, c *translator.Choice) picker.Pool {
 	out := picker.Pool{ID: id, Clusters: &picker.Clusters{
@@ -125,13 +131,13 @@ func choicePool(id objectid.Target, body model.BodyMode, c *translator.Choice) p
 	return out
 }
 
-// gatewayPool converts one that is reached through gateways of another cluster.
-func gatewayPool(id objectid.Target, of model.Protocol, at *model.ExternalPicker) picker.Pool {
+// gatewayPool converts a pool that is reached through gateways of another cluster.
+func gatewayPool(id objectid.Target, protocol model.Protocol, at *model.ExternalPicker) picker.Pool {
 	out := picker.Pool{ID: id, Gateways: true}
-	out.Metrics.Protocol.HTTP2 = of == model.H2C
+	out.Metrics.Protocol.HTTP2 = protocol == model.H2C
 	addresses, secure := dialed(at)
 	out.Metrics.Off = true
-	// else the client certificate is invalid, and those with TLS are not called
+	// otherwise the client certificate is invalid, and servers with TLS are not called
 	if config, err := secure.Config(); err == nil {
 		out.Metrics.Protocol.TLS = config
 	}
@@ -168,7 +174,7 @@ func models(m *model.Models) *picker.Models {
 	return out
 }
 
-// flowControl converts that of a pool; nil if it is off.
+// flowControl converts a pool's flow control; nil if it is off.
 func flowControl(s *model.PickerSettings) *picker.FlowControl {
 	f := s.FlowControl
 	if !f.On {
@@ -190,8 +196,8 @@ func flowControl(s *model.PickerSettings) *picker.FlowControl {
 	return out
 }
 
-// serverProtocol returns how the picker itself calls the pool's servers, as Envoy does: by the
-// pool's appProtocol and a BackendTLSPolicy.
+// serverProtocol returns how the picker calls the pool's servers. Like Envoy, it follows the pool's
+// appProtocol and a BackendTLSPolicy.
 func serverProtocol(pp translator.PickerPool) upstream.Protocol {
 	by := upstream.Protocol{HTTP2: pp.Pool.Protocol == model.H2C}
 	if pp.TLS == nil && pp.Pool.Settings.UnverifiedTLS {
@@ -214,7 +220,6 @@ func serverProtocol(pp translator.PickerPool) upstream.Protocol {
 	return by
 }
 
-// dialed is how an external picker is connected to.
 func dialed(p *model.ExternalPicker) (at []dial.Address, tls dial.TLS) {
 	for _, a := range p.Addresses {
 		at = append(at, dial.Address{AddrPort: a.Addr, Cleartext: a.Cleartext})

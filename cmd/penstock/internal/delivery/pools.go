@@ -18,23 +18,22 @@ import (
 )
 
 const (
-	// growTimeout is how long the picker waits for Envoys to have a pool's new endpoints before it
-	// names them all the same: a proxy that does not answer must not keep a pool small.
+	// growTimeout is how long the picker waits for Envoys to have a pool's new endpoints.
+	// Afterwards it names them anyway: a proxy that does not answer must not keep a pool small.
 	growTimeout = time.Second
-	// hopTimeout is the same for a new place to spill to: that may be a listener with routes, too.
+	// hopTimeout is the same for a new place to spill to, which may be a listener with routes.
 	hopTimeout = 5 * time.Second
-	// maxFallbacks is how many further endpoints the picker names at most.
+	// maxFallbacks bounds how many further endpoints a pick names.
 	maxFallbacks = 8
-	// youngTime is how long picks of a pool that has grown name further endpoints, of which Envoy
-	// passes over those that it does not have: it acknowledges before its workers have new
-	// endpoints, and the Envoys of other processes follow unseen (envoys.go). If such a process is
-	// frozen, its Envoys have what is new once their pings have failed, within 13 s (bootstrap),
-	// and they have connected elsewhere. A process that was frozen for 4 s, beside one that named a
-	// new endpoint alone after 2 s, has cost 3 of 218,000 requests.
+	// youngTime is how long picks of a pool that has grown name fallbacks. Envoy skips endpoints of
+	// a pick that it lacks: it acknowledges before its workers have new endpoints, and the Envoys
+	// of other processes follow unseen (envoys.go). The Envoys of a frozen process reconnect
+	// elsewhere once their pings fail, within 13 s (bootstrap). Without fallbacks, a process that
+	// was frozen for 4 s cost 3 of 218,000 requests.
 	youngTime = 15 * time.Second
 )
 
-// Picker is given the pools. *picker.Picker implements it.
+// Picker receives the pools. *picker.Picker implements it.
 type Picker interface {
 	Update(picker.Pool) error
 	Remove(objectid.Target)
@@ -46,38 +45,38 @@ type EndpointWaiter interface {
 	EndpointsKnown(ctx context.Context, clusters ...string) error
 }
 
-// PoolsConfig is what a Pools needs.
+// PoolsConfig configures a Pools.
 type PoolsConfig struct {
 	Picker Picker
 	Envoys EndpointWaiter
 	Holds  *Holds
-	// DefaultPool is given to gateways that name no pool. Zero: the only pool, if there is one.
+	// DefaultPool is for gateways that name no pool. Zero: the only pool, if there is one.
 	DefaultPool objectid.Pool
-	// Keep is how long a removed pool is still picked from: the drain time.
+	// Keep is how long picks from a removed pool stay possible: the drain time.
 	Keep time.Duration
 	Log  *slog.Logger
 }
 
-// Pools gives pools to the picker in steps, because Envoys are always a little behind. An endpoint
-// that leaves is dropped before Envoy drops it. A new one, and a new place to spill to, is named
-// once Envoys have it. A removed pool is picked from as long as an Envoy may still ask.
+// Pools updates the picker in steps, because Envoys always lag a little. An endpoint that leaves is
+// dropped before Envoy drops it. A new endpoint or place to spill to is named once Envoys have it.
+// Picks from a removed pool stay possible as long as an Envoy may ask.
 type Pools struct {
 	cfg          PoolsConfig
 	grow, retire chan struct{} // signals to the two loops of Run
 
 	mu sync.Mutex
-	// between shrink and grow: the cache does not have yet what growing waits for
+	// between shrink and grow: the cache does not have the grown pools yet
 	updating bool
 	current  map[objectid.Target]picker.Pool // what the picker has
 	growing  map[objectid.Target]picker.Pool // what it gets once Envoys have the endpoints
 	young    map[objectid.Target]time.Time   // pools that have grown, and until when their picks name further endpoints
 	plain    map[objectid.Target]*model.Pool
 	gone     map[objectid.Target]time.Time // removed pools, and until when they are kept
-	// what takes the place of some of them then: pools that are reached through gateways alone
+	// the replacements of some of them: pools that are reached through gateways alone
 	gateways map[objectid.Target]picker.Pool
 }
 
-// NewPools makes it.
+// NewPools makes a Pools.
 func NewPools(cfg PoolsConfig) *Pools {
 	signal := func() chan struct{} { return make(chan struct{}, 1) }
 	return &Pools{
@@ -101,8 +100,8 @@ func (s *Pools) Steps() []Step {
 	}
 }
 
-// before updates the picker before a change is committed. It returns what the picker names now of
-// pools that changed.
+// before updates the picker before a change is committed. It returns what the picker names of pools
+// that changed.
 func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,8 +114,8 @@ func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 	for _, pp := range out.Pools {
 		name := pp.Pool.Name
 		delete(s.gateways, name)
-		// routes of before still ask for picks
-		if was, ok := s.current[name]; ok && pp.Gateways != nil && !was.Gateways {
+		// former routes still ask for picks
+		if former, ok := s.current[name]; ok && pp.Gateways != nil && !former.Gateways {
 			s.gateways[name] = pickerPool(pp)
 			s.leave(name)
 			continue
@@ -139,7 +138,7 @@ func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 	return changed
 }
 
-// leave keeps a pool for PoolsConfig.Keep that no route leads to any more. s.mu is held.
+// leave keeps a pool without routes for PoolsConfig.Keep. s.mu is held.
 func (s *Pools) leave(name objectid.Target) {
 	delete(s.growing, name)
 	delete(s.plain, name)
@@ -153,7 +152,7 @@ func (s *Pools) leave(name objectid.Target) {
 	poke(s.retire)
 }
 
-// change gives the picker what of a pool's change is right whether Envoys have it or not. s.mu is
+// change applies the part of a pool's change that is right whether Envoys have it or not. s.mu is
 // held.
 func (s *Pools) change(next picker.Pool) {
 	delete(s.growing, next.ID)
@@ -175,8 +174,8 @@ func (s *Pools) change(next picker.Pool) {
 		now.Endpoints = known
 		s.growing[next.ID] = next
 	default:
-		// All are replaced. Envoy passes over those of a list that it does not have: so the list
-		// has old and new ones.
+		// All endpoints are replaced. Envoy skips endpoints that it lacks, so the list has old and
+		// new ones.
 		now.Endpoints = slices.Concat(next.Endpoints,
 			slices.DeleteFunc(slices.Clone(old.Endpoints), named(next.Endpoints)))
 		now.Fallbacks = maxFallbacks
@@ -185,7 +184,6 @@ func (s *Pools) change(next picker.Pool) {
 	s.set(now)
 }
 
-// set updates one pool of the picker. s.mu is held.
 func (s *Pools) set(pool picker.Pool) {
 	pool.Default = s.current[pool.ID].Default
 	s.current[pool.ID] = pool
@@ -218,9 +216,9 @@ func (s *Pools) chooseDefault() {
 			want = objectid.Target{}
 		}
 	}
-	mark := func(pool picker.Pool, is bool) {
-		if pool.Default != is {
-			pool.Default = is
+	mark := func(pool picker.Pool, isDefault bool) {
+		if pool.Default != isDefault {
+			pool.Default = isDefault
 			s.current[pool.ID] = pool
 			s.set(pool)
 		}
@@ -233,8 +231,7 @@ func (s *Pools) chooseDefault() {
 	}
 }
 
-// leavingDefault is the default pool if it was removed within the drain time; else the zero Target.
-// s.mu is held.
+// leavingDefault is the default pool if it was removed within the drain time. s.mu is held.
 func (s *Pools) leavingDefault() objectid.Target {
 	for name := range s.gone {
 		if s.current[name].Default {
@@ -244,7 +241,7 @@ func (s *Pools) leavingDefault() objectid.Target {
 	return objectid.Target{}
 }
 
-// after is called once a change is committed.
+// after runs once a change is committed.
 func (s *Pools) after() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,8 +258,7 @@ func poke(c chan struct{}) {
 	}
 }
 
-// Run gives the picker the rest of each change once Envoys have it, and removes pools whose time is
-// over.
+// Run completes each change once Envoys have it, and removes expired pools.
 func (s *Pools) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.finish(ctx) })
@@ -270,7 +266,7 @@ func (s *Pools) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// finish gives pools their new endpoints once Envoys have them.
+// finish adds the new endpoints of pools once Envoys have them.
 func (s *Pools) finish(ctx context.Context) error {
 	for {
 		select {
@@ -319,8 +315,7 @@ func (s *Pools) finishGrowing(ctx context.Context) {
 	}
 }
 
-// remove removes pools, and the further endpoints of those that have grown, when their time is
-// over.
+// remove removes expired pools, and expired fallbacks of grown ones.
 func (s *Pools) remove(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -350,8 +345,7 @@ func (s *Pools) remove(ctx context.Context) error {
 	}
 }
 
-// age ends the time of pools that have grown, and returns the time until it is to be called again.
-// s.mu is held.
+// age ends expired fallbacks, and returns the time until its next call. s.mu is held.
 func (s *Pools) age() time.Duration {
 	next := time.Hour
 	for name, until := range s.young {
@@ -369,8 +363,7 @@ func (s *Pools) age() time.Duration {
 
 func sameEndpoint(a, b endpoint.Spec) bool { return a.Addr == b.Addr }
 
-// intersect keeps the endpoints of next that Envoys have, according to old. A draining one they
-// need not have.
+// intersect keeps the endpoints of next that Envoys have, according to old, and draining ones.
 func intersect(next, old []endpoint.Spec) []endpoint.Spec {
 	known := map[netip.AddrPort]bool{}
 	for _, e := range old {
@@ -385,7 +378,6 @@ func intersect(next, old []endpoint.Spec) []endpoint.Spec {
 	return out
 }
 
-// named reports whether a list has an endpoint.
 func named(list []endpoint.Spec) func(endpoint.Spec) bool {
 	return func(e endpoint.Spec) bool {
 		return slices.ContainsFunc(list, func(other endpoint.Spec) bool { return sameEndpoint(e, other) })

@@ -19,7 +19,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// noPeers are the Names of a process that is the only one.
 type noPeers struct{}
 
 func (noPeers) Publish(map[objectid.Target]string)      {}
@@ -28,7 +27,7 @@ func (noPeers) Behind(objectid.Target, string) []string { return nil }
 func (noPeers) MarkLate(...string)                      {}
 func (noPeers) Changed() <-chan struct{}                { return nil }
 
-// poolRig is a Pools between a picker and Envoys that a test lets have the endpoints.
+// poolRig is a Pools between a picker and Envoys, to which a test gives the endpoints.
 type poolRig struct {
 	t     *testing.T
 	pools *Pools
@@ -78,7 +77,6 @@ func newPoolRig(t *testing.T, keep time.Duration) *poolRig {
 	return r
 }
 
-// change is one update from translation.
 func (r *poolRig) change(inFlight int32, external bool, endpoints ...string) {
 	pp := translator.PickerPool{
 		Pool: &model.Pool{Name: poolA, Cluster: model.PoolCluster("ns", "a"), Last: model.PoolCluster("ns", "a"),
@@ -92,7 +90,7 @@ func (r *poolRig) change(inFlight int32, external bool, endpoints ...string) {
 	r.pools.after()
 }
 
-// expect waits until the picker names some endpoints of the pool and takes it for full at a number
+// expect waits until the picker names some endpoints of the pool and counts it as full at a number
 // of requests.
 func (r *poolRig) expect(what string, inFlight int32, want ...string) {
 	r.t.Helper()
@@ -104,7 +102,6 @@ func (r *poolRig) expect(what string, inFlight int32, want ...string) {
 	})
 }
 
-// names is what the picker names of the pool, and when it is full.
 func (r *poolRig) names() (endpoints []string, full int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,14 +111,14 @@ func (r *poolRig) names() (endpoints []string, full int32) {
 	return endpoints, r.picked[poolA].Full.InFlight
 }
 
-// byDefault reports whether a pool is that of gateways that name none.
+// byDefault reports whether a pool is the default of gateways that name none.
 func (r *poolRig) byDefault(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.picked[objectid.MustParseTarget(name)].Default
 }
 
-// atOnce checks what the picker has before Envoy has acknowledged anything.
+// atOnce checks the picker before Envoy has acknowledged anything.
 func (r *poolRig) atOnce(what string, inFlight int32, want ...string) {
 	r.t.Helper()
 	if got, full := r.names(); !slices.Equal(got, want) || full != inFlight {
@@ -227,8 +224,8 @@ func TestSpill_NamesNoPlaceThatEnvoyLacks(t *testing.T) {
 	})
 }
 
-// An exporting cluster that is reached through its gateways from now on is still picked from for
-// routes of before.
+// An exporting cluster that becomes reachable through its gateways still serves picks of former
+// routes.
 func TestInferencePoolImport_ChangedModeIsPickedFromForTheDrainTime(t *testing.T) {
 	gateways := translator.PickerPool{Pool: &model.Pool{Name: poolA},
 		Gateways: &model.ExternalPicker{
@@ -290,7 +287,7 @@ func TestInferencePool_RemovedOneIsPickedFromForTheDrainTime(t *testing.T) {
 	}
 }
 
-// An import's policy sets how long its sessions stay, and their cookie, in the picker too.
+// An import's policy sets the TTL and the cookie of its sessions in the picker, too.
 func TestSession_SettingsOfAnImportReachThePicker(t *testing.T) {
 	pp := translator.PickerPool{
 		Pool:   &model.Pool{Name: poolA, Settings: model.PickerSettings{SessionTTL: 60, SessionCookie: "sid"}},

@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Ports gives each port of this machine to one Gateway. Two Envoys would both bind it
+// Ports gives each port of this machine to one Gateway: two Envoys could both bind it
 // (SO_REUSEPORT), and the kernel would distribute connections between them. The first Gateway keeps
-// a port; a later one waits for it and gets a report. The Envoy listener's name is the port
+// a port; a later one waits and has a report. The Envoy listener's name is the port
 // (model.ListenerName).
 type Ports struct {
 	board *status.Board
@@ -28,7 +28,7 @@ type Ports struct {
 	waiting map[string]map[string]*resource.Resource // listener -> gateway -> what it would get
 }
 
-// NewPorts makes it.
+// NewPorts makes a Ports.
 func NewPorts(b *status.Board) *Ports {
 	return &Ports{board: b, owner: map[string]string{}, waiting: map[string]map[string]*resource.Resource{}}
 }
@@ -41,14 +41,14 @@ func (c *Ports) Steps() []Step {
 	}}}
 }
 
-// isPort reports whether a listener binds a port. That of a hop is internal to one Envoy.
+// isPort reports whether a listener binds a port. A hop's listener is internal to one Envoy.
 func isPort(ref resource.Ref) bool {
 	_, ok := model.ParseListenerName(ref.Name)
 	return ok && ref.Type == resource.Listener
 }
 
-// filter removes listeners from deltas whose port another Gateway has, and adds those whose port
-// came free.
+// filter removes listeners whose port another Gateway has, and adds listeners whose port became
+// free.
 func (c *Ports) filter(deltas []translator.Delta) []translator.Delta {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *Ports) filter(deltas []translator.Delta) []translator.Delta {
 	return list
 }
 
-// claim reports whether a gateway has a listener's port. It gets a free one.
+// claim reports whether a gateway has a listener's port. It claims a free one.
 func (c *Ports) claim(r *resource.Resource, gateway string) bool {
 	owner := cmp.Or(c.owner[r.Name], gateway)
 	if owner == gateway {
@@ -142,9 +142,9 @@ func (c *Ports) Has(listener, gateway string) bool {
 	return c.owner[listener] == gateway
 }
 
-// Served reports whether a gateway's Envoy gets a listener, or the listener of a route
-// configuration: only then does it request it. A chain's name has its port behind the first slash
-// (model.ChainName); hops have neither.
+// Served reports whether a gateway's Envoy receives a listener, or the listener of a route
+// configuration. A chain's name has its port after the first slash (model.ChainName); hops have
+// none.
 func (c *Ports) Served(ref resource.Ref, gateway string) bool {
 	socket, ok := model.ParseListenerName(ref.Name)
 	if !ok {

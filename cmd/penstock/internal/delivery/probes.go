@@ -8,15 +8,15 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Prober asks external pickers how they answer. *probe.Prober implements it.
+// Prober probes external pickers. *probe.Prober implements it.
 type Prober interface {
 	Set(name string, p probe.Picker)
 	SetHealth(name string, at probe.Health)
 	Remove(name string)
 }
 
-// Probes has external pickers asked to which routes lead: how they answer, unless our picker alone
-// asks them, and for their health.
+// Probes starts probes of the external pickers that routes use: of their health and, unless only
+// our picker calls them, of their dialect.
 type Probes struct{ Prober Prober }
 
 // Steps implements Part.
@@ -34,21 +34,20 @@ func (p Probes) probe(_ context.Context, c *Change) {
 			p.Prober.Remove(e.Cluster.String())
 			continue
 		}
-		is := probe.Picker{Addresses: at, TLS: tls, HealthOnly: e.Relayed}
-		// a member's Penstock, which answers calls that name a pool alone
+		target := probe.Picker{Addresses: at, TLS: tls, HealthOnly: e.Relayed}
+		// a member's Penstock answers only calls that name a pool
 		if e.TLS.Certificate == model.MemberCertificate {
-			is.Dialect = probe.FullDuplex
+			target.Dialect = probe.FullDuplex
 		}
-		p.Prober.Set(e.Cluster.String(), is)
+		p.Prober.Set(e.Cluster.String(), target)
 	}
 }
 
-// health is where a picker is asked for its health.
 func health(p *model.PickerPort) probe.Health {
 	return probe.Health{Port: p.Port, TLS: PortTLS(p), Authorization: p.Authorization}
 }
 
-// PortTLS is how a port of a picker is spoken to; nil: in cleartext.
+// PortTLS is the TLS of a picker's port; nil: cleartext.
 func PortTLS(p *model.PickerPort) *dial.TLS {
 	if p.TLS == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 
 type probed map[string]bool
 
-func (p probed) Set(name string, is probe.Picker) {
-	p[name] = len(is.Addresses) == 1 && !is.Addresses[0].Cleartext
+func (p probed) Set(name string, target probe.Picker) {
+	p[name] = len(target.Addresses) == 1 && !target.Addresses[0].Cleartext
 }
 func (p probed) SetHealth(string, probe.Health) {}
 func (p probed) Remove(name string)             { delete(p, name) }

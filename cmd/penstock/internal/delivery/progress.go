@@ -36,7 +36,7 @@ func (p *Progress) Begun() bool {
 	return p.begun
 }
 
-// Revision is the last one that was delivered.
+// Revision is the last delivered revision.
 func (p *Progress) Revision() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

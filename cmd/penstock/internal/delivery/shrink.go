@@ -18,13 +18,12 @@ type Names interface {
 	Changed() <-chan struct{}
 }
 
-// naming is what a picker names of a pool.
 type naming struct {
 	digest string
 	fewer  bool // than before
 }
 
-// names describes what the picker names of a pool, compared to what it named before.
+// names compares what the picker names of a pool now and before.
 func names(next, before picker.Pool) naming {
 	addrs := func(p picker.Pool) (out []string) {
 		for _, e := range p.Endpoints {
@@ -36,13 +35,13 @@ func names(next, before picker.Pool) naming {
 		slices.Sort(out)
 		return out
 	}
-	is := addrs(next)
+	named := addrs(next)
 	h := fnv.New64a()
-	for _, a := range is {
+	for _, a := range named {
 		fmt.Fprintln(h, a)
 	}
 	return naming{
 		digest: fmt.Sprintf("%016x", h.Sum64()),
-		fewer:  slices.ContainsFunc(addrs(before), func(a string) bool { return !slices.Contains(is, a) }),
+		fewer:  slices.ContainsFunc(addrs(before), func(a string) bool { return !slices.Contains(named, a) }),
 	}
 }

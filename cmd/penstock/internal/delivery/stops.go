@@ -8,18 +8,16 @@ import (
 )
 
 const (
-	// stopsInterval is the time between two beats of a Stops.
 	stopsInterval = 100 * time.Millisecond
-	// catchUpTime is how long a process that was stopped takes at most to read what has changed
-	// meanwhile, and to be followed by its peers: they wait for its picker again once it has
-	// published what it names.
+	// catchUpTime bounds how long a process that was stopped takes to read what has changed and to
+	// publish what its picker names, so that peers wait for it again.
 	catchUpTime = 250 * time.Millisecond
 )
 
-// Stops notices that the process was stopped: by a signal, a debugger or a paused machine. Peers
-// wait holdTimeout for it to follow a change, and then have Envoys drop endpoints that its picker
-// still names. So picks wait for catchUpTime after a longer stop. Without peers they do not: Envoys
-// have nothing that this process does not know.
+// Stops detects that the process was stopped: by a signal, a debugger or a paused machine. Peers
+// wait holdTimeout for it to follow a change, and then let Envoys drop endpoints that its picker
+// still names. So picks wait for catchUpTime after a longer stop. Without peers they need not:
+// Envoys receive nothing from elsewhere.
 type Stops struct {
 	log   *slog.Logger
 	alone func() bool
@@ -28,7 +26,7 @@ type Stops struct {
 	until atomic.Int64 // picks wait until then, since start
 }
 
-// NewStops makes it. alone reports that there are no peers.
+// NewStops makes a Stops. alone reports that there are no peers.
 func NewStops(alone func() bool, log *slog.Logger) *Stops {
 	return &Stops{log: log, alone: alone, start: time.Now()}
 }
@@ -47,7 +45,7 @@ func (s *Stops) Behind(now time.Time) time.Duration {
 	return wait
 }
 
-// Run notices stops until ctx ends.
+// Run detects stops until ctx ends.
 func (s *Stops) Run(ctx context.Context) error {
 	beats := time.NewTicker(stopsInterval)
 	defer beats.Stop()
@@ -61,13 +59,12 @@ func (s *Stops) Run(ctx context.Context) error {
 	}
 }
 
-// note is a beat.
 func (s *Stops) note(now time.Time) {
 	at := now.Sub(s.start)
 	last := time.Duration(s.beat.Load())
 	if stopped := at - last; last > 0 && stopped > holdTimeout && !s.alone() {
 		s.until.Store(int64(at + catchUpTime))
-		s.log.Warn("the process was stopped; picks wait a moment until it knows what has changed", "stopped",
+		s.log.Warn("the process was stopped; picks wait a moment until it has read what has changed", "stopped",
 			stopped.Round(time.Millisecond), "wait", catchUpTime)
 	}
 	s.beat.Store(int64(at))

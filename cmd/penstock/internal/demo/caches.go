@@ -22,8 +22,8 @@ const (
 
 var adapters = []string{"sql", "french"}
 
-// conversation shows that each question of a conversation goes to the server that has the ones
-// before it cached.
+// conversation shows that each question of a conversation goes to the server that has the earlier
+// ones cached.
 func conversation(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
 	q := question("gemma", "You are given a contract. "+
 		strings.Repeat("The party of the first part agrees with the party of the second part. ", 40)+
@@ -130,8 +130,8 @@ func (s *stage) waitActive(ctx context.Context, adapter, server string) error {
 	})
 }
 
-// overload fills the servers' caches with long answers. Work that can wait gets 429, and other
-// requests are served.
+// overload fills the servers' caches with long answers: work that can wait gets 429, other requests
+// are served.
 func overload(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
 	long := question("gemma", "Count all the sheep")
 	long.MaxTokens, long.IgnoreEOS = cacheTokens*85/100, true

@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// completions is the path of a chat completion, below a base URL.
 const completions = "/v1/chat/completions"
 
 // chat is a chat completion request of OpenAI's API.
@@ -38,7 +37,6 @@ func (c chat) json() string {
 	return string(text)
 }
 
-// answer is a whole response.
 type answer struct {
 	Status int
 	By     string // the model server's name, from its response header
@@ -77,7 +75,6 @@ func (s *stage) post(ctx context.Context, base string, c chat) (*http.Response, 
 	return s.http.Do(req)
 }
 
-// get returns the status and the body of a GET.
 func (s *stage) get(ctx context.Context, url string) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -116,8 +113,8 @@ func (s *stage) open(ctx context.Context, base string, c chat) (*stream, error) 
 		events: bufio.NewScanner(resp.Body)}, nil
 }
 
-// next returns the next chunk's text, skipping chunks without text. At the end it returns io.EOF if
-// the stream was complete.
+// next returns the text of the next chunk that has any. At the end it returns io.EOF if the stream
+// was complete.
 func (s *stream) next() (string, error) {
 	for s.events.Scan() {
 		data, ok := strings.CutPrefix(s.events.Text(), "data: ")

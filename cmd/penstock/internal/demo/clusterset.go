@@ -20,10 +20,10 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// sites are the clusters of the demo of cluster sets, the one that the requests arrive at first.
+// sites are the clusters of the cluster set's demo; requests arrive at the first.
 var sites = []string{"here", "east", "west"}
 
-// tour is what runs in the demo of cluster sets: three clusters, and the model servers of two.
+// tour runs the demo of cluster sets: three clusters, and the model servers of two.
 type tour struct {
 	*stage
 	clusters map[string]*cluster
@@ -124,7 +124,6 @@ func (t *tour) state(name string) string { return filepath.Join(t.dir, "s", name
 // epp is the name of west's picker, a process of its own.
 const epp = "west-epp"
 
-// start runs a cluster's penstock.
 func (t *tour) start(name string) {
 	t.run(name,
 		"up", "-f", t.folder(name), "--state", t.state(name), "--concurrency", "1",
@@ -132,14 +131,12 @@ func (t *tour) start(name string) {
 		fmt.Sprintf("127.0.0.1:%d", t.ports[name+"-members"]))
 }
 
-// startPicker runs west's picker.
 func (t *tour) startPicker() {
 	t.run(epp, "picker", "-f", t.folder("west"), "--state", t.state(epp), "--bind-address", "127.0.0.1",
 		"--secure-serving=false",
 		"--grpc-port", fmt.Sprint(t.ports[epp]), "--grpc-health-port", "0", "--metrics-port", "0")
 }
 
-// run runs a penstock process.
 func (t *tour) run(name string, args ...string) {
 	c := &cluster{name: name, state: t.state(name), ready: make(chan struct{}),
 		cmd: func(ctx context.Context) *exec.Cmd { return t.cfg.command(ctx, args...) }}
@@ -166,8 +163,8 @@ func legs() []leg {
 	return []leg{
 		{
 			title: "Three clusters become a set",
-			intro: "Each cluster has a ClusterSet with its name. What show prints is what another cluster joins it " +
-				"with: its address and its certificates, nothing secret.",
+			intro: "Each cluster has a ClusterSet with its name. show prints its entry for other clusters: its " +
+				"address and its certificates, nothing secret.",
 			run: joined,
 		},
 		{
@@ -183,33 +180,33 @@ func legs() []leg {
 		},
 		{
 			title: "Drain a cluster without an error",
-			intro: "Requests go on all the time. Draining east, its members send it no new request, and the command " +
-				"waits until theirs have ended.",
+			intro: "Requests go on all the time. While east drains, its members send it no new requests, and the " +
+				"command waits until theirs have ended.",
 			run: drained,
 		},
 		{
 			title: "And back",
-			intro: "The drain lasts until it is undone, over restarts too.",
+			intro: "The drain lasts until it is undone, also over restarts.",
 			run:   undone,
 		},
 		{
 			title: "An exporter's Penstock stops",
 			intro: "The picker of west's pool is a process of its own (endpointPickerRef), as in a cluster with an " +
-				"endpoint picker. West's Penstock stops. Silence withdraws nothing: requests go to west's picker and " +
-				"model servers as before.",
+				"endpoint picker. West's Penstock stops. Its exports stay: requests go to west's picker and model " +
+				"servers as before.",
 			run: stopped,
 		},
 		{
 			title: "Each request goes where it waits least",
-			intro: "Weights know nothing of load. With LeastLoad the picker here names the clusters for each " +
-				"request, by what east reports every 200 ms, and of west, whose own picker reports nothing, by its " +
-				"own requests.",
+			intro: "Weights do not follow load. With LeastLoad the picker here chooses the clusters for each " +
+				"request: by east's reports every 200 ms, and by its own requests for west, whose picker " +
+				"reports nothing.",
 			run: leastLoaded,
 		},
 		{
 			title: "A cluster is lost, and returns",
-			intro: "West's Penstock, gateway and picker end while requests go on. What they decline, or cannot " +
-				"answer any more, is sent to east within the same request.",
+			intro: "West's Penstock, gateway and picker end while requests go on. Requests that they decline, or " +
+				"cannot answer any more, are sent on to east.",
 			run: lost,
 		},
 	}
@@ -261,7 +258,7 @@ func (t *tour) failed(ctx context.Context, p *page, err error) error {
 	return ErrFailed
 }
 
-// penstock runs a command over a cluster's folder, as a person would, and shows it.
+// penstock runs and shows a command over a cluster's folder, as a person would.
 func (t *tour) penstock(ctx context.Context, p *page, name string, shown string, stdin string, args ...string) (string,
 	error) {
 	p.command(t.cfg.Typed + " " + strings.Join(args, " ") + " $" + strings.ToUpper(name) + shown)
@@ -276,7 +273,6 @@ func (t *tour) penstock(ctx context.Context, p *page, name string, shown string,
 	return string(out), nil
 }
 
-// list shows `penstock clusters list` of a cluster.
 func (t *tour) list(ctx context.Context, p *page, name string) error {
 	out, err := t.penstock(ctx, p, name, "", "", "clusters", "list")
 	if err == nil {
@@ -285,7 +281,7 @@ func (t *tour) list(ctx context.Context, p *page, name string) error {
 	return err
 }
 
-// joined makes here a member of east and of west, and they of it.
+// joined makes here, east and west members of each other.
 func joined(ctx context.Context, t *tour, p *page) (string, error) {
 	for _, other := range []string{"east", "west"} {
 		for _, way := range [][2]string{{other, "here"}, {"here", other}} {
@@ -311,14 +307,14 @@ func joined(ctx context.Context, t *tour, p *page) (string, error) {
 }
 
 // until waits until `penstock clusters list` of a cluster is as expected.
-func (t *tour) until(ctx context.Context, name string, is func(list string) bool) error {
+func (t *tour) until(ctx context.Context, name string, expected func(list string) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	last := ""
 	err := waitUntil(ctx, func() (bool, error) {
 		out, err := t.cfg.command(ctx, "clusters", "list", "-f", t.folder(name), "--state", t.state(name)).Output()
 		last = string(out)
-		return err == nil && is(last), nil
+		return err == nil && expected(last), nil
 	})
 	if err != nil {
 		return fmt.Errorf("penstock clusters list in %s printed at last:\n%s", name, last)
@@ -326,7 +322,6 @@ func (t *tour) until(ctx context.Context, name string, is func(list string) bool
 	return nil
 }
 
-// export annotates a cluster's pool.
 func (t *tour) export(p *page, name string) error {
 	text, err := render("set/"+name+"/exported.yaml", t.ports)
 	if err != nil {
@@ -340,7 +335,7 @@ func (t *tour) export(p *page, name string) error {
 	return os.Rename(target+".tmp", target)
 }
 
-// servedBy waits until a request is served by a cluster.
+// servedBy waits until a cluster serves a request.
 func (t *tour) servedBy(ctx context.Context, name string) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -418,14 +413,13 @@ func (t *tour) traffic(ctx context.Context) *load {
 	}}
 }
 
-// counts shows how many requests each cluster has served.
 func counts(p *page, served map[string]int) {
 	for _, name := range slices.Sorted(maps.Keys(served)) {
 		p.line("     %-5s %5d %s", name, served[name], bar(served[name], 20))
 	}
 }
 
-// ended stops a load, and returns how many requests it was; an error if one failed.
+// ended stops a load, and returns how many requests it sent; an error if one failed.
 func (l *load) ended(p *page) (int, map[string]int, error) {
 	served, failed := l.stop()
 	if len(failed) > 0 {
@@ -433,13 +427,13 @@ func (l *load) ended(p *page) (int, map[string]int, error) {
 	}
 	counts(p, served)
 	n := 0
-	for _, of := range served {
-		n += of
+	for _, requests := range served {
+		n += requests
 	}
 	return n, served, nil
 }
 
-// shares waits until a load is served by some clusters alone: a change takes a moment to arrive.
+// shares waits until only some clusters serve a load: a change takes a moment to arrive.
 func (t *tour) shares(ctx context.Context, p *page, names ...string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

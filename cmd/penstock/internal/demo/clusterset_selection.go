@@ -12,8 +12,8 @@ import (
 // busyStreams are the long answers that keep east busy, of busyTokens each.
 const busyStreams, busyTokens = 40, 20_000
 
-// leastLoaded has requests go where they wait least, and makes east busy with requests of its own
-// clients.
+// leastLoaded makes requests go where they wait least, while east is busy with its own clients'
+// requests.
 func leastLoaded(ctx context.Context, t *tour, p *page) (string, error) {
 	text, err := write(t.dir, "set/here/policy.yaml", t.ports)
 	if err != nil {
@@ -41,7 +41,7 @@ func leastLoaded(ctx context.Context, t *tour, p *page) (string, error) {
 	return fmt.Sprintf("%d requests here while east is busy, and west serves all", n), err
 }
 
-// lost ends all that west has but its model servers, while requests go on, and starts it again.
+// lost ends everything in west but its model servers while requests go on, and starts it again.
 func lost(ctx context.Context, t *tour, p *page) (string, error) {
 	if err := os.Remove(filepath.Join(t.folder("here"), "policy.yaml")); err != nil {
 		return "", err

@@ -21,7 +21,6 @@ var config embed.FS
 
 var placeholder = regexp.MustCompile(`\$\{([a-z0-9-]+)\}`)
 
-// render reads a file below config/ and fills in its ports.
 func render(name string, ports map[string]int) (string, error) {
 	from := path.Join("config", name)
 	if strings.HasPrefix(name, "set/") {
@@ -42,8 +41,7 @@ func render(name string, ports map[string]int) (string, error) {
 	return out, missing
 }
 
-// write renders a file below config/ into the folder dir. The file appears atomically. write
-// returns its text.
+// write renders a file below config/ into the folder dir, atomically, and returns its text.
 func write(dir, name string, ports map[string]int) (string, error) {
 	text, err := render(name, ports)
 	if err != nil {
@@ -59,7 +57,7 @@ func write(dir, name string, ports map[string]int) (string, error) {
 	return text, os.Rename(target+".tmp", target)
 }
 
-// excerpt returns the important lines of YAML: those that end in a comment, their parent lines, and
+// excerpt returns the important lines of YAML: lines that end in a comment, their parent lines, and
 // the kinds and names of their objects.
 func excerpt(text string) []string {
 	var out []string
@@ -91,7 +89,6 @@ func excerpt(text string) []string {
 	return out
 }
 
-// commented reports whether a line has YAML followed by a comment.
 func commented(line string) bool {
 	before, _, found := strings.Cut(line, " # ")
 	return found && strings.TrimSpace(before) != ""

@@ -10,21 +10,20 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrFailed is Run's error if a step failed. What was expected and what was observed has been
-// printed.
+// ErrFailed is Run's error if a step failed. Run has printed what was expected and observed.
 var ErrFailed = errors.New("the demo failed")
 
-// errDone ends all that runs after the last step.
+// errDone ends everything after the last step.
 var errDone = errors.New("the demo is over")
 
-// Config of a demo.
+// Config configures a demo.
 type Config struct {
-	// Penstock is the path of the binary that is run; Env is added to its environment.
+	// Penstock is the path of the binary to run; Env is added to its environment.
 	Penstock string
 	Env      []string
 	// Typed is the binary's name in the shown commands.
 	Typed string
-	// Envoy is the version that is shown.
+	// Envoy is the version to show.
 	Envoy string
 	// Keep leaves everything running after the last step, until the context ends.
 	Keep bool
@@ -62,7 +61,6 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return err
 }
 
-// runSteps runs the steps.
 func (s *stage) runSteps(ctx context.Context, p *page) error {
 	began := time.Now()
 	if err := s.waitReady(ctx, p); err != nil {

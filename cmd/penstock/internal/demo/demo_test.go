@@ -203,7 +203,6 @@ func TestDemo_BrokenStreamIsAnError(t *testing.T) {
 	}
 }
 
-// shell returns a cluster whose penstock is a shell script.
 func shell(script string) *cluster {
 	return &cluster{name: "here", ready: make(chan struct{}),
 		cmd: func(ctx context.Context) *exec.Cmd { return exec.CommandContext(ctx, "sh", "-c", script) }}

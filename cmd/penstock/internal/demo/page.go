@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// page writes the demo's output, from top to bottom, while it runs.
+// page writes the demo's output while it runs.
 type page struct {
 	w      io.Writer
 	colour bool
@@ -30,20 +30,17 @@ func (p *page) line(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", 
 
 func (p *page) gap() { p.line("") }
 
-// title begins a step.
 func (p *page) title(n int, text string) {
 	p.gap()
 	p.line("%s", p.paint(bold, fmt.Sprintf("%d  %s", n, text)))
 }
 
-// text writes a paragraph.
 func (p *page) text(text string) {
 	for _, l := range wrap(text, 96) {
 		p.line("   %s", l)
 	}
 }
 
-// yaml shows lines of a file.
 func (p *page) yaml(file, note string, lines []string) {
 	p.line("   %s, %s", p.paint(yellow, file), note)
 	for _, l := range lines {
@@ -54,7 +51,6 @@ func (p *page) yaml(file, note string, lines []string) {
 	}
 }
 
-// command shows the command that a user would type.
 func (p *page) command(text string) { p.line("   %s %s", p.paint(faint, "$"), text) }
 
 // curl shows the curl command of a request below prefix.
@@ -66,10 +62,8 @@ func (p *page) curl(prefix string, c chat) {
 	p.command(fmt.Sprintf("curl %s $GW%s \\\n       -d '%s'", flags, prefix+completions, c.json()))
 }
 
-// part writes part of a line.
 func (p *page) part(text string) { fmt.Fprint(p.w, text) }
 
-// output shows a command's output.
 func (p *page) output(lines []string) {
 	for _, l := range lines {
 		p.line("     %s", p.paint(faint, l))
@@ -82,7 +76,6 @@ func (p *page) answer(a answer) {
 		fmt.Sprintf("%q in %d ms", a.Text, a.Took.Round(time.Millisecond).Milliseconds()))
 }
 
-// why shows the reason of a decision.
 func (p *page) why(format string, args ...any) {
 	text := wrap(fmt.Sprintf(format, args...), 90)
 	for i, l := range text {
@@ -109,12 +102,10 @@ func (p *page) server(name string) string {
 	return p.paint(colour, name)
 }
 
-// column pads the name of a model server to a column.
 func (p *page) column(name string) string {
 	return p.server(name) + strings.Repeat(" ", max(0, len("east-llama-1")-len(name)))
 }
 
-// bar draws a number.
 func bar(n, perBlock int) string { return strings.Repeat("█", (n+perBlock-1)/perBlock) }
 
 // wrap splits text into lines of at most width characters, at spaces.

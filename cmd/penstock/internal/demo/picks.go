@@ -24,15 +24,14 @@ func waitRecordable(ctx context.Context) error {
 	}
 }
 
-// picks returns the picks of a pool that a cluster's picker has recorded, newest first.
+// picks returns a cluster's recorded picks of a pool, newest first.
 func (s *stage) picks(ctx context.Context, c *cluster, pool string) ([]picker.Record, error) {
 	var out struct{ Picks []picker.Record }
 	err := s.cfg.Ask(ctx, c.state, "/debug/picks?pool="+url.QueryEscape(pool), &out)
 	return out.Picks, err
 }
 
-// recorded returns the last pick of a pool that a cluster's picker has recorded. A pick before
-// since is an error.
+// recorded returns a cluster's last recorded pick of a pool. A pick before since is an error.
 func (s *stage) recorded(ctx context.Context, c *cluster, pool string, since time.Time) (picker.Record, error) {
 	picks, err := s.picks(ctx, c, pool)
 	if err != nil {
@@ -66,14 +65,12 @@ func comparison(pick picker.Record) string {
 	return fmt.Sprintf("compared their load (%s).", strings.Join(loads, ", "))
 }
 
-// podName returns the name of a pod in a verdict, without the address that penstock adds for
-// ModelServers.
+// podName removes the address that penstock adds to the names of ModelServers.
 func podName(pod string) string {
 	name, _, _ := strings.Cut(pod, "/")
 	return name
 }
 
-// first returns the first of the endpoints that a picker named.
 func first(endpoints string) string {
 	head, _, _ := strings.Cut(endpoints, ",")
 	return head

@@ -29,7 +29,6 @@ type cluster struct {
 	follow io.Writer // receives further output; may be nil
 }
 
-// serves reports whether the gateway serves.
 func (c *cluster) serves() bool {
 	select {
 	case <-c.ready:
@@ -64,7 +63,6 @@ func (c *cluster) Run(ctx context.Context) error {
 	return fmt.Errorf("penstock in cluster %s ended (%s); its output:\n%s", c.name, cmd.ProcessState, c.output())
 }
 
-// printed handles a line of the process's output.
 func (c *cluster) printed(line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +84,6 @@ func (c *cluster) followTo(w io.Writer) {
 	c.follow = w
 }
 
-// output returns the last lines of the process's output, indented.
 func (c *cluster) output() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +116,6 @@ func (c *cluster) served(ctx context.Context) (string, error) {
 	}
 }
 
-// lineWriter calls line for each line written to it.
 type lineWriter struct {
 	rest string
 	line func(string)

@@ -27,8 +27,8 @@ const (
 	storesTokens, sendsTokens = "stores-tokens", "sends-tokens"
 )
 
-// programs are a token store, a router of the servers of qwen, and two processors, as
-// penstock-external has them, but for their vocabulary: a token is a byte.
+// programs are a token store, a router of the servers of qwen, and two processors, as in
+// penstock-external, except for the vocabulary: a token is a byte.
 type programs struct {
 	tokens  string // URL of the token store
 	servers []*http.Server
@@ -85,7 +85,6 @@ func (s *programs) startProcessors(ports map[string]int) error {
 	return nil
 }
 
-// run serves until ctx ends.
 func (s *programs) run(ctx context.Context, run func(func() error)) {
 	for i, server := range s.servers {
 		run(func() error {
@@ -179,7 +178,7 @@ func prepared(ctx context.Context, s *stage, p *page, _ string) (string, error) 
 		nil
 }
 
-// askPrepared posts a question, and also returns where the server had its token IDs from.
+// askPrepared posts a question. It also returns where the server had its token IDs from.
 func (s *stage) askPrepared(ctx context.Context, prefix string, q chat) (a answer, from string, err error) {
 	began := time.Now()
 	resp, err := s.post(ctx, s.here.url+prefix, q)

@@ -17,7 +17,6 @@ const (
 	perServer     = 2   // full.inFlight
 )
 
-// spilled is one of the requests and the picker's decision.
 type spilled struct {
 	by, at string
 	pick   picker.Record

@@ -26,7 +26,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// timeout is how long the demo waits for changes that normally take a fraction of a second.
+// timeout bounds the wait for changes that normally take a fraction of a second.
 const timeout = 20 * time.Second
 
 // Latencies of the simulated servers. A short answer is fast; a long one leaves time to observe the
@@ -36,13 +36,12 @@ const (
 	perToken   = 60 * time.Millisecond
 )
 
-// servers are the model servers of the demo and their models.
 var servers = []struct{ name, model string }{
 	{"llama-1", "llama"}, {"llama-2", "llama"}, {"qwen-1", "qwen"}, {"qwen-2", "qwen"},
 	{"east-llama-1", "llama"}, {"east-llama-2", "llama"}, {"gemma-1", "gemma"}, {"gemma-2", "gemma"},
 }
 
-// stage is everything that runs: two clusters and the model servers of both.
+// stage runs two clusters and their model servers.
 type stage struct {
 	cfg        Config
 	dir        string // for all files
@@ -70,8 +69,8 @@ func newStage(cfg Config) (*stage, error) {
 	return s, nil
 }
 
-// shortTemp returns the folder for temporary files, or /tmp if its path is long (macOS): the path
-// of a Unix socket below it is limited to about a hundred bytes.
+// shortTemp returns the folder for temporary files, or /tmp if its path is long (macOS): paths of
+// Unix sockets have at most about 100 bytes.
 func shortTemp() string {
 	if dir := os.TempDir(); len(dir) < 36 {
 		return dir
@@ -125,7 +124,7 @@ func (s *stage) prepare() error {
 	})
 }
 
-// choosePorts finds a free port for each name. All are held at the same time, so that they differ;
+// choosePorts finds a free port for each name. It holds all at the same time, so that they differ;
 // the gateways and the picker bind them a moment later.
 func (s *stage) choosePorts(names ...string) error {
 	for _, name := range names {
@@ -153,7 +152,6 @@ func (s *stage) cluster(name string, args ...string) *cluster {
 		cmd: func(ctx context.Context) *exec.Cmd { return s.cfg.command(ctx, args...) }}
 }
 
-// Run runs everything until ctx ends.
 func (s *stage) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, server := range s.sims {
@@ -165,7 +163,6 @@ func (s *stage) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// close removes all files.
 func (s *stage) close() error {
 	s.http.CloseIdleConnections()
 	s.programs.close()
@@ -240,7 +237,7 @@ func (s *stage) waitIdle(ctx context.Context, target, pool string) error {
 	})
 }
 
-// waitState waits until the endpoints of a pool are in some state, by the picker here.
+// waitState waits until the picker here has the endpoints of a pool in some state.
 func (s *stage) waitState(ctx context.Context, target, pool string, reached func([]schedule.Verdict) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -281,5 +278,4 @@ func (s *stage) serverAt(address string) string {
 	return address
 }
 
-// file returns the path of the copy of a file below config/.
 func (s *stage) file(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }

@@ -21,7 +21,6 @@ type step struct {
 	run func(ctx context.Context, s *stage, p *page, prefix string) (result string, err error)
 }
 
-// allSteps returns the steps in order.
 func allSteps() []step {
 	return []step{
 		{
@@ -85,8 +84,8 @@ func allSteps() []step {
 	}
 }
 
-// twoPools sends a request for each model, and then keeps one server busy and checks that the
-// picker avoids it.
+// twoPools sends a request for each model. Then it keeps one server busy and checks that the picker
+// avoids it.
 func twoPools(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
 	for _, model := range []string{"llama", "qwen"} {
 		q := question(model, "Hello there")
@@ -139,7 +138,6 @@ func twoPools(ctx context.Context, s *stage, p *page, prefix string) (string, er
 	return fmt.Sprintf("each model was answered from its own pool; while %s was busy, %s answered", busy.By, a.By), nil
 }
 
-// streamed shows a streamed answer while it arrives.
 func streamed(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
 	q := question("qwen", "One word at a time, and not one of them waits for the next")
 	q.Stream = true
@@ -283,7 +281,6 @@ const (
 	splitSlack    = 35
 )
 
-// split counts each server's answers.
 func split(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
 	q := question("llama", "Hi")
 	q.MaxTokens = 1
@@ -315,7 +312,6 @@ func split(ctx context.Context, s *stage, p *page, prefix string) (string, error
 	return fmt.Sprintf("%d of %d were answered here, %d in cluster east", here, splitRequests, east), nil
 }
 
-// shares returns how many requests each cluster answered.
 func shares(count map[string]int) (here, east int) {
 	for name, n := range count {
 		if strings.HasPrefix(name, "east-") {
@@ -336,7 +332,6 @@ func checkEven(here, east int) error {
 	return nil
 }
 
-// names returns the servers here that have a model.
 func names(model string) []string {
 	var out []string
 	for _, server := range servers {

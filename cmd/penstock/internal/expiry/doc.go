@@ -1,13 +1,12 @@
-// Package expiry finds certificates that have ended or end soon: those of Gateways and clients,
-// their intermediates, and the authorities by which backends and clients are verified. They are in
-// Secrets and ConfigMaps that configuration reads. Bundles of the members of a ClusterSet are
-// clusterset's.
+// Package expiry finds certificates that have ended or end soon: of Gateways and clients, their
+// intermediates, and the authorities that verify backends and clients. They are in Secrets and
+// ConfigMaps that configuration reads. clusterset checks the bundles of members of a ClusterSet.
 //
-// Package app gives it each change that is committed, and has it run. `penstock translate` calls
-// Check.
+// Package app passes it each committed change and runs it. `penstock translate` calls Check.
 //
 // Invariants: a finding has the name and the dates of a certificate, and nothing else of an object.
-// An object is parsed once for each change. What cannot be parsed is left to the part that uses it.
+// An object is parsed once for each change. Entries that cannot be parsed are left to the part that
+// uses them.
 //
 // Tests: go test ./cmd/penstock/internal/expiry
 package expiry

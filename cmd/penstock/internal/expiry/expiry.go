@@ -23,14 +23,13 @@ import (
 const (
 	// Soon is how long before its end a certificate has a finding.
 	Soon = 14 * 24 * time.Hour
-	// maxBytes bounds what is parsed of an entry of an object, and maxCertificates of a chain or
+	// maxBytes bounds how much of an entry is parsed, maxCertificates the length of a chain or
 	// bundle.
 	maxBytes, maxCertificates = 256 << 10, 64
 	// maxSubject bounds a certificate's name in a finding, in bytes.
 	maxSubject = 100
 )
 
-// certificate is what a finding has of a certificate.
 type certificate struct {
 	entry string // of the object
 	place int    // in the entry
@@ -38,7 +37,7 @@ type certificate struct {
 	ends  time.Time
 }
 
-// Board takes reports. *status.Board implements it.
+// Board receives reports. *status.Board implements it.
 type Board interface {
 	Replace(source string, reports ...report.Report)
 }
@@ -73,7 +72,7 @@ func (k *Keeper) Steps() []delivery.Step {
 	}}}
 }
 
-// Follow takes a change of the store over.
+// Follow applies a store change.
 func (k *Keeper) Follow(r store.Reader, changed []store.Change) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -96,7 +95,7 @@ func (k *Keeper) Follow(r store.Reader, changed []store.Change) {
 	}
 }
 
-// Run reports when something has changed, and when a certificate ends, until ctx ends.
+// Run reports after each change, and when a certificate ends, until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -172,7 +171,7 @@ func reports(objects map[report.Ref][]certificate, now time.Time) (all []report.
 	return all, ended, soon, next
 }
 
-// of returns the certificates of an object that has changed; false for other kinds.
+// of returns the certificates of a changed object; false for other kinds.
 func of(r store.Reader, table, id string) (ref report.Ref, list []certificate, ok bool) {
 	switch table {
 	case store.Secrets.Kind():
@@ -189,7 +188,6 @@ func of(r store.Reader, table, id string) (ref report.Ref, list []certificate, o
 	return ref, nil, false
 }
 
-// caEntry is the entry of a bundle of authorities.
 const caEntry = "ca.crt"
 
 func inSecret(s *corev1.Secret) []certificate {
@@ -198,7 +196,6 @@ func inSecret(s *corev1.Secret) []certificate {
 
 func inConfigMap(m *corev1.ConfigMap) []certificate { return parse(caEntry, []byte(m.Data[caEntry])) }
 
-// parse returns the certificates of an entry.
 func parse(entry string, text []byte) (list []certificate) {
 	if len(text) > maxBytes {
 		return nil

@@ -24,18 +24,17 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// issued is a certificate with a name and an end.
 func issued(t *testing.T, name string, ends time.Time) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	is := &x509.Certificate{
+	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
 		NotBefore: ends.Add(-365 * 24 * time.Hour), NotAfter: ends,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, is, is, key.Public(), key)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +88,6 @@ func TestCertificates_EndOfEachOfAChainAndOfAuthoritiesIsAFinding(t *testing.T) 
 	}
 }
 
-// board keeps what was reported last.
 type board struct {
 	mu   sync.Mutex
 	last []string

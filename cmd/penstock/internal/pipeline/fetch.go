@@ -17,17 +17,17 @@ const (
 	// fetchTimeout is how long rows wait for an object that they are the first to read, such as a
 	// listener for its certificate. Afterwards they are translated without it.
 	fetchTimeout = 3 * time.Second
-	// fetchRounds bounds how often one change is translated again at once because what it has begun
-	// to read is at hand.
+	// fetchRounds bounds how often one change is translated again because further objects are at
+	// hand.
 	fetchRounds = 5
 )
 
 // Source reads objects on demand. *kube.Source implements it.
 type Source interface {
-	// Want adds and removes demands. Each channel is closed when the objects of a wanted one are
+	// Want adds and removes demands. The channel of a wanted demand closes when its objects are
 	// read.
 	Want(wanted, unwanted []kube.Demand) []<-chan struct{}
-	// Flush puts into the store what is read.
+	// Flush puts the read objects into the store.
 	Flush() error
 	// Park moves objects that no demand wants out of the store. It is called after the first
 	// translation.
@@ -36,10 +36,9 @@ type Source interface {
 	Forbidden() bool
 }
 
-// Fetch has a Source read what translation begins to read, and translates again. The first
-// translation, after which proxies are answered, waits for everything: what is missing would be
-// removed from proxies that have it. After it nothing waits but the rows concerned
-// (graph.Engine.WaitForDemands).
+// Fetch makes a Source read what translation begins to read, and translates again. The first
+// translation, after which proxies receive responses, waits for everything: proxies would lose what
+// is missing. After it only the rows concerned wait (graph.Engine.WaitForDemands).
 type Fetch struct {
 	source      Source
 	translation *Translation
@@ -90,7 +89,7 @@ func (f *Fetch) arrive(keys ...graph.Key) {
 	}
 }
 
-// complete requests what an update has begun to read, and translates again as long as that is at
+// complete requests what an update has begun to read, and translates again while objects are at
 // hand. It returns the whole change.
 func (f *Fetch) complete(ctx context.Context, sub *store.Subscription, c *delivery.Change) *delivery.Change {
 	if f == nil {
@@ -134,7 +133,7 @@ func (f *Fetch) completeFirst(ctx context.Context, sub *store.Subscription, c *d
 	return c
 }
 
-// await waits until a demand is met. What the API server forbids does not arrive by waiting.
+// await waits until a demand is met. It gives up when the API server forbids the read.
 func (f *Fetch) await(ctx context.Context, d kube.Demand, read <-chan struct{}) {
 	for {
 		select {
@@ -186,7 +185,7 @@ func (f *Fetch) expect(ctx context.Context, key graph.Key, read <-chan struct{})
 	f.arrive(key)
 }
 
-// again translates what is in the store now, and joins it with a change.
+// again translates the store's present content, and joins the result with a change.
 func (f *Fetch) again(sub *store.Subscription, c *delivery.Change, arrived []graph.Key) *delivery.Change {
 	revisions, now := sub.Pending()
 	if len(revisions)+len(arrived) == 0 {
@@ -202,8 +201,7 @@ func (f *Fetch) again(sub *store.Subscription, c *delivery.Change, arrived []gra
 	return next
 }
 
-// flush puts into the store what is read. The store rejects objects without a name alone, which the
-// API server has not.
+// flush puts the read objects into the store, which rejects only objects without a name.
 func (f *Fetch) flush() {
 	if err := f.source.Flush(); err != nil {
 		f.log.Error("objects that are read cannot be stored", "error", err)

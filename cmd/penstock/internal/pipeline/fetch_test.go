@@ -50,7 +50,6 @@ func (s *apiServer) Flush() error    { return nil }
 func (s *apiServer) Park()           {}
 func (s *apiServer) Forbidden() bool { return false }
 
-// answer ends the read of a Secret.
 func (s *apiServer) answer(secret string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +114,6 @@ func (r *rig) changed() string {
 	return out
 }
 
-// gateway has a listener for HTTPS with a certificate.
 func gateway(t *testing.T, name, listener, secret string) store.Op {
 	t.Helper()
 	var g gatewayv1.Gateway

@@ -22,8 +22,7 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// withoutEffect are the fields that may be without effect, with those below them, each with the
-// reason.
+// withoutEffect maps fields that may be without effect, with the fields below them, to the reasons.
 var withoutEffect = map[string]string{
 	"ClusterProperty": "it names this cluster in its cluster set, which is not translation: " +
 		"clusterset's tests",
@@ -65,7 +64,7 @@ var withoutEffect = map[string]string{
 	"UDPRoute.spec.rules[].name": "it identifies a rule for readers",
 }
 
-// effective are the fields below those of withoutEffect that have an effect.
+// effective are the fields below entries of withoutEffect that have an effect.
 var effective = []string{
 	"ConfigMap.data",
 	"EndpointSlice.endpoints[].addresses",
@@ -118,18 +117,17 @@ var validValues = map[string][]any{
 // maxWithoutEffect bounds withoutEffect.
 const maxWithoutEffect = 30
 
-// mostAdded bounds the objects to which a field is added that none has.
+// mostAdded bounds the objects to which a field is added that no object has.
 const mostAdded = 4
 
-// unread are parts of all kinds that no reader of files takes as input, beside the status.
+// unread are parts of all kinds, beside the status, that no reader of files takes as input.
 var unread = []string{".apiVersion", ".kind", ".metadata"}
 
-// statusIsInput lists the kinds whose status is read.
 var statusIsInput = []string{"InferencePoolImport", "Pod", "Service"}
 
-// Every field of every kind that is read has an effect: some valid change of it changes what Envoys
-// and fleets get, what pickers get, or a finding or condition. testdata/objects and testdata/fields
-// have an object with each field.
+// Every field of every kind that is read has an effect: some valid change of it changes what
+// Envoys, fleets or pickers receive, or a finding or condition. testdata/objects and
+// testdata/fields have an object with each field.
 func TestFields_EachHasAnEffectOrAFinding(t *testing.T) {
 	all := schemas(t)
 	tried := map[string]int{} // by pattern: objects to which the field was added
@@ -170,7 +168,6 @@ func TestFields_EachHasAnEffectOrAFinding(t *testing.T) {
 	judge(t, all, has)
 }
 
-// judge compares the fields that have an effect with those of the schemas.
 func judge(t *testing.T, all map[string]*node, has map[string]bool) {
 	t.Helper()
 	if len(withoutEffect) > maxWithoutEffect {
@@ -204,7 +201,7 @@ func judge(t *testing.T, all map[string]*node, has map[string]bool) {
 	}
 }
 
-// exceptionOf is the entry of withoutEffect that a field is below; "" if there is none.
+// exceptionOf is the entry of withoutEffect for a field; "" without one.
 func exceptionOf(pattern string) (exception string) {
 	if slices.ContainsFunc(effective, func(e string) bool { return under(pattern, e) }) {
 		return ""
@@ -217,13 +214,12 @@ func exceptionOf(pattern string) (exception string) {
 	return exception
 }
 
-// under reports whether a pattern is another one, or below it.
-func under(pattern, of string) bool {
-	rest, ok := strings.CutPrefix(pattern, of)
+func under(pattern, field string) bool {
+	rest, ok := strings.CutPrefix(pattern, field)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// world is a file of objects, with those that they refer to, and the fields of the file's own.
+// world is a file of objects and the objects that they refer to. fields are the file's own.
 type world struct {
 	name    string
 	objects []map[string]any
@@ -249,7 +245,7 @@ func worldsOfFields(t *testing.T) (out []world) {
 }
 
 // pattern names a place's field for all objects of a kind: "HTTPRoute.spec.hostnames[]". leaf is
-// its schema; nil if the place is within a leaf, whose own place is the first one of it.
+// its schema; nil if the place is below the first place of a leaf.
 func (w world) pattern(p place, all map[string]*node) (pattern string, leaf *node) {
 	kind, _ := w.objects[p.object]["kind"].(string)
 	n := all[kind]
@@ -267,7 +263,7 @@ func (w world) pattern(p place, all map[string]*node) (pattern string, leaf *nod
 	return pattern, n
 }
 
-// value is the value at a place; nil if there is none.
+// value is the value at a place, or nil.
 func (p place) value(objects []map[string]any) any {
 	var at any = objects[p.object]
 	for _, key := range p.path {
@@ -320,13 +316,13 @@ func (w world) adds(t *testing.T, p place, leaf *node, before observation, seen 
 	return false
 }
 
-// anyValues are values of the types of fields, of which each should be valid in many fields.
+// anyValues are values by type, each valid in many fields.
 var anyValues = map[string][]any{
 	"string":  {"x", "7s", "example.net", "203.0.113.9", "other.example:8444", "203.0.113.0/24"},
 	"integer": {7.0, 443.0}, "boolean": {true, false},
 }
 
-// absent lists the leaves that are missing in objects which have their siblings.
+// absent lists the leaves that are missing in objects with their siblings.
 func (w world) absent(all map[string]*node) (out []place) {
 	seen := map[string]bool{}
 	for _, p := range w.places {
@@ -356,7 +352,6 @@ func (w world) absent(all map[string]*node) (out []place) {
 	return out
 }
 
-// add sets the value at a place which is absent, with the list or map around it.
 func (p place) add(objects []map[string]any, value any) {
 	for at := len(p.path) - 1; ; at-- {
 		parent := place{object: p.object, path: p.path[:at]}
@@ -390,7 +385,6 @@ func alternatives(v any, leaf *node, seen []any) (out []any) {
 	return slices.DeleteFunc(out, func(o any) bool { return o == v })
 }
 
-// replace sets the value at a place.
 func (p place) replace(objects []map[string]any, value any) {
 	var at any = objects[p.object]
 	for i, key := range p.path {
@@ -411,7 +405,6 @@ func (p place) replace(objects []map[string]any, value any) {
 	}
 }
 
-// leaveOut removes the value at a place, from a list too.
 func (p place) leaveOut(objects []map[string]any) {
 	parent := place{object: p.object, path: p.path[:len(p.path)-1]}
 	key := p.path[len(p.path)-1]
@@ -424,7 +417,6 @@ func (p place) leaveOut(objects []map[string]any) {
 	}
 }
 
-// observation is everything that came of some objects.
 type observation struct {
 	digest  [sha256.Size]byte
 	invalid []string // what the reader of files rejects
@@ -465,7 +457,6 @@ func observe(t *testing.T, objects []map[string]any) (out observation) {
 	return out
 }
 
-// errorsOf lists the errors among the findings of reports.
 func errorsOf(reports []report.Report) (out []string) {
 	for _, r := range reports {
 		for _, f := range r.Findings {
@@ -477,7 +468,7 @@ func errorsOf(reports []report.Report) (out []string) {
 	return out
 }
 
-// membership is what translation needs of a cluster set with the members b and d.
+// membership is the input of translation for a cluster set with the members b and d.
 func membership(t *testing.T) store.Op {
 	t.Helper()
 	for _, o := range readObjects(t, "base.yaml") {
@@ -497,7 +488,6 @@ func membership(t *testing.T) store.Op {
 	return store.Op{}
 }
 
-// noteFleet notes the Kubernetes objects of a Gateway's proxies.
 func noteFleet(done translated, gateway string, note func(any)) {
 	spec := done.Fleet(gateway)
 	note(spec)

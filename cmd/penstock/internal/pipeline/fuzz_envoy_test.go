@@ -27,8 +27,8 @@ const answerLimit = 9 * time.Second
 // maxAcked bounds fuzzEnvoy.acked.
 const maxAcked = 100_000
 
-// fuzzEnvoy is an Envoy, with its control plane, that receives the resources of one execution after
-// another: it is started once for all of them.
+// fuzzEnvoy is an Envoy with its control plane, started once, that receives the resources of all
+// executions.
 type fuzzEnvoy struct {
 	control *xdstest.Control
 	sent    []resource.Ref
@@ -43,7 +43,6 @@ func startFuzzEnvoy(f testing.TB) *fuzzEnvoy {
 	return e
 }
 
-// start starts the Envoy.
 func (e *fuzzEnvoy) start(t testing.TB) *envoytest.Envoy {
 	return envoytest.StartGateway(t, bootstrap.Config{
 		Gateway: xdstest.Gateway, ADS: []string{e.control.Address}, DrainTime: time.Second, Concurrency: 1,
@@ -61,15 +60,15 @@ func (e *fuzzEnvoy) check(t *testing.T, objects []map[string]any) {
 	}
 }
 
-// rejects replaces all that Envoy has by other resources, and returns its NACKs once it has
-// answered; "": it has ACKed all.
+// rejects replaces all of Envoy's resources, and returns its NACKs once it has answered; "" if it
+// has ACKed all.
 func (e *fuzzEnvoy) rejects(t *testing.T, now []*resource.Resource) string {
 	t.Helper()
 	digest := digestOf(now)
 	if e.acked[digest] {
 		return ""
 	}
-	// A cluster that differs each time shows that Envoy's answers are those to this change.
+	// A cluster that differs each time identifies Envoy's answers to this change.
 	e.count++
 	mark, err := resource.New(resource.Cluster, "mark", &clusterv3.Cluster{
 		Name: "mark", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
@@ -119,8 +118,8 @@ func digestOf(all []*resource.Resource) uint64 {
 	return h.Sum64()
 }
 
-// nacks returns Envoy's NACKs, without those of addresses that this machine cannot bind, and
-// whether it has still to answer something but removals.
+// nacks returns Envoy's NACKs, except for addresses that this machine cannot bind, and whether an
+// answer to anything but removals is pending.
 func (e *fuzzEnvoy) nacks() (problems []string, pending bool) {
 	for _, p := range e.control.Server.Proxies() {
 		for _, t := range p.Types {

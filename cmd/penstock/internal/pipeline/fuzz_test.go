@@ -28,9 +28,9 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// What users write passes our own checks or has a finding or a condition; and what passes, Envoy
-// ACKs. Each target takes the objects of a file in testdata/objects, where every field that reaches
-// Envoy is set, and changes two fields.
+// Input that passes our checks without a finding or a condition gets an ACK from Envoy. Each target
+// takes the objects of a file in testdata/objects, where every field that reaches Envoy is set, and
+// changes two fields.
 
 func FuzzRoute_ValidIsACKed(f *testing.F)         { fuzzObjects(f, "routes.yaml") }
 func FuzzGateway_ValidIsACKed(f *testing.F)       { fuzzObjects(f, "gateways.yaml") }
@@ -38,7 +38,7 @@ func FuzzPolicy_ValidIsACKed(f *testing.F)        { fuzzObjects(f, "policies.yam
 func FuzzInferencePool_ValidIsACKed(f *testing.F) { fuzzObjects(f, "pools.yaml") }
 func FuzzService_ValidIsACKed(f *testing.F)       { fuzzObjects(f, "services.yaml") }
 
-// hostileTexts are the texts of the seeds: each is not valid in some field, and valid in another.
+// hostileTexts are the texts of the seeds: each is invalid in some field, and valid in another.
 var hostileTexts = []string{
 	"", "*", "/", "(", "%", "a\r\nb", ":path", "Host", "*.example.com", "99999h", "0s", "1.2.3.4", "::1", "//a/../b",
 	"%REQ(x)%", "https://*", "\\1", "(?i)\\pL{900}",
@@ -49,7 +49,7 @@ var hostileTexts = []string{
 var hostileNumbers = []int64{0, -1, 1, 65535, 65536, 1 << 31, 1<<31 - 1, 1 << 32, 1<<63 - 1}
 
 // fuzzObjects changes fields of the objects in a file. A place is "KIND/NAME field", with "!"
-// before it to leave the field out; any other text stands for some field.
+// before it to leave the field out; any other text selects some field.
 func fuzzObjects(f *testing.F, name string) {
 	base, objects := readObjects(f, "base.yaml"), readObjects(f, name)
 	places := fieldsOf(objects)
@@ -94,7 +94,7 @@ func certificateSeeds(t testing.TB) *txtar.Archive {
 	return archive
 }
 
-// withCertificate are objects with a certificate and its key in all Secrets and ConfigMaps.
+// withCertificate puts a certificate and its key into all Secrets and ConfigMaps of objects.
 func withCertificate(t *testing.T, objects []map[string]any, chain, key []byte) []map[string]any {
 	t.Helper()
 	changed := clone(t, objects)
@@ -110,8 +110,7 @@ func withCertificate(t *testing.T, objects []map[string]any, chain, key []byte) 
 	return changed
 }
 
-// An Envoy that has just started has no last good version: each certificate of the corpus meets
-// one.
+// A starting Envoy has no last good version: each certificate of the corpus meets one.
 func TestFuzzCertificate_SeedsAreACKedByEnvoysThatHaveJustStarted(t *testing.T) {
 	archive := certificateSeeds(t)
 	objects := slices.Concat(readObjects(t, "base.yaml"), readObjects(t, "gateways.yaml"))
@@ -139,7 +138,7 @@ func TestFuzzCertificate_SeedsAreACKedByEnvoysThatHaveJustStarted(t *testing.T) 
 	}
 }
 
-// The targets would find little if Envoy did not get what they change.
+// The targets would find little if Envoy did not receive the fields that they change.
 func TestFuzzObjects_AllAreAccepted(t *testing.T) {
 	base := readObjects(t, "base.yaml")
 	for _, name := range []string{"routes.yaml", "gateways.yaml", "policies.yaml", "pools.yaml", "services.yaml"} {
@@ -168,7 +167,6 @@ func translate(t testing.TB, objects []map[string]any) (*translator.Translator, 
 	return done.Translator, append(done.read, done.out.Reports...)
 }
 
-// translated is what became of objects.
 type translated struct {
 	*translator.Translator
 	view *store.View
@@ -176,7 +174,6 @@ type translated struct {
 	read []report.Report // of the reader
 }
 
-// readAll reads objects beside what Penstock itself stores.
 func readAll(t testing.TB, objects []map[string]any, own ...store.Op) (done translated) {
 	t.Helper()
 	var docs []string
@@ -244,7 +241,7 @@ func find(places []place, name string) place {
 	return places[h.Sum32()%uint32(len(places))]
 }
 
-// fieldsOf lists every field of objects but those of their identity.
+// fieldsOf lists every field of objects except their identity.
 func fieldsOf(objects []map[string]any) (out []place) {
 	for i, o := range objects {
 		at := place{object: i, name: fmt.Sprintf("%s/%s", o["kind"], o["metadata"].(map[string]any)["name"])}
@@ -282,8 +279,8 @@ func sortedKeys(m map[string]any) []string {
 	return keys
 }
 
-// set replaces a field's value by one of the same type, or leaves the field out. A field that a
-// change before it left out stays so.
+// set replaces a field's value by one of the same type, or leaves the field out. A field that an
+// earlier change left out stays so.
 func (p place) set(objects []map[string]any, text string, number int64, left bool) {
 	var at any = objects[p.object]
 	for i, key := range p.path {

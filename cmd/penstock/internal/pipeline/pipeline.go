@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/xds/cache"
 )
 
-// Config is what a Pipeline needs.
+// Config configures a Pipeline.
 type Config struct {
 	Store       *store.Store
 	Translation *Translation
@@ -22,11 +22,11 @@ type Config struct {
 	Cache       *cache.Cache
 	// Fetch reads objects on demand; nil if all are in the store.
 	Fetch *Fetch
-	// Names is called with the host names that a translation begins and ceases to use. nil: to
-	// ignore them. It must not block.
+	// Names is called with the host names that a translation begins and ceases to use. It must not
+	// block, and may be nil.
 	Names func(names, gone []string)
-	// Before runs before anything is translated, and First after the first translation, before any
-	// proxy is answered.
+	// Before runs before the first translation, and First after it, before any proxy receives a
+	// response.
 	Before, First []func(context.Context)
 	// Observe is called with the seconds that a change took.
 	Observe func(seconds float64)
@@ -37,7 +37,7 @@ type Config struct {
 // Pipeline follows the store.
 type Pipeline struct{ cfg Config }
 
-// New makes it.
+// New makes a Pipeline.
 func New(cfg Config) *Pipeline { return &Pipeline{cfg} }
 
 // Run translates and delivers until ctx ends.
@@ -79,8 +79,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	}
 }
 
-// follow brings everything behind the store up to date with some revisions, and with keys that rows
-// waited for.
+// follow translates and delivers some revisions, and keys that rows waited for.
 func (p *Pipeline) follow(ctx context.Context, sub *store.Subscription, revisions []store.Revision, view *store.View,
 	arrived ...graph.Key) {
 	defer func(begin time.Time) { p.cfg.Observe(time.Since(begin).Seconds()) }(time.Now())

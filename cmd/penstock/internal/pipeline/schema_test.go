@@ -28,8 +28,8 @@ type node struct {
 	enum   []any
 }
 
-// child is the part below a node that a key or an index leads to, and its name in a pattern; nil
-// below a leaf.
+// child is the part below a node for a key or an index, and its name in a pattern; nil below a
+// leaf.
 func (n *node) child(key string) (below *node, name string) {
 	switch {
 	case n.items != nil:
@@ -40,7 +40,6 @@ func (n *node) child(key string) (below *node, name string) {
 	return n.fields[key], "." + key
 }
 
-// leaves are all leaves, by pattern.
 func (n *node) leaves(at string) iter.Seq2[string, *node] {
 	return func(yield func(string, *node) bool) { n.each(at, yield) }
 }
@@ -63,8 +62,8 @@ func (n *node) each(at string, yield func(string, *node) bool) bool {
 	return true
 }
 
-// schemas are the schemas of every kind that files may have, by kind: of their CRDs, and by
-// reflection where there is none.
+// schemas are the schemas of every kind that files may have, by kind: from their CRDs, or else by
+// reflection.
 func schemas(t *testing.T) map[string]*node {
 	t.Helper()
 	files, err := manifests.CRDs()
@@ -121,7 +120,6 @@ func ofProps(p *apiextensionsv1.JSONSchemaProps) *node {
 	return n
 }
 
-// plainTypes are structs whose JSON form has no fields.
 var plainTypes = []reflect.Type{
 	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
 	reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[resource.Quantity](),

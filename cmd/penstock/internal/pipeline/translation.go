@@ -31,16 +31,15 @@ func (t *Translation) Update(view *store.View, changes []store.Change, arrived .
 	return t.t.Update(view, changes, arrived...)
 }
 
-// WaitForDemands makes what is translated from now on wait for the objects that it is the first to
-// read.
+// WaitForDemands makes later translations wait for the objects that they are the first to read.
 func (t *Translation) WaitForDemands() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.t.WaitForDemands()
 }
 
-// Stuck reports whether a change has been translated or delivered for StuckAfter without a row that
-// was computed meanwhile.
+// Stuck reports whether a change has been in translation or delivery for StuckAfter without
+// computing a row.
 func (t *Translation) Stuck() bool { return t.watch.stuck.Load() }
 
 // Read calls f with the translator, which f must not keep.

@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// StuckAfter is how long a change may be translated or delivered without a row that was computed
-// meanwhile. A slow translation of many objects computes rows all the time.
+// StuckAfter is how long a change may be in translation or delivery without computing a row. A slow
+// translation of many objects computes rows all the time.
 const StuckAfter = 30 * time.Second
 
-// watchdog notices work that does not go on. It costs a timer for each piece of work, and nothing
-// while there is none.
+// watchdog detects work that makes no progress. It costs one timer for each piece of work.
 type watchdog struct {
 	rows  func() uint64 // counts up while the work goes on
 	stuck atomic.Bool
 }
 
-// begin is called when work begins; the result, when it ends.
+// begin starts watching a piece of work; end ends it.
 func (w *watchdog) begin() (end func()) {
 	watch := &watch{dog: w, seen: w.rows()}
 	watch.mu.Lock()
@@ -26,7 +25,6 @@ func (w *watchdog) begin() (end func()) {
 	return watch.end
 }
 
-// watch is one piece of work.
 type watch struct {
 	dog *watchdog
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 )
 
-// maxAdapters bounds the adapters that are loaded.
 const maxAdapters = 1024
 
 // adapterName is the body of vLLM's requests to load and to unload an adapter.
@@ -17,50 +16,49 @@ type adapterName struct {
 	Path string `json:"lora_path"` // not read
 }
 
-// loras returns the adapters that are loaded. The list must not be changed.
+// loras returns the loaded adapters. Callers must not change the list.
 func (s *Server) loras() []string { return *s.adapters.Load() }
 
-// loadAdapter is vLLM's POST /v1/load_lora_adapter. Any path is one of an adapter.
+// loadAdapter is vLLM's POST /v1/load_lora_adapter. It accepts any path.
 func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) {
-	s.changeAdapters(w, r, "loaded", func(of adapterName, list []string) ([]string, error) {
+	s.changeAdapters(w, r, "loaded", func(adapter adapterName, list []string) ([]string, error) {
 		switch {
-		case of.Path == "":
+		case adapter.Path == "":
 			return nil, badRequest("lora_path is missing")
-		case of.Name == s.cfg.Model || slices.Contains(list, of.Name):
-			return nil, badRequest("The lora adapter '%s' has already been loaded.", of.Name)
+		case adapter.Name == s.cfg.Model || slices.Contains(list, adapter.Name):
+			return nil, badRequest("The lora adapter '%s' has already been loaded.", adapter.Name)
 		case len(list) >= maxAdapters:
 			return nil, badRequest("more than %d adapters are loaded", maxAdapters)
 		}
-		return append(slices.Clone(list), of.Name), nil
+		return append(slices.Clone(list), adapter.Name), nil
 	})
 }
 
 // unloadAdapter is vLLM's POST /v1/unload_lora_adapter.
 func (s *Server) unloadAdapter(w http.ResponseWriter, r *http.Request) {
-	s.changeAdapters(w, r, "removed", func(of adapterName, list []string) ([]string, error) {
-		i := slices.Index(list, of.Name)
+	s.changeAdapters(w, r, "removed", func(adapter adapterName, list []string) ([]string, error) {
+		i := slices.Index(list, adapter.Name)
 		if i < 0 {
 			return nil,
 				&apiError{http.StatusNotFound, "NotFoundError",
-					fmt.Sprintf("The lora adapter '%s' cannot be found.", of.Name)}
+					fmt.Sprintf("The lora adapter '%s' cannot be found.", adapter.Name)}
 		}
 		return slices.Delete(slices.Clone(list), i, i+1), nil
 	})
 }
 
-// changeAdapters replaces the list of adapters by what change returns for the one that a request
-// names.
+// changeAdapters replaces the list of adapters by change's result for the adapter of a request.
 func (s *Server) changeAdapters(w http.ResponseWriter, r *http.Request, done string,
 	change func(adapterName, []string) ([]string, error)) {
-	var of adapterName
+	var adapter adapterName
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<16))
-	if err != nil || json.Unmarshal(body, &of) != nil || of.Name == "" {
+	if err != nil || json.Unmarshal(body, &adapter) != nil || adapter.Name == "" {
 		failWith(w, badRequest("the body is not JSON with a lora_name"), writeError)
 		return
 	}
 	for {
 		old := s.adapters.Load()
-		next, err := change(of, *old)
+		next, err := change(adapter, *old)
 		if err != nil {
 			failWith(w, err, writeError)
 			return
@@ -69,5 +67,5 @@ func (s *Server) changeAdapters(w http.ResponseWriter, r *http.Request, done str
 			break
 		}
 	}
-	_, _ = fmt.Fprintf(w, "Success: LoRA adapter '%s' %s successfully.", of.Name, done)
+	_, _ = fmt.Fprintf(w, "Success: LoRA adapter '%s' %s successfully.", adapter.Name, done)
 }

@@ -38,13 +38,12 @@ type stream struct {
 	last   func() []event // after the last piece
 }
 
-// event is a server-sent event. A name "" is left out. The data is sent as JSON.
 type event struct {
 	name string
 	data any
 }
 
-// done ends a stream, as [DONE] without quotes.
+// done ends a stream: [DONE] without quotes.
 var done = event{data: json.RawMessage("[DONE]")}
 
 type usage struct {
@@ -59,7 +58,6 @@ type promptDetails struct {
 	CachedTokens int `json:"cached_tokens"`
 }
 
-// cached returns how many tokens of the prompt were cached.
 func (u *usage) cached() int {
 	if u.Details == nil {
 		return 0
@@ -113,8 +111,8 @@ func (s *Server) generate(a api) http.HandlerFunc {
 	}
 }
 
-// tokenize takes the time in which the tokenizer reads a prompt, after those that came before. It
-// returns an error if the client goes away.
+// tokenize takes the tokenizer's time for a prompt, after earlier prompts. It returns an error if
+// the client goes away.
 func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	if s.cfg.TokenizerRate <= 0 {
 		return nil
@@ -128,8 +126,8 @@ func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	}
 }
 
-// count counts a request, for which err is not nil if it is invalid. It returns the request's
-// number and the error to answer with, if any: err or a simulated failure.
+// count counts a request; err is not nil if it is invalid. It returns the request's number and the
+// error to answer with: err, a simulated failure, or nil.
 func (s *Server) count(err error) (uint64, error) {
 	number := s.requests.Add(1)
 	if err == nil && s.fails(number) {
@@ -148,7 +146,7 @@ func (s *Server) fails(n uint64) bool {
 type running struct {
 	cached *promptDetails // how much of the prompt was cached; nil without prefix caching
 	leave  func()         // to be called at the end of the answer
-	// await waits until the answer has a number of tokens, of which it had another one before.
+	// await waits until an answer that had some tokens has another number of them.
 	await func(ctx context.Context, had, tokens int) error
 }
 
@@ -202,7 +200,6 @@ func (s *Server) enter(ctx context.Context, lora, salt string, tokens []uint32, 
 	return r, nil
 }
 
-// ended counts an answer that was sent to its end.
 func (s *Server) ended(tokens int, finish string) {
 	s.generationTokens.Add(uint64(tokens))
 	if finish == "length" {
@@ -232,7 +229,6 @@ func (r *running) stream(ctx context.Context, send func(...event) error, events 
 	return send(events.last()...)
 }
 
-// sender returns the function that sends events to w.
 func sender(w http.ResponseWriter) func(...event) error {
 	flusher := http.NewResponseController(w)
 	return func(events ...event) error {

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// decodeJSON reads one JSON value.
 func decodeJSON[T any](t *testing.T, text string) T {
 	t.Helper()
 	var v T
@@ -331,7 +330,6 @@ func TestAPIs_HaveTheMembersOfLLMDInferenceSim(t *testing.T) {
 	}
 }
 
-// contains reports the members of want that got lacks, or has with another type.
 func contains(t *testing.T, at string, want, got any) {
 	t.Helper()
 	switch want := want.(type) {

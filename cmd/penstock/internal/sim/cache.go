@@ -45,8 +45,8 @@ func newCache(blocks int, e *kvEvents) *cache {
 	return &cache{limit: blocks, events: e, blocks: map[uint64]*list.Element{}, order: list.New()}
 }
 
-// read has a prompt in the cache from now on. It returns how many of its tokens were cached; the
-// last token never is, because a server computes it to have the first one of the answer.
+// read adds a prompt to the cache. It returns how many of its tokens were cached; the last token
+// never is, because a server computes it for the first one of the answer.
 func (c *cache) read(tokens []uint32, lora, salt string) (cached int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,6 @@ func (c *cache) use(hashes []uint64) {
 	}
 }
 
-// clear empties the cache.
 func (c *cache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +87,7 @@ func (c *cache) clear() {
 	c.events.cleared()
 }
 
-// blockHashes returns the hashes of a prompt's full blocks. Each covers all that precedes it.
+// blockHashes returns the hashes of a prompt's full blocks. Each covers everything before it.
 func blockHashes(tokens []uint32, lora, salt string) []uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(lora + "\x00" + salt))

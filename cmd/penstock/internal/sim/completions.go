@@ -23,7 +23,6 @@ type chatMessage struct {
 	Content *string `json:"content,omitempty"`
 }
 
-// chatAPI is OpenAI's chat completions.
 var chatAPI = api{
 	prefix: "chatcmpl", fail: writeError,
 	prompt: (*fields).chatPrompt,
@@ -50,7 +49,6 @@ var chatAPI = api{
 	},
 }
 
-// completionsAPI is OpenAI's completions.
 var completionsAPI = api{
 	prefix: "cmpl", fail: writeError,
 	prompt: func(f *fields) (string, []string, error) { return promptText("prompt", f.Prompt) },

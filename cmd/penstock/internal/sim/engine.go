@@ -9,17 +9,16 @@ import (
 	"time"
 )
 
-// blockSize is how many tokens a block of the KV cache holds: vLLM's default.
+// blockSize is vLLM's default number of tokens in a block of the KV cache.
 const blockSize = 16
 
-// sequence is one request in the engine.
 type sequence struct {
 	lora    string        // the adapter it asks for; "" for the base model
 	blocks  int           // of the KV cache, for the prompt and the longest answer
 	running chan struct{} // closed when it may run
 	read    bool          // its prompt is read
 
-	// The rest is for an engine that serves in steps.
+	// Fields for an engine that serves in steps.
 	answer    int           // tokens of the answer, at least 1
 	begin     func() int    // called when it may run; returns how many tokens of its prompt are to be read
 	left      int           // of these
@@ -63,7 +62,7 @@ func (e *engine) enter(ctx context.Context, seq *sequence) error {
 	}
 }
 
-// leave releases what seq holds: its slot and blocks, or its place in the queue.
+// leave releases seq's slot and blocks, or its place in the queue.
 func (e *engine) leave(seq *sequence) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -97,7 +96,7 @@ func (e *engine) prefilled(seq *sequence) {
 	e.changed()
 }
 
-// reading reports whether as many prompts are being read as may be at a time.
+// reading reports whether the limit of prompts that are read at a time is reached.
 func (e *engine) reading() bool {
 	n := 0
 	for _, seq := range e.running {
@@ -108,10 +107,10 @@ func (e *engine) reading() bool {
 	return e.partial > 0 && n >= e.partial
 }
 
-// admit starts all sequences that can run. It skips a sequence whose adapter has no slot. One that
-// lacks a slot or blocks stops all after it, because large ones would never run otherwise. In
-// steps, no sequence starts once the step has a number of tokens of prompts; admit returns how many
-// it has started to read.
+// admit starts all sequences that can run. It skips a sequence whose adapter has no slot. A
+// sequence that lacks a slot or blocks stops all after it, because large ones would never run
+// otherwise. In steps, no sequence starts once the step has a number of tokens of prompts; admit
+// returns how many it has started to read.
 func (e *engine) admit(budget int) (prompts int) {
 	for i := 0; i < len(e.waiting) && len(e.running) < e.slots && !e.reading() && prompts < budget; {
 		seq := e.waiting[i]
@@ -135,7 +134,6 @@ func (e *engine) admit(budget int) (prompts int) {
 	return prompts
 }
 
-// load is the state of the engine at one moment.
 type load struct {
 	waiting, running           int
 	waitingLoRAs, runningLoRAs []string // sorted, each once

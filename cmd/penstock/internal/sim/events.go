@@ -16,8 +16,8 @@ import (
 // replayed is how many messages a server sends again: vLLM's default.
 const replayed = 10_000
 
-// kvEvents publishes what happens to the cache, as vLLM does: at a PUB socket, and again at a
-// ROUTER socket. The methods of nil do nothing.
+// kvEvents publishes changes of the cache as vLLM does: at a PUB socket, and again at a ROUTER
+// socket. The methods of nil do nothing.
 type kvEvents struct {
 	topic     string
 	publisher zmtp.Publisher
@@ -82,7 +82,6 @@ func (e *kvEvents) cleared() {
 	}
 }
 
-// publish sends a batch of one event.
 func (e *kvEvents) publish(event []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -97,7 +96,6 @@ func (e *kvEvents) publish(event []byte) {
 	}
 }
 
-// replay answers the calls of one connection at the ROUTER socket.
 func (e *kvEvents) replay(ctx context.Context, nc net.Conn) {
 	c, err := zmtp.Handshake(nc, zmtp.Router, zmtp.Limits{Message: 4 << 10})
 	if err != nil {
@@ -128,7 +126,6 @@ func (e *kvEvents) replay(ctx context.Context, nc net.Conn) {
 	}
 }
 
-// acceptAll accepts the connections of a listener until ctx ends.
 func acceptAll(ctx context.Context, listener net.Listener, each func(context.Context, net.Conn)) error {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// subscribed is an index that a server's events fill.
 type subscribed struct {
 	index  *prefix.Index
 	server *prefix.Server
@@ -38,7 +37,6 @@ func subscribe(t *testing.T, c kvevents.Config, src kvevents.Source) *subscribed
 	return s
 }
 
-// cached returns how many tokens of a prompt the server reports.
 func (s *subscribed) cached(tokens []uint32, model string) int {
 	var prompt prefix.Tokens
 	for _, id := range tokens {
@@ -91,10 +89,10 @@ func postJSON(t *testing.T, url string, body, answer any) {
 	}
 }
 
-func words(n int, of string) string {
+func words(n int, word string) string {
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, "%s%d ", of, i)
+		fmt.Fprintf(&b, "%s%d ", word, i)
 	}
 	return b.String()
 }

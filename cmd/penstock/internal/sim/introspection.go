@@ -13,14 +13,13 @@ import (
 	"time"
 )
 
-// shownBody is how much of a request's body /debug/last shows, in bytes. Length and hash are always
-// those of the whole body.
+// shownBody is how much of a request's body /debug/last shows, in bytes. Length and hash always
+// cover the whole body.
 const shownBody = 64 << 10
 
 // vllmVersion is the version of vLLM whose endpoints the server has. Routers recognize vLLM by it.
 const vllmVersion = "0.32.0"
 
-// received is what /debug/last shows of the latest request to a model.
 type received struct {
 	Method  string      `json:"method"`
 	Path    string      `json:"path"`
@@ -34,7 +33,7 @@ type received struct {
 
 func newReceived(r *http.Request, body []byte) *received {
 	sum, headers := sha256.Sum256(body), maps.Clone(r.Header)
-	// every client may ask
+	// every client may read this page
 	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key"} {
 		if values := headers[name]; len(values) > 0 {
 			headers[name] = slices.Repeat([]string{"redacted"}, len(values))
@@ -116,7 +115,6 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(b.String()))
 }
 
-// labelValue escapes a label's value for the text format.
 var labelValue = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func label(name, value string) string { return name + `="` + labelValue.Replace(value) + `"` }

@@ -61,8 +61,8 @@ func TestKVEvents_OfLLMDInferenceSimAreRead(t *testing.T) {
 			var first, second []rendered
 			tries := 0
 			poll.NoError(t, "the prompt is reported", poll.Limit, func() error {
-				// Another one each time: what is published before it knows its subscriber is lost,
-				// and a prompt that is cached is not published again.
+				// A new prompt each time: events before the subscription are lost, and a cached
+				// prompt is not published again.
 				tries++
 				body["prompt"], first = words(256, strings.Repeat("a", tries)), nil
 				postJSON(t, url+"/v1/completions/render", body, &first)
@@ -84,8 +84,6 @@ func TestKVEvents_OfLLMDInferenceSimAreRead(t *testing.T) {
 	}
 }
 
-// startInferenceSim runs llm-d-inference-sim until the test ends, and returns its URL once it
-// answers.
 func startInferenceSim(t *testing.T, args ...string) string {
 	t.Helper()
 	binary, err := filepath.Abs("../../../../.tools/bin/llm-d-inference-sim")

@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// anthropicMessage is the JSON of an answer of Anthropic's Messages API.
 type anthropicMessage struct {
 	ID           string           `json:"id"`
 	Type         string           `json:"type"`
@@ -45,7 +44,6 @@ type anthropicStop struct {
 	Sequence *string `json:"stop_sequence"`
 }
 
-// messagesAPI is Anthropic's Messages.
 var messagesAPI = api{
 	prefix: "msg", fail: writeAnthropicError,
 	prompt: func(f *fields) (string, []string, error) {
@@ -88,7 +86,7 @@ func (r *reply) stopReason() string {
 	return "end_turn"
 }
 
-// messageEvents has Anthropic's events, and at the end [DONE], which vLLM adds.
+// messageEvents has Anthropic's events and a final [DONE], which vLLM adds.
 func (r *reply) messageEvents() stream {
 	zero := 0
 	named := func(e anthropicEvent) event { return event{e.Type, e} }

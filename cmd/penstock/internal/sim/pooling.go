@@ -25,8 +25,7 @@ const (
 	maxDimension     = 4096
 )
 
-// pooled is a request that generates no text: the inputs that the model reads, each in a slot of
-// its own.
+// pooled is a request that generates no text. Each input takes a slot of its own.
 type pooled struct {
 	model, lora, salt string
 	inputs            [][]string // the words of each
@@ -92,7 +91,7 @@ func (s *Server) rerank(w http.ResponseWriter, r *http.Request) {
 	}
 	query := strings.Fields(f.Query)
 	for _, text := range documents {
-		// As vLLM's cross-encoders, the model reads the query in front of each document.
+		// Like vLLM's cross-encoders, the model reads the query in front of each document.
 		p.inputs = append(p.inputs, append(slices.Clone(query), strings.Fields(text)...))
 	}
 	s.pool(w, r, f, p, err, func(number uint64, model string, tokens usage) any {
@@ -242,7 +241,6 @@ func embed(words []string, dimension int) []float32 {
 	return out
 }
 
-// share returns the share of words that are in text, 0 to 1.
 func share(words, text []string) float64 {
 	has := map[string]bool{}
 	for _, word := range text {

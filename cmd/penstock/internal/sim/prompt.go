@@ -28,7 +28,7 @@ type fields struct {
 	IgnoreEOS           bool            `json:"ignore_eos"` // vLLM's: continue until max_tokens
 	N                   *int            `json:"n"`
 	CacheSalt           string          `json:"cache_salt"`
-	TokenIDs            []uint32        `json:"token_ids"` // of the prompt, in place of those of its words
+	TokenIDs            []uint32        `json:"token_ids"` // replaces the tokens of the prompt's words
 
 	Input              json.RawMessage `json:"input"` // of responses and embeddings
 	Instructions       string          `json:"instructions"`
@@ -54,7 +54,6 @@ type message struct {
 	Content json.RawMessage `json:"content"` // a string, or a list of parts
 }
 
-// job is a valid request and the answer to it.
 type job struct {
 	model        string
 	lora         string   // model, if that is an adapter
@@ -97,7 +96,7 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, f *fields) error
 	return nil
 }
 
-// read reads a request for text and turns it into a job. Its errors are those of decode.
+// read turns a request for text into a job. It returns the same errors as decode.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, a api) (job, error) {
 	var f fields
 	if err := s.decode(w, r, &f); err != nil {
@@ -137,8 +136,8 @@ type rendered struct {
 	TokenIDs []uint32 `json:"token_ids"`
 }
 
-// servedModel returns the model that a request names, the base model if it names none, and the
-// adapter if that is one.
+// servedModel returns the model that a request names, by default the base model. lora is set if it
+// is an adapter.
 func (s *Server) servedModel(named string) (model, lora string, err error) {
 	switch {
 	case named == "" || named == s.cfg.Model:
@@ -149,8 +148,8 @@ func (s *Server) servedModel(named string) (model, lora string, err error) {
 	return "", "", &apiError{http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", named)}
 }
 
-// job returns the job of a request; text is what the answer repeats, and limit the most tokens that
-// it has, if any.
+// job returns the job of a request. The answer repeats text; limit, if any, is the most tokens that
+// it has.
 func (s *Server) job(f fields, limit *int, text string, promptTokens int) (job, error) {
 	model, lora, err := s.servedModel(f.Model)
 	if err != nil {
@@ -174,7 +173,6 @@ func (s *Server) job(f fields, limit *int, text string, promptTokens int) (job, 
 	return o, nil
 }
 
-// text returns the whole answer.
 func (j *job) text() string { return strings.Join(j.words, " ") }
 
 // atLeastOne checks a limit, which may be nil.
@@ -185,7 +183,6 @@ func atLeastOne(field string, limit *int) (*int, error) {
 	return limit, nil
 }
 
-// chatPrompt returns the last message of a chat, and the words of all messages.
 func (f *fields) chatPrompt() (last string, words []string, err error) {
 	if len(f.Messages) == 0 {
 		return "", nil, badRequest("messages is empty")
@@ -199,8 +196,7 @@ func (f *fields) chatPrompt() (last string, words []string, err error) {
 	return last, words, nil
 }
 
-// contentText reads a message's content: a string, null, or a list of parts, of which it returns
-// the texts.
+// contentText returns the text of a message's content: a string, null, or a list of parts.
 func contentText(raw json.RawMessage) (string, error) {
 	var text string
 	switch {
@@ -223,8 +219,7 @@ func contentText(raw json.RawMessage) (string, error) {
 	return strings.Join(texts, " "), nil
 }
 
-// promptText reads a field with one prompt: a string, a list with one string, or the numbers of
-// tokens.
+// promptText reads a field with one prompt: a string, a list with one string, or token numbers.
 func promptText(field string, raw json.RawMessage) (string, []string, error) {
 	var text string
 	var texts []string

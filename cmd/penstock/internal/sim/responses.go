@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/internal/external"
 )
 
-// response is the JSON of an answer of OpenAI's Responses API.
 type response struct {
 	ID        string `json:"id"`
 	Object    string `json:"object"`

@@ -36,24 +36,24 @@ type Config struct {
 	PrefillRate       float64
 	InterTokenLatency time.Duration // between two tokens
 
-	// StepTime has the server compute in steps, as vLLM does: in place of TimeToFirstToken,
-	// InterTokenLatency and MaxPrefills. A step takes so long, or as long as PrefillRate takes for
-	// its tokens of prompts, and StepTimePerSequence more for each request that runs. It has up to
+	// StepTime makes the server compute in steps, as vLLM does, in place of TimeToFirstToken,
+	// InterTokenLatency and MaxPrefills. A step takes StepTime, or as long as PrefillRate needs for
+	// its tokens of prompts, plus StepTimePerSequence for each running request. It has up to
 	// MaxBatchedTokens tokens of prompts, 0 means 2048, and a token of each answer.
 	StepTime, StepTimePerSequence time.Duration
 	MaxBatchedTokens              int
 
-	// PrefixCaching keeps the blocks of prompts: what a prompt has in common with an earlier one
-	// does not count for its TimeToFirstToken, and is not read again.
+	// PrefixCaching keeps the blocks of prompts: a prefix in common with an earlier prompt is not
+	// read again and does not count for TimeToFirstToken.
 	PrefixCaching bool
 	// KVEvents, with PrefixCaching, is the host:port at which the cache's events are published over
-	// ZeroMQ; KVEventsReplay is where they are sent again. KVEventsConnect is that of a subscriber
+	// ZeroMQ; KVEventsReplay sends them again. KVEventsConnect is the host:port of a subscriber
 	// that listens.
 	KVEvents, KVEventsReplay, KVEventsConnect string
 	KVEventsTopic                             string // "" means kv@NAME@MODEL
 
-	// Tokens is the URL of the token store that has the token IDs of requests with a key in
-	// x-req-tokens-key; "" for none.
+	// Tokens is the URL of the token store for requests with a key in x-req-tokens-key; "" for
+	// none.
 	Tokens string
 
 	FailRate float64 // the fraction, 0 to 1, of requests to a model that fail with Status; evenly spread, not random
@@ -92,33 +92,41 @@ type Server struct {
 	last             atomic.Pointer[received]
 }
 
-// New checks cfg and fills in its defaults. It opens no socket.
-func New(cfg Config) (*Server, error) {
+// check returns an error for an invalid configuration.
+func (cfg *Config) check() error {
 	if cfg.Model == "" {
-		return nil, errors.New("sim: Config needs Model")
+		return errors.New("sim: Config needs Model")
 	}
 	for _, lora := range cfg.LoRAs {
 		if lora == cfg.Model || lora == "" {
-			return nil, fmt.Errorf("sim: LoRA adapter %q: the name is empty or the base model's", lora)
+			return fmt.Errorf("sim: LoRA adapter %q: the name is empty or the base model's", lora)
 		}
 	}
 	if cfg.MaxLoRAs < 0 || cfg.MaxNumSeqs < 0 || cfg.MaxPrefills < 0 || cfg.KVCacheTokens < 0 ||
 		cfg.TimeToFirstToken < 0 || cfg.InterTokenLatency < 0 || cfg.PrefillRate < 0 || cfg.TokenizerRate < 0 ||
 		cfg.StepTime < 0 || cfg.StepTimePerSequence < 0 || cfg.MaxBatchedTokens < 0 {
-		return nil, errors.New("sim: a count, a rate or a latency is negative")
+		return errors.New("sim: a count, a rate or a latency is negative")
 	}
 	if cfg.StepTime > 0 && (cfg.TimeToFirstToken > 0 || cfg.InterTokenLatency > 0 || cfg.MaxPrefills > 0) {
-		return nil, errors.New("sim: steps take the place of a time to the first token, " +
+		return errors.New("sim: steps take the place of a time to the first token, " +
 			"an inter-token latency and a limit of partial prefills: set a step time without these")
 	}
 	if cfg.StepTime == 0 && (cfg.StepTimePerSequence > 0 || cfg.MaxBatchedTokens > 0) {
-		return nil, errors.New("sim: a step time per sequence and a number of batched tokens need a step time")
+		return errors.New("sim: a step time per sequence and a number of batched tokens need a step time")
 	}
 	if cfg.FailRate < 0 || cfg.FailRate > 1 {
-		return nil, fmt.Errorf("sim: fail rate %g is not between 0 and 1", cfg.FailRate)
+		return fmt.Errorf("sim: fail rate %g is not between 0 and 1", cfg.FailRate)
 	}
 	if cfg.Status != 0 && (cfg.Status < 200 || cfg.Status > 599) {
-		return nil, fmt.Errorf("sim: status %d is not between 200 and 599", cfg.Status)
+		return fmt.Errorf("sim: status %d is not between 200 and 599", cfg.Status)
+	}
+	return nil
+}
+
+// New checks cfg and fills in its defaults. It opens no socket.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
 	}
 	setDefault(&cfg.Name, "sim")
 	setDefault(&cfg.MaxLoRAs, 1)
@@ -159,6 +167,13 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.PrefixCaching {
 		s.cache = newCache(s.engine.blocks, s.events)
+	}
+	s.register()
+	return s, nil
+}
+
+func (s *Server) register() {
+	if s.cache != nil {
 		s.handle("POST /reset_prefix_cache", func(http.ResponseWriter, *http.Request) { s.cache.clear() })
 	}
 	for path, a := range map[string]api{
@@ -186,7 +201,6 @@ func New(cfg Config) (*Server, error) {
 	})
 	s.handle("GET /metrics", s.metrics)
 	s.handle("GET /debug/last", s.debugLast)
-	return s, nil
 }
 
 // handle serves a path, by "METHOD PATH".
@@ -196,7 +210,7 @@ func (s *Server) handle(pattern string, f http.HandlerFunc) {
 	s.paths = append(s.paths, path)
 }
 
-// Paths are those that the server has, for documents.
+// Paths lists the server's paths, for documents.
 func (s *Server) Paths() []string { return s.paths }
 
 func setDefault[T comparable](field *T, value T) {
@@ -216,7 +230,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Listen opens the sockets of Config.Listen and returns their addresses, in that order. Run calls
-// it if it was not called.
+// it if needed.
 func (s *Server) Listen() ([]string, error) {
 	var addresses []string
 	for _, address := range s.cfg.Listen {
@@ -275,7 +289,6 @@ func (s *Server) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// runEvents publishes KV events until ctx ends.
 func (s *Server) runEvents(ctx context.Context, group *errgroup.Group) error {
 	listen := func(address string, each func(context.Context, net.Listener) error) error {
 		if address == "" {

@@ -34,7 +34,6 @@ func serve(t *testing.T, cfg Config) (*Server, string) {
 	return s, server.URL
 }
 
-// ask posts body and returns the answer's status, headers and body.
 func ask(t *testing.T, url, body string) (int, http.Header, string) {
 	t.Helper()
 	resp, err := http.Post(url, "application/json", strings.NewReader(body))
@@ -108,7 +107,6 @@ func gauges(t *testing.T, url string) (map[string]float64, map[string]map[string
 	return values, labels
 }
 
-// waitForMetrics polls until the named metrics have these values.
 func waitForMetrics(t *testing.T, url string, want map[string]float64) {
 	t.Helper()
 	poll.NoError(t, "metrics", poll.Limit, func() error {
@@ -147,7 +145,6 @@ func TestChatCompletion_AnswerNamesServerAndRepeatsPrompt(t *testing.T) {
 	}
 }
 
-// events reads a stream to its end: the data of each event.
 func events(t *testing.T, body string) []string {
 	t.Helper()
 	var all []string

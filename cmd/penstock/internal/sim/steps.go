@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// steps has the engine serve as vLLM does, which picker/simulation models in virtual time: a step
-// computes a chunk of the prompts, and a token of each answer whose prompt is read. So prompts hold
-// up the answers beside them.
+// steps makes the engine serve as vLLM does, which picker/simulation models in virtual time: a step
+// computes a chunk of the prompts, and a token of each answer whose prompt is read. So prompts
+// delay the answers beside them.
 type steps struct {
 	least, perSequence time.Duration // of a step, and more for each sequence that runs
 	rate               float64       // tokens of prompts in a second; 0: they take no time
@@ -61,14 +61,12 @@ func (e *engine) stepped() {
 	e.step(began)
 }
 
-// prefill computes up to n tokens of the prompt.
 func (seq *sequence) prefill(n int) int {
 	n = min(n, seq.left)
 	seq.left -= n
 	return n
 }
 
-// computed adds a token of the answer.
 func (seq *sequence) computed(now time.Time) {
 	if seq.tokens.Load() == 0 {
 		seq.prefilled = now.Sub(seq.began)
@@ -80,7 +78,6 @@ func (seq *sequence) computed(now time.Time) {
 	}
 }
 
-// await waits until the answer has n tokens.
 func (seq *sequence) await(ctx context.Context, n int) error {
 	for int(seq.tokens.Load()) < n {
 		select {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// begun starts a request of a prompt and an answer. It returns a function that awaits a number of
-// tokens, and returns when they came.
+// begun starts a request of a prompt and an answer. It returns a function that waits for a number
+// of tokens and returns their time.
 func begun(t *testing.T, s *Server, prompt, answer int) func(tokens int) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -37,7 +37,7 @@ func begun(t *testing.T, s *Server, prompt, answer int) func(tokens int) time.Du
 	}
 }
 
-// A prompt that is read holds up the answers beside it, and is itself read in chunks.
+// A prompt that is being read delays the answers beside it, and is itself read in chunks.
 func TestSteps_PromptsHoldUpAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := New(Config{Model: "base", StepTime: 20 * time.Millisecond, StepTimePerSequence: time.Millisecond,

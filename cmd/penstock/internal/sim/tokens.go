@@ -5,16 +5,16 @@ import (
 )
 
 const (
-	// TokensKeyHeader has the key by which the token store has the prompt's token IDs.
+	// TokensKeyHeader has the key of the prompt's token IDs in the token store.
 	TokensKeyHeader = "x-req-tokens-key"
-	// TokensFromHeader of a response has where the prompt's token IDs are from: body, store, or
+	// TokensFromHeader of a response has the source of the prompt's token IDs: body, store, or
 	// prompt if the store did not have them.
 	TokensFromHeader = "x-tokens-from"
 )
 
-// prompt returns the token IDs of a prompt: those in the body (token_ids), those that the token
-// store has for the key in x-req-tokens-key, or those of its words. A list that the store does not
-// have any more costs no request: the body has the prompt.
+// prompt returns the token IDs of a prompt: from the body (token_ids), from the token store for the
+// key in x-req-tokens-key, or of its words. If the store has lost a list, the request does not
+// fail: the body has the prompt.
 func (s *Server) prompt(w http.ResponseWriter, r *http.Request, f *fields, words []string) ([]uint32, error) {
 	key := r.Header.Get(TokensKeyHeader)
 	switch {

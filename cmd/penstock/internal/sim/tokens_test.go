@@ -42,7 +42,7 @@ func TestTokens_BodyAndStoreTakeThePlaceOfWords(t *testing.T) {
 		{"token IDs in the body, no token store", without, `,"token_ids":[7,8,9]`, key, "body", 3},
 		{"a key", with, ``, key, "store", 5},
 		{"a key that the token store does not have", with, ``, tokenstore.NewKey(), "prompt", 2},
-		{"a key that is none", with, ``, "../version", "prompt", 2},
+		{"an invalid key", with, ``, "../version", "prompt", 2},
 		{"a key without a token store", without, ``, key, "", 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -4,8 +4,8 @@
 // cmd/penstock opens the folder before anything else uses it. Packages that write files into it
 // need no checks of their own.
 //
-// Invariants: an open folder belongs to the process's user and has mode 0700. No name below a
-// shared temporary folder is a default.
+// Invariants: an open folder belongs to the process's user and has mode 0700. No default is below a
+// shared temporary folder.
 //
 // Tests: go test ./cmd/penstock/internal/state
 package state

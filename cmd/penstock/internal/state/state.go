@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// Home returns the folder that has the state folders of all processes of this user: penstock below
-// $XDG_STATE_HOME, which is ~/.local/state by default.
+// Home returns the parent of this user's state folders: penstock below $XDG_STATE_HOME, which is
+// ~/.local/state by default.
 func Home() (string, error) {
 	base := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(base) { // the XDG specification ignores a relative path
@@ -25,14 +25,14 @@ func Home() (string, error) {
 	return filepath.Join(base, "penstock"), nil
 }
 
-// Open makes a folder, or checks that an existing one is private: it belongs to this process's
-// user, and has mode 0700. An empty folder of this user becomes private. It removes the unfinished
-// files of a process that was killed.
+// Open makes a folder, or checks that an existing one is private: owned by this process's user,
+// with mode 0700. An empty folder of this user becomes private. It removes the unfinished files of
+// a process that was killed.
 func Open(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("state folder: %w", err)
 	}
-	// A link that another user can replace would lead to another folder later.
+	// Another user could replace a link.
 	link, err := os.Lstat(dir)
 	if err != nil {
 		return fmt.Errorf("state folder: %w", err)
@@ -55,10 +55,10 @@ func Open(dir string) error {
 	return restrict(dir, info.Mode().Perm())
 }
 
-// restrict gives an empty folder mode 0700. The mode of a folder with files is its user's choice:
-// it may be in use for something else.
+// restrict gives an empty folder mode 0700. A folder with files may be in use for something else,
+// so its mode stays.
 func restrict(dir string, mode fs.FileMode) error {
-	// First, so that another user can't add a file after it was found to be empty.
+	// First, so that another user can't add a file after the folder was found to be empty.
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return fmt.Errorf("state folder: %w", err)
 	}

@@ -29,7 +29,6 @@ func newAdminClient(socket string) *adminClient {
 // bootstrap returns the part of Envoy's configuration that opens the interface, in the form of
 // --config-yaml.
 func (a *adminClient) bootstrap() string {
-	// a string always marshals, and JSON is YAML
 	path, _ := json.Marshal(a.socket)
 	return fmt.Sprintf("admin: {address: {pipe: {path: %s, mode: 384}}}", path) // 384 = 0600
 }

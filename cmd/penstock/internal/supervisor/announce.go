@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// openTimeout is how long announce waits for an acknowledged address to accept connections. After
-// it the address is announced anyway: if another process has the port, a finding reports it.
+// openTimeout bounds the wait until an acknowledged address accepts connections. Afterwards it is
+// announced anyway: if another process has the port, a finding reports it.
 const openTimeout = 5 * time.Second
 
 // announce calls Config.Announce whenever the set of served addresses changes, until ctx ends.

@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// child is one process of an Envoy.
 type child struct {
 	pid    int
 	ended  chan struct{} // closed when the process has ended and was reaped
@@ -16,8 +15,8 @@ type child struct {
 	log    *logWriter    // of its standard error
 }
 
-// start starts a process in its own process group: an interrupt typed at the terminal reaches only
-// this process, which drains Envoy.
+// start starts a process in its own process group: an interrupt at the terminal reaches only this
+// process, which drains Envoy.
 func (e *Envoy) start() (*child, error) {
 	cmd := exec.Command(e.cfg.Envoy, append([]string{
 		"--config-path", e.config,
@@ -46,7 +45,6 @@ func (e *Envoy) start() (*child, error) {
 	return c, nil
 }
 
-// describe returns the reason of a process's end, for logs.
 func describe(err error) string {
 	var exit *exec.ExitError
 	switch {
@@ -62,10 +60,9 @@ func describe(err error) string {
 	}
 }
 
-// terminate sends the process group SIGTERM.
 func (c *child) terminate() { c.signal(syscall.SIGTERM) }
 
-// killGroup kills the process and all that it started.
+// killGroup kills the process and its descendants.
 func (c *child) killGroup() { c.signal(syscall.SIGKILL) }
 
 // signal signals the whole group. A group that has ended is no error.

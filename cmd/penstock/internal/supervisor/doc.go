@@ -1,15 +1,11 @@
-// Package supervisor runs processes of `penstock up` on this machine: one Envoy for each Gateway.
+// Package supervisor runs the processes of `penstock up` on this machine: one Envoy for each
+// Gateway.
 //
 // Its callers are the subcommands of cmd/penstock. Find locates an Envoy binary. Supervisor keeps
-// one Envoy for each Gateway, made by NewEnvoy, and announces a Gateway's URLs once they accept
-// connections. Envoy starts one process, forwards its warnings to slog, restarts it with a growing
-// delay when it exits, and drains it on shutdown. Neither imports the xDS server: a bootstrap is
-// bytes, and ControlPlane reports what a Gateway's Envoy has acknowledged.
-//
-// One file an idea: supervisor.go (which Envoys run), announce.go (when a Gateway serves), envoy.go
-// (one Envoy, restarted), child.go (one process), files.go (how many connections), admin.go
-// (Envoy's admin interface), log.go (Envoy's log), find.go (the binary), orphan_*.go (what ends an
-// Envoy if this process is killed).
+// one Envoy for each Gateway and announces a Gateway's URLs once they accept connections. Envoy
+// starts one process, forwards its warnings to slog, restarts it with a growing delay when it
+// exits, and drains it on shutdown. Neither imports the xDS server: a bootstrap is bytes, and
+// ControlPlane reports what a Gateway's Envoy has acknowledged.
 //
 // Invariants:
 //   - When Run returns, no process is left: Envoy drains, then gets SIGTERM, then SIGKILL with its

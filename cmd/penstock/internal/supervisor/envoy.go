@@ -24,11 +24,11 @@ const (
 
 	// reportFrom is the pause from which restarts are reported on the Gateway: the fourth in a row.
 	reportFrom = 500 * time.Millisecond
-	// runsAfter is how long a process must run until a report about the one before is dropped.
+	// runsAfter is how long a process must run until a report about the last one is dropped.
 	runsAfter = time.Second
 
-	// quiet is how long idle connections are waited for: a request that its client sends now is not
-	// cut.
+	// quiet is how long to wait for requests on idle connections: a request that its client sends
+	// now is not cut.
 	quiet = 200 * time.Millisecond
 
 	// termGrace is the time between the request to end and SIGKILL. Envoy needs milliseconds.
@@ -39,16 +39,16 @@ const (
 	longestSocket = 103
 )
 
-// EnvoyConfig of an Envoy.
+// EnvoyConfig configures an Envoy.
 type EnvoyConfig struct {
 	Envoy     string // path of the binary, as Find returns it
 	Gateway   string // "namespace/name" of the Gateway that it serves; for logs only
 	Bootstrap []byte // YAML or JSON. Its admin section, if any, is replaced: see Envoy.Admin
-	// this Envoy's folder for the bootstrap and the admin socket, made if it does not exist; keep
-	// it short
+	// folder of this Envoy for the bootstrap and the admin socket, made if needed; its path must be
+	// short
 	Dir string
 
-	// Args are command-line arguments for what a bootstrap has no field for: drain times,
+	// Args are command-line arguments for settings that a bootstrap lacks: drain times,
 	// concurrency, and --disable-hot-restart, without which two Envoys on one machine collide.
 	// bootstrap.Config.Args returns them.
 	Args []string
@@ -57,11 +57,11 @@ type EnvoyConfig struct {
 	// seconds.
 	Grace time.Duration
 
-	// Now ends that wait when it closes. nil: nothing does.
+	// Now ends that wait when it closes; may be nil.
 	Now <-chan struct{}
 
-	// Report is called with why no process serves, whenever that changes, and with "" once one
-	// runs. nil drops it.
+	// Report is called with the reason when no process serves, and with "" once one runs. May be
+	// nil.
 	Report func(problem string)
 
 	LogLevel string // the lowest level of Envoy's log that is forwarded, as --log-level takes it; "" means "warning"
@@ -111,7 +111,7 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 	}
 	// Envoy derives the format from the extension; JSON is YAML too.
 	config := filepath.Join(dir, "bootstrap.yaml")
-	// a full disk needs no room for equal ones
+	// a full disk needs no room for an equal one
 	if old, err := os.ReadFile(config); err != nil || !bytes.Equal(old, cfg.Bootstrap) {
 		if err := os.WriteFile(config, cfg.Bootstrap, 0o600); err != nil {
 			return nil, fmt.Errorf("supervisor: %w", err)
@@ -121,7 +121,7 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 		nil
 }
 
-// errLongPath is an error that trying again does not end.
+// errLongPath is an error that a retry does not resolve.
 var errLongPath = errors.New("is longer than the limit")
 
 // Run starts Envoy, and restarts it whenever it exits or cannot be started, until ctx ends. Then it
@@ -160,8 +160,8 @@ const (
 	died        = "Envoy died and will be restarted"
 )
 
-// runOnce runs one process until it ends, or until ctx ends and it is drained. It returns why no
-// process runs any more.
+// runOnce runs one process until it ends, or until ctx ends and it is drained. It returns why the
+// process ended.
 func (e *Envoy) runOnce(ctx context.Context) (problem, reason string) {
 	child, err := e.start()
 	if err != nil {
@@ -190,7 +190,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// stop drains child, ends it, and waits for its end.
 func (e *Envoy) stop(child *child) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -20,7 +20,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// bootstrapYAML configures an Envoy with one listener on address, which forwards to upstream.
 func bootstrapYAML(address, upstream string) []byte {
 	host := func(hostport string) string {
 		h, p, _ := net.SplitHostPort(hostport)
@@ -48,7 +47,6 @@ static_resources:
 `, host(address), host(upstream))
 }
 
-// records collects what an Envoy logs.
 type records struct {
 	mu  sync.Mutex
 	all []slog.Record
@@ -64,7 +62,6 @@ func (r *records) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// attrs returns the values of key in all records with this message so far.
 func (r *records) attrs(message, key string) []slog.Value {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +79,6 @@ func (r *records) attrs(message, key string) []slog.Value {
 	return values
 }
 
-// running is an Envoy under test, with a real Envoy binary.
 type running struct {
 	*Envoy
 	t       *testing.T
@@ -143,7 +139,6 @@ func (r *running) ready() bool {
 	return err == nil
 }
 
-// pids returns the processes that were started, in order.
 func (r *running) pids() []int {
 	var pids []int
 	for _, v := range r.records.attrs("Envoy started", "pid") {

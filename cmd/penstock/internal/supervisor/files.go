@@ -11,9 +11,9 @@ const (
 	leastConnections = 256
 )
 
-// connections is how many connections an Envoy that may open so many files takes at once. Each may
-// need a second file, for its server: Envoy answers a request for which none is left with 503, and
-// its proxy of TCP dies (seen with 1.40).
+// connections returns how many connections an Envoy with so many files takes at once. Each may need
+// a second file, for its server. Without one, Envoy answers a request with 503, and its TCP proxy
+// crashes (seen with 1.40).
 func connections(files uint64) int64 {
 	if files >= 2*mostConnections+reservedFiles {
 		return mostConnections
@@ -22,7 +22,7 @@ func connections(files uint64) int64 {
 }
 
 // openFiles is how many files a program that this process starts may open at most: Envoy raises its
-// limit so far. Zero where it cannot be read.
+// limit to it. Zero where it cannot be read.
 func openFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

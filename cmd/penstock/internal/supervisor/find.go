@@ -34,8 +34,8 @@ var ErrNoEnvoy = errors.New("no Envoy " + MinVersion + " or newer found: run `pe
 // above this program, and the Envoy that `penstock envoy install` has fetched.
 //
 // If $ENVOY is set, no other binary is tried: if it does not run or is too old, Find returns an
-// error. Each other candidate that does not run or is too old is skipped. If none is left, the
-// error is an ErrNoEnvoy that lists the skipped ones.
+// error. Other candidates that do not run or are too old are skipped. If none is left, the error is
+// an ErrNoEnvoy that lists them.
 func Find(ctx context.Context) (Binary, error) {
 	if named := os.Getenv("ENVOY"); named != "" {
 		found, err := inspect(ctx, named)
@@ -61,7 +61,6 @@ func Find(ctx context.Context) (Binary, error) {
 	return Binary{}, ErrNoEnvoy
 }
 
-// candidates returns the files that exist, in order of preference.
 func candidates() []string {
 	var paths []string
 	if path, err := exec.LookPath("envoy"); err == nil {

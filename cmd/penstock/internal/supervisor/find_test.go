@@ -10,8 +10,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/wheel"
 )
 
-// fakeEnvoy writes a program whose --version is that of an Envoy of this version, and returns its
-// path.
 func fakeEnvoy(t *testing.T, dir, version string) string {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -54,7 +52,6 @@ func TestEnvoyBinary_ReturnsFirstSupportedEnvoy(t *testing.T) {
 	}
 }
 
-// withoutEnvoy is a machine on which no Envoy is found.
 func withoutEnvoy(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())

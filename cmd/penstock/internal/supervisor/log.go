@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// logFormat is Envoy's log format: level, logger and message; the first two contain no space. With
-// --log-format-escaped a message of several lines is one line; Envoy escapes the format's own
+// logFormat is Envoy's log format: level, logger and message; the first two contain no space.
+// --log-format-escaped makes a message of several lines one line, and escapes the format's own
 // characters too.
 const logFormat = "%l %n %v"
 
@@ -18,17 +18,16 @@ const logFormat = "%l %n %v"
 // Envoy hardly logs any.
 var unescape = strings.NewReplacer(`\\`, `\`, `\'`, `'`, `\"`, `"`, `\n`, "\n", `\t`, "\t", `\r`, "\r")
 
-// levels maps Envoy's log levels.
 var levels = map[string]slog.Level{
 	"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo,
 	"warning": slog.LevelWarn, "warn": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
 }
 
 // tags begin a message about a stream or a connection: `[Tags: "ConnectionId":"1","StreamId":"2"]
-// text`. With them each request has a warning of its own.
+// text`. They make each request's warning differ.
 const tags = "[Tags: "
 
-// repeatAfter is how long the repetition of a warning is demoted to debug.
+// repeatAfter is how long repetitions of a warning are demoted to debug.
 const repeatAfter = 10 * time.Second
 
 // workInProgress is part of a warning about a field whose definition may change in another release
@@ -47,8 +46,8 @@ type logWriter struct {
 	crashed     bool        // Envoy has begun to write why it crashes
 }
 
-// crashLogger is the logger of a crash. After its lines, in no format, come the headers and buffers
-// of the requests that were served at that moment, credentials included.
+// crashLogger is the logger of a crash. Unformatted headers and buffers of the requests in flight
+// follow its lines, credentials included.
 const crashLogger = "backtrace"
 
 // Write never fails: a log that can't be parsed must not block Envoy.
@@ -64,7 +63,6 @@ func (w *logWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// flush logs an incomplete last line.
 func (w *logWriter) flush() {
 	if len(w.rest) > 0 {
 		w.record(string(w.rest))
@@ -73,7 +71,7 @@ func (w *logWriter) flush() {
 }
 
 // record logs one line. A line in another format is a warning: it is from before Envoy set up its
-// log. Those of a crash are left out.
+// log. Lines after a crash are left out.
 func (w *logWriter) record(line string) {
 	level, logger, text := slog.LevelWarn, "", line
 	if parts := strings.SplitN(line, " ", 3); len(parts) == 3 {

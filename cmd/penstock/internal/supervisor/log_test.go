@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// An Envoy that crashes writes the requests that it serves at that moment, in the form of these
-// lines.
+// An Envoy that crashes writes the requests in flight in the form of these lines.
 func TestEnvoyLog_CrashHidesHeadersOfRequests(t *testing.T) {
 	var log bytes.Buffer
 	w := &logWriter{log: slog.New(slog.NewTextHandler(&log, nil))}

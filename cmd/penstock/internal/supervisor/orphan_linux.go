@@ -2,7 +2,7 @@ package supervisor
 
 import "syscall"
 
-// processAttributes has the kernel kill the child when the thread that started it ends. Go ends a
+// processAttributes makes the kernel kill the child when the thread that started it ends. Go ends a
 // thread only with the process, or when a goroutine returns that locked its thread: Envoy.Run locks
 // its own and unlocks it.
 func processAttributes() *syscall.SysProcAttr {

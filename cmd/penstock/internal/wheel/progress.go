@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// width is that of the bar, in characters.
 const width = 30
 
 // progress shows how much of a response's body has been read. Without a terminal it writes one line
@@ -40,7 +39,8 @@ func (p *progress) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// show draws the bar if it has changed: a unit of its width, or a megabyte if the size is unknown.
+// show draws the bar if it has changed: by a unit of its width, or by a megabyte if the size is
+// unknown.
 func (p *progress) show() {
 	if !p.terminal {
 		return
@@ -59,7 +59,6 @@ func (p *progress) show() {
 	}
 }
 
-// end leaves the line of the bar.
 func (p *progress) end() {
 	if p.terminal {
 		_, _ = fmt.Fprintln(p.out)

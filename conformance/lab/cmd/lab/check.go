@@ -19,8 +19,9 @@ func newCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "check that a lab can start on this machine",
-		Long: `Check creates what a lab needs, and removes it again: namespaces, a pair of network interfaces and nftables rules. It
-needs only this program and nft, and takes less than a second. It fails if something is missing, and names it.`,
+		Long: `Check creates what a lab needs, and removes it again: namespaces, a pair of network interfaces and
+nftables rules. It needs only this program and nft, and takes less than a second. It fails if something is missing,
+and names it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return check(cmd.Context()) },
 	}
@@ -46,7 +47,6 @@ func check(ctx context.Context) (err error) {
 	return errors.Join(s.await(ctx, ready), s.end())
 }
 
-// try runs the checks inside the lab's namespaces.
 func (s state) try() error {
 	outside, err := network.Current()
 	if err != nil {

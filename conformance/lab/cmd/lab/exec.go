@@ -18,8 +18,8 @@ func newExec() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec -- COMMAND [ARGS]",
 		Short: "run a command that can reach the lab, with KUBECONFIG set",
-		Long: `Exec runs a command with KUBECONFIG set. A lab without root can be reached from its own namespaces only; the command
-enters them (with the program nsenter).`,
+		Long: `Exec runs a command with KUBECONFIG set. A lab without root can be reached from its own namespaces
+only; the command enters them (with the program nsenter).`,
 		Example: `  lab exec -- kubectl get nodes`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

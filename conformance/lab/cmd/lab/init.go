@@ -75,7 +75,6 @@ func watches() {
 	}
 }
 
-// mounts separates the mount namespace from the machine's.
 func mounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)

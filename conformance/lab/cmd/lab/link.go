@@ -61,7 +61,6 @@ A link has one effect in each direction, the newest one. Clients outside the clu
 	return cmd
 }
 
-// links are the directions between a lab's clusters, by the names of both.
 type links map[[2]string]*network.Direction
 
 func newLinks(clusters []*cluster.Cluster) links {

@@ -17,9 +17,9 @@ func newLoad() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load NAME PROGRAM",
 		Short: "map an image name to a program of this machine",
-		Long: `Load maps an image name to a program of this machine. A name without a tag stands for all its tags; a name without a
-registry stands for that repository in any registry. It applies to containers that start from now on, in all clusters of
-the lab.`,
+		Long: `Load maps an image name to a program of this machine. A name without a tag stands for all its tags; a
+name without a registry stands for the repository in any registry. It applies to containers that start from now on,
+in all clusters of the lab.`,
 		Example: `  lab load ghcr.io/penstock-project/penstock bin/penstock
   lab load envoyproxy/envoy .tools/bin/envoy --path /usr/local/bin/envoy`,
 		Args: cobra.ExactArgs(2),
@@ -36,7 +36,7 @@ the lab.`,
 	cmd.Flags().StringVar(&img.Path, "path", "",
 		"path of the program in the image (default: /usr/local/bin/ and the file's name)")
 	cmd.Flags().StringArrayVar(&img.First, "first", nil,
-		"an argument that goes before the container's args, like those of an image's entry point (repeatable)")
+		"an argument that goes before the container's args, like arguments of an image's entry point (repeatable)")
 	cmd.Flags().StringArrayVar(&img.Args, "arg", nil,
 		"an argument for containers without args of their own (repeatable)")
 	cmd.Flags().Int64Var(&img.User, "user", 0, "the user ID that it runs as, unless the pod sets one")

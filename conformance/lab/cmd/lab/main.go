@@ -26,9 +26,10 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lab",
 		Short: "Real Kubernetes clusters on one Linux machine, without containers",
-		Long: `Lab runs etcd and the programs of Kubernetes as processes, with a container runtime that runs the processes of pods
-directly: an image name stands for a program of this machine. As root, clients on this machine reach the API server, pods and
-LoadBalancer addresses. Without root everything runs in a user namespace, and "lab exec" runs clients there.`,
+		Long: `Lab runs etcd and the programs of Kubernetes as processes, with a container runtime that runs the
+processes of pods directly: an image name stands for a program of this machine. As root, clients on this machine reach
+the API server, pods and LoadBalancer addresses. Without root everything runs in a user namespace, and "lab exec" runs
+clients there.`,
 		SilenceUsage:  true, // an error is printed without the usage
 		SilenceErrors: true, // main prints them, once
 	}

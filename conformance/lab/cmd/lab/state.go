@@ -41,7 +41,6 @@ func addDir(cmd *cobra.Command, dir *string) {
 
 func stateFile(dir string) string { return filepath.Join(dir, "lab.json") }
 
-// load reads the state of the lab in a folder.
 func load(dir string) (state, error) {
 	raw, err := os.ReadFile(stateFile(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +77,6 @@ func (s state) alive() bool {
 	return err == nil && strings.Contains(string(raw), "\x00init\x00"+s.Dir+"\x00")
 }
 
-// note records a network interface of the lab on this machine.
 func (s state) note(link string) error {
 	file, err := os.OpenFile(s.links(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -88,7 +86,6 @@ func (s state) note(link string) error {
 	return errors.Join(err, file.Close())
 }
 
-// unlink removes the lab's network interfaces from this machine.
 func (s state) unlink() error {
 	raw, err := os.ReadFile(s.links())
 	if errors.Is(err, fs.ErrNotExist) || s.Rootless { // no interface yet, or all in the lab's own namespace
@@ -111,11 +108,8 @@ func (s state) unlink() error {
 // links is the file with the names of the lab's network interfaces on this machine.
 func (s state) links() string { return filepath.Join(s.Dir, "links") }
 
-// kubeconfig is the file with a context for each cluster.
 func (s state) kubeconfig() string { return filepath.Join(s.Dir, "kubeconfig") }
 
-// images is the table of images.
 func (s state) images() string { return filepath.Join(s.Dir, "images.yaml") }
 
-// log is the log of the lab's own processes.
 func (s state) log() string { return filepath.Join(s.Dir, "lab.log") }

@@ -45,9 +45,9 @@ func newUp() *cobra.Command {
 	cmd.Flags().StringVar(&s.Tools, "tools", ".tools/bin",
 		"the folder with the programs of a cluster and its pods (make labs builds them)")
 	cmd.Flags().StringArrayVar(&s.CRDs, "crds", nil,
-		"a file or folder of CustomResourceDefinitions to apply before the lab is ready (repeatable; default: those "+
-			"of\nGateway API's experimental channel, the inference extension and Penstock, in the releases that the "+
-			"go.mod here names)")
+		"a file or folder of CustomResourceDefinitions to apply before the lab is ready (repeatable; default: the "+
+			"CRDs of\nGateway API's experimental channel, the inference extension and Penstock, in the releases that "+
+			"the go.mod here names)")
 	cmd.Flags().StringVar(&s.ReleasesOf, "releases-of", "",
 		"a folder whose go.mod names the releases of Gateway API and the inference extension, instead of the one here")
 	cmd.Flags().BoolVar(&s.Audit, "audit", false,
@@ -88,7 +88,6 @@ func up(ctx context.Context, s state, in io.Reader, out io.Writer) error {
 	return s.end()
 }
 
-// prepare checks the lab's requirements and creates its folder.
 func (s *state) prepare(ctx context.Context) error {
 	for _, path := range []*string{&s.Dir, &s.Tools} {
 		abs, err := filepath.Abs(*path)
@@ -205,7 +204,6 @@ func cannotIsolate(rootless bool, err error) error {
 		"this root may not create namespaces (%w): in a container, it needs CAP_SYS_ADMIN and CAP_NET_ADMIN", err)
 }
 
-// await waits for the lab's report.
 func (s *state) await(ctx context.Context, ready io.Reader) error {
 	report := make(chan string, 1)
 	go func() { // ends with the other side of the pipe

@@ -3,7 +3,7 @@
 // promises/principals embed it.
 //
 // Invariants: a port is assigned once in a test binary. A file of the folder changes in one step.
-// No wait has a result that depends on time, but its deadline.
+// Waits only depend on time by their deadline.
 //
-// Tests: those that use it.
+// Tests: run the packages that use it.
 package processtest

@@ -15,7 +15,6 @@ type Rig struct {
 	Files string // the folder; a rig without one writes no files
 }
 
-// ports has the ports of all rigs of a test binary.
 var ports process.Ports
 
 // Port returns a free port of 127.0.0.1.
@@ -24,7 +23,7 @@ func (r *Rig) Port() int {
 	return Port(r)
 }
 
-// Port is Rig's for a test without a rig.
+// Port returns a free port of 127.0.0.1, for a test without a rig.
 func Port(t testing.TB) int {
 	t.Helper()
 	port, err := ports.Free()
