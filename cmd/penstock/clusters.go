@@ -46,12 +46,12 @@ penstock up or serve has run for a folder with a ClusterSet.`,
 			if err != nil {
 				return err
 			}
-			if hub := at.hub(cmd.Context()); hub != nil {
-				return errors.New(hubsFolder(hub))
+			if manager := at.hub(cmd.Context()); manager != nil {
+				return errors.New(hubsFolder(manager))
 			}
 			var text string
-			if t.http != "" {
-				var status clusterset.Status
+			if t.http != "" || t.inCluster() {
+				var status set.Status
 				status, err = t.clusterStatus(cmd.Context())
 				text = status.Member
 			} else {
@@ -122,14 +122,14 @@ func (t *target) watchClusters(cmd *cobra.Command, output string) error {
 	if err != nil {
 		return err
 	}
-	if hub := at.hub(cmd.Context()); hub != nil {
-		return errors.New(hubsFolder(hub))
+	if manager := at.hub(cmd.Context()); manager != nil {
+		return errors.New(hubsFolder(manager))
 	}
 	return watchLines(cmd, at, "/clusters?watch", output,
-		func(s *clusterset.Status) error { return printClusters(cmd.OutOrStdout(), s, time.Now()) })
+		func(s *set.Status) error { return printClusters(cmd.OutOrStdout(), s, time.Now()) })
 }
 
-func printClusters(out io.Writer, status *clusterset.Status, now time.Time) error {
+func printClusters(out io.Writer, status *set.Status, now time.Time) error {
 	if status.Hub {
 		_, err := fmt.Fprintln(out, hubsFolder(status))
 		return err

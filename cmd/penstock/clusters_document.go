@@ -212,8 +212,8 @@ func (s *files) ownMember() (string, error) {
 	return set.OwnMember(dir)
 }
 
-func (a *target) clusterStatus(ctx context.Context) (status clusterset.Status, err error) {
-	at, err := a.running()
+func (a *target) clusterStatus(ctx context.Context) (status set.Status, err error) {
+	at, err := a.running(ctx)
 	if err != nil {
 		return status, err
 	}
@@ -223,8 +223,8 @@ func (a *target) clusterStatus(ctx context.Context) (status clusterset.Status, e
 
 // hub returns the state of a hub, which has other pages than a Penstock; nil if the process is not
 // a hub, or does not answer.
-func (r running) hub(ctx context.Context) *clusterset.Status {
-	var status clusterset.Status
+func (r running) hub(ctx context.Context) *set.Status {
+	var status set.Status
 	if err := r.get(ctx, "/clusters", &status); err != nil || !status.Hub {
 		return nil
 	}
@@ -232,20 +232,9 @@ func (r running) hub(ctx context.Context) *clusterset.Status {
 }
 
 // hubsFolder explains to a user of a clusters command that this is a hub's folder.
-func hubsFolder(hub *clusterset.Status) string {
+func hubsFolder(manager *set.Status) string {
 	return fmt.Sprintf(
 		"%s is a hub, which exports and imports no pool: its page /members (at its --admin, or its --http on a "+
 			"loopback address) and its metrics penstock_hub_* show its members and their problems",
-		cmp.Or(hub.Cluster, "the running process"))
-}
-
-func (a *target) running() (running, error) {
-	if a.http != "" {
-		return runningAt(a.http), nil
-	}
-	if err := a.exist(); err != nil {
-		return running{}, err
-	}
-	dir, err := a.stateDir()
-	return runningFor(dir), err
+		cmp.Or(manager.Cluster, "the running process"))
 }

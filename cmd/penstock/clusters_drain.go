@@ -115,7 +115,7 @@ not wait.`,
 			}
 			_, changed := clusterSet.place()
 			out := cmd.OutOrStdout()
-			status, err := d.setDraining(cmd.Context(), set, !undo)
+			status, err := d.setDraining(cmd.Context(), clusterSet, !undo)
 			switch {
 			case errors.Is(err, errNotRunning):
 				fmt.Fprintf(out, "%s is changed; no penstock runs for it now\n", changed)
@@ -178,7 +178,7 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 			"%w: name each penstock of the cluster with --http, because members are removed once their requests "+
 				"have ended", errNotNamed)
 	}
-	status, err := d.setDraining(ctx, set, true)
+	status, err := d.setDraining(ctx, clusterSet, true)
 	if errors.Is(err, errNotRunning) {
 		return fmt.Errorf(
 			"%w, so requests of members do not end in an orderly way: start penstock, or remove spec.members from "+
@@ -207,7 +207,7 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 	if err := clusterSet.change(ctx, false, true); err != nil {
 		return err
 	}
-	if _, err := d.adopted(ctx, func(status clusterset.Status) bool { return len(status.Members) == 0 }); err != nil {
+	if _, err := d.adopted(ctx, func(status set.Status) bool { return len(status.Members) == 0 }); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "Cluster %s has left. Remove the member %s from the ClusterSet of %s\n", status.Cluster,
@@ -226,14 +226,14 @@ var (
 // counted reports whether a process can count the requests in flight: a folder's always can.
 func (d *setChange) counted() bool { return d.kubeconfig == "" || len(d.http) > 0 || d.state != "" }
 
-func (d *setChange) statuses(ctx context.Context) (list []clusterset.Status, err error) {
+func (d *setChange) statuses(ctx context.Context) (list []set.Status, err error) {
 	if !d.counted() {
 		return nil, errNotNamed
 	}
 	if len(d.http) == 0 {
 		t := target{files: d.files}
 		status, err := t.clusterStatus(ctx)
-		return []clusterset.Status{status}, err
+		return []set.Status{status}, err
 	}
 	for _, address := range d.http {
 		t := target{http: address}
@@ -247,7 +247,7 @@ func (d *setChange) statuses(ctx context.Context) (list []clusterset.Status, err
 }
 
 // status joins the statuses of the named processes, with the requests in flight of all.
-func (d *setChange) status(ctx context.Context) (all clusterset.Status, err error) {
+func (d *setChange) status(ctx context.Context) (all set.Status, err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
 		return all, err
@@ -271,11 +271,11 @@ func (d *setChange) status(ctx context.Context) (all clusterset.Status, err erro
 }
 
 // setDraining writes spec.draining, and waits until the running penstocks have read it.
-func (d *setChange) setDraining(ctx context.Context, set changeable, draining bool) (status clusterset.Status,
+func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, draining bool) (status set.Status,
 	err error) {
 	list, _ := d.statuses(ctx) // that none answers is an error below
-	if i := slices.IndexFunc(list, func(status clusterset.Status) bool { return status.Hub }); i >= 0 {
-		object, _ := set.place()
+	if i := slices.IndexFunc(list, func(status set.Status) bool { return status.Hub }); i >= 0 {
+		object, _ := clusterSet.place()
 		return status,
 			fmt.Errorf(
 				"%s: it is a hub's, which takes no requests: run the command for the cluster to drain; %s", object,
@@ -287,26 +287,26 @@ func (d *setChange) setDraining(ctx context.Context, set changeable, draining bo
 			return status, err
 		}
 		for i := range list {
-			if object, _ := set.place(); list[i].Cluster != "" && list[i].Cluster != set.now().Cluster {
+			if object, _ := clusterSet.place(); list[i].Cluster != "" && list[i].Cluster != clusterSet.now().Cluster {
 				return status,
 					fmt.Errorf(
 						"%s: spec.cluster is %s, and a penstock of --http or --state serves cluster %s: name the "+
-							"processes of the cluster of --kubeconfig", object, set.now().Cluster, list[i].Cluster)
+							"processes of the cluster of --kubeconfig", object, clusterSet.now().Cluster, list[i].Cluster)
 			}
 		}
 	}
-	if set.now().Draining != draining {
-		if err := set.change(ctx, draining, false); err != nil {
+	if clusterSet.now().Draining != draining {
+		if err := clusterSet.change(ctx, draining, false); err != nil {
 			return status, err
 		}
 	}
-	return d.adopted(ctx, func(status clusterset.Status) bool {
+	return d.adopted(ctx, func(status set.Status) bool {
 		return status.Cluster != "" && status.Draining == draining
 	})
 }
 
 // adopted waits until each of the running penstocks has a state.
-func (d *setChange) adopted(ctx context.Context, has func(clusterset.Status) bool) (status clusterset.Status,
+func (d *setChange) adopted(ctx context.Context, has func(set.Status) bool) (status set.Status,
 	err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
@@ -317,7 +317,7 @@ func (d *setChange) adopted(ctx context.Context, has func(clusterset.Status) boo
 	}
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
-	for slices.ContainsFunc(list, func(status clusterset.Status) bool { return !has(status) }) {
+	for slices.ContainsFunc(list, func(status set.Status) bool { return !has(status) }) {
 		select {
 		case <-ctx.Done():
 			return status, errors.New("the running penstock has not applied the ClusterSet: see penstock status")
@@ -339,7 +339,7 @@ type unconnected struct {
 
 // awayFrom returns nil if all members are connected and have acknowledged what this cluster
 // publishes.
-func awayFrom(status *clusterset.Status) *unconnected {
+func awayFrom(status *set.Status) *unconnected {
 	u := &unconnected{cluster: status.Cluster}
 	for _, m := range status.Members {
 		switch {

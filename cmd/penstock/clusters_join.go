@@ -177,7 +177,7 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	if err != nil {
 		return err
 	}
-	done, may, err := joinAll(set, members, &status, how)
+	done, may, err := joinAll(clusterSet, members, &status, how)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	}
 	for _, line := range done {
 		fmt.Fprintf(cmd.ErrOrStderr(),
-			"%s of ClusterSet %s, once the following is applied (kubectl apply --server-side -f -)\n", line, set.Name)
+			"%s of ClusterSet %s, once the following is applied (kubectl apply --server-side -f -)\n", line, clusterSet.Name)
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(may, "\n"))
 	_, err = cmd.OutOrStdout().Write(raw)
@@ -224,7 +224,7 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 	return clusterSet, nil
 }
 
-// ownAsMember reads the result of clusterset.OwnMember; nil: this cluster has no certificate yet.
+// ownAsMember reads the result of set.OwnMember; nil: this cluster has no certificate yet.
 func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	if text == "" {
 		return nil, nil
@@ -239,13 +239,13 @@ func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 
 // published returns the CA certificates that a member has published, if the process still has the
 // set's bundle of it: the set may have been edited since.
-func published(status *clusterset.Status, set *v1alpha1.ClusterSet, member string) string {
-	at := slices.IndexFunc(set.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
-	i := slices.IndexFunc(status.Members, func(m clusterset.MemberStatus) bool { return m.Name == member })
-	if i < 0 || at < 0 || set.Spec.Members[at].Peer == nil {
+func published(status *set.Status, clusterSet *v1alpha1.ClusterSet, member string) string {
+	at := slices.IndexFunc(clusterSet.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
+	i := slices.IndexFunc(status.Members, func(m set.MemberStatus) bool { return m.Name == member })
+	if i < 0 || at < 0 || clusterSet.Spec.Members[at].Peer == nil {
 		return ""
 	}
-	if status.Members[i].PublishedUnder != clusterset.Fingerprint(set.Spec.Members[at].Peer.Bundle) {
+	if status.Members[i].PublishedUnder != set.Fingerprint(clusterSet.Spec.Members[at].Peer.Bundle) {
 		return ""
 	}
 	return status.Members[i].Published
@@ -276,7 +276,7 @@ func joinAll(
 			done = append(done, m.Name+" has a new address or new certificates, and is a member")
 		}
 		named := func(o v1alpha1.ClusterSetMember) bool { return o.Name == m.Name }
-		member := &set.Spec.Members[slices.IndexFunc(set.Spec.Members, named)]
+		member := &clusterSet.Spec.Members[slices.IndexFunc(clusterSet.Spec.Members, named)]
 		if how.given {
 			member.Allow.Namespaces, member.Allow.Pools = how.namespaces, how.pools
 		}

@@ -282,9 +282,9 @@ func TestClusterSet_JoinTakesNothingPublishedUnderAReplacedBundle(t *testing.T) 
 	clusterSet.Spec.Members = []v1alpha1.ClusterSetMember{{Name: "east", Peer: peer}}
 	member := set.MemberStatus{Name: "east", Published: later.bundle}
 	for under, want := range map[string]string{leaked.bundle: "", replaced.bundle: later.bundle} {
-		member.PublishedUnder = clusterset.Fingerprint(under)
-		status := &clusterset.Status{Members: []clusterset.MemberStatus{member}}
-		if got := published(status, set, "east"); got != want {
+		member.PublishedUnder = set.Fingerprint(under)
+		status := &set.Status{Members: []set.MemberStatus{member}}
+		if got := published(status, clusterSet, "east"); got != want {
 			t.Errorf("got %d bytes, want %d", len(got), len(want))
 		}
 	}

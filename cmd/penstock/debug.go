@@ -32,8 +32,8 @@ func newDebug() *cobra.Command {
 served to a Gateway's proxies, the resources that a proxy lacks, and the state of a pool's endpoints. Private keys,
 tokens and other credentials are never printed: only fields that are known to hold none are.
 
-The commands query the penstock that runs for the same files (-f), or the one whose --admin address is given by
---http.`,
+The commands query the penstock that runs for the same files (-f), the one whose --admin address is given by
+--http, or one of the cluster that the kubeconfig names.`,
 	}
 	group := func(name, short string, verbs ...*cobra.Command) {
 		g := &cobra.Command{Use: name, Short: short}
@@ -45,17 +45,6 @@ The commands query the penstock that runs for the same files (-f), or the one wh
 	group("xds", "What is served to proxies, and what they have accepted", newXDSStreams(), newXDSDump(), newXDSDiff())
 	group("picker", "The pools of the endpoint picker", newPickerShow())
 	return cmd
-}
-
-func (a *target) process() (running, error) {
-	if a.http != "" {
-		return runningAt(a.http), nil
-	}
-	if err := a.exist(); err != nil {
-		return running{}, err
-	}
-	dir, err := a.stateDir()
-	return runningFor(dir), err
 }
 
 // debugCommand returns a command that queries a running process; run receives the process and the

@@ -40,7 +40,8 @@ backends with their shares, the picker, the endpoint that it would pick now, wha
 conditions of the objects involved. The answer includes what Envoy changes in a request before it matches routes:
 normalized paths, removed headers. The client's address, and the values of Envoy's own headers such as x-request-id,
 are not known. The command queries the penstock that runs for the same files. If none runs, it reads the files itself
-and omits the picker's view. With --http it queries the penstock at that address, for example in Kubernetes.
+and omits the picker's view. With --http it queries the penstock at that address; without -f,
+--state and --http one of the cluster that the kubeconfig names.
 
 The exit status is 1 if the request, or a share of it, would reach no backend with endpoints, or one without a server
 that serves now. A redirect counts as success.
@@ -124,8 +125,12 @@ func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (ap
 	q.Model, q.Gateway = values.Get("model"), values.Get("gateway")
 	values.Set("url", address)
 	page := "/explain?" + values.Encode()
-	if s.http != "" {
-		return e, runningAt(s.http).get(cmd.Context(), page, &e)
+	if s.http != "" || s.inCluster() {
+		at, err := s.running(cmd.Context())
+		if err != nil {
+			return e, err
+		}
+		return e, at.get(cmd.Context(), page, &e)
 	}
 	dir, err := s.stateDir()
 	if err != nil {

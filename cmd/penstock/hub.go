@@ -126,15 +126,15 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 	if cfg.StateDir, err = h.place(&cfg); err != nil {
 		return err
 	}
-	hub, err := management.New(cfg)
+	manager, err := hub.New(cfg)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(cmd.Context())
-	if err := h.servePages(ctx, group, hub, cfg.StateDir, log); err != nil {
+	if err := h.servePages(ctx, group, manager, cfg.StateDir, log); err != nil {
 		return err
 	}
-	group.Go(func() error { return hub.Run(ctx) })
+	group.Go(func() error { return manager.Run(ctx) })
 	err = group.Wait()
 	if cmd.Context().Err() != nil {
 		return nil // it was asked to end
@@ -144,10 +144,10 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 
 // servePages serves /metrics and /healthz and, where only this machine reaches it, the hub's own
 // pages.
-func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, hub *management.Hub, stateDir string,
+func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, manager *hub.Hub, stateDir string,
 	log *slog.Logger) error {
 	metrics := prometheus.NewRegistry()
-	for _, c := range []prometheus.Collector{hub, collectors.NewGoCollector(),
+	for _, c := range []prometheus.Collector{manager, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
 		if err := metrics.Register(c); err != nil {
 			return err
@@ -156,14 +156,15 @@ func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, hub *m
 	open, all := http.NewServeMux(), http.NewServeMux()
 	open.Handle("GET /metrics", app.MetricsPage(metrics))
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if why := hub.Stuck(); why != "" {
+		if why := manager.Stuck(); why != "" {
 			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = io.WriteString(w, "ok\n")
 	})
 	all.Handle("/", open)
-	hub.Register(all)
+	manager.Register(all)
+	debug.RegisterStore(all, manager.Store())
 	if err := h.serveSocket(ctx, group, all, stateDir, log); err != nil {
 		return err
 	}
@@ -207,7 +208,7 @@ func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all h
 
 // place configures the source of the ClusterSet: the management cluster, or files with a state
 // folder.
-func (h *hubFlags) place(cfg *management.Config) (stateDir string, err error) {
+func (h *hubFlags) place(cfg *hub.Config) (stateDir string, err error) {
 	if h.kubeconfig == "" && (len(h.paths) > 0 || os.Getenv("KUBERNETES_SERVICE_HOST") == "") {
 		cfg.Paths = h.paths
 		if len(h.paths) == 0 {

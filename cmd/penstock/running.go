@@ -37,7 +37,11 @@ func (a *target) flags(cmd *cobra.Command) {
 	}
 }
 
-type running struct{ network, address string }
+// running is the address of a running penstock. With dial, it is a pod, and address is its name.
+type running struct {
+	network, address string
+	dial             func(context.Context) (net.Conn, error)
+}
 
 func runningAt(address string) running {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
@@ -46,7 +50,7 @@ func runningAt(address string) running {
 	return running{network: "tcp", address: strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")}
 }
 
-func runningFor(stateDir string) running { return running{"unix", app.Socket(stateDir)} }
+func runningFor(stateDir string) running { return running{network: "unix", address: app.Socket(stateDir)} }
 
 func get(ctx context.Context, stateDir, path string, into any) error {
 	return runningFor(stateDir).get(ctx, path, into)

@@ -33,8 +33,9 @@ func newStatus() *cobra.Command {
 conditions of Gateway API, findings with file and line, the connected Envoys with the resources that they reject, and
 the members of the cluster set. If no penstock runs, the command prints the last status that was written.
 
-In Kubernetes the conditions are in the objects' own status. With --http the command queries a process there, which
-also has findings without a condition, and its connected Envoys.
+In Kubernetes the conditions are in the objects' own status. Without -f, --state and --http the command finds
+Penstock's pods by the kubeconfig and forwards to them; it then also prints findings without a condition, and the
+Envoys of all pods.
 
 With --watch the command prints the status again after each change, until it is interrupted.
 
@@ -72,13 +73,13 @@ type statusJSON struct {
 	Suspect []picker.Suspect     `json:"suspect,omitempty"`
 	Serving []picker.Serving     `json:"serving,omitempty"`
 	// ClusterSet is absent outside of a cluster set.
-	ClusterSet *clusterset.Status `json:"clusterSet,omitempty"`
+	ClusterSet *set.Status `json:"clusterSet,omitempty"`
 }
 
 // watchStatus prints the status that a process has, now and after each change, until ctx ends.
 func watchStatus(cmd *cobra.Command, at running, output string) error {
-	if hub := at.hub(cmd.Context()); hub != nil {
-		return errors.New(hubsFolder(hub))
+	if manager := at.hub(cmd.Context()); manager != nil {
+		return errors.New(hubsFolder(manager))
 	}
 	return watchLines(cmd, at, "/status?watch", output, func(doc *status.Document) error {
 		var serving []picker.Serving
@@ -152,8 +153,9 @@ func (s *statusJSON) merge(ctx context.Context, other running) error {
 // answer, printStatus reads the file that it wrote; file is "" for none.
 func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	var out statusJSON
-	if hub := at.hub(cmd.Context()); hub != nil {
-		return errors.New(hubsFolder(hub))
+	at := all[0]
+	if manager := at.hub(cmd.Context()); manager != nil {
+		return errors.New(hubsFolder(manager))
 	}
 	err := at.get(cmd.Context(), "/status", &out.Document)
 	runs := err == nil

@@ -84,7 +84,7 @@ type App struct {
 	attempts *attempts.Counter
 	// parentHosts finds gateways of other clusters that have no route for the Host that they
 	// receive.
-	parentHosts *parenthost.Counter
+	parentHosts *parents.Counter
 	// remotePickers reports probes of the pickers of imports and external pools.
 	remotePickers *remotePickers
 
@@ -178,7 +178,7 @@ func (a *App) loadClusters() error {
 		Help: "Picks that were not published to the pickers of other processes, because there were too many: their " +
 			"prompts count as cached in this process alone."},
 		func() float64 { return float64(a.shared.Missed()) })
-	a.clusterLoads = clusterload.New(clusterload.Config{
+	a.clusterLoads = load.New(load.Config{
 		Waiting:    func(pool objectid.Pool) (schedule.Wait, int, bool) { return a.picker.Waiting(pool) },
 		Federation: a.federation, Cluster: a.cluster, Log: a.log,
 		OnPage: func(imported objectid.Pool, member, why string) { a.remotePickers.read(imported, member, why) },
@@ -399,7 +399,7 @@ func (a *App) pickerDown(id objectid.Target, source, why string) {
 }
 
 // federation is this cluster's exchange with members; nil without one.
-func (a *App) federation() clusterload.Federation {
+func (a *App) federation() load.Federation {
 	if a.set != nil {
 		if f := a.set.Federation(); f != nil {
 			return f

@@ -16,8 +16,8 @@ import (
 )
 
 // clusterSet makes this process's part in a cluster set. It is idle until there is a ClusterSet.
-func (a *App) clusterSet() *clusterset.Set {
-	cfg := clusterset.Config{
+func (a *App) clusterSet() *set.Set {
+	cfg := set.Config{
 		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address,
 		Identity: set.FileIdentity(a.cfg.StateDir), Authority: set.FileAuthority(a.cfg.StateDir),
 		Records:       set.FileRecords(a.cfg.StateDir),
@@ -37,6 +37,11 @@ func (a *App) clusterSet() *clusterset.Set {
 	return a.set
 }
 
+// followSet passes a committed change to the cluster set.
+func (a *App) followSet(ctx context.Context, c *delivery.Change) {
+	a.set.Follow(ctx, set.Change{View: c.View, Objects: c.Objects, Output: c.Output})
+}
+
 func (a *App) hasExportingCluster(id objectid.Target) bool {
 	obj, ok := gatewayapi.Imported(a.store.View(), id.Pool.String())
 	return ok && slices.ContainsFunc(obj.Status.Clusters,
@@ -52,13 +57,13 @@ func (a *App) records(q picker.Picks) []*picker.Record {
 }
 
 // memberTraffic counts the results of requests from this process's Envoys to clusters.
-func (a *App) memberTraffic() map[string]clusterset.Traffic {
-	out := map[string]clusterset.Traffic{}
+func (a *App) memberTraffic() map[string]set.Traffic {
+	out := map[string]set.Traffic{}
 	for cluster, t := range a.attempts.Traffic() {
-		traffic := clusterset.Traffic{Served: t.Served, Failed: t.Failed, Declined: t.Declined, Spilled: t.Spilled,
+		traffic := set.Traffic{Served: t.Served, Failed: t.Failed, Declined: t.Declined, Spilled: t.Spilled,
 			Bytes: t.Bytes}
 		if t.Served > 0 {
-			traffic.FirstByte = clusterset.Duration(t.FirstByte / time.Duration(t.Served))
+			traffic.FirstByte = set.Duration(t.FirstByte / time.Duration(t.Served))
 		}
 		out[cluster] = traffic
 	}

@@ -63,7 +63,7 @@ func (o *Offline) Translate(ctx context.Context) (t *translator.Translator, out 
 	}
 	o.board.Set(status.Translation, out.Reports...)
 	o.board.Set(status.Certificates, expiry.Check(o.store.View(), time.Now())...)
-	o.board.Set(status.Members, clusterset.Check(o.store.View(), time.Now())...)
+	o.board.Set(status.Members, set.Check(o.store.View(), time.Now())...)
 	o.translation.Read(func(current *translator.Translator) { t = current })
 	return t, out, nil
 }

@@ -108,8 +108,8 @@ func (a *App) followPickers(_ context.Context, c *delivery.Change) {
 	}
 }
 
-func pageOf(e *model.ExternalPicker) clusterload.Page {
-	out := clusterload.Page{
+func pageOf(e *model.ExternalPicker) load.Page {
+	out := load.Page{
 		Import: objectid.Pool{Namespace: e.Cluster.Namespace, Name: e.Cluster.Name}, Member: e.Cluster.Member,
 		Pool: cmp.Or(e.Pool, e.Cluster.Name),
 		Port: e.Metrics.Port, TLS: delivery.PortTLS(&e.Metrics), Authorization: e.Metrics.Authorization,
