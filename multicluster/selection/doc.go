@@ -29,8 +29,7 @@
 // gateway's own requests. N is how many servers the member has, P how many prompt tokens one of
 // them reads in a second, least the wait at its least loaded server, Q the sum of u without a first
 // byte, W the same less what the servers have read since. The weights 3 and 20 ms are those of the
-// strategy "load" (picker/schedule). The simulation of picker/simulation with several clusters
-// shows what each term is worth; conformance/bench has its figures (sel_*).
+// strategy "load" (picker/schedule).
 //
 // With Latency a member costs
 //
@@ -55,7 +54,7 @@
 //     into range.
 //   - Members of equal cost are chosen with equal probability.
 //
-// Only translator/inference, for what EDS decides, cmd, and conformance/bench for its simulation
-// import it. Tests: go test ./multicluster/selection; FuzzLeastLoad_EveryMemberIsRankedOnce has
-// members join, leave, report and decline in any order.
+// Only translator/inference, for what EDS decides, and cmd import it. Tests: go test
+// ./multicluster/selection; FuzzLeastLoad_EveryMemberIsRankedOnce has members join, leave, report
+// and decline in any order.
 package selection

@@ -16,7 +16,7 @@
 // The price: while nothing else makes a system call, that thread sleeps until the next timer, which
 // is 50 ms away at most in a pool that picks. A goroutine that computes for longer than 10 ms is
 // preempted that much later. The 99th percentile of Envoy's calls at half of saturation was 1.03
-// times the echo's on a busy machine (pick_p99).
+// times the echo's on a busy machine.
 //
 // Invariants:
 //   - A connection behaves as *net.TCPConn or *net.UnixConn does, deadlines and errors included. A

@@ -35,7 +35,7 @@ func (h Have) Count() (n int) {
 	return n
 }
 
-// Config is what a Proxy needs.
+// Config configures a Proxy.
 type Config struct {
 	Address string // of the control plane: host:port
 	Node    string // node.id
