@@ -17,8 +17,8 @@ import (
 var small = world.Size{Listeners: 2, Hosts: 10, Backends: 4, Endpoints: 2, Port: 8443}
 
 func TestMain(m *testing.M) {
-	asFollower()
-	asReader()
+	runIfChild(followerEnv, runFollower)
+	runIfChild(readerEnv, runReader)
 	m.Run()
 }
 

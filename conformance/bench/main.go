@@ -15,8 +15,8 @@ import (
 )
 
 func main() {
-	asFollower()
-	asReader()
+	runIfChild(followerEnv, runFollower)
+	runIfChild(readerEnv, runReader)
 	picks.AsChild()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

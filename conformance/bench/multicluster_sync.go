@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -136,14 +135,10 @@ func (p *plainStreams) stop() {
 
 // read returns how long another process takes to read all streams.
 func (p *plainStreams) read(ctx context.Context) (took time.Duration, err error) {
-	self, err := os.Executable()
+	cmd, err := again(readerEnv + "=" + strings.Join(p.addresses, ","))
 	if err != nil {
 		return 0, err
 	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), readerEnv+"="+strings.Join(p.addresses, ","))
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = dieWithParent()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return 0, err
@@ -155,6 +150,7 @@ func (p *plainStreams) read(ctx context.Context) (took time.Duration, err error)
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
+	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
 	lines := bufio.NewScanner(outPipe)
 	expect := func(word string) error {
 		if !lines.Scan() || lines.Text() != word {
@@ -174,20 +170,8 @@ func (p *plainStreams) read(ctx context.Context) (took time.Duration, err error)
 	return took, errors.Join(err, cmd.Wait())
 }
 
-// asReader runs a reader if this process was started as one.
-func asReader() {
-	addresses := os.Getenv(readerEnv)
-	if addresses == "" {
-		return
-	}
-	if err := runReader(strings.Split(addresses, ",")); err != nil {
-		fmt.Fprintln(os.Stderr, "reader:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-func runReader(addresses []string) error {
+// runReader reads the streams of servers, once its standard input has a line.
+func runReader(addresses string) error {
 	cert, _, err := issue("spiffe://reader/x")
 	if err != nil {
 		return err
@@ -199,7 +183,7 @@ func runReader(addresses []string) error {
 	creds := credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert},
 		InsecureSkipVerify: true})
 	var group errgroup.Group
-	for _, a := range addresses {
+	for _, a := range strings.Split(addresses, ",") {
 		group.Go(func() error {
 			conn, err := grpc.NewClient(a, grpc.WithTransportCredentials(creds))
 			if err != nil {

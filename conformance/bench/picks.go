@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -97,12 +96,12 @@ func startEnvoy(c config, bootstrap []byte) (envoy *process, stop func(), err er
 
 // child starts a server of picks in a process of its own.
 func (p *pickers) child(ctx context.Context, kind string, models []netip.AddrPort) (address netip.AddrPort, err error) {
-	self, err := os.Executable()
+	cmd, err := again(picks.Environment(kind, models))
 	if err != nil {
 		return address, err
 	}
-	child := &process{cmd: exec.Command(self)}
-	child.cmd.Env = append(os.Environ(), picks.Environment(kind, models), fmt.Sprint("GOMAXPROCS=", pickProcessors))
+	cmd.Env = append(cmd.Env, fmt.Sprint("GOMAXPROCS=", pickProcessors))
+	child := &process{cmd: cmd}
 	in, err := child.cmd.StdinPipe()
 	if err != nil {
 		return address, err

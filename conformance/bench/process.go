@@ -46,6 +46,30 @@ func (p *process) run() error {
 	return nil
 }
 
+// again returns a command that runs this program with one more variable in its environment.
+func again(variable string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env, cmd.Stderr, cmd.SysProcAttr = append(os.Environ(), variable), os.Stderr, dieWithParent()
+	return cmd, nil
+}
+
+// runIfChild runs f and ends this process if the environment has a variable, whose value f gets.
+func runIfChild(variable string, f func(value string) error) {
+	value := os.Getenv(variable)
+	if value == "" {
+		return
+	}
+	if err := f(value); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", variable, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
 // Write implements io.Writer for the process's output.
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
