@@ -18,25 +18,13 @@ const drainTimeout = 15 * time.Second
 
 // cluster is one penstock process: control plane, picker and Envoy.
 type cluster struct {
-	name  string // "here" or "east"
-	state string // its --state
-	cmd   func(ctx context.Context) *exec.Cmd
-	ready chan struct{} // closed when its gateway serves
+	name string
+	cmd  func(ctx context.Context) *exec.Cmd
+	stop func() // ends the process, and waits until it has ended
 
 	mu     sync.Mutex
-	url    string    // of its gateway; set once, before ready is closed
-	lines  []string  // the last lines of its output
-	follow io.Writer // receives further output; may be nil
-}
-
-// serves reports whether the gateway serves.
-func (c *cluster) serves() bool {
-	select {
-	case <-c.ready:
-		return true
-	default:
-		return false
-	}
+	text   string    // its output
+	follow io.Writer // receives further lines of it; may be nil
 }
 
 // keptLines is how many lines of a process's output a failure shows.
@@ -52,8 +40,7 @@ func (c *cluster) Run(ctx context.Context) error {
 	cmd.SysProcAttr = processAttributes()
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = drainTimeout
-	out := &lineWriter{line: c.printed}
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout, cmd.Stderr = c, c
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start penstock for cluster %s: %w", c.name, err)
 	}
@@ -64,19 +51,18 @@ func (c *cluster) Run(ctx context.Context) error {
 	return fmt.Errorf("penstock in cluster %s ended (%s); its output:\n%s", c.name, cmd.ProcessState, c.output())
 }
 
-// printed handles a line of the process's output.
-func (c *cluster) printed(line string) {
+// Write implements io.Writer for the process's output.
+func (c *cluster) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lines = append(c.lines, line)
-	c.lines = c.lines[max(0, len(c.lines)-keptLines):]
-	if _, url, ok := strings.Cut(line, " serves at "); ok && c.url == "" {
-		c.url = url
-		close(c.ready)
+	whole := strings.LastIndexByte(c.text, '\n') + 1
+	c.text += string(b)
+	if end := strings.LastIndexByte(c.text, '\n') + 1; c.follow != nil {
+		for line := range strings.Lines(c.text[whole:max(whole, end)]) {
+			fmt.Fprintf(c.follow, "%s: %s", c.name, line)
+		}
 	}
-	if c.follow != nil {
-		fmt.Fprintf(c.follow, "%s: %s\n", c.name, line)
-	}
+	return len(b), nil
 }
 
 // followTo copies further output of the process to w.
@@ -86,18 +72,23 @@ func (c *cluster) followTo(w io.Writer) {
 	c.follow = w
 }
 
-// output returns the last lines of the process's output, indented.
-func (c *cluster) output() string {
+// lines returns the whole lines of the process's output.
+func (c *cluster) lines() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return "    " + strings.Join(c.lines, "\n    ")
+	all := strings.Split(c.text, "\n")
+	return all[:len(all)-1]
+}
+
+// output returns the last lines of the process's output, indented.
+func (c *cluster) output() string {
+	all := c.lines()
+	return "    " + strings.Join(all[max(0, len(all)-keptLines):], "\n    ")
 }
 
 // finding returns the first error that the process reported about its configuration, or "".
 func (c *cluster) finding() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, line := range c.lines {
+	for _, line := range c.lines() {
 		if strings.HasPrefix(line, "error: ") {
 			return line
 		}
@@ -105,41 +96,59 @@ func (c *cluster) finding() string {
 	return ""
 }
 
-// served waits until the gateway serves, and returns its URL.
-func (c *cluster) served(ctx context.Context) (string, error) {
+// url returns the URL of the gateway, or "" before it serves.
+func (c *cluster) url() string {
+	for _, line := range c.lines() {
+		if _, url, ok := strings.Cut(line, " serves at "); ok {
+			return url
+		}
+	}
+	return ""
+}
+
+// served waits until the gateway serves.
+func (c *cluster) served(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	select {
-	case <-c.ready:
-		return c.url, nil
-	case <-ctx.Done():
-		return "",
-			fmt.Errorf("the gateway of cluster %s does not serve after %s; output of penstock:\n%s", c.name, timeout,
-				c.output())
-	}
-}
-
-// lineWriter calls line for each line written to it.
-type lineWriter struct {
-	rest string
-	line func(string)
-}
-
-func (w *lineWriter) Write(p []byte) (int, error) {
-	w.rest += string(p)
-	for {
-		line, rest, found := strings.Cut(w.rest, "\n")
-		if !found {
-			return len(p), nil
+	for c.url() == "" {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("the gateway of cluster %s does not serve after %s; output of penstock:\n%s", c.name,
+				timeout, c.output())
 		}
-		w.rest = rest
-		w.line(line)
 	}
+	return nil
 }
 
-// command returns a call of the penstock binary.
-func (c *Config) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, c.Penstock, args...)
-	cmd.Env = append(os.Environ(), c.Env...)
+// launch runs the penstock of a cluster.
+func (d *show) launch(name string) {
+	args := []string{"up", "-f", d.file(name), "--concurrency", "2", "--access-log", d.file(name + ".access.log")}
+	for port, flag := range map[string]string{name + "-picker": "--picker", name + "-members": "--members-listen"} {
+		if n, ok := d.ports[port]; ok {
+			args = append(args, flag, fmt.Sprintf("127.0.0.1:%d", n))
+		}
+	}
+	d.run(name, args...)
+}
+
+// run runs a penstock process.
+func (d *show) run(name string, args ...string) {
+	ctx, stop := context.WithCancel(d.ctx)
+	ended := make(chan struct{})
+	args = append(args, "--state", d.state(name))
+	c := &cluster{name: name, stop: func() { stop(); <-ended },
+		cmd: func(ctx context.Context) *exec.Cmd { return d.penstock(ctx, args...) }}
+	d.clusters[name] = c
+	d.group.Go(func() error {
+		defer close(ended)
+		return c.Run(ctx)
+	})
+}
+
+// penstock returns a call of the penstock binary.
+func (d *show) penstock(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, d.cfg.Penstock, args...)
+	cmd.Env = append(os.Environ(), d.cfg.Env...)
 	return cmd
 }
