@@ -116,7 +116,7 @@ func overload(d *show, prefix string) string {
 	d.text("Now a request that can wait, and one that cannot:")
 	d.curl(prefix, q)
 	var shed answer
-	check(d.wait(func() bool { // the next page that the picker reads has the cache
+	check(wait(d.ctx, func() bool { // the next page that the picker reads has the cache
 		shed = must(d.ask(d.ctx, d.url+prefix, q))
 		return shed.Status != http.StatusOK
 	}))

@@ -67,7 +67,7 @@ func (d *show) list() { d.output(d.call("here", "", "", "clusters", "list")) }
 // until waits until `penstock clusters list` of the first cluster is as expected.
 func (d *show) until(expected func(list string) bool) {
 	last := ""
-	if err := d.wait(func() bool {
+	if err := wait(d.ctx, func() bool {
 		out, err := d.penstock(d.ctx, "clusters", "list", "-f", d.file("here"), "--state", d.state("here")).Output()
 		last = string(out)
 		return err == nil && expected(last)
@@ -105,7 +105,7 @@ func (d *show) export(name string) {
 
 // servedBy waits until a request is served by a cluster.
 func (d *show) servedBy(name string) (a answer) {
-	if err := d.wait(func() bool {
+	if err := wait(d.ctx, func() bool {
 		a = must(d.ask(d.ctx, d.url, question("llama", "Hello there")))
 		return a.Status == http.StatusOK && strings.HasPrefix(a.By, name)
 	}); err != nil {

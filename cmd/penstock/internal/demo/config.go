@@ -3,7 +3,6 @@ package demo
 import (
 	"embed"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -19,17 +18,6 @@ import (
 var config embed.FS
 
 var placeholder = regexp.MustCompile(`\$\{([a-z0-9-]+)\}`)
-
-// yamlFiles lists the files below a folder.
-func yamlFiles(folder string) (names []string, err error) {
-	err = fs.WalkDir(config, folder, func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() {
-			names = append(names, strings.TrimPrefix(name, folder+"/"))
-		}
-		return err
-	})
-	return names, err
-}
 
 // render reads a file below a folder and fills in its ports.
 func render(folder, name string, ports map[string]int) (string, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -237,7 +238,8 @@ func (d *show) start() {
 		d.ports[name] = portOf(l.Addr().String())
 	}
 	d.prepare(d)
-	for _, name := range must(yamlFiles(d.folder)) {
+	for _, path := range must(fs.Glob(config, d.folder+"/*/*")) {
+		name := strings.TrimPrefix(path, d.folder+"/")
 		later := slices.Contains(d.later, name)
 		for _, step := range d.texts.Steps {
 			later = later || step.File == name && step.Prefix != ""
@@ -271,21 +273,21 @@ func (d *show) apply(name, text, prefix string) time.Duration {
 	began := time.Now()
 	check(save(d.file(name), text))
 	status := 0
-	err := d.wait(func() bool {
+	err := wait(d.ctx, func() bool {
 		status, _ = d.get(d.url + prefix + "/health")
 		return status != http.StatusNotFound
 	})
 	took := time.Since(began)
 	finding := d.clusters[d.sites[0]].finding()
-	expect(finding == "", "no errors in the YAML, got %s", finding)
+	expect(finding == "", "no errors in the YAML, got error: %s", finding)
 	check(err)
 	expect(status == http.StatusOK, "that a new route answers 200 from its first request on, got %d", status)
 	return took
 }
 
 // wait calls done until it returns true, and returns an error after the timeout.
-func (d *show) wait(done func() bool) error {
-	ctx, cancel := context.WithTimeout(d.ctx, timeout)
+func wait(ctx context.Context, done func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for !done() {
 		select {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os/exec"
 	"strings"
 	"testing"
@@ -72,12 +73,12 @@ func TestDemo_EveryStepShowsItsImportantLines(t *testing.T) {
 			t.Errorf("%s has no route for %s", step.File, step.Prefix)
 		}
 	}
-	names, err := yamlFiles("config")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("files: %v %v", names, err)
+	paths, err := fs.Glob(config, "config/*/*")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("files: %v %v", paths, err)
 	}
-	for _, name := range names {
-		if _, err := render("config", name, ports); err != nil {
+	for _, path := range paths {
+		if _, err := render("", path, ports); err != nil {
 			t.Error(err)
 		}
 	}
@@ -245,7 +246,7 @@ func TestDemo_PenstockGetsSIGTERMAtTheEnd(t *testing.T) {
 	if err := c.served(ctx); err != nil || c.url() != "http://127.0.0.1:1" {
 		t.Errorf("it serves at %q, %v", c.url(), err)
 	}
-	poll.Until(t, "the finding", func() bool { return c.finding() == "error: a mistake" })
+	poll.Until(t, "the finding", func() bool { return c.finding() == "a mistake" })
 	cancel()
 	if err := <-done; err != nil || !strings.Contains(c.output(), "drained") {
 		t.Errorf("%v; output:\n%s", err, c.output())

@@ -97,7 +97,7 @@ func (d *show) explain(prefix string, more ...string) {
 // waitState waits until the endpoints of a pool are in some state, by the picker here.
 func (d *show) waitState(prefix, pool string, reached func([]schedule.Verdict) bool) {
 	page := "/explain?method=POST&url=" + url.QueryEscape(d.url+prefix+completions)
-	check(d.wait(func() bool {
+	check(wait(d.ctx, func() bool {
 		var e app.Explained
 		check(d.cfg.Ask(d.ctx, d.state("here"), page, &e))
 		var now picker.Explanation

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
 // drainTimeout is how long a penstock process may take to drain its Envoy when the demo ends.
@@ -33,11 +35,10 @@ const keptLines = 20
 // Run runs the process until ctx ends, and then waits for its end. A process that ends before ctx
 // is an error.
 func (c *cluster) Run(ctx context.Context) error {
-	// The kernel ends the child with the thread that started it (orphan_linux.go).
-	runtime.LockOSThread()
+	runtime.LockOSThread() // see ProcessAttributes
 	defer runtime.UnlockOSThread()
 	cmd := c.cmd(ctx)
-	cmd.SysProcAttr = processAttributes()
+	cmd.SysProcAttr = supervisor.ProcessAttributes(syscall.SIGTERM)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = drainTimeout
 	cmd.Stdout, cmd.Stderr = c, c
@@ -72,51 +73,37 @@ func (c *cluster) followTo(w io.Writer) {
 	c.follow = w
 }
 
-// lines returns the whole lines of the process's output.
-func (c *cluster) lines() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := strings.Split(c.text, "\n")
-	return all[:len(all)-1]
-}
-
 // output returns the last lines of the process's output, indented.
 func (c *cluster) output() string {
-	all := c.lines()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := strings.Split(strings.TrimSuffix(c.text, "\n"), "\n")
 	return "    " + strings.Join(all[max(0, len(all)-keptLines):], "\n    ")
 }
 
-// finding returns the first error that the process reported about its configuration, or "".
-func (c *cluster) finding() string {
-	for _, line := range c.lines() {
-		if strings.HasPrefix(line, "error: ") {
-			return line
-		}
+// find returns the rest of a whole line of the process's output after a text, or "".
+func (c *cluster) find(text string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, after, _ := strings.Cut(c.text, text)
+	line, _, whole := strings.Cut(after, "\n")
+	if !whole {
+		return ""
 	}
-	return ""
+	return line
 }
 
+// finding returns the first error that the process reported about its configuration, or "".
+func (c *cluster) finding() string { return c.find("\nerror: ") }
+
 // url returns the URL of the gateway, or "" before it serves.
-func (c *cluster) url() string {
-	for _, line := range c.lines() {
-		if _, url, ok := strings.Cut(line, " serves at "); ok {
-			return url
-		}
-	}
-	return ""
-}
+func (c *cluster) url() string { return c.find(" serves at ") }
 
 // served waits until the gateway serves.
 func (c *cluster) served(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	for c.url() == "" {
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("the gateway of cluster %s does not serve after %s; output of penstock:\n%s", c.name,
-				timeout, c.output())
-		}
+	if wait(ctx, func() bool { return c.url() != "" }) != nil {
+		return fmt.Errorf("the gateway of cluster %s does not serve after %s; output of penstock:\n%s", c.name, timeout,
+			c.output())
 	}
 	return nil
 }
