@@ -11,8 +11,7 @@
 //	request.go   requests, and the tree of their prompts' blocks             trace.go, workload.go   where they come from
 //	strategy.go  what a strategy is, and the table of them                   production.go   those of picker/schedule, as they are
 //	rivals.go    those of other routers, re-stated from documentation        books.go   what a picker can know of its own picks
-//	run.go       a scenario                                                  summary.go, capacity.go   many of them
-//	clusterset.go   several clusters, whose gateways choose among them       knowing.go   their reference, with exact knowledge
+//	run.go       a scenario                                                  summary.go, trials.go   many of them
 //
 // The servers are modelled on vLLM: continuous batching with chunked prefill, a paged KV cache
 // whose free blocks are its prefix cache (least recently used first), recomputation after
@@ -20,11 +19,6 @@
 // it is read; an answer that is not streamed sends them at its end. Blocks have 512 tokens, as in
 // Mooncake's public traces. Not modelled: prefill and decode on different servers, failures of
 // single servers, networks within a cluster.
-//
-// RunClusters plays a ClusterSet: a gateway in each cluster chooses a cluster by what the others
-// report to it, late by the network, and that cluster's own picker chooses a server when the
-// request arrives. How a gateway chooses is an interface (Selector), which conformance/bench fills
-// with package multicluster/selection as it is.
 //
 // Invariants:
 //   - Deterministic: equal scenarios give equal outcomes, whatever the machine. Nothing reads a

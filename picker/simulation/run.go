@@ -77,18 +77,10 @@ type run struct {
 	picks    []*Pick
 	pickers  []int // by request
 	ended    int   // requests, those that were shed included
-
-	watch func(i int, k Kind) // receives first bytes and ends when they happen; nil: not
-	goes  func() bool         // whether there are requests to come; nil: while not all of the workload have ended
 }
 
 // more reports whether pages are to be read again.
-func (r *run) more() bool {
-	if r.goes != nil {
-		return r.goes()
-	}
-	return r.ended < len(r.outcomes)
-}
+func (r *run) more() bool { return r.ended < len(r.outcomes) }
 
 func newRun(s Scenario, clk *clock) *run {
 	s.Servers, s.Pickers = or(s.Servers, 8), or(s.Pickers, 1)
@@ -238,9 +230,6 @@ func (r *run) learn(i int, at time.Duration, kind Kind) {
 
 // firstByte is called by a server.
 func (r *run) firstByte(q *sequence) {
-	if r.watch != nil {
-		r.watch(q.number, FirstByte)
-	}
 	if r.Strategy.Immediate {
 		r.learn(q.number, r.clock.now, FirstByte)
 	}
@@ -258,9 +247,6 @@ func (r *run) end(q *sequence) {
 		}
 	}
 	r.learn(q.number, at, Ended)
-	if r.watch != nil {
-		r.watch(q.number, Ended)
-	}
 }
 
 // report is an entry of the access log for a request that goes on. It renews itself until it has

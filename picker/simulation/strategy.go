@@ -69,7 +69,6 @@ const (
 	Scraped                 // Server's Page, as it was when the scrape began
 	Failed                  // a scrape of Server failed
 	Joined                  // Server takes requests from now on
-	Declined                // a cluster did not take a request; for a Selector
 )
 
 // Fact is something that a picker learns.
