@@ -29,7 +29,6 @@ func command(ctx context.Context) error {
 	var only, play string
 	var shrinking time.Duration
 	var keep, verbose bool
-	var returns int
 	flag.Uint64Var(&o.Seed, "seed", 1, "seed of the changes")
 	flag.IntVar(&o.Steps, "steps", 1000, "number of changes")
 	flag.IntVar(&o.Rate, "rate", 200, "requests a second")
@@ -44,9 +43,6 @@ func command(ctx context.Context) error {
 			"fails), and measure whether memory grows")
 	flag.IntVar(&o.Envoys, "envoys", 1, "number of Envoys of the Gateway, for two control planes")
 	flag.BoolVar(&o.Up, "up", false, "run penstock up, without restarts, instead of two control planes")
-	flag.IntVar(&returns, "absences", 0,
-		"run another measurement, so often: start an Envoy while both control planes are down, start them, and "+
-			"measure the time until the Envoy serves")
 	flag.StringVar(&only, "only", "", "kinds of change, comma-separated (default: all)")
 	flag.StringVar(&o.Penstock, "penstock", "", "binary (default: built from the source tree)")
 	flag.StringVar(&o.Dir, "dir", "",
@@ -78,14 +74,6 @@ func command(ctx context.Context) error {
 	}
 	if err := o.binaries(ctx); err != nil {
 		return err
-	}
-	if returns > 0 {
-		longest, err := absences(ctx, o, returns)
-		if err != nil {
-			return err
-		}
-		figures(os.Stdout, longest.figures()...)
-		return os.RemoveAll(o.Dir)
 	}
 	if o.Soak > 0 && o.Soak < soak.Shortest {
 		fmt.Fprintf(os.Stderr, "zeroloss: a soak of %s does not judge whether memory grows: that takes %s\n", o.Soak,
