@@ -19,8 +19,8 @@ func newDemo() *cobra.Command {
 		Short: "Show everything on this machine: two clusters, simulated model servers, ten steps",
 		Long: `Show what Penstock does, on this machine and without a GPU: a gateway with two pools of simulated model
 servers, a second cluster whose pool is imported in both routing modes, a streamed response, a split by weight, and a
-spill when the local pool is full. Each step prints which server answered, and why. Each step checks its result: the exit
-status is 1 if one of them fails. The demo uses free ports on loopback and leaves nothing behind.
+spill when the local pool is full. Each step prints which server answered, and why. Each step checks its result: the
+exit status is 1 if one of them fails. The demo uses free ports on loopback and leaves nothing behind.
 
 With --cluster-set it shows three clusters that exchange pools: one annotates a pool and another serves with it, a
 cluster is drained without an error and brought back, and the Penstock of one stops while requests go on.`,

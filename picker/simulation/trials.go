@@ -49,8 +49,8 @@ func Each(n int, f func(i int)) {
 	all.Wait()
 }
 
-// Drawings returns a scenario with drawings 1 to n of a source, at a rate. Equal drawings have equal
-// arrivals.
+// Drawings returns a scenario with drawings 1 to n of a source, at a rate. Equal drawings have
+// equal arrivals.
 func Drawings(base Scenario, from Source, rate float64, n int) []Trial {
 	trials := make([]Trial, n)
 	Each(n, func(i int) {

@@ -6,7 +6,7 @@
 // picks that the picker recorded.
 //
 //	steps.yaml     titles and introductions of all steps
-//	config/, set/  the YAML of the two demos. Most steps begin by saving a file that penstock watches
+//	config/, set/  the YAML of the demos; most steps begin by saving a file that penstock watches
 //	demo.go        how a demo runs    process.go  one penstock     config.go  the YAML
 //	client.go      requests           picks.go    recorded picks   page.go    the output
 //	pools.go, caches.go, processor.go     the demo of pools: two clusters, ten steps
