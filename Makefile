@@ -113,8 +113,8 @@ lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen ## vet, staticcheck, gofmt
 	CONTROLLER_GEN=$(TOOLS)/controller-gen bash "$$copy/manifests/generate.sh"; \
 	diff -r manifests "$$copy/manifests" || { echo 'deep copies or CRDs are out of date (see above): run make generate'; exit 1; }
 
-bench: build envoy $(TOOLS)/envoy-gateway ## measure: a table, its meaning, then one JSON object a line (BENCH=regexp selects, ARGS=-count=5 for Go's benchmarks)
-	@export ENVOY="$(ENVOY_PATH)" ENVOY_GATEWAY="$(TOOLS)/envoy-gateway" CGO_ENABLED=0; { \
+bench: build envoy ## measure: a table, its meaning, then one JSON object a line (BENCH=regexp selects, ARGS=-count=5 for Go's benchmarks)
+	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
 	  (cd conformance && go run ./bench -run '$(or $(BENCH),.)' -penstock ../bin/penstock) || echo 'FAIL bench'; \
 	  go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(ARGS) \
 	    $$(grep -rl --include='*_test.go' --exclude-dir=conformance '^func Benchmark' . | xargs -n1 dirname | sort -u); \
@@ -122,12 +122,12 @@ bench: build envoy $(TOOLS)/envoy-gateway ## measure: a table, its meaning, then
 
 bench-picker: build envoy ## measure picks: their cost through a real Envoy, and strategies by simulation (BENCH=regexp selects)
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
-	  (cd conformance && go run ./bench -picker -penstock ../bin/penstock -run '$(or $(BENCH),^(pick|rate|schedule|scrape|kv|sim|flow|rewrite|models|dropin|process|ended|frozen)_)') || echo 'FAIL bench'; \
+	  (cd conformance && go run ./bench -picker -penstock ../bin/penstock -run '$(or $(BENCH),^(pick|rate|sim|flow|dropin|ended|frozen)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
-bench-multicluster: build envoy labs helm ## measure cluster sets: exports, a hub in a lab, 100 simulated clusters, and gateways that choose among clusters by simulation (BENCH=regexp selects, ARGS=-shape=8x4)
+bench-multicluster: build envoy labs helm ## measure cluster sets: 100 simulated clusters, a hub and lost clusters in labs, hostile members (BENCH=regexp selects)
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
-	  (cd conformance && go run ./bench -multicluster -labs -penstock ../bin/penstock $(ARGS) -run '$(or $(BENCH),^(mc|sel)_|^attack_(member|hub)_)') || echo 'FAIL bench'; \
+	  (cd conformance && go run ./bench -multicluster -labs -penstock ../bin/penstock -run '$(or $(BENCH),^mc_|^attack_(member|hub)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
 bench-rivals: build envoy ## Penstock beside real SGLang router and smg, an hour (installs them and LiteLLM, once: 1 GB; FULL=1: six hours, WORKLOAD=regexp, MINUTES=3, RIVAL='NAME=command {port} {workers}')
@@ -225,10 +225,6 @@ $(TOOLS)/release: $(wildcard conformance/tools/release/*) | go
 $(TOOLS)/llm-d-inference-sim: conformance/tools/llmdsim/go.mod conformance/tools/llmdsim/go.sum | go
 	@echo "building $(@F) (about 3 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/tools/llmdsim && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)
-
-$(TOOLS)/envoy-gateway: conformance/bench/peers/envoygateway/go.mod conformance/bench/peers/envoygateway/go.sum | go
-	@echo "building $(@F), a peer to measure beside (about 3 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)
-	@cd conformance/bench/peers/envoygateway && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o $@ $$(go list tool)
 
 $(TOOLS)/helm: conformance/tools/helm/go.mod conformance/tools/helm/go.sum | go
 	@echo "building $(@F) (about 2 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)

@@ -50,7 +50,9 @@ func runningAt(address string) running {
 	return running{network: "tcp", address: strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")}
 }
 
-func runningFor(stateDir string) running { return running{network: "unix", address: app.Socket(stateDir)} }
+func runningFor(stateDir string) running {
+	return running{network: "unix", address: app.Socket(stateDir)}
+}
 
 func get(ctx context.Context, stateDir, path string, into any) error {
 	return runningFor(stateDir).get(ctx, path, into)

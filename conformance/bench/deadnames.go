@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -41,8 +40,6 @@ func measureDeadNames(ctx context.Context, c config, out report) error {
 		}
 	}
 	out("dead_names_start", "", median(names).Seconds()/median(addresses).Seconds())
-	out("dead_names_start", "names", median(names).Seconds())
-	out("dead_names_start", "addresses", median(addresses).Seconds())
 	return nil
 }
 
@@ -58,20 +55,15 @@ func startWith(ctx context.Context, c config, dns string, adapt func(any) any, w
 		return 0, err
 	}
 	defer remove()
-	begin := time.Now()
-	p, err := startPlane(c, "serve", files, state, "--dns-server", dns)
+	took, _, p, err := coldStart(ctx, c, files, state, want, "--dns-server", dns)
 	if err != nil {
 		return 0, err
 	}
-	defer p.stop()
-	took, _, err := firstPush(ctx, p, begin, want)
-	if err != nil {
-		return 0, errors.Join(err, p.running())
-	}
+	p.stop()
 	return took, nil
 }
 
-// named gives model servers names in place of their addresses.
+// named replaces the addresses of model servers by names.
 func named(object any) any {
 	m, ok := object.(*v1alpha1.ModelServers)
 	if !ok {
@@ -83,7 +75,7 @@ func named(object any) any {
 	return m
 }
 
-// drop reads and ignores packets until the connection is closed.
+// drop reads packets and ignores them until the connection is closed.
 func drop(conn net.PacketConn) {
 	packet := make([]byte, 1500)
 	for {

@@ -3,16 +3,17 @@
 //
 //	{"name":"change_growth","value":1.2,"unit":"ratio","limit":2,"about":"what it means"}
 //
-// declared.go has the names, limits and runs; `-run` selects figures by regular expression. Both
-// sides of a ratio come from one run, in turns if both can run at once, so that a busy machine
-// slows both. Times are medians; CPU is a mean, because it includes garbage collection. A time ends
-// when a client (package proxy) at the other end of a real gRPC connection over loopback has read
-// the last byte. Where CPU is measured, the client is another process (follower.go): this program,
-// started again.
+// declared.go has all measurements with their figures and limits, as far as README.md, docs/,
+// SECURITY.md or an issue names them. `-run` selects figures by regular expression. Both sides of a
+// ratio come from one run, in turns if both can run at once, so that a busy machine slows both.
+// Times are medians; CPU is a mean, because it includes garbage collection. A time ends when a
+// client (package proxy) at the other end of a gRPC connection over loopback has read the last
+// byte. Where CPU is measured, the client is another process (follower.go): this program, started
+// again.
 //
-// Package world has the measured configurations. Other measurements can join by writing such lines:
-// `make bench` pipes all of them into benchtable. Folder peers has modules that pin the control
-// planes to compare with.
+// Package world has the measured configurations. up.go starts penstock up with an Envoy and
+// objects. Other measurements can join by writing such lines: `make bench` pipes all of them into
+// benchtable.
 //
 // -profile FOLDER writes a CPU and an allocation profile of each measurement.
 //

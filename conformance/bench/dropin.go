@@ -7,12 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"text/template"
@@ -21,8 +20,7 @@ import (
 
 const (
 	dropinClients = 8
-	dropinRounds  = 2 // in each of which both pickers are replaced, one after the other
-	dropinDrain   = "2s"
+	dropinRounds  = 2 // in each, both pickers are replaced, one after the other
 )
 
 //go:embed dropin.yaml.tmpl
@@ -34,27 +32,27 @@ var dropinPlugins []byte
 // dropin are two penstock picker with the arguments and the file of llm-d's EPP, behind an Envoy
 // with nothing of Penstock.
 type dropin struct {
-	Port    int
+	Port    int32
 	Pickers []dropinPicker
 	dir     string
 	c       config
 }
 
 type dropinPicker struct {
-	Port, Health, Metrics int
+	Port, Health, Metrics int32
 	process               *process
 }
 
 // measureDropin replaces the pickers one after the other while clients send, as a rollout does.
 func measureDropin(ctx context.Context, c config, out report) error {
-	var models []netip.AddrPort // picks.Models read no chunked bodies, which this mode of ext_proc makes
+	var ports []int // picks.Models do not read chunked bodies, which this mode of ext_proc sends
 	for range pickModels {
 		model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			_, _ = io.WriteString(w, "ok")
 		}))
 		defer model.Close()
-		models = append(models, netip.MustParseAddrPort(model.Listener.Addr().String()))
+		ports = append(ports, model.Listener.Addr().(*net.TCPAddr).Port)
 	}
 	d := &dropin{c: c, Pickers: make([]dropinPicker, 2)}
 	var err error
@@ -63,41 +61,38 @@ func measureDropin(ctx context.Context, c config, out report) error {
 	}
 	defer func() { _ = os.RemoveAll(d.dir) }()
 	defer d.stop()
-	objects :=
-		"apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: pool, namespace: " +
-			"default}\nspec:\n  selector: {matchLabels: {app: pool}}\n  targetPorts: [{number: 8000}]\n" +
-			"  endpointPickerRef: {name: epp, port: {number: 9002}}\n---\napiVersion: penstock.dev/v1alpha1\nkind: " +
-			"ModelServers\nmetadata: {name: pool, namespace: default, labels: {app: pool}}\nspec:\n  servers:\n"
-	for _, a := range models {
-		objects += fmt.Sprintf("  - {address: %s, ports: [%d]}\n", a.Addr(), a.Port())
-	}
-	for name, text := range map[string][]byte{"objects/pool.yaml": []byte(objects), "plugins.yaml": dropinPlugins} {
+	for name, text := range map[string]string{
+		"objects/pool.yaml": poolObjects("pool", ports), "plugins.yaml": string(dropinPlugins),
+	} {
 		path := filepath.Join(d.dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, text, 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
+			os.WriteFile(path, []byte(text), 0o600)); err != nil {
 			return err
 		}
 	}
-	ports := []*int{&d.Port}
+	free := []*int32{&d.Port}
 	for i := range d.Pickers {
-		ports = append(ports, &d.Pickers[i].Port, &d.Pickers[i].Health, &d.Pickers[i].Metrics)
+		free = append(free, &d.Pickers[i].Port, &d.Pickers[i].Health, &d.Pickers[i].Metrics)
 	}
-	for _, p := range ports {
-		port, err := freePort()
-		if err != nil {
+	for _, port := range free {
+		if *port, err = freePort(); err != nil {
 			return err
 		}
-		*p = int(port)
 	}
 	for i := range d.Pickers {
 		if err := d.start(ctx, i); err != nil {
 			return err
 		}
 	}
-	envoy, err := d.envoy()
+	var text bytes.Buffer
+	if err := template.Must(template.New("envoy").Parse(dropinEnvoy)).Execute(&text, d); err != nil {
+		return err
+	}
+	envoy, stop, err := startEnvoy(c, text.Bytes())
 	if err != nil {
 		return err
 	}
-	defer envoy.stop()
+	defer stop()
 	if err := eventually(ctx, func() error { return errors.Join(d.request(ctx, 0), envoy.running()) }); err != nil {
 		return err
 	}
@@ -145,14 +140,14 @@ func (d *dropin) roll(ctx context.Context) (failed, sent int64, err error) {
 	return 0, 0, nil
 }
 
-// start starts a picker and waits until it is ready. Its flags are those of llm-d's chart, but for
+// start starts a picker and waits until it is ready. It has the flags of llm-d's chart, except for
 // addresses and objects.
 func (d *dropin) start(ctx context.Context, i int) (err error) {
 	p := &d.Pickers[i]
 	p.process, err = start(d.c.penstock, "--pool-name", "pool", "--pool-namespace", "default", "--pool-group",
 		"inference.networking.k8s.io", "--zap-encoder", "json",
 		"--config-file", filepath.Join(d.dir, "plugins.yaml"), "--ha-enable-leader-election", "--tracing=false",
-		"--metrics-endpoint-auth=false", "--drain-timeout", dropinDrain,
+		"--metrics-endpoint-auth=false", "--drain-timeout", "2s",
 		"--grpc-port", fmt.Sprint(p.Port), "--grpc-health-port", fmt.Sprint(p.Health), "--metrics-port",
 		fmt.Sprint(p.Metrics),
 		"--bind-address", "127.0.0.1", "-f", filepath.Join(d.dir, "objects"), "--state",
@@ -161,15 +156,8 @@ func (d *dropin) start(ctx context.Context, i int) (err error) {
 		return err
 	}
 	return eventually(ctx, func() error {
-		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", p.Metrics))
-		if err != nil {
-			return errors.Join(err, p.process.running())
-		}
-		defer func() { _ = resp.Body.Close() }()
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("not ready: %s", resp.Status)
-		}
-		return nil
+		_, _, err := get(ctx, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/readyz", p.Metrics))
+		return errors.Join(err, p.process.running())
 	})
 }
 
@@ -181,39 +169,9 @@ func (d *dropin) stop() {
 	}
 }
 
-func (d *dropin) envoy() (*process, error) {
-	tmpl, err := template.New("envoy").Parse(dropinEnvoy)
-	if err != nil {
-		return nil, err
-	}
-	var text bytes.Buffer
-	if err := tmpl.Execute(&text, d); err != nil {
-		return nil, err
-	}
-	file := filepath.Join(d.dir, "envoy.yaml")
-	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
-		return nil, err
-	}
-	return start(d.c.envoy, "-c", file, "--concurrency", "1", "--log-level", "warn", "--use-dynamic-base-id")
-}
-
 // request sends a chat completion.
 func (d *dropin) request(ctx context.Context, n int) error {
-	body := fmt.Sprintf(`{"model": "m", "messages": [{"role": "user", "content": "question %d"}]}`, n)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
-		fmt.Sprintf("http://127.0.0.1:%d/v1/chat/completions", d.Port), strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("content-type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", resp.Status, text)
-	}
+	_, err := post(ctx, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/%s", d.Port, chatPath),
+		fmt.Sprintf(`{"model": "m", "messages": [{"role": "user", "content": "question %d"}]}`, n))
 	return err
 }

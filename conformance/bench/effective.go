@@ -5,19 +5,15 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/penstock-project/penstock/conformance/bench/world"
-	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// measureEffective measures from a saved file to the first request through a real Envoy that sees
-// the change.
+// measureEffective measures from a saved file to the first request through a real Envoy that
+// follows it.
 func measureEffective(ctx context.Context, c config, out report) error {
 	size := world.Routes5000
 	var err error
@@ -38,61 +34,29 @@ func measureEffective(ctx context.Context, c config, out report) error {
 		return err
 	}
 	defer stop()
-	if err := os.Setenv("ENVOY", c.envoy); err != nil {
-		return err
-	}
 	p, err := startPlane(c, "up", files, state, "--concurrency", "1")
 	if err != nil {
 		return err
 	}
 	defer p.stop()
 	const route = 0 // its backend is the one that answers
-	client := visitor(size.Port, w.Host(route))
-	if err := eventually(ctx, func() error {
-		got, err := client.revision(ctx)
-		if err == nil && got == "0" {
-			return nil
-		}
-		return errors.Join(fmt.Errorf("revision %q: %w", got, err), p.running())
-	}); err != nil {
+	v := newVisitor(fmt.Sprintf("https://%s:%d/v1", w.Host(route), size.Port), size.Port)
+	if err := v.served(ctx, p); err != nil {
 		return fmt.Errorf("%w; its output:\n%s", err, p.output())
 	}
 	var times []time.Duration
 	for revision := 1; revision <= 31; revision++ {
-		took, err := client.effective(ctx, w, files, route, revision)
+		if err := w.StageRoutes(files, route, route, revision); err != nil {
+			return err
+		}
+		took, err := v.effective(ctx, revision, func() error { return world.Commit(files, w.RouteFile(route)) })
 		if err != nil {
 			return errors.Join(err, p.running())
 		}
 		times = append(times, took)
 	}
 	out("change_to_effective", "", milliseconds(median(times)))
-	slices.Sort(times)
-	out("change_to_effective", "p90", milliseconds(times[len(times)*9/10]))
 	return nil
-}
-
-// effective saves a file and sends requests, one after the other, until one sees the change.
-func (v *visit) effective(ctx context.Context, w *world.World, files string, route, revision int) (time.Duration,
-	error) {
-	if err := w.StageRoutes(files, route, route, revision); err != nil {
-		return 0, err
-	}
-	start := time.Now()
-	if err := world.Commit(files, w.RouteFile(route)); err != nil {
-		return 0, err
-	}
-	for {
-		got, err := v.revision(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if got == fmt.Sprint(revision) {
-			return time.Since(start), nil
-		}
-		if time.Since(start) > timeout {
-			return 0, fmt.Errorf("revision %d never took effect: requests see %s", revision, got)
-		}
-	}
 }
 
 // answer serves HTTP at the endpoints of the first backend.
@@ -110,43 +74,60 @@ func answer(w *world.World) (stop func(), err error) {
 	return func() { _ = s.Close() }, nil
 }
 
-// visit is a client with one connection to an Envoy.
-type visit struct {
+// visitor is a client with one connection to an Envoy. It reads the revision of a route from the
+// header world.RevisionHeader of responses.
+type visitor struct {
 	client http.Client
 	url    string
 }
 
-func visitor(port int32, host string) *visit {
-	return &visit{
-		url: fmt.Sprintf("https://%s:%d/v1", host, port),
-		client: http.Client{Timeout: timeout, Transport: &http.Transport{
+// newVisitor returns a client of a URL whose host is at a port of this machine.
+func newVisitor(url string, port int32) *visitor {
+	return &visitor{url: url, client: http.Client{
+		Timeout:       timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
 			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, network, fmt.Sprintf("127.0.0.1:%d", port))
 			},
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // a temporary certificate
-		}},
-	}
+		},
+	}}
 }
 
-// revision returns the revision of its route that a request sees.
-func (v *visit) revision(ctx context.Context) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, v.url, nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := v.client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	if resp.StatusCode != http.StatusOK {
-		err = errors.Join(err, fmt.Errorf("status %d", resp.StatusCode))
-	}
-	return resp.Header.Get(world.RevisionHeader), errors.Join(err, resp.Body.Close())
+// revision returns the revision that a request sees.
+func (v *visitor) revision(ctx context.Context) (string, error) {
+	header, _, err := get(ctx, &v.client, v.url)
+	return header.Get(world.RevisionHeader), err
 }
 
-// freePort returns an unused port.
-func freePort() (int32, error) {
-	port, err := freeport.Find()
-	return int32(port), err
+// served waits until requests see revision 0.
+func (v *visitor) served(ctx context.Context, p *plane) error {
+	return eventually(ctx, func() error {
+		got, err := v.revision(ctx)
+		if err == nil && got == "0" {
+			return nil
+		}
+		return errors.Join(fmt.Errorf("revision %q: %w", got, err), p.running())
+	})
+}
+
+// effective saves a revision and sends requests, one after the other, until one sees it.
+func (v *visitor) effective(ctx context.Context, revision int, save func() error) (time.Duration, error) {
+	begin := time.Now()
+	if err := save(); err != nil {
+		return 0, err
+	}
+	for {
+		got, err := v.revision(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if got == fmt.Sprint(revision) {
+			return time.Since(begin), nil
+		}
+		if time.Since(begin) > timeout {
+			return 0, fmt.Errorf("revision %d never took effect: requests see %q", revision, got)
+		}
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"runtime/pprof"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -17,24 +16,26 @@ import (
 
 // measurement is a run that produces one or several figures.
 type measurement struct {
-	names []string // of the figures
-	what  string   // for progress
-	needs func(config) bool
-	run   func(context.Context, config, report) error
+	what    string            // for progress
+	needs   func(config) bool // nil: nothing
+	run     func(context.Context, config, report) error
+	figures []figure
 }
 
-// report receives a figure of a measurement; a suffix, if any, is joined to its name with '.'.
-type report func(name, suffix string, value float64)
-
-// figure describes a name. A limit is the project's own target.
+// figure is a name with its meaning. "NAME.PART" is a part of the figure NAME.
 type figure struct {
-	unit  string
-	limit float64 // the largest acceptable value; negative: none
-	about string
+	name, unit string
+	limit      float64 // the project's own target, the largest acceptable value; none: negative
+	about      string
 }
+
+const none = -1
+
+// report receives a figure of a measurement. part may be empty.
+type report func(name, part string, value float64)
 
 func (m measurement) gives(chosen *regexp.Regexp) bool {
-	return slices.ContainsFunc(m.names, chosen.MatchString)
+	return slices.ContainsFunc(m.figures, func(f figure) bool { return chosen.MatchString(f.name) })
 }
 
 // profiled runs a measurement, with profiles if configured.
@@ -42,7 +43,8 @@ func (m measurement) profiled(ctx context.Context, c config) error {
 	if c.profiles == "" {
 		return m.run(ctx, c, emit)
 	}
-	cpu, err := os.Create(filepath.Join(c.profiles, m.names[0]+".cpu.prof"))
+	name := filepath.Join(c.profiles, m.figures[0].name)
+	cpu, err := os.Create(name + ".cpu.prof")
 	if err != nil {
 		return err
 	}
@@ -52,7 +54,7 @@ func (m measurement) profiled(ctx context.Context, c config) error {
 	}
 	err = m.run(ctx, c, emit)
 	pprof.StopCPUProfile()
-	heap, herr := os.Create(filepath.Join(c.profiles, m.names[0]+".heap.prof"))
+	heap, herr := os.Create(name + ".heap.prof")
 	if herr != nil {
 		return herr
 	}
@@ -72,18 +74,29 @@ type output struct {
 	About string   `json:"about,omitempty"`
 }
 
+// declared returns the figure with a name.
+func declared(name string) (figure, bool) {
+	for _, m := range measurements {
+		for _, f := range m.figures {
+			if f.name == name {
+				return f, true
+			}
+		}
+	}
+	return figure{}, false
+}
+
 var emitting sync.Mutex
 
-func emit(name, suffix string, value float64) {
-	full := name
-	if suffix != "" {
-		full += "." + suffix
+func emit(name, part string, value float64) {
+	if part != "" {
+		name += "." + part
 	}
-	f, ok := figures[full]
+	f, ok := declared(name)
 	if !ok {
-		panic("figure without a declaration: " + full)
+		panic("figure without a declaration: " + name)
 	}
-	o := output{Name: full, Value: round(value), Unit: f.unit, About: f.about}
+	o := output{Name: name, Value: round(value), Unit: f.unit, About: f.about}
 	if f.limit >= 0 {
 		o.Limit = &f.limit
 	}
@@ -94,37 +107,29 @@ func emit(name, suffix string, value float64) {
 	}
 }
 
-// round keeps three significant digits, as many as are reproducible.
+// round keeps three significant digits: more are not reproducible.
 func round(v float64) float64 {
 	var out float64
 	_, _ = fmt.Sscanf(fmt.Sprintf("%.3g", v), "%g", &out)
 	return out
 }
 
-// median sorts a list and returns its median; 0 if it is empty.
-func median[T ~int64 | ~float64](list []T) T {
+// percentile sorts a list and returns the value at a percentage of it; 0 if it is empty.
+func percentile[T ~int64 | ~float64](list []T, percent int) T {
 	if len(list) == 0 {
 		return 0
 	}
 	slices.Sort(list)
-	return list[len(list)/2]
+	return list[len(list)*percent/100]
 }
+
+func median[T ~int64 | ~float64](list []T) T { return percentile(list, 50) }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// cpuTime is the CPU time of this process so far, in user and kernel mode.
+// cpuTime returns the CPU time of this process so far, in user and kernel mode.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // fails for invalid arguments only
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// load is the machine's load average of the last minute, or "" where it cannot be read.
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"sync/atomic"
 	"time"
@@ -37,14 +36,11 @@ type arrival struct {
 
 // follow starts a follower, which receives everything and then all changes.
 func follow(address string) (*follower, error) {
-	self, err := os.Executable()
+	cmd, err := again(followerEnv + "=" + address)
 	if err != nil {
 		return nil, err
 	}
-	f := &follower{cmd: exec.Command(self), arrived: make(chan arrival, 1024), done: make(chan struct{})}
-	f.cmd.Env = append(os.Environ(), followerEnv+"="+address)
-	f.cmd.Stderr = os.Stderr
-	f.cmd.SysProcAttr = dieWithParent()
+	f := &follower{cmd: cmd, arrived: make(chan arrival, 1024), done: make(chan struct{})}
 	out, err := f.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -69,7 +65,7 @@ func (f *follower) read(out io.Reader) error {
 		}
 		a.at = time.Unix(0, nanoseconds)
 		f.arrived <- a
-		f.have.Store(a.have) // after the arrival was queued: complete's callers may drop the arrivals of all resources
+		f.have.Store(a.have) // after arrived has it: complete's callers may drop the arrivals of all resources
 	}
 	return lines.Err()
 }
@@ -118,24 +114,11 @@ func (f *follower) close() {
 	<-f.done
 }
 
-// asFollower runs a follower if this process was started as one.
-func asFollower() {
-	address := os.Getenv(followerEnv)
-	if address == "" {
-		return
-	}
-	if err := runFollower(context.Background(), address); err != nil {
-		fmt.Fprintln(os.Stderr, "follower:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
 // runFollower prints a line for each response, until it is killed or the stream ends.
-func runFollower(ctx context.Context, address string) error {
+func runFollower(address string) error {
 	ended := make(chan error, 1)
 	have := map[string]struct{}{}
-	p, err := proxy.Connect(ctx,
+	p, err := proxy.Connect(context.Background(),
 		proxy.Config{Address: address, Node: "bench", Cluster: world.Gateway, Follow: true,
 			Handle: func(r proxy.Response) {
 				for _, item := range r.Items {

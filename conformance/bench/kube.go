@@ -71,7 +71,7 @@ func (k *kubePlane) close() {
 
 // has waits until the proxy has the clusters of so many routes, with their endpoints.
 func (k *kubePlane) has(ctx context.Context, routes int) error {
-	return eventually(ctx, func() error {
+	err := eventually(ctx, func() error {
 		if err := errors.Join(k.proxy.Err(), k.running()); err != nil {
 			return err
 		}
@@ -81,14 +81,17 @@ func (k *kubePlane) has(ctx context.Context, routes int) error {
 		}
 		return nil
 	})
+	if err != nil {
+		err = fmt.Errorf("%w; its output:\n%s", err, k.output())
+	}
+	return err
 }
 
-// informer records when each revision of a kind's objects arrives, as for any controller.
+// informer records when each version of a kind's objects arrives, as for any controller.
 type informer struct {
 	watch watch.Interface
 	mu    sync.Mutex
 	seen  map[string]time.Time // resourceVersion -> when
-	count map[string]int       // name -> events
 	last  map[string]*unstructured.Unstructured
 }
 
@@ -106,8 +109,7 @@ func (c *cluster) inform(ctx context.Context, kind schema.GroupVersionResource) 
 	if err != nil {
 		return nil, err
 	}
-	n := &informer{watch: w, seen: map[string]time.Time{}, count: map[string]int{},
-		last: map[string]*unstructured.Unstructured{}}
+	n := &informer{watch: w, seen: map[string]time.Time{}, last: map[string]*unstructured.Unstructured{}}
 	for i := range list.Items {
 		n.last[list.Items[i].GetName()] = &list.Items[i]
 	}
@@ -116,7 +118,6 @@ func (c *cluster) inform(ctx context.Context, kind schema.GroupVersionResource) 
 			if o, ok := event.Object.(*unstructured.Unstructured); ok {
 				n.mu.Lock()
 				n.seen[o.GetResourceVersion()] = time.Now()
-				n.count[o.GetName()]++
 				n.last[o.GetName()] = o
 				n.mu.Unlock()
 			}
@@ -139,13 +140,6 @@ func (n *informer) at(ctx context.Context, version string) (at time.Time, err er
 	return at, err
 }
 
-// events returns how often an object was written, as far as its events have arrived.
-func (n *informer) events(name string) int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.count[name]
-}
-
 // having counts the objects whose newest state is as wanted.
 func (n *informer) having(wanted func(*unstructured.Unstructured) bool) (count int) {
 	n.mu.Lock()
@@ -161,8 +155,8 @@ func (n *informer) having(wanted func(*unstructured.Unstructured) bool) (count i
 // kubeSize is world.Routes5000 with a Service for each route.
 var kubeSize = world.Size{Listeners: 50, Hosts: 5000, Backends: 5000, Endpoints: 10, Port: 443, NoPools: true}
 
-// measureKube measures what a change costs on Kubernetes, at two sizes, and what the large cluster
-// costs.
+// measureKube measures one change on Kubernetes among 5,000 routes, and memory and a cold start
+// with them.
 func measureKube(ctx context.Context, c config, out report) error {
 	cluster, err := bareCluster(ctx)
 	if err != nil {
@@ -173,7 +167,7 @@ func measureKube(ctx context.Context, c config, out report) error {
 	if err != nil {
 		return err
 	}
-	if err := cluster.gateway(ctx, w); err != nil {
+	if err := cluster.load(ctx, w); err != nil {
 		return err
 	}
 	state, err := os.MkdirTemp("", "penstock-bench")
@@ -181,28 +175,31 @@ func measureKube(ctx context.Context, c config, out report) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(state) }()
-	made := 0
-	for _, size := range []int{1000, 5000} {
-		if err := cluster.routes(ctx, w, made, size, true); err != nil {
-			return err
-		}
-		made = size
-		if err := kubeChanges(ctx, c, cluster, filepath.Join(state, fmt.Sprint(size)), size, out); err != nil {
-			return fmt.Errorf("%d routes: %w", size, err)
-		}
+	if err := kubeChanges(ctx, c, cluster, filepath.Join(state, "warm"), out); err != nil {
+		return err
 	}
-	return kubeColdStart(ctx, c, cluster, filepath.Join(state, "cold"), made, out)
+	begin := time.Now()
+	k, err := startKube(ctx, c, cluster, filepath.Join(state, "cold"))
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	if err := k.has(ctx, kubeSize.Hosts); err != nil {
+		return err
+	}
+	out("kube_cold_start", "", k.proxy.Last().Sub(begin).Seconds())
+	return nil
 }
 
-// kubeChanges writes routes one after the other.
-func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, size int, out report) error {
+// kubeChanges writes routes one after the other, and then measures memory.
+func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, out report) error {
 	k, err := startKube(ctx, c, cluster, state)
 	if err != nil {
 		return err
 	}
 	defer k.close()
-	if err := k.has(ctx, size); err != nil {
-		return fmt.Errorf("%w; its output:\n%s", err, k.output())
+	if err := k.has(ctx, kubeSize.Hosts); err != nil {
+		return err
 	}
 	informer, err := cluster.inform(ctx, httpRoutes)
 	if err != nil {
@@ -210,31 +207,25 @@ func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, 
 	}
 	defer informer.watch.Stop()
 	// The statuses of all routes are written first.
-	err = eventually(ctx, func() error {
-		if n := informer.having(accepted); n < size {
-			time.Sleep(100 * time.Millisecond) // to count them costs what the others need
-			return fmt.Errorf("%d routes of %d are accepted", n, size)
+	if err := eventually(ctx, func() error {
+		if n := informer.having(accepted); n < kubeSize.Hosts {
+			time.Sleep(100 * time.Millisecond) // counting them takes CPU from the control plane
+			return fmt.Errorf("%d routes of %d are accepted", n, kubeSize.Hosts)
 		}
 		return nil
-	})
-	if err == nil {
-		_, err = k.settled(ctx, time.Second)
-	}
-	if err != nil {
+	}); err != nil {
 		return err
 	}
-	used, err := k.cpu()
-	if err != nil {
+	if err := k.settled(ctx, time.Second); err != nil {
 		return err
 	}
-	const changes = 60
 	var bytes, events []time.Duration
-	for revision := 1; revision <= changes; revision++ {
+	for revision := 1; revision <= 60; revision++ {
 		for len(k.arrived) > 0 {
 			<-k.arrived
 		}
 		start := time.Now()
-		version, err := cluster.change(ctx, revision*37%size, size+revision)
+		version, err := cluster.change(ctx, revision*37%kubeSize.Hosts, revision)
 		if err != nil {
 			return err
 		}
@@ -252,94 +243,13 @@ func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, 
 		}
 		events = append(events, at.Sub(start))
 	}
-	name := fmt.Sprintf("kube_change_%d", size)
-	out(name, "", float64(median(bytes))/float64(median(events)))
-	out(name, "bytes", milliseconds(median(bytes)))
-	out(name, "event", milliseconds(median(events)))
-	if _, err := k.settled(ctx, time.Second); err != nil {
+	out("kube_change_5000", "", float64(median(bytes))/float64(median(events)))
+	out("kube_change_5000", "bytes", milliseconds(median(bytes)))
+	out("kube_change_5000", "event", milliseconds(median(events)))
+	if err := k.settled(ctx, time.Second); err != nil {
 		return err
 	}
-	after, err := k.cpu()
-	if err != nil || size != 5000 {
-		return err
-	}
-	out("kube_change_cpu", "", milliseconds((after-used)/changes))
 	rss, err := memoryAtRest(ctx, k.plane)
 	out("kube_memory", "", rss)
-	return err
-}
-
-// kubeColdStart measures from the process's start until a proxy has everything.
-func kubeColdStart(ctx context.Context, c config, cluster *cluster, state string, size int, out report) error {
-	start := time.Now()
-	k, err := startKube(ctx, c, cluster, state)
-	if err != nil {
-		return err
-	}
-	defer k.close()
-	if err := k.has(ctx, size); err != nil {
-		return err
-	}
-	out("kube_cold_start", "", k.proxy.Last().Sub(start).Seconds())
-	return nil
-}
-
-// measureAttached creates many routes at once, and measures the time and the writes until all are
-// reported.
-func measureAttached(ctx context.Context, c config, out report) error {
-	cluster, err := bareCluster(ctx)
-	if err != nil {
-		return err
-	}
-	defer cluster.end()
-	w, err := world.New(world.Size{Listeners: 1, Hosts: 1000, Backends: 1000, Endpoints: 1, Port: 443, NoPools: true})
-	if err != nil {
-		return err
-	}
-	if err := cluster.gateway(ctx, w); err != nil {
-		return err
-	}
-	state, err := os.MkdirTemp("", "penstock-bench")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(state) }()
-	k, err := startKube(ctx, c, cluster, state)
-	if err != nil {
-		return err
-	}
-	defer k.close()
-	if err := eventually(ctx, func() error { _, err := cluster.attached(ctx); return err }); err != nil {
-		return fmt.Errorf("%w; its output:\n%s", err, k.output())
-	}
-	watched, err := cluster.inform(ctx, gateways)
-	if err != nil {
-		return err
-	}
-	defer watched.watch.Stop()
-	made, err := cluster.inform(ctx, httpRoutes)
-	if err != nil {
-		return err
-	}
-	defer made.watch.Stop()
-	const routes = 1000
-	if err := cluster.routes(ctx, w, 0, routes, false); err != nil {
-		return err
-	}
-	last := time.Now()
-	err = eventually(ctx, func() error {
-		if n := made.having(accepted); n < routes {
-			return fmt.Errorf("%d routes are accepted", n)
-		}
-		if watched.having(func(u *unstructured.Unstructured) bool {
-			n, _ := attachedRoutes(u)
-			return n == routes
-		}) == 0 {
-			return errors.New("the Gateway does not report all routes as attached")
-		}
-		return nil
-	})
-	out("kube_attached", "", time.Since(last).Seconds())
-	out("kube_attached_writes", "", float64(watched.events("gw")))
 	return err
 }

@@ -17,15 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	kuberest "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/conformance/bench/world"
 	"github.com/penstock-project/penstock/conformance/lab"
-	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-// The resources of the cluster's world.
+// The resources that the figures use.
 var (
 	namespaces     = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	services       = schema.GroupVersionResource{Version: "v1", Resource: "services"}
@@ -37,10 +37,12 @@ var (
 		Resource: "gateways"}
 	httpRoutes = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1",
 		Resource: "httproutes"}
-	envoyFleets = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "envoyfleets"}
+	envoyFleets    = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "envoyfleets"}
+	inferencePools = schema.GroupVersionResource{Group: "inference.networking.k8s.io", Version: "v1",
+		Resource: "inferencepools"}
 )
 
-// cluster is the API of a lab, and a namespace in it.
+// cluster is the API of a lab's cluster, and a namespace in it.
 type cluster struct {
 	lab        *lab.Lab
 	kubeconfig string
@@ -58,35 +60,28 @@ func bareCluster(ctx context.Context) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return inLab(ctx, l)
-}
-
-// installedCluster starts a lab with Penstock in it.
-func installedCluster(ctx context.Context) (*cluster, error) {
-	l, err := installed.Start(ctx, lab.Config{Dir: "../.lab-bench"})
+	config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig())
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, l.Down())
 	}
-	return inLab(ctx, l)
-}
-
-// inLab connects to a lab, without a client-side rate limit.
-func inLab(ctx context.Context, l *lab.Lab) (*cluster, error) {
-	c := &cluster{lab: l, kubeconfig: l.Kubeconfig(), namespace: "bench"}
-	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
-	if err == nil {
-		config.QPS = -1
-		c.client, err = dynamic.NewForConfig(config)
-	}
-	if err == nil {
-		err = c.create(ctx, namespaces, map[string]any{
-			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": c.namespace},
-		})
-	}
+	c, err := inLab(ctx, l, config)
 	if err != nil {
 		return nil, errors.Join(err, l.Down())
 	}
 	return c, nil
+}
+
+// inLab connects to a cluster of a lab, without a client-side rate limit, and creates the
+// namespace.
+func inLab(ctx context.Context, l *lab.Lab, config *kuberest.Config) (c *cluster, err error) {
+	c = &cluster{lab: l, kubeconfig: l.Kubeconfig(), namespace: "bench"}
+	config.QPS = -1
+	if c.client, err = dynamic.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	return c, c.create(ctx, namespaces, map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": c.namespace},
+	})
 }
 
 // end ends the lab with everything in it.
@@ -119,8 +114,9 @@ func (c *cluster) create(ctx context.Context, kind schema.GroupVersionResource, 
 	return err
 }
 
-// gateway creates the class and the Gateway of a world, with external proxies.
-func (c *cluster) gateway(ctx context.Context, w *world.World) error {
+// load creates a world: its class and Gateway, with external proxies, and its routes, each with a
+// Service and an EndpointSlice.
+func (c *cluster) load(ctx context.Context, w *world.World) error {
 	class := map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
 		"metadata": map[string]any{"name": "penstock"},
 		"spec":     map[string]any{"controllerName": translation.Controller}}
@@ -137,22 +133,17 @@ func (c *cluster) gateway(ctx context.Context, w *world.World) error {
 			return err
 		}
 	}
-	return errors.Join(c.create(ctx, classes, class), c.create(ctx, envoyFleets, fleet),
-		c.create(ctx, gateways, gateway))
-}
-
-// routes creates routes first..n-1 of a world and, with backends, a Service and an EndpointSlice
-// for each.
-func (c *cluster) routes(ctx context.Context, w *world.World, first, n int, backends bool) error {
+	if err := errors.Join(c.create(ctx, classes, class), c.create(ctx, envoyFleets, fleet),
+		c.create(ctx, gateways, gateway)); err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
-	for i := first; i < n; i++ {
+	for i := range w.Hosts {
 		group.Go(func() error {
-			if backends {
-				s, slice := clusterService(w, i)
-				if err := errors.Join(c.create(ctx, services, s), c.create(ctx, endpointSlices, slice)); err != nil {
-					return err
-				}
+			s, slice := clusterService(w, i)
+			if err := errors.Join(c.create(ctx, services, s), c.create(ctx, endpointSlices, slice)); err != nil {
+				return err
 			}
 			return c.create(ctx, httpRoutes, w.Route(i, 0))
 		})
@@ -170,8 +161,7 @@ func clusterService(w *world.World, b int) (*corev1.Service, *discoveryv1.Endpoi
 	return s, slice
 }
 
-// change writes a revision of a route, visible as a response header, and returns its
-// resourceVersion.
+// change writes a revision of a route, and returns its resourceVersion.
 func (c *cluster) change(ctx context.Context, i, revision int) (version string, err error) {
 	patch := fmt.Sprintf(
 		`[{"op":"replace","path":"/spec/rules/0/filters/0/responseHeaderModifier/set/0/value","value":"%d"}]`, revision)
@@ -181,26 +171,6 @@ func (c *cluster) change(ctx context.Context, i, revision int) (version string, 
 		return "", err
 	}
 	return u.GetResourceVersion(), nil
-}
-
-// attached returns the attachedRoutes in the Gateway's status.
-func (c *cluster) attached(ctx context.Context) (int64, error) {
-	u, err := c.client.Resource(gateways).Namespace(c.namespace).Get(ctx, "gw", metav1.GetOptions{})
-	if err != nil {
-		return 0, err
-	}
-	return attachedRoutes(u)
-}
-
-// attachedRoutes returns the attachedRoutes of a Gateway's first listener, or an error if the
-// status has none.
-func attachedRoutes(gateway *unstructured.Unstructured) (int64, error) {
-	listeners, _, err := unstructured.NestedSlice(gateway.Object, "status", "listeners")
-	if err != nil || len(listeners) == 0 {
-		return 0, fmt.Errorf("no listeners in the status of Gateway %s: %w", gateway.GetName(), err)
-	}
-	n, _, err := unstructured.NestedInt64(listeners[0].(map[string]any), "attachedRoutes")
-	return n, err
 }
 
 // accepted reports whether a route's only parent has accepted it.

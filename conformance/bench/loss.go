@@ -12,16 +12,8 @@ import (
 	"strings"
 )
 
-// measureLoss runs the zero-loss harness, which prints its progress.
-func measureLoss(ctx context.Context, c config, out report) error { return zeroloss(ctx, c, out) }
-
-// measureAbsence lets it start Envoys without a control plane.
-func measureAbsence(ctx context.Context, c config, out report) error {
-	return zeroloss(ctx, c, out, "-absences", "5")
-}
-
-// zeroloss builds and runs the harness, and reports its figures.
-func zeroloss(ctx context.Context, c config, out report, args ...string) error {
+// measureLoss builds the zero-loss harness and runs it.
+func measureLoss(ctx context.Context, c config, out report) error {
 	dir, err := os.MkdirTemp("", "zl")
 	if err != nil {
 		return err
@@ -36,26 +28,26 @@ func zeroloss(ctx context.Context, c config, out report, args ...string) error {
 	if err != nil {
 		return err
 	}
-	return loss(ctx, exec.Command(harness, append([]string{"-penstock", penstock}, args...)...), c.envoy, out)
+	return printed(ctx, exec.Command(harness, "-penstock", penstock), out)
 }
 
 // measureMembers runs the experiments with three clusters. They need a lab: where none starts,
 // there are no figures.
-func measureMembers(ctx context.Context, c config, out report) error {
-	return loss(ctx,
-		exec.Command("go", "test", "-v", "-count=1", "-timeout", "90m", "-tags", "lab", "./promises/members",
-			"-figures"), c.envoy, out)
+func measureMembers(ctx context.Context, _ config, out report) error {
+	return printed(ctx, exec.Command("go", "test", "-v", "-count=1", "-timeout", "90m", "-tags", "lab",
+		"./promises/members", "-figures"), out)
 }
 
-// measureHostileMembers runs the attacks of members, which measure what they cost.
-func measureHostileMembers(ctx context.Context, c config, out report) error {
-	return loss(ctx, exec.Command("go", "test", "-v", "-count=1", "-timeout", "60m", "./promises/attacks",
-		"-run", "ClusterSet_(HostileMember|RequestsOfAMember)|Hub_Millions", "-figures"), c.envoy, out)
+// measureHostileMembers runs the attacks of members, and measures their cost.
+func measureHostileMembers(ctx context.Context, _ config, out report) error {
+	return printed(ctx, exec.Command("go", "test", "-v", "-count=1", "-timeout", "60m", "./promises/attacks",
+		"-run", "ClusterSet_(HostileMember|RequestsOfAMember)|Hub_Millions", "-figures"), out)
 }
 
-// loss runs a command that prints figures and, if requests failed, how to repeat the run.
-func loss(ctx context.Context, cmd *exec.Cmd, envoy string, out report) error {
-	cmd.Env, cmd.Stderr, cmd.SysProcAttr = append(os.Environ(), "ENVOY="+envoy), os.Stderr, dieWithParent()
+// printed runs a command that prints figures. It copies other lines to standard error: if requests
+// failed, they state how to repeat the run.
+func printed(ctx context.Context, cmd *exec.Cmd, out report) error {
+	cmd.Stderr, cmd.SysProcAttr = os.Stderr, dieWithParent()
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -65,7 +57,7 @@ func loss(ctx context.Context, cmd *exec.Cmd, envoy string, out report) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(os.Interrupt) })
 	defer stop()
-	given := 0
+	figures := 0
 	lines := bufio.NewScanner(pipe)
 	for lines.Scan() {
 		var f output
@@ -73,12 +65,12 @@ func loss(ctx context.Context, cmd *exec.Cmd, envoy string, out report) error {
 			fmt.Fprintln(os.Stderr, lines.Text())
 			continue
 		}
-		name, suffix, _ := strings.Cut(f.Name, ".")
-		out(name, suffix, f.Value)
-		given++
+		name, part, _ := strings.Cut(f.Name, ".")
+		out(name, part, f.Value)
+		figures++
 	}
 	err = cmd.Wait()
-	if given > 0 && lines.Err() == nil {
+	if figures > 0 && lines.Err() == nil {
 		return nil // failed requests are a figure, not an error
 	}
 	return errors.Join(errors.New("the harness printed no figures"), err, lines.Err())

@@ -12,7 +12,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -27,7 +26,6 @@ import (
 
 	"github.com/penstock-project/penstock/conformance/bench/world"
 	"github.com/penstock-project/penstock/discovery/objectid"
-	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/export"
@@ -42,12 +40,11 @@ type simulatedMember struct {
 	listener   net.Listener
 	federation *federation.Federation
 	bundle     []byte
-	exports    []export.Export
-	sent       *atomic.Int64 // bytes to those who subscribe
+	sent       *atomic.Int64 // bytes to subscribers
 	stop       func()
 }
 
-// counted counts what is sent on the connections of a listener.
+// counted counts the bytes that connections of a listener send.
 type counted struct {
 	net.Listener
 	sent *atomic.Int64
@@ -71,9 +68,9 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// simulate starts a member that exports some pools with ten endpoints each, of names that begin
-// with a text. number selects its addresses.
-func simulate(number, pools int, names string) (*simulatedMember, error) {
+// simulate starts a member that exports pools with ten endpoints each. number selects names and
+// addresses.
+func simulate(number, pools int) (*simulatedMember, error) {
 	m := &simulatedMember{name: fmt.Sprintf("c%03d", number), sent: &atomic.Int64{}}
 	cert, bundle, err := issue("spiffe://" + m.name + federation.ProcessPath)
 	if err != nil {
@@ -89,8 +86,9 @@ func simulate(number, pools int, names string) (*simulatedMember, error) {
 		Placed: func(registry.Reports) {},
 	})
 	m.federation.Publish("uid-of-"+m.name, 1, time.Now())
+	var exports []export.Export
 	for p := range pools {
-		e := export.Export{Pool: objectid.Pool{Namespace: "default", Name: fmt.Sprintf("%s-%03d", names, p)},
+		e := export.Export{Pool: objectid.Pool{Namespace: "default", Name: fmt.Sprintf("pool-%03d-%03d", number, p)},
 			Entry: inferenceapi.ImportedCluster{
 				Name: m.name, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
 				TargetPorts: []inferenceapi.Port{{Number: 8000}}, FailureMode: "FailClose",
@@ -104,9 +102,9 @@ func simulate(number, pools int, names string) (*simulatedMember, error) {
 			e.Entry.Endpoints = append(e.Entry.Endpoints,
 				inferenceapi.ImportedEndpoint{Address: fmt.Sprintf("10.%d.%d.%d", number, p, i+1)})
 		}
-		m.exports = append(m.exports, e)
+		exports = append(exports, e)
 	}
-	if err := m.federation.SetExports(m.exports, false); err != nil {
+	if err := m.federation.SetExports(exports, false); err != nil {
 		return nil, err
 	}
 	server := grpc.NewServer(m.federation.ServerOptions()...)
@@ -126,16 +124,7 @@ func simulate(number, pools int, names string) (*simulatedMember, error) {
 	return m, nil
 }
 
-// change replaces one endpoint of a pool. It returns the name of the Offer that changes at an
-// importer.
-func (m *simulatedMember) change(pool, revision int) (offer string, err error) {
-	e := &m.exports[pool]
-	e.Entry.Endpoints = append([]inferenceapi.ImportedEndpoint(nil), e.Entry.Endpoints...)
-	e.Entry.Endpoints[0].Address = fmt.Sprintf("10.200.%d.%d", revision>>8&255, revision&255)
-	return "default/" + store.OfferName(e.Pool.Name, m.name), m.federation.SetExports(m.exports, false)
-}
-
-// issue returns a certificate of a SPIFFE ID, and that of the CA that signed it.
+// issue returns a certificate of a SPIFFE ID, and the certificate of its CA.
 func issue(id string) (cert *tls.Certificate, bundle []byte, err error) {
 	ca, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -171,12 +160,11 @@ type importer struct {
 	*plane
 	files  string
 	self   v1alpha1.ClusterSetMember
-	remove func()
 	events chan offered
 	stop   func()
 }
 
-// offered is that the importer's store has an export of a member: its Offer was committed.
+// offered is the commit of an export in the importer's store, as an Offer.
 type offered struct {
 	name string
 	at   time.Time
@@ -185,89 +173,84 @@ type offered struct {
 // newImporter starts a penstock serve with a ClusterSet without members.
 func newImporter(ctx context.Context, c config) (i *importer, err error) {
 	i = &importer{}
-	write := func(dir string) error { return writeClusterSet(dir, "importer", nil) }
-	var state string
-	if i.files, state, i.remove, err = folder(write); err != nil {
+	files, state, remove, err := folder(func(dir string) error { return writeClusterSet(dir, "importer", nil) })
+	if err != nil {
 		return nil, err
 	}
-	if i.plane, err = startPlane(c, "serve", i.files, state, "--members-listen", "127.0.0.1:0"); err != nil {
-		i.remove()
+	i.files = files
+	if i.plane, err = startPlane(c, "serve", files, state, "--members-listen", "127.0.0.1:0"); err != nil {
+		remove()
 		return nil, err
 	}
 	i.stop = func() {
 		i.plane.stop()
-		i.remove()
+		remove()
 	}
-	if i.self, err = memberOf(ctx, i.plane, state); err == nil {
+	if err = i.identify(ctx, state); err == nil {
 		err = i.follow(ctx)
 	}
 	if err != nil {
 		i.stop()
+		return nil, err
 	}
-	return i, err
+	return i, nil
 }
 
-// memberOf waits until a penstock is ready to be a member, and returns what others write of it.
-func memberOf(ctx context.Context, p *plane, state string) (m v1alpha1.ClusterSetMember, err error) {
-	err = eventually(ctx, func() error {
+// identify waits until the importer is ready to be a member, and reads how members refer to it.
+func (i *importer) identify(ctx context.Context, state string) error {
+	return eventually(ctx, func() error {
 		raw, err := os.ReadFile(filepath.Join(state, "cluster", "member.yaml"))
 		if err != nil {
-			return errors.Join(err, p.running())
+			return errors.Join(err, i.running())
 		}
 		var list []v1alpha1.ClusterSetMember
 		if err := yaml.Unmarshal(raw, &list); err != nil || len(list) != 1 {
 			return fmt.Errorf("%d members: %w", len(list), err)
 		}
-		m = list[0]
+		i.self = list[0]
 		return nil
 	})
-	return m, err
 }
 
-// writeClusterSet stages and saves a ClusterSet.
+// writeClusterSet saves a ClusterSet.
 func writeClusterSet(dir, cluster string, members []*simulatedMember) error {
-	set := v1alpha1.ClusterSet{Spec: v1alpha1.ClusterSetSpec{Cluster: cluster}}
-	set.APIVersion, set.Kind, set.Name = v1alpha1.Group+"/"+v1alpha1.Version, "ClusterSet", "bench"
+	spec := v1alpha1.ClusterSetSpec{Cluster: cluster}
 	for _, m := range members {
-		set.Spec.Members = append(set.Spec.Members,
+		spec.Members = append(spec.Members,
 			v1alpha1.ClusterSetMember{Name: m.name,
 				Peer:  &v1alpha1.ClusterSetPeer{Address: m.listener.Addr().String(), Bundle: string(m.bundle)},
 				Allow: v1alpha1.ClusterSetAllow{Namespaces: []string{"default"}}})
 	}
-	return writeObject(dir, "set.yaml", set)
-}
-
-// writeObject saves an object as a file.
-func writeObject(dir, name string, object any) error {
-	raw, err := yaml.Marshal(object)
+	raw, err := yaml.Marshal(map[string]any{"apiVersion": v1alpha1.Group + "/" + v1alpha1.Version,
+		"kind": "ClusterSet", "metadata": map[string]any{"name": "bench"}, "spec": spec})
 	if err != nil {
 		return err
 	}
-	var plain map[string]any
-	if err := yaml.Unmarshal(raw, &plain); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "set.yaml~"), raw, 0o600); err != nil {
 		return err
 	}
-	delete(plain, "status")
-	if raw, err = yaml.Marshal(plain); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, name+"~"), raw, 0o600); err != nil {
-		return err
-	}
-	return world.Commit(dir, name)
+	return world.Commit(dir, "set.yaml")
 }
 
-// follow reads which Offers the importer's store commits, from now on.
+// follow reads the Offers that the importer's store commits, from now on.
 func (i *importer) follow(ctx context.Context) error {
-	body, err := i.open(ctx, "/debug/store/Offer?watch")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock/debug/store/Offer?watch", nil)
 	if err != nil {
 		return err
+	}
+	resp, err := i.api.Do(req)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close()
+		return fmt.Errorf("watch of Offers: %s", resp.Status)
 	}
 	i.events = make(chan offered, 1<<16)
 	go func() { // ends with the process
 		defer close(i.events)
-		defer func() { _ = body.Close() }()
-		lines := bufio.NewScanner(body)
+		defer func() { _ = resp.Body.Close() }()
+		lines := bufio.NewScanner(resp.Body)
 		for lines.Scan() {
 			var e struct{ Type, Name string }
 			if json.Unmarshal(lines.Bytes(), &e) == nil && e.Type == "put" {
@@ -276,23 +259,6 @@ func (i *importer) follow(ctx context.Context) error {
 		}
 	}()
 	return nil
-}
-
-// open returns the body of a page of the process.
-func (p *plane) open(ctx context.Context, path string) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock"+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := p.api.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		_ = resp.Body.Close()
-		return nil, fmt.Errorf("%s: %s", path, resp.Status)
-	}
-	return resp.Body, nil
 }
 
 // join makes simulated members and the importer members of each other.
@@ -305,8 +271,7 @@ func (i *importer) join(members []*simulatedMember) error {
 	return writeClusterSet(i.files, i.self.Name, members)
 }
 
-// wait returns when the importer's store has a number of different Offers since the last call, and
-// the time of the last one.
+// wait returns the time of the last commit once the importer's store has n different Offers.
 func (i *importer) wait(ctx context.Context, n int) (at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

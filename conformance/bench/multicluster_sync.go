@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -22,24 +21,29 @@ const (
 	syncMembers = 100
 	syncPools   = 100
 	syncTurns   = 3
-	syncChanges = 200
-	syncIdle    = 10 * time.Second // two renewals of each member
 )
 
-// measureSync measures an importer of 100 members: how long the first sync takes, what one change
-// costs, and memory.
+// measureSync measures how long an importer of 100 members takes for the first sync.
 func measureSync(ctx context.Context, c config, out report) error {
-	members, stop, err := simulateSet(func(number int) string { return fmt.Sprintf("pool-%03d", number) })
-	if err != nil {
-		return err
+	var members []*simulatedMember
+	defer func() {
+		for _, m := range members {
+			m.stop()
+		}
+	}()
+	for n := range syncMembers {
+		m, err := simulate(n+1, syncPools)
+		if err != nil {
+			return err
+		}
+		members = append(members, m)
 	}
-	defer func() { stop() }()
 	var plain *plainStreams
 	defer func() { plain.stop() }()
 	var ours, streams []time.Duration
 	var bytes int64 // that members send
-	for turn := range syncTurns {
-		took, err := syncOnce(ctx, c, members, turn == syncTurns-1, out)
+	for range syncTurns {
+		took, err := syncOnce(ctx, c, members)
 		if err != nil {
 			return err
 		}
@@ -57,53 +61,22 @@ func measureSync(ctx context.Context, c config, out report) error {
 		}
 		streams = append(streams, took)
 	}
-	sync, plainTook := median(ours), median(streams)
-	out("mc_sync", "", float64(sync)/float64(plainTook))
-	out("mc_sync", "ours", milliseconds(sync))
-	out("mc_sync", "streams", milliseconds(plainTook))
+	out("mc_sync", "", float64(median(ours))/float64(median(streams)))
+	out("mc_sync", "ours", milliseconds(median(ours)))
+	out("mc_sync", "streams", milliseconds(median(streams)))
 	out("mc_sync", "bytes", float64(bytes)/(1<<20))
-	stop()
-	members, stop, err = simulateSet(func(int) string { return "pool" })
-	if err != nil {
-		return err
-	}
-	shared, err := syncOnce(ctx, c, members, false, out)
-	out("mc_sync", "shared", milliseconds(shared))
-	return err
+	return nil
 }
 
-// simulateSet starts all members, with pools whose names begin with what names returns for a
-// member's number.
-func simulateSet(names func(number int) string) (members []*simulatedMember, stop func(), err error) {
-	stop = func() {
-		for _, m := range members {
-			m.stop()
-		}
-	}
-	for n := range syncMembers {
-		m, err := simulate(n+1, syncPools, names(n+1))
-		if err != nil {
-			stop()
-			return nil, nil, err
-		}
-		members = append(members, m)
-	}
-	return members, stop, nil
-}
-
-// syncOnce starts an importer and returns how long it takes from the ClusterSet with all members to
-// the last endpoint in its store. last: it also measures changes and memory.
-func syncOnce(ctx context.Context, c config, members []*simulatedMember, last bool, out report) (time.Duration, error) {
+// syncOnce starts an importer. It returns the time from the ClusterSet with all members to the last
+// endpoint in the importer's store.
+func syncOnce(ctx context.Context, c config, members []*simulatedMember) (time.Duration, error) {
 	i, err := newImporter(ctx, c)
 	if err != nil {
 		return 0, err
 	}
 	defer i.stop()
-	if _, err := i.settled(ctx, time.Second); err != nil {
-		return 0, err
-	}
-	alone, err := i.rss()
-	if err != nil {
+	if err := i.settled(ctx, time.Second); err != nil {
 		return 0, err
 	}
 	start := time.Now()
@@ -111,116 +84,13 @@ func syncOnce(ctx context.Context, c config, members []*simulatedMember, last bo
 		return 0, err
 	}
 	at, err := i.wait(ctx, len(members)*syncPools)
-	if err != nil || !last {
-		return at.Sub(start), err
-	}
-	large, err := i.changes(ctx, members)
-	if err != nil {
-		return 0, err
-	}
-	with, err := i.rss()
-	if err != nil {
-		return 0, err
-	}
-	out("mc_memory", "", with-alone)
-	out("mc_memory", "none", alone)
-	one, err := simulate(101, 1, "pool-101")
-	if err != nil {
-		return 0, err
-	}
-	defer one.stop()
-	j, err := newImporter(ctx, c)
-	if err != nil {
-		return 0, err
-	}
-	defer j.stop()
-	if err := j.join([]*simulatedMember{one}); err != nil {
-		return 0, err
-	}
-	if _, err := j.wait(ctx, 1); err != nil {
-		return 0, err
-	}
-	small, err := j.changes(ctx, []*simulatedMember{one})
-	if err != nil {
-		return 0, err
-	}
-	out("mc_change_cpu", "", float64(large.cpu)/float64(small.cpu))
-	out("mc_change_cpu", "at_100", milliseconds(large.cpu))
-	out("mc_change_cpu", "at_1", milliseconds(small.cpu))
-	out("mc_change_cpu", "idle", 100*large.idle)
-	out("mc_change_cpu", "time", milliseconds(large.took))
-	return at.Sub(start), nil
+	return at.Sub(start), err
 }
 
-// changed is what one change costs an importer.
-type changed struct {
-	cpu, took time.Duration
-	idle      float64 // share of a core that the process uses without changes
-}
-
-// changes changes one endpoint after the other, and returns the importer's CPU of one, less what it
-// uses anyway.
-func (i *importer) changes(ctx context.Context, members []*simulatedMember) (is changed, err error) {
-	before, err := i.idle(ctx)
-	for range 6 { // until what the sync left to do is done
-		last := before
-		if before, err = i.idle(ctx); err != nil || before > last*0.8 {
-			break
-		}
-	}
-	if err != nil {
-		return is, err
-	}
-	used, err := i.cpu()
-	if err != nil {
-		return is, err
-	}
-	var times []time.Duration
-	start := time.Now()
-	for n := range syncChanges {
-		m := members[n*37%len(members)]
-		began := time.Now()
-		offer, err := m.change(n%len(m.exports), n+1)
-		if err != nil {
-			return is, err
-		}
-		at, err := next(ctx, i.events, offer, began)
-		if err != nil {
-			return is, err
-		}
-		times = append(times, at.Sub(began))
-	}
-	lasted := time.Since(start)
-	now, err := i.cpu()
-	if err != nil {
-		return is, err
-	}
-	after, err := i.idle(ctx)
-	is.took, is.idle = median(times), (before+after)/2
-	is.cpu = max((now-used-time.Duration(is.idle*float64(lasted)))/syncChanges, time.Microsecond)
-	return is, err
-}
-
-// idle is the share of a core that the importer uses without changes: for the members' renewals.
-func (i *importer) idle(ctx context.Context) (float64, error) {
-	before, err := i.cpu()
-	if err != nil {
-		return 0, err
-	}
-	select {
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	case <-time.After(syncIdle):
-	}
-	after, err := i.cpu()
-	return (after - before).Seconds() / syncIdle.Seconds(), err
-}
-
-// readerEnv makes this program read streams: plainStreams's other side.
+// readerEnv has the addresses of plainStreams. It makes this program read them.
 const readerEnv = "PENSTOCK_BENCH_STREAMS"
 
-// plainStreams are servers that send a number of bytes over mTLS, and a client in another process
-// that reads them.
+// plainStreams are servers that send a number of bytes over mTLS to a client in another process.
 type plainStreams struct {
 	addresses []string
 	servers   []*grpc.Server
@@ -263,16 +133,12 @@ func (p *plainStreams) stop() {
 	}
 }
 
-// read has another process read all streams, and returns how long that takes.
+// read returns how long another process takes to read all streams.
 func (p *plainStreams) read(ctx context.Context) (took time.Duration, err error) {
-	self, err := os.Executable()
+	cmd, err := again(readerEnv + "=" + strings.Join(p.addresses, ","))
 	if err != nil {
 		return 0, err
 	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), readerEnv+"="+strings.Join(p.addresses, ","))
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = dieWithParent()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return 0, err
@@ -284,6 +150,7 @@ func (p *plainStreams) read(ctx context.Context) (took time.Duration, err error)
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
+	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
 	lines := bufio.NewScanner(outPipe)
 	expect := func(word string) error {
 		if !lines.Scan() || lines.Text() != word {
@@ -303,20 +170,8 @@ func (p *plainStreams) read(ctx context.Context) (took time.Duration, err error)
 	return took, errors.Join(err, cmd.Wait())
 }
 
-// asReader runs the reader, if this process is to be one.
-func asReader() {
-	addresses := os.Getenv(readerEnv)
-	if addresses == "" {
-		return
-	}
-	if err := runReader(strings.Split(addresses, ",")); err != nil {
-		fmt.Fprintln(os.Stderr, "reader:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-func runReader(addresses []string) error {
+// runReader reads the streams of servers, once its standard input has a line.
+func runReader(addresses string) error {
 	cert, _, err := issue("spiffe://reader/x")
 	if err != nil {
 		return err
@@ -325,11 +180,10 @@ func runReader(addresses []string) error {
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}
-	// on loopback, to measure
 	creds := credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert},
 		InsecureSkipVerify: true})
 	var group errgroup.Group
-	for _, a := range addresses {
+	for _, a := range strings.Split(addresses, ",") {
 		group.Go(func() error {
 			conn, err := grpc.NewClient(a, grpc.WithTransportCredentials(creds))
 			if err != nil {

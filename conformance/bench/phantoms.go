@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -20,12 +19,13 @@ import (
 // phantoms are two penstock serve over one pool, whose model server holds every request, and two
 // Envoys with requests in flight at it.
 type phantoms struct {
-	dir    string
-	pages  []string // of metrics
-	server *holding.Server
+	dir     string
+	pages   []string // of metrics
+	server  *holding.Server
+	running []*process
 }
 
-// phantomsGateway is an Envoy's Gateway.
+// phantomsGateway is the Gateway of one of the Envoys.
 const phantomsGateway = `---
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -36,34 +36,20 @@ spec:
   listeners: [{name: http, port: %[2]d, protocol: HTTP}]
 `
 
-const phantomsPool = `apiVersion: gateway.networking.k8s.io/v1
+const phantomsRoute = `---
+apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: held}
 spec:
   parentRefs: [{name: victim}, {name: survivor}]
   rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: held}]}]
----
-apiVersion: inference.networking.k8s.io/v1
-kind: InferencePool
-metadata: {name: held}
-spec: {selector: {matchLabels: {app: held}}, targetPorts: [{number: 8000}]}
----
-apiVersion: penstock.dev/v1alpha1
-kind: PoolPolicy
-metadata: {name: held}
-spec:
-  targetRef: {name: held}
-  picker: {full: {inFlight: 1000}}
----
-apiVersion: penstock.dev/v1alpha1
-kind: ModelServers
-metadata: {name: held, labels: {app: held}}
-spec:
-  servers: [{address: 127.0.0.1, ports: [%s]}]
 `
 
 // phantomsHeld is how many requests each Envoy has in flight.
 const phantomsHeld = 100
+
+// ownConnection sends each request on a new connection.
+var ownConnection = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // measurePhantoms kills one of two Envoys with requests in flight, and counts 5 s later.
 func measurePhantoms(ctx context.Context, c config, out report) error {
@@ -75,28 +61,27 @@ func measurePhantoms(ctx context.Context, c config, out report) error {
 	p := &phantoms{dir: dir, server: holding.Start(false)}
 	ctx, cancel := context.WithCancel(ctx)
 	var clients sync.WaitGroup
-	var running []*process
 	defer func() {
 		cancel()
 		clients.Wait()
-		for _, r := range running {
+		for _, r := range p.running {
 			r.stop()
 		}
 		p.server.Close()
 	}()
-	envoys, err := p.start(ctx, c, strings.TrimPrefix(p.server.Address(), "127.0.0.1:"), &running)
+	victim, urls, err := p.start(ctx, c)
 	if err != nil {
 		return err
 	}
-	for _, e := range envoys {
+	for _, url := range urls {
 		for range phantomsHeld {
-			clients.Go(func() { _ = get(ctx, e.url) }) // ends with ctx
+			clients.Go(func() { _, _, _ = get(ctx, ownConnection, url) }) // ends with ctx
 		}
 	}
-	if err := p.counts(ctx, 2*phantomsHeld); err != nil {
+	if err := p.holds(ctx, 2*phantomsHeld); err != nil {
 		return err
 	}
-	if err := envoys[0].cmd.Process.Kill(); err != nil {
+	if err := victim.cmd.Process.Kill(); err != nil {
 		return err
 	}
 	time.Sleep(5 * time.Second)
@@ -109,67 +94,69 @@ func measurePhantoms(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-type phantomsEnvoy struct {
-	*process
-	url string
-}
-
-// start runs the processes; the first Envoy is the one to be killed.
-func (p *phantoms) start(ctx context.Context, c config, server string, running *[]*process) (envoys []phantomsEnvoy,
-	err error) {
+// start runs the processes. It returns the Envoy to be killed, and the URLs of both.
+func (p *phantoms) start(ctx context.Context, c config) (victim *process, urls []string, err error) {
 	var ports [8]int32
 	for i := range ports {
 		if ports[i], err = freePort(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	address := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
-	ads := func(i int) string { return "unix:" + filepath.Join(p.dir, fmt.Sprint("state", i), "xds.sock") }
+	state := func(i int) string { return filepath.Join(p.dir, fmt.Sprint("state", i)) }
+	ads := []string{"unix:" + filepath.Join(state(0), "xds.sock"), "unix:" + filepath.Join(state(1), "xds.sock")}
+	server, err := strconv.Atoi(strings.TrimPrefix(p.server.Address(), "127.0.0.1:"))
+	if err != nil {
+		return nil, nil, err
+	}
+	objects := phantomsRoute + poolObjects("held", []int{server}) +
+		policyObject("held", "picker: {full: {inFlight: 1000}}") +
+		fmt.Sprintf(phantomsGateway, "victim", ports[6]) + fmt.Sprintf(phantomsGateway, "survivor", ports[7])
 	files := filepath.Join(p.dir, "files")
-	objects := fmt.Sprintf(phantomsPool, server) + fmt.Sprintf(phantomsGateway, "victim", ports[6]) +
-		fmt.Sprintf(phantomsGateway, "survivor", ports[7])
 	if err := errors.Join(os.Mkdir(files, 0o700),
 		os.WriteFile(filepath.Join(files, "all.yaml"), []byte(objects), 0o600)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i := range 2 {
-		plane, err := start(c.penstock, "serve", "-f", files, "--state", filepath.Join(p.dir, fmt.Sprint("state", i)),
-			"--picker", address(2+i), "--http", address(4+i), "--peers", ads(0)+","+ads(1), "--picker-address",
-			address(2)+","+address(3))
+		plane, err := start(c.penstock, "serve", "-f", files, "--state", state(i), "--picker", address(2+i), "--http",
+			address(4+i), "--peers", strings.Join(ads, ","), "--picker-address", address(2)+","+address(3))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		*running = append(*running, plane)
 		p.pages = append(p.pages, "http://"+address(4+i)+"/metrics")
-		if err := eventually(ctx,
-			func() error { return errors.Join(get(ctx, "http://"+address(4+i)+"/readyz"), plane.running()) }); err !=
-			nil {
-			return nil, err
+		if err := p.answers(ctx, plane, "http://"+address(4+i)+"/readyz"); err != nil {
+			return nil, nil, err
 		}
 	}
 	for i, name := range []string{"victim", "survivor"} {
-		e, err := p.envoy(ctx, c, name, ads(0), ads(1))
+		envoy, err := p.envoy(ctx, c, name, ads)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		*running = append(*running, e)
-		envoys = append(envoys, phantomsEnvoy{e, "http://" + address(6+i) + "/"})
-		if err := eventually(ctx,
-			func() error { return errors.Join(get(ctx, envoys[i].url+"v1/models"), e.running()) }); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+		url := "http://" + address(6+i) + "/"
+		if err := p.answers(ctx, envoy, url+"v1/models"); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if urls = append(urls, url); i == 0 {
+			victim = envoy
 		}
 	}
-	return envoys, nil
+	return victim, urls, nil
+}
+
+// answers waits until a process answers a request.
+func (p *phantoms) answers(ctx context.Context, r *process, url string) error {
+	p.running = append(p.running, r)
+	return eventually(ctx, func() error {
+		_, _, err := get(ctx, ownConnection, url)
+		return errors.Join(err, r.running())
+	})
 }
 
 // envoy starts an Envoy of a Gateway.
-func (p *phantoms) envoy(ctx context.Context, c config, gateway string, xds ...string) (*process, error) {
-	args := []string{"bootstrap", "--gateway", "default/" + gateway, "--admin",
-		"unix:" + filepath.Join(p.dir, gateway+".sock"), "--concurrency", "2"}
-	for _, address := range xds {
-		args = append(args, "--xds", address)
-	}
-	text, err := exec.CommandContext(ctx, c.penstock, args...).Output()
+func (p *phantoms) envoy(ctx context.Context, c config, gateway string, xds []string) (*process, error) {
+	text, err := exec.CommandContext(ctx, c.penstock, "bootstrap", "--gateway", "default/"+gateway, "--admin",
+		"unix:"+filepath.Join(p.dir, gateway+".sock"), "--concurrency", "2", "--xds", xds[0], "--xds", xds[1]).Output()
 	if err != nil {
 		return nil, fmt.Errorf("penstock bootstrap: %w", err)
 	}
@@ -182,8 +169,8 @@ func (p *phantoms) envoy(ctx context.Context, c config, gateway string, xds ...s
 	return start(c.envoy, append([]string{"-c", path, "--log-level", "warning"}, more...)...)
 }
 
-// counts waits until the pool has some requests in flight, by the server and by the pickers.
-func (p *phantoms) counts(ctx context.Context, want int) error {
+// holds waits until the pool has some requests in flight, by the server and by the pickers.
+func (p *phantoms) holds(ctx context.Context, want int) error {
 	return eventually(ctx, func() error {
 		counted, err := p.counted(ctx)
 		if held := p.server.Held(); err == nil && (held != want || counted != want) {
@@ -193,51 +180,18 @@ func (p *phantoms) counts(ctx context.Context, want int) error {
 	})
 }
 
-// counted is how many requests the pickers of all processes count.
-func (p *phantoms) counted(ctx context.Context) (n int, err error) {
-	for _, page := range p.pages {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+// counted returns how many requests in flight the pickers of all processes count.
+func (p *phantoms) counted(ctx context.Context) (sum int, err error) {
+	for _, url := range p.pages {
+		_, page, err := get(ctx, http.DefaultClient, url)
 		if err != nil {
 			return 0, err
 		}
-		resp, err := http.DefaultClient.Do(req)
+		n, err := metric(page, `penstock_picker_in_flight_requests{pool="default/held"}`)
 		if err != nil {
-			return 0, err
+			return 0, fmt.Errorf("%s: %w", url, err)
 		}
-		found := false
-		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-			if text, ok := strings.CutPrefix(lines.Text(),
-				`penstock_picker_in_flight_requests{pool="default/held"} `); ok {
-				found = true
-				v, err := strconv.Atoi(text)
-				if err != nil {
-					return 0, errors.Join(err, resp.Body.Close())
-				}
-				n += v
-			}
-		}
-		if err := resp.Body.Close(); err != nil {
-			return 0, err
-		}
-		if !found {
-			return 0, errors.New(page + " has no requests in flight")
-		}
+		sum += int(n)
 	}
-	return n, nil
-}
-
-// get sends a request on a connection of its own.
-func get(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
-	if err != nil {
-		return err
-	}
-	if err := resp.Body.Close(); err != nil || resp.StatusCode == http.StatusOK {
-		return err
-	}
-	return errors.New(resp.Status)
+	return sum, nil
 }

@@ -4,33 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/penstock-project/penstock/conformance/bench/picks"
 )
 
-// taxed is a penstock up whose routes, by the header x-bench, lead to the same servers in different
-// ways.
-type taxed struct {
-	routes  []string
-	plane   *plane
-	envoy   int // its process
-	clients picks.Clients
-	cpu     func() (time.Duration, error) // what is measured
-}
-
-const taxedObjects = `apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {name: gw}
-spec:
-  gatewayClassName: penstock
-  addresses: [{value: 127.0.0.1}]
-  listeners: [{name: http, port: %d, protocol: HTTP}]
----
+// taxedRoutes are ways to the same servers, by the header x-bench.
+const taxedRoutes = `---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: all}
@@ -43,29 +23,6 @@ spec:
     backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: prompts}]
   - matches: [{headers: [{name: x-bench, value: service}]}]
     backendRefs: [{name: service, port: 80}]
----
-apiVersion: inference.networking.k8s.io/v1
-kind: InferencePool
-metadata: {name: headers}
-spec: {selector: {matchLabels: {app: model}}, targetPorts: [{number: 8000}]}
----
-apiVersion: penstock.dev/v1alpha1
-kind: PoolPolicy
-metadata: {name: headers}
-spec:
-  targetRef: {name: headers}
-  picker: {prefix: false}
----
-apiVersion: inference.networking.k8s.io/v1
-kind: InferencePool
-metadata: {name: prompts}
-spec: {selector: {matchLabels: {app: model}}, targetPorts: [{number: 8000}]}
----
-apiVersion: penstock.dev/v1alpha1
-kind: ModelServers
-metadata: {name: model, labels: {app: model}}
-spec:
-  servers: [%s]
 ---
 apiVersion: v1
 kind: Service
@@ -90,133 +47,53 @@ func measurePickTax(ctx context.Context, c config, out report) error {
 		return err
 	}
 	defer models.Close()
-	t := &taxed{routes: []string{"headers", "prompts", "service"}}
-	stop, err := t.start(ctx, c, func(dir string, port int32) error {
-		var servers []string
-		slices := ""
-		for _, m := range models.Addresses {
-			servers = append(servers, fmt.Sprintf("{address: 127.0.0.1, ports: [%d]}", m.Port()))
-			slices += fmt.Sprintf(taxedSlice, m.Port())
-		}
-		return os.WriteFile(filepath.Join(dir, "all.yaml"),
-			fmt.Appendf(nil, taxedObjects+slices, port, strings.Join(servers, ", ")), 0o600)
-	})
+	var ports []int
+	objects := taxedRoutes
+	for _, m := range models.Addresses {
+		ports = append(ports, int(m.Port()))
+		objects += fmt.Sprintf(taxedSlice, m.Port())
+	}
+	g, err := startGateway(c, objects+poolObjects("headers", ports)+policyObject("headers", "picker: {prefix: false}")+
+		poolObjects("prompts", ports))
 	if err != nil {
 		return err
 	}
-	defer stop()
-	t.cpu = func() (time.Duration, error) {
-		ours, err := t.plane.cpu()
-		if err != nil {
-			return 0, err
-		}
-		envoy, err := cpuOf(t.envoy)
-		return ours + envoy, err
+	defer g.close()
+	s := saturation{
+		clients: picks.Clients{Address: fmt.Sprintf("127.0.0.1:%d", g.port), Connections: pickConnections},
+		size:    1 << 10,
+		// Many short turns: the speed of a core of a shared machine drifts by a third within
+		// seconds.
+		turns: 24, lasts: 500 * time.Millisecond,
+		settle: 200 * time.Millisecond, // until Envoy has sent the access log
 	}
-	costs, err := t.costs(ctx)
-	if err != nil {
-		return err
-	}
-	service := costs["service"].each()
-	out("pick_tax", "", costs["headers"].each()/service)
-	out("pick_tax", "ours", costs["headers"].each())
-	out("pick_tax", "service", service)
-	out("pick_tax_prefix", "", costs["prompts"].each()/service)
-	out("pick_tax_prefix", "ours", costs["prompts"].each())
-	return nil
-}
-
-// The turns of taxed are many and short: on a shared machine the speed of a core drifts by a third
-// within seconds.
-const (
-	taxedTurns = 24
-	taxedTurn  = 500 * time.Millisecond
-)
-
-// costs measures all routes, in turns.
-func (t *taxed) costs(ctx context.Context) (map[string]cost, error) {
-	costs := map[string]cost{}
-	for turn := range taxedTurns + 1 {
-		for _, route := range t.routes {
-			next, err := t.saturate(ctx, route, turn)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", route, err)
-			}
-			if turn > 0 { // the first one warms
-				before := costs[route]
-				costs[route] = cost{before.cpu + next.cpu, before.answered + next.answered, before.lasted + next.lasted}
-			}
-		}
-	}
-	return costs, nil
-}
-
-// start runs the process with the files that write makes, and returns when all routes serve.
-func (t *taxed) start(ctx context.Context, c config, write func(dir string, port int32) error) (stop func(),
-	err error) {
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	t.clients = picks.Clients{Address: fmt.Sprintf("127.0.0.1:%d", port), Connections: pickConnections}
-	files, state, remove, err := folder(func(dir string) error { return write(dir, port) })
-	if err != nil {
-		return nil, err
-	}
-	if t.plane, err = startPlane(c, "up", files, state, "--concurrency", "1"); err != nil {
-		remove()
-		return nil, err
-	}
-	err = eventually(ctx, func() error {
-		for _, route := range t.routes {
-			if _, err := t.clients.Saturate(ctx, [][]byte{picks.Request(route, picks.Chat(1<<10, 0))},
-				100*time.Millisecond); err != nil {
-				return errors.Join(err, t.plane.running())
+	routes := []string{"headers", "prompts", "service"}
+	if err := g.serves(ctx, func() error {
+		for _, route := range routes {
+			if _, err := s.clients.Saturate(ctx, requests(route, s.size, 0), 100*time.Millisecond); err != nil {
+				return err
 			}
 		}
 		return nil
-	})
-	if err == nil {
-		t.envoy, err = child(t.plane.cmd.Process.Pid)
+	}); err != nil {
+		return err
 	}
-	return func() { t.plane.stop(); remove() }, err
-}
-
-// saturate sends requests over a route for a turn.
-func (t *taxed) saturate(ctx context.Context, route string, turn int) (cost, error) {
-	var requests [][]byte
-	for i := range pickConnections {
-		requests = append(requests, picks.Request(route, picks.Chat(1<<10, turn*pickConnections+i)))
-	}
-	before, err := t.cpu()
+	envoy, err := g.child()
 	if err != nil {
-		return cost{}, err
+		return err
 	}
-	answered, err := t.clients.Saturate(ctx, requests, taxedTurn)
+	s.cpu = func(string) (time.Duration, error) {
+		ours, err := g.cpu()
+		theirs, errEnvoy := cpuOf(envoy)
+		return ours + theirs, errors.Join(err, errEnvoy)
+	}
+	costs, err := s.costs(ctx, routes...)
 	if err != nil {
-		return cost{}, err
+		return err
 	}
-	time.Sleep(200 * time.Millisecond) // until the access log's last entries are counted
-	after, err := t.cpu()
-	return cost{after - before, answered, taxedTurn}, err
-}
-
-// child is the only child of a process.
-func child(pid int) (int, error) {
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		return 0, err
-	}
-	var all []string
-	for _, task := range tasks {
-		text, err := os.ReadFile(task)
-		if err != nil {
-			return 0, err
-		}
-		all = append(all, strings.Fields(string(text))...)
-	}
-	if len(all) != 1 {
-		return 0, fmt.Errorf("process %d has the children %v, want one", pid, all)
-	}
-	return strconv.Atoi(all[0])
+	out("pick_tax", "", costs["headers"]/costs["service"])
+	out("pick_tax", "ours", costs["headers"])
+	out("pick_tax_prefix", "", costs["prompts"]/costs["service"])
+	out("pick_tax_prefix", "ours", costs["prompts"])
+	return nil
 }

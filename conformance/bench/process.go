@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -29,17 +28,46 @@ type process struct {
 
 // start runs a program until stop, or until this process ends.
 func start(path string, args ...string) (*process, error) {
-	p := &process{cmd: exec.Command(path, args...), done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = p, p
-	p.cmd.SysProcAttr = dieWithParent()
+	p := &process{cmd: exec.Command(path, args...)}
+	return p, p.run()
+}
+
+// run starts the command of the process.
+func (p *process) run() error {
+	p.done = make(chan struct{})
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.SysProcAttr = p, p, dieWithParent()
 	if err := p.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	go func() {
 		defer close(p.done)
 		_ = p.cmd.Wait() // the output has the reason
 	}()
-	return p, nil
+	return nil
+}
+
+// again returns a command that runs this program with one more variable in its environment.
+func again(variable string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env, cmd.Stderr, cmd.SysProcAttr = append(os.Environ(), variable), os.Stderr, dieWithParent()
+	return cmd, nil
+}
+
+// runIfChild runs f and ends this process if the environment has a variable, whose value f gets.
+func runIfChild(variable string, f func(value string) error) {
+	value := os.Getenv(variable)
+	if value == "" {
+		return
+	}
+	if err := f(value); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", variable, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
 }
 
 // Write implements io.Writer for the process's output.
@@ -79,8 +107,7 @@ func (p *process) running() error {
 // cpu returns the process's CPU time so far.
 func (p *process) cpu() (time.Duration, error) { return cpuOf(p.cmd.Process.Pid) }
 
-// cpuOf returns the CPU time of a process so far, from /proc, where the kernel counts hundredths of
-// a second.
+// cpuOf returns the CPU time of a process so far. /proc counts hundredths of a second.
 func cpuOf(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -98,16 +125,15 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// settled waits until the process has been idle for a while, and returns its CPU time so far. Idle
-// means less than 2% of a core.
-func (p *process) settled(ctx context.Context, idle time.Duration) (time.Duration, error) {
+// settled waits until the process has used less than 2 % of a core for a while.
+func (p *process) settled(ctx context.Context, idle time.Duration) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	last, err := p.cpu()
 	for since := time.Now(); err == nil && time.Since(since) < idle; {
 		select {
 		case <-ctx.Done():
-			return last, ctx.Err()
+			return ctx.Err()
 		case <-tick.C:
 		}
 		var now time.Duration
@@ -115,15 +141,12 @@ func (p *process) settled(ctx context.Context, idle time.Duration) (time.Duratio
 			last, since = now, time.Now()
 		}
 	}
-	return last, errors.Join(err, p.running())
+	return errors.Join(err, p.running())
 }
 
 // rss returns the process's resident memory in MiB.
-func (p *process) rss() (float64, error) { return residentOf(p.cmd.Process.Pid) }
-
-// residentOf returns the resident memory of a process in MiB.
-func residentOf(pid int) (float64, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+func (p *process) rss() (float64, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
@@ -136,23 +159,6 @@ func residentOf(pid int) (float64, error) {
 		}
 	}
 	return 0, errors.Join(errors.New("no VmRSS"), lines.Err())
-}
-
-// highest follows the resident memory of the process until stop is closed, and returns the maximum
-// in MiB.
-func (p *process) highest(stop <-chan struct{}) (most float64) {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if now, err := p.rss(); err == nil {
-			most = max(most, now)
-		}
-		select {
-		case <-stop:
-			return most
-		case <-tick.C:
-		}
-	}
 }
 
 // plane is penstock serve or up.
@@ -195,27 +201,40 @@ func (p *plane) adsAddress(ctx context.Context) (address string, err error) {
 	return address, err
 }
 
-// metric reads a gauge or counter without labels from /metrics.
-func (p *plane) metric(ctx context.Context, name string) (float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock/metrics", nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := p.api.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	page, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return 0, err
-	}
+// page returns a page of the process.
+func (p *plane) page(ctx context.Context, path string) ([]byte, error) {
+	_, body, err := get(ctx, &p.api, "http://penstock"+path)
+	return body, err
+}
+
+// metric returns the value of a series from a page of metrics.
+func metric(page []byte, series string) (float64, error) {
 	for line := range strings.Lines(string(page)) {
-		if value, ok := strings.CutPrefix(line, name+" "); ok {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
 			return strconv.ParseFloat(strings.TrimSpace(value), 64)
 		}
 	}
-	return 0, fmt.Errorf("no metric %s", name)
+	return 0, fmt.Errorf("no series %s", series)
+}
+
+// child returns the only child process of the process.
+func (p *process) child() (int, error) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	var all []string
+	for _, task := range tasks {
+		text, err := os.ReadFile(task)
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, strings.Fields(string(text))...)
+	}
+	if len(all) != 1 {
+		return 0, fmt.Errorf("it has the child processes %v, want one", all)
+	}
+	return strconv.Atoi(all[0])
 }
 
 // folder creates a folder with a world's files and one for state.

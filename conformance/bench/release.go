@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// releaseArchive is the archive of this machine's platform in a folder of a release, and the
-// version in its name.
+// releaseArchive returns the archive of this machine's platform, and the version in its name.
 func releaseArchive(dist string) (path, version string, err error) {
 	end := "-" + runtime.GOOS + "-" + runtime.GOARCH + ".tar.gz"
 	found, err := filepath.Glob(filepath.Join(dist, "penstock-*"+end))
@@ -25,8 +24,7 @@ func releaseArchive(dist string) (path, version string, err error) {
 	return found[0], strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), "penstock-"), end), nil
 }
 
-// releasedPlatforms lists the platforms that have an archive in a folder of a release, as make
-// release takes them.
+// releasedPlatforms lists the platforms that have an archive, as PLATFORMS of make release.
 func releasedPlatforms(dist, version string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(dist, "penstock-"+version+"-*.tar.gz"))
 	if err != nil {
@@ -40,8 +38,8 @@ func releasedPlatforms(dist, version string) (string, error) {
 	return strings.Join(list, " "), nil
 }
 
-// measureSame builds the release again: in a clone in another folder, later, with another mask of
-// modes and another time zone. The wheels of Envoy are those of WHEELS.
+// measureSame builds the release again: in a clone in another folder, later, with another umask and
+// another time zone. $WHEELS has the wheels of Envoy.
 func measureSame(ctx context.Context, c config, out report) error {
 	_, version, err := releaseArchive(c.dist)
 	if err != nil {
@@ -87,7 +85,7 @@ exec make release VERSION="$3" PLATFORMS="$4" DIST="$1/dist" TOOLS="$1/tools"`
 }
 
 // differingBytes counts the bytes in which the files of two folders differ, and the files.
-// Signatures differ, and do not count. A file that only one folder has differs in all its bytes.
+// Signatures do not count. A file that only one folder has differs in all its bytes.
 func differingBytes(a, b string) (differing, files int, err error) {
 	names := map[string]bool{}
 	for _, dir := range []string{a, b} {
@@ -125,11 +123,11 @@ func differingBytes(a, b string) (differing, files int, err error) {
 	return differing, len(names), nil
 }
 
-// withoutGo are the folders of PATH for a machine without Go.
+// withoutGo is PATH on a machine without Go.
 const withoutGo = "/usr/bin:/bin:/usr/sbin:/sbin"
 
-// measureStart unpacks the archive and runs its demo until the streamed answer: in a network
-// namespace that has loopback alone, without Go, Envoy and files of this user.
+// measureStart unpacks the archive and runs its demo until the streamed answer, in a network
+// namespace with loopback alone, without Go, Envoy and files of this user.
 func measureStart(ctx context.Context, c config, out report) error {
 	archive, version, err := releaseArchive(c.dist)
 	if err != nil {
@@ -165,8 +163,8 @@ func measureStart(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// startIsolated starts a program without a network but loopback, and without Go. It runs in home,
-// above which no source tree has an Envoy.
+// startIsolated starts a program with loopback alone and without Go. It runs in home, outside of
+// source trees that have an Envoy.
 func startIsolated(home, program string, args ...string) (*process, error) {
 	for _, dir := range filepath.SplitList(withoutGo) {
 		for _, name := range []string{"go", "envoy"} {
@@ -179,7 +177,7 @@ func startIsolated(home, program string, args ...string) (*process, error) {
 	return start("unshare", append([]string{"-rn", "sh", "-c", script, home, program}, args...)...)
 }
 
-// streamedAnswer reports whether the demo's step of that name has passed.
+// streamedAnswer reports whether the demo's step "A streamed answer" has passed.
 func streamedAnswer(output string) bool {
 	_, after, found := strings.Cut(output, "A streamed answer")
 	return found && strings.Contains(after, "✓")

@@ -29,8 +29,8 @@ var translation = translator.Config{
 	Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
 }
 
-// rig is a control plane in this process: the data path of cmd/penstock/internal/app, from the
-// store on.
+// rig is a control plane in this process, as cmd/penstock/internal/app builds it, from the store
+// on.
 type rig struct {
 	world      *world.World
 	store      *store.Store
@@ -39,11 +39,7 @@ type rig struct {
 	server     *server.Server
 	grpc       *grpc.Server
 	address    string
-	last       stages // of the last change
 }
-
-// stages are the times of the stages of a change before its bytes are sent.
-type stages struct{ store, translate, commit time.Duration }
 
 // newRig loads a world and serves it.
 func newRig(size world.Size, options ...grpc.ServerOption) (*rig, error) {
@@ -66,7 +62,7 @@ func newRig(size world.Size, options ...grpc.ServerOption) (*rig, error) {
 	return r, err
 }
 
-// serve runs a gRPC server on a port of loopback until it is stopped.
+// serve runs a gRPC server on a port of loopback.
 func serve(s *grpc.Server) (address string, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -78,19 +74,13 @@ func serve(s *grpc.Server) (address string, err error) {
 
 func (r *rig) close() { r.grpc.Stop() }
 
-// change is one revision, from the store's commit to the cache's.
+// change applies a change to the store, translates it and commits it to the cache.
 func (r *rig) change(ops ...store.Op) error {
-	start := time.Now()
 	rev, err := r.store.Apply(ops...)
 	if err != nil {
 		return err
 	}
-	stored := time.Now()
-	out := r.translator.Update(r.store.View(), rev.Changes)
-	translated := time.Now()
-	err = r.commit(rev.N, out)
-	r.last = stages{store: stored.Sub(start), translate: translated.Sub(stored), commit: time.Since(translated)}
-	return err
+	return r.commit(rev.N, r.translator.Update(r.store.View(), rev.Changes))
 }
 
 func (r *rig) commit(revision uint64, out translator.Output) error {
@@ -100,7 +90,7 @@ func (r *rig) commit(revision uint64, out translator.Output) error {
 	return out.Err
 }
 
-// rebuild is the same revision by a full translation; the cache finds the differences.
+// rebuild is change with a full translation: the cache finds the differences.
 func (r *rig) rebuild(ops ...store.Op) error {
 	rev, err := r.store.Apply(ops...)
 	if err != nil {
@@ -117,7 +107,7 @@ func (r *rig) acked(ctx context.Context, ref resource.Ref) error {
 	return r.server.WaitAcked(ctx, world.Gateway, ref, "")
 }
 
-// attach connects a proxy that follows everything, and returns when it has all resources.
+// attach connects a proxy and waits until it has all resources.
 func (r *rig) attach(ctx context.Context, handle func(proxy.Response)) (*proxy.Proxy, error) {
 	p, err := proxy.Connect(ctx,
 		proxy.Config{Address: r.address, Node: "bench", Cluster: world.Gateway, Follow: true, Handle: handle})
@@ -131,7 +121,7 @@ func (r *rig) attach(ctx context.Context, handle func(proxy.Response)) (*proxy.P
 	return p, complete(ctx, p, len(r.translator.Resources(world.Gateway)))
 }
 
-// complete waits until a proxy has as many resources as there are.
+// complete waits until a proxy has a number of resources.
 func complete(ctx context.Context, p *proxy.Proxy, want int) error {
 	return eventually(ctx, func() error {
 		if err := p.Err(); err != nil {

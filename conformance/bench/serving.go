@@ -3,15 +3,18 @@ package main
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/penstock-project/penstock/conformance/bench/proxy"
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// idleFor is the time over which idle CPU is measured.
-const idleFor = 20 * time.Second
+const (
+	// rest is how long a process may take to become idle after it has loaded everything.
+	rest = 5 * time.Second
+	// idleFor is the time over which idle CPU is measured.
+	idleFor = 20 * time.Second
+)
 
 // measureProcess measures penstock serve as a process, from its start to 1,000 idle streams.
 func measureProcess(ctx context.Context, c config, out report) error {
@@ -32,17 +35,7 @@ func measureProcess(ctx context.Context, c config, out report) error {
 	if err != nil {
 		return err
 	}
-	used, err := p.cpu()
-	if err != nil {
-		return err
-	}
 	out("cold_start", "", took.Seconds())
-	out("cold_start", "cpu", used.Seconds())
-	rss, err := memoryAtRest(ctx, p)
-	if err != nil {
-		return err
-	}
-	out("memory_rss", "first_start", rss)
 	p.stop()
 	took, have, p, err := coldStart(ctx, c, files, state, want)
 	if err != nil {
@@ -50,9 +43,11 @@ func measureProcess(ctx context.Context, c config, out report) error {
 	}
 	defer p.stop()
 	out("cold_start", "restart", took.Seconds())
-	if err := memory(ctx, p, out); err != nil {
+	rss, err := memoryAtRest(ctx, p)
+	if err != nil {
 		return err
 	}
+	out("memory_rss", "", rss)
 	address, err := p.adsAddress(ctx)
 	if err != nil {
 		return err
@@ -65,8 +60,7 @@ func measureProcess(ctx context.Context, c config, out report) error {
 	return idle(ctx, p, out)
 }
 
-// storms reconnects all proxies a few times, and returns those of the last time, which stay
-// connected.
+// storms reconnects all proxies a few times. It returns the last crowd, still connected.
 func storms(ctx context.Context, address string, have proxy.Have, out report) (*crowd, error) {
 	var times []time.Duration
 	var resent int64
@@ -98,11 +92,11 @@ func resourcesOf(size world.Size) (int, error) {
 	return len(r.translator.Resources(world.Gateway)), nil
 }
 
-// coldStart starts penstock serve and returns when a proxy has everything.
-func coldStart(ctx context.Context, c config, files, state string, want int) (time.Duration, proxy.Have, *plane,
-	error) {
+// coldStart starts penstock serve, and returns when a proxy has want resources.
+func coldStart(ctx context.Context, c config, files, state string, want int, args ...string) (time.Duration,
+	proxy.Have, *plane, error) {
 	start := time.Now()
-	p, err := startPlane(c, "serve", files, state)
+	p, err := startPlane(c, "serve", files, state, args...)
 	if err != nil {
 		return 0, nil, nil, err
 	}
@@ -133,43 +127,22 @@ func firstPush(ctx context.Context, p *plane, start time.Time, want int) (time.D
 	return first.Last().Sub(start), first.Have(), err
 }
 
-// rest is the time a process has to become idle after it has loaded everything.
-const rest = 5 * time.Second
-
 // memoryAtRest returns the resident memory of an idle process in MiB.
 func memoryAtRest(ctx context.Context, p *plane) (float64, error) {
-	select {
-	case <-time.After(rest):
-		return p.rss()
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	if err := pause(ctx, rest); err != nil {
+		return 0, err
 	}
+	return p.rss()
 }
 
-// memory measures a process: first its resident memory, because reading metrics makes garbage, then
-// its heap for a while. The minimum is the live heap.
-func memory(ctx context.Context, p *plane, out report) error {
-	rss, err := memoryAtRest(ctx, p)
-	if err != nil {
-		return err
+// pause waits for a time, unless ctx ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	out("memory_rss", "", rss)
-	var heaps []float64
-	for start := time.Now(); time.Since(start) < 2*rest; {
-		heap, err := p.metric(ctx, "go_memstats_heap_alloc_bytes")
-		if err != nil {
-			return err
-		}
-		heaps = append(heaps, heap)
-		select {
-		case <-time.After(rest / 20):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	out("memory_heap", "", slices.Min(heaps)/(1<<20))
-	out("memory_heap", "with_garbage", slices.Max(heaps)/(1<<20))
-	return nil
 }
 
 // idle measures an idle process.
@@ -184,10 +157,8 @@ func idle(ctx context.Context, p *plane, out report) error {
 		return err
 	}
 	start := time.Now()
-	select {
-	case <-time.After(idleFor):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := pause(ctx, idleFor); err != nil {
+		return err
 	}
 	after, err := p.cpu()
 	if err != nil {

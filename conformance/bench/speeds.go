@@ -16,7 +16,7 @@ var speeds = []float64{2000, 4000, 8000, 16000}
 
 const speedsLoad = 0.5 * (2000 + 4000 + 8000 + 16000) / (4 * 8000)
 
-// speedSources are workloads whose prompts are short, long, and of a trace.
+// speedSources returns workloads with short prompts, long ones, and a trace.
 func speedSources() ([]simulation.Source, error) {
 	all, err := sources()
 	return slices.DeleteFunc(all, func(s simulation.Source) bool {
@@ -24,8 +24,8 @@ func speedSources() ([]simulation.Source, error) {
 	}), err
 }
 
-// measureSpeeds compares the rates that the picker learns with those of the servers, and what they
-// cost with what known ones would.
+// measureSpeeds compares the rates that the picker learns with the servers' rates, and TTFT with
+// learned rates and with known ones.
 func measureSpeeds(ctx context.Context, _ config, out report) error {
 	all, err := speedSources()
 	if err != nil {
@@ -40,7 +40,7 @@ func measureSpeeds(ctx context.Context, _ config, out report) error {
 		learns := simulation.Scenario{Strategy: strategy(ours), Speeds: speeds}
 		knows := learns
 		knows.KnownSpeeds = true
-		m := plays(source, rate, drawings, learns, knows)
+		m := plays(source, rate, learns, knows)
 		bare := learns
 		bare.Pages.Bare = true
 		percent := max(rateError(learns, source, rate), rateError(bare, source, rate))
@@ -53,8 +53,8 @@ func measureSpeeds(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// rateError is the median error of the rates that are learned in all drawings, in percent. A rate
-// that is not learned is wrong by 100 %.
+// rateError returns the median error of the learned rates in all drawings, in percent. A rate that
+// is not learned is wrong by 100 %.
 func rateError(s simulation.Scenario, source simulation.Source, rate float64) float64 {
 	learned := make([][]float64, drawings)
 	drawn := simulation.Drawings(s, source, rate, drawings)
@@ -62,10 +62,9 @@ func rateError(s simulation.Scenario, source simulation.Source, rate float64) fl
 	var errs []float64
 	for _, rates := range learned {
 		for i, r := range rates {
-			is := speeds[i%len(speeds)]
-			errs = append(errs, 100*math.Abs(r-is)/is)
+			speed := speeds[i%len(speeds)]
+			errs = append(errs, 100*math.Abs(r-speed)/speed)
 		}
 	}
-	slices.Sort(errs)
-	return errs[len(errs)/2]
+	return median(errs)
 }

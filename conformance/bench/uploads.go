@@ -5,45 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/penstock-project/penstock/conformance/promises/attacks"
 )
 
-// uploadsRequests is how many requests of another route are measured with, and as many without
-// stalled uploads.
+// uploadsRequests is how many requests of another route are measured, with stalled uploads and
+// without.
 const uploadsRequests = 3000
 
 // uploaded is a penstock up with a route that holds bodies for their model's name, and a route of
 // another pool.
 type uploaded struct {
-	address string
-	client  http.Client
-	times   []time.Duration
-	failed  int
+	*gateway
+	client http.Client
+	times  []time.Duration
+	failed int
 }
 
 // measureUploads sends requests, in turns, through an Envoy that has stalled uploads and through
-// one that has none.
+// another one.
 func measureUploads(ctx context.Context, c config, out report) error {
-	if err := os.Setenv("ENVOY", c.envoy); err != nil {
-		return err
-	}
 	server := httptest.NewServer(http.HandlerFunc(uploadsServer))
 	defer server.Close()
 	attacked, calm := &uploaded{}, &uploaded{}
 	for _, u := range []*uploaded{attacked, calm} {
-		stop, err := u.start(ctx, c, strings.TrimPrefix(server.URL, "http://127.0.0.1:"))
-		if err != nil {
+		if err := u.start(ctx, c, server.Listener.Addr().(*net.TCPAddr).Port); err != nil {
 			return err
 		}
-		defer stop()
+		defer u.close()
 	}
 	for range uploadsRequests / 10 { // warms both
 		attacked.request(ctx)
@@ -54,7 +47,7 @@ func measureUploads(ctx context.Context, c config, out report) error {
 	var uploads *attacks.Uploads
 	go func() {
 		var err error
-		uploads, err = attacks.Stall(ctx, attacked.address, "/by-model", 200, 32<<20)
+		uploads, err = attacks.Stall(ctx, fmt.Sprintf("127.0.0.1:%d", attacked.port), "/large", 200, 32<<20)
 		stalled <- err
 	}()
 	for sending := true; sending; {
@@ -69,91 +62,42 @@ func measureUploads(ctx context.Context, c config, out report) error {
 		}
 	}
 	defer uploads.Close()
-	out("attack_uploads", "sending", milliseconds(attacked.p99()))
 	attacked.times = nil
 	for range uploadsRequests {
 		attacked.request(ctx)
 		calm.request(ctx)
 	}
-	out("attack_uploads", "", float64(attacked.p99())/float64(calm.p99()))
-	out("attack_uploads", "with", milliseconds(attacked.p99()))
-	out("attack_uploads", "without", milliseconds(calm.p99()))
+	if len(attacked.times) == 0 || len(calm.times) == 0 {
+		return errors.New("all requests failed")
+	}
+	with, without := percentile(attacked.times, 99), percentile(calm.times, 99)
+	out("attack_uploads", "", float64(with)/float64(without))
+	out("attack_uploads", "with", milliseconds(with))
 	out("attack_uploads", "failed", float64(attacked.failed))
-	out("attack_uploads", "held", float64(200-uploads.Answered()))
 	return nil
 }
 
-const uploadsObjects = `apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {name: gw}
-spec:
-  gatewayClassName: penstock
-  addresses: [{value: 127.0.0.1}]
-  listeners: [{name: http, port: %d, protocol: HTTP}]
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: by-model}
-spec:
-  parentRefs: [{name: gw}]
-  rules:
-  - matches: [{path: {value: /by-model}, headers: [{name: X-Gateway-Model-Name, value: m}]}]
-    backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: large}]
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: other}
-spec:
-  parentRefs: [{name: gw}]
-  rules:
-  - matches: [{path: {value: /other}}]
-    backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: other}]
----
-apiVersion: inference.networking.k8s.io/v1
-kind: InferencePool
-metadata: {name: large}
-spec: {selector: {matchLabels: {app: model}}, targetPorts: [{number: 8000}]}
----
-apiVersion: inference.networking.k8s.io/v1
-kind: InferencePool
-metadata: {name: other}
-spec: {selector: {matchLabels: {app: model}}, targetPorts: [{number: 8000}]}
----
-apiVersion: penstock.dev/v1alpha1
-kind: ModelServers
-metadata: {name: model, labels: {app: model}}
-spec:
-  servers: [{address: 127.0.0.1, ports: [%s]}]
-`
-
 // start runs the process, and returns when both routes serve.
-func (u *uploaded) start(ctx context.Context, c config, server string) (stop func(), err error) {
-	port, err := freePort()
-	if err != nil {
-		return nil, err
+func (u *uploaded) start(ctx context.Context, c config, server int) (err error) {
+	objects := routeObject("large", "{path: {value: /large}, headers: [{name: X-Gateway-Model-Name, value: m}]}") +
+		poolObjects("large", []int{server}) + routeObject("other", byPath("other")) +
+		poolObjects("other", []int{server})
+	if u.gateway, err = startGateway(c, objects, "--concurrency", "2"); err != nil {
+		return err
 	}
-	u.address = fmt.Sprintf("127.0.0.1:%d", port)
-	files, state, remove, err := folder(func(dir string) error {
-		return os.WriteFile(filepath.Join(dir, "all.yaml"), fmt.Appendf(nil, uploadsObjects, port, server), 0o600)
-	})
-	if err != nil {
-		return nil, err
+	if err := u.serves(ctx, func() error {
+		return errors.Join(u.post(ctx, "other"), u.post(ctx, "large"))
+	}); err != nil {
+		u.close()
+		return err
 	}
-	p, err := startPlane(c, "up", files, state, "--concurrency", "2")
-	if err != nil {
-		remove()
-		return nil, err
-	}
-	err = eventually(ctx, func() error {
-		return errors.Join(u.post(ctx, "/other"), u.post(ctx, "/by-model"), p.running())
-	})
-	return func() { p.stop(); remove() }, err
+	return nil
 }
 
 // request measures one request of the other route.
 func (u *uploaded) request(ctx context.Context) {
 	begin := time.Now()
-	if err := u.post(ctx, "/other"); err != nil {
+	if err := u.post(ctx, "other"); err != nil {
 		u.failed++
 		return
 	}
@@ -161,29 +105,8 @@ func (u *uploaded) request(ctx context.Context) {
 }
 
 func (u *uploaded) post(ctx context.Context, path string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+u.address+path,
-		strings.NewReader(`{"model":"m"}`))
-	if err != nil {
-		return err
-	}
-	resp, err := u.client.Do(req)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	if err := errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode == http.StatusOK {
-		return err
-	}
-	return errors.New(resp.Status)
-}
-
-// p99 is infinite in effect if no request succeeded.
-func (u *uploaded) p99() time.Duration {
-	if len(u.times) == 0 {
-		return time.Hour
-	}
-	slices.Sort(u.times)
-	return u.times[len(u.times)*99/100]
+	_, err := post(ctx, &u.client, u.url+path, `{"model":"m"}`)
+	return err
 }
 
 // uploadsServer is the model server.

@@ -24,14 +24,13 @@
 //
 //	wait + 3u/P + round trip + margin
 //
-// seconds, with margin for members other than the own cluster. With a report, the wait is least +
-// (sum of u / P + 20 ms x number) / N for the requests that this gateway sent there and the report
-// does not count. Without one, it is (clamp(W, Q/2, Q) / P + 20 ms x in flight) / N for this
-// gateway's own requests. N is the member's number of servers, P the prompt tokens that one of them
-// reads in a second, least the wait at its least loaded server, Q the sum of u without a first
-// byte, W the same less the tokens read since. The weights 3 and 20 ms come from the strategy
-// "load" (picker/schedule). The simulation of several clusters in picker/simulation shows the
-// effect of each term; conformance/bench has its figures (sel_*).
+// seconds, with margin for members other than the own cluster. The wait is, by a report, least +
+// (sum of u / P + 20 ms x number) / N of the requests that this gateway sent there and that the
+// report does not count; without one, (clamp(W, Q/2, Q) / P + 20 ms x in flight) / N of this
+// gateway's own requests. N is how many servers the member has, P how many prompt tokens one of
+// them reads in a second, least the wait at its least loaded server, Q the sum of u without a first
+// byte, W the same less what the servers have read since. The weights 3 and 20 ms are those of the
+// strategy "load" (picker/schedule).
 //
 // With Latency a member costs
 //
@@ -56,7 +55,7 @@
 //   - A report cannot break the choice: NaN, negative and absurd figures are brought into range.
 //   - Members of equal cost are chosen with equal probability.
 //
-// Importers: translator/inference for EDS, cmd, and conformance/bench for its simulation. Tests: go
-// test ./multicluster/selection; FuzzLeastLoad_EveryMemberIsRankedOnce makes members join, leave,
-// report and decline in any order.
+// Only translator/inference, for what EDS decides, and cmd import it. Tests: go test
+// ./multicluster/selection; FuzzLeastLoad_EveryMemberIsRankedOnce has members join, leave, report
+// and decline in any order.
 package selection

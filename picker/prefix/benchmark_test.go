@@ -100,8 +100,7 @@ func fullFleet(n int) *Index {
 	return x
 }
 
-// BenchmarkMemory measures the figure pick_memory: 1,000 servers, 4 Mi blocks without common
-// prefixes.
+// BenchmarkMemory measures an index of 1,000 servers and 4 Mi blocks without common prefixes.
 func BenchmarkMemory(b *testing.B) {
 	var before, after runtime.MemStats
 	for b.Loop() {

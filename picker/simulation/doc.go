@@ -6,19 +6,12 @@
 // joins. Run plays it and returns an Outcome per request: its server, cached part of the prompt,
 // first byte and end.
 //
-//	clock.go        virtual time
-//	server.go       a model server: steps, admission, preemption, adapters
-//	cache.go        its KV blocks and prefix cache
-//	request.go      requests, and the tree of their prompts' blocks
-//	trace.go, workload.go    sources of requests
-//	strategy.go     strategies, and their table
-//	production.go   strategies of picker/schedule
-//	rivals.go       other routers' strategies, from their documentation
-//	books.go        a picker's records of its own picks
-//	run.go          a scenario
-//	summary.go, capacity.go  many scenarios
-//	clusterset.go   several clusters, whose gateways choose among them
-//	knowing.go      their reference, with exact knowledge
+//	clock.go     virtual time
+//	server.go    a model server: steps, admission, preemption, adapters      cache.go   its KV blocks and prefix cache
+//	request.go   requests, and the tree of their prompts' blocks             trace.go, workload.go   where they come from
+//	strategy.go  what a strategy is, and the table of them                   production.go   those of picker/schedule, as they are
+//	rivals.go    those of other routers, re-stated from documentation        books.go   what a picker can know of its own picks
+//	run.go       a scenario                                                  summary.go, trials.go   many of them
 //
 // The servers are modelled on vLLM: continuous batching with chunked prefill, a paged KV cache
 // whose free blocks are its prefix cache (least recently used first), recomputation after
@@ -26,10 +19,6 @@
 // is read; without streaming they come at the end. Blocks have 512 tokens, as in Mooncake's public
 // traces. Not modelled: prefill and decode on different servers, failures of single servers,
 // networks within a cluster.
-//
-// RunClusters plays a ClusterSet: a gateway in each cluster chooses a cluster by the reports of the
-// others, delayed by the network, and that cluster's picker chooses a server when the request
-// arrives. conformance/bench implements the interface Selector with package multicluster/selection.
 //
 // Invariants:
 //   - Deterministic: equal scenarios give equal outcomes on any machine. Nothing reads a clock or a

@@ -72,19 +72,12 @@ type run struct {
 	gates    []*gate
 	outcomes []Outcome
 	picks    []*Pick
-	pickers  []int
-	ended    int // requests, including shed ones
-
-	watch func(i int, k Kind) // receives first bytes and ends at once; may be nil
-	goes  func() bool         // reports whether requests are left; nil counts the workload's
+	pickers  []int // by request
+	ended    int   // requests, those that were shed included
 }
 
-func (r *run) more() bool {
-	if r.goes != nil {
-		return r.goes()
-	}
-	return r.ended < len(r.outcomes)
-}
+// more reports whether pages are to be read again.
+func (r *run) more() bool { return r.ended < len(r.outcomes) }
 
 func newRun(s Scenario, clk *clock) *run {
 	s.Servers, s.Pickers = or(s.Servers, 8), or(s.Pickers, 1)
@@ -228,9 +221,6 @@ func (r *run) learn(i int, at time.Duration, kind Kind) {
 }
 
 func (r *run) firstByte(q *sequence) {
-	if r.watch != nil {
-		r.watch(q.number, FirstByte)
-	}
 	if r.Strategy.Immediate {
 		r.learn(q.number, r.clock.now, FirstByte)
 	}
@@ -247,9 +237,6 @@ func (r *run) end(q *sequence) {
 		}
 	}
 	r.learn(q.number, at, Ended)
-	if r.watch != nil {
-		r.watch(q.number, Ended)
-	}
 }
 
 func (r *run) report(i int) {

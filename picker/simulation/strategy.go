@@ -66,7 +66,6 @@ const (
 	Scraped                 // Page of Server, as at the start of the scrape
 	Failed                  // the scrape of Server
 	Joined                  // Server takes requests from now on
-	Declined                // a cluster rejected a request; for a Selector
 )
 
 // Fact is an event that a picker learns.

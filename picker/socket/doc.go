@@ -12,10 +12,10 @@
 // by headers (ratio 0.938, standard error 0.017), and 746 instead of 804 with prompts (0.930,
 // 0.014). These are 30 rounds of four turns each, two Envoys with this package and two without.
 //
-// The price: while there are no other system calls, sysmon sleeps until the next timer, at most 50
-// ms in a pool with picks. A goroutine that computes for more than 10 ms is preempted that much
-// later. The 99th percentile of Envoy's calls at half of saturation was 1.03 times the echo's on a
-// busy machine (pick_p99).
+// The price: while nothing else makes a system call, that thread sleeps until the next timer, which
+// is 50 ms away at most in a pool that picks. A goroutine that computes for longer than 10 ms is
+// preempted that much later. The 99th percentile of Envoy's calls at half of saturation was 1.03
+// times the echo's on a busy machine.
 //
 // Invariants:
 //   - A connection behaves like *net.TCPConn or *net.UnixConn, including deadlines and errors. A

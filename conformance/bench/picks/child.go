@@ -19,27 +19,14 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker"
-	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
-	"github.com/penstock-project/penstock/picker/flow"
 )
 
 // The kinds of servers.
 const (
 	Ours = "ours" // the production picker, as penstock picker runs it
-	Flow = "flow" // ours with flow control, of pools that are never saturated
-	// Ours with an InferenceModel that replaces the model of each request, alone and as one of
-	// 1,000.
-	RewriteOne  = "rewrite-one"
-	RewriteMany = "rewrite-many"
-	// Ours with a processor that never answers.
-	Process = "process"
-	Echo    = "echo" // grpc-go with its default codec; it answers every message with an empty one
-	JSON    = "json" // Echo that also decodes each body and hashes its prompt in blocks, as llm-d's router does
-	// They read the metrics pages of a pool in use as a picker does, and pick themselves: once a
-	// second in all, or often enough for each page to be read every 50 ms.
-	Idle = "idle"
-	Busy = "busy"
+	Echo = "echo" // grpc-go with its default codec; it answers every message with an empty one
+	JSON = "json" // Echo that also decodes each body and hashes its prompt in blocks, as llm-d's router does
 )
 
 // The pools of Ours, which have the same servers.
@@ -48,14 +35,14 @@ const (
 	PoolPrompts = "ns/prompts" // reads prompts, and knows prefixes
 )
 
-// childEnv makes this program a server; it has the kind and the addresses of the model servers,
+// childEnv makes this program a server. It has the kind and the addresses of the model servers,
 // separated by spaces.
 const childEnv = "PENSTOCK_BENCH_PICKS"
 
-// maxMessage is the largest message that a server takes, in bytes.
+// maxMessage is the largest message of a server, in bytes.
 const maxMessage = 33 << 20
 
-// Environment returns what makes this program's executable a server of a kind.
+// Environment returns the variable that makes this program's executable a server of a kind.
 func Environment(kind string, servers []netip.AddrPort) string {
 	fields := []string{kind}
 	for _, s := range servers {
@@ -64,8 +51,8 @@ func Environment(kind string, servers []netip.AddrPort) string {
 	return childEnv + "=" + strings.Join(fields, " ")
 }
 
-// AsChild serves and does not return if the environment has Environment's variable. It prints its
-// address, and ends with its standard input.
+// AsChild serves and does not return if Environment's variable is set. It prints its address, and
+// ends with its standard input.
 func AsChild() {
 	fields := strings.Fields(os.Getenv(childEnv))
 	if len(fields) == 0 {
@@ -81,62 +68,24 @@ func AsChild() {
 func serve(kind string, servers []string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(listener.Addr())
 	var server *grpc.Server
 	switch kind {
-	case Ours, Flow, RewriteOne, RewriteMany, Process:
-		server = grpc.NewServer(picker.ServerOptions(uint32(4*runtime.NumCPU()), nil)...)
-		p, err := picker.New(picker.Config{Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
+	case Ours:
+		if server, err = ours(ctx, servers); err != nil {
 			return err
 		}
-		var specs []endpoint.Spec
-		for _, s := range servers {
-			address, err := netip.ParseAddrPort(s)
-			if err != nil {
-				return err
-			}
-			specs = append(specs, endpoint.Spec{Addr: address})
-		}
-		var control *picker.FlowControl
-		if kind == Flow {
-			control = &picker.FlowControl{Saturation: flow.Saturation{Queue: 1e9}}
-		}
-		var processor *picker.Processor
-		if kind == Process {
-			at, err := hang()
-			if err != nil {
-				return err
-			}
-			processor = &picker.Processor{Host: at.String(), Addresses: []dial.Address{{AddrPort: at, Cleartext: true}}}
-		}
-		err = p.SetPools([]picker.Pool{
-			{ID: objectid.MustParseTarget(PoolHeaders), Endpoints: specs, Fallbacks: 2, FlowControl: control},
-			{ID: objectid.MustParseTarget(PoolPrompts), Endpoints: specs, Fallbacks: 2, FlowControl: control,
-				Body: picker.BodyPrompts, Models: models(kind), Processor: processor},
-		})
-		if err != nil {
-			return err
-		}
-		p.Register(server)
-		go func() { _ = p.Run(ctx) }()
-	case Idle, Busy:
-		go scrape(ctx, kind == Busy, servers)
-		server = grpc.NewServer()
+		listener = picker.Listener(listener) // as internal/app serves it
 	case Echo, JSON:
 		server = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage))
 		extprocv3.RegisterExternalProcessorServer(server, echo{reads: kind == JSON})
 	default:
 		return fmt.Errorf("no server %q", kind)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	switch kind {
-	case Ours, Flow, RewriteOne, RewriteMany, Process: // as internal/app serves it
-		listener = picker.Listener(listener)
-	}
-	fmt.Println(listener.Addr())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		server.Stop()
@@ -144,44 +93,30 @@ func serve(kind string, servers []string) error {
 	return server.Serve(listener)
 }
 
-// hang accepts connections, and answers nothing.
-func hang() (netip.AddrPort, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// ours returns a server with the production picker, which runs until ctx ends.
+func ours(ctx context.Context, servers []string) (*grpc.Server, error) {
+	server := grpc.NewServer(picker.ServerOptions(uint32(4*runtime.NumCPU()), nil)...)
+	p, err := picker.New(picker.Config{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return netip.AddrPort{}, err
+		return nil, err
 	}
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				_, _ = io.Copy(io.Discard, conn)
-				_ = conn.Close()
-			}()
+	var specs []endpoint.Spec
+	for _, s := range servers {
+		address, err := netip.ParseAddrPort(s)
+		if err != nil {
+			return nil, err
 		}
-	}()
-	return netip.ParseAddrPort(l.Addr().String())
-}
-
-// models are the InferenceModels of a kind; nil for most.
-func models(kind string) *picker.Models {
-	n := map[string]int{RewriteOne: 1, RewriteMany: 1000}[kind]
-	if n == 0 {
-		return nil
+		specs = append(specs, endpoint.Spec{Addr: address})
 	}
-	m := &picker.Models{Named: map[string]picker.ModelRule{}}
-	for i := range n {
-		name := fmt.Sprint(chatModel, "-", i)
-		if i == 0 {
-			name = chatModel
-		}
-		m.Named[name] = picker.ModelRule{
-			Targets: []picker.ModelTarget{{Name: "v1", Weight: 75}, {Name: "v2", Weight: 25}},
-		}
+	if err := p.SetPools([]picker.Pool{
+		{ID: objectid.MustParseTarget(PoolHeaders), Endpoints: specs, Fallbacks: 2},
+		{ID: objectid.MustParseTarget(PoolPrompts), Endpoints: specs, Fallbacks: 2, Body: picker.BodyPrompts},
+	}); err != nil {
+		return nil, err
 	}
-	return m
+	p.Register(server)
+	go func() { _ = p.Run(ctx) }()
+	return server, nil
 }
 
 type echo struct {
@@ -213,8 +148,9 @@ func (e echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// hashes is a prompt's chain of blocks as llm-d's router computes it: the body becomes a map, the
-// messages text again, and each 256 bytes of it a hash that continues that of the block before.
+// hashes returns a prompt's chain of blocks as llm-d's router computes it: it decodes the body into
+// a map, encodes the messages, and hashes each 256 bytes together with the hash of the block
+// before.
 func hashes(body []byte) (chain []uint64) {
 	var request map[string]any
 	if json.Unmarshal(body, &request) != nil {

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Clients are connections to a gateway that send one request again and again.
+// Clients are connections to a gateway that send a request again and again.
 type Clients struct {
 	Address     string
 	Connections int
 }
 
-// Request encodes a chat completion. The value of x-bench chooses the route.
+// Request encodes a chat completion. route is the value of x-bench.
 func Request(route string, body []byte) []byte {
 	head := fmt.Sprintf(
 		"POST /v1/chat/completions HTTP/1.1\r\nx-bench: %s\r\nhost: models.example\r\ncontent-type: "+
@@ -29,46 +29,18 @@ func Request(route string, body []byte) []byte {
 // chatModel is the model of Chat.
 const chatModel = "meta-llama/Llama-3.1-8B-Instruct"
 
-// Chat is a chat completion of about size bytes; n makes its prompt differ from that of others at
-// its end.
+// Chat returns a chat completion of about size bytes. Prompts of different n differ at their ends.
 func Chat(size, n int) []byte {
 	const sentence = "The quick brown fox jumps over the lazy dog, and \\\"quotes\\\" it.\\n"
 	text := strings.Repeat(sentence, max(1, (size-160)/len(sentence)))
-	return fmt.Appendf(nil, `{"model":"`+chatModel+
-		`","stream":true,"max_tokens":256,"messages":[{"role":"system","content":"You help."},{"role":"user","content":"%s%d"}]}`, text, n)
+	return fmt.Appendf(nil, `{"model":"%s","stream":true,"max_tokens":256,"messages":[`+
+		`{"role":"system","content":"You help."},{"role":"user","content":"%s%d"}]}`, chatModel, text, n)
 }
 
 // Saturate sends requests for a time, each connection the next one when the last is answered, and
 // returns how many were answered. Every answer must be a 200. Each connection sends one of the
-// requests in turn.
+// requests.
 func (c Clients) Saturate(ctx context.Context, requests [][]byte, d time.Duration) (int64, error) {
-	return c.run(ctx, requests, d, 0, nil)
-}
-
-// Pace does the same at a number of requests a second, all connections together.
-func (c Clients) Pace(ctx context.Context, requests [][]byte, d time.Duration, rate float64) (int64, error) {
-	return c.run(ctx, requests, d, c.every(rate), nil)
-}
-
-// Time does the same, and returns how long each request took.
-func (c Clients) Time(ctx context.Context, requests [][]byte, d time.Duration, rate float64) (took []time.Duration,
-	err error) {
-	var mu sync.Mutex
-	_, err = c.run(ctx, requests, d, c.every(rate), func(d time.Duration) {
-		mu.Lock()
-		defer mu.Unlock()
-		took = append(took, d)
-	})
-	return took, err
-}
-
-// every is the time between two requests of a connection.
-func (c Clients) every(rate float64) time.Duration {
-	return time.Duration(float64(time.Second) * float64(c.Connections) / rate)
-}
-
-func (c Clients) run(ctx context.Context, requests [][]byte, d, every time.Duration, note func(time.Duration)) (int64,
-	error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	var (
@@ -79,8 +51,7 @@ func (c Clients) run(ctx context.Context, requests [][]byte, d, every time.Durat
 	)
 	for i := range c.Connections {
 		wait.Go(func() {
-			if err := c.connection(ctx, requests[i%len(requests)], every,
-				time.Duration(i)*every/time.Duration(c.Connections), &answered, note); err != nil {
+			if err := c.connection(ctx, requests[i%len(requests)], &answered); err != nil {
 				once.Do(func() { failure = err })
 				cancel()
 			}
@@ -90,28 +61,17 @@ func (c Clients) run(ctx context.Context, requests [][]byte, d, every time.Durat
 	return answered.Load(), failure
 }
 
-func (c Clients) connection(ctx context.Context, request []byte, every, offset time.Duration, answered *atomic.Int64,
-	note func(time.Duration)) error {
+func (c Clients) connection(ctx context.Context, request []byte, answered *atomic.Int64) error {
 	conn, err := net.Dial("tcp", c.Address)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
 	r := bufio.NewReader(conn)
-	next := time.Now().Add(offset)
 	for ctx.Err() == nil {
-		if every > 0 {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(time.Until(next)):
-			}
-			next = next.Add(every)
-		}
 		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 			return err
 		}
-		sent := time.Now()
 		if _, err := conn.Write(request); err != nil {
 			return err
 		}
@@ -129,9 +89,7 @@ func (c Clients) connection(ctx context.Context, request []byte, every, offset t
 		if _, err := r.Discard(length); err != nil {
 			return err
 		}
-		if answered.Add(1); note != nil {
-			note(time.Since(sent))
-		}
+		answered.Add(1)
 	}
 	return nil
 }

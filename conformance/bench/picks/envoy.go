@@ -12,12 +12,10 @@ var envoyTemplate string
 
 var envoyConfig = template.Must(template.New("envoy").Parse(envoyTemplate))
 
-// Gateway describes one Envoy. The header x-bench chooses the server of picks and what it gets:
-// KIND-headers sends it headers alone, KIND-prompts whole bodies (BUFFERED).
+// Gateway describes one Envoy. The header x-bench chooses the server of picks: KIND-headers sends
+// it headers alone, KIND-prompts whole bodies (BUFFERED).
 type Gateway struct {
-	Listen, Admin netip.AddrPort
-	// a file with a line for each request: kind, mode, and the microseconds of its call
-	Log     string
+	Listen  netip.AddrPort
 	Servers map[string]netip.AddrPort // by kind
 	Models  []netip.AddrPort
 }

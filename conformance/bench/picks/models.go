@@ -9,40 +9,26 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"sync/atomic"
 )
 
-const page = "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n"
+var (
+	answer = response("ok")
+	page   = response("vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n")
+)
 
-var answer = response("text/plain", "ok")
-
-func response(kind, body string) []byte {
-	return []byte("HTTP/1.1 200 OK\r\ncontent-type: " + kind + "\r\ncontent-length: " + strconv.Itoa(len(body)) +
-		"\r\n\r\n" + body)
+func response(body string) []byte {
+	return fmt.Appendf(nil, "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: %d\r\n\r\n%s", len(body),
+		body)
 }
 
 // Models are model servers that answer each request at once.
 type Models struct {
 	Addresses []netip.AddrPort
 	listeners []net.Listener
-	pages     atomic.Int64
 }
 
-// Pages returns how many metrics pages were read.
-func (m *Models) Pages() int64 { return m.pages.Load() }
-
 // StartModels starts n servers.
-func StartModels(n int) (*Models, error) { return StartPages(n, 0) }
-
-// StartPages starts n servers whose metrics pages have at least size bytes, most of them histograms
-// that a picker does not read, as those of vLLM.
-func StartPages(n, size int) (*Models, error) {
-	text := []byte(page)
-	for i := 0; len(text) < size; i++ {
-		text = fmt.Appendf(text,
-			"vllm:time_to_first_token_seconds_bucket{engine=\"0\",le=\"%d.0\",model_name=\"meta-llama/Llama-3.1-8B-Instruct\"} %d.0\n", i, i)
-	}
-	metricsPage := response("text/plain", string(text))
+func StartModels(n int) (*Models, error) {
 	m := &Models{}
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,7 +38,7 @@ func StartPages(n, size int) (*Models, error) {
 		}
 		m.listeners = append(m.listeners, l)
 		m.Addresses = append(m.Addresses, netip.MustParseAddrPort(l.Addr().String()))
-		go m.accept(l, metricsPage)
+		go accept(l)
 	}
 	return m, nil
 }
@@ -64,7 +50,7 @@ func (m *Models) Close() {
 	}
 }
 
-func (m *Models) accept(l net.Listener, metricsPage []byte) {
+func accept(l net.Listener) {
 	for {
 		conn, err := l.Accept()
 		if err != nil {
@@ -80,8 +66,7 @@ func (m *Models) accept(l net.Listener, metricsPage []byte) {
 				}
 				out := answer
 				if bytes.HasPrefix(first, []byte("GET /metrics")) {
-					out = metricsPage
-					m.pages.Add(1)
+					out = page
 				}
 				if _, err := conn.Write(out); err != nil {
 					return

@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,7 +11,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -24,10 +21,10 @@ import (
 // method is the gRPC method that Envoy calls.
 const method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
-// Have is the versions of a proxy's resources by type and name.
+// Have has the versions of a proxy's resources by type and name.
 type Have map[resource.Type]map[string]string
 
-// Count is the number of resources.
+// Count returns the number of resources.
 func (h Have) Count() (n int) {
 	for _, names := range h {
 		n += len(names)
@@ -35,16 +32,11 @@ func (h Have) Count() (n int) {
 	return n
 }
 
-// Config is what a Proxy needs.
+// Config configures a Proxy.
 type Config struct {
 	Address string // of the control plane: host:port
 	Node    string // node.id
 	Cluster string // node.cluster: the gateway
-	// TLS is for control planes that require it; nil: cleartext.
-	TLS *tls.Config
-	// Keepalive is the interval of probes on an idle connection. Default: 10 s, as in the
-	// bootstrap.
-	Keepalive time.Duration
 	// Handle receives each response, after its ACK. May be nil.
 	Handle func(Response)
 	// Follow makes the proxy subscribe like Envoy: to the endpoints of clusters, and the routes and
@@ -70,18 +62,13 @@ type Proxy struct {
 	last time.Time
 }
 
-// Connect opens a connection of the proxy's own, and the stream. It sends nothing.
+// Connect opens a connection and the stream. It sends nothing.
 func Connect(ctx context.Context, c Config) (*Proxy, error) {
-	secured := insecure.NewCredentials()
-	if c.TLS != nil {
-		secured = credentials.NewTLS(c.TLS)
-	}
-	conn, err := grpc.NewClient("passthrough:///"+c.Address, grpc.WithTransportCredentials(secured),
+	conn, err := grpc.NewClient("passthrough:///"+c.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(256<<20)),
 		grpc.WithReadBufferSize(4<<10),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{
-			Time: cmp.Or(c.Keepalive, 10*time.Second), Timeout: 3 * time.Second,
-		}))
+		// as in the bootstrap
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}))
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +132,7 @@ func Subscription(t resource.Type, names ...string) []byte {
 	return b
 }
 
-// Resumption returns the requests of a proxy that reconnects with its resources: one a type, in
+// Resumption returns the requests of a proxy that reconnects with its resources, one a type, in
 // Envoy's order.
 func Resumption(h Have) (requests [][]byte) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.Secret,

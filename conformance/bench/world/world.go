@@ -31,7 +31,7 @@ import (
 // Gateway is the only Gateway of every World, "namespace/name".
 const Gateway = "default/gw"
 
-// RevisionHeader is the response header with the revision of the route that served a request.
+// RevisionHeader is the response header that has a route's revision.
 const RevisionHeader = "x-revision"
 
 // Size is the size of a World.
@@ -41,7 +41,7 @@ type Size struct {
 	Backends  int // every other one an InferencePool, the rest Services; see NoPools
 	Endpoints int // of each backend
 	Port      int32
-	NoPools   bool // every backend is a Service, for peers without InferencePools
+	NoPools   bool // every backend is a Service
 }
 
 // The sizes of the figures.
@@ -56,8 +56,8 @@ var (
 // World is one configuration.
 type World struct {
 	Size
-	// Adapt returns what is written to a file in an object's place, or nil for nothing, for peers
-	// with other kinds. Default: the object.
+	// Adapt returns the object that is written to a file in place of an object. Default: the
+	// object.
 	Adapt func(object any) any
 
 	cert, key []byte
@@ -98,10 +98,10 @@ func meta(format string, args ...any) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf(format, args...)}
 }
 
-// Host is the hostname of route i.
+// Host returns the hostname of route i.
 func (w *World) Host(i int) string { return fmt.Sprintf("h%d%s", i, domain(i%max(w.Listeners, 1))) }
 
-// Chain is the name of the filter chain, and so of the route configuration, of route i.
+// Chain returns the name of route i's filter chain, which is its route configuration's name.
 func (w *World) Chain(i int) string {
 	if w.Listeners == 0 {
 		return model.ChainName(false, uint16(w.Port), "")
@@ -167,7 +167,7 @@ func (w *World) Route(i, revision int) *gatewayv1.HTTPRoute {
 // pooled reports whether backend b is an InferencePool.
 func (w *World) pooled(b int) bool { return b%2 == 1 && !w.NoPools }
 
-// address is the address of endpoint e of backend b, on which no process listens.
+// address returns the address of endpoint e of backend b. No process listens there.
 func address(b, e int) string { return fmt.Sprintf("127.%d.%d.%d", 100+b/250, b%250, 1+e) }
 
 // Service returns backend b, if it is a Service, with its EndpointSlice. The turn changes its first
@@ -231,11 +231,10 @@ func (w *World) Ops() []store.Op {
 	return ops
 }
 
-// perFile is the number of hosts or backends in a file, as many as one team of a large site may
-// have.
+// perFile is the number of hosts or backends in a file.
 const perFile = 100
 
-// RouteFile is the name of the file with route i.
+// RouteFile returns the name of the file with route i.
 func (w *World) RouteFile(i int) string { return fmt.Sprintf("routes-%03d.yaml", i/perFile) }
 
 // WriteFiles writes the World to a folder: one file for the Gateway and its Secrets, and one for
@@ -271,7 +270,7 @@ func (w *World) WriteFiles(dir string) error {
 	return nil
 }
 
-// Address is the address of endpoint e of Service 0; see WriteFiles.
+// Address returns the address of endpoint e of Service 0.
 func (w *World) Address(e int) string {
 	if e == 0 {
 		return address(0, 100)
@@ -279,8 +278,8 @@ func (w *World) Address(e int) string {
 	return address(0, e)
 }
 
-// StageRoutes writes the file of route i, with route changed at a revision and all others at 0,
-// under a temporary name. Commit renames it.
+// StageRoutes writes the file of route i under a temporary name, with the route changed at a
+// revision and all others at 0. Commit renames it.
 func (w *World) StageRoutes(dir string, i, changed, revision int) error {
 	var objects []any
 	from := i / perFile * perFile
@@ -312,9 +311,7 @@ func (w *World) write(dir, name string, objects ...any) error {
 	var text bytes.Buffer
 	for _, o := range objects {
 		if w.Adapt != nil {
-			if o = w.Adapt(o); o == nil {
-				continue
-			}
+			o = w.Adapt(o)
 		}
 		raw, err := json.Marshal(o)
 		if err != nil {

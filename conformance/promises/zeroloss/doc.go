@@ -3,24 +3,21 @@
 // requests to hosts that must always be served, and applies a random but seeded sequence of changes
 // to the folder.
 //
-//	go run ./promises/zeroloss                      the figure: two control planes, 1,000
-//	                                                changes, 3 restarts of each
-//	go run ./promises/zeroloss -up -steps 200       the same for `penstock up`
-//	go run ./promises/zeroloss -envoys 2            the same with two Envoys, each at either
-//	                                                control plane
-//	go run ./promises/zeroloss -absences 5          another figure: how soon an Envoy serves that
-//	                                                started without a control plane
-//	go run ./promises/zeroloss -soak 1h             changes and faults for an hour, and whether
-//	                                                memory grows (make soak)
-//	go run ./promises/zeroloss -seed 7 -play 1-40   a sequence again: a failed run prints this,
-//	                                                and a script
-//	go run ./promises/zeroloss -seed 7 -shrink 30m  the same, then shorter sequences, as long as
-//	                                                they fail
+//	go run ./promises/zeroloss                        the figure: two control planes, 1,000 changes, 3 restarts of each
+//	go run ./promises/zeroloss -up -steps 200         the same for `penstock up`
+//	go run ./promises/zeroloss -envoys 2              the same with two Envoys, each at either control plane
+//	go run ./promises/zeroloss -soak 1h               changes and faults for an hour, and whether memory grows (make soak)
+//	go run ./promises/zeroloss -seed 7 -play 1-40     a sequence again: a failed run prints this, and a script
+//	go run ./promises/zeroloss -seed 7 -shrink 30m    the same, then shorter sequences, as long as they fail
 //
-// world.go is the meaning of the user's folder, render.go its YAML, change.go and churn.go the
-// kinds of change; model.go has the simulated model servers, client.go the requests and their
-// expected responses; dump.go compares Envoy's final configuration with the expected one; stall.go
-// detects a machine that stalls.
+// The files: world.go is the meaning of the user's folder, render.go its YAML, change.go and
+// churn.go the kinds of change, folder.go how files are written; model.go has the simulated model
+// servers, client.go the requests and their expected responses; process.go starts penstock and
+// Envoy (package process), restart.go restarts them; run.go runs everything, stall.go notices a
+// machine that stalls, soak.go has the faults of -soak, names.go its DNS server (package soak has
+// what the process needs meanwhile), dump.go compares Envoy's
+// final configuration with the expected one; report.go prints; shrink.go shortens a failing
+// sequence.
 //
 // Invariants: the changes depend on the seed alone, never on time. A model server ends only after
 // it has left the files and its requests have ended; a host receives no more requests before it

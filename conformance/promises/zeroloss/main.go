@@ -34,7 +34,8 @@ type invocation struct {
 
 func parse() (o invocation, err error) {
 	var only, play string
-	var verbose bool
+	var shrinking time.Duration
+	var keep, verbose bool
 	flag.Uint64Var(&o.Seed, "seed", 1, "seed of the changes")
 	flag.IntVar(&o.Steps, "steps", 1000, "number of changes")
 	flag.IntVar(&o.Rate, "rate", 200, "requests a second")
@@ -49,9 +50,6 @@ func parse() (o invocation, err error) {
 			"fails), and measure whether memory grows")
 	flag.IntVar(&o.Envoys, "envoys", 1, "number of Envoys of the Gateway, for two control planes")
 	flag.BoolVar(&o.Up, "up", false, "run penstock up, without restarts, instead of two control planes")
-	flag.IntVar(&o.absences, "absences", 0,
-		"run another measurement, so often: start an Envoy while both control planes are down, start them, and "+
-			"measure the time until the Envoy serves")
 	flag.StringVar(&only, "only", "", "kinds of change, comma-separated (default: all)")
 	flag.StringVar(&o.Penstock, "penstock", "", "binary (default: built from the source tree)")
 	flag.StringVar(&o.Dir, "dir", "",
@@ -85,14 +83,6 @@ func command(ctx context.Context) error {
 	}
 	if err := o.binaries(ctx); err != nil {
 		return err
-	}
-	if o.absences > 0 {
-		longest, err := absences(ctx, o.options, o.absences)
-		if err != nil {
-			return err
-		}
-		figures(os.Stdout, longest.figures()...)
-		return os.RemoveAll(o.Dir)
 	}
 	if o.Soak > 0 && o.Soak < soak.Shortest {
 		fmt.Fprintf(os.Stderr, "zeroloss: a soak of %s does not judge whether memory grows: that takes %s\n", o.Soak,

@@ -372,9 +372,13 @@ func TestBootstrap_EnvoyStartedDuringOutageServesLater(t *testing.T) {
 	for _, plane := range p.planes {
 		p.must(plane.Stop(10 * time.Second))
 	}
-	took, err := p.returns(t.Context(), time.Second)
-	p.must(err)
-	t.Logf("served %s after the control planes were back", took.back)
+	p.must(p.attach())
+	p.must(wait(t.Context(), time.Second))
+	for _, plane := range p.planes {
+		p.must(plane.start(p.Dir))
+	}
+	p.expect()
+	p.must(p.announce(t.Context()))
 	p.serve()
 	p.flows(20)
 }

@@ -142,9 +142,3 @@ func (res result) figures() []line {
 		ended,
 	}
 }
-
-func (a absence) figures() []line {
-	second := 1
-	return []line{{"served_after_absence", a.back.Seconds(), "s", &second},
-		{"served_after_absence.started", a.started.Seconds(), "s", nil}}
-}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -32,6 +33,13 @@ func question(model, text string) chat {
 	return chat{Model: model, Messages: []message{{Role: "user", Content: text}}}
 }
 
+// long is a question with an answer of so many tokens.
+func long(model, text string, tokens int) chat {
+	q := question(model, text)
+	q.MaxTokens, q.IgnoreEOS = tokens, true
+	return q
+}
+
 func (c chat) json() string {
 	text, _ := json.Marshal(c) // strings and numbers always marshal
 	return string(text)
@@ -46,9 +54,9 @@ type answer struct {
 }
 
 // ask posts a question to a base URL and reads the whole answer.
-func (s *stage) ask(ctx context.Context, base string, c chat) (answer, error) {
+func (d *show) ask(ctx context.Context, base string, c chat) (answer, error) {
 	began := time.Now()
-	resp, err := s.post(ctx, base, c)
+	resp, err := d.post(ctx, base, c)
 	if err != nil {
 		return answer{}, err
 	}
@@ -66,27 +74,49 @@ func (s *stage) ask(ctx context.Context, base string, c chat) (answer, error) {
 	return a, nil
 }
 
-func (s *stage) post(ctx context.Context, base string, c chat) (*http.Response, error) {
+func (d *show) post(ctx context.Context, base string, c chat) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+completions, strings.NewReader(c.json()))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("content-type", "application/json")
-	return s.http.Do(req)
+	return d.http.Do(req)
 }
 
-func (s *stage) get(ctx context.Context, url string) (int, []byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, nil, err
+// exchange shows a question to a path of the first gateway, and the answer, which a server of a
+// name with a prefix must give.
+func (d *show) exchange(path string, c chat, from string) answer {
+	d.curl(path, c)
+	a := must(d.ask(d.ctx, d.url+path, c))
+	d.answer(a)
+	check(a.expectFrom(from))
+	return a
+}
+
+// expectFrom returns an error unless an answer succeeded and is from a server whose name begins
+// with prefix.
+func (a answer) expectFrom(prefix string) error {
+	if a.Status != http.StatusOK || !strings.HasPrefix(a.By, prefix) {
+		return fmt.Errorf("expected 200 from one of %s*, got %d from %q: %s", prefix, a.Status, a.By, a.Text)
 	}
-	resp, err := s.http.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
+	return nil
+}
+
+// get returns the status and the body of a GET.
+func (d *show) get(url string) (int, []byte) {
+	resp := must(d.http.Do(must(http.NewRequestWithContext(d.ctx, http.MethodGet, url, nil))))
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, body, err
+	return resp.StatusCode, must(io.ReadAll(resp.Body))
+}
+
+// lastRequest returns a model server's last completion request.
+func (d *show) lastRequest(address string) (last struct {
+	Headers http.Header
+	Body    string
+}) {
+	_, body := d.get("http://" + address + "/debug/last")
+	check(json.Unmarshal(body, &last))
+	return last
 }
 
 // stream is a streamed answer whose headers have arrived.
@@ -96,21 +126,16 @@ type stream struct {
 	events *bufio.Scanner
 }
 
-// open requests a streamed answer and returns when its headers have arrived. The caller closes the
-// stream.
-func (s *stage) open(ctx context.Context, base string, c chat) (*stream, error) {
+// open requests a streamed answer and returns when its headers have arrived. The stream closes when
+// the step ends.
+func (d *show) open(base string, c chat) *stream {
 	c.Stream = true
-	resp, err := s.post(ctx, base, c)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 500))
-		return nil, fmt.Errorf("expected a stream, got %s: %s", resp.Status, text)
-	}
-	return &stream{By: resp.Header.Get("x-served-by"), At: resp.Header.Get("x-served-at"), body: resp.Body,
-		events: bufio.NewScanner(resp.Body)}, nil
+	resp := must(d.post(d.ctx, base, c))
+	s := &stream{By: resp.Header.Get("x-served-by"), At: resp.Header.Get("x-served-at"), body: resp.Body,
+		events: bufio.NewScanner(resp.Body)}
+	d.opened = append(d.opened, s)
+	expect(resp.StatusCode == http.StatusOK, "a stream, got %s", resp.Status)
+	return s
 }
 
 // next returns the text of the next chunk that has any. At the end it returns io.EOF if the stream
@@ -132,21 +157,17 @@ func (s *stream) next() (string, error) {
 			return chunk.Choices[0].Delta.Content, nil
 		}
 	}
-	if err := s.events.Err(); err != nil {
-		return "", fmt.Errorf("the stream broke: %w", err)
-	}
-	return "", fmt.Errorf("the stream ended without [DONE]: %w", io.ErrUnexpectedEOF)
+	return "", errors.Join(fmt.Errorf("the stream ended without [DONE]: %w", io.ErrUnexpectedEOF), s.events.Err())
 }
 
 // rest reads to the end and returns the number of chunks.
 func (s *stream) rest() (int, error) {
 	for n := 0; ; n++ {
-		if _, err := s.next(); err == io.EOF {
-			return n, nil
-		} else if err != nil {
+		if _, err := s.next(); err != nil {
+			if err == io.EOF {
+				err = nil
+			}
 			return n, err
 		}
 	}
 }
-
-func (s *stream) close() { _ = s.body.Close() }

@@ -3,7 +3,6 @@ package demo
 import (
 	"embed"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -12,21 +11,17 @@ import (
 	"strings"
 )
 
-// config holds the YAML of both clusters. ${NAME} stands for a port: "here" and "east" for the
-// gateways', "east-picker" for the other cluster's picker's, and any other name for a model
-// server's. Below set/ is the YAML of the demo of cluster sets.
+// config holds the YAML of the clusters of both demos. ${NAME} stands for a port: a cluster's name
+// for its gateway's, NAME-picker for its picker's, and any other name for a model server's.
 //
-//go:embed config set
+//go:embed config set steps.yaml
 var config embed.FS
 
 var placeholder = regexp.MustCompile(`\$\{([a-z0-9-]+)\}`)
 
-func render(name string, ports map[string]int) (string, error) {
-	from := path.Join("config", name)
-	if strings.HasPrefix(name, "set/") {
-		from = name
-	}
-	text, err := fs.ReadFile(config, from)
+// render reads a file below a folder and fills in its ports.
+func render(folder, name string, ports map[string]int) (string, error) {
+	text, err := config.ReadFile(path.Join(folder, name))
 	if err != nil {
 		return "", err
 	}
@@ -41,20 +36,15 @@ func render(name string, ports map[string]int) (string, error) {
 	return out, missing
 }
 
-// write renders a file below config/ into the folder dir, atomically, and returns its text.
-func write(dir, name string, ports map[string]int) (string, error) {
-	text, err := render(name, ports)
-	if err != nil {
-		return "", err
-	}
-	target := filepath.Join(dir, filepath.FromSlash(name))
+// save writes a file, which appears atomically.
+func save(target, text string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-		return "", err
+		return err
 	}
 	if err := os.WriteFile(target+".tmp", []byte(text), 0o644); err != nil {
-		return "", err
+		return err
 	}
-	return text, os.Rename(target+".tmp", target)
+	return os.Rename(target+".tmp", target)
 }
 
 // excerpt returns the important lines of YAML: lines that end in a comment, their parent lines, and
@@ -65,7 +55,8 @@ func excerpt(text string) []string {
 		lines := strings.Split(document, "\n")
 		keep := make([]bool, len(lines))
 		for i, line := range lines {
-			if !commented(line) {
+			before, _, commented := strings.Cut(line, " # ")
+			if !commented || strings.TrimSpace(before) == "" {
 				continue
 			}
 			keep[i] = true
@@ -87,11 +78,6 @@ func excerpt(text string) []string {
 		}
 	}
 	return out
-}
-
-func commented(line string) bool {
-	before, _, found := strings.Cut(line, " # ")
-	return found && strings.TrimSpace(before) != ""
 }
 
 // depth returns the nesting depth of a line of YAML; -1 for a comment or an empty line. A list item

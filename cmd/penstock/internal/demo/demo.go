@@ -5,173 +5,353 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// ErrFailed is Run's error if a step failed. Run has printed what was expected and observed.
+// ErrFailed is the error of a demo with a step that failed. The output has what the step expected
+// and what it observed.
 var ErrFailed = errors.New("the demo failed")
 
 // errDone ends everything after the last step.
 var errDone = errors.New("the demo is over")
 
-// Config configures a demo.
+// timeout is how long a demo waits for changes that normally take a fraction of a second.
+const timeout = 20 * time.Second
+
+// Config of a demo.
 type Config struct {
-	// Penstock is the path of the binary to run; Env is added to its environment.
-	Penstock string
-	Env      []string
-	// Typed is the binary's name in the shown commands.
-	Typed string
-	// Envoy is the version to show.
-	Envoy string
-	// Keep leaves everything running after the last step, until the context ends.
-	Keep bool
-	// Out receives the output; Colour adds ANSI colours.
-	Out    io.Writer
-	Colour bool
+	Penstock string    // path of the binary that is run
+	Env      []string  // added to its environment
+	Typed    string    // the binary's name in the shown commands
+	Envoy    string    // the version that is shown
+	Keep     bool      // leaves everything running after the last step, until the context ends
+	Out      io.Writer // receives the output
+	Colour   bool      // adds ANSI colours
 	// Ask reads JSON from the penstock that serves a state folder.
 	Ask func(ctx context.Context, state, path string, into any) error
 }
 
-// Run runs the demo. It returns ErrFailed if a step failed, and the context's error if it ended
-// before the last step. When Run returns, all processes have ended.
-func Run(ctx context.Context, cfg Config) (err error) {
-	s, err := newStage(cfg)
+// Run runs the demo of pools. It returns ErrFailed if a step failed, and the context's error if it
+// ended before the last step. When Run returns, all processes have ended.
+func Run(ctx context.Context, cfg Config) error { return run(ctx, cfg, poolsScript()) }
+
+// RunClusterSet runs the demo of cluster sets, as Run does.
+func RunClusterSet(ctx context.Context, cfg Config) error { return run(ctx, cfg, setScript()) }
+
+// script is one of the demos.
+type script struct {
+	folder  string   // of its YAML
+	sites   []string // its clusters; requests arrive at the first
+	ports   []string // what needs a free port
+	later   []string // files that steps save by themselves
+	prepare func(d *show)
+	begin   func(d *show) // prints what runs, once all gateways serve
+	// Each step prints what happens and returns the observed result, as a sentence. It fails by
+	// check, must, expect or failf.
+	steps []func(d *show, prefix string) string
+}
+
+// texts are a demo's texts in steps.yaml.
+type texts struct {
+	Title, About, Serves, Again, Keep, Edit string
+	Try                                     []string // commands
+	Steps                                   []struct {
+		Title, Intro string
+		File, Prefix string // its YAML and the path of its route; may be ""
+	}
+}
+
+func (s script) texts() (texts, error) {
+	text, err := config.ReadFile("steps.yaml")
+	if err != nil {
+		return texts{}, err
+	}
+	var all map[string]texts
+	err = yaml.UnmarshalStrict(text, &all)
+	return all[s.folder], err
+}
+
+// show is a running demo and the page that it writes.
+type show struct {
+	page
+	script
+	cfg      Config
+	dir      string // for all files
+	texts    texts
+	ports    map[string]int
+	http     *http.Client
+	ctx      context.Context // ends everything
+	group    *errgroup.Group
+	clusters map[string]*cluster
+	opened   []*stream // of the step
+	url      string    // of the first cluster's gateway
+}
+
+func run(ctx context.Context, cfg Config, s script) (err error) {
+	dir, err := os.MkdirTemp(shortTemp(), "penstock-demo-")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	p := &page{w: cfg.Out, colour: cfg.Colour}
-	group, running := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.Run(running) })
-	group.Go(func() error {
-		failed := s.runSteps(running, p)
-		if cfg.Keep && (failed == nil || errors.Is(failed, ErrFailed)) {
-			s.keepRunning(running, p)
+	d := &show{page: page{w: cfg.Out, colour: cfg.Colour}, script: s, cfg: cfg, dir: dir, ports: map[string]int{},
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 20}}, clusters: map[string]*cluster{}}
+	defer func() {
+		d.http.CloseIdleConnections()
+		err = errors.Join(err, os.RemoveAll(dir))
+	}()
+	if d.texts, err = s.texts(); err != nil {
+		return err
+	}
+	d.group, d.ctx = errgroup.WithContext(ctx)
+	d.group.Go(func() error {
+		failed := d.play()
+		if cfg.Keep && (failed == nil || errors.Is(failed, ErrFailed)) && d.url != "" {
+			d.keepRunning()
 		}
 		if failed == nil {
 			return errDone
 		}
 		return failed
 	})
-	if err = group.Wait(); errors.Is(err, errDone) {
+	if err = d.group.Wait(); errors.Is(err, errDone) {
 		err = nil
 	}
 	return err
 }
 
-func (s *stage) runSteps(ctx context.Context, p *page) error {
-	began := time.Now()
-	if err := s.waitReady(ctx, p); err != nil {
-		return s.reportFailure(ctx, p, err)
+// shortTemp returns the folder for temporary files, or /tmp if its path is long (macOS): the path
+// of a Unix socket below it is limited to about a hundred bytes.
+func shortTemp() string {
+	if dir := os.TempDir(); len(dir) < 36 {
+		return dir
 	}
-	steps := allSteps()
-	for i, step := range steps {
-		p.title(i+1, step.title)
-		p.text(step.intro)
-		result, err := s.runStep(ctx, p, step)
-		if err != nil {
-			return s.reportFailure(ctx, p, err)
+	return "/tmp"
+}
+
+// failure is the panic by which a step ends early, so that steps read as scripts. Only try recovers
+// it.
+type failure struct{ error }
+
+// try runs a step and returns its failure.
+func try(run func()) (err error) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case failure:
+			err = v.error
+		default:
+			panic(v)
 		}
-		p.ok(result)
-	}
-	p.gap()
-	p.line("%s",
-		p.paint(bold,
-			fmt.Sprintf("All %d steps went as promised, in %.0f s.", len(steps), time.Since(began).Seconds())))
-	if !s.cfg.Keep {
-		p.text("To try it yourself: " + s.cfg.Typed + " demo --keep")
-	}
+	}()
+	run()
 	return nil
 }
 
-// reportFailure prints the error of a step, unless the step failed because the demo ends.
-func (s *stage) reportFailure(ctx context.Context, p *page, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
 	}
-	p.failed(err)
-	for _, c := range []*cluster{s.here, s.east} {
-		p.line("   output of penstock in cluster %s:\n%s", c.name, c.output())
-	}
-	return ErrFailed
 }
 
-// waitReady waits for both gateways, and prints what runs.
-func (s *stage) waitReady(ctx context.Context, p *page) error {
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+func failf(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
+
+func expect(ok bool, format string, args ...any) {
+	if !ok {
+		failf("expected "+format, args...)
+	}
+}
+
+// play runs the steps.
+func (d *show) play() error {
 	began := time.Now()
-	p.line("%s", p.paint(bold, "Penstock demo"))
-	p.text("Two clusters on this machine, each a penstock process with an Envoy " + s.cfg.Envoy +
-		", and eight simulated model servers. All requests are real HTTP, on loopback.")
-	here, err := s.here.served(ctx)
-	if err != nil {
-		return err
+	d.line("%s", d.paint(bold, d.texts.Title))
+	d.text(d.fill(d.texts.About))
+	err := try(func() {
+		d.start()
+		for _, name := range d.sites {
+			check(d.clusters[name].served(d.ctx))
+		}
+		d.url = d.clusters[d.sites[0]].url()
+		d.line("")
+		d.begin(d)
+		d.ok(fmt.Sprintf("%s, after %.1f s", d.texts.Serves, time.Since(began).Seconds()))
+	})
+	for i := 0; i < len(d.steps) && err == nil; i++ {
+		d.heading(i+1, d.texts.Steps[i].Title)
+		d.text(d.texts.Steps[i].Intro)
+		err = try(func() { d.step(i) })
+		for _, s := range d.opened {
+			_ = s.body.Close()
+		}
+		d.opened = nil
 	}
-	east, err := s.east.served(ctx)
-	if err != nil {
-		return err
+	switch {
+	case err != nil && d.ctx.Err() != nil:
+		return context.Cause(d.ctx)
+	case err != nil:
+		d.failed(err)
+		for _, name := range d.sites {
+			if c := d.clusters[name]; c != nil {
+				d.line("   output of penstock in cluster %s:\n%s", name, c.output())
+			}
+		}
+		return ErrFailed
 	}
-	p.gap()
-	p.line("   here  %s   pool llama: %s %s   pool qwen: %s %s   pool gemma: %s %s", here, p.server("llama-1"),
-		p.server("llama-2"), p.server("qwen-1"), p.server("qwen-2"), p.server("gemma-1"), p.server("gemma-2"))
-	p.line("   east  %s   pool llama: %s %s", east, p.server("east-llama-1"), p.server("east-llama-2"))
-	p.gap()
-	p.command("GW=" + here + "   STATE=" + s.here.state)
-	p.ok(fmt.Sprintf("both gateways serve, after %.1f s", time.Since(began).Seconds()))
+	d.line("")
+	d.line("%s", d.paint(bold, fmt.Sprintf("All %d steps went as promised, in %.0f s.", len(d.steps),
+		time.Since(began).Seconds())))
+	if !d.cfg.Keep {
+		d.text("To try it yourself: " + d.fill(d.texts.Again))
+	}
 	return nil
 }
 
-// runStep applies a step's YAML, and runs the step.
-func (s *stage) runStep(ctx context.Context, p *page, step step) (string, error) {
-	if step.file != "" {
-		text, note := "", "applied before the start"
-		var err error
-		if step.prefix == "" {
-			text, err = render(step.file, s.ports)
-		} else {
-			var took time.Duration
-			text, took, err = s.apply(ctx, step.file, step.prefix)
+// fill replaces the names in a text.
+func (d *show) fill(text string) string {
+	return strings.NewReplacer("@typed", d.cfg.Typed, "@envoy", d.cfg.Envoy, "@url", d.url, "@state",
+		d.state(d.sites[0])).Replace(text)
+}
+
+// start starts everything.
+func (d *show) start() {
+	for _, name := range append(slices.Clone(d.sites), d.script.ports...) {
+		l := must(freeport.Listen())
+		defer l.Close() // after all were chosen, so that they differ; the processes bind them a moment later
+		d.ports[name] = portOf(l.Addr().String())
+	}
+	d.prepare(d)
+	for _, path := range must(fs.Glob(config, d.folder+"/*/*")) {
+		name := strings.TrimPrefix(path, d.folder+"/")
+		later := slices.Contains(d.later, name)
+		for _, step := range d.texts.Steps {
+			later = later || step.File == name && step.Prefix != ""
+		}
+		if !later {
+			check(save(d.file(name), must(render(d.folder, name, d.ports))))
+		}
+	}
+	for _, name := range d.sites {
+		d.launch(name)
+	}
+}
+
+// step applies a step's YAML, if any, and runs the step.
+func (d *show) step(i int) {
+	s := d.texts.Steps[i]
+	if s.File != "" {
+		text, note := must(render(d.folder, s.File, d.ports)), "applied before the start"
+		if s.Prefix != "" {
+			took := d.apply(s.File, text, s.Prefix)
 			note = fmt.Sprintf("saved, and in effect %d ms later", max(1, took.Milliseconds()))
 		}
-		if err != nil {
-			return "", err
-		}
-		p.yaml(step.file, note, excerpt(text))
+		d.yaml(s.File, note, excerpt(text))
 	}
-	return step.run(ctx, s, p, step.prefix)
+	d.ok(d.steps[i](d, s.Prefix))
 }
 
-// keepRunning prints commands to try, and waits until ctx ends. If the gateway does not serve, it
-// returns at once.
-func (s *stage) keepRunning(ctx context.Context, p *page) {
-	if !s.here.serves() {
-		return
-	}
-	p.gap()
-	p.line("%s", p.paint(bold, "The demo keeps running. In another terminal:"))
-	p.command("GW=" + s.here.url + "   STATE=" + s.here.state)
-	p.command("ask() { curl -sN $GW$1" + completions + " -d '" + question("llama", "Hello").json() + "'; }")
-	for _, step := range allSteps() {
-		if step.prefix != "" {
-			p.command("ask " + step.prefix)
-		}
-	}
-	p.command("for i in 1 2 3 4 5 6 7 8 9; do ask /spill & done; wait")
-	p.command(s.cfg.Typed + " explain $GW/split" + completions + " -X POST --state $STATE")
-	p.command(s.cfg.Typed + " status --state $STATE")
-	p.gap()
-	p.text(
-		"Edit a file (for example, the weights in split.yaml) and see the change take effect, or make one invalid " +
-			"and read the finding below:")
-	for _, step := range allSteps() {
-		if step.file != "" {
-			p.line("     %s", s.file(step.file))
-		}
-	}
-	p.line("   Ctrl-C ends it and removes these files.")
-	p.gap()
-	s.here.followTo(p.w)
-	s.east.followTo(p.w)
-	<-ctx.Done()
+// apply saves a step's file in the folder that penstock watches, and returns how long it takes
+// until its route answers.
+func (d *show) apply(name, text, prefix string) time.Duration {
+	began := time.Now()
+	check(save(d.file(name), text))
+	status := 0
+	err := wait(d.ctx, func() bool {
+		status, _ = d.get(d.url + prefix + "/health")
+		return status != http.StatusNotFound
+	})
+	took := time.Since(began)
+	finding := d.clusters[d.sites[0]].finding()
+	expect(finding == "", "no errors in the YAML, got error: %s", finding)
+	check(err)
+	expect(status == http.StatusOK, "that a new route answers 200 from its first request on, got %d", status)
+	return took
 }
+
+// wait calls done until it returns true, and returns an error after the timeout.
+func wait(ctx context.Context, done func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for !done() {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("condition not met: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// keepRunning prints commands to try, and the output of the processes until the demo is ended.
+func (d *show) keepRunning() {
+	d.line("")
+	d.line("%s", d.paint(bold, d.texts.Keep))
+	for _, command := range d.texts.Try {
+		d.command(d.fill(command))
+	}
+	if d.texts.Edit != "" {
+		d.line("")
+		d.text(d.texts.Edit)
+	}
+	for _, step := range d.texts.Steps {
+		if step.File != "" {
+			d.line("     %s", d.file(step.File))
+		}
+	}
+	d.line("   Ctrl-C ends it and removes these files.")
+	d.line("")
+	for _, name := range d.sites {
+		d.clusters[name].followTo(d.w)
+	}
+	<-d.ctx.Done()
+}
+
+// model starts a simulated model server.
+func (d *show) model(name string, c sim.Config) {
+	c.Name, c.Listen, c.Grace, c.Log = name, []string{"127.0.0.1:0"}, time.Second, slog.New(slog.DiscardHandler)
+	server := must(sim.New(c))
+	d.ports[name] = portOf(must(server.Listen())[0])
+	d.group.Go(func() error { return server.Run(d.ctx) })
+}
+
+// serve starts an HTTP server, and returns its address.
+func (d *show) serve(handler http.Handler) string {
+	l := must(net.Listen("tcp", "127.0.0.1:0"))
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: timeout}
+	context.AfterFunc(d.ctx, func() { _ = server.Close() })
+	d.group.Go(func() error {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	return l.Addr().String()
+}
+
+// portOf returns the port of a listener's address.
+func portOf(address string) (port int) {
+	_, text, _ := net.SplitHostPort(address)
+	_, _ = fmt.Sscan(text, &port) // a listener's port is valid
+	return port
+}
+
+// file returns the path of a file of the demo, and state the --state of a process.
+func (d *show) file(name string) string  { return filepath.Join(d.dir, filepath.FromSlash(name)) }
+func (d *show) state(name string) string { return filepath.Join(d.dir, "s", name) }

@@ -50,38 +50,56 @@ status: 1   # so
 }
 
 func TestDemo_EveryStepShowsItsImportantLines(t *testing.T) {
-	ports := map[string]int{"here": 1, "east": 2, "east-picker": 3, storesTokens: 4, sendsTokens: 5}
+	ports := map[string]int{"here": 1, "east": 2, "east-picker": 3, "stores-tokens": 4, "sends-tokens": 5}
 	for i, server := range servers {
 		ports[server.name] = 10 + i
 	}
-	for _, step := range allSteps() {
-		if step.file == "" {
+	texts, err := poolsScript().texts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range texts.Steps {
+		if step.File == "" {
 			continue
 		}
-		text, err := render(step.file, ports)
+		text, err := render("config", step.File, ports)
 		if err != nil {
 			t.Error(err)
 		}
 		if lines := excerpt(text); len(lines) < 5 || len(lines) > 25 {
-			t.Errorf("%s shows %d lines of YAML, want 5 to 25:\n%s", step.file, len(lines), strings.Join(lines, "\n"))
+			t.Errorf("%s shows %d lines of YAML, want 5 to 25:\n%s", step.File, len(lines), strings.Join(lines, "\n"))
 		}
-		if step.prefix != "" && !strings.Contains(text, "value: "+step.prefix+"}") {
-			t.Errorf("%s has no route for %s", step.file, step.prefix)
+		if step.Prefix != "" && !strings.Contains(text, "value: "+step.Prefix+"}") {
+			t.Errorf("%s has no route for %s", step.File, step.Prefix)
 		}
 	}
-	if err := fs.WalkDir(config, "config", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
+	paths, err := fs.Glob(config, "config/*/*")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("files: %v %v", paths, err)
+	}
+	for _, path := range paths {
+		if _, err := render("", path, ports); err != nil {
+			t.Error(err)
 		}
-		_, err = render(strings.TrimPrefix(name, "config/"), ports)
-		return err
-	}); err != nil {
-		t.Error(err)
+	}
+}
+
+func TestDemo_EveryStepHasItsText(t *testing.T) {
+	for _, s := range []script{poolsScript(), setScript()} {
+		texts, err := s.texts()
+		if err != nil || len(texts.Steps) != len(s.steps) {
+			t.Errorf("%s: got %d texts for %d steps, %v", s.folder, len(texts.Steps), len(s.steps), err)
+		}
+		for _, step := range texts.Steps {
+			if step.Title == "" || step.Intro == "" {
+				t.Errorf("%s: %+v", s.folder, step)
+			}
+		}
 	}
 }
 
 func TestDemo_UnknownPortInYAMLIsAnError(t *testing.T) {
-	if _, err := write(t.TempDir(), "here/parent-mode.yaml", map[string]int{"here": 1}); err == nil ||
+	if _, err := render("config", "here/parent-mode.yaml", map[string]int{"here": 1}); err == nil ||
 		!strings.Contains(err.Error(), "${east}") {
 		t.Errorf("got %v", err)
 	}
@@ -204,7 +222,7 @@ func TestDemo_BrokenStreamIsAnError(t *testing.T) {
 }
 
 func shell(script string) *cluster {
-	return &cluster{name: "here", ready: make(chan struct{}),
+	return &cluster{name: "here",
 		cmd: func(ctx context.Context) *exec.Cmd { return exec.CommandContext(ctx, "sh", "-c", script) }}
 }
 
@@ -224,10 +242,10 @@ func TestDemo_PenstockGetsSIGTERMAtTheEnd(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	if url, err := c.served(ctx); err != nil || url != "http://127.0.0.1:1" {
-		t.Errorf("it serves at %q, %v", url, err)
+	if err := c.served(ctx); err != nil || c.url() != "http://127.0.0.1:1" {
+		t.Errorf("it serves at %q, %v", c.url(), err)
 	}
-	poll.Until(t, "the finding", func() bool { return c.finding() == "error: a mistake" })
+	poll.Until(t, "the finding", func() bool { return c.finding() == "a mistake" })
 	cancel()
 	if err := <-done; err != nil || !strings.Contains(c.output(), "drained") {
 		t.Errorf("%v; output:\n%s", err, c.output())
@@ -237,7 +255,7 @@ func TestDemo_PenstockGetsSIGTERMAtTheEnd(t *testing.T) {
 func TestDemo_ColoursOnlyInTerminals(t *testing.T) {
 	var plain, painted strings.Builder
 	for _, p := range []*page{{w: &plain}, {w: &painted, colour: true}} {
-		p.title(1, "A title")
+		p.heading(1, "A title")
 		p.yaml("here/a.yaml", "saved", []string{"a: b # why"})
 		p.answer(answer{By: "llama-1", Text: "Hello", Took: time.Second})
 		p.ok("seen")

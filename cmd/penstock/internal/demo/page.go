@@ -28,10 +28,9 @@ func (p *page) paint(code, text string) string {
 // line writes a line. Errors are ignored: a closed terminal ends the demo by a signal.
 func (p *page) line(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
 
-func (p *page) gap() { p.line("") }
-
-func (p *page) title(n int, text string) {
-	p.gap()
+// heading begins a step.
+func (p *page) heading(n int, text string) {
+	p.line("")
 	p.line("%s", p.paint(bold, fmt.Sprintf("%d  %s", n, text)))
 }
 
@@ -62,11 +61,10 @@ func (p *page) curl(prefix string, c chat) {
 	p.command(fmt.Sprintf("curl %s $GW%s \\\n       -d '%s'", flags, prefix+completions, c.json()))
 }
 
-func (p *page) part(text string) { fmt.Fprint(p.w, text) }
-
-func (p *page) output(lines []string) {
-	for _, l := range lines {
-		p.line("     %s", p.paint(faint, l))
+// output shows a command's output.
+func (p *page) output(text string) {
+	for line := range strings.Lines(text) {
+		p.line("     %s", p.paint(faint, strings.TrimRight(line, "\n")))
 	}
 }
 
@@ -77,13 +75,10 @@ func (p *page) answer(a answer) {
 }
 
 func (p *page) why(format string, args ...any) {
-	text := wrap(fmt.Sprintf(format, args...), 90)
-	for i, l := range text {
-		label := "why"
-		if i > 0 {
-			label = "   "
-		}
+	label := "why"
+	for _, l := range wrap(fmt.Sprintf(format, args...), 90) {
 		p.line("     %s %s", p.paint(faint, label), l)
+		label = "   "
 	}
 }
 

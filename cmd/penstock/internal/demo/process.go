@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
 // drainTimeout is how long a penstock process may take to drain its Envoy when the demo ends.
@@ -18,24 +20,13 @@ const drainTimeout = 15 * time.Second
 
 // cluster is one penstock process: control plane, picker and Envoy.
 type cluster struct {
-	name  string // "here" or "east"
-	state string // its --state
-	cmd   func(ctx context.Context) *exec.Cmd
-	ready chan struct{} // closed when its gateway serves
+	name string
+	cmd  func(ctx context.Context) *exec.Cmd
+	stop func() // ends the process, and waits until it has ended
 
 	mu     sync.Mutex
-	url    string    // of its gateway; set once, before ready is closed
-	lines  []string  // the last lines of its output
-	follow io.Writer // receives further output; may be nil
-}
-
-func (c *cluster) serves() bool {
-	select {
-	case <-c.ready:
-		return true
-	default:
-		return false
-	}
+	text   string    // its output
+	follow io.Writer // receives further lines of it; may be nil
 }
 
 // keptLines is how many lines of a process's output a failure shows.
@@ -44,15 +35,13 @@ const keptLines = 20
 // Run runs the process until ctx ends, and then waits for its end. A process that ends before ctx
 // is an error.
 func (c *cluster) Run(ctx context.Context) error {
-	// The kernel ends the child with the thread that started it (orphan_linux.go).
-	runtime.LockOSThread()
+	runtime.LockOSThread() // see ProcessAttributes
 	defer runtime.UnlockOSThread()
 	cmd := c.cmd(ctx)
-	cmd.SysProcAttr = processAttributes()
+	cmd.SysProcAttr = supervisor.ProcessAttributes(syscall.SIGTERM)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = drainTimeout
-	out := &lineWriter{line: c.printed}
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout, cmd.Stderr = c, c
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start penstock for cluster %s: %w", c.name, err)
 	}
@@ -63,18 +52,18 @@ func (c *cluster) Run(ctx context.Context) error {
 	return fmt.Errorf("penstock in cluster %s ended (%s); its output:\n%s", c.name, cmd.ProcessState, c.output())
 }
 
-func (c *cluster) printed(line string) {
+// Write implements io.Writer for the process's output.
+func (c *cluster) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lines = append(c.lines, line)
-	c.lines = c.lines[max(0, len(c.lines)-keptLines):]
-	if _, url, ok := strings.Cut(line, " serves at "); ok && c.url == "" {
-		c.url = url
-		close(c.ready)
+	whole := strings.LastIndexByte(c.text, '\n') + 1
+	c.text += string(b)
+	if end := strings.LastIndexByte(c.text, '\n') + 1; c.follow != nil {
+		for line := range strings.Lines(c.text[whole:max(whole, end)]) {
+			fmt.Fprintf(c.follow, "%s: %s", c.name, line)
+		}
 	}
-	if c.follow != nil {
-		fmt.Fprintf(c.follow, "%s: %s\n", c.name, line)
-	}
+	return len(b), nil
 }
 
 // followTo copies further output of the process to w.
@@ -87,55 +76,65 @@ func (c *cluster) followTo(w io.Writer) {
 func (c *cluster) output() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return "    " + strings.Join(c.lines, "\n    ")
+	all := strings.Split(strings.TrimSuffix(c.text, "\n"), "\n")
+	return "    " + strings.Join(all[max(0, len(all)-keptLines):], "\n    ")
+}
+
+// find returns the rest of a whole line of the process's output after a text, or "".
+func (c *cluster) find(text string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, after, _ := strings.Cut(c.text, text)
+	line, _, whole := strings.Cut(after, "\n")
+	if !whole {
+		return ""
+	}
+	return line
 }
 
 // finding returns the first error that the process reported about its configuration, or "".
-func (c *cluster) finding() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, line := range c.lines {
-		if strings.HasPrefix(line, "error: ") {
-			return line
+func (c *cluster) finding() string { return c.find("\nerror: ") }
+
+// url returns the URL of the gateway, or "" before it serves.
+func (c *cluster) url() string { return c.find(" serves at ") }
+
+// served waits until the gateway serves.
+func (c *cluster) served(ctx context.Context) error {
+	if wait(ctx, func() bool { return c.url() != "" }) != nil {
+		return fmt.Errorf("the gateway of cluster %s does not serve after %s; output of penstock:\n%s", c.name, timeout,
+			c.output())
+	}
+	return nil
+}
+
+// launch runs the penstock of a cluster.
+func (d *show) launch(name string) {
+	args := []string{"up", "-f", d.file(name), "--concurrency", "2", "--access-log", d.file(name + ".access.log")}
+	for port, flag := range map[string]string{name + "-picker": "--picker", name + "-members": "--members-listen"} {
+		if n, ok := d.ports[port]; ok {
+			args = append(args, flag, fmt.Sprintf("127.0.0.1:%d", n))
 		}
 	}
-	return ""
+	d.run(name, args...)
 }
 
-// served waits until the gateway serves, and returns its URL.
-func (c *cluster) served(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	select {
-	case <-c.ready:
-		return c.url, nil
-	case <-ctx.Done():
-		return "",
-			fmt.Errorf("the gateway of cluster %s does not serve after %s; output of penstock:\n%s", c.name, timeout,
-				c.output())
-	}
+// run runs a penstock process.
+func (d *show) run(name string, args ...string) {
+	ctx, stop := context.WithCancel(d.ctx)
+	ended := make(chan struct{})
+	args = append(args, "--state", d.state(name))
+	c := &cluster{name: name, stop: func() { stop(); <-ended },
+		cmd: func(ctx context.Context) *exec.Cmd { return d.penstock(ctx, args...) }}
+	d.clusters[name] = c
+	d.group.Go(func() error {
+		defer close(ended)
+		return c.Run(ctx)
+	})
 }
 
-type lineWriter struct {
-	rest string
-	line func(string)
-}
-
-func (w *lineWriter) Write(p []byte) (int, error) {
-	w.rest += string(p)
-	for {
-		line, rest, found := strings.Cut(w.rest, "\n")
-		if !found {
-			return len(p), nil
-		}
-		w.rest = rest
-		w.line(line)
-	}
-}
-
-// command returns a call of the penstock binary.
-func (c *Config) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, c.Penstock, args...)
-	cmd.Env = append(os.Environ(), c.Env...)
+// penstock returns a call of the penstock binary.
+func (d *show) penstock(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, d.cfg.Penstock, args...)
+	cmd.Env = append(os.Environ(), d.cfg.Env...)
 	return cmd
 }

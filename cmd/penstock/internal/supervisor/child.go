@@ -25,7 +25,7 @@ func (e *Envoy) start() (*child, error) {
 		"--log-format", logFormat,
 		"--log-format-escaped",
 	}, e.cfg.Args...)...)
-	cmd.SysProcAttr = processAttributes()
+	cmd.SysProcAttr = ProcessAttributes(syscall.SIGKILL)
 
 	stderr := &logWriter{log: e.log}
 	cmd.Stderr = stderr

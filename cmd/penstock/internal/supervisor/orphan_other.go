@@ -4,5 +4,8 @@ package supervisor
 
 import "syscall"
 
-// processAttributes leaves the child running if this process is killed: only Linux can end it.
-func processAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// ProcessAttributes keeps the terminal's interrupts from the child, and leaves it running if this
+// process is killed: only Linux can end it.
+func ProcessAttributes(syscall.Signal) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}

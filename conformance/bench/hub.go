@@ -11,42 +11,26 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	kuberest "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/penstock-project/penstock/conformance/lab"
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-var (
-	inferencePools = schema.GroupVersionResource{Group: "inference.networking.k8s.io", Version: "v1",
-		Resource: "inferencepools"}
-	poolImports = schema.GroupVersionResource{Group: "inference.networking.x-k8s.io", Version: "v1alpha1",
-		Resource: "inferencepoolimports"}
-)
+const hubTurns = 15
 
-const (
-	hubTurns = 15
-	// hubChanges is how often one export changes.
-	hubChanges = 20
-)
-
-// hubSite is a lab of two clusters with a hub: east has model servers and a picker of its own, and
-// no control plane; west has Penstock and no ClusterSet.
+// hubSite is a lab of two clusters with a hub: east has model servers and a picker, and no control
+// plane; west has Penstock and no ClusterSet.
 type hubSite struct {
 	east, west *cluster
-	configs    map[string]*kuberest.Config
 	hub        *installed.Hub
 	address    string // of west's Gateway
 }
 
-// exportingText is what east has for the picker's chart, and gatewayOfHub what west has.
+// What east has for the picker's chart, and what west has.
 const (
 	exportingText = `apiVersion: apps/v1
 kind: Deployment
@@ -90,13 +74,13 @@ spec:
 
 func hubPool(turn int) string { return fmt.Sprintf("pool%d", turn) }
 
-// newHubSite starts the clusters and the hub, in a folder.
+// newHubSite starts the clusters, and the hub in a folder.
 func newHubSite(ctx context.Context, dir string) (s *hubSite, end func(), err error) {
 	l, err := installed.Prepare(ctx, lab.Config{Dir: "../.lab-bench", Clusters: 2})
 	if err != nil {
 		return nil, nil, err
 	}
-	s = &hubSite{configs: map[string]*kuberest.Config{}}
+	s = &hubSite{}
 	end = func() {
 		if s.hub != nil {
 			s.hub.Kill()
@@ -116,36 +100,35 @@ func (s *hubSite) furnish(ctx context.Context, l *lab.Lab, dir string) (err erro
 	if s.hub, err = installed.NewHub(dir); err != nil {
 		return err
 	}
-	for i, name := range []string{"east", "west"} {
+	exporting, routes := strings.ReplaceAll(exportingText, "NAME", "chat"), gatewayOfHub
+	for turn := range hubTurns {
+		exporting += "---\n" + strings.ReplaceAll(poolOfHub, "NAME", hubPool(turn))
+		routes += strings.ReplaceAll(routeOfHub, "NAME", hubPool(turn))
+	}
+	for i, member := range []struct {
+		name, objects string
+		cluster       **cluster
+	}{{"east", exporting, &s.east}, {"west", routes, &s.west}} {
 		config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 			&clientcmd.ClientConfigLoadingRules{ExplicitPath: l.Kubeconfig()},
 			&clientcmd.ConfigOverrides{CurrentContext: l.Contexts()[i]}).ClientConfig()
 		if err != nil {
 			return err
 		}
-		config.QPS = -1
-		c := &cluster{lab: l, kubeconfig: l.Kubeconfig(), namespace: "bench"}
-		if c.client, err = dynamic.NewForConfig(config); err != nil {
+		if *member.cluster, err = inLab(ctx, l, config); err != nil {
 			return err
 		}
-		if err := c.create(ctx, namespaces, &corev1.Namespace{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-			ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
-		}); err != nil {
+		if err := s.hub.Admit(ctx, member.name, config); err != nil {
 			return err
 		}
-		if err := s.hub.Admit(ctx, name, config); err != nil {
+		if member.name == "west" {
+			if err := installed.Chart(ctx, l, l.Contexts()[1], "allowedCIDRs={10.128.0.0/9},replicas=1"); err != nil {
+				return err
+			}
+		}
+		if err := installed.Apply(ctx, config, "bench", []byte(member.objects)); err != nil {
 			return err
 		}
-		*[]**cluster{&s.east, &s.west}[i], s.configs[name] = c, config
-	}
-	exporting, routes := strings.ReplaceAll(exportingText, "NAME", "chat"), gatewayOfHub
-	for turn := range hubTurns {
-		exporting += "---\n" + strings.ReplaceAll(poolOfHub, "NAME", hubPool(turn))
-		routes += strings.ReplaceAll(routeOfHub, "NAME", hubPool(turn))
-	}
-	if err := installed.Apply(ctx, s.configs["east"], "bench", []byte(exporting)); err != nil {
-		return err
 	}
 	root, err := lab.Repository()
 	if err != nil {
@@ -158,12 +141,6 @@ func (s *hubSite) furnish(ctx context.Context, l *lab.Lab, dir string) (err erro
 	if out, err := helm.CombinedOutput(); err != nil {
 		return fmt.Errorf("install the picker's chart: %w: %s", err, out)
 	}
-	if err := installed.Chart(ctx, l, l.Contexts()[1], "allowedCIDRs={10.128.0.0/9},replicas=1"); err != nil {
-		return err
-	}
-	if err := installed.Apply(ctx, s.configs["west"], "bench", []byte(routes)); err != nil {
-		return err
-	}
 	if err := s.hub.Lead("10.128.0.0/9", "east", "west"); err != nil {
 		return err
 	}
@@ -173,7 +150,7 @@ func (s *hubSite) furnish(ctx context.Context, l *lab.Lab, dir string) (err erro
 	return s.served(ctx)
 }
 
-// served waits until west's Gateway answers, which has no backend yet.
+// served waits until west's Gateway answers 500, because it has no backend yet.
 func (s *hubSite) served(ctx context.Context) error {
 	client := &http.Client{Timeout: time.Second}
 	return eventually(ctx, func() error {
@@ -186,7 +163,7 @@ func (s *hubSite) served(ctx context.Context) error {
 			return errors.New("the Gateway has no address")
 		}
 		s.address, _, _ = unstructured.NestedString(list[0].(map[string]any), "value")
-		if status, err := s.request(ctx, client, hubPool(0)); err != nil || status != http.StatusInternalServerError {
+		if status, err := s.request(ctx, client, hubPool(0)); status != http.StatusInternalServerError {
 			return fmt.Errorf("the Gateway answers %d: %w", status, err)
 		}
 		return nil
@@ -195,8 +172,8 @@ func (s *hubSite) served(ctx context.Context) error {
 
 // request sends a chat completion to a pool through west's Gateway.
 func (s *hubSite) request(ctx context.Context, client *http.Client, pool string) (status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.address+"/v1/chat/completions",
-		strings.NewReader(`{"model":"sim-model","max_tokens":1,"messages":[{"role":"user","content":"a"}]}`))
+	req, err := jsonRequest(ctx, "http://"+s.address+"/"+chatPath,
+		`{"model":"sim-model","max_tokens":1,"messages":[{"role":"user","content":"a"}]}`)
 	if err != nil {
 		return 0, err
 	}
@@ -220,8 +197,7 @@ func (s *hubSite) annotate(ctx context.Context, pool, key, value string) (versio
 	return u.GetResourceVersion(), nil
 }
 
-// measureHub measures from an annotation to a request in another cluster, with a hub, and counts
-// what it writes.
+// measureHub measures from an annotation to a request in another cluster, with a hub.
 func measureHub(ctx context.Context, _ config, out report) error {
 	dir, err := os.MkdirTemp("", "hub")
 	if err != nil {
@@ -234,10 +210,6 @@ func measureHub(ctx context.Context, _ config, out report) error {
 	}
 	defer end()
 	watched, err := s.east.inform(ctx, inferencePools)
-	if err != nil {
-		return err
-	}
-	imports, err := s.west.inform(ctx, poolImports)
 	if err != nil {
 		return err
 	}
@@ -271,79 +243,5 @@ func measureHub(ctx context.Context, _ config, out report) error {
 	out("mc_export_to_request_hub", "", float64(median(ours))/float64(median(events)))
 	out("mc_export_to_request_hub", "ours", milliseconds(median(ours)))
 	out("mc_export_to_request_hub", "event", milliseconds(median(events)))
-	return s.countWrites(ctx, watched, imports, out)
-}
-
-// countWrites counts the versions of an import in west, and of its pool in east, while one export
-// changes, and those of all while the hub starts again.
-func (s *hubSite) countWrites(ctx context.Context, pools, imports *informer, out report) error {
-	name := hubPool(0)
-	weighs := func(want string) error {
-		return eventually(ctx, func() error {
-			if imports.having(func(u *unstructured.Unstructured) bool {
-				clusters, _, _ := unstructured.NestedSlice(u.Object, "status", "clusters")
-				return u.GetName() == name && len(clusters) == 1 &&
-					fmt.Sprint(clusters[0].(map[string]any)["weight"]) == want
-			}) != 1 {
-				return fmt.Errorf("the import of %s has no weight of %s", name, want)
-			}
-			return nil
-		})
-	}
-	if err := s.exported(ctx, pools); err != nil {
-		return err
-	}
-	before := imports.events(name)
-	for n := range hubChanges {
-		weight := fmt.Sprint(n + 2)
-		if _, err := s.annotate(ctx, name, "penstock.dev/export-weight", weight); err != nil {
-			return err
-		}
-		if err := weighs(weight); err != nil {
-			return err
-		}
-	}
-	out("mc_hub_writes", "", float64(imports.events(name)-before)/hubChanges)
-
-	s.hub.Kill()
-	total := func() (n int) {
-		for turn := range hubTurns {
-			n += pools.events(hubPool(turn)) + imports.events(hubPool(turn))
-		}
-		return n
-	}
-	before = total()
-	if err := s.hub.Start("1s"); err != nil {
-		return err
-	}
-	// Once the new hub has written another pool's import, it has read all.
-	if _, err := s.annotate(ctx, "chat", "inference.networking.x-k8s.io/export", "ClusterSet"); err != nil {
-		return err
-	}
-	if err := eventually(ctx, func() error {
-		if imports.having(func(u *unstructured.Unstructured) bool {
-			clusters, _, _ := unstructured.NestedSlice(u.Object, "status", "clusters")
-			return u.GetName() == "chat" && len(clusters) == 1
-		}) != 1 {
-			return errors.New("the new hub has not written the marker")
-		}
-		return s.exported(ctx, pools)
-	}); err != nil {
-		return err
-	}
-	out("mc_hub_writes_restart", "", float64(total()-before))
 	return nil
-}
-
-// exported waits until all exported pools are Exported.
-func (s *hubSite) exported(ctx context.Context, pools *informer) error {
-	return eventually(ctx, func() error {
-		if n := pools.having(func(u *unstructured.Unstructured) bool {
-			_, asked := u.GetAnnotations()["inference.networking.x-k8s.io/export"]
-			return asked && !strings.Contains(fmt.Sprint(u.Object["status"]), "reason:Exported")
-		}); n > 0 {
-			return fmt.Errorf("%d pools are not Exported", n)
-		}
-		return nil
-	})
 }

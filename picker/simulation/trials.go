@@ -49,43 +49,8 @@ func Each(n int, f func(i int)) {
 	all.Wait()
 }
 
-// capacityWait is the 90th percentile of the time from arrival to first scheduled that defines
-// capacity.
-const capacityWait = 5 * time.Second
-
-// Capacity returns the rate, in requests a second, that reaches capacityWait, as the mean over
-// drawings 1 to n. It brackets the rate by steps of 30 %, starting at around, and then bisects to 1
-// %.
-func Capacity(base Scenario, from Source, around float64, n int) float64 {
-	over := func(rate float64) bool {
-		total := time.Duration(0)
-		for _, s := range Play(Drawings(base, from, rate, n)) {
-			total += s.WaitP90
-		}
-		return total > time.Duration(n)*capacityWait
-	}
-	low, high := around, around
-	if over(around) {
-		for low /= 1.3; over(low); low /= 1.3 {
-			high = low
-		}
-	} else {
-		for high *= 1.3; !over(high); high *= 1.3 {
-			low = high
-		}
-	}
-	for high > low*1.01 {
-		if rate := math.Sqrt(low * high); over(rate) {
-			high = rate
-		} else {
-			low = rate
-		}
-	}
-	return math.Sqrt(low * high)
-}
-
-// Drawings returns a scenario with drawings 1 to n of a source, at a rate. Arrivals are equal for
-// all scenarios.
+// Drawings returns a scenario with drawings 1 to n of a source, at a rate. Equal drawings have
+// equal arrivals.
 func Drawings(base Scenario, from Source, rate float64, n int) []Trial {
 	trials := make([]Trial, n)
 	Each(n, func(i int) {

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/penstock-project/penstock/xds/xdstest/freeport"
+)
+
+// gateway is penstock up with an Envoy, for a Gateway of one HTTP listener and some objects.
+type gateway struct {
+	*plane
+	files string
+	port  int32
+	url   string // of the listener, with a slash at its end
+	close func()
+}
+
+const gatewayObject = `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw}
+spec:
+  gatewayClassName: penstock
+  addresses: [{value: 127.0.0.1}]
+  listeners: [{name: http, port: %d, protocol: HTTP}]
+`
+
+// startGateway starts penstock up with objects, each of which begins with "---". It does not wait.
+func startGateway(c config, objects string, args ...string) (*gateway, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	files, state, remove, err := folder(func(dir string) error {
+		text := fmt.Sprintf(gatewayObject, port) + objects
+		return os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(text), 0o600)
+	})
+	if err != nil {
+		return nil, err
+	}
+	p, err := startPlane(c, "up", files, state, append([]string{"--concurrency", "1"}, args...)...)
+	if err != nil {
+		remove()
+		return nil, err
+	}
+	return &gateway{plane: p, files: files, port: port, url: fmt.Sprintf("http://127.0.0.1:%d/", port),
+		close: func() { p.stop(); remove() }}, nil
+}
+
+// serves waits until check succeeds.
+func (g *gateway) serves(ctx context.Context, check func() error) error {
+	if err := eventually(ctx, func() error { return errors.Join(check(), g.running()) }); err != nil {
+		return fmt.Errorf("%w; its output:\n%s", err, g.output())
+	}
+	return nil
+}
+
+// poolObjects returns an InferencePool with a model server at each port of this machine.
+func poolObjects(name string, ports []int) string {
+	var list []string
+	for _, port := range ports {
+		list = append(list, fmt.Sprintf("{address: 127.0.0.1, ports: [%d]}", port))
+	}
+	return fmt.Sprintf(`---
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: %[1]s}
+spec: {selector: {matchLabels: {app: %[1]s}}, targetPorts: [{number: 8000}]}
+---
+apiVersion: penstock.dev/v1alpha1
+kind: ModelServers
+metadata: {name: %[1]s, labels: {app: %[1]s}}
+spec: {servers: [%[2]s]}
+`, name, strings.Join(list, ", "))
+}
+
+// policyObject returns a PoolPolicy of a pool.
+func policyObject(pool, spec string) string {
+	return fmt.Sprintf(`---
+apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: %[1]s}
+spec: {targetRef: {name: %[1]s}, %[2]s}
+`, pool, spec)
+}
+
+// routeObject returns an HTTPRoute to a pool, of requests that match.
+func routeObject(pool, match string) string {
+	return fmt.Sprintf(`---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: %[1]s}
+spec:
+  parentRefs: [{name: gw}]
+  rules:
+  - matches: [%[2]s]
+    backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: %[1]s}]
+`, pool, match)
+}
+
+// byPath matches the paths below a pool's name.
+func byPath(pool string) string { return fmt.Sprintf("{path: {value: /%s}}", pool) }
+
+// startServers starts n simulated model servers, which end with stop.
+func startServers(c config, n int, args ...string) (servers []*process, ports []int, stop func(), err error) {
+	stop = func() {
+		for _, s := range servers {
+			s.stop()
+		}
+	}
+	for i := range n {
+		port, err := freePort()
+		if err != nil {
+			stop()
+			return nil, nil, nil, err
+		}
+		s, err := start(c.penstock, append([]string{"sim", "--listen", fmt.Sprint("127.0.0.1:", port), "--name",
+			fmt.Sprint("server-", i), "--grace", "1ms"}, args...)...)
+		if err != nil {
+			stop()
+			return nil, nil, nil, err
+		}
+		servers, ports = append(servers, s), append(ports, int(port))
+	}
+	return servers, ports, stop, nil
+}
+
+// freePort returns an unused port.
+func freePort() (int32, error) {
+	port, err := freeport.Find()
+	return int32(port), err
+}
+
+// exchange sends a request and reads the response. A status of 400 and more is an error.
+func exchange(client *http.Client, req *http.Request) (header http.Header, body []byte, err error) {
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	body, err = io.ReadAll(resp.Body)
+	if resp.StatusCode >= http.StatusBadRequest {
+		err = errors.Join(err, fmt.Errorf("%s: %s", resp.Status, body))
+	}
+	return resp.Header, body, errors.Join(err, resp.Body.Close())
+}
+
+func get(ctx context.Context, client *http.Client, url string) (header http.Header, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return exchange(client, req)
+}
+
+func post(ctx context.Context, client *http.Client, url, body string) ([]byte, error) {
+	req, err := jsonRequest(ctx, url, body)
+	if err != nil {
+		return nil, err
+	}
+	_, answer, err := exchange(client, req)
+	return answer, err
+}
+
+func jsonRequest(ctx context.Context, url, body string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader([]byte(body)))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	return req, nil
+}
+
+const (
+	chatPath = "v1/chat/completions"
+	sameChat = `{"model":"sim-model","messages":[{"role":"user","content":"The same question each time."}]}`
+)
+
+// streamed is the result of a streamed chat completion.
+type streamed struct {
+	first time.Duration // until the first byte of the body
+	by    string        // the simulated server that sent headers
+	err   error
+}
+
+// stream sends a streamed chat completion with the given fields to the gateway at a URL. begun, if
+// not nil, is called at the first event.
+func stream(ctx context.Context, url, fields string, begun func()) (s streamed) {
+	req, err := jsonRequest(ctx, url+chatPath, `{"model": "sim-model", "stream": true, `+fields+`}`)
+	if err != nil {
+		return streamed{err: err}
+	}
+	sent := time.Now()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return streamed{err: err}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	s.by = resp.Header.Get("x-served-by")
+	if resp.StatusCode != http.StatusOK {
+		s.err = errors.New(resp.Status)
+		return s
+	}
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if s.first == 0 {
+			s.first = time.Since(sent)
+			if begun != nil {
+				begun()
+			}
+		}
+		if lines.Text() == "data: [DONE]" {
+			_, _ = io.Copy(io.Discard, resp.Body) // so that the connection can be used again
+			return s
+		}
+	}
+	s.err = errors.Join(errors.New("cut"), lines.Err())
+	return s
+}
