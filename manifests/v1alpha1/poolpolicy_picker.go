@@ -58,11 +58,11 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.strategy) || self.strategy != 'plugins' || has(self.plugins) != has(self.configRef)",message="strategy plugins needs either plugins or configRef: write one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.plugins) && !has(self.configRef) || has(self.strategy) && self.strategy == 'plugins'",message="plugins and configRef are for strategy plugins: write strategy: plugins, or remove them"
 type PickerSpec struct {
-	// Strategy by which the picker selects an endpoint: load, the least cost in seconds
-	// (OPERATIONS.md has its parts); round-robin, in turn; random; least-request, the fewest
-	// requests in flight; tree, by criticality, queue, LoRA adapter and KV cache; chwbl, consistent
-	// hashing of the beginning of a conversation; session, the endpoint that the request's session
-	// is at; or plugins, by filters and scorers that plugins or configRef list.
+	// Strategy by which the picker selects an endpoint: load, the least cost in seconds;
+	// round-robin, in turn; random; least-request, the fewest requests in flight; tree, by
+	// criticality, queue, LoRA adapter and KV cache; chwbl, consistent hashing of the beginning of a
+	// conversation; session, the endpoint that the request's session is at; or plugins, by filters
+	// and scorers that plugins or configRef list.
 	//
 	// +optional
 	// +kubebuilder:default=load
@@ -78,7 +78,9 @@ type PickerSpec struct {
 	// neither
 	Shadow string `json:"shadow,omitempty"`
 	// Criticality of the pool's requests. Strategy tree reads it; strategy load does so for
-	// requests with a latency objective; and shedAfter does.
+	// requests with a latency objective; and shedAfter does. The tree prefers endpoints with at most
+	// 5 waiting requests and 80 % of the KV cache in use, for Critical with fewer than 50 waiting
+	// requests. Without one, a Sheddable request spills or is answered 429.
 	//
 	// +optional
 	// +kubebuilder:default=Standard

@@ -3,8 +3,7 @@ package v1alpha1
 import "k8s.io/apimachinery/pkg/runtime"
 
 // PluginsSpec configures the strategy plugins. Filters remove endpoints. Each scorer gives the
-// others a score from 0 to 1, and the sum of scores by weight decides. OPERATIONS.md has the
-// formula of each scorer.
+// others a score from 0 to 1, and the sum of scores by weight decides.
 type PluginsSpec struct {
 	// Filters remove endpoints. If no endpoint is left, requests spill, or are answered 503.
 	//
