@@ -71,7 +71,8 @@ var notes = map[string]string{
 	DynamoHeaders: "names the workers for a frontend of Dynamo with `--router-mode direct`: " +
 		"x-dynamo-worker-instance-id, x-dynamo-prefill-instance-id, x-dynamo-dp-rank, x-dynamo-prefill-dp-rank, " +
 		"x-dynamo-routing-mode; with `names: plain` without \"dynamo-\", with `both` in both forms. Penstock " +
-		"removes these headers of clients, and the workers that `nvext` names in bodies",
+		"removes these headers of clients, and the workers that `nvext` names in bodies. In a graph with workers of " +
+		"prefill use always-disagg-pd-decider, and filter by the label nvidia.com/dynamo-sub-component-type",
 
 	ApproximatePrefixProducer: "Penstock's own accounting takes its place",
 	PrecisePrefixProducer:     "picker.kvEvents of the PoolPolicy takes its place",
