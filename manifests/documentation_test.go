@@ -27,7 +27,7 @@ func TestDocumentation_ExamplesCanBeApplied(t *testing.T) {
 	if err != nil || len(tasks) == 0 {
 		t.Fatalf("docs has %d pages: %v", len(tasks), err)
 	}
-	for _, page := range append(tasks, "../README.md", "../OPERATIONS.md") {
+	for _, page := range append(tasks, "../README.md") {
 		raw, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestDocumentation_ExamplesCanBeApplied(t *testing.T) {
 	for _, kind := range []string{"Gateway", "HTTPRoute", "InferencePool", "InferencePoolImport", "PoolPolicy",
 		"ModelServers", "EnvoyFleet"} {
 		if kinds[kind] == 0 {
-			t.Errorf("README.md and OPERATIONS.md have no example of %s: %v", kind, kinds)
+			t.Errorf("README.md and docs have no example of %s: %v", kind, kinds)
 		}
 	}
 }

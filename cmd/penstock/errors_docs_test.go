@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -36,6 +37,27 @@ func TestDocs_EveryReasonHasACauseAndACure(t *testing.T) {
 		row := regexp.MustCompile("(?m)^\\|.*`" + reason + "` \\|[^|]+\\|[^|]+\\|$")
 		if !row.Match(page) {
 			t.Errorf("docs/why-errors.md: got no row with cause and cure for %q", reason)
+		}
+	}
+}
+
+// alertMetric is the metric of an alert in docs/metrics-and-alerts.md.
+var alertMetric = regexp.MustCompile(`expr:.*?(penstock_[a-z_]+)`)
+
+// An alert on a metric that does not exist never fires.
+func TestDocs_AlertsNameMetricsThatExist(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "metrics-and-alerts.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := knownMetrics(t)
+	alerts := alertMetric.FindAllStringSubmatch(string(page), -1)
+	if len(alerts) < 10 {
+		t.Fatalf("got %d alerts, want at least 10", len(alerts))
+	}
+	for _, alert := range alerts {
+		if !slices.ContainsFunc(metrics, func(m metricRow) bool { return m.name == alert[1] }) {
+			t.Errorf("docs/metrics-and-alerts.md: got an alert on %s, want a metric that exists", alert[1])
 		}
 	}
 }

@@ -26,7 +26,7 @@ var topLevel = map[string]bool{
 	"Makefile": true, "go.mod": true, "go.sum": true,
 	"README.md": true, "ARCHITECTURE.md": true, "CHANGELOG.md": true, "LICENSE": true,
 	"CONTRIBUTING.md": true,
-	"OPERATIONS.md":   true, "REFERENCE.md": true, "SECURITY.md": true,
+	"REFERENCE.md":    true, "SECURITY.md": true,
 }
 
 // allowed lists which folders may import which across the top level; a rule holds for everything

@@ -74,7 +74,7 @@ func TestReference_DocumentedNamesExist(t *testing.T) {
 		}
 		if n := strings.Count(string(raw), "\n"); page == "README.md" && n > 250 {
 			t.Errorf(
-				"README.md has %d lines, and is for the first hour: move what can wait to OPERATIONS.md or "+
+				"README.md has %d lines, and is for the first hour: move what can wait to docs or "+
 					"REFERENCE.md", n)
 		}
 		text += string(raw)
@@ -111,11 +111,11 @@ func TestReference_DocumentedNamesExist(t *testing.T) {
 	rows, _, _ = strings.Cut(rows, "\n\n")
 	messages := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(rows, -1)
 	if len(messages) < 3 {
-		t.Errorf("found %d log messages in OPERATIONS.md: this test looks in the wrong place", len(messages))
+		t.Errorf("found %d log messages in docs: this test looks in the wrong place", len(messages))
 	}
 	for _, m := range messages {
 		if !slices.ContainsFunc(literals, func(text string) bool { return strings.HasPrefix(text, m[1]) }) {
-			t.Errorf("no code logs %q, which OPERATIONS.md lists", m[1])
+			t.Errorf("no code logs %q, which docs/metrics-and-alerts.md lists", m[1])
 		}
 	}
 }
@@ -138,7 +138,7 @@ func documentation(t *testing.T) []string {
 	if err != nil || len(tasks) == 0 {
 		t.Fatalf("docs has %d pages: %v", len(tasks), err)
 	}
-	pages := []string{"README.md", "OPERATIONS.md", "REFERENCE.md"}
+	pages := []string{"README.md", "REFERENCE.md"}
 	for _, task := range tasks {
 		pages = append(pages, filepath.Join("docs", filepath.Base(task)))
 	}

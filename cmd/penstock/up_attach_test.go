@@ -62,7 +62,7 @@ func (s *site) attachWith(flags []string, more ...string) {
 // accepts its bootstrap, and serves them.
 func TestEnvoyFleet_DocumentedBootstrapServesEnvoyMetrics(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../OPERATIONS.md")
+	text, err := os.ReadFile("../../docs/metrics-and-alerts.md")
 	if err != nil {
 		t.Fatal(err)
 	}

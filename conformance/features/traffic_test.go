@@ -22,7 +22,7 @@ func (s *site) envoyMetrics() string {
 }
 
 // Where EDS chooses among the clusters of an import, no picker sees the requests. Envoy's metrics
-// have them by cluster, under the names of OPERATIONS.md.
+// have them by cluster, under the names last/MODE/NAMESPACE/NAME/CLUSTER.
 func TestTraffic_EnvoysMetricsHaveTheRequestsOfEachCluster(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

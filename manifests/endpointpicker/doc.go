@@ -3,9 +3,9 @@
 // (disagg.go). headers.go lists the headers that carry the chosen servers. Translation and
 // discovery/file validate documents with it; package schedule implements the plugins.
 //
-// A plugin is a row of the table in plugins.go, with its parameters, and a row in picker/schedule.
-// upstream.go lists the types of llm-d's router that map to another type or have no effect. The
-// reference lists both tables.
+// A plugin is a row of the table in plugins.go, with its parameters, a row in picker/schedule, and
+// one in notes.go, which has its formula for the reference. upstream.go has the types of llm-d's
+// router that work as another or have no effect. The reference lists both tables.
 //
 // Invariants:
 //   - A Profile is complete: defaults are filled in, and all parameters are valid.

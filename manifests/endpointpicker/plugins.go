@@ -76,18 +76,14 @@ type kind struct {
 	// pages, prompts, sessions, latency: the type reads metrics pages, prompts (and with them model
 	// names), sessions, or predictions of latency.
 	pages, prompts, sessions bool
-	latency                  bool
-	// note describes the difference from llm-d's router, for the documentation; "" if there is
-	// none.
-	note string
-	// unknown: no table has the type, and role is guessed from its name. silent: the plugin already
-	// has a Warning.
+	// latency: it reads what is predicted of servers' latency.
+	latency bool
+	// unknown: no table has the type, and its name ends in the role. Silent: its plugin has a
+	// Warning of its own.
 	unknown, silent bool
 }
 
-const ownPredictions = "Penstock predicts latency by what it has measured of each server; there is no prediction server"
-
-// kinds lists the plugins. A new plugin is a row here, its parameters, and a row in
+// kinds is the table of plugins. A new plugin is a row here, its parameters, and a row in
 // picker/schedule.
 var kinds = map[string]kind{
 	LabelSelectorFilter: {role: Filter, parameters: zero[LabelSelector]},
@@ -96,8 +92,8 @@ var kinds = map[string]kind{
 	PrefixAffinityFilter: {role: Filter, prompts: true, parameters: func() parameters {
 		return &PrefixAffinity{AffinityThreshold: 0.8, MaxTTFTPenaltyMs: 18000, PeakPrefillThroughput: 15928}
 	}},
-	SessionAffinityFilter: {role: Filter, sessions: true, parameters: zero[sessionAffinity]},
-	HeadroomTierFilter: {role: Filter, pages: true, prompts: true, latency: true, note: ownPredictions,
+	SessionAffinityFilter: {role: Filter, sessions: true, parameters: func() parameters { return &sessionAffinity{} }},
+	HeadroomTierFilter: {role: Filter, pages: true, prompts: true, latency: true,
 		parameters: func() parameters { return &HeadroomTier{EpsilonExploreNeg: 0.01} }},
 
 	QueueScorer:           {role: Scorer, pages: true},
@@ -116,15 +112,14 @@ var kinds = map[string]kind{
 	ExternalScorer:        {role: Scorer, pages: true, parameters: func() parameters { return &External{Port: 9003} }},
 
 	NoHitLRUScorer: {role: Scorer, prompts: true, parameters: func() parameters { return &NoHitLRU{LRUSize: 1024} }},
-	LatencyScorer: {role: Scorer, pages: true, prompts: true, latency: true, note: ownPredictions,
+	LatencyScorer: {role: Scorer, pages: true, prompts: true, latency: true,
 		parameters: func() parameters { return &Latency{TTFTWeight: 0.8, TPOTWeight: 0.2} }},
 	ContextLengthAware: {role: Scorer, prompts: true,
-		note:       "with enableFiltering, all servers stay if the range of none has the prompt",
 		parameters: func() parameters { return &ContextLength{Label: "llm-d.ai/context-length-range"} }},
 	HeaderLabelScorer: {role: Scorer, parameters: zero[HeaderLabel]},
 	MediaCacheScorer:  {role: Scorer, prompts: true},
 
-	LatencyAdmitter: {role: Admitter, pages: true, prompts: true, latency: true, note: ownPredictions},
+	LatencyAdmitter: {role: Admitter, pages: true, prompts: true, latency: true},
 	ProbabilisticAdmitter: {role: Admitter, pages: true, parameters: func() parameters {
 		return &Probabilistic{QueueDepthThreshold: 5, KVCacheUtilThreshold: 0.8, Power: 5, K: 300}
 	}},
@@ -159,7 +154,6 @@ var kinds = map[string]kind{
 	ClusterSessionFilter: {role: Cluster, parameters: zero[sessionAffinity]},
 
 	ConcurrencyDetector: {role: Policy,
-		note:       "tokens in flight do not count; with concurrencyMode tokens it is as without it",
 		parameters: func() parameters { return &Concurrency{MaxConcurrency: 100, ConcurrencyMode: "requests"} }},
 	UtilizationDetector: {role: Policy, parameters: func() parameters {
 		return &Utilization{QueueDepthThreshold: 5, KVCacheUtilThreshold: 0.8}
@@ -170,14 +164,14 @@ var kinds = map[string]kind{
 	GlobalStrictFairness: {role: Policy},
 	StaticUsageLimit:     {role: Policy, parameters: func() parameters { return &usageLimit{Threshold: 1} }},
 
-	ApproximatePrefixProducer: {role: Producer, parameters: zero[approximatePrefix]},
-	PrecisePrefixProducer:     {role: Producer, parameters: zero[precisePrefix]},
-	InFlightLoadProducer:      {role: Producer, parameters: zero[inFlightLoad]},
-	metricsDataSource: {role: Source, note: "scheme and path count for the pool's pages; a PoolPolicy comes first",
-		parameters: zero[dataSource]},
-	SessionIDProducer:     {role: Producer, parameters: zero[sessionID]},
-	AgentIdentity:         {role: Other, parameters: zero[agentIdentity]},
-	clusterPrefixProducer: {role: Producer, parameters: zero[approximatePrefix]},
+	ApproximatePrefixProducer: {role: Producer, parameters: func() parameters { return &approximatePrefix{} }},
+	PrecisePrefixProducer:     {role: Producer, parameters: func() parameters { return &precisePrefix{} }},
+	InFlightLoadProducer:      {role: Producer, parameters: func() parameters { return &inFlightLoad{} }},
+	metricsDataSource: {role: Source,
+		parameters: func() parameters { return &dataSource{} }},
+	SessionIDProducer:     {role: Producer, parameters: func() parameters { return &sessionID{} }},
+	AgentIdentity:         {role: Other, parameters: func() parameters { return &agentIdentity{} }},
+	clusterPrefixProducer: {role: Producer, parameters: func() parameters { return &approximatePrefix{} }},
 }
 
 // zero returns parameters whose defaults are zero values.

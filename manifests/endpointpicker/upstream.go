@@ -141,13 +141,13 @@ type TypeInfo struct {
 	Type string
 	Role
 	Treatment
-	Note string // what it maps to, why it has no effect, what differs, or what to write instead
+	Note string // what it does or works as, why it has no effect, or what to write instead
 }
 
 // Catalog describes every type of plugins, by role and name.
 func Catalog() (all []TypeInfo) {
 	for name, k := range kinds {
-		all = append(all, TypeInfo{name, k.role, Implemented, k.note})
+		all = append(all, TypeInfo{name, k.role, Implemented, notes[name]})
 	}
 	for name, u := range upstreamKinds {
 		t := TypeInfo{name, u.role, NoEffect, u.why}

@@ -93,7 +93,8 @@ type EnvoyFleetSpec struct {
 	// +optional
 	Pod *FleetPod `json:"pod,omitempty"`
 	// Bootstrap is merged into Envoy's bootstrap: objects field by field, lists by appending. It
-	// must not set node, admin or dynamic_resources.
+	// must not set node, admin or dynamic_resources, nor use names of Penstock's own clusters,
+	// listeners, runtime layers and overload actions. It is in a ConfigMap: write no credential.
 	//
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -241,7 +242,8 @@ type FleetNetworkPolicy struct {
 	//
 	// +optional
 	Mode NetworkPolicyMode `json:"mode,omitempty"`
-	// From lists the clients that may connect to listeners. Defaults to all clients.
+	// From lists the clients that may connect to listeners, and to a peerListener of the ClusterSet.
+	// Defaults to all.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=64

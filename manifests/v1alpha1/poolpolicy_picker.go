@@ -58,11 +58,11 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.strategy) || self.strategy != 'plugins' || has(self.plugins) != has(self.configRef)",message="strategy plugins needs either plugins or configRef: write one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.plugins) && !has(self.configRef) || has(self.strategy) && self.strategy == 'plugins'",message="plugins and configRef are for strategy plugins: write strategy: plugins, or remove them"
 type PickerSpec struct {
-	// Strategy selects how the picker chooses an endpoint. load chooses the lowest cost in seconds;
-	// round-robin chooses in turn; random chooses at random; least-request chooses the fewest
-	// requests in flight; tree chooses by criticality, queue, LoRA adapter and KV cache; chwbl
-	// hashes the beginning of a conversation consistently; session chooses the endpoint of the
-	// request's session; plugins uses the filters and scorers in plugins or configRef.
+	// Strategy by which the picker selects an endpoint: load, the least cost in seconds;
+	// round-robin, in turn; random; least-request, the fewest requests in flight; tree, by
+	// criticality, queue, LoRA adapter and KV cache; chwbl, consistent hashing of the beginning of a
+	// conversation; session, the endpoint that the request's session is at; or plugins, by filters
+	// and scorers that plugins or configRef list.
 	//
 	// +optional
 	// +kubebuilder:default=load
@@ -77,8 +77,10 @@ type PickerSpec struct {
 	// This is not of type Strategy: a second enum would come from the type, and validators explain
 	// neither.
 	Shadow string `json:"shadow,omitempty"`
-	// Criticality of the pool's requests. It affects strategy tree, shedAfter, and strategy load
-	// for requests with a latency objective.
+	// Criticality of the pool's requests. Strategy tree reads it; strategy load does so for
+	// requests with a latency objective; and shedAfter does. The tree prefers endpoints with at most
+	// 5 waiting requests and 80 % of the KV cache in use, for Critical with fewer than 50 waiting
+	// requests. Without one, a Sheddable request spills or is answered 429.
 	//
 	// +optional
 	// +kubebuilder:default=Standard

@@ -2,8 +2,8 @@ package v1alpha1
 
 import "k8s.io/apimachinery/pkg/runtime"
 
-// PluginsSpec configures strategy plugins. Filters remove endpoints. Each scorer gives the
-// remaining endpoints a score from 0 to 1, and the choice uses the weighted sum of the scores.
+// PluginsSpec configures the strategy plugins. Filters remove endpoints. Each scorer gives the
+// others a score from 0 to 1, and the sum of scores by weight decides.
 type PluginsSpec struct {
 	// Filters remove endpoints. If no endpoint is left, requests spill, or are answered with 503.
 	//

@@ -1,6 +1,6 @@
-// Package attacks runs attackers' programs against Penstock as a user runs it: the built binary on
-// a folder, with the real Envoy. Each attack is a test in a file of its own, which asserts a row of
-// OPERATIONS.md's table of withstood attacks. The files:
+// Package attacks runs the programs of attackers against Penstock as a user runs it: the built
+// binary on a folder, with the real Envoy. Each attack is a test in a file of its own. SECURITY.md
+// lists the attacks by attacker, with what happens. The files:
 //
 //	rig_test.go   a site: penstock serve, an Envoy and a model server; its files, requests, logs
 //	              and memory
