@@ -54,7 +54,7 @@ func (c *cluster) flags(cmd *cobra.Command) {
 }
 
 // file returns the kubeconfig to use: the flag's, else the first that exists of $KUBECONFIG and
-// ~/.kube/config; "" if there is none.
+// ~/.kube/config; "" without one.
 func (c *cluster) file() string {
 	if c.kubeconfig != "" {
 		return c.kubeconfig

@@ -17,7 +17,7 @@ import (
 )
 
 // target is the process that status, explain and debug query: the penstock that runs for some
-// files, one at an address, or those of a cluster.
+// files, one at an address, or the pods of a cluster.
 type target struct {
 	files
 	cluster cluster

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/release"
 )
 
-// supportPages are what an archive for a bug report has of each process. None has a body of a
+// supportPages are the pages of each process in an archive for a bug report. None has a body of a
 // request, and none a credential: /debug/store is left out.
 var supportPages = []struct{ file, page string }{
 	{"status.json", "/status"}, {"proxies.json", "/proxies"}, {"clusters.json", "/clusters"},

@@ -157,7 +157,7 @@ type signals struct {
 	reportable chan struct{} // members changed what is reported
 }
 
-// local is what this cluster can export, as far as it was translated.
+// local holds the pools that this cluster can export, as far as they were translated.
 type local struct {
 	mu        sync.Mutex // held while a change is followed, or a decision made
 	pools     map[objectid.Pool]export.Pool

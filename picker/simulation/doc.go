@@ -9,8 +9,8 @@
 //	clock.go     virtual time
 //	server.go    a model server: steps, admission, preemption, adapters      cache.go   its KV blocks and prefix cache
 //	request.go   requests, and the tree of their prompts' blocks             trace.go, workload.go   where they come from
-//	strategy.go  what a strategy is, and the table of them                   production.go   those of picker/schedule, as they are
-//	rivals.go    those of other routers, re-stated from documentation        books.go   what a picker can know of its own picks
+//	strategy.go  the interface and the table of strategies                   production.go   the strategies of picker/schedule
+//	rivals.go    other routers, re-stated from documentation        books.go   a picker's knowledge of its own picks
 //	run.go       a scenario                                                  summary.go, trials.go   many of them
 //
 // The servers are modelled on vLLM: continuous batching with chunked prefill, a paged KV cache

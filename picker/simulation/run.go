@@ -73,7 +73,7 @@ type run struct {
 	outcomes []Outcome
 	picks    []*Pick
 	pickers  []int // by request
-	ended    int   // requests, those that were shed included
+	ended    int   // requests, shed ones included
 }
 
 // more reports whether pages are to be read again.

@@ -64,7 +64,7 @@ func (d *dist) packagesOf(platform v1.Platform, unit string) error {
 	return nil
 }
 
-// about is what a package states and contains.
+// about lists the metadata and files of a package.
 func (d *dist) about(platform v1.Platform, unit, envoy string) *nfpm.Info {
 	entry := func(mode os.FileMode, from, to string) *nfpmfiles.Content {
 		return &nfpmfiles.Content{Source: from, Destination: to,
