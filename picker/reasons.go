@@ -18,9 +18,9 @@ const (
 
 // Results of picks, for metrics and traces; the others are the reasons.
 const (
-	resultPicked  = "picked"
+	resultPicked  = "picked"  // the picker chose an endpoint of the pool
 	resultSpilled = "spilled" // no pod can take the request; the pick names the spill targets alone
-	resultRelayed = "relayed"
+	resultRelayed = "relayed" // a remote picker chose the endpoint
 	// the remote picker named no endpoint, and the pool fails open: the pick names some that are
 	// known
 	resultOpen   = "relay_open"

@@ -4,34 +4,32 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 )
 
-// errorRow is a row of REFERENCE.md's tables of results and reasons: a code, then a status of 400
-// or more.
-var errorRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (?:[45][0-9][0-9]|other [45]xx)")
-
-// Each reason with which Penstock answers an error has a cause and a cure in docs/why-errors.md.
+// Each reason with which Penstock or its Envoy answers an error has a cause and a cure in
+// docs/why-errors.md.
 func TestDocs_EveryReasonHasACauseAndACure(t *testing.T) {
-	reference, err := os.ReadFile(filepath.Join(root, "REFERENCE.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	page, err := os.ReadFile(filepath.Join(root, "docs", "why-errors.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(reference), "## Results of picks")
-	section, _, _ = strings.Cut(section, "\n## ")
-	// in its prose
-	reasons := []string{"invalid_body", "invalid_model", "body_too_large", "picker_overloaded", "too_many_uploads",
-		"gateway_loop"}
-	for _, row := range errorRow.FindAllStringSubmatch(section, -1) {
-		reasons = append(reasons, row[1])
+	envoys, err := os.ReadFile(filepath.Join(root, "translator", "envoy", "localreply.go"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(reasons) < 20 {
-		t.Fatalf("got reasons %v, want at least 20", reasons)
+	reasons := []string{"invalid_body", "invalid_model", "body_too_large", "picker_overloaded", "too_many_uploads",
+		"gateway_loop", "model_not_found", "unavailable"}
+	for _, r := range pickResults(t) {
+		if r.status >= "400" {
+			reasons = append(reasons, r.value)
+		}
+	}
+	for _, m := range regexp.MustCompile(`", "([a-z_]+)",`).FindAllStringSubmatch(string(envoys), -1) {
+		reasons = append(reasons, m[1])
+	}
+	if len(reasons) < 25 {
+		t.Fatalf("got reasons %v, want at least 25", reasons)
 	}
 	for _, reason := range reasons {
 		row := regexp.MustCompile("(?m)^\\|.*`" + reason + "` \\|[^|]+\\|[^|]+\\|$")

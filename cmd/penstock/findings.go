@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/status"
@@ -46,4 +47,18 @@ func printFindings(ctx context.Context, board *status.Board, out io.Writer) erro
 		return nil
 	}
 	return err
+}
+
+// reasonPage is the path, in the repository, of the page that states what to do about a condition
+// with this reason.
+func reasonPage(reason string) string { return "docs/reference/findings.md#" + strings.ToLower(reason) }
+
+// printReasons prints the page of each reason of a condition that indicates a problem.
+func printReasons(out io.Writer, doc *status.Document) {
+	for i, reason := range status.Reasons(doc) {
+		if i == 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintf(out, "What to do about %s: %s\n", reason, reasonPage(reason))
+	}
 }

@@ -26,7 +26,7 @@ var topLevel = map[string]bool{
 	"Makefile": true, "go.mod": true, "go.sum": true,
 	"README.md": true, "ARCHITECTURE.md": true, "CHANGELOG.md": true, "ENVOY.md": true, "LICENSE": true,
 	"CONTRIBUTING.md": true,
-	"OPERATIONS.md":   true, "REFERENCE.md": true, "SECURITY.md": true,
+	"OPERATIONS.md":   true, "SECURITY.md": true,
 }
 
 // allowed lists which folders may import which across the top level; a rule holds for everything
@@ -70,7 +70,7 @@ var forbidden = []struct{ from, to, why string }{
 }
 
 // testsMayUse lists what every test may also import: the fake Envoy, the real one with its
-// bootstrap, the store for fixtures, and the commands of penstock-external for REFERENCE.md.
+// bootstrap, the store for fixtures, and the commands of penstock-external for docs/reference.
 var testsMayUse = []string{"xds/xdstest", "xds/bootstrap", "discovery/store", "cmd/internal/external/commands"}
 
 // source is one Go file of the main module.

@@ -64,6 +64,7 @@ server for every request.`,
 	for _, cmd := range root.Commands() {
 		rejectUnknown(cmd)
 	}
+	linkPages(root)
 	return root
 }
 

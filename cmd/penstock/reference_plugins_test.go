@@ -13,14 +13,12 @@ import (
 
 // pluginsSection writes the table of the types of plugins, from the tables that documents are read
 // by.
-func pluginsSection(t *testing.T) string {
-	t.Helper()
-	var b strings.Builder
-	b.WriteString("\n| Type | Role | In Penstock | Note |\n|---|---|---|---|\n")
+func pluginsSection() string {
+	rows := ""
 	for _, p := range endpointpicker.Catalog() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", p.Type, p.Role, p.Treatment, p.Note)
+		rows += fmt.Sprintf("| `%s` | %s | %s | %s |\n", p.Type, p.Role, p.Treatment, oneLine(p.Note))
 	}
-	return b.String()
+	return table("Type | Role | In Penstock | Note", rows)
 }
 
 // documented are the series of llm-d's EPP 0.10 by its documentation, without the prefix.
@@ -47,8 +45,8 @@ kv_cache_index_admissions_total kv_cache_index_evictions_total kv_cache_index_lo
 kv_cache_index_lookup_hits_total kv_cache_index_max_pod_hit_count_total kv_cache_index_lookup_latency_seconds
 kv_cache_events_dedup_removed_hashes_suppressed_total kv_cache_events_dedup_removed_hashes_forwarded_total`
 
-// A dashboard reads a series by its name: each documented one exists, or REFERENCE.md states why it
-// does not.
+// A dashboard reads a series by its name: each documented one exists, or the
+// reference states why it does not.
 func TestUpstreamMetrics_EachDocumentedSeriesIsAccountedFor(t *testing.T) {
 	known := map[string]bool{}
 	for _, s := range picker.UpstreamSeries() {
@@ -70,25 +68,28 @@ func TestUpstreamMetrics_EachDocumentedSeriesIsAccountedFor(t *testing.T) {
 	}
 }
 
-// seriesSection writes the tables of llm-d's series.
-func seriesSection(t *testing.T) string {
-	t.Helper()
-	var b strings.Builder
-	b.WriteString("\n| Series | Former name | Type | Labels | Help |\n|---|---|---|---|---|\n")
+// seriesSection writes the table of llm-d's series.
+func seriesSection() string {
+	rows := ""
 	for _, s := range picker.UpstreamSeries() {
-		labels, former := "", ""
+		typ, former := s.Type, ""
 		if len(s.Labels) > 0 {
-			labels = "`" + strings.Join(s.Labels, "`, `") + "`"
+			typ += ": " + codes(s.Labels)
 		}
 		if s.Former != "" {
 			former = "`" + s.Former + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Name, former, s.Type, labels, s.Help)
+		rows += fmt.Sprintf("| `%s` | %s | %s | %s |\n", s.Name, former, typ, oneLine(s.Help))
 	}
-	b.WriteString("\n| Without the series | Reason |\n|---|---|\n")
+	return table("Series | Former name | Type: labels | Help", rows)
+}
+
+// absentSection writes the table of llm-d's series that do not exist.
+func absentSection() string {
+	rows := ""
 	absent := picker.AbsentSeries()
 	for _, name := range slices.Sorted(maps.Keys(absent)) {
-		fmt.Fprintf(&b, "| `llm_d_epp_%s` | %s |\n", name, absent[name])
+		rows += fmt.Sprintf("| `llm_d_epp_%s` | %s |\n", name, absent[name])
 	}
-	return b.String()
+	return table("Series | Reason", rows)
 }

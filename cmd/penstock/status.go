@@ -170,6 +170,7 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	if err := status.Text(cmd.OutOrStdout(), out.Document, endpoints(out.Serving)); err != nil {
 		return err
 	}
+	printReasons(cmd.OutOrStdout(), out.Document)
 	if err := printProxies(cmd.OutOrStdout(), out.Proxies); err != nil {
 		return err
 	}

@@ -5,8 +5,8 @@
 // implements the plugins.
 //
 // A plugin is a row of the table in plugins.go, with its parameters, and a row in picker/schedule.
-// upstream.go has the types of llm-d's router that work as another or have no effect. REFERENCE.md
-// lists both tables.
+// upstream.go has the types of llm-d's router that work as another or have no effect.
+// docs/reference/plugins.md lists both tables.
 //
 // Invariants:
 //   - A Profile is complete: defaults are filled in, and all parameters are valid.
