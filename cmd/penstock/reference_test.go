@@ -23,7 +23,7 @@ const (
 )
 
 // Users look names up in docs/reference. Code, CRDs, charts and handWritten generate every page;
-// `make golden` rewrites the pages, and removes those that nothing generates any more.
+// `make golden` rewrites the pages, and removes pages that nothing generates any more.
 func TestReference_GoldenPagesMatchTheCode(t *testing.T) {
 	want := referencePages(t)
 	dir := filepath.Join(root, pages)
@@ -224,8 +224,7 @@ func TestReference_DocumentedNamesExist(t *testing.T) {
 	}
 }
 
-// literals lists the strings in the code, and those that are arguments of functions that read the
-// environment.
+// literals lists the strings in the code. environment has the names of variables that it reads.
 func literals(t *testing.T) (all, environment []string) {
 	t.Helper()
 	for _, files := range packages(t) {

@@ -79,7 +79,7 @@ func TestDocs_BlocksAreTested(t *testing.T) {
 	}
 }
 
-// constructions are those that CONTRIBUTING.md's style rules out.
+// constructions are ruled out by the style of CONTRIBUTING.md.
 var constructions = regexp.MustCompile(`(?i)\b(those of|that of|what (is|are)|(is|are) none)\b`)
 
 var (
