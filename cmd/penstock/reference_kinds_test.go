@@ -272,21 +272,34 @@ func reasonsSection(texts []*kindText) string {
 	return b.String()
 }
 
-// penstock status names the page of each reason that indicates a problem.
-func TestReference_StatusNamesThePageOfAReason(t *testing.T) {
+// penstock status names the page of each reason that indicates a problem, and the pages about the
+// fields of findings.
+func TestReference_StatusNamesPages(t *testing.T) {
 	problem := []metav1.Condition{{Type: "Accepted", Status: metav1.ConditionFalse, Reason: "NoMatchingParent"}}
 	well := []metav1.Condition{{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted"},
 		{Type: "Conflicted", Status: metav1.ConditionFalse, Reason: "NoConflicts"}}
-	doc := &status.Document{Objects: []status.Object{
-		{Ref: report.Ref{Kind: "HTTPRoute", Name: "r"},
-			Status: status.Status{Parents: []status.Parent{{Conditions: problem}}}},
-		{Ref: report.Ref{Kind: "Gateway", Name: "gw"}, Status: status.Status{Conditions: well,
-			Listeners: []status.Listener{{Conditions: well}}}},
+	route := status.Object{Ref: report.Ref{Kind: "HTTPRoute", Name: "r"},
+		Status: status.Status{Parents: []status.Parent{{Conditions: problem}}}}
+	gateway := status.Object{Ref: report.Ref{Kind: "Gateway", Name: "gw"},
+		Status: status.Status{Conditions: well, Listeners: []status.Listener{{Conditions: well}}}}
+	finding := func(severity report.Severity, kind, field string) report.Finding {
+		return report.Finding{Severity: severity, Owner: report.Ref{Kind: kind, Name: "x"}, Field: field}
+	}
+	doc := &status.Document{Objects: []status.Object{gateway, route}, Findings: []report.Finding{
+		finding(report.Error, "Gateway", "spec.listeners[1].tls.certificateRefs[0]"),
+		finding(report.Warning, "Gateway", "spec.listeners[0].tls.mode"),
+		finding(report.Warning, "Gateway", "spec.addresses[0]"), finding(report.Info, "ModelServers", "spec"),
+		finding(report.Warning, "Teapot", "spec"),
 	}}
 	var out strings.Builder
-	printReasons(&out, doc)
-	want := "\nWhat to do about NoMatchingParent: docs/reference/findings.md#nomatchingparent\n"
+	printPages(&out, doc)
+	want := "\nWhat to do about NoMatchingParent: docs/reference/findings.md#nomatchingparent\n" +
+		"Pages about these findings: docs/https.md, docs/reference/gateway.md, docs/reference/findings.md#findings\n"
 	if out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
+	}
+	out.Reset()
+	if printPages(&out, &status.Document{Objects: []status.Object{gateway}}); out.Len() > 0 {
+		t.Errorf("got %q without a problem, want nothing", out.String())
 	}
 }

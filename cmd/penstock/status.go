@@ -35,6 +35,8 @@ If no penstock runs, the command prints the last status that was written.
 In Kubernetes the conditions are in the objects' own status. With --http the command queries a process there, which also has
 findings that are no conditions, and the Envoys that are connected to it.
 
+The last lines name the pages of the documentation about these reasons and findings.
+
 With --watch the command prints the status again after each change, until it is interrupted.
 
 The exit status is 1 if there is a finding of severity error: something written does not take effect.`,
@@ -170,7 +172,7 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	if err := status.Text(cmd.OutOrStdout(), out.Document, endpoints(out.Serving)); err != nil {
 		return err
 	}
-	printReasons(cmd.OutOrStdout(), out.Document)
+	printPages(cmd.OutOrStdout(), out.Document)
 	if err := printProxies(cmd.OutOrStdout(), out.Proxies); err != nil {
 		return err
 	}
