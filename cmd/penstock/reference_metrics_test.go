@@ -21,7 +21,7 @@ func metricsSection(t *testing.T) string {
 	t.Helper()
 	rows := ""
 	for _, m := range knownMetrics(t) {
-		rows += fmt.Sprintf("| `%s` | %s | %s | %s |\n", m.name, m.typ, codes(m.labels), oneLine(m.help))
+		rows += fmt.Sprintf("| `%s` | %s | %s | %s |\n", m.name, m.typ, inCode(m.labels), oneLine(m.help))
 	}
 	return table("Metric | Type | Labels | Help", rows)
 }

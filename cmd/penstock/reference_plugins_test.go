@@ -74,7 +74,7 @@ func seriesSection() string {
 	for _, s := range picker.UpstreamSeries() {
 		typ, former := s.Type, ""
 		if len(s.Labels) > 0 {
-			typ += ": " + codes(s.Labels)
+			typ += ": " + inCode(s.Labels)
 		}
 		if s.Former != "" {
 			former = "`" + s.Former + "`"

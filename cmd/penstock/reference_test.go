@@ -136,8 +136,8 @@ func table(columns, rows string) string {
 	return fmt.Sprintf("| %s |\n%s|\n%s", columns, strings.Repeat("|---", strings.Count(columns, "|")+1), rows)
 }
 
-// codes writes a list of names.
-func codes(names []string) string {
+// inCode writes a list of names.
+func inCode(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
