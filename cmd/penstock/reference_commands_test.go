@@ -22,19 +22,22 @@ func (r *reference) commands() string {
 			continue
 		}
 		name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
-		r.page(name, "the command's help", "`"+cmd.CommandPath()+"`", commandText(cmd, false))
+		r.page(name, "the command's help", "`"+cmd.CommandPath()+"`", commandText(cmd, nil))
 		rows += fmt.Sprintf("| [`%s`](%s.md) | %s |\n", cmd.CommandPath(), name, cmd.Short)
 	}
 	external := commands.New()
-	r.page(external.Name(), "the commands' help", "`"+external.Name()+"`", commandText(external, false))
+	r.page(external.Name(), "the commands' help", "`"+external.Name()+"`", commandText(external, nil))
 	rows += fmt.Sprintf("| [`%s`](%[1]s.md) | %s |\n", external.Name(), external.Short)
 	return table("Command | Purpose", rows)
 }
 
-// commandText is the help of a command and of the commands below it, each below its heading.
-func commandText(cmd *cobra.Command, heading bool) string {
+// commandText is the help of a command and of the commands below it, each below its heading. seen
+// has the long descriptions of flags on the page, and their commands.
+func commandText(cmd *cobra.Command, seen map[string]string) string {
 	var b strings.Builder
-	if heading {
+	if seen == nil { // its heading is the page's
+		seen = map[string]string{}
+	} else {
 		fmt.Fprintf(&b, "\n## `%s`\n\n", cmd.CommandPath())
 	}
 	b.WriteString(cmp.Or(strings.TrimSpace(cmd.Long), cmd.Short+".") + "\n\n")
@@ -54,7 +57,13 @@ func commandText(cmd *cobra.Command, heading bool) string {
 		if !slices.Contains([]string{"", "[]", "0", "0s", "false"}, f.DefValue) {
 			value = "`" + strings.Trim(f.DefValue, "[]") + "`"
 		}
-		fmt.Fprintf(&rows, "| `%s` | %s | %s | %s |\n", name, flagType(f), value, oneLine(f.Usage))
+		usage := oneLine(f.Usage)
+		if first := seen[usage]; first != "" && len(usage) >= longText {
+			usage = "as for `" + first + "`"
+		} else {
+			seen[usage] = cmd.CommandPath()
+		}
+		fmt.Fprintf(&rows, "| `%s` | %s | %s | %s |\n", name, flagType(f), value, usage)
 	})
 	b.WriteString(table("Flag | Type | Default | Description", rows.String()))
 	if cmd.Example != "" {
@@ -63,7 +72,7 @@ func commandText(cmd *cobra.Command, heading bool) string {
 	}
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() && sub.Name() != "completion" && sub.Name() != "help" {
-			b.WriteString(commandText(sub, true))
+			b.WriteString(commandText(sub, seen))
 		}
 	}
 	return b.String()

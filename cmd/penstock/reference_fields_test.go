@@ -147,6 +147,12 @@ type ownSchema struct {
 	*apiextensionsv1.JSONSchemaProps
 }
 
+// purpose is the description without the kind's name, which is the heading of its page.
+func (s ownSchema) purpose(kind string) string {
+	text := strings.TrimPrefix(strings.TrimPrefix(oneLine(s.Description), kind+" "), "is ")
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
 // ownSchemas reads the schemas by kind.
 func ownSchemas(t *testing.T) map[string]ownSchema {
 	t.Helper()

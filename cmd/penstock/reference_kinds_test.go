@@ -79,8 +79,7 @@ func kindTexts(t *testing.T) []*kindText {
 		}}}}) != nil
 		if row.Meaning == "" || problem && !strings.HasSuffix(row.Do, ".") {
 			t.Errorf("%s/kinds.txt: %s %s %s: got meaning %q and what to do %q, want sentences", handWritten,
-				row.Object,
-				row.Type, row.Reason, row.Meaning, row.Do)
+				row.Object, row.Type, row.Reason, row.Meaning, row.Do)
 		}
 	}
 	return out
@@ -151,7 +150,7 @@ func allKinds(t *testing.T, texts []*kindText, schemas map[string]ownSchema) []k
 		}
 		purpose := purposes[name]
 		if own {
-			purpose = oneLine(schema.Description)
+			purpose = schema.purpose(name)
 		}
 		if purpose == "" || own && purposes[name] != "" {
 			t.Errorf("%s/kinds.txt: %s: got purpose %q; want one, unless its CRD has it", handWritten, name,
@@ -162,7 +161,7 @@ func allKinds(t *testing.T, texts []*kindText, schemas map[string]ownSchema) []k
 	}
 	for name, schema := range schemas {
 		if !slices.ContainsFunc(out, func(k kind) bool { return k.name == name }) {
-			out = append(out, kind{name, schema.group, "", schema.version, oneLine(schema.Description)})
+			out = append(out, kind{name, schema.group, "", schema.version, schema.purpose(name)})
 		}
 	}
 	for name, purpose := range purposes {
