@@ -18,10 +18,11 @@ const (
 
 // Results of picks, for metrics and traces, besides the reasons.
 const (
-	resultPicked  = "picked"
-	resultSpilled = "spilled" // no pod accepts the request; the pick has only spill targets
-	resultRelayed = "relayed"
-	// resultOpen: the remote picker named no endpoint, and the pool fails open to known ones.
+	resultPicked  = "picked"  // the picker chose an endpoint of the pool
+	resultSpilled = "spilled" // no pod can take the request; the pick names the spill targets alone
+	resultRelayed = "relayed" // a remote picker chose the endpoint
+	// the remote picker named no endpoint, and the pool fails open: the pick names some that are
+	// known
 	resultOpen   = "relay_open"
 	resultPassed = "relay_immediate" // a remote picker's 429 or 503, passed on
 )

@@ -10,5 +10,5 @@
 // returned, and main prints them once.
 //
 // Tests: go test ./cmd/penstock. layout_test.go checks the import rules and the shape of the
-// repository; reference_test.go compares REFERENCE.md with the code.
+// repository; reference_test.go generates docs/reference.
 package main

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/status"
@@ -46,4 +49,87 @@ func printFindings(ctx context.Context, board *status.Board, out io.Writer) erro
 		return nil
 	}
 	return err
+}
+
+// reasonPage is the path, in the repository, of the page that states what to do about a condition
+// with this reason.
+func reasonPage(reason string) string { return "docs/reference/findings.md#" + strings.ToLower(reason) }
+
+// aboutFields are the pages about the fields of kinds. The first row counts whose kind is that of
+// the finding's object, and whose field is a beginning of the finding's without indexes.
+var aboutFields = []struct{ kind, field, page string }{
+	{"Gateway", "spec.listeners.tls", "docs/https.md"},
+	{"Gateway", "spec.tls", "docs/https.md"},
+	{"Gateway", "", "docs/reference/gateway.md"},
+	{"ListenerSet", "spec.listeners.tls", "docs/https.md"},
+	{"ListenerSet", "", "docs/reference/listenerset.md"},
+	{"GatewayClass", "", "docs/reference/gatewayclass.md"},
+	{"EnvoyFleet", "", "docs/reference/envoyfleet.md"},
+	{"HTTPRoute", "", "docs/reference/routes.md"},
+	{"GRPCRoute", "", "docs/reference/routes.md"},
+	{"TLSRoute", "", "docs/reference/routes.md"},
+	{"TCPRoute", "", "docs/reference/routes.md"},
+	{"UDPRoute", "", "docs/reference/routes.md"},
+	{"BackendTLSPolicy", "", "docs/reference/backendtlspolicy.md"},
+	{"InferencePool", "spec.endpointPickerRef", "docs/external-pickers.md"},
+	{"InferencePool", "metadata.annotations", "docs/clusters-first-import.md"},
+	{"InferencePool", "", "docs/a-first-pool.md"},
+	{"InferencePoolImport", "", "docs/clusters-modes.md"},
+	{"InferenceModel", "", "docs/lora-and-model-names.md"},
+	{"InferenceModelRewrite", "", "docs/lora-and-model-names.md"},
+	{"InferenceObjective", "", "docs/flow-control.md"},
+	{"ClusterSet", "spec.members.allow", "docs/restrict-exports.md"},
+	{"ClusterSet", "", "docs/clusters-first-import.md"},
+	{"ModelServers", "", "docs/reference/modelservers.md"},
+	{"EndpointPickerConfig", "", "docs/reference/plugins.md"},
+	{"PoolPolicy", "spec.externalPicker", "docs/external-pickers.md"},
+	{"PoolPolicy", "spec.picker.configRef", "docs/pick-strategies.md"},
+	{"PoolPolicy", "spec.picker.flowControl", "docs/flow-control.md"},
+	{"PoolPolicy", "spec.picker.kvEvents", "docs/prefix-caching.md"},
+	{"PoolPolicy", "spec.picker.metrics", "docs/model-servers.md"},
+	{"PoolPolicy", "spec.picker.plugins", "docs/pick-strategies.md"},
+	{"PoolPolicy", "spec.picker.prefix", "docs/prefix-caching.md"},
+	{"PoolPolicy", "spec.picker.processor", "docs/processor.md"},
+	{"PoolPolicy", "spec.picker.session", "docs/sessions.md"},
+	{"PoolPolicy", "spec.picker.shadow", "docs/compare-strategies.md"},
+	{"PoolPolicy", "spec.picker.shedAfter", "docs/flow-control.md"},
+	{"PoolPolicy", "spec.picker.strategy", "docs/pick-strategies.md"},
+	{"PoolPolicy", "spec.selection", "docs/clusters-choose-by-load.md"},
+	{"PoolPolicy", "spec.spill", "docs/clusters-spill.md"},
+	{"PoolPolicy", "", "docs/reference/poolpolicy.md"},
+}
+
+var index = regexp.MustCompile(`\[\d+\]`)
+
+// findingPage is the path, in the repository, of the page about a finding's field.
+func findingPage(f *report.Finding) string {
+	field := index.ReplaceAllString(f.Field, "")
+	for _, row := range aboutFields {
+		if row.kind == f.Owner.Kind && strings.HasPrefix(field, row.field) {
+			return row.page
+		}
+	}
+	return "docs/reference/findings.md#findings"
+}
+
+// printPages prints the pages about the problems of a status: what to do about the reasons of
+// conditions, then the fields of errors and warnings.
+func printPages(out io.Writer, doc *status.Document) {
+	reasons := status.Reasons(doc)
+	var pages []string
+	for i := range doc.Findings {
+		page := findingPage(&doc.Findings[i])
+		if doc.Findings[i].Severity != report.Info && !slices.Contains(pages, page) {
+			pages = append(pages, page)
+		}
+	}
+	if len(reasons)+len(pages) > 0 {
+		fmt.Fprintln(out)
+	}
+	for _, reason := range reasons {
+		fmt.Fprintf(out, "What to do about %s: %s\n", reason, reasonPage(reason))
+	}
+	if len(pages) > 0 {
+		fmt.Fprintf(out, "Pages about these findings: %s\n", strings.Join(pages, ", "))
+	}
 }

@@ -26,7 +26,7 @@ var topLevel = map[string]bool{
 	"Makefile": true, "go.mod": true, "go.sum": true,
 	"README.md": true, "ARCHITECTURE.md": true, "CHANGELOG.md": true, "LICENSE": true,
 	"CONTRIBUTING.md": true,
-	"REFERENCE.md":    true, "SECURITY.md": true,
+	"SECURITY.md":     true,
 }
 
 // allowed lists which folders may import which across the top level; a rule holds for everything
@@ -83,7 +83,7 @@ var forbidden = []struct{ from, to, why string }{
 }
 
 // testsMayUse lists what every test may also import: the fake Envoy, the real one with its
-// bootstrap, the store for fixtures, and the commands of penstock-external for REFERENCE.md.
+// bootstrap, the store for fixtures, and the commands of penstock-external for docs/reference.
 var testsMayUse = []string{
 	"xds/xdstest", "xds/bootstrap", "discovery/store", "cmd/internal/external/commands", "xds/authority",
 }

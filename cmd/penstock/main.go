@@ -66,6 +66,7 @@ the model server for every request.`,
 	for _, cmd := range root.Commands() {
 		rejectUnknown(cmd)
 	}
+	linkPages(root)
 	return root
 }
 

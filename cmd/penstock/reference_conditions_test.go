@@ -11,18 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
-
-// conditionRow is one line of the tables of conditions: what a user reads in a status, and what it
-// means.
-type conditionRow struct {
-	Object  string // the kind, or a part of it such as "Gateway listener"
-	Type    string
-	Status  string
-	Reason  string
-	Meaning string
-}
 
 // conditionWords are the types and reasons of conditions that the source code can report.
 type conditionWords struct {
@@ -200,13 +191,21 @@ func gatewayConstants(t *testing.T) map[string]apiConstant {
 // packages parses the Go files of the module, without tests and generated files, by folder.
 func packages(t *testing.T) map[string][]*ast.File {
 	t.Helper()
-	out := map[string][]*ast.File{}
-	walk(t, false, func(file string) {
-		if dir := filepath.Dir(file); out[dir] == nil {
-			out[dir] = parsePackage(t, filepath.Join(root, dir))
-		}
+	parsed.Do(func() {
+		parsed.byFolder = map[string][]*ast.File{}
+		walk(t, false, func(file string) {
+			if dir := filepath.Dir(file); parsed.byFolder[dir] == nil {
+				parsed.byFolder[dir] = parsePackage(t, filepath.Join(root, dir))
+			}
+		})
 	})
-	return out
+	return parsed.byFolder
+}
+
+// parsed is read by several tests, and takes a second.
+var parsed struct {
+	sync.Once
+	byFolder map[string][]*ast.File
 }
 
 // parsePackage parses the Go files of one folder, without tests and generated files.
@@ -268,9 +267,9 @@ func stringOf(e ast.Expr) string {
 	return constant.StringVal(constant.MakeFromLiteral(lit.Value, lit.Kind, 0))
 }
 
-// conditionsSection writes the tables of conditions, and fails for each condition that they lack or
-// that no code reports.
-func conditionsSection(t *testing.T, rows []conditionRow) string {
+// checkConditions fails for each condition that no row explains, and for each row that no code
+// reports.
+func checkConditions(t *testing.T, rows []conditionRow) {
 	t.Helper()
 	known := knownConditions(t)
 	for r, dir := range known.reasons {
@@ -281,29 +280,23 @@ func conditionsSection(t *testing.T, rows []conditionRow) string {
 		if !slices.ContainsFunc(rows, func(row conditionRow) bool {
 			return row.Reason == r.reason && (objects == nil || slices.Contains(objects, row.Object))
 		}) {
-			t.Errorf("%s reports the reason %s (%s), which conditionRows does not explain", dir, r.reason, r.family)
+			t.Errorf("%s reports the reason %s (%s), which %s/kinds.txt does not explain", dir, r.reason, r.family,
+				handWritten)
 		}
 	}
 	for typ := range known.types {
 		if !slices.ContainsFunc(rows, func(row conditionRow) bool { return row.Type == typ }) {
-			t.Errorf("the condition %s is not explained in conditionRows", typ)
+			t.Errorf("the condition %s is not explained in %s/kinds.txt", typ, handWritten)
 		}
 	}
-	var b strings.Builder
-	object := ""
 	for _, row := range rows {
 		used := false
 		for r := range known.reasons {
 			used = used || r.reason == row.Reason && (r.family == "" || slices.Contains(families[r.family], row.Object))
 		}
 		if !used || !known.types[row.Type] {
-			t.Errorf("conditionRows explains %s %s %s, which no code reports", row.Object, row.Type, row.Reason)
+			t.Errorf("%s/kinds.txt explains %s %s %s, which no code reports", handWritten, row.Object, row.Type,
+				row.Reason)
 		}
-		if row.Object != object {
-			object = row.Object
-			b.WriteString("\n### " + object + "\n\n| Condition | Status | Reason | Meaning |\n|---|---|---|---|\n")
-		}
-		b.WriteString("| `" + row.Type + "` | " + row.Status + " | `" + row.Reason + "` | " + row.Meaning + " |\n")
 	}
-	return b.String()
 }

@@ -20,38 +20,7 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// kindsSection writes the table of kinds: the versions in files, the versions watched in a cluster,
-// and the kind's purpose.
-func kindsSection(t *testing.T) string {
-	t.Helper()
-	fromFiles, fromCluster := fileVersions(t), clusterVersions(t)
-	var b strings.Builder
-	b.WriteString("\n| Kind | API group | In files | In a cluster | Purpose |\n|---|---|---|---|---|\n")
-	seen := map[string]bool{}
-	for _, k := range store.Tables() {
-		versions := fromFiles[k.Kind()]
-		if len(versions) == 0 { // a table of facts that Penstock writes itself
-			continue
-		}
-		seen[k.Kind()] = true
-		if kindWords[k.Kind()] == "" {
-			t.Errorf("kindWords has no words for %s", k.Kind())
-		}
-		group := "core"
-		if k.Group() != "" {
-			group = k.Group()
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", k.Kind(), group, shortVersions(k.Group(), versions),
-			strings.Join(fromCluster[k.Kind()], ", "), kindWords[k.Kind()])
-	}
-	for kind := range kindWords {
-		if !seen[kind] {
-			t.Errorf("kindWords has words for %s, which is not read", kind)
-		}
-	}
-	return b.String()
-}
-
+// shortVersions leaves out the group where it is the kind's.
 func shortVersions(group string, apiVersions []string) string {
 	var out []string
 	for _, v := range apiVersions {
@@ -172,15 +141,26 @@ func clusterVersions(t *testing.T) map[string][]string {
 	return out
 }
 
-// fieldsSection writes the fields of the kinds that are defined here, from the schemas that an API
-// server validates with.
-func fieldsSection(t *testing.T) string {
+// ownSchema is the schema of a kind that is defined or extended here, as an API server has it.
+type ownSchema struct {
+	group, version string
+	*apiextensionsv1.JSONSchemaProps
+}
+
+// purpose is the description without the kind's name, which is the heading of its page.
+func (s ownSchema) purpose(kind string) string {
+	text := strings.TrimPrefix(strings.TrimPrefix(oneLine(s.Description), kind+" "), "is ")
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+// ownSchemas reads the schemas by kind.
+func ownSchemas(t *testing.T) map[string]ownSchema {
 	t.Helper()
 	files, err := manifests.CRDs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b strings.Builder
+	out := map[string]ownSchema{}
 	for _, f := range files {
 		if f.Group != "penstock.dev" && f.Plural != "inferencepoolimports" {
 			continue
@@ -190,28 +170,54 @@ func fieldsSection(t *testing.T) string {
 			t.Fatal(err)
 		}
 		for _, v := range crd.Spec.Versions {
-			schema := v.Schema.OpenAPIV3Schema
-			fmt.Fprintf(&b,
-				"\n### %s (`%s/%s`)\n\n%s\n\n| Field | Type | Default and limits | Description |\n|---|---|---|---|\n",
-				crd.Spec.Names.Kind, f.Group, v.Name, oneLine(schema.Description))
-			for _, top := range []string{"spec", "status"} {
-				if p, ok := schema.Properties[top]; ok {
-					fields(&b, top, p, false)
-				}
-			}
-			rules(&b, "", *schema)
+			out[crd.Spec.Names.Kind] = ownSchema{f.Group, v.Name, v.Schema.OpenAPIV3Schema}
 		}
 	}
-	return b.String()
+	return out
 }
 
 // upstreamTypes are fields whose types Kubernetes and the inference extension define and document
 // at length.
 var upstreamTypes = []string{"controllers", "imagePullSecrets", "resources", "tolerations", "topologySpreadConstraints"}
 
-// fields writes a row for each field below a property, in alphabetical order; for upstream types
-// with the first sentence of its description only.
-func fields(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps, upstream bool) {
+// fieldTables writes tables of fields. Fields and long descriptions that were written before are
+// links to their first place.
+type fieldTables struct {
+	kind string
+	rows strings.Builder
+	seen map[string]string // JSON of fields, or a kind and a description -> the place
+}
+
+// longText is the length in bytes from which a text is not written twice.
+const longText = 150
+
+// sections writes the tables of a kind's spec, status and rules.
+func (f *fieldTables) sections(kind string, schema *apiextensionsv1.JSONSchemaProps) string {
+	f.kind = kind
+	var b strings.Builder
+	for _, top := range []string{"spec", "status"} {
+		p, ok := schema.Properties[top]
+		if !ok {
+			continue
+		}
+		f.rows.Reset()
+		f.write(top, p, false)
+		if f.rows.Len() > 0 {
+			b.WriteString("\n## " + strings.ToUpper(top[:1]) + top[1:] + "\n\n" +
+				table("Field | Type | Default and limits | Description", f.rows.String()))
+		}
+	}
+	var rows strings.Builder
+	rules(&rows, "", *schema)
+	if rows.Len() > 0 {
+		b.WriteString("\n## Rules\n\n" + table("Field | Rule", rows.String()))
+	}
+	return b.String()
+}
+
+// write adds a row for each field below a property, in alphabetical order; of upstream types with
+// the first sentence of its description only.
+func (f *fieldTables) write(path string, p apiextensionsv1.JSONSchemaProps, upstream bool) {
 	for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
 		child := p.Properties[name]
 		at, typ := path+"."+name, child.Type
@@ -241,13 +247,44 @@ func fields(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps, 
 				description = first + "."
 			}
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", at, typ, limits, description)
-		if name != "conditions" {
-			fields(b, at, inner, upstream || slices.Contains(upstreamTypes, name))
+		if before := f.before(f.kind+description, at); before != "" && len(description) >= longText {
+			description = "As " + before + "."
+		}
+		first := ""
+		if name != "conditions" && len(inner.Properties) > 0 {
+			raw, err := json.Marshal(inner.Properties)
+			if err != nil {
+				panic(err) // it was read from JSON
+			}
+			if len(raw) >= longText {
+				first = f.before(string(raw), at)
+			}
+		}
+		if first != "" {
+			description += " Its fields are as in " + first + "."
+		}
+		fmt.Fprintf(&f.rows, "| `%s` | %s | %s | %s |\n", at, typ, limits, description)
+		if name != "conditions" && first == "" {
+			f.write(at, inner, upstream || slices.Contains(upstreamTypes, name))
 		}
 	}
 }
 
+// before returns where a text stands already, and "" for a new one, which stands at path.
+func (f *fieldTables) before(text, path string) string {
+	place := "`" + path + "`"
+	if first := f.seen[text]; first != "" {
+		kind, field, _ := strings.Cut(first, " ")
+		if kind == f.kind {
+			return field
+		}
+		return field + " of [" + kind + "](" + pageOf(kind) + ")"
+	}
+	f.seen[text] = f.kind + " " + place
+	return ""
+}
+
+// limitsOf writes what a schema demands of a value.
 func limitsOf(p apiextensionsv1.JSONSchemaProps, required bool) string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -281,10 +318,11 @@ func limitsOf(p apiextensionsv1.JSONSchemaProps, required bool) string {
 	return strings.Join(out, "; ")
 }
 
+// rules writes what the schema's CEL rules demand, by their messages.
 func rules(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps) {
 	for _, r := range p.XValidations {
 		if r.Message != "" {
-			fmt.Fprintf(b, "| `%s` | rule | | %s |\n", strings.TrimPrefix(path, "."), oneLine(r.Message))
+			fmt.Fprintf(b, "| `%s` | %s |\n", strings.TrimPrefix(path, "."), oneLine(r.Message))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
@@ -295,6 +333,7 @@ func rules(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
+// oneLine fits a description into a cell of a table.
 func oneLine(s string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(strings.Join(strings.Fields(s), " "))
 }

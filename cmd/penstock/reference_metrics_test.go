@@ -10,21 +10,20 @@ import (
 	"testing"
 )
 
-type metricRow struct{ name, typ, labels, help string }
+// metricRow is one Prometheus metric.
+type metricRow struct {
+	name, typ, help string
+	labels          []string
+}
 
 // metricsSection writes the table of metrics, from the constructors' arguments in the source code.
 func metricsSection(t *testing.T) string {
 	t.Helper()
-	var b strings.Builder
-	b.WriteString("\n| Metric | Type | Labels | Help |\n|---|---|---|---|\n")
+	rows := ""
 	for _, m := range knownMetrics(t) {
-		labels := "`" + strings.ReplaceAll(m.labels, ",", "`, `") + "`"
-		if m.labels == "" {
-			labels = ""
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.typ, labels, m.help)
+		rows += fmt.Sprintf("| `%s` | %s | %s | %s |\n", m.name, m.typ, inCode(m.labels), oneLine(m.help))
 	}
-	return b.String()
+	return table("Metric | Type | Labels | Help", rows)
 }
 
 func knownMetrics(t *testing.T) []metricRow {
@@ -58,6 +57,7 @@ func knownMetrics(t *testing.T) []metricRow {
 	return rows
 }
 
+// metricOf reads the arguments of one of Prometheus's constructors.
 func metricOf(constructor string, args []ast.Expr, scope map[string]string) (m metricRow) {
 	if constructor == "NewDesc" && len(args) == 4 {
 		m = metricRow{name: evaluate(args[0], scope), typ: "gauge", help: evaluate(args[1], scope),
@@ -86,8 +86,8 @@ func metricOf(constructor string, args []ast.Expr, scope map[string]string) (m m
 	return m
 }
 
-// scopes are the values of the parameters of the function literal around a call: one for each call
-// of the literal by its name, or a single empty one.
+// scopes are the values of the parameters of the function literal that a call stands in: one for
+// each call of the literal by its name, or a single empty one.
 func scopes(f *ast.File, call *ast.CallExpr) (out []map[string]string) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		assign, ok := n.(*ast.AssignStmt)
@@ -133,42 +133,57 @@ func evaluate(e ast.Expr, scope map[string]string) string {
 	return stringOf(e)
 }
 
-func labelsOf(e ast.Expr) string {
+// labelsOf reads a []string literal.
+func labelsOf(e ast.Expr) (out []string) {
 	lit, ok := e.(*ast.CompositeLit)
 	if !ok {
-		return ""
+		return nil
 	}
-	var out []string
 	for _, label := range lit.Elts {
 		out = append(out, stringOf(label))
 	}
-	return strings.Join(out, ",")
+	return out
 }
 
-// answersSection writes the results of picks and the reasons of answers without a pick, from the
+// resultsSection writes the results of picks and the reasons of answers without a pick, from the
 // constants of package picker and their comments.
-func answersSection(t *testing.T) string {
+func resultsSection(t *testing.T) string {
 	t.Helper()
-	var b strings.Builder
-	b.WriteString("\n| Result | Meaning |\n|---|---|\n")
-	found := 0
+	rows := ""
+	for _, r := range pickResults(t) {
+		if r.meaning == "" {
+			t.Errorf("package picker: the constant of %q has no comment", r.value)
+		}
+		rows += fmt.Sprintf("| `%s` | %s | %s |\n", r.value, r.status, oneLine(r.meaning))
+	}
+	return table("Result | Status | Meaning", rows)
+}
+
+// pickResult is a result of picks, with the status of its answer, if it is an error.
+type pickResult struct{ value, status, meaning string }
+
+func pickResults(t *testing.T) (out []pickResult) {
+	t.Helper()
 	for _, f := range parsePackage(t, filepath.Join(root, "picker")) {
 		ast.Inspect(f, func(n ast.Node) bool {
 			spec, ok := n.(*ast.ValueSpec)
 			if !ok || len(spec.Values) != 1 {
 				return true
 			}
-			name, value := spec.Names[0].Name, stringAt(spec.Values, 0)
-			if value == "" || !strings.HasPrefix(name, "Reason") && !strings.HasPrefix(name, "result") {
+			name, r := spec.Names[0].Name, pickResult{value: stringAt(spec.Values, 0)}
+			if r.value == "" || !strings.HasPrefix(name, "Reason") && !strings.HasPrefix(name, "result") {
 				return true
 			}
-			found++
-			fmt.Fprintf(&b, "| `%s` | %s |\n", value, cmp.Or(oneLine(spec.Comment.Text()), resultWords[value]))
+			r.meaning = strings.TrimSpace(cmp.Or(spec.Comment.Text(), spec.Doc.Text()))
+			if status, meaning, found := strings.Cut(r.meaning, ": "); found && len(status) == 3 {
+				r.status, r.meaning = status, meaning
+			}
+			out = append(out, r)
 			return true
 		})
 	}
-	if found < 5 {
-		t.Errorf("found %d results of picks in package picker: this test looks in the wrong place", found)
+	if len(out) < 10 {
+		t.Fatalf("found %d results of picks in package picker: this test looks in the wrong place", len(out))
 	}
-	return b.String()
+	return out
 }

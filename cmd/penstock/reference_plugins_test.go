@@ -11,19 +11,17 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// pluginsSection writes the table of the types of plugins, from the tables by which documents are
-// read.
-func pluginsSection(t *testing.T) string {
-	t.Helper()
-	var b strings.Builder
-	b.WriteString("\n| Type | Role | In Penstock | Note |\n|---|---|---|---|\n")
+// pluginsSection writes the table of the types of plugins, from the tables that documents are read
+// by.
+func pluginsSection() string {
+	rows := ""
 	for _, p := range endpointpicker.Catalog() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", p.Type, p.Role, p.Treatment, p.Note)
+		rows += fmt.Sprintf("| `%s` | %s | %s | %s |\n", p.Type, p.Role, p.Treatment, oneLine(p.Note))
 	}
-	return b.String()
+	return table("Type | Role | In Penstock | Note", rows)
 }
 
-// documented are the series in the documentation of llm-d's EPP 0.10, without the prefix.
+// documented are the series of llm-d's EPP 0.10 by its documentation, without the prefix.
 const documented = `
 request_total request_error_total request_duration_seconds request_size_bytes response_size_bytes
 request_input_tokens request_output_tokens request_cached_tokens request_running request_ntpot_seconds
@@ -47,8 +45,8 @@ kv_cache_index_admissions_total kv_cache_index_evictions_total kv_cache_index_lo
 kv_cache_index_lookup_hits_total kv_cache_index_max_pod_hit_count_total kv_cache_index_lookup_latency_seconds
 kv_cache_events_dedup_removed_hashes_suppressed_total kv_cache_events_dedup_removed_hashes_forwarded_total`
 
-// A dashboard reads a series by its name: each documented one exists, or REFERENCE.md has the
-// reason why not.
+// A dashboard reads a series by its name: each documented one exists, or the
+// reference states why it does not.
 func TestUpstreamMetrics_EachDocumentedSeriesIsAccountedFor(t *testing.T) {
 	known := map[string]bool{}
 	for _, s := range picker.UpstreamSeries() {
@@ -70,24 +68,28 @@ func TestUpstreamMetrics_EachDocumentedSeriesIsAccountedFor(t *testing.T) {
 	}
 }
 
-func seriesSection(t *testing.T) string {
-	t.Helper()
-	var b strings.Builder
-	b.WriteString("\n| Series | Former name | Type | Labels | Help |\n|---|---|---|---|---|\n")
+// seriesSection writes the table of llm-d's series.
+func seriesSection() string {
+	rows := ""
 	for _, s := range picker.UpstreamSeries() {
-		labels, former := "", ""
+		typ, former := s.Type, ""
 		if len(s.Labels) > 0 {
-			labels = "`" + strings.Join(s.Labels, "`, `") + "`"
+			typ += ": " + inCode(s.Labels)
 		}
 		if s.Former != "" {
 			former = "`" + s.Former + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Name, former, s.Type, labels, s.Help)
+		rows += fmt.Sprintf("| `%s` | %s | %s | %s |\n", s.Name, former, typ, oneLine(s.Help))
 	}
-	b.WriteString("\n| Without the series | Reason |\n|---|---|\n")
+	return table("Series | Former name | Type: labels | Help", rows)
+}
+
+// absentSection writes the table of llm-d's series that do not exist.
+func absentSection() string {
+	rows := ""
 	absent := picker.AbsentSeries()
 	for _, name := range slices.Sorted(maps.Keys(absent)) {
-		fmt.Fprintf(&b, "| `llm_d_epp_%s` | %s |\n", name, absent[name])
+		rows += fmt.Sprintf("| `llm_d_epp_%s` | %s |\n", name, absent[name])
 	}
-	return b.String()
+	return table("Series | Reason", rows)
 }

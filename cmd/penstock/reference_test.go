@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"os"
@@ -10,75 +11,171 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	diff "github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
-	"github.com/penstock-project/penstock/cmd/internal/external/commands"
 )
 
-// The parts of REFERENCE.md between "<!-- generated: NAME -->" and "<!-- end -->" come from the
-// code; this test compares them, and `make golden` rewrites them.
-func TestReference_GoldenMatchesTheCode(t *testing.T) {
-	path := filepath.Join(root, "REFERENCE.md")
-	raw, err := os.ReadFile(path)
-	if err != nil {
+// pages is the folder that the tests here generate, from the root. Its hand-written texts are in
+// handWritten.
+const (
+	pages       = "docs/reference"
+	handWritten = "testdata/reference"
+)
+
+// Users look names up in docs/reference. Code, CRDs, charts and handWritten generate every page;
+// `make golden` rewrites the pages, and removes pages that nothing generates any more.
+func TestReference_GoldenPagesMatchTheCode(t *testing.T) {
+	want := referencePages(t)
+	dir := filepath.Join(root, pages)
+	rewrite := os.Getenv("PENSTOCK_GOLDEN") == "rewrite"
+	entries, err := os.ReadDir(dir)
+	if err != nil && !rewrite {
 		t.Fatal(err)
 	}
-	sections := map[string]func(*testing.T) string{
-		"kinds":      kindsSection,
-		"fields":     fieldsSection,
-		"conditions": func(t *testing.T) string { return conditionsSection(t, conditionRows) },
-		"commands":   commandsSection,
-		"chart":      chartSection,
-		"metrics":    metricsSection,
-		"answers":    answersSection,
-		"plugins":    pluginsSection,
-		"series":     seriesSection,
-	}
-	found := map[string]bool{}
-	got := regexp.MustCompile(`(?s)(<!-- generated: ([a-z]+) -->\n)(.*?)(<!-- end -->)`).
-		ReplaceAllStringFunc(string(raw), func(match string) string {
-			name, _, _ := strings.Cut(strings.TrimPrefix(match, "<!-- generated: "), " ")
-			section := sections[name]
-			if section == nil {
-				t.Fatalf("nothing generates the section %q of REFERENCE.md", name)
-			}
-			found[name] = true
-			return fmt.Sprintf("<!-- generated: %s -->\n%s\n<!-- end -->", name, section(t))
-		})
-	for name := range sections {
-		if !found[name] {
-			t.Errorf("REFERENCE.md has no section <!-- generated: %s -->", name)
+	for _, e := range entries {
+		if want[e.Name()] != "" {
+			continue
 		}
-	}
-	if os.Getenv("PENSTOCK_GOLDEN") == "rewrite" {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+		if !rewrite {
+			t.Errorf("%s/%s: nothing generates it: run make golden", pages, e.Name())
+		} else if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			t.Fatal(err)
 		}
-		return
 	}
-	if diff := cmp.Diff(strings.Split(string(raw), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("REFERENCE.md is stale: run make golden (-file +code):\n%s", diff)
+	for name, text := range want {
+		path := filepath.Join(dir, name)
+		if rewrite {
+			if err := cmp.Or(os.MkdirAll(dir, 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		got, _ := os.ReadFile(path)
+		if d := diff.Diff(strings.Split(string(got), "\n"), strings.Split(text, "\n")); d != "" {
+			t.Errorf("%s/%s is stale: run make golden (-file +code):\n%s", pages, name, d)
+		}
 	}
 }
 
-// The hand-written pages name commands, metrics and log messages, which must exist, and list every
-// HTTP page.
-func TestReference_DocumentedNamesExist(t *testing.T) {
-	var text string
-	for _, page := range documentation(t) {
-		raw, err := os.ReadFile(filepath.Join(root, page))
+// reference builds the pages.
+type reference struct {
+	*testing.T
+	pages map[string]string // by file name
+}
+
+// referencePages returns the text of each page, by file name.
+func referencePages(t *testing.T) map[string]string {
+	t.Helper()
+	r := &reference{T: t, pages: map[string]string{}}
+	texts := kindTexts(t)
+	sections := map[string]string{
+		"kinds":    r.kinds(texts),
+		"commands": r.commands(),
+		"charts":   r.charts(),
+		"reasons":  reasonsSection(texts),
+		"results":  resultsSection(t),
+		"metrics":  metricsSection(t),
+		"plugins":  pluginsSection(),
+		"series":   seriesSection(),
+		"absent":   absentSection(),
+	}
+	files, err := filepath.Glob(filepath.Join(handWritten, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(string(raw), "\n"); page == "README.md" && n > 250 {
-			t.Errorf(
-				"README.md has %d lines, and is for the first hour: move what can wait to docs or "+
-					"REFERENCE.md", n)
+		text := regexp.MustCompile(`\{\{(\w+)\}\}`).ReplaceAllStringFunc(string(raw), func(match string) string {
+			name := strings.Trim(match, "{}")
+			if used[name] = true; sections[name] == "" {
+				t.Fatalf("%s: nothing generates %s", file, match)
+			}
+			return sections[name]
+		})
+		heading, body, _ := strings.Cut(text, "\n")
+		source := "cmd/penstock/" + filepath.ToSlash(file)
+		if strings.Contains(string(raw), "{{") {
+			source += " and the code"
 		}
-		text += string(raw)
+		r.page(strings.TrimSuffix(filepath.Base(file), ".md"), source, strings.TrimPrefix(heading, "# "), body)
 	}
+	for name := range sections {
+		if !used[name] {
+			t.Errorf("no page in %s has {{%s}}", handWritten, name)
+		}
+	}
+	for name := range r.pages {
+		if name != "index.md" && !strings.Contains(r.pages["index.md"], "("+name) {
+			t.Errorf("%s/index.md does not link to %s", pages, name)
+		}
+	}
+	return r.pages
+}
+
+// page adds a page.
+func (r *reference) page(name, source, title, body string) {
+	r.Helper()
+	name += ".md"
+	if r.pages[name] != "" {
+		r.Errorf("two pages are %s", name)
+	}
+	text := fmt.Sprintf("<!-- Generated by \"make golden\" from %s. -->\n\n# %s\n\n%s\n", source, title,
+		strings.TrimSpace(body))
+	r.pages[name] = regexp.MustCompile(`\n{3,}`).ReplaceAllString(text, "\n\n")
+}
+
+// table writes a table with these columns; rows are its lines.
+func table(columns, rows string) string {
+	if rows == "" {
+		return ""
+	}
+	return fmt.Sprintf("| %s |\n%s|\n%s", columns, strings.Repeat("|---", strings.Count(columns, "|")+1), rows)
+}
+
+// inCode writes a list of names.
+func inCode(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return "`" + strings.Join(names, "`, `") + "`"
+}
+
+// charts writes a page for each Helm chart, and their rows of the index.
+func (r *reference) charts() string {
+	rows := ""
+	for _, chart := range []string{"penstock", "picker", "external"} {
+		path := "manifests/charts/" + chart
+		raw, err := os.ReadFile(filepath.Join(root, path, "values.yaml"))
+		if err != nil {
+			r.Fatal(err)
+		}
+		about, err := os.ReadFile(filepath.Join(root, path, "Chart.yaml"))
+		if err != nil {
+			r.Fatal(err)
+		}
+		description := regexp.MustCompile(`(?m)^description: (.*)$`).FindSubmatch(about)
+		if description == nil {
+			r.Fatalf("%s/Chart.yaml has no description", path)
+		}
+		r.page("chart-"+chart, path+"/values.yaml", "Values of the chart "+chart,
+			"```yaml\n"+strings.TrimSpace(string(raw))+"\n```")
+		rows += fmt.Sprintf("| [%s](chart-%[1]s.md) | %s |\n", chart, oneLine(string(description[1])))
+	}
+	return table("Chart | Purpose", rows)
+}
+
+// The hand-written pages name commands, metrics and log messages, which must exist, and list every
+// HTTP page and variable of the environment.
+func TestReference_DocumentedNamesExist(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if n := strings.Count(string(readme), "\n"); err != nil || n > 250 {
+		t.Errorf("README.md has %d lines, and is for the first hour: move what can wait to docs (%v)", n, err)
+	}
+	text := documentation(t)
 	metrics := knownMetrics(t)
 	for _, name := range regexp.MustCompile("`penstock_[a-z_]+").FindAllString(text, -1) {
 		if !slices.ContainsFunc(metrics, func(m metricRow) bool { return "`"+m.name == name }) {
@@ -86,129 +183,130 @@ func TestReference_DocumentedNamesExist(t *testing.T) {
 		}
 	}
 	for _, m := range regexp.MustCompile("`penstock ([a-z]+)").FindAllStringSubmatch(text, -1) {
-		if cmd, _, err := newRoot().Find(m[1:]); err != nil || cmd.Name() != m[1] {
+		if cmd, _, err := newRoot().Find(m[1:]); m[1] != "help" && (err != nil || cmd.Name() != m[1]) {
 			t.Errorf("there is no command %s", m[0])
 		}
 	}
-	var literals []string
-	for _, files := range packages(t) {
-		for _, f := range files {
-			ast.Inspect(f, func(n ast.Node) bool {
-				if lit, ok := n.(*ast.BasicLit); ok {
-					literals = append(literals, stringOf(lit))
-				}
-				return true
-			})
-		}
-	}
+	literals, read := literals(t)
 	for _, page := range literals {
 		if path, ok := strings.CutPrefix(page, "GET /"); ok && path != "" && !strings.Contains(text, "`/"+path+"`") &&
 			!strings.HasPrefix(path, "debug/pprof/") {
-			t.Errorf("REFERENCE.md does not list the page /%s", path)
+			t.Errorf("%s/http-pages.md does not list the page /%s", handWritten, path)
 		}
 	}
 	_, rows, _ := strings.Cut(text, "| Message | Event |\n")
 	rows, _, _ = strings.Cut(rows, "\n\n")
 	messages := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(rows, -1)
 	if len(messages) < 3 {
-		t.Errorf("found %d log messages in docs: this test looks in the wrong place", len(messages))
+		t.Errorf("found %d log messages in the documentation: this test looks in the wrong place", len(messages))
 	}
 	for _, m := range messages {
 		if !slices.ContainsFunc(literals, func(text string) bool { return strings.HasPrefix(text, m[1]) }) {
-			t.Errorf("no code logs %q, which docs/metrics-and-alerts.md lists", m[1])
+			t.Errorf("no code logs %q, which the documentation lists", m[1])
 		}
 	}
-}
-
-// REFERENCE.md's example of a kind that Penstock does not read is not in its table.
-func TestReference_UnsupportedKindIsNotInTheTable(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join(root, "REFERENCE.md"))
+	raw, err := os.ReadFile(filepath.Join(handWritten, "environment.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile(`such as (\w+), as not \w+ yet`).FindStringSubmatch(string(raw))
-	if named == nil || strings.Contains(kindsSection(t), "| "+named[1]+" |") {
-		t.Errorf("REFERENCE.md names %q", named)
+	listed := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| (`[A-Z_`, ]+`) \\|").FindAllStringSubmatch(string(raw), -1) {
+		for _, name := range regexp.MustCompile("[A-Z_]+").FindAllString(m[1], -1) {
+			if listed[name] = true; !slices.Contains(literals, name) {
+				t.Errorf("no code names the environment variable %s, which %s/environment.md lists", name, handWritten)
+			}
+		}
+	}
+	for _, name := range read {
+		if !listed[name] && name != "PENSTOCK_FAULT" { // of builds for tests
+			t.Errorf("%s/environment.md does not list %s", handWritten, name)
+		}
 	}
 }
 
-func documentation(t *testing.T) []string {
+// literals lists the strings in the code. environment has the names of variables that it reads.
+func literals(t *testing.T) (all, environment []string) {
 	t.Helper()
-	tasks, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil || len(tasks) == 0 {
-		t.Fatalf("docs has %d pages: %v", len(tasks), err)
+	for _, files := range packages(t) {
+		for _, f := range files {
+			ast.Inspect(f, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.BasicLit:
+					all = append(all, stringOf(n))
+				case *ast.CallExpr:
+					switch calledFunction(f, n) {
+					case "os.Getenv", "os.LookupEnv", "main.firstOf", "main.checkHeaders":
+						for i := range n.Args {
+							if name := stringAt(n.Args, i); name != "" {
+								environment = append(environment, name)
+							}
+						}
+					}
+				}
+				return true
+			})
+		}
 	}
-	pages := []string{"README.md", "REFERENCE.md"}
-	for _, task := range tasks {
-		pages = append(pages, filepath.Join("docs", filepath.Base(task)))
-	}
-	return pages
+	return all, environment
 }
 
-func commandsSection(t *testing.T) string {
+// documentation is the text of all pages for users.
+func documentation(t *testing.T) string {
 	t.Helper()
-	var b strings.Builder
-	for _, cmd := range slices.Concat(newRoot().Commands(), commands.New().Commands()) {
-		if !cmd.IsAvailableCommand() || cmd.Name() == "completion" || cmd.Name() == "help" {
-			continue
+	var text strings.Builder
+	files := []string{filepath.Join(root, "README.md")}
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %d pages: %v", pattern, len(found), err)
 		}
-		commandReference(&b, cmd)
+		files = append(files, found...)
 	}
-	return b.String()
-}
-
-func commandReference(b *strings.Builder, cmd *cobra.Command) {
-	fmt.Fprintf(b, "\n### `%s`\n\n%s.\n", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.Short)
-	var rows strings.Builder
-	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name == "help" {
-			return
-		}
-		name := "--" + f.Name
-		if f.Shorthand != "" {
-			name = "-" + f.Shorthand + ", " + name
-		}
-		unset := ""
-		if f.DefValue != "" && f.DefValue != "[]" && f.DefValue != "0" && f.DefValue != "0s" && f.DefValue != "false" {
-			unset = "`" + strings.Trim(f.DefValue, "[]") + "`"
-		}
-		fmt.Fprintf(&rows, "| `%s` | %s | %s | %s |\n", name, flagType(f), unset, oneLine(f.Usage))
-	})
-	if rows.Len() > 0 {
-		b.WriteString("\n| Flag | Type | Default | Description |\n|---|---|---|---|\n" + rows.String())
-	}
-	for _, sub := range cmd.Commands() {
-		commandReference(b, sub)
-	}
-}
-
-func flagType(f *pflag.Flag) string {
-	switch typ := f.Value.Type(); typ {
-	case "stringSlice", "stringArray":
-		return "list of strings"
-	case "intSlice":
-		return "list of integers"
-	case "int", "uint16":
-		return "integer"
-	case "float64":
-		return "number"
-	case "bool":
-		return "switch"
-	default:
-		return typ
-	}
-}
-
-func chartSection(t *testing.T) string {
-	t.Helper()
-	var b strings.Builder
-	for _, chart := range []string{"penstock", "picker", "external"} {
-		path := filepath.Join("manifests", "charts", chart)
-		raw, err := os.ReadFile(filepath.Join(root, path, "values.yaml"))
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&b, "\n### `%s`\n\n```yaml\n%s\n```\n", filepath.ToSlash(path), strings.TrimSpace(string(raw)))
+		text.Write(raw)
 	}
-	return b.String()
+	return text.String()
+}
+
+// Help, findings and other texts of programs name pages, and headings of pages, that exist.
+func TestReference_LinksOfProgramsResolve(t *testing.T) {
+	literals, _ := literals(t)
+	links := regexp.MustCompile(`\bdocs/[\w/-]+\.md(#[\w-]+)?`).FindAllString(strings.Join(literals, "\n"), -1)
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		links = append(links, referencePage(cmd))
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(newRoot())
+	for _, text := range kindTexts(t) {
+		for _, row := range text.conditions {
+			if row.Do != "" {
+				links = append(links, reasonPage(row.Reason))
+			}
+		}
+	}
+	for _, link := range links {
+		page, anchor, _ := strings.Cut(link, "#")
+		text, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Errorf("%s: %v", link, err)
+		} else if anchor != "" && !slices.Contains(anchors(string(text)), anchor) {
+			t.Errorf("%s: the page has no such heading", link)
+		}
+	}
+}
+
+// anchors are the names that GitHub gives the headings of a page.
+func anchors(text string) (out []string) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
+		bare := regexp.MustCompile(`[^\p{L}\p{N}_ -]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		out = append(out, strings.ReplaceAll(bare, " ", "-"))
+	}
+	return out
 }

@@ -37,6 +37,8 @@ In Kubernetes the conditions are in the objects' own status. Without -f, --state
 Penstock's pods by the kubeconfig and forwards to them; it then also prints findings without a condition, and the
 Envoys of all pods.
 
+The last lines name the pages of the documentation about these reasons and findings.
+
 With --watch the command prints the status again after each change, until it is interrupted.
 
 The exit status is 1 if there is a finding of severity error: something written does not take effect.`,
@@ -199,6 +201,7 @@ func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	if err := status.Text(cmd.OutOrStdout(), out.Document, endpoints(out.Serving)); err != nil {
 		return err
 	}
+	printPages(cmd.OutOrStdout(), out.Document)
 	if err := printProxies(cmd.OutOrStdout(), out.Proxies); err != nil {
 		return err
 	}

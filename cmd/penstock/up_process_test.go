@@ -154,7 +154,7 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (penstock_\S+) (\S+)$`).
 		FindAllStringSubmatch(page("/metrics"), -1) {
 		if !slices.ContainsFunc(metrics, func(row metricRow) bool { return row.name == m[1] && row.typ == m[2] }) {
-			t.Errorf("REFERENCE.md does not list the %s %s", m[2], m[1])
+			t.Errorf("docs/reference/metrics.md does not list the %s %s", m[2], m[1])
 		}
 	}
 	s.write("broken.yaml",

@@ -11,8 +11,9 @@
 //	... shown (reason)   no test runs it; at most 15 % of all blocks
 //
 // Invariants: a page has at most 8 KB, all of them 160 KB, a paragraph 90 words, a sentence fewer
-// than 20 in the mean; envoy.md is no task page and may have more. Each link leads to a page and a
-// heading that exist.
+// than 20 in the mean; envoy.md and comparison.md are no task pages and may have more. Each link
+// leads to a page and a heading that exist. The pages in docs/reference, which cmd/penstock
+// generates, have no such limits and no tags.
 //
 // Tests: go test ./docs. They need neither Envoy nor a network.
 package docs

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -47,6 +48,27 @@ func Pages() ([]Page, error) {
 			return nil, fmt.Errorf("docs: %w", err)
 		}
 		pages = append(pages, Parse(strings.TrimSuffix(filepath.Base(file), ".md"), string(text)))
+	}
+	return pages, nil
+}
+
+// All reads every page for users: the folders docs and docs/reference, and the pages at the root.
+// Their names are paths from the root, without .md.
+func All() ([]Page, error) {
+	var pages []Page
+	for _, folder := range []string{"docs", "docs/reference", "."} {
+		files, err := filepath.Glob(filepath.Join(Root, folder, "*.md"))
+		if err != nil {
+			return nil, fmt.Errorf("docs: %w", err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return nil, fmt.Errorf("docs: %w", err)
+			}
+			name := path.Join(folder, strings.TrimSuffix(filepath.Base(file), ".md"))
+			pages = append(pages, Parse(name, string(text)))
+		}
 	}
 	return pages, nil
 }

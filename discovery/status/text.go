@@ -205,6 +205,30 @@ func wrong(c metav1.Condition) bool {
 
 func bad(list []metav1.Condition) bool { return slices.ContainsFunc(list, wrong) }
 
+// Reasons lists the reasons of the conditions that indicate a problem, sorted, each once.
+func Reasons(doc *Document) []string {
+	var out []string
+	add := func(list []metav1.Condition) {
+		for _, c := range list {
+			if wrong(c) {
+				out = append(out, c.Reason)
+			}
+		}
+	}
+	for _, o := range doc.Objects {
+		add(o.Status.Conditions)
+		for _, l := range o.Status.Listeners {
+			add(l.Conditions)
+		}
+		for _, p := range o.Status.allParents() {
+			add(p.Conditions)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// message joins the reasons and messages of the conditions that indicate a problem, each text once.
 func message(list []metav1.Condition) string {
 	var parts []string
 	for _, c := range list {

@@ -58,11 +58,11 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.strategy) || self.strategy != 'plugins' || has(self.plugins) != has(self.configRef)",message="strategy plugins needs either plugins or configRef: write one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.plugins) && !has(self.configRef) || has(self.strategy) && self.strategy == 'plugins'",message="plugins and configRef are for strategy plugins: write strategy: plugins, or remove them"
 type PickerSpec struct {
-	// Strategy by which the picker selects an endpoint: load, the least cost in seconds;
-	// round-robin, in turn; random; least-request, the fewest requests in flight; tree, by
-	// criticality, queue, LoRA adapter and KV cache; chwbl, consistent hashing of the beginning of a
-	// conversation; session, the endpoint that the request's session is at; or plugins, by filters
-	// and scorers that plugins or configRef list.
+	// Strategy by which the picker selects an endpoint: load, the least cost in seconds
+	// (docs/pick-strategies.md has its parts); round-robin, in turn; random; least-request, the
+	// fewest requests in flight; tree, by criticality, queue, LoRA adapter and KV cache; chwbl,
+	// consistent hashing of the beginning of a conversation; session, the endpoint that the
+	// request's session is at; or plugins, by filters and scorers that plugins or configRef list.
 	//
 	// +optional
 	// +kubebuilder:default=load

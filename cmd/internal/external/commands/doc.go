@@ -1,5 +1,5 @@
 // Package commands has the command line of penstock-external: a command for each of its programs,
-// and the tokenizers. As a package, REFERENCE.md can list its flags.
+// and the tokenizers. It is a package so that docs/reference can list its flags.
 //
 //	programs.go   the commands      vocabulary.go   the tokenizers
 //
