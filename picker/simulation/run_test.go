@@ -136,25 +136,8 @@ func TestStrategy_UnknownNameListsTheNames(t *testing.T) {
 	}
 }
 
-func TestCapacity_IsWhereTheWaitIsFiveSeconds(t *testing.T) {
-	base, source := Scenario{Strategy: named(t, "reference"), Servers: 2}, generated(t, "rag", 300)
-	rate := Capacity(base, source, 1, 2)
-	for _, d := range []struct {
-		factor float64
-		over   bool
-	}{{0.9, false}, {1.1, true}} {
-		total := time.Duration(0)
-		for _, s := range Play(Drawings(base, source, rate*d.factor, 2)) {
-			total += s.WaitP90
-		}
-		if over := total > 2*capacityWait; over != d.over {
-			t.Errorf("at %g of %g/s the wait is %s", d.factor, rate, total/2)
-		}
-	}
-}
-
-// A picker learns the servers' speeds only from streams; a rival's response that is not streamed
-// has its first byte at its end.
+// A picker learns how fast servers read from streams alone, and a rival's answer that is not
+// streamed has its first byte at its end.
 func TestSimulation_AnswersThatAreNotStreamed(t *testing.T) {
 	w := generated(t, "rag", 300).Draw(1, 1)
 	whole := w.Label(func(_ int, r *Request) bool { r.Whole = true; return true })
