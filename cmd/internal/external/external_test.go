@@ -63,7 +63,7 @@ func TestPeer_FailingPeerIsLeftOut(t *testing.T) {
 	if n := calls.Load(); n != failures {
 		t.Errorf("%d calls", n)
 	}
-	if !strings.Contains(err.Error(), "left out") {
+	if !strings.Contains(err.Error(), "is not called") {
 		t.Error(err)
 	}
 }

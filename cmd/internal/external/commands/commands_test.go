@@ -56,7 +56,7 @@ func TestCommands_InvalidFlagsNameTheFix(t *testing.T) {
 		"processor --encoding gpt2":       "o200k_base or cl100k_base",
 		"processor --router router:8080":  "http://HOST:PORT",
 		"processor --tokens tokens":       "http://HOST:PORT",
-		"router":                          "the DNS name",
+		"router":                          "DNS name",
 		"router --worker a":               "HOST:PORT",
 		"router --worker a:1 --workers b": "HOST:PORT",
 		"tokens --max-bytes 1Mi":          "must be at least 8388608",
