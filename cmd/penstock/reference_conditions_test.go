@@ -71,7 +71,9 @@ func knownConditions(t *testing.T) conditionWords {
 					out.literal(n, dir)
 				case *ast.AssignStmt:
 					for i, left := range n.Lhs {
-						if sel, ok := left.(*ast.SelectorExpr); ok && sel.Sel.Name == "Reason" {
+						sel, field := left.(*ast.SelectorExpr)
+						id, variable := left.(*ast.Ident)
+						if field && sel.Sel.Name == "Reason" || variable && id.Name == "reason" {
 							out.plain(stringAt(n.Rhs, i), dir)
 						}
 					}
