@@ -291,7 +291,8 @@ func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, drai
 				return status,
 					fmt.Errorf(
 						"%s: spec.cluster is %s, and a penstock of --http or --state serves cluster %s: name the "+
-							"processes of the cluster of --kubeconfig", object, clusterSet.now().Cluster, list[i].Cluster)
+							"processes of the cluster of --kubeconfig", object, clusterSet.now().Cluster,
+						list[i].Cluster)
 			}
 		}
 	}

@@ -191,7 +191,8 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	}
 	for _, line := range done {
 		fmt.Fprintf(cmd.ErrOrStderr(),
-			"%s of ClusterSet %s, once the following is applied (kubectl apply --server-side -f -)\n", line, clusterSet.Name)
+			"%s of ClusterSet %s, once the following is applied (kubectl apply --server-side -f -)\n", line,
+			clusterSet.Name)
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(may, "\n"))
 	_, err = cmd.OutOrStdout().Write(raw)

@@ -140,7 +140,8 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 		return string(raw), clusterSet
 	}
 	text, clusterSet := read()
-	if !strings.HasPrefix(text, "# Ours.\n") || clusterSet.Spec.Cluster != "here" || len(clusterSet.Spec.Members) != 1 ||
+	if !strings.HasPrefix(text, "# Ours.\n") || clusterSet.Spec.Cluster != "here" ||
+		len(clusterSet.Spec.Members) != 1 ||
 		clusterSet.Spec.Members[0].Peer.Bundle != first {
 		t.Fatalf("the ClusterSet:\n%s", text)
 	}
@@ -149,7 +150,8 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	if err != nil || !strings.Contains(out, "east has a new address or new certificates") {
 		t.Fatalf("renewed: %s %v", out, err)
 	}
-	if text, clusterSet := read(); len(clusterSet.Spec.Members) != 1 || clusterSet.Spec.Members[0].Peer.Bundle != first+next ||
+	if text, clusterSet := read(); len(clusterSet.Spec.Members) != 1 ||
+		clusterSet.Spec.Members[0].Peer.Bundle != first+next ||
 		!strings.Contains(text, "# only chat") || clusterSet.Spec.Members[0].Allow.Namespaces[0] != "chat" {
 		t.Errorf("after the renewal:\n%s", text)
 	}
@@ -349,7 +351,8 @@ func TestClusterSet_JoinAllowsWhatItPrints(t *testing.T) {
 	} {
 		clusterSet := clusterSetYAML("here")
 		if c.set != "" {
-			clusterSet += "  members:\n  - name: east\n    " + c.set + "\n    peer: {address: \"192.0.2.1:1\", bundle: " +
+			clusterSet += "  members:\n  - name: east\n    " + c.set +
+				"\n    peer: {address: \"192.0.2.1:1\", bundle: " +
 				strconv.Quote(bundle) + "}\n"
 		}
 		s := clusterFolder(t, clusterSet, caBundle(t, time.Hour))

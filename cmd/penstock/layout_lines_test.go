@@ -24,7 +24,12 @@ const (
 // longLines and longFunctions are the exceptions, each with its reason; at most ten of both.
 var (
 	longLines     = map[string]string{}
-	longFunctions = map[string]string{}
+	longFunctions = map[string]string{
+		"multicluster/federation/federation.go receive": "one message in the order of its topics",
+		"multicluster/registry/registry.go apply":       "one update: every check precedes every write",
+		"multicluster/set/follow.go report":             "the conditions of a ClusterSet, in their order",
+		"multicluster/channel/follow.go read":           "one stream, from its first message to its end",
+	}
 )
 
 // constructions are turns of phrase that a reader has to read twice, as CONTRIBUTING.md states.
@@ -34,7 +39,7 @@ var constructions = regexp.MustCompile(`(?i)\b(those (of|that)|(is|are) what|(is
 const maxConstructions = 60
 
 // tooWide lists lines of a Go file that are wider than the limits. Data in a raw string of several
-// lines and text without a space do not count: they cannot be broken.
+// lines, text without a space, and markers of controller-gen do not count: they cannot be broken.
 func tooWide(fset *token.FileSet, f *ast.File, text string) (found []string) {
 	raw := map[int]bool{}
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -55,7 +60,7 @@ func tooWide(fset *token.FileSet, f *ast.File, text string) (found []string) {
 		}
 		width := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
 		words := strings.Fields(line)
-		if width > limit && !raw[n] && len(words) > 2 {
+		if width > limit && !raw[n] && len(words) > 2 && !strings.HasPrefix(words[1], "+") {
 			found = append(found, fmt.Sprintf("line %d has %d columns, at most %d: break it", n, width, limit))
 		}
 	}
@@ -169,6 +174,9 @@ func TestLayout_VariablesHaveNames(t *testing.T) {
 					}
 				}
 			case *ast.Field:
+				if _, method := n.Type.(*ast.FuncType); method { // of an interface, or a function's name
+					return true
+				}
 				for _, id := range n.Names {
 					check(id)
 				}
@@ -176,7 +184,6 @@ func TestLayout_VariablesHaveNames(t *testing.T) {
 				for _, id := range n.Names {
 					check(id)
 				}
-			case *ast.FuncType:
 			}
 			return true
 		})

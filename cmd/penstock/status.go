@@ -165,7 +165,8 @@ func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	case !runs && cmd.Context().Err() != nil: // interrupted: it may run, and what a file has may be old
 	case runs:
 		var clusterSet set.Status
-		err = errors.Join(at.get(cmd.Context(), "/proxies", &out.Proxies), at.get(cmd.Context(), "/clusters", &clusterSet))
+		err = errors.Join(at.get(cmd.Context(), "/proxies", &out.Proxies),
+			at.get(cmd.Context(), "/clusters", &clusterSet))
 		_ = at.get(cmd.Context(), "/debug/rates", &out.Rates) // a process of an earlier version has no such page
 		_ = at.get(cmd.Context(), "/debug/suspect", &out.Suspect)
 		_ = at.get(cmd.Context(), "/debug/serving", &out.Serving)

@@ -143,7 +143,8 @@ func TestStatus_InterruptedIsNoMissingProcess(t *testing.T) {
 	defer server.Close()
 	cmd := newStatus()
 	cmd.SetContext(ctx)
-	if err := printStatus(cmd, []running{runningAt(server.URL)}, filepath.Join(t.TempDir(), "none"), "text"); err == nil ||
+	if err := printStatus(cmd, []running{runningAt(server.URL)}, filepath.Join(t.TempDir(), "none"),
+		"text"); err == nil ||
 		!strings.HasPrefix(err.Error(), "interrupted before the process at 127.0.0.1:") {
 		t.Error(err)
 	}

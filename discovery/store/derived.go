@@ -129,7 +129,7 @@ type Dialect struct {
 
 	Acknowledges bool // it acknowledges bodies without sending them back, which the endpoint picker protocol requires
 	Health       bool // its health service reports whether it is the replica to call
-	Lost         bool // its process has just ended: connections were lost, and its addresses refuse new ones
+	Lost         bool // its process has just ended: connections were lost, and new connections to its addresses fail
 	Frozen       bool // its process has just frozen: it accepts requests without answering any
 }
 

@@ -8,7 +8,7 @@
 // transaction, one revision. Readers (the translator, the multicluster parts, xds/fleet) take a
 // View, a consistent snapshot. A Subscription receives the changes of every revision. Each change
 // has the keys of all indexes of the old and the new object, so a reader that recorded its reads as
-// (table, index, key) can tell which of them are out of date.
+// (table, index, key) can find the reads that are out of date.
 //
 // To add a kind, add a variable with its indexes to tables.go, and a decision about each of its
 // fields to decisions.go: pages and commands print objects with Show, which omits all other fields.

@@ -242,8 +242,8 @@ type FleetNetworkPolicy struct {
 	//
 	// +optional
 	Mode NetworkPolicyMode `json:"mode,omitempty"`
-	// From lists the clients that may connect to listeners, and to a peerListener of the ClusterSet.
-	// Defaults to all.
+	// From lists the clients that may connect to listeners, and to a peerListener of the
+	// ClusterSet. Defaults to all.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=64

@@ -68,8 +68,8 @@ type ModelServersSpec struct {
 
 // ModelServer is one model server.
 type ModelServer struct {
-	// Address is an IP address or a host name. Penstock, not Envoy, resolves a host name every 30 s,
-	// and keeps the last answer while lookups fail; each of its addresses is a server.
+	// Address is an IP address or a host name. Penstock, not Envoy, resolves a host name every 30
+	// s, and keeps the last answer while lookups fail; each of its addresses is a server.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -78,9 +78,9 @@ type PickerSpec struct {
 	// neither.
 	Shadow string `json:"shadow,omitempty"`
 	// Criticality of the pool's requests. Strategy tree reads it; strategy load does so for
-	// requests with a latency objective; and shedAfter does. The tree prefers endpoints with at most
-	// 5 waiting requests and 80 % of the KV cache in use, for Critical with fewer than 50 waiting
-	// requests. Without one, a Sheddable request spills or is answered 429.
+	// requests with a latency objective; and shedAfter does. The tree prefers endpoints with at
+	// most 5 waiting requests and 80 % of the KV cache in use, for Critical with fewer than 50
+	// waiting requests. Without one, a Sheddable request spills or is answered 429.
 	//
 	// +optional
 	// +kubebuilder:default=Standard

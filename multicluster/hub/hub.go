@@ -175,28 +175,29 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 	clear(h.mistakes)
 	clear(h.claims)
 	h.mu.Unlock()
-	out := decide.New(decide.Config{Drain: h.cfg.Drain, Never: never, Imports: func(member string, pools []objectid.Pool) {
-		if c := h.at(member); c != nil {
-			c.mu.Lock()
-			objects := c.objects
-			c.mu.Unlock()
-			if objects != nil {
-				objects.Enqueue(pools...)
+	out := decide.New(decide.Config{Drain: h.cfg.Drain, Never: never,
+		Imports: func(member string, pools []objectid.Pool) {
+			if c := h.at(member); c != nil {
+				c.mu.Lock()
+				objects := c.objects
+				c.mu.Unlock()
+				if objects != nil {
+					objects.Enqueue(pools...)
+				}
 			}
-		}
-	}, Exports: h.enqueueExports, Waited: func() {
-		h.mu.Lock()
-		all := slices.Collect(maps.Values(h.clusters))
-		h.mu.Unlock()
-		for _, c := range all {
-			c.mu.Lock()
-			objects := c.objects
-			c.mu.Unlock()
-			if objects != nil {
-				objects.EnqueueAll()
+		}, Exports: h.enqueueExports, Waited: func() {
+			h.mu.Lock()
+			all := slices.Collect(maps.Values(h.clusters))
+			h.mu.Unlock()
+			for _, c := range all {
+				c.mu.Lock()
+				objects := c.objects
+				c.mu.Unlock()
+				if objects != nil {
+					objects.EnqueueAll()
+				}
 			}
-		}
-	}})
+		}})
 	h.mu.Lock()
 	h.out, h.leading = out, true
 	h.mu.Unlock()

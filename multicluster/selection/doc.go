@@ -29,8 +29,8 @@
 // report does not count; without one, (clamp(W, Q/2, Q) / P + 20 ms x in flight) / N of this
 // gateway's own requests. N is how many servers the member has, P how many prompt tokens one of
 // them reads in a second, least the wait at its least loaded server, Q the sum of u without a first
-// byte, W the same less what the servers have read since. The weights 3 and 20 ms are taken from the
-// strategy "load" (picker/schedule).
+// byte, W the same less what the servers have read since. The weights 3 and 20 ms are taken from
+// the strategy "load" (picker/schedule).
 //
 // With Latency a member costs
 //

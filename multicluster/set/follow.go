@@ -204,7 +204,8 @@ func (s *Set) readServices(r store.Reader) {
 func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 	s.mu.Lock()
 	spec, f := s.adopted.spec, s.link.federation
-	cfg := export.Config{Cluster: s.adopted.name, Pickers: s.cfg.Pickers, Cleartext: s.cfg.Cleartext, Offers: s.cfg.Offers}
+	cfg := export.Config{Cluster: s.adopted.name, Pickers: s.cfg.Pickers, Cleartext: s.cfg.Cleartext,
+		Offers: s.cfg.Offers}
 	s.mu.Unlock()
 	if spec == nil || f == nil {
 		s.checkAlone(r, spec)

@@ -258,7 +258,8 @@ func TestRelease_EveryFileHasAChecksumAndAnSBOM(t *testing.T) {
 		if name != sumsFile && !strings.Contains(sums, sum(data)+"  "+name+"\n") {
 			t.Errorf("SHA256SUMS lacks %s", name)
 		}
-		if end := filepath.Ext(name); end == ".json" || end == ".sh" || end == ".rb" || end == ".tar" || name == sumsFile {
+		if end := filepath.Ext(name); end == ".json" || end == ".sh" || end == ".rb" || end == ".tar" ||
+			name == sumsFile {
 			continue // the SBOM of an image is in the image, and beside it for each platform
 		}
 		if files[name+".cdx.json"] == nil && files[strings.TrimSuffix(name, ".tar.gz")+".cdx.json"] == nil {

@@ -293,8 +293,9 @@ func TestHub_ImportsAllHasTheOwnPoolToo(t *testing.T) {
 func TestHub_ExportWithdrawnWhileNoHubRanDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "east")
-		w.members["west"] = decide.Member{Name: "west", Store: store.New(), Namespace: func(string) bool { return true },
-			Own: func(objectid.Pool) []string { return nil }}
+		w.members["west"] = decide.Member{Name: "west", Store: store.New(),
+			Namespace: func(string) bool { return true },
+			Own:       func(objectid.Pool) []string { return nil }}
 		w.set()
 		w.exports("east", "")
 		w.has("west", "")
