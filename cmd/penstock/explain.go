@@ -26,16 +26,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-func newExplain() *cobra.Command {
-	var s target
-	var why whyOptions
-	var method, gateway, model, output string
-	var headers []string
-	cmd := &cobra.Command{
-		Use: "explain URL | --last N | --why REQUEST_ID",
-		Short: "Explain where a request would go, and why: listener, route, backend, picker, endpoint; or show " +
-			"past picks",
-		Long: `Explain where a request would go, and why: the listener, host, route and rule that match it, the
+const explainLong = `Explain where a request would go, and why: the listener, host, route and rule that match it, the
 backends with their shares, the picker, the endpoint that it would pick now, what happens without a pick, and the
 conditions of the objects involved. The answer includes what Envoy changes in a request before it matches routes:
 normalized paths, removed headers. The client's address, and the values of Envoy's own headers such as x-request-id,
@@ -54,7 +45,18 @@ With --last or --why it shows past picks of all processes that serve the same En
 chosen and how the request ended. Each process keeps its last 8,192 picks. The newest of a pool, 64 at most and one in
 20 ms, have each part of each endpoint's cost at the moment of the choice; the others name the eight best endpoints,
 with their costs or scores if the strategy compares by them. With --why it also shows each cluster of an import that
-the request was sent to without such a pick, once it has ended there, and the result.`,
+the request was sent to without such a pick, once it has ended there, and the result.`
+
+func newExplain() *cobra.Command {
+	var s target
+	var why whyOptions
+	var method, gateway, model, output string
+	var headers []string
+	cmd := &cobra.Command{
+		Use: "explain URL | --last N | --why REQUEST_ID",
+		Short: "Explain where a request would go, and why: listener, route, backend, picker, endpoint; or show " +
+			"past picks",
+		Long: explainLong,
 		Example: `  penstock explain -f ./config http://localhost:8080/v1/chat/completions
   penstock explain -f ./config http://localhost:8080/v1/chat/completions --model llama-3
   penstock explain -f ./config http://llm.example.com/v1/models -H 'x-team: a' -o json

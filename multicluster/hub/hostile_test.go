@@ -236,7 +236,8 @@ func hostilePools() map[string]hostilePool {
 			spec(pool)["endpointPickerRef"].(kubetest.Object)["failureMode"] = "Sometimes"
 		}, problem: `failureMode is "Sometimes"`},
 		"mode": {change: func(pool, _ kubetest.Object) {
-			pool["metadata"].(kubetest.Object)["annotations"].(kubetest.Object)["inference.networking.x-k8s.io/export-mode"] = long(1 << 20)
+			annotations := pool["metadata"].(kubetest.Object)["annotations"].(kubetest.Object)
+			annotations["inference.networking.x-k8s.io/export-mode"] = long(1 << 20)
 		}, problem: "is not supported"},
 		"weight": {change: func(pool, _ kubetest.Object) {
 			pool["metadata"].(kubetest.Object)["annotations"].(kubetest.Object)["penstock.dev/export-weight"] = "-1"

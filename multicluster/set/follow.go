@@ -49,6 +49,19 @@ func (s *Set) GatewayMoved(gateway report.Ref) {
 	}
 }
 
+// unusable records the clusters that translation cannot use, and returns the pools of their
+// imports.
+func (s *Set) unusable(list []translator.UnusableClusters) (judged []objectid.Pool) {
+	for _, u := range list {
+		clusters := make(map[string]imports.Unusable, len(u.Clusters))
+		for name, u := range u.Clusters {
+			clusters[name] = imports.Unusable{Reason: u.Reason, Message: u.Problem}
+		}
+		judged = append(judged, s.importer.SetUnusable(u.Import, clusters)...)
+	}
+	return judged
+}
+
 // Follow applies a committed change.
 func (s *Set) Follow(ctx context.Context, c Change) {
 	s.local.mu.Lock()
@@ -108,15 +121,7 @@ func (s *Set) Follow(ctx context.Context, c Change) {
 			delete(s.local.parents, id.Pool)
 		}
 	}
-	var judged []objectid.Pool
-	for _, u := range c.Output.Unusable {
-		clusters := make(map[string]imports.Unusable, len(u.Clusters))
-		for name, u := range u.Clusters {
-			clusters[name] = imports.Unusable{Reason: u.Reason, Message: u.Problem}
-		}
-		judged = append(judged, s.importer.SetUnusable(u.Import, clusters)...)
-	}
-	s.assemble(judged)
+	s.assemble(s.unusable(c.Output.Unusable))
 	s.due.running.Lock()
 	s.place(s.due.translated(c.View.Revision()))
 	s.due.running.Unlock()

@@ -7,9 +7,9 @@
 // first byte and end.
 //
 //	clock.go     virtual time
-//	server.go    a model server: steps, admission, preemption, adapters      cache.go   its KV blocks and prefix cache
-//	request.go   requests, and the tree of their prompts' blocks             trace.go, workload.go   where they come from
-//	strategy.go  the interface and the table of strategies                   production.go   the strategies of picker/schedule
+//	server.go    a model server: steps, admission, preemption, adapters  cache.go   its KV blocks and prefix cache
+//	request.go   requests, and the tree of their prompts' blocks  trace.go, workload.go   where they come from
+//	strategy.go  the interface and the table of strategies  production.go   the strategies of picker/schedule
 //	rivals.go    other routers, re-stated from documentation        books.go   a picker's knowledge of its own picks
 //	run.go       a scenario                                                  summary.go, trials.go   many of them
 //

@@ -3,10 +3,10 @@
 // requests to hosts that must always be served, and applies a random but seeded sequence of changes
 // to the folder.
 //
-//	go run ./promises/zeroloss                        the figure: two control planes, 1,000 changes, 3 restarts of each
+//	go run ./promises/zeroloss  the figure: two control planes, 1,000 changes, 3 restarts of each
 //	go run ./promises/zeroloss -up -steps 200         the same for `penstock up`
 //	go run ./promises/zeroloss -envoys 2              the same with two Envoys, each at either control plane
-//	go run ./promises/zeroloss -soak 1h               changes and faults for an hour, and whether memory grows (make soak)
+//	go run ./promises/zeroloss -soak 1h  changes and faults for an hour, and whether memory grows (make soak)
 //	go run ./promises/zeroloss -seed 7 -play 1-40     a sequence again: a failed run prints this, and a script
 //	go run ./promises/zeroloss -seed 7 -shrink 30m    the same, then shorter sequences, as long as they fail
 //

@@ -187,7 +187,8 @@ func TestGatewayStatus_DropsOurConditionOnceItIsNotReported(t *testing.T) {
 		Conditions: []metav1.Condition{{Type: "example.com/Theirs", Status: metav1.ConditionTrue}},
 	}
 	with := Gateway().Make(input(old, report.Report{Conditions: conditions})).(*gatewayv1.GatewayStatus)
-	without := Gateway().Make(input(with, report.Report{Conditions: programmedReport.Conditions})).(*gatewayv1.GatewayStatus)
+	programmed := report.Report{Conditions: programmedReport.Conditions}
+	without := Gateway().Make(input(with, programmed)).(*gatewayv1.GatewayStatus)
 	if find(with.Conditions, "penstock.dev/RolledOut") == nil ||
 		find(without.Conditions, "penstock.dev/RolledOut") != nil ||
 		find(without.Conditions, "example.com/Theirs") == nil {

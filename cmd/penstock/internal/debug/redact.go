@@ -41,7 +41,8 @@ func redact(m protoreflect.Message) error {
 			named.HeaderMatchSpecifier = nil
 		}
 	case *routev3.QueryParameterMatcher:
-		if _, present := named.GetQueryParameterMatchSpecifier().(*routev3.QueryParameterMatcher_PresentMatch); !present &&
+		matcher := named.GetQueryParameterMatchSpecifier()
+		if _, present := matcher.(*routev3.QueryParameterMatcher_PresentMatch); !present &&
 			credential.Named(named.GetName()) {
 			named.QueryParameterMatchSpecifier = nil
 		}
