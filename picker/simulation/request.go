@@ -115,3 +115,11 @@ func (w *Workload) Rate() float64 {
 	}
 	return float64(len(w.Requests)) / w.Requests[len(w.Requests)-1].At.Seconds()
 }
+
+// Chain appends a hash for each block that a prompt fills, of all before it, too.
+func (w *Workload) Chain(r *Request, out []uint64) []uint64 {
+	for _, block := range r.full() {
+		out = append(out, w.tree.hashes[block])
+	}
+	return out
+}

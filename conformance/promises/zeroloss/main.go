@@ -28,14 +28,12 @@ func main() {
 type invocation struct {
 	options
 	shrinking time.Duration
-	absences  int
 	keep      bool
 }
 
 func parse() (o invocation, err error) {
 	var only, play string
-	var shrinking time.Duration
-	var keep, verbose bool
+	var verbose bool
 	flag.Uint64Var(&o.Seed, "seed", 1, "seed of the changes")
 	flag.IntVar(&o.Steps, "steps", 1000, "number of changes")
 	flag.IntVar(&o.Rate, "rate", 200, "requests a second")
