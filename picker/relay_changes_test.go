@@ -27,6 +27,7 @@ type changingPicker struct {
 	headers []string            // to set, name and value by turns
 	remove  []string            // headers
 	body    func(string) string // nil: it stays
+	pause   time.Duration       // between the endpoint and the body
 	open    atomic.Int32        // calls
 	ended   sync.WaitGroup      // calls
 }
@@ -62,6 +63,7 @@ func (p *changingPicker) Process(stream extprocv3.ExternalProcessor_ProcessServe
 		}}); err != nil {
 			return err
 		}
+		time.Sleep(p.pause)
 		text := body.String()
 		if p.body != nil {
 			text = p.body(text)
@@ -127,6 +129,26 @@ func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
 		}
 		if path := <-g.pods[1].begun; path != "/buffered/v1" {
 			t.Errorf("the path is %s", path)
+		}
+	}
+}
+
+// A picker that returned a body once, in a single chunk, is not taken for one that returns none: its
+// late changes are awaited.
+func TestRelay_LateBodyOfAPickerThatReturnsBodiesArrives(t *testing.T) {
+	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true, Pool: "import/c"})
+	remote := &changingPicker{list: g.pods[1].addr().String()}
+	setPools(t, g.picker, relayed(remote.serve(t)))
+	for i, want := range []string{`{}`, `{"changed":true}`} {
+		if i == 1 {
+			remote.ended.Wait()
+			remote.pause, remote.body = 600*time.Millisecond, func(string) string { return want }
+		}
+		if response, text := g.post(t, "/buffered/v1", []byte(`{}`)); response.StatusCode != 200 {
+			t.Fatalf("%s %s", response.Status, text)
+		}
+		if _, got := g.pods[1].received(); string(got) != want {
+			t.Errorf("request %d: got body %s, want %s", i+1, got, want)
 		}
 	}
 }

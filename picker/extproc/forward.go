@@ -55,6 +55,9 @@ func (c *conversation) converse() (RemoteAnswer, error) {
 		if err != nil {
 			return RemoteAnswer{}, err
 		}
+		if c.body.begun { // in one chunk with the answer, too
+			c.peer.returns.Store(true)
+		}
 		if done {
 			return c.answer, nil
 		}
@@ -65,7 +68,6 @@ func (c *conversation) converse() (RemoteAnswer, error) {
 		}
 		if c.body.begun {
 			quiet = nil
-			c.peer.returns.Store(true)
 		}
 	}
 	return RemoteAnswer{}, fmt.Errorf("no pick in %d messages", most)
