@@ -328,8 +328,9 @@ func (s *site) publish(name string, h hostilePool) {
 	service := kubetest.Parse(s, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {namespace: team, name: %s-epp},
   spec: {type: LoadBalancer, ports: [{port: 9002}]}, status: {loadBalancer: {ingress: [{ip: 192.0.2.66}]}}}`, name))
 	h.change(pool, service)
-	s.members["evil"].Put("services", service)
+	// The pool first: its former version with the new Service would be a valid export.
 	s.members["evil"].Put("inferencepools", pool)
+	s.members["evil"].Put("services", service)
 	if h.beside != nil {
 		s.members["evil"].Put("poolexports", h.beside(name))
 	}
