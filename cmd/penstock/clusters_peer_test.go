@@ -192,7 +192,7 @@ func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 	east.write("set.yaml", withPeers(clusterSetYAML("east", home.member()), port))
 	eventually(t, "the port of the Gateway's own listener", func() error {
 		if text := east.penstock("status"); !strings.Contains(text,
-			fmt.Sprintf("listener http has port %d, which ", port)) {
+			fmt.Sprintf("listener http has port %d, the port of the ClusterSet's peerListener", port)) {
 			return fmt.Errorf("%s", text)
 		}
 		return nil
