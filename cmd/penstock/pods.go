@@ -18,11 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/objectid"
@@ -124,12 +124,12 @@ func forward(config *rest.Config, to *rest.Request) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	old := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, to.URL())
-	websocket, err := portforward.NewSPDYOverWebsocketDialer(to.URL(), config)
+	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, to.URL())
+	websocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(to.URL(), config)
 	if err != nil {
 		return nil, err
 	}
-	dialer := portforward.NewFallbackDialer(websocket, old, func(err error) bool {
+	dialer := portforward.NewFallbackDialerForStreaming(websocket, old, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	})
 	conn, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
