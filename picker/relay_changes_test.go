@@ -133,8 +133,8 @@ func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
 	}
 }
 
-// A picker that returned a body once, in a single chunk, is not taken for one that returns none: its
-// late changes are awaited.
+// A picker that returned a body once, in a single chunk, is not taken for one that returns none:
+// its late changes are awaited.
 func TestRelay_LateBodyOfAPickerThatReturnsBodiesArrives(t *testing.T) {
 	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true, Pool: "import/c"})
 	remote := &changingPicker{list: g.pods[1].addr().String()}
