@@ -7,7 +7,7 @@
 # answered with "ok (cached)" for tests of a penstock that no longer worked.
 set -uo pipefail
 log=$(mktemp); trap 'rm -f "$log"' EXIT
-go test -count=1 "$@" 2>&1 | tee "$log"
+go test -count=1 -timeout 20m "$@" 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
 [ "$status" != 0 ] && [ "${RERUN:-}" = 1 ] || exit "$status"
 
@@ -23,7 +23,7 @@ unstable='' failed=0
 while read -r package tests; do
   if [ -z "$tests" ]; then failed=1; continue; fi
   echo "--- again: $package $tests"
-  if go test ${flags[@]+"${flags[@]}"} -count=1 -run "^($(tr ' ' '|' <<<"$tests"))\$" "$package"; then
+  if go test ${flags[@]+"${flags[@]}"} -count=1 -timeout 20m -run "^($(tr ' ' '|' <<<"$tests"))\$" "$package"; then
     unstable+=$'\n'"    $package $tests"
   else
     failed=1
