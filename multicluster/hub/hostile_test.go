@@ -328,9 +328,8 @@ func (s *site) publish(name string, h hostilePool) {
 	service := kubetest.Parse(s, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {namespace: team, name: %s-epp},
   spec: {type: LoadBalancer, ports: [{port: 9002}]}, status: {loadBalancer: {ingress: [{ip: 192.0.2.66}]}}}`, name))
 	h.change(pool, service)
-	// The pool first: its former version with the new Service would be a valid export.
-	s.members["evil"].Put("inferencepools", pool)
 	s.members["evil"].Put("services", service)
+	s.members["evil"].Put("inferencepools", pool)
 	if h.beside != nil {
 		s.members["evil"].Put("poolexports", h.beside(name))
 	}
@@ -351,7 +350,9 @@ func TestHub_ExportThatBecomesInvalidKeepsItsLastVersion(t *testing.T) {
 	s.run()
 	both := "east 192.0.2.1, evil 198.51.100.1"
 	s.until("the import", both, func() string { return s.imports("west", "chat") })
-	s.publish("chat", hostilePools()["port-70000"])
+	pool := picked("chat") // its Service stays: the hub may see that one first, as a valid change
+	hostilePools()["port-70000"].change(pool, nil)
+	s.members["evil"].Put("inferencepools", pool)
 	s.problem("evil"+unfit, "targetPorts[1].number is 70000")
 	s.exports("east", "chat", "192.0.2.2")
 	s.until("the import after the change of another", "east 192.0.2.2, evil 198.51.100.1",
