@@ -79,7 +79,7 @@ func (d *dist) about(platform v1.Platform, unit, envoy string) *nfpm.Info {
 	link.Type = nfpmfiles.TypeSymlink
 	return nfpm.WithDefaults(&nfpm.Info{
 		Name: "penstock", Arch: platform.Architecture, Platform: "linux", Version: d.version,
-		Section: "net", Priority: "optional", Maintainer: "The Penstock authors <security@penstock.dev>",
+		Section: "net", Priority: "optional", Maintainer: "The Penstock authors (" + homepage + ")",
 		Description: "Gateways for model servers: an xDS control plane for Envoy with an endpoint picker",
 		Homepage:    homepage, License: "Apache-2.0", MTime: d.time,
 		Overridables: nfpm.Overridables{

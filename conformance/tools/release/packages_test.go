@@ -66,7 +66,7 @@ func TestPackages_DebUnpacksIntoAProgramWithEnvoyAndAUnit(t *testing.T) {
 	}
 }
 
-// The unit's command exists: each flag is one of `penstock up`.
+// The unit runs penstock up, and gives its requests longer to end than penstock does.
 func TestPackages_UnitStopsWithinItsTime(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "manifests/release/linux/penstock.service"))
 	if err != nil {
