@@ -235,6 +235,13 @@ var measurements = []measurement{
 		{"sim_best_p50", "ratio", 1.15, "The worst ratio of TTFT p50 at 50 and 70 % load."},
 		{"sim_best_e2e", "ratio", 1.03, "The same for the mean time to the end of the response."},
 	}},
+	{"workloads on which nothing was tuned, by simulation", havePicker, measureHeldOut, []figure{
+		{"sim_held_out", "ratio", 1.1, "TTFT p90 of strategy load over the best other one, for the shapes of " +
+			"Mooncake's toolagent and synthetic traces and six workloads that a seed draws ($DRAW_SEED, or the day): " +
+			"the worst of 50 and 70 % load. Each one's full load is found in the run."},
+		{"sim_held_out.mean", "ratio", 0.9, "The geometric mean."},
+		{"sim_held_out.e2e", "ratio", 1.03, "The worst for the mean time to the end of the response."},
+	}},
 	{"shared documents, by simulation", havePicker, measureDocs, []figure{
 		{"sim_docs", "ratio", 1.02, "TTFT p90 over the best of llm-d, SGLang, smg and bounded-hash, for short " +
 			"questions about documents of which each of eight servers has room for half; the worse of 50 and 70 % " +

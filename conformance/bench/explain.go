@@ -13,15 +13,24 @@ import (
 // explainForms is how many requests of a seed are explained.
 const explainForms = 20_000
 
+// seedOf is the seed of an environment variable, or the day.
+func seedOf(variable string) (uint64, error) {
+	text := os.Getenv(variable)
+	if text == "" {
+		return uint64(time.Now().Unix() / (24 * 60 * 60)), nil
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", variable, err)
+	}
+	return seed, nil
+}
+
 // measureExplain compares explain with Envoy. The seed is $EXPLAIN_SEED, or the day.
 func measureExplain(ctx context.Context, c config, out report) error {
-	seed := uint64(time.Now().Unix() / (24 * 60 * 60))
-	if text := os.Getenv("EXPLAIN_SEED"); text != "" {
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			return fmt.Errorf("EXPLAIN_SEED: %w", err)
-		}
-		seed = n
+	seed, err := seedOf("EXPLAIN_SEED")
+	if err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp("", "ps")
 	if err != nil {

@@ -3,6 +3,7 @@
 package features
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,8 +31,8 @@ type engine struct {
 
 func installed() string { return os.Getenv("ENGINES_DIR") }
 
-// engine starts an engine of a kind, vllm or llamacpp, at a name of the YAML. It does not wait
-// until the engine serves.
+// engine starts an engine of a kind, vllm or llamacpp, at a name of the YAML, with the model $MODEL
+// (default tiny), which clients call tiny. It does not wait until the engine serves.
 func (s *site) engine(kind, name string, args ...string) *engine {
 	s.Helper()
 	if installed() == "" {
@@ -47,8 +48,9 @@ func (s *site) engine(kind, name string, args ...string) *engine {
 	if err != nil {
 		s.Fatal(err)
 	}
-	cmd := exec.CommandContext(s.Context(), script, append([]string{e.name, strconv.Itoa(e.port), "tiny"}, args...)...)
-	cmd.Env = append(os.Environ(), "NOWAIT=1", "ENGINES_DIR="+e.dir)
+	model := cmp.Or(os.Getenv("MODEL"), "tiny")
+	cmd := exec.CommandContext(s.Context(), script, append([]string{e.name, strconv.Itoa(e.port), model}, args...)...)
+	cmd.Env = append(os.Environ(), "NOWAIT=1", "SERVED=tiny", "ENGINES_DIR="+e.dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.Fatalf("%s: %v\n%s", e.name, err, out)
 	}

@@ -18,14 +18,7 @@ type Source struct {
 // Generated returns made-up workloads of about n requests each.
 func Generated(n int) []Source {
 	generated := func(name, about string, warm time.Duration, draw func(*drawing)) Source {
-		return Source{name, about, func(rate float64, i int) *Workload {
-			w := &Workload{Name: name}
-			d := &drawing{Rand: rand.New(rand.NewPCG(uint64(i), uint64(len(name)))), w: w, rate: rate}
-			d.until = warm + time.Duration(float64(n)/rate*float64(time.Second))
-			draw(d)
-			w.begin(warm, d.until)
-			return w
-		}}
+		return made(n, uint64(len(name)), name, about, warm, draw)
 	}
 	return []Source{
 		generated("chat", "Sessions of some turns, with shared system prompts.", time.Minute, chat),
@@ -38,6 +31,18 @@ func Generated(n int) []Source {
 			"Loops of tool calls, each of which sends all of its loop so far. Calls do not wait for answers.",
 			4*time.Minute, agents),
 	}
+}
+
+// made is a source of about n requests after warm. A stream of random numbers is its own.
+func made(n int, stream uint64, name, about string, warm time.Duration, draw func(*drawing)) Source {
+	return Source{name, about, func(rate float64, i int) *Workload {
+		w := &Workload{Name: name}
+		d := &drawing{Rand: rand.New(rand.NewPCG(uint64(i), stream)), w: w, rate: rate}
+		d.until = warm + time.Duration(float64(n)/rate*float64(time.Second))
+		draw(d)
+		w.begin(warm, d.until)
+		return w
+	}}
 }
 
 // begin keeps the requests in [from, until), and counts time from from. Sessions are then at all
