@@ -9,8 +9,11 @@
 //     request, so that noise of the machine hits all alike.
 //   - Servers send a stream's headers at once, read prompts one after the other, and keep the
 //     blocks of prompts, as vLLM does.
-//   - The load generator is open loop. It records how late it sent each request. A workload whose
-//     99th percentile of lateness exceeds 5 ms is void: it has no ratios and is in no figure.
+//   - The load generator is open loop, and has priority over all contenders. It records how late
+//     it sent each request. A workload whose 99th percentile of lateness exceeds 5 ms is void: it
+//     has no ratios and is in no figure.
+//   - picker/simulation plays the same requests to the rules that re-state the rivals. The table
+//     has the factor between the simulated ratio and the one of real processes.
 //   - TTFT is the time from sending to the first content of the stream; the end is its last byte.
 //     An incomplete answer is a failed request. A contender that failed more than 1 % of its
 //     requests is not compared.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -58,7 +59,8 @@ func (p *programs) launch(ctx context.Context, f *fleet, n int, speed []string) 
 	for i, at := range servers {
 		address, name := fmt.Sprint("127.0.0.1:", at), fmt.Sprint("server-", i)
 		args := []string{"sim", "--listen", address, "--name", name, "--model", model, "--grace", "1ms"}
-		server, err := process.Start(name, filepath.Join(dir, name+".log"), p.penstock, nil, append(args, speed...)...)
+		log := filepath.Join(dir, name+".log")
+		server, err := startNice(name, log, nil, slices.Concat([]string{p.penstock}, args, speed))
 		if err != nil {
 			return err
 		}
@@ -81,12 +83,18 @@ func (p *programs) launch(ctx context.Context, f *fleet, n int, speed []string) 
 	}
 	f.url, f.direct = fmt.Sprint("http://127.0.0.1:", port), urls[0]
 	log, env := filepath.Join(dir, "router.log"), append([]string{"ENVOY=" + p.envoy}, f.env...)
-	router, err := process.Start(f.name, log, command[0], env, command[1:]...)
+	router, err := startNice(f.name, log, env, command)
 	if err != nil {
 		return err
 	}
 	f.router = router
 	return f.ready(ctx)
+}
+
+// startNice starts a program of a contender with a lower priority than this process has, whose load
+// generator must be on time. All contenders have the same.
+func startNice(name, log string, env, command []string) (*process.Process, error) {
+	return process.Start(name, log, "nice", env, append([]string{"-n", "10"}, command...)...)
 }
 
 // fileName replaces characters that do not suit a file's name.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"text/tabwriter"
@@ -84,11 +85,29 @@ func (c *comparison) print(to io.Writer) {
 		fmt.Fprintln(table)
 	}
 	_ = table.Flush()
+	for _, name := range slices.Sorted(maps.Keys(c.simulated)) {
+		text := "not compared here"
+		if factor, ok := c.factor(name); ok {
+			text = fmt.Sprintf("%.2f times that here", factor)
+		}
+		fmt.Fprintf(to, "TTFT p90 of Penstock over %s as picker/simulation re-states it: %.2f, %s\n", name,
+			c.simulated[name], text)
+	}
 	for i := range c.outcomes {
 		if o := &c.outcomes[i]; o.failed > 0 {
 			fmt.Fprintf(to, "%s failed %d requests; the first: %v\n", o.name, o.failed, o.first)
 		}
 	}
+}
+
+// factor is the simulated ratio of TTFT p90 over the one of real processes. It is 1 where the
+// simulation tells the truth about a rival.
+func (c *comparison) factor(rival string) (float64, bool) {
+	r, ok := c.ratios[rival]
+	if !ok || c.simulated[rival] == 0 {
+		return 0, false
+	}
+	return c.simulated[rival] / r[p90].value, true
 }
 
 // text formats a ratio for the table. again are the ratios of Penstock over itself.
@@ -127,7 +146,7 @@ func figures(all []comparison, by scenario) (out []figure) {
 	}
 	worst, noise, late := 0.0, 0.0, 0.0
 	top := make([]geometric, len(measures))
-	each := map[string]*geometric{}
+	each, factors := map[string]*geometric{}, map[string]*geometric{}
 	var names []string
 	for _, c := range all {
 		late = max(late, c.late.Seconds()*1000)
@@ -143,9 +162,12 @@ func figures(all []comparison, by scenario) (out []figure) {
 					if k == p90 {
 						if each[name] == nil {
 							names = append(names, name)
-							each[name] = &geometric{}
+							each[name], factors[name] = &geometric{}, &geometric{}
 						}
 						each[name].add(r[k].value)
+						if factor, ok := c.factor(name); ok && by.rivals == defaults {
+							factors[name].add(factor)
+						}
 					}
 				}
 			}
@@ -167,6 +189,9 @@ func figures(all []comparison, by scenario) (out []figure) {
 		for _, name := range names {
 			add("rivals_p90_mean."+name, each[name].mean(), "ratio", 0,
 				fmt.Sprintf("The same over %s alone, of %d workloads.", name, each[name].n))
+			add("rivals_restated."+name, factors[name].mean(), "ratio", 0,
+				"TTFT p90 of Penstock over it as picker/simulation re-states it, over the ratio of real processes: the "+
+					"geometric mean. Below 1, the simulation flatters Penstock.")
 		}
 		add("rivals_p50_mean", top[0].mean(), "ratio", 0,
 			"The same for TTFT p50, over the best rival of each workload.")

@@ -151,7 +151,7 @@ func TestRivals_InstalledRoutersAreStartedWithDefaults(t *testing.T) {
 
 func TestFigures_VoidAndFailedDoNotCount(t *testing.T) {
 	comparisonOf := func(name string, late time.Duration, failed int) comparison {
-		p := &played{workload: workload{name: name}, late: late}
+		p := &played{workload: workload{name: name}, late: late, simulated: map[string]float64{"slow": 0.6}}
 		for i, c := range []string{penstockName, secondName, "slow", "bad"} {
 			o := outcome{contender: contender{name: c}, samples: make([]sample, 100)}
 			o.ttft, o.end = make(series, 4), make(series, 4)
@@ -173,7 +173,7 @@ func TestFigures_VoidAndFailedDoNotCount(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"rivals_p90": 0.5, "rivals_p90_mean": 0.5, "rivals_p90.chat": 0.5, "rivals_p90_mean.slow": 0.5,
-		"rivals_noise": 1.01, "rivals_late": 5,
+		"rivals_restated.slow": 1.2, "rivals_noise": 1.01, "rivals_late": 5,
 	} {
 		if values[name] != want {
 			t.Errorf("%s is %v, want %v in %v", name, values[name], want, values)

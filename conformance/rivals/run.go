@@ -52,12 +52,18 @@ type played struct {
 	workload
 	outcomes []outcome
 	late     time.Duration // 99th percentile
+	// simulated is TTFT p90 of Penstock over each rival in picker/simulation, which re-states them.
+	simulated map[string]float64
 }
 
 // run plays a workload to all contenders at the same time; lasts is the time of its traffic.
 func run(ctx context.Context, penstock, envoy string, w workload, all []contender, load float64, lasts time.Duration,
 ) (*played, error) {
 	requests, err := w.plan(load, serversOfFleet, lasts)
+	if err != nil {
+		return nil, err
+	}
+	simulated, err := w.simulate(requests, lasts)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +77,7 @@ func run(ctx context.Context, penstock, envoy string, w workload, all []contende
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 	programs := &programs{penstock: penstock, envoy: envoy, ports: &process.Ports{}, folder: folder}
-	result := &played{workload: w}
+	result := &played{workload: w, simulated: simulated}
 	var fleets []*fleet
 	for _, c := range all {
 		f, err := programs.start(ctx, c, serversOfFleet, w.speed())

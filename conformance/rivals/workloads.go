@@ -56,7 +56,7 @@ func workloads(traces string) []workload {
 	return []workload{
 		generated("chat", 4.05, 2, 1),
 		generated("agents", 2.76, 2, 1),
-		generated("documents", 7.03, 2, 4),
+		generated("documents", 7.03, 4, 4),
 		generated("bursts", 0.895, 1, 1),
 		generated("rag", 1.10, 1, 1),
 		{

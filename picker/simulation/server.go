@@ -10,8 +10,10 @@ const BlockTokens = 512
 
 // ServerConfig describes a model server. Zero fields take the defaults.
 type ServerConfig struct {
-	// A step takes Step, or longer if PrefillRate needs more time for its prompt tokens, plus
-	// PerSequence for each running request.
+	// A step takes Step, or longer if PrefillRate needs more time for its prompt tokens, plus Base,
+	// plus PerSequence for each running request. Base is what a CPU computes anew for each step,
+	// and 0 by default: a GPU reads its weights, which takes Step, while it computes.
+	Base        time.Duration
 	Step        time.Duration // default 20 ms
 	PerSequence time.Duration // default 0.3 ms
 	PrefillRate float64       // prompt tokens a second; default 8,000
@@ -30,7 +32,7 @@ type ServerConfig struct {
 
 func (c ServerConfig) withDefaults() ServerConfig {
 	return ServerConfig{
-		or(c.Step, 20*time.Millisecond), or(c.PerSequence, 300*time.Microsecond), or(c.PrefillRate, 8000),
+		c.Base, or(c.Step, 20*time.Millisecond), or(c.PerSequence, 300*time.Microsecond), or(c.PrefillRate, 8000),
 		or(c.Chunk, 2048),
 		or(c.Sequences, 128), or(c.Blocks, 1500), or(c.AdapterSlots, 4), or(c.AdapterLoad, 300*time.Millisecond),
 		or(c.TokenizerRate, 250_000),
@@ -143,7 +145,7 @@ func (s *server) step() {
 		return
 	}
 	s.began = s.clock.now
-	s.each = max(s.config.Step, time.Duration(float64(prompt)/s.config.PrefillRate*float64(time.Second))) +
+	s.each = s.config.Base + max(s.config.Step, time.Duration(float64(prompt)/s.config.PrefillRate*float64(time.Second))) +
 		time.Duration(len(s.running))*s.config.PerSequence + loading
 	steps := 1
 	if prompt == 0 {
