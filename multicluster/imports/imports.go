@@ -50,10 +50,11 @@ type Importer struct {
 
 	mu    sync.Mutex
 	allow map[string]v1alpha1.ClusterSetAllow // by member
-	// by member that exceeds its limits: its pools' shares, as last assembled
+	// over has each member that exceeds its limits, with the shares of its pools, as last
+	// assembled.
 	over map[string]map[objectid.Pool]share
-	// unnamed are exports that the ClusterSet does not name, by member; unnamedAt are the members,
-	// by pool.
+	// unnamed has the exports that the ClusterSet does not name, by member. unnamedAt has the
+	// members, by pool.
 	unnamed   map[string]map[objectid.Pool]struct{}
 	unnamedAt map[objectid.Pool][]string
 	own       string
