@@ -31,9 +31,9 @@ func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 	return true
 }
 
-// denied reports whether the server has not read the prompt, by the last access log entry. A
-// response that is not streamed begins at its end, so a client or a timeout that ends earlier shows
-// nothing.
+// denied reports whether the server has not read the prompt, judged by the last access log entry. A
+// response that is not streamed has its headers only at its end. So if the client or a timeout ends
+// such a request before the headers, the server counts as one that has read the prompt.
 func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	switch {
 	case e.Status > 0 && e.Status < 400:

@@ -55,8 +55,9 @@ func printFindings(ctx context.Context, board *status.Board, out io.Writer) erro
 // with this reason.
 func reasonPage(reason string) string { return "docs/reference/findings.md#" + strings.ToLower(reason) }
 
-// aboutFields are the pages about the fields of kinds. The first row counts whose kind is that of
-// the finding's object, and whose field is a beginning of the finding's without indexes.
+// aboutFields lists the page about each field of each kind. A row matches a finding if it has the
+// kind of the finding's object, and its field is a prefix of the finding's field without indexes.
+// The first match applies.
 var aboutFields = []struct{ kind, field, page string }{
 	{"Gateway", "spec.listeners.tls", "docs/https.md"},
 	{"Gateway", "spec.tls", "docs/https.md"},

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// bothGroups returns the kinds of one form in today's and a former group. Both are read into one
-// table.
+// bothGroups returns a kind twice: in today's API group and in its former one. Objects of both
+// groups have the same form, and are read into one table.
 func bothGroups[T any, P interface {
 	*T
 	store.Object
@@ -24,8 +24,8 @@ type formerGroup struct{ table }
 
 func (formerGroup) Group() string { return inferenceapi.Group }
 
-// rivals tracks the objects of both groups. If both have an object of one name, as during a
-// migration, today's is used.
+// rivals tracks the objects of both groups. During a migration both groups may have an object of
+// the same name. The object of today's group is used then.
 type rivals struct {
 	mu     sync.Mutex
 	today  map[string]bool
@@ -54,7 +54,8 @@ func (r *rivals) arrive(k *kind, obj store.Object, admit func(*kind, store.Objec
 	admit(k, obj)
 }
 
-// leave calls dismiss, or admits the object that it superseded.
+// leave handles the removal of an object. If the former group has an object of its name, leave
+// admits that object. Otherwise it calls dismiss.
 func (r *rivals) leave(k *kind, id string, admit func(*kind, store.Object), dismiss func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

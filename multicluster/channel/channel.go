@@ -22,8 +22,8 @@ import (
 type Config struct {
 	// Peers are the addresses ("host:port") of the other processes. SetPeers changes them.
 	Peers []string
-	// Credentials are for dialling peers; nil: cleartext. The caller of Register chooses the
-	// server's.
+	// Credentials authenticate connections to peers; nil: cleartext. The caller of Register chooses
+	// the credentials of the server.
 	Credentials credentials.TransportCredentials
 	// CredentialsOf returns the credentials for dialling one peer; nil: Credentials.
 	CredentialsOf func(address string) credentials.TransportCredentials
@@ -33,15 +33,15 @@ type Config struct {
 	Dial func(ctx context.Context, peer, address string) (net.Conn, error)
 	// Connect makes the connections to peers; nil: gRPC with Dial.
 	Connect Connect
-	// Identify returns the name of a subscriber, for Topic.Visible, from the context of its call,
-	// or an error that ends the call. nil: subscribers have no names.
+	// Identify returns the name of a subscriber, for Topic.Visible. It takes the name from the
+	// context of the subscriber's call. An error ends the call. nil: subscribers have no names.
 	Identify func(ctx context.Context) (string, error)
 	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms, because a pick
 	// may take 2 s. With 250 ms and 7 % of a core, picks named endpoints that Envoy lacked, and
 	// pools that fail closed responded with 503.
 	AckTimeout time.Duration
-	// Debounce is how long a response waits for further publications. 0: not at all, as picks wait
-	// for publications.
+	// Debounce is how long a response waits for further publications. 0: it does not wait. Picks
+	// wait for publications.
 	Debounce time.Duration
 	// GracePeriod is how long a disconnected peer may take to return. Default: 5 s.
 	GracePeriod time.Duration
@@ -140,8 +140,8 @@ func (c *Channel) notify() {
 	c.changed = make(chan struct{})
 }
 
-// until returns when a condition, which is evaluated with mu held, becomes true, or with the
-// context's error.
+// until waits for a condition, which it evaluates with mu held. It returns nil once the condition
+// is true, or the context's error if the context ends before.
 func (c *Channel) until(ctx context.Context, holds func() bool) error {
 	for {
 		c.mu.Lock()

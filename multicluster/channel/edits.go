@@ -14,8 +14,8 @@ type edit struct {
 
 const keptEdits = 256
 
-// note records an edit at Topic.seq and drops old ones: a subscriber further behind is served by a
-// walk. Channel.mu is held.
+// note records an edit at Topic.seq and drops old edits. A subscriber that needs a dropped edit is
+// served by a walk. Channel.mu is held.
 func (t *Topic) note(key string) {
 	t.edits = append(t.edits, edit{t.seq, key})
 	if len(t.edits) > 2*len(t.items)+keptEdits {
@@ -25,8 +25,8 @@ func (t *Topic) note(key string) {
 	}
 }
 
-// since returns the edits after a publication; false: some were dropped, or visibility changed.
-// Channel.mu is held.
+// since returns the edits after a publication. It returns false if some of these edits were
+// dropped, or if visibility has changed. Channel.mu is held.
 func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	if seq < t.forgotten || seq < t.judged {
 		return nil, false
@@ -45,8 +45,8 @@ func (t *Topic) Judge() {
 	}
 }
 
-// flush sends news since a publication. A subscriber that may receive none is not woken. Channel.mu
-// is held.
+// flush sends the edits after a publication. It does not wake a subscriber that may receive none of
+// these edits. Channel.mu is held.
 func (t *Topic) flush(before uint64) {
 	edits, all := t.since(before)
 	passed := false
@@ -66,7 +66,8 @@ func (t *Topic) flush(before uint64) {
 	}
 }
 
-// walk makes the response of a topic to a subscriber. Channel.mu is held while it exists.
+// walk makes the response of a topic to a subscriber. Channel.mu is held as long as the walk
+// exists.
 type walk struct {
 	topic *Topic
 	to    *subscriber

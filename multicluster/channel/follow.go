@@ -46,14 +46,14 @@ type peer struct {
 	self    bool
 	seen    time.Time       // when it was last connected, or became a peer
 	synced  map[string]bool // topics whose snapshot is in effect; nil: not connected
-	// versions has the versions of items in effect, by key, of topics that resume. It is empty
-	// before their snapshot and after an error.
+	// versions has the version of each item in effect, by key, if the topic resumes. It is empty
+	// until the topic's snapshot has arrived, and after an error.
 	versions map[string]map[string]string
 	logs     quota
 }
 
-// maxVersion bounds a key with its version, in bytes. With a longer one the subscriber requests a
-// snapshot.
+// maxVersion bounds a key together with its version, in bytes. A subscriber with a longer pair
+// requests a snapshot.
 const maxVersion = 700
 
 func (p *peer) connected() bool { return len(p.synced) > 0 }

@@ -61,8 +61,8 @@ type subscription struct {
 	made        bool   // the topic's snapshot, if it has one
 	first       []Item // its items, until the first response
 	sent, acked uint64 // Topic.seq
-	// a response is not acknowledged yet; sent is 0 in the first one if nothing was published
-	// before
+	// inFlight is true while a response is not acknowledged. In the first response sent is 0 if
+	// nothing was published before.
 	inFlight bool
 	sentAt   time.Time
 	known    map[string]bool

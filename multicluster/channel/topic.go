@@ -58,8 +58,8 @@ type Topic struct {
 	seq   uint64
 	items map[string]published
 	edits []edit
-	// forgotten is the newest publication whose edit may be dropped, judged the last one at which
-	// visibility changed.
+	// forgotten is the newest publication whose edit may be dropped. judged is the last publication
+	// at which visibility changed.
 	forgotten, judged uint64
 	swept             int
 	changed           chan struct{} // closed and replaced when a subscriber acknowledged or left
@@ -97,9 +97,10 @@ func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 // Run.
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
-// Visible sets the filter: show(subscriber, key) reports whether a subscriber, by its name from
-// Config.Identify, may receive an item. It is called for a published item, and for all items when a
-// subscriber connects and after Judge, which sends and retracts accordingly. Call it before Run.
+// Visible sets the filter of the topic. show(subscriber, key) reports whether a subscriber, by its
+// name from Config.Identify, may receive an item. The topic calls show for each published item, and
+// for all items when a subscriber connects. Judge calls show for all items, and sends or retracts
+// them accordingly. Call Visible before Run.
 func (t *Topic) Visible(show func(subscriber, key string) bool) { t.visible = show }
 
 // Keys sets the check of items' keys, which runs when a peer's message arrives. Items with an error
@@ -209,8 +210,9 @@ func (t *Topic) Retract(keys ...string) {
 	}
 }
 
-// Acknowledged returns when all publications so far are in effect at every subscriber and connected
-// peer, or Config.AckTimeout has passed, or with the context's error.
+// Acknowledged waits until all publications so far are in effect at every subscriber and connected
+// peer, but not longer than Config.AckTimeout. It returns the context's error if the context ends
+// before.
 func (t *Topic) Acknowledged(ctx context.Context) error {
 	c := t.channel
 	c.mu.Lock()

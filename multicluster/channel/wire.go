@@ -16,18 +16,18 @@ import (
 
 // Bounds of what the other end of a stream, possibly an attacker, makes this process hold.
 const (
-	// maxRequest bounds a request in bytes, maxVersions the items in it: a resuming request names
+	// maxRequest bounds the bytes of a request, and maxVersions its items. A resuming request names
 	// all items of the subscriber. Beyond either limit the subscriber requests a snapshot.
 	maxRequest  = 4 << 20
 	maxVersions = 20_000
 	// maxIdle bounds the requests of a stream that neither subscribe nor acknowledge. A subscriber
 	// sends one for each topic that does not exist here.
 	maxIdle = 64
-	// maxSubscribers bounds the streams of one name from Config.Identify. A cluster has one, and
-	// briefly its next leader's, too.
+	// maxSubscribers bounds the streams of one name from Config.Identify. A cluster has one stream,
+	// and for a short time a second one of its next leader.
 	maxSubscribers = 3
-	// maxStreams bounds the streams of a connection, window is a stream's flow control window in
-	// bytes: requests are small.
+	// maxStreams bounds the streams of a connection. window is the flow control window of a stream,
+	// in bytes; requests are small.
 	maxStreams       = 4
 	window           = 64 << 10
 	handshakeTimeout = 20 * time.Second
@@ -177,8 +177,8 @@ func (q *quota) take(now time.Time) bool {
 	return true
 }
 
-// Problems collects errors of which a peer may cause any number: the first ones, and the number of
-// the rest.
+// Problems collects errors. A peer may cause any number of errors, so Problems keeps the first
+// ones, and the number of the rest.
 type Problems struct {
 	first []error
 	more  int

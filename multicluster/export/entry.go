@@ -58,8 +58,8 @@ const (
 	maxServices  = 16
 )
 
-// maxPickers bounds the addresses of a cluster's own picker in an entry, which is one of many in an
-// import and may have inferenceapi.MaxEntry bytes.
+// maxPickers bounds the addresses of a cluster's own picker in an entry. An import has many
+// entries, and each may have inferenceapi.MaxEntry bytes.
 const maxPickers = 256
 
 type missing struct{ reason, message string }

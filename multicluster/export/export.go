@@ -22,17 +22,19 @@ type Config struct {
 	Cleartext bool
 	// MembersPick: Pickers serve only members' Gateways.
 	MembersPick bool
-	// Offers are pools that other gateways may use: in ParentMode at the Gateways' ordinary
-	// addresses, in EndpointMode at a port of Pickers for this pool only; 0: no port.
+	// Offers are pools that other gateways may use. In EndpointMode the value is a port of Pickers
+	// that serves this pool only; 0: there is no such port. In ParentMode other gateways use the
+	// ordinary addresses of this cluster's Gateways.
 	Offers map[objectid.Pool]int32
-	// PeerListener: Gateways have or will have one, and members use it in ParentMode.
+	// PeerListener is true if Gateways have or will have a peer listener. Members use it in
+	// ParentMode.
 	PeerListener bool
 	// Region and Zone of this cluster; "": unknown.
 	Region, Zone string
 	// PodCIDRs are this cluster's pod ranges, for importers; none: unknown.
 	PodCIDRs []string
-	// Hub: a hub decides, which has only the objects of the cluster. Pool.Own has the address of
-	// the cluster's own picker.
+	// Hub is true if a hub decides. A hub has only the objects of the cluster, so Pool.Own has the
+	// address of the cluster's own picker.
 	Hub bool
 	// NodeAddress returns a node's address for other clusters, "": unknown; nil: read it from the
 	// Pods in the store.
@@ -47,8 +49,8 @@ type Export struct {
 	To []string
 	// Offered: other gateways can use it by Config.Offers.
 	Offered bool
-	// Incarnation changes after the pool was not exported to all its present members: reports on an
-	// earlier one do not count. cmd sets it.
+	// Incarnation changes if some member that may import the pool now could not import it before.
+	// Reports on an earlier incarnation do not count. cmd sets it.
 	Incarnation uint64
 }
 
@@ -57,7 +59,8 @@ type Decision struct {
 	Pool objectid.Pool
 	// Asked: the annotations request the export. Otherwise there are only findings.
 	Asked bool
-	// Valid: the annotations, or those in Wish, are valid. To are their members; nil: all.
+	// Valid is true if the annotations, or the annotations in Wish, are valid. To has the members
+	// that they name; nil: all.
 	Valid bool
 	To    []string
 	// Wish is the content of the last valid annotations; nil: none.

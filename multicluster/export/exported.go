@@ -29,8 +29,8 @@ const named = 8
 // Has reports whether a placement is about this export, and not an earlier one of the pool.
 func (e *Export) Has(p registry.Placement) bool { return p.Any || p.Incarnation == e.Incarnation }
 
-// Continues reports whether an export keeps the incarnation of before (nil: none), because all of
-// its members had that one.
+// Continues reports whether an export keeps the incarnation of the export before (nil: there was
+// none). It does if all members of this export were members of that one.
 func (e *Export) Continues(before *Export) bool {
 	return before != nil &&
 		(before.To == nil || e.To != nil && !slices.ContainsFunc(e.To,

@@ -35,8 +35,9 @@ type part struct {
 
 func partKey(key string, n int) string { return key + "#" + strconv.Itoa(n) }
 
-// partsFor returns the number of parts for n endpoints, a power of two; 0: in the record. It keeps
-// before while parts are neither empty nor large, because a new number sends all again.
+// partsFor returns the number of parts for n endpoints, a power of two; 0: the record has the
+// endpoints. It returns the previous number, before, while parts are neither empty nor large. A new
+// number would send all endpoints again.
 func partsFor(n, before int) int {
 	if before > 0 && n > maxInline/2 && n > before*perPart/4 && n <= before*perPart*2 || before == 0 && n <= maxInline {
 		return before

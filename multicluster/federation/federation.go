@@ -41,8 +41,9 @@ type Config struct {
 	// Bundle returns the CA certificates of this cluster's trust domain, in PEM, for members to
 	// trust; nil: none is published.
 	Bundle func() []byte
-	// Apply receives members' exports, and returns false if part of an update has no effect: all
-	// are requested again after the next effective one. Connected reports a lost connection.
+	// Apply receives members' exports. It returns false if part of an update has no effect. After
+	// the next update for which it returns true, Federation requests all exports of the member
+	// again. Connected reports a lost connection.
 	Apply     func(...registry.Update) bool
 	Connected func(member string, connected bool)
 	// Problem, if set, receives why part of a member's update had no effect, or ended its stream.
@@ -447,8 +448,8 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 // slice is how many exports are applied at once: some milliseconds.
 const slice = 256
 
-// apply applies an update, a large one in slices at the member's pace, so that others do not wait
-// for all of it. It returns false if part of it had no effect.
+// apply applies an update. It applies a large update in slices at the member's pace, so that other
+// members do not wait for all of it. It returns false if part of the update had no effect.
 func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) bool {
 	all, applied := u.Exports, true
 	for len(all) > slice {

@@ -93,8 +93,9 @@ func (t *trust) published(name string, pem []byte) (kept []byte) {
 	return kept
 }
 
-// under returns the first line of a stored bundle: the ClusterSet's bundle that authenticated it.
-// Replacing a leaked bundle also revokes what arrived under it.
+// under returns the first line of a stored bundle. The line is for the ClusterSet's bundle that
+// authenticated the stored one. So the replacement of a leaked bundle also revokes every bundle
+// that arrived under it.
 func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }

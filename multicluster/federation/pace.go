@@ -104,7 +104,8 @@ func (f *Federation) paced(
 	}
 }
 
-// noted reports the part of a member's update that had no effect. receive reports it itself.
+// noted reports why part of a member's update had no effect. It is for all topics but exports:
+// receive reports the problems of exports itself.
 func (f *Federation) noted(
 	handle func(context.Context, channel.Update) error,
 ) func(context.Context, channel.Update) error {

@@ -1,7 +1,7 @@
 package federation
 
-// shortage records what had no room in a member's share and must be requested again: the exporter
-// does not resend unchanged parts.
+// shortage records which items had no room in a member's share. They must be requested again,
+// because the exporter does not resend unchanged parts.
 type shortage struct {
 	need int // size of the smallest item without room, in bytes; 0: none
 	free int // free bytes at that time
@@ -16,8 +16,8 @@ func (s *shortage) short(size int) {
 
 func (s *shortage) crowded(most int) { s.most = most }
 
-// settle runs after a snapshot. A pool without room for its head leaves room only for that, so only
-// additional room counts.
+// settle runs after a snapshot, and records the free room. A pool without room for its head leaves
+// this room free. So returned counts only room that is freed later.
 func (a *assemblies) settle() {
 	a.lack.free = a.share - a.bytes
 	if a.lack.most > 0 {

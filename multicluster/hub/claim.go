@@ -10,9 +10,10 @@ type claim struct {
 // twin follows the name of a member that may be the same cluster as another one.
 const twin = ", which may be another member, too"
 
-// claim records a member's cluster, and returns another member that is the same cluster; "": none.
-// certain: both have one address. Otherwise one API server may fake the other's UID, so both stay,
-// and an import that both write belongs to the first (HubWriter.Member).
+// claim records a member's cluster. It returns another member that is the same cluster; "": none.
+// certain is true if both members have one address. Otherwise one API server may fake the UID of
+// the other one, so both members stay. An import that both write belongs to the first member
+// (HubWriter.Member).
 func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -50,10 +50,11 @@ type Importer struct {
 
 	mu    sync.Mutex
 	allow map[string]v1alpha1.ClusterSetAllow // by member
-	// by member that exceeds its limits: its pools' shares, as last assembled
+	// over has each member that exceeds its limits, with the shares of its pools, as last
+	// assembled.
 	over map[string]map[objectid.Pool]share
-	// unnamed are exports that the ClusterSet does not name, by member; unnamedAt are the members,
-	// by pool.
+	// unnamed has the exports that the ClusterSet does not name, by member. unnamedAt has the
+	// members, by pool.
 	unnamed   map[string]map[objectid.Pool]struct{}
 	unnamedAt map[objectid.Pool][]string
 	own       string
@@ -188,16 +189,17 @@ func sorted(pools []objectid.Pool) []objectid.Pool {
 
 // Assembled is the result of Assemble.
 type Assembled struct {
-	// Pools are the pools of the call, and others whose share of a limit changed.
+	// Pools are the pools of the call, and other pools whose share of a limit changed.
 	Pools []objectid.Pool
-	// Placed are the states of their exports here, for the exporters in Placement.Member. Withdrawn
-	// exports have none.
+	// Placed has the state that each export of Pools has in this cluster. Placement.Member is the
+	// exporter, which receives the state. Withdrawn exports have no state.
 	Placed []registry.Placement
-	// Turned are the exports of members that got or lost an Offer.
+	// Turned lists the exports of members that got or lost an Offer.
 	Turned []registry.RecordID
-	// Ready are Pools whose clusters are all imported and Ready, so there is nothing to report.
+	// Ready lists the Pools without anything to report: all clusters of such a pool are imported
+	// and Ready.
 	Ready []objectid.Pool
-	// Revision of the store that has their Offers.
+	// Revision is the store's revision that has the Offers of Pools.
 	Revision uint64
 }
 
@@ -259,8 +261,8 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	return out, nil
 }
 
-// dated returns the sources of pools and dates their exports: imported ones without an age begin
-// now, others lose it. mu is held.
+// dated returns the sources of pools, and dates the exports of these sources. The age of an export
+// begins when it is imported, and ends when it is imported no longer. mu is held.
 func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	out := make([][]Source, len(pools))
 	var begun, ceased []registry.RecordID

@@ -66,9 +66,10 @@ func (e *Export) invalid() string {
 	return ""
 }
 
-// Imported records the exports that this cluster began and ceased to import. Exports without an age
-// get the returned time, in microseconds of Unix time, later than all before; ceased ones lose
-// theirs. So an early announcement makes no export older.
+// Imported records the exports that this cluster begins and ceases to import. An export that
+// begins, and has no age, gets the returned time, in microseconds of Unix time. This time is later
+// than all before. An export that ceases loses its age. So an early announcement makes no export
+// older.
 func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 	r.write(func(t txn) {
 		since = max(r.cfg.Now().UnixMicro(), r.latest.Load()+1)
@@ -160,8 +161,8 @@ func (r *Registry) ExportsOf(cluster string) []*Export {
 	return slices.Collect(rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)))
 }
 
-// PodCIDRs returns a member's published pod ranges, from its first export in EndpointMode: all of
-// them have the same.
+// PodCIDRs returns a member's published pod ranges. It takes them from the member's first export in
+// EndpointMode, because all exports of a member have the same ranges.
 func (r *Registry) PodCIDRs(cluster string) []string {
 	for e := range rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)) {
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode && !e.withdrawn {

@@ -56,7 +56,8 @@ type Member struct {
 	denied    denied
 }
 
-// denied is why exports of a member had no room. least is the size of the smallest one, in bytes.
+// denied is why exports of a member had no room. least is the size of the smallest such export, in
+// bytes.
 type denied struct {
 	problem string
 	least   int

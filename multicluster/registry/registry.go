@@ -70,11 +70,13 @@ type Update struct {
 	Started time.Time
 	// Snapshot: Exports are complete. Others are withdrawn.
 	Snapshot bool
-	// Partial: other updates follow with the rest of the exports at Stamp. Until the last one,
-	// nothing is withdrawn. Before lists a snapshot's exports in the earlier updates.
+	// Partial is true if other updates follow with the rest of the exports at Stamp. Nothing is
+	// withdrawn until the last of these updates. Before lists the exports that a snapshot had in
+	// the earlier updates.
 	Partial bool
 	Before  []objectid.Pool
-	// Exports are new or changed, and Withdrawn ended, at their own stamps or before Stamp.
+	// Exports are new or changed exports, each with its own stamp. Withdrawn has the exports that
+	// ended, at Stamp or before.
 	Exports   []Export
 	Withdrawn []objectid.Pool
 	// Unread maps exports that the source cannot decode to the reason: their previous version
@@ -86,8 +88,9 @@ type Update struct {
 	Bundle []byte
 }
 
-// Rejection is an update without full effect, or after one for which there is still no room. Once
-// no update of a member is rejected, all its exports are requested again.
+// Rejection is an update without full effect, or a later update while there is still no room for
+// the earlier one. Once no update of a member is rejected, all exports of the member are requested
+// again.
 type Rejection struct {
 	Member  string
 	Problem string
@@ -212,8 +215,9 @@ func (r *Registry) plausible(started time.Time) bool {
 }
 
 // startsAgain reports whether a member with an older update may begin anew, because its epoch is
-// lost: if its lease here expired, or it began to publish after the known process. An earlier
-// process was replaced, unless a clock went back: it may after an hour of silence.
+// lost. It may if its lease here has expired, or if it began to publish after the known process. A
+// process that began earlier was replaced, or a clock went back. So it may begin anew only after an
+// hour of silence.
 func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	switch {
 	case m.Started.IsZero(), !r.plausible(u.Started):
@@ -224,14 +228,14 @@ func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	return !r.running(t, m) || u.Started.After(m.Started)
 }
 
-// repeats reports whether a later process than the known one has no later epoch: an older state
-// folder was restored, so newer records may have older stamps.
+// repeats reports whether a process that began after the known one has no later epoch. Then an
+// older state folder was restored, and newer records may have older stamps.
 func (r *Registry) repeats(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) && u.Started.After(m.Started)
 }
 
-// replaced reports whether an earlier process than the known one has no earlier epoch: the later
-// one could not save its own, as on a full disk.
+// replaced reports whether a process that began before the known one has no earlier epoch. Then the
+// known process could not save its own epoch, as on a full disk.
 func (r *Registry) replaced(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) &&
 		u.Started.Before(m.Started)

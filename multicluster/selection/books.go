@@ -19,8 +19,8 @@ type books struct {
 	pending int
 	tokens  float64
 	number  uint64
-	// taken counts requests that left the queue as counted, since the member's count was base.
-	// synced: base is known.
+	// taken counts the requests that left the queue because a report counted them. It starts when
+	// the member's count is base. synced is true once base is known.
 	taken, base uint64
 	synced      bool
 

@@ -2,9 +2,9 @@ package selection
 
 import "sync"
 
-// News collects prompt blocks for a member's reports that recent ones lack. A block is reported
-// again after half the servers' capacity of other blocks, so that the others keep it. Its methods
-// may be called concurrently.
+// News collects the prompt blocks for the next report on a member. It leaves out a block that a
+// recent report has. It reports a block again after half as many other blocks as the servers cache,
+// so that other clusters keep the block. Its methods may be called concurrently.
 type News struct {
 	mu       sync.Mutex
 	recent   blocks // reported before, in order

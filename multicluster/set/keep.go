@@ -19,7 +19,7 @@ const (
 	saveTimeout = 30 * time.Second
 	stopTimeout = 2 * time.Second
 	// settleTimeout bounds how long a starting process waits for endpoints. It leaves time for
-	// several attempts to connect: only one of a member's processes serves, the others deny.
+	// several attempts to connect: one process of a member serves, and the others deny.
 	settleTimeout = 3 * time.Second
 	// saveInterval collects changes, so that a hundred members that connect at once cause one
 	// write.
@@ -206,8 +206,8 @@ func (s *Set) markKept(ctx context.Context) {
 	s.registry.MarkUnsaved(ids...)
 }
 
-// unsaved returns the records to save and the ids to delete. Only imported exports have records: a
-// member decides how many it publishes.
+// unsaved returns the records to save and the ids to delete. An export that is not imported has no
+// record, because a member decides how many exports it publishes.
 func (s *Set) unsaved() (changed []registry.Record, gone []registry.RecordID) {
 	changed, gone = s.registry.TakeUnsaved()
 	changed = slices.DeleteFunc(changed, func(r registry.Record) bool {

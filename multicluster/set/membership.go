@@ -74,9 +74,9 @@ func (s *Set) certifyNow() error {
 	return err
 }
 
-// AwaitCertificate returns once Gateways have a certificate, if there are members, or after
-// certifyTimeout. Call it before serving proxies: without it they would lose the connections
-// between peer listeners.
+// AwaitCertificate waits until Gateways have a certificate, if there are members, but not longer
+// than certifyTimeout. Call it before serving proxies. A proxy without the certificate would lose
+// its connections between peer listeners.
 func (s *Set) AwaitCertificate(ctx context.Context) {
 	s.mu.Lock()
 	alone := s.adopted.spec == nil || len(s.adopted.spec.Spec.Members) == 0

@@ -125,8 +125,8 @@ func (s *Set) placed(in registry.Reports) {
 // snapshot changes all imports.
 type due struct {
 	running sync.Mutex
-	// revision is the newest translated one. waiting holds placements of newer Offers, which
-	// translation may not be able to use. Guarded by running.
+	// revision is the newest translated revision. waiting holds the placements of newer Offers,
+	// which translation may not be able to use. running guards both.
 	revision uint64
 	waiting  map[objectid.Pool]imports.Assembled
 

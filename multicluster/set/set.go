@@ -80,8 +80,8 @@ type Config struct {
 	// Cleartext: the picker speaks gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
-	// MembersPick: of other clusters, the picker serves only members' Gateways, and only while
-	// Gateways here have a peer listener.
+	// MembersPick is true if the picker serves only members' Gateways, of all gateways of other
+	// clusters. It does so only while Gateways here have a peer listener.
 	MembersPick bool
 	// PickersOf returns Pickers from the store, again when Services or EndpointSlices of
 	// PickerService, "namespace/name", change; nil: Pickers is used.

@@ -197,8 +197,9 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	return p
 }
 
-// sendBack reduces the cost of a prompt's former home by the evictions there, or by a part of them
-// if that server lacks more room than the mean. c are matched.
+// sendBack makes a prompt cheaper at its former home, the server that held and evicted it. The cost
+// there excludes evictions for the tokens that the server held. If the server evicts more than the
+// mean, the cost excludes a part of these evictions. c must have its cached tokens.
 func (l *load) sendBack(prefixes *prefix.Index, chain prefix.Chain, c []Candidate, scratch *Scratch) {
 	if l.evicts.Load() == 0 {
 		return // all have room

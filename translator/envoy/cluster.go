@@ -67,15 +67,16 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	return b.resource(resource.Cluster, cl.Name, cl, c.Owners)
 }
 
-// healthCheck checks a picker. It is fast, because the first result makes a new cluster usable and
-// lets Envoy acknowledge all clusters of a response (docs/envoy.md, "Delivery"). It requires two
-// failures: one alone may be a busy picker's pause, and would make every request bypass it. Our own
-// picker gets a longer timeout: a slow call is retried at another replica, which must not be
-// unhealthy for having been slow.
+// healthCheck returns the health check of a picker. The check is fast, because its first result
+// makes a new cluster usable and lets Envoy acknowledge all clusters of a response (docs/envoy.md,
+// "Delivery"). A picker is unhealthy after two failures. A single failure may be a pause of a busy
+// picker, and every request would bypass that picker. Our own picker has a longer timeout, because
+// Envoy retries a slow call at another replica of it. A slow replica must stay healthy, or no
+// replica is left for the retry.
 //
-// For external pickers that may not serve health, the check uses HTTP, and any answer other than a
-// server error counts: some serve no health on this port (the inference extension's reference
-// picker), and Envoy's gRPC check treats UNIMPLEMENTED as a failure.
+// An external picker may lack the gRPC health service on this port, as the inference extension's
+// reference picker does. Envoy's gRPC check treats UNIMPLEMENTED as a failure. So the check of such
+// a picker uses HTTP, and every answer below 500 passes.
 func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 	check := &corev3.HealthCheck{
 		Timeout:            seconds(500 * time.Millisecond),

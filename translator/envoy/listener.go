@@ -11,7 +11,6 @@ import (
 	inspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	uuidv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/request_id/uuid/v3"
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -96,25 +95,6 @@ func byName(server string) *listenerv3.FilterChainMatch {
 		m.ServerNames = []string{server}
 	}
 	return m
-}
-
-func (b *builder) terminate(secrets []string, clients *model.ClientValidation, alpn ...string) *corev3.TransportSocket {
-	tls := &tlsv3.CommonTlsContext{AlpnProtocols: alpn}
-	for _, s := range secrets {
-		tls.TlsCertificateSdsSecretConfigs = append(tls.TlsCertificateSdsSecretConfigs, b.sds(s))
-	}
-	context := &tlsv3.DownstreamTlsContext{CommonTlsContext: tls}
-	if clients == nil {
-		return b.socket("tls", context)
-	}
-	check := &tlsv3.CertificateValidationContext{}
-	if clients.Optional {
-		check.TrustChainVerification = tlsv3.CertificateValidationContext_ACCEPT_UNTRUSTED
-	} else {
-		context.RequireClientCertificate = boolean(true)
-	}
-	tls.ValidationContextType = b.trusted(check, clients.Trust)
-	return b.socket("tls", context)
 }
 
 func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConnectionManager {

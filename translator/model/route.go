@@ -193,26 +193,27 @@ type Subset struct {
 	Selector string
 	// Addresses match now, sorted: for external pickers; nil for ours.
 	Addresses []string
-	// Elsewhere is set if the hop to the pool itself (Pool.PicksAgain) picks without the subset: it
-	// then serves no request of the subset.
+	// Elsewhere is set if the hop to the pool itself (Pool.PicksAgain) picks without the subset.
+	// Such a hop serves no request of the subset.
 	Elsewhere bool
 }
 
 // PickerCall configures how Envoy asks for an endpoint.
 type PickerCall struct {
 	Cluster ClusterID
-	// nil for the endpoint picker protocol's
+	// Names is nil for the names of the endpoint picker protocol.
 	Names  *PickerNames
 	Subset *Subset // nil: all endpoints
-	// Pool is the pool's name at our picker, even with an external one: ours relays requests whose
-	// bodies no picker receives (envoy's bodyless), because a picker that waits for bodies would
-	// never answer headers alone.
+	// Pool is the pool's name at our picker. A pool with an external picker has it, too: our picker
+	// relays the requests whose bodies no picker receives (envoy's bodyless). A picker that waits
+	// for a body would never answer headers alone.
 	Pool objectid.Target
 	// RemotePool is the pool's name at another cluster's picker; "" is not sent.
 	RemotePool string
 	Body       BodyMode
-	// Served sends response headers, with the endpoint that served, to the picker (endpoint picker
-	// protocol): to external pickers, also behind ours, and to ours if its strategy needs them.
+	// Served makes Envoy send the picker the response headers, and the endpoint that served
+	// (endpoint picker protocol). External pickers receive them, behind our picker, too. Our picker
+	// receives them if its strategy needs them.
 	Served     bool
 	TokenUsage bool // Envoy reads responses' token usage, for metrics
 	// ResponseIDs makes Envoy read the IDs of responses that servers store, for later requests.
@@ -224,12 +225,12 @@ type PickerCall struct {
 	// Open lets our picker return any endpoint if the picker that it relays to returns none. Not
 	// combined with Closed or Subset.
 	Open bool
-	// Closed makes a request without a pick fail, whatever the failure mode is: another cluster
-	// serves it.
+	// Closed makes a request fail if the picker picks nothing, in every failure mode. The request
+	// then moves on to another cluster.
 	Closed bool
 	// Again is set for a cluster with a hop to the pool itself (Pool.PicksAgain).
 	Again bool
-	// Last marks a hop's own call, which ends spilling. Any other call without Spill, for a pool
-	// that spills, comes from an outdated route.
+	// Last marks the call of a hop, which ends spilling. A pool that spills gets no other call
+	// without Spill, unless the route is outdated.
 	Last bool
 }

@@ -23,12 +23,12 @@ const (
 	// fairShare limits each connection when the budget is used up. A reconnecting proxy with 5,000
 	// routes sends less.
 	fairShare = 1 << 20
-	// lastShare replaces it when manyTimes the budget is used. A thousand proxies that reconnect at
-	// once stay below that.
+	// lastShare replaces fairShare when manyTimes the budget is used. A thousand proxies that
+	// reconnect at once stay below it.
 	lastShare = 64 << 10
 	manyTimes = 8
-	// forgotten is how many counted bytes expire each second: frames that are not messages, such as
-	// pings, and messages of streams that ended before they were read.
+	// forgotten is how many counted bytes expire each second. Some bytes are never received as a
+	// message: frames such as pings, and messages of streams that end before a handler reads them.
 	forgotten = 4 << 10
 	// framing is the overhead of HTTP/2 and gRPC per 64 KiB of a message, in bytes, at least.
 	framing = 64

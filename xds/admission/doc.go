@@ -1,5 +1,6 @@
-// Package admission limits the connections of a listener: their number, and until a client has
-// authenticated, the connections of its address, the bytes and the time of each.
+// Package admission limits the connections of a listener. It limits their number. Until a client
+// has authenticated, it also limits the connections of the client's address, and the bytes and the
+// time of each connection.
 //
 // cmd/penstock wraps the listeners of its gRPC servers. A server that has verified the credential
 // of a call, by TLS or metadata, calls Admit with the call's context, which lifts the limits of the

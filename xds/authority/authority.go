@@ -36,9 +36,9 @@ type Config struct {
 	// Changed is called from Run's goroutine when Bundle or the first of Keys has changed, first
 	// before Ready. Optional.
 	Changed func()
-	// Life is how long an authority is in use (default: one year), CertificateLife how long a
-	// certificate is (default: one day). Both are valid for longer: see tolerance. Overlap is how
-	// long an authority is in the bundle before it signs (default: one day).
+	// Life is how long an authority is in use (default: one year). CertificateLife is how long a
+	// certificate is in use (default: one day). Both are valid for longer: see tolerance. Overlap
+	// is how long an authority is in the bundle before it signs (default: one day).
 	Life, CertificateLife, Overlap time.Duration
 	// Validity is how long a certificate is valid before and after it is signed; it must exceed
 	// CertificateLife. 0: as long as its authority.
@@ -144,8 +144,8 @@ func (a *Authority) renew(ctx context.Context) error {
 const damagePause = 20 * time.Second
 
 // next returns the state that follows from the Secret's data, and whether to write it. If the
-// Secret is missing or damaged, it is this process's state, so that proxies and processes keep
-// trusting each other.
+// Secret is missing or damaged, next returns this process's own state, so that proxies and
+// processes keep trusting each other.
 func (a *Authority) next(data map[string][]byte, now time.Time) (s state, changed bool, err error) {
 	if len(data) > 0 {
 		if s, err = read(data); err == nil {
@@ -259,8 +259,8 @@ func (a *Authority) Bundle() []byte {
 }
 
 // Keys returns secrets that all replicas derive from the authority for a purpose; empty before
-// Ready. The first one is handed out, all are accepted. A replaced key is accepted for
-// Config.Overlap. The next authority's key is handed out once all replicas have had it for long,
+// Ready. Proxies get the first secret, and replicas accept all of them. A replaced key is accepted
+// for Config.Overlap. Proxies get the next authority's key once all replicas have had it for long,
 // and early enough for all proxies to have it before that authority signs.
 func (a *Authority) Keys(purpose string) []string {
 	a.mu.Lock()

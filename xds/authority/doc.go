@@ -15,8 +15,8 @@
 // that a stolen key is useful only for days. The Secret holds this state (state.go); of two
 // concurrent writes one fails with ErrChanged.
 //
-// Rotate replaces an authority early (rotation.go). Its overlap may be shorter, and trust in the
-// previous authority ends soon after.
+// Rotate replaces an authority early (earlyreplacement.go). Its overlap may be shorter, and trust
+// in the previous authority ends soon after.
 //
 // Invariants: an authority signs only after Config.Overlap in the bundle, unless no other is valid.
 // A private key is never logged, and leaves the process only for the Secret.

@@ -27,12 +27,13 @@ const (
 const (
 	// skew bounds the clock skew between nodes.
 	skew = time.Hour
-	// tolerance is the largest clock error at which certificates are still valid. They are valid
-	// for so long before their authority is made and after it is replaced. It is twice a year,
-	// because the clock that made the authority may be wrong, too.
+	// tolerance is the largest clock error at which certificates are still valid. A certificate is
+	// valid from this long before its authority is made until this long after the authority is
+	// replaced. Tolerance covers two clocks that are a year wrong: the verifier's, and the clock of
+	// the process that made the authority.
 	tolerance = 800 * 24 * time.Hour
 	// retention is how long an expired authority stays in the bundle after its replacement. A
-	// process that cannot read the Secret presents its certificates for as long.
+	// process that cannot read the Secret still presents certificates of that authority.
 	retention = 7 * 24 * time.Hour
 )
 

@@ -134,7 +134,7 @@ func (l *log) coalesced(from, to uint64) []Change {
 	return changes
 }
 
-// since finds changes after a place that the log has dropped by visiting all resources.
+// since finds the changes after a place that the log has dropped. It visits all resources.
 func (l *log) since(from uint64) []Change {
 	var out []Change
 	for _, s := range l.byID {
@@ -204,8 +204,8 @@ type Initial struct {
 }
 
 // AcquireInitial acquires the names of initial_resource_versions. It returns names at their current
-// version separately, because those are nearly all; resources that changed since the last Pull are
-// in others. Safe for concurrent use.
+// version separately, because nearly all names are. others has the resources that changed since the
+// last Pull. Safe for concurrent use.
 func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, string]) (current []*Slot,
 	others []Initial) {
 	l := c.log

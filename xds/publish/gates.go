@@ -61,8 +61,8 @@ func (s *Stream) hopsBehind(it *item, now time.Time) (out []*cache.Slot) {
 	return out
 }
 
-// routesReady sends route configurations and listeners after the clusters that they (or a
-// listener's routes) name, and their hops.
+// routesReady sends route configurations and listeners after the clusters that they name, and after
+// the hops of these clusters. A listener also waits for the clusters that its routes name.
 func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if it.flight != nil {
 		return false, time.Time{}

@@ -22,8 +22,8 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 	for _, slot := range subscribed {
 		asks.set(slot.ID)
 	}
-	// take reports whether to use a name: once, and only if the proxy subscribes to it. Otherwise
-	// its response crossed the unsubscription.
+	// take reports whether to use a name. It returns true once for a name, and only if the proxy
+	// subscribes to it. Otherwise the response with the name crossed the unsubscription.
 	take := func(slot *cache.Slot) bool {
 		repeated := initial.has(slot.ID)
 		initial.set(slot.ID)

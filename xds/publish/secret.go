@@ -181,10 +181,10 @@ func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	}
 }
 
-// retryBeside resends rejected secrets that some resource names together with a secret that the
-// proxy has accepted: the last of them to arrive is rejected for the faults of each. A resent last
-// good version does not trigger this, because two such secrets would resend each other forever. A
-// placeholder triggers it once for each version, also for the secret itself.
+// retryBeside resends rejected secrets if some resource names them together with a secret that the
+// proxy has accepted. Of such secrets Envoy rejects the last one to arrive, for the faults of each.
+// A resent last good version does not trigger this, because two such secrets would resend each
+// other forever. A placeholder triggers it once for each version, also for the secret itself.
 func (s *Stream) retryBeside(secret *cache.Slot, placed bool, now time.Time) {
 	for _, it := range s.items[resource.Secret] {
 		if it.slot == secret && !placed || it.want == nil || it.rejected != it.want.Version ||

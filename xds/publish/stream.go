@@ -28,8 +28,8 @@ type Config struct {
 	// nil: no cluster is called.
 	Called func(cluster string) bool
 	// Settle bounds how long removals wait after a proxy has resumed with versions that the cache
-	// does not have: until it subscribes to its routes, and for listeners that its endpoints may
-	// name. Default: 3 s.
+	// does not have. Removals wait until the proxy subscribes to its routes, and for listeners that
+	// its endpoints may name. Default: 3 s.
 	Settle time.Duration
 	// Lagging reports whether the cache may lack existing resources, because its process has lost
 	// its sources. No listener and no cluster is removed meanwhile. nil: never.

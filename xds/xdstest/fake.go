@@ -143,8 +143,8 @@ func (f *Fake) Received() []Received {
 	return slices.Clone(f.log)
 }
 
-// Has returns the version of a resource that is in force. A warming cluster is not in force, but
-// the old version of a warm one is.
+// Has returns the version of a resource that is in force. A cluster that warms for the first time
+// is not in force. While a new version of a warm cluster warms, the old version is.
 func (f *Fake) Has(ref resource.Ref) (version string, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -68,8 +68,8 @@ func (f *filler) mark(path string, hidden bool) string {
 	return text
 }
 
-// isName reports whether a field has a name, or another text for which the API server requires the
-// form of one: reports and rows are named by them.
+// isName reports whether a field holds a name, or another text that the API server requires to have
+// the form of a name. Reports and rows are named by such fields, so they hold no credential.
 func isName(path string) bool {
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	return name == "name" && !strings.HasPrefix(path, "metadata.annotations") ||

@@ -31,8 +31,8 @@ type Config struct {
 	// Grace is how long the hub waits for a member that was not read yet, and the lease of the
 	// others. Default: 15 s.
 	Grace time.Duration
-	// Never returns why no import may have an address, as a phrase that follows it; "": an import
-	// may. nil: all may.
+	// Never returns why no import may have an address, as a phrase that follows the address; "": an
+	// import may have it. nil: every import may have every address.
 	Never func(netip.Addr) string
 	Now   func() time.Time // this process's monotonic clock; nil: time.Now
 }
@@ -119,8 +119,8 @@ func (h *Hub) call(c *changes) {
 	}
 }
 
-// SetMembers replaces the members. all: a member's own exports are entries of its imports, too. The
-// exports of a former member drain.
+// SetMembers replaces the members. all is true if a member's own exports are entries of its
+// imports, too. The exports of a former member drain.
 func (h *Hub) SetMembers(list []Member, all bool) {
 	var c changes
 	defer h.call(&c)
@@ -171,8 +171,9 @@ func (h *Hub) sorted() []*member {
 	return slices.SortedFunc(maps.Values(h.members), func(a, b *member) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Restore passes the hub's entries in a member's imports, before its first Exports. Only then do
-// others' exports reach it, so that withdrawn ones drain.
+// Restore passes the hub's entries in a member's imports. Call it before the first call of Exports
+// for the member. Exports of other members reach this member only afterwards, so that withdrawn
+// ones drain.
 func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.ImportedCluster) {
 	var c changes
 	defer h.call(&c)

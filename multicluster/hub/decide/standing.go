@@ -145,11 +145,11 @@ type Status struct {
 	Connected bool `json:"connected"`
 	// Contacted is when its API server last responded; zero: never.
 	Contacted time.Time `json:"contacted,omitzero"`
-	// Exports counts its pools with a requested export by state: Exported, Pending, or the reason
-	// of the condition Exported.
+	// Exports counts the member's pools with a requested export by state: Exported, Pending, or the
+	// reason of the condition Exported.
 	Exports map[string]int `json:"exports"`
-	// Imports counts the others' exports to it by state: Imported, Pending, or the reason why not.
-	// Missing maps the missing ones to the reason.
+	// Imports counts the other members' exports to this member by state: Imported, Pending, or the
+	// reason why it does not import them. Missing maps the missing exports to the reason.
 	Imports map[string]int    `json:"imports"`
 	Missing map[string]string `json:"missing,omitempty"`
 	// Pruned: the CRD of InferencePoolImport there has no status.clusters, so only Penstock reads

@@ -101,8 +101,9 @@ func (l *Loads) SetClusters(id objectid.Target, c *picker.Clusters) {
 	l.mu.Unlock()
 }
 
-// setMembers passes on the clusters with their round trip times and server counts. The page of a
-// cluster's picker has the count, or else the exporter's declaration.
+// setMembers passes on each cluster with its round trip time and its number of servers. The number
+// is on the metrics page of the cluster's picker. Without it, the number that the exporter declares
+// counts.
 func (c *choosable) setMembers(roundTrip func(member string) time.Duration,
 	servers func(pool objectid.Pool, member string) int) {
 	members := make([]selection.Member, len(c.list))

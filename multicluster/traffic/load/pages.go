@@ -243,8 +243,8 @@ func (p *page) readAt(ctx context.Context, ip netip.Addr) (int, error) {
 	return 0, fmt.Errorf("it answers %d", resp.StatusCode)
 }
 
-// parse returns a page's number of servers that take requests, from the series with a pool's name
-// or the only one. 0: none there; noServers: it shows 0.
+// parse returns how many servers take requests. It reads the series with the pool's name, or the
+// only series. 0: the page has no such series; noServers: the series is 0.
 func parse(page io.Reader, pool string) int {
 	found := map[string]int{}
 	lines := bufio.NewScanner(page)

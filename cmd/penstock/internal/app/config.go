@@ -48,9 +48,9 @@ type Config struct {
 	// address of the Picker listener.
 	PickerAddresses []netip.AddrPort
 	PickerSockets   []string
-	// HTTP serves metrics and health. Admin also serves the admin pages: the status and the
-	// explanations of all objects. So does HTTP on a loopback address. nil: none. The socket in
-	// StateDir always serves all pages.
+	// HTTP serves metrics and health. On a loopback address it also serves the admin pages, which
+	// show the status and the explanations of all objects. Admin serves all of these pages. nil:
+	// none. The socket in StateDir always serves all pages.
 	HTTP, Admin net.Listener
 	Addresses   Addresses
 	// Processor is the default for pools whose policy names none.
@@ -159,8 +159,8 @@ type Peers struct {
 	Addresses []string
 	// Listener serves peers; nil: Config.Local does.
 	Listener net.Listener
-	// TLS identifies peers on Listener. nil: certificates of the fleet's authority do; without a
-	// fleet, Listener is a socket that no other user can open.
+	// TLS identifies peers on Listener. nil: certificates of the fleet's authority identify them.
+	// Without a fleet, Listener is then a socket that no other user can open.
 	TLS *MutualTLS
 }
 

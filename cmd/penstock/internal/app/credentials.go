@@ -34,8 +34,8 @@ type holder struct {
 	log   *slog.Logger
 
 	mu sync.RWMutex
-	// root keys for calls to the picker: proxies receive keys made with the first, and those made
-	// with the second stay valid
+	// keys are the root keys for calls to the picker. Proxies receive keys made with the first root
+	// key. Keys made with the second one stay valid.
 	keys []string
 	ca   []byte
 }

@@ -111,8 +111,8 @@ func (f *fleets) authorityChanged() {
 	}
 }
 
-// security implements proxyRunner. Proxies prove their identity; peers do by Peers.TLS or, without
-// it, by certificates of the authority.
+// security implements proxyRunner. Proxies prove their identity. Peers prove theirs by Peers.TLS,
+// or without it by certificates of the authority.
 func (f *fleets) security(p Peers) security {
 	s := security{log: f.core.log, authenticate: f.authenticate,
 		ads:   []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(f.secure(tls.VersionTLS13), f.core.log))},

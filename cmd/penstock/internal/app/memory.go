@@ -17,8 +17,8 @@ const (
 	// restBytes is the most that a process at rest allocates between two checks.
 	restBytes = 256 << 10
 	// burstBytes is the least that a process allocates in a burst. A collection marks everything
-	// that is live, so smaller amounts, such as those for pings of a thousand proxies, are left to
-	// Go.
+	// that is live, so Go alone decides about smaller amounts, such as for pings of a thousand
+	// proxies.
 	burstBytes = 8 << 20
 	// startPercent is the growth of the heap between collections until the process first comes to
 	// rest. Afterwards GOGC applies, 100 by default.
@@ -47,9 +47,9 @@ func CollectTight() {
 	}
 }
 
-// startTight makes Go collect twice as often as usual until end is called. What stays is allocated
-// during the start, among garbage, and never moves: gaps between it are lost for good (15 MiB with
-// 5,000 routes, for 0.4 s of CPU). GOGC takes precedence.
+// startTight makes Go collect twice as often as usual until end is called. Objects that stay are
+// allocated during the start, among garbage, and never move. So the gaps between such objects are
+// lost for good (15 MiB with 5,000 routes, for 0.4 s of CPU). GOGC takes precedence.
 func startTight() (end func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}

@@ -101,8 +101,8 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// ServePages serves pages until ctx ends: all of them at an address that only this machine reaches,
-// otherwise the open ones.
+// ServePages serves pages until ctx ends. It serves all pages at an address that only this machine
+// reaches, and otherwise the open ones.
 func ServePages(ctx context.Context, l net.Listener, open, all http.Handler) error {
 	if Local(l.Addr()) {
 		open = sameOrigin(all)

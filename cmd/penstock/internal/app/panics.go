@@ -83,7 +83,7 @@ func (p *panics) first(place string) bool {
 	return true
 }
 
-// place is the files and lines of a stack, without what differs from call to call.
+// place returns the files and lines of a stack, without the parts that differ from call to call.
 func place(stack []byte) string {
 	var b strings.Builder
 	for line := range strings.Lines(string(stack)) {

@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// remotePickers reports the results of probing external pickers. A report belongs to the import,
-// unless the cluster set writes the import's entry and its conditions; for pools it belongs to the
-// picker's Service.
+// remotePickers reports the results of probing external pickers. The report of a pool's picker
+// belongs to the picker's Service. The report of an import's picker belongs to the import, unless
+// the cluster set writes the import's entry and its conditions.
 type remotePickers struct {
 	board *status.Board
 	store *store.Store

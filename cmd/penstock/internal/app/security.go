@@ -60,8 +60,9 @@ var verifiedByTLS = grpc.ChainStreamInterceptor(func(srv any, stream grpc.Server
 // the most bytes are closed.
 const budget = 64 << 20
 
-// admit limits the connections of a listener until their clients have authenticated, and the bytes
-// that they send.
+// admit wraps a listener. It limits connections whose clients have not authenticated: the number
+// for each address, and the bytes and the time of each connection. The budget limits the unfinished
+// messages of all connections.
 func (a *App) admit(port ports.Port, l net.Listener, authenticates bool) net.Listener {
 	return port.Limit(l, admission.Config{Trusting: !authenticates, Budget: a.budget, Log: a.log})
 }

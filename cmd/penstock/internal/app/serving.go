@@ -32,8 +32,8 @@ func (a *App) Serving(ctx context.Context, gateway string) (urls []string, rev u
 		rev = a.progress.Revision()
 		var refs []resource.Ref
 		urls, refs = a.serves(gateway)
-		// Envoys never acknowledge what a later revision removes: start again with the gateway's
-		// new resources.
+		// Envoys never acknowledge resources that a later revision removes. Start again with the
+		// gateway's new resources.
 		waiting, stop := context.WithCancel(ctx)
 		var watch sync.WaitGroup
 		watch.Go(func() {

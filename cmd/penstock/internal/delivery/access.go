@@ -14,8 +14,8 @@ import (
 // AccessConfig configures an Access.
 type AccessConfig struct {
 	Cache *cache.Cache
-	// Drain is how long a Gateway may pick from a pool after its routes dropped it: streams of
-	// removed listeners still may.
+	// Drain is how long a Gateway may pick from a pool after the Gateway's routes dropped the pool.
+	// Streams of removed listeners still ask for picks.
 	Drain time.Duration
 	// Lagging reports that the objects may be old; nil: never.
 	Lagging func() bool

@@ -14,8 +14,8 @@ const (
 	// workersDelay is how long Envoy's workers may take to apply endpoints that the main thread has
 	// acknowledged. A quicker pick names endpoints that they lack (seen with 50 requests at once).
 	workersDelay = 20 * time.Millisecond
-	// peersDelay is how much longer Envoys of other processes may take to have what the same files
-	// contain: their ACKs are not published.
+	// peersDelay is how much longer Envoys of other processes may take to have the content of the
+	// same files. The ACKs of these Envoys are not published.
 	peersDelay = 500 * time.Millisecond
 )
 

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// holdTimeout is how long a removal waits for the pickers of peers to drop the endpoint: they
+	// holdTimeout is how long a removal waits for the pickers of peers to drop the endpoint. Peers
 	// read the same objects within milliseconds.
 	holdTimeout = 300 * time.Millisecond
 	// maxHold bounds the wait of a pool that shrinks again and again meanwhile.
@@ -30,11 +30,11 @@ type HoldsConfig struct {
 	Names Names
 }
 
-// Holds commits changes, and holds back removals that pickers of peers have not followed: any Envoy
+// Holds commits changes, and holds back removals that pickers of peers have not followed. Any Envoy
 // may ask any picker, so Envoy keeps an endpoint as long as a picker may name it. A hold covers a
-// pool's cached clusters and endpoints, and removals of resources that these name, such as a hop to
-// spill to. It ends when peers name the same endpoints as the picker here, or at its deadline;
-// later changes of the pool join it. Everything else is committed at once.
+// pool's cached clusters and endpoints. It also covers removals of resources that these name, such
+// as a hop to spill to. A hold ends when peers name the same endpoints as the picker here, or at
+// its deadline. Later changes of the pool join the hold. Everything else is committed at once.
 type Holds struct {
 	cfg      HoldsConfig
 	released chan struct{} // has one element when a hold has ended
@@ -193,8 +193,8 @@ func poolOf(ref resource.Ref) objectid.Target {
 	return objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Member: id.Member}
 }
 
-// needed maps the resources that held ones name in their cached versions, directly or not, to the
-// pools that need them. mu is held.
+// needed maps resources to the pools that need them. It has the resources that the cached versions
+// of held resources name, directly or not. mu is held.
 func (h *Holds) needed(gateway string) map[resource.Ref]map[objectid.Target]bool {
 	out := map[resource.Ref]map[objectid.Target]bool{}
 	var follow func(ref resource.Ref, pool objectid.Target)

@@ -139,8 +139,9 @@ func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Tim
 	return with
 }
 
-// withLeft returns the new endpoints of a cluster with the leaving ones, if all pods of an import,
-// all external pickers or some endpoints of datagrams leave or left within the linger timeout.
+// withLeft returns the new endpoints of a cluster together with the leaving ones. It adds leaving
+// endpoints if all pods of an import, all external pickers or some endpoints of datagrams leave, or
+// have left within the linger timeout.
 func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time) *resource.Resource {
 	id, _ := model.ParseClusterID(r.Name)
 	switch {
@@ -255,8 +256,8 @@ func (d *Linger) expire(now time.Time) time.Duration {
 	return next
 }
 
-// LearnedObject returns the namespace and name of the object with the endpoints that remote pickers
-// have named of a pool; false for a pool that is not imported.
+// LearnedObject returns the namespace and name of the object with a pool's endpoints that remote
+// pickers have named. It returns false for a pool that is not imported.
 func LearnedObject(pool objectid.Target) (namespace, name string, ok bool) {
 	return pool.Namespace, store.LearnedName(pool.Name, pool.Member), pool.Member != ""
 }

@@ -65,14 +65,15 @@ type Pools struct {
 	grow, retire chan struct{} // signals to the two loops of Run
 
 	mu sync.Mutex
-	// between shrink and grow: the cache does not have the grown pools yet
+	// updating is true between shrink and grow, while the cache lacks the grown pools.
 	updating bool
 	current  map[objectid.Target]picker.Pool // what the picker has
 	growing  map[objectid.Target]picker.Pool // what it gets once Envoys have the endpoints
 	young    map[objectid.Target]time.Time   // pools that have grown, and until when their picks name further endpoints
 	plain    map[objectid.Target]*model.Pool
 	gone     map[objectid.Target]time.Time // removed pools, and until when they are kept
-	// the replacements of some of them: pools that are reached through gateways alone
+	// gateways are the pools that replace removed pools of the same name. They are reached through
+	// gateways alone.
 	gateways map[objectid.Target]picker.Pool
 }
 

@@ -9,8 +9,8 @@ import (
 
 const (
 	stopsInterval = 100 * time.Millisecond
-	// catchUpTime bounds how long a process that was stopped takes to read what has changed and to
-	// publish what its picker names, so that peers wait for it again.
+	// catchUpTime bounds how long a process takes, after it was stopped, to read changes and to
+	// publish the endpoints that its picker names. Afterwards peers wait for it again.
 	catchUpTime = 250 * time.Millisecond
 )
 

@@ -79,7 +79,7 @@ func (d *show) until(expected func(list string) bool) {
 // bothReady reports whether both other members are connected.
 func bothReady(list string) bool { return strings.Count(list, "Ready  yes") == 2 }
 
-// joined makes here a member of east and of west, and they of it.
+// joined joins here with east, and here with west, each in both directions.
 func joined(d *show, _ string) string {
 	for _, other := range []string{"east", "west"} {
 		for _, way := range [][2]string{{other, "here"}, {"here", other}} {

@@ -19,8 +19,8 @@ func (d *show) external(cfg external.ServerConfig, paths func(*external.Server))
 	return d.serve(server)
 }
 
-// processors starts a router of the servers of qwen, and two processors, as penstock-external has
-// them, except for their vocabulary: a token is a byte.
+// processors starts a router of the servers of qwen, and two processors. They are as in
+// penstock-external, except for the vocabulary: a token is a byte.
 func (d *show) processors(tokens string) {
 	var workers []string
 	for _, name := range names("qwen") {

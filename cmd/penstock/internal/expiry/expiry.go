@@ -134,8 +134,8 @@ func Check(r store.Reader, now time.Time) []report.Report {
 	return all
 }
 
-// reports returns the findings of objects, how many certificates have ended or end soon, and how
-// long all of that holds: a day at most, because clocks are set.
+// reports returns the findings of objects, and how many certificates have ended or end soon. It
+// also returns how long both results hold, a day at most, because clocks are set.
 func reports(objects map[report.Ref][]certificate, now time.Time) (all []report.Report, ended, soon int,
 	next time.Duration) {
 	next = 24 * time.Hour

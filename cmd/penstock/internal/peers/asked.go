@@ -22,7 +22,7 @@ const (
 )
 
 // Asked returns the picks of all processes. A question is an item that stays published until its
-// answers arrive; so is an answer.
+// answers arrive. Answers are items, too.
 type Asked struct {
 	questions, answers *channel.Topic
 	peers              *channel.Mirror[json.RawMessage]

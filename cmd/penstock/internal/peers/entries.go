@@ -24,8 +24,8 @@ const (
 )
 
 // Entries publishes access log entries of requests that another process picked for, because an
-// Envoy's workers log to any process. Otherwise pickers would count ended requests and in the end
-// find an idle pool full, and not count continuing ones.
+// Envoy's workers log to any process. Without these entries a picker would count requests that have
+// ended, until an idle pool seems full. It would also miss that requests go on.
 type Entries struct {
 	channel *channel.Channel
 	batches *batches

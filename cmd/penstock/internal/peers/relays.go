@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Relays puts on an import's board why picks of its remote picker fail, one source per pool and
-// process, and publishes it for the process that writes status.
+// Relays reports why picks of an import's remote picker fail, on the board, with one source per
+// pool and process. It publishes the reason for the process that writes status.
 type Relays struct {
 	board *status.Board
 	topic *channel.Topic
@@ -35,8 +35,9 @@ type published struct {
 	NoAnswer string `json:"noAnswer,omitempty"`
 }
 
-// NewRelays makes a Relays. down receives why a pool's remote picker does not respond, here (the
-// source "relay") and at each other process; "": it does. It must not call the Relays.
+// NewRelays makes a Relays. down receives why a pool's remote picker does not respond; "": it does.
+// It receives the reason for this process, with the source "relay", and for each other process. It
+// must not call the Relays.
 func NewRelays(b *status.Board, c *channel.Channel, down func(pool objectid.Target, source, why string)) *Relays {
 	r := &Relays{board: b, down: down, topic: c.Topic("relays"), pools: map[objectid.Target]*model.Pool{},
 		troubles: map[objectid.Target]picker.RelayFailure{}}

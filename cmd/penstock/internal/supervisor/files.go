@@ -21,8 +21,8 @@ func connections(files uint64) int64 {
 	return max(leastConnections, (int64(files)-reservedFiles)/2)
 }
 
-// openFiles is how many files a program that this process starts may open at most: Envoy raises its
-// limit to it. Zero where it cannot be read.
+// openFiles is how many files a program that this process starts may open at most. Envoy raises its
+// limit to this number. Zero: the number cannot be read.
 func openFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
