@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
 // epp is the name of west's picker, a process of its own.
@@ -25,7 +25,8 @@ func setScript() script {
 		later: []string{"east/exported.yaml", "west/exported.yaml", "here/policy.yaml"},
 		prepare: func(d *show) {
 			for _, name := range []string{"east-llama-1", "east-llama-2", "west-llama-1", "west-llama-2"} {
-				d.model(name, sim.Config{Model: "llama", TimeToFirstToken: firstToken, InterTokenLatency: firstToken})
+				d.model(name, modelserver.Config{Model: "llama", TimeToFirstToken: firstToken,
+					InterTokenLatency: firstToken})
 			}
 		},
 		begin: func(d *show) {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/yaml"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/picker/modelserver"
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
@@ -324,9 +324,9 @@ func (d *show) keepRunning() {
 }
 
 // model starts a simulated model server.
-func (d *show) model(name string, c sim.Config) {
+func (d *show) model(name string, c modelserver.Config) {
 	c.Name, c.Listen, c.Grace, c.Log = name, []string{"127.0.0.1:0"}, time.Second, slog.New(slog.DiscardHandler)
-	server := must(sim.New(c))
+	server := must(modelserver.New(c))
 	d.ports[name] = portOf(must(server.Listen())[0])
 	d.group.Go(func() error { return server.Run(d.ctx) })
 }

@@ -15,8 +15,8 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/internal/external/tokenstore"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/modelserver"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -56,13 +56,14 @@ func poolsScript() script {
 func preparePools(d *show) {
 	store := tokenstore.New(tokenstore.Config{}, prometheus.NewRegistry())
 	tokens := "http://" + d.external(tokenstore.ServerConfig(), store.Paths)
+	client := must(tokenstore.NewClient(tokens, time.Second))
 	for _, server := range servers {
-		c := sim.Config{Model: server.model, TimeToFirstToken: firstToken, InterTokenLatency: perToken}
+		c := modelserver.Config{Model: server.model, TimeToFirstToken: firstToken, InterTokenLatency: perToken}
 		switch server.model {
 		case "gemma":
 			c.PrefixCaching, c.PrefillRate, c.KVCacheTokens, c.LoRAs = true, prefillRate, cacheTokens, adapters
 		case "qwen":
-			c.Tokens = tokens
+			c.Tokens = client
 		}
 		d.model(server.name, c)
 	}

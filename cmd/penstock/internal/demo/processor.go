@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/internal/external"
 	"github.com/penstock-project/penstock/cmd/internal/external/preprocess"
 	"github.com/penstock-project/penstock/cmd/internal/external/router"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
 // external serves the paths of a part of penstock-external, and returns its address.
@@ -71,7 +71,7 @@ func prepared(d *show, _ string) string {
 		for range 3 {
 			resp := must(d.post(d.ctx, d.url+part.prefix, q))
 			_ = resp.Body.Close()
-			by, from := resp.Header.Get("x-served-by"), resp.Header.Get(sim.TokensFromHeader)
+			by, from := resp.Header.Get("x-served-by"), resp.Header.Get(modelserver.TokensFromHeader)
 			check(answer{Status: resp.StatusCode, By: by}.expectFrom("qwen-"))
 			d.line("     %s  %s", d.column(by), d.paint(faint, "token IDs from the "+from))
 			expect(from == part.from, "the server to have its token IDs from the %s; it has them from the %s",
@@ -95,8 +95,8 @@ func prepared(d *show, _ string) string {
 // received describes the token IDs of a server's last request.
 func (d *show) received(server string) string {
 	last := d.lastRequest(fmt.Sprintf("127.0.0.1:%d", d.ports[server]))
-	if key := last.Headers.Get(sim.TokensKeyHeader); key != "" {
-		return sim.TokensKeyHeader + ": " + key
+	if key := last.Headers.Get(modelserver.TokensKeyHeader); key != "" {
+		return modelserver.TokensKeyHeader + ": " + key
 	}
 	return last.Body[:min(len(last.Body), 48)] + " ..."
 }
