@@ -19,9 +19,9 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 	"github.com/penstock-project/penstock/picker/modelserver"
 	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
 func penstock(t *testing.T, args ...string) (string, error) {

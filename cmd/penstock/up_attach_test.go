@@ -13,8 +13,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 	"github.com/penstock-project/penstock/picker/modelserver"
+	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
 // attach starts an Envoy with a bootstrap for the site's Gateway and further arguments. It ends

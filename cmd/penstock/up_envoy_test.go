@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
 // movableEnvoy makes the site run an Envoy whose program can be removed and put back.

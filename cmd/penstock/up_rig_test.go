@@ -23,8 +23,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 	"github.com/penstock-project/penstock/picker/modelserver"
+	"github.com/penstock-project/penstock/xds/supervisor"
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )

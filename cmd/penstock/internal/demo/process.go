@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
 // drainTimeout is how long a penstock process may take to drain its Envoy when the demo ends.
