@@ -24,7 +24,6 @@ const top = "../../.."
 var others = map[string]string{
 	"cmd/internal/ports":           "it opens them for all",
 	"picker/modelserver":           "a simulated model server",
-	"cmd/penstock/internal/demo":   "the processor of make demo, on loopback",
 	"xds/xdstest":                  "for tests",
 	"xds/xdstest/freeport":         "for tests",
 	"picker/scoring/scoringtest":   "for tests",
