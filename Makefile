@@ -11,7 +11,7 @@ ENVOY_PATH = $$(conformance/tools/envoy.sh)
 
 # Packages whose goroutines share state: make race runs their tests under the race detector, which would only slow down the
 # others.
-RACY := /(fleet|identity|authority|store|file|kube|status|graph|cache|publish|server|xdstest|picker|multicluster|internal)(/|$$)
+RACY := /(fleet|identity|authority|store|file|kube|status|graph|cache|publish|server|xdstest|supervisor|wheel|picker|multicluster|internal)(/|$$)
 
 # The programs of a lab and its pods.
 LABS := $(TOOLS)/kubernetes $(TOOLS)/etcd $(TOOLS)/coredns $(TOOLS)/echo-basic $(TOOLS)/lwepp bin/lab

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
 // The Python clients openai and anthropic, plain and streaming, use pools whose InferenceModel and
@@ -23,11 +23,11 @@ func TestPythonClients_ModelsAreReplaced(t *testing.T) {
 		t.Fatal("PENSTOCK_PYTHON is empty: run make test-clients")
 	}
 	port := freePort(t)
-	server := modelServer(t, sim.Config{Name: "pod", Model: "llama-v2"})
+	server := modelServer(t, modelserver.Config{Name: "pod", Model: "llama-v2"})
 	files := map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port),
 		"spare.yaml": poolYAML("spare") + "---\n" +
-			serversYAML("spare", modelServer(t, sim.Config{Name: "spare", Model: "llama-v2"})),
+			serversYAML("spare", modelServer(t, modelserver.Config{Name: "spare", Model: "llama-v2"})),
 		"policy.yaml": "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: spilling}\nspec: " +
 			"{targetRef: {name: spilling}, spill: [{name: spare}]}\n",
 	}

@@ -8,8 +8,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
 // A member that joined without an allow takes no request, in either mode, until the fix of the
@@ -21,7 +21,7 @@ func TestAllow_MemberExportsOnlyWhatTheClusterSetNames(t *testing.T) {
 		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here"),
 		"route.yaml": routeYAML("far", "/", toImport("chat")),
 	}, "--members-listen", "127.0.0.1:0")
-	files := chatFiles(freePort(t), modelServer(t, sim.Config{Name: "east-1", Model: "public"}))
+	files := chatFiles(freePort(t), modelServer(t, modelserver.Config{Name: "east-1", Model: "public"}))
 	files["set.yaml"], files["pool.yaml"] = clusterSetYAML("east"),
 		exportedPool(`inference.networking.x-k8s.io/export: ClusterSet`)
 	east := up(t, files, "--members-listen", "127.0.0.1:0")

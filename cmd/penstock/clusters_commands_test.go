@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
 // join makes two sites members of each other, as their people would.
@@ -51,7 +51,7 @@ func (s *site) lists(want string) {
 
 func exportingSite(t *testing.T, name string) *site {
 	t.Helper()
-	files := chatFiles(freePort(t), modelServer(t, sim.Config{Name: name + "-1", Model: "llama"}))
+	files := chatFiles(freePort(t), modelServer(t, modelserver.Config{Name: name + "-1", Model: "llama"}))
 	files["set.yaml"] = clusterSetYAML(name)
 	files["pool.yaml"] = exportedPool("inference.networking.x-k8s.io/export: ClusterSet")
 	return up(t, files, "--members-listen", "127.0.0.1:"+fmt.Sprint(freePort(t)), "--picker",

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"testing"
-
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
 // The only cluster that exports a pool stops its Penstock, and its model servers go on. Its picker
@@ -18,7 +16,7 @@ func TestClusterSet_LostPickerIsPassedByAtOnce(t *testing.T) {
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
 	in := func(name string) string { return filepath.Join(dir, name) }
 	port, picker, members, peer, metrics := freePort(t), freePort(t), freePort(t), freePort(t), freePort(t)
-	files := chatFiles(freePort(t), modelServer(t, sim.Config{Name: "east-1"}))
+	files := chatFiles(freePort(t), serverNamed(t, "east-1"))
 	files["set.yaml"], files["pool.yaml"] = withPeers(clusterSetYAML("east"), peer), exportedPool(exportAnnotation)
 	east := up(t, files, "--members-listen", fmt.Sprintf("127.0.0.1:%d", members), "--picker",
 		fmt.Sprintf("127.0.0.1:%d", picker), "--http", fmt.Sprintf("127.0.0.1:%d", metrics),

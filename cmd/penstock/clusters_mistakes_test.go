@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
 // A mistake in a ClusterSet, an annotation or at a member is a finding with object, field and fix,
@@ -21,7 +21,7 @@ func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
 			"{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}"),
 	}, "--members-listen", "127.0.0.1:"+fmt.Sprint(freePort(t)))
 	east := exportingSite(t, "east")
-	westFiles := chatFiles(freePort(t), modelServer(t, sim.Config{Name: "west-1", Model: "llama"}))
+	westFiles := chatFiles(freePort(t), modelServer(t, modelserver.Config{Name: "west-1", Model: "llama"}))
 	westFiles["set.yaml"] = clusterSetYAML("west")
 	west := up(t, westFiles, "--members-listen", "127.0.0.1:"+fmt.Sprint(freePort(t)))
 	here.join(east)

@@ -20,7 +20,6 @@ import (
 	"google.golang.org/grpc/status"
 	"sigs.k8s.io/yaml"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
@@ -81,8 +80,8 @@ func offering(t *testing.T, own int, chats ...string) (east, here *site) {
 	files := chatFiles(freePort(t), chats...)
 	files["pool.yaml"], files["set.yaml"] = exportedPoolNamed("chat"), clusterSetYAML("east")
 	files["code.yaml"] = exportedPoolNamed("code") + "---\n" +
-		serversYAML("code", modelServer(t, sim.Config{Name: "code-1"}))
-	files["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", modelServer(t, sim.Config{Name: "own-1"}))
+		serversYAML("code", serverNamed(t, "code-1"))
+	files["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", serverNamed(t, "own-1"))
 	east = up(t, files, "--members-listen", "127.0.0.1:0", "--picker", fmt.Sprintf("127.0.0.1:%d", freePort(t)),
 		"--picker-open", "--offer", "default/chat=0", "--offer", fmt.Sprintf("default/own=%d", own),
 		"--drain-time", "1s", "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca",
@@ -99,8 +98,8 @@ func offering(t *testing.T, own int, chats ...string) (east, here *site) {
 // its picker identifies the pool.
 func TestOffer_EnvoyOfOthersIsServedByTheImportsStatusAlone(t *testing.T) {
 	t.Parallel()
-	_, here := offering(t, freePort(t), modelServer(t, sim.Config{Name: "chat-1"}),
-		modelServer(t, sim.Config{Name: "chat-2"}))
+	_, here := offering(t, freePort(t), serverNamed(t, "chat-1"),
+		serverNamed(t, "chat-2"))
 	entry := here.imported("chat", "east")
 	if entry.RoutingMode != "EndpointMode" || entry.TargetPortNumber != 8000 {
 		t.Errorf("%+v", entry)
@@ -172,7 +171,7 @@ func asked(t *testing.T, conn *grpc.ClientConn, md ...string) (endpoint string, 
 // and none once the pool is not exported.
 func TestOffer_PortMeansThePoolAlone(t *testing.T) {
 	t.Parallel()
-	chats := []string{modelServer(t, sim.Config{Name: "chat-1"}), modelServer(t, sim.Config{Name: "chat-2"})}
+	chats := []string{serverNamed(t, "chat-1"), serverNamed(t, "chat-2")}
 	own := freePort(t)
 	east, here := offering(t, own, chats...)
 	dial := func(address string, port int) *grpc.ClientConn {
@@ -267,11 +266,11 @@ func TestOffer_ParentOfOthersIsTheGatewaysOrdinaryAddress(t *testing.T) {
 		return strings.Replace(exportedPoolNamed(name), exportAnnotation,
 			exportAnnotation+", inference.networking.x-k8s.io/export-mode: ParentMode", 1)
 	}
-	files := chatFiles(gateway, modelServer(t, sim.Config{Name: "chat-1"}))
+	files := chatFiles(gateway, serverNamed(t, "chat-1"))
 	files["pool.yaml"], files["set.yaml"] = parent("chat"), withPeers(clusterSetYAML("east"), peer)
-	files["code.yaml"] = parent("code") + "---\n" + serversYAML("code", modelServer(t, sim.Config{Name: "code-1"})) +
+	files["code.yaml"] = parent("code") + "---\n" + serversYAML("code", serverNamed(t, "code-1")) +
 		"---\n" + routeYAML("code", "/code", toPool("code"))
-	files["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", modelServer(t, sim.Config{Name: "own-1"}))
+	files["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", serverNamed(t, "own-1"))
 	east := up(t, files, "--members-listen", "127.0.0.1:0", "--offer", "default/chat", "--offer",
 		fmt.Sprintf("default/own=%d", own))
 	here := up(t,

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
 // A pool in ParentMode is reached only through the Gateway of its own cluster: its picker and pods
@@ -14,7 +12,7 @@ import (
 func TestClusterSet_ParentModeServesThroughTheGatewayOfTheOtherCluster(t *testing.T) {
 	t.Parallel()
 	port, gateway := freePort(t), freePort(t)
-	eastFiles := chatFiles(gateway, modelServer(t, sim.Config{Name: "east-1"}))
+	eastFiles := chatFiles(gateway, serverNamed(t, "east-1"))
 	route := eastFiles["route.yaml"]
 	delete(eastFiles, "route.yaml")
 	eastFiles["set.yaml"] = clusterSetYAML("east")

@@ -16,8 +16,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
 // testMember is a cluster that exists only as certificates.
@@ -117,12 +115,12 @@ func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 	t.Parallel()
 	port, peer := freePort(t), freePort(t)
 	home, south := newTestMember(t, "home"), newTestMember(t, "south")
-	files := chatFiles(port, modelServer(t, sim.Config{Name: "east-chat"}))
+	files := chatFiles(port, serverNamed(t, "east-chat"))
 	route := files["route.yaml"]
 	files["set.yaml"] = withPeers(clusterSetYAML("east", home.member(), south.member()), peer)
 	files["pool.yaml"] = exportedPool(exportAnnotation +
 		", inference.networking.x-k8s.io/export-mode: ParentMode, penstock.dev/export-to: home")
-	files["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", modelServer(t, sim.Config{Name: "east-own"})) +
+	files["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", serverNamed(t, "east-own")) +
 		"---\n" + routeYAML("own", "/own", toPool("own"))
 	east := up(t, files, "--members-listen", "127.0.0.1:0", "--drain-time", "1s")
 	const chatHost, ownHost = "chat.default.east.pool.penstock", "own.default.east.pool.penstock"
@@ -206,7 +204,7 @@ func TestPeerListener_MemberWhoseCertificateEnvoyCannotReadHarmsNoOther(t *testi
 	t.Parallel()
 	port, peer := freePort(t), freePort(t)
 	home, south := newTestMember(t, "home"), newTestMemberBy(t, "south", "south \uffff")
-	files := chatFiles(port, modelServer(t, sim.Config{Name: "east-chat"}))
+	files := chatFiles(port, serverNamed(t, "east-chat"))
 	files["set.yaml"] = withPeers(clusterSetYAML("east", home.member(), south.member()), peer)
 	files["pool.yaml"] = exportedPool(exportAnnotation + ", inference.networking.x-k8s.io/export-mode: ParentMode")
 	east := up(t, files, "--members-listen", "127.0.0.1:0", "--drain-time", "1s")
@@ -238,7 +236,7 @@ func TestPeerListener_MemberWhoseCertificateEnvoyCannotReadHarmsNoOther(t *testi
 func TestPeerListener_MembersUseItInParentMode(t *testing.T) {
 	t.Parallel()
 	port, gateway, peer := freePort(t), freePort(t), freePort(t)
-	files := chatFiles(gateway, modelServer(t, sim.Config{Name: "east-1"}))
+	files := chatFiles(gateway, serverNamed(t, "east-1"))
 	files["route.yaml"] = strings.Replace(files["route.yaml"], "spec:\n", "spec:\n  hostnames: [only.example]\n", 1)
 	files["set.yaml"] = withPeers(clusterSetYAML("east"), peer)
 	files["pool.yaml"] = exportedPool(exportAnnotation + ", inference.networking.x-k8s.io/export-mode: ParentMode")

@@ -12,8 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
-
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
 // callPicker opens a connection to a picker as a Gateway of a member does, with a certificate or
@@ -38,14 +36,14 @@ func TestPeerListener_MembersPickWithoutAnOpenPicker(t *testing.T) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	port, picker, peer := freePort(t), freePort(t), freePort(t)
 	home, south := newTestMember(t, "home"), newTestMember(t, "south")
-	server := modelServer(t, sim.Config{Name: "east-1"})
+	server := serverNamed(t, "east-1")
 	files := chatFiles(freePort(t), server)
 	files["policy.yaml"] =
 		"apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: " +
 			"chat}, picker: {failureMode: FailClose}}\n"
 	files["set.yaml"] = withPeers(clusterSetYAML("east"), peer)
 	files["pool.yaml"] = exportedPool(exportAnnotation + ", penstock.dev/export-to: 'here,home'")
-	files["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", modelServer(t, sim.Config{Name: "east-own"}))
+	files["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", serverNamed(t, "east-own"))
 	east := up(t, files, "--members-listen", "127.0.0.1:0", "--picker", fmt.Sprintf("127.0.0.1:%d", picker),
 		"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"),
 		"--drain-time", "1s")

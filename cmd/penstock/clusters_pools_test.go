@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
 // relayedYAML is an import that names a pool of another cluster's picker, and not its pods.
@@ -54,12 +54,12 @@ func toImport(name string) string {
 func TestClusterSet_TwoPoolsBehindOnePickerAreNotMixedUp(t *testing.T) {
 	t.Parallel()
 	port, picker := freePort(t), freePort(t)
-	chatServer, codeServer := modelServer(t, sim.Config{Name: "east-chat"}),
-		modelServer(t, sim.Config{Name: "east-code"})
+	chatServer, codeServer := serverNamed(t, "east-chat"),
+		serverNamed(t, "east-code")
 	eastFiles := chatFiles(freePort(t), chatServer)
 	eastFiles["set.yaml"], eastFiles["pool.yaml"] = clusterSetYAML("east"), exportedPoolNamed("chat")
 	eastFiles["code.yaml"] = exportedPoolNamed("code") + "---\n" + serversYAML("code", codeServer)
-	eastFiles["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", modelServer(t, sim.Config{Name: "east-own"}))
+	eastFiles["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", serverNamed(t, "east-own"))
 	east := up(t, eastFiles, "--members-listen", "127.0.0.1:0", "--picker", fmt.Sprintf("127.0.0.1:%d", picker))
 	here := up(t, map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here", east.show()),
@@ -130,7 +130,7 @@ func TestInferencePoolImport_RequestCountsThereUntilItsEnd(t *testing.T) {
 func countsUntilItsEnd(t *testing.T, pods string) {
 	t.Helper()
 	port, picker, admin := freePort(t), freePort(t), freePort(t)
-	server := modelServer(t, sim.Config{Name: "east-1", InterTokenLatency: 300 * time.Millisecond})
+	server := modelServer(t, modelserver.Config{Name: "east-1", InterTokenLatency: 300 * time.Millisecond})
 	up(t, chatFiles(freePort(t), server), "--picker", fmt.Sprintf("127.0.0.1:%d", picker), "--http",
 		fmt.Sprintf("127.0.0.1:%d", admin))
 	up(t,
@@ -175,10 +175,10 @@ func countsUntilItsEnd(t *testing.T, pods string) {
 func TestClusterSet_ExportedPoolKeepsItsFailureMode(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	files := chatFiles(freePort(t), modelServer(t, sim.Config{Name: "east-open"}))
+	files := chatFiles(freePort(t), serverNamed(t, "east-open"))
 	files["set.yaml"], files["pool.yaml"] = clusterSetYAML("east"), exportedPoolNamed("chat")
 	files["closed.yaml"] = exportedPoolNamed("closed") + "---\n" +
-		serversYAML("closed", modelServer(t, sim.Config{Name: "east-closed"})) + `---
+		serversYAML("closed", serverNamed(t, "east-closed")) + `---
 apiVersion: penstock.dev/v1alpha1
 kind: PoolPolicy
 metadata: {name: closed}
@@ -203,7 +203,7 @@ spec: {targetRef: {name: closed}, picker: {failureMode: FailClose}}
 func TestClusterSet_EntryOfAnotherIsAConflict(t *testing.T) {
 	t.Parallel()
 	port, picker := freePort(t), freePort(t)
-	server := modelServer(t, sim.Config{Name: "east-1"})
+	server := serverNamed(t, "east-1")
 	files := chatFiles(freePort(t), server)
 	files["set.yaml"], files["pool.yaml"] = clusterSetYAML("east"), exportedPoolNamed("chat")
 	east := up(t, files, "--members-listen", "127.0.0.1:0", "--picker", fmt.Sprintf("127.0.0.1:%d", picker))
@@ -261,7 +261,7 @@ func healthServer(t *testing.T) (server *health.Server, port int) {
 // the import's status shows it, and requests go on, as the pool fails open.
 func TestClusterSet_PickerThatIsDownIsReported(t *testing.T) {
 	t.Parallel()
-	server := modelServer(t, sim.Config{Name: "east-1"})
+	server := serverNamed(t, "east-1")
 	port, external := freePort(t), freePort(t)
 	picker, healthPort := healthServer(t)
 	away := up(t, chatFiles(freePort(t), server), "--picker", fmt.Sprintf("127.0.0.1:%d", external), "--default-pool",

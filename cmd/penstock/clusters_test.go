@@ -11,8 +11,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
 func clusterSetYAML(cluster string, members ...string) string {
@@ -74,7 +74,7 @@ func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 		"route.yaml": routeYAML("far", "/",
 			"{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}"),
 	}, "--members-listen", "127.0.0.1:0")
-	eastFiles := chatFiles(freePort(t), modelServer(t, sim.Config{Name: "east-1", Model: "public"}))
+	eastFiles := chatFiles(freePort(t), modelServer(t, modelserver.Config{Name: "east-1", Model: "public"}))
 	eastFiles["set.yaml"] = clusterSetYAML("east")
 	east := up(t, eastFiles, "--members-listen", "127.0.0.1:0")
 	here.write("set.yaml", clusterSetYAML("here", east.show()))
@@ -128,7 +128,7 @@ func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 // A process that starts while a member is away serves what the member exported before.
 func TestClusterSet_RestartWhileAMemberIsAwayKeepsItsExports(t *testing.T) {
 	t.Parallel()
-	server := modelServer(t, sim.Config{Name: "east-1"})
+	server := serverNamed(t, "east-1")
 	_, external := exporter(t, server) // a picker that stays
 	port := freePort(t)
 	here := up(t, map[string]string{
@@ -238,7 +238,7 @@ func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
 	port := freePort(t)
 	const export = `inference.networking.x-k8s.io/export: ClusterSet`
 	all := func(text string) string { return strings.Replace(text, "spec:\n", "spec:\n  imports: All\n", 1) }
-	hereFiles := chatFiles(port, modelServer(t, sim.Config{Name: "here-1", Model: "public"}))
+	hereFiles := chatFiles(port, modelServer(t, modelserver.Config{Name: "here-1", Model: "public"}))
 	hereFiles["pool.yaml"] = exportedPool(export)
 	hereFiles["route.yaml"] = routeYAML("far", "/",
 		"{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}")
@@ -252,7 +252,7 @@ func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
 		}
 		return nil
 	})
-	eastFiles := chatFiles(freePort(t), modelServer(t, sim.Config{Name: "east-1", Model: "public"}))
+	eastFiles := chatFiles(freePort(t), modelServer(t, modelserver.Config{Name: "east-1", Model: "public"}))
 	eastFiles["pool.yaml"], eastFiles["set.yaml"] = exportedPool(export), clusterSetYAML("east")
 	east := up(t, eastFiles, "--members-listen", "127.0.0.1:0")
 	here.write("set.yaml", all(clusterSetYAML("here", east.show())))

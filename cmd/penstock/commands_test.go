@@ -19,9 +19,9 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/picker/modelserver"
 	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
 func penstock(t *testing.T, args ...string) (string, error) {
@@ -173,7 +173,7 @@ func TestStateFolder_InUseEndsAProcessBeforeItPrintsAddresses(t *testing.T) {
 }
 
 func TestSim_HelpAndReferenceHaveEveryPath(t *testing.T) {
-	server, err := sim.New(sim.Config{Model: "m", PrefixCaching: true})
+	server, err := modelserver.New(modelserver.Config{Model: "m", PrefixCaching: true})
 	if err != nil {
 		t.Fatal(err)
 	}

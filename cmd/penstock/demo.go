@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/demo"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
 func newDemo() *cobra.Command {
@@ -42,13 +42,9 @@ cluster is drained without an error and brought back, and the Penstock of one st
 				return err
 			}
 			out := cmd.OutOrStdout()
-			run := demo.Run
-			if set {
-				run = demo.RunClusterSet
-			}
-			err = run(cmd.Context(), demo.Config{
-				Penstock: binary, Typed: os.Args[0], Env: []string{"ENVOY=" + envoy.Path}, Envoy: envoy.Version,
-				Keep: keep, Out: out, Colour: wantsColour(out), Ask: get,
+			err = demo.Run(cmd.Context(), demo.Config{
+				ClusterSet: set, Penstock: binary, Typed: os.Args[0], Env: []string{"ENVOY=" + envoy.Path},
+				Envoy: envoy.Version, Keep: keep, Out: out, Colour: wantsColour(out), Ask: get,
 			})
 			switch {
 			case errors.Is(err, demo.ErrFailed):

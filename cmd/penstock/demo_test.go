@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/demo"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
 type demonstration struct {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/wheel"
 	"github.com/penstock-project/penstock/manifests/release"
+	"github.com/penstock-project/penstock/xds/supervisor"
+	"github.com/penstock-project/penstock/xds/wheel"
 )
 
 const releasePage = "https://github.com/penstock-project/penstock/releases/download/"

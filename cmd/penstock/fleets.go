@@ -11,8 +11,8 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/wheel"
 	"github.com/penstock-project/penstock/xds/identity"
+	"github.com/penstock-project/penstock/xds/wheel"
 )
 
 const defaultEnvoyImage = "docker.io/envoyproxy/envoy:distroless-v" + wheel.Version

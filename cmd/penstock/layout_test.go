@@ -128,8 +128,8 @@ func TestLayout_RulesRejectForbiddenImports(t *testing.T) {
 		test, ok bool
 	}{
 		{"cmd/penstock", "xds/server", false, true},
-		{"cmd/penstock", "cmd/penstock/internal/sim", false, true},
-		{"cmd/penstock/internal/sim", "cmd/internal/external/tokenstore", false, true},
+		{"cmd/penstock", "picker/modelserver", false, true},
+		{"picker/modelserver", "cmd/internal/external/tokenstore", false, false},
 		{"cmd/penstock/internal/app", "cmd/internal/external/commands", false, false},
 		{"translator/gatewayapi", "discovery/store", false, true},
 		{"translator/envoy", "xds/resource", false, true},
@@ -148,7 +148,7 @@ func TestLayout_RulesRejectForbiddenImports(t *testing.T) {
 		{"picker/extproc", "translator/envoy", true, false},
 		{"translator/graph", "xds/xdstest", false, false},
 		{"translator/envoy", "xds/resources", false, false},
-		{"xds/server", "cmd/penstock/internal/sim", false, false},
+		{"xds/server", "cmd/penstock/internal/app", false, false},
 		{"xds/cache", "discovery/store", false, false},
 		{"picker/schedule", "translator/model", false, false},
 		{"discovery/status/report", "discovery/store", false, false},

@@ -12,12 +12,11 @@ import (
 // readable are the files that others may read, by the source that writes them, and why they hold no
 // credential.
 var readable = map[string]string{
-	"cmd/penstock/bootstrap.go":              "names of files, for Envoys of another user",
-	"cmd/penstock/drain.go":                  "a copy of this program",
-	"cmd/penstock/internal/demo/config.go":   "the demo's configuration",
-	"cmd/penstock/internal/wheel/install.go": "Envoy's program",
-	"cmd/penstock/metrics.go":                "dashboards, the same for all",
-	"discovery/statefile/statefile.go":       "Rewrite: a file of the user's, which keeps its mode",
+	"cmd/penstock/bootstrap.go":        "names of files, for Envoys of another user",
+	"cmd/penstock/drain.go":            "a copy of this program",
+	"xds/wheel/install.go":             "Envoy's program",
+	"cmd/penstock/metrics.go":          "dashboards, the same for all",
+	"discovery/statefile/statefile.go": "Rewrite: a file of the user's, which keeps its mode",
 }
 
 // A file that this program writes can be read by its owner alone, or is listed.

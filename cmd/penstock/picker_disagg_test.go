@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
 // prefillDecode is llm-d's example of a document for prefill and decode; each prompt has prefill.
@@ -62,7 +60,7 @@ func lastHeaders(t *testing.T, server string) http.Header {
 // With llm-d's configuration file behind an Envoy that Penstock does not configure.
 func TestStandAlonePicker_NamesThePrefillServer(t *testing.T) {
 	t.Parallel()
-	prefill, decode := modelServer(t, sim.Config{Name: "prefill"}), modelServer(t, sim.Config{Name: "decode"})
+	prefill, decode := serverNamed(t, "prefill"), serverNamed(t, "decode")
 	files := aloneFiles()
 	files["servers.yaml"] = inRole("prefill", prefill) + "---\n" + inRole("decode", decode)
 	config := filepath.Join(t.TempDir(), "plugins.yaml")

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
@@ -23,7 +22,7 @@ func aloneFiles(servers ...string) map[string]string {
 
 func TestStandAlonePicker_ServesGatewaysThatPenstockDoesNotConfigure(t *testing.T) {
 	t.Parallel()
-	east, west := modelServer(t, sim.Config{Name: "pod-east"}), modelServer(t, sim.Config{Name: "pod-west"})
+	east, west := serverNamed(t, "pod-east"), serverNamed(t, "pod-west")
 	files := aloneFiles(east, west)
 	files["policy.yaml"] =
 		"apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: " +
@@ -94,7 +93,7 @@ func TestStandAlonePicker_ClientCADeniesOtherClients(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	server := modelServer(t, sim.Config{Name: "pod"})
+	server := serverNamed(t, "pod")
 	p := startPicker(t, aloneFiles(server), "--client-ca", filepath.Join(dir, "ca.crt"))
 	known := startBareEnvoy(t,
 		bareEnvoy{Pickers: []int{p.port}, Servers: []int{portOf(server)}, TLS: true,
@@ -110,7 +109,7 @@ func TestStandAlonePicker_ClientCADeniesOtherClients(t *testing.T) {
 
 func TestStandAlonePicker_NamesAndConfigFileAreThoseOfItsFlags(t *testing.T) {
 	t.Parallel()
-	east, west := modelServer(t, sim.Config{Name: "pod-east"}), modelServer(t, sim.Config{Name: "pod-west"})
+	east, west := serverNamed(t, "pod-east"), serverNamed(t, "pod-west")
 	files := aloneFiles()
 	files["servers.yaml"] = strings.Replace(serversYAML("east", east), "app: east", "app: chat, zone: east", 1) +
 		"---\n" +
@@ -155,7 +154,7 @@ func TestStandAlonePicker_NamesAndConfigFileAreThoseOfItsFlags(t *testing.T) {
 
 func TestStandAlonePicker_GoesOnPickingWhileItDrains(t *testing.T) {
 	t.Parallel()
-	server := modelServer(t, sim.Config{Name: "pod"})
+	server := serverNamed(t, "pod")
 	p := startPicker(t, aloneFiles(server), "--drain-timeout", "1h")
 	e := startBareEnvoy(t, bareEnvoy{Pickers: []int{p.port}, Servers: []int{portOf(server)}, TLS: true})
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
@@ -226,7 +225,7 @@ func TestStandAlonePicker_FlagsNameWhatToWriteInstead(t *testing.T) {
 
 func TestStandAlonePicker_IsNotReadyUntilOnePoolIsMeant(t *testing.T) {
 	t.Parallel()
-	files := aloneFiles(modelServer(t, sim.Config{Name: "pod"}))
+	files := aloneFiles(serverNamed(t, "pod"))
 	files["other.yaml"] = poolYAML("other") + `---
 apiVersion: inference.networking.x-k8s.io/v1alpha2
 kind: InferenceModel
@@ -276,7 +275,7 @@ spec: {modelName: other, poolRef: {name: other}}
 
 func TestInferenceModel_OlderOneCountsInAFolder(t *testing.T) {
 	t.Parallel()
-	files := aloneFiles(modelServer(t, sim.Config{Name: "pod"}))
+	files := aloneFiles(serverNamed(t, "pod"))
 	for name, created := range map[string]string{"a-young": "2025-01-01T00:00:00Z", "b-old": "2020-01-01T00:00:00Z"} {
 		files[name+".yaml"] = fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha2
 kind: InferenceModel

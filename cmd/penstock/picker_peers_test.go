@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
 // twoPickers are two stand-alone pickers that are peers, each with an Envoy that calls only it.
@@ -55,7 +55,8 @@ func TestStandAlonePicker_PeersShareWherePrefixesAre(t *testing.T) {
 	t.Parallel()
 	var servers []string
 	for i := range 6 {
-		servers = append(servers, modelServer(t, sim.Config{Name: fmt.Sprintf("pod-%d", i+1), KVCacheTokens: 1 << 20}))
+		cfg := modelserver.Config{Name: fmt.Sprintf("pod-%d", i+1), KVCacheTokens: 1 << 20}
+		servers = append(servers, modelServer(t, cfg))
 	}
 	envoys := twoPickers(t, aloneFiles(servers...), servers...)
 	by := func(e *bareEnvoy, i int) string {
@@ -92,7 +93,7 @@ func TestStandAlonePicker_PeersShareWherePrefixesAre(t *testing.T) {
 
 func TestStandAlonePicker_PeersShareWhatIsInFlight(t *testing.T) {
 	t.Parallel()
-	slow := sim.Config{Name: "pod", InterTokenLatency: 50 * time.Millisecond}
+	slow := modelserver.Config{Name: "pod", InterTokenLatency: 50 * time.Millisecond}
 	server := modelServer(t, slow)
 	files := aloneFiles(server)
 	files["policy.yaml"] =

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
 // TestMain puts the command penstock on PATH: this test binary, called by that name.

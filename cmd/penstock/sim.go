@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -10,12 +11,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/cmd/internal/external/tokenstore"
+	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
 func newSim() *cobra.Command {
-	var cfg sim.Config
+	var cfg modelserver.Config
 	var ports []int
+	var tokens string
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Run a simulated model server: vLLM's endpoints, queue and metrics, without a GPU",
@@ -77,7 +80,14 @@ last request.`,
 			if len(cfg.Listen) == 0 {
 				cfg.Listen = []string{"127.0.0.1:8000"}
 			}
-			server, err := sim.New(cfg)
+			if tokens != "" {
+				store, err := tokenstore.NewClient(tokens, time.Second)
+				if err != nil {
+					return fmt.Errorf("sim: %w", err)
+				}
+				cfg.Tokens = store
+			}
+			server, err := modelserver.New(cfg)
 			if err != nil {
 				return err
 			}
@@ -90,10 +100,13 @@ last request.`,
 		},
 	}
 	simFlags(cmd.Flags(), &cfg, &ports)
+	cmd.Flags().StringVar(&tokens, "tokens", "",
+		"URL of the token store (penstock-external tokens) for requests with a key in x-req-tokens-key, as "+
+			"http://HOST:PORT (default: none)")
 	return cmd
 }
 
-func simFlags(flags *pflag.FlagSet, cfg *sim.Config, ports *[]int) {
+func simFlags(flags *pflag.FlagSet, cfg *modelserver.Config, ports *[]int) {
 	flags.IntSliceVar(ports, "port", nil, "port to listen on, on all addresses; may be repeated (default: none)")
 	flags.StringSliceVar(&cfg.Listen, "listen", nil,
 		"address to listen on, as HOST:PORT; may be repeated (default 127.0.0.1:8000)")
@@ -135,9 +148,6 @@ func simFlags(flags *pflag.FlagSet, cfg *sim.Config, ports *[]int) {
 		"address of a subscriber that listens, to which KV events are published, as HOST:PORT (default: none)")
 	flags.StringVar(&cfg.KVEventsTopic, "kv-events-topic", "",
 		"topic of KV events (default: kv@NAME@MODEL, by --name and --model)")
-	flags.StringVar(&cfg.Tokens, "tokens", "",
-		"URL of the token store (penstock-external tokens) for requests with a key in x-req-tokens-key, as "+
-			"http://HOST:PORT (default: none)")
 	flags.Float64Var(&cfg.FailRate, "fail-rate", 0,
 		"share of requests to a model that fail, from 0 to 1, spread evenly (default 0)")
 	flags.IntVar(&cfg.Status, "status", 503, "HTTP status of a failed request")

@@ -18,8 +18,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/wheel"
 	"github.com/penstock-project/penstock/manifests/release"
+	"github.com/penstock-project/penstock/xds/wheel"
 )
 
 // supportPages are the pages of each process in an archive for a bug report. None has a body of a

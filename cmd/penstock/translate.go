@@ -21,11 +21,11 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
 // exitCode is an error that is already printed; main exits with it.

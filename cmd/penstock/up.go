@@ -11,10 +11,10 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
 func newUp() *cobra.Command {

@@ -13,8 +13,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/picker/modelserver"
+	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
 // attach starts an Envoy with a bootstrap for the site's Gateway and further arguments. It ends
@@ -79,7 +79,7 @@ func TestEnvoyFleet_DocumentedBootstrapServesEnvoyMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	port, metrics := freePort(t), freePort(t)
-	s := prepare(t, chatFiles(port, modelServer(t, sim.Config{})))
+	s := prepare(t, chatFiles(port, modelServer(t, modelserver.Config{})))
 	s.run("serve", "--picker", "127.0.0.1:0")
 	s.out.expect(t, "ADS at "+s.ads())
 	here := strings.NewReplacer("/run/penstock/admin.sock", filepath.Join(s.state, "admin.sock"), "19001",
@@ -111,7 +111,7 @@ func TestEnvoyFleet_DocumentedBootstrapServesEnvoyMetrics(t *testing.T) {
 func TestBootstrap_OwnEnvoyAttachesAndServesThroughARestart(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	s := prepare(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"})))
+	s := prepare(t, chatFiles(port, serverNamed(t, "pod-1")))
 	s.run("serve", "--picker", "127.0.0.1:0")
 	s.out.expect(t, "ADS at "+s.ads())
 	s.attach(s.ads())

@@ -9,8 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
 // movableEnvoy makes the site run an Envoy whose program can be removed and put back.
@@ -35,7 +34,7 @@ func (s *site) movableEnvoy() (remove, restore func()) {
 func TestEnvoy_ThatCannotBeStartedIsTriedAgainWhileOthersServe(t *testing.T) {
 	t.Parallel()
 	first, second := freePort(t), freePort(t)
-	files := chatFiles(first, modelServer(t, sim.Config{Name: "pod-1"}))
+	files := chatFiles(first, serverNamed(t, "pod-1"))
 	files["second.yaml"] = gatewayYAML("also", second) + "---\n" +
 		strings.ReplaceAll(routeYAML("also", "/", toPool("chat")), "name: gw", "name: also")
 	s := prepare(t, files)
@@ -87,7 +86,7 @@ func (s *site) envoyOf(gateway string) (pid int) {
 func TestStateFolder_ThatTakesNoFilesEndsNothing(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	s := up(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"})))
+	s := up(t, chatFiles(port, serverNamed(t, "pod-1")))
 	answers(t, local(port), http.StatusOK)
 	requests := sendTraffic(t, local(port))
 	aside := s.state + "-aside"

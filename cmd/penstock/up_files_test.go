@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
 func TestLastGood_NoRequestFailsWhileFilesAreInvalidFixedAndMoved(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	files := chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"}))
+	files := chatFiles(port, serverNamed(t, "pod-1"))
 	s := up(t, files)
 	requests := sendTraffic(t, local(port))
 	requests.flows(t, 5)
@@ -64,7 +64,7 @@ func TestLastGood_NoRequestFailsWhileFilesAreInvalidFixedAndMoved(t *testing.T) 
 func TestHTTPRoute_DeletedStopsServingAndRestoredServes(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	files := chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"}))
+	files := chatFiles(port, serverNamed(t, "pod-1"))
 	files["other.yaml"] = routeYAML("other", "/other", toPool("chat"))
 	s := up(t, files)
 	requests := sendTraffic(t, local(port))
@@ -96,7 +96,7 @@ func TestHTTPRoute_DeletedStopsServingAndRestoredServes(t *testing.T) {
 func TestLastGood_SurvivesARestart(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	files := chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"}))
+	files := chatFiles(port, serverNamed(t, "pod-1"))
 	s := up(t, files)
 	answers(t, local(port), http.StatusOK)
 	s.write("route.yaml", strings.Replace(files["route.yaml"], "PathPrefix", "PathPrefx", 1))
@@ -120,7 +120,7 @@ func TestLastGood_SurvivesARestart(t *testing.T) {
 func TestStreaming_ResponseSurvivesConfigurationChanges(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	slow := sim.Config{Name: "pod-1", InterTokenLatency: 50 * time.Millisecond}
+	slow := modelserver.Config{Name: "pod-1", InterTokenLatency: 50 * time.Millisecond}
 	files := chatFiles(port, modelServer(t, slow))
 	s := up(t, files)
 	answers(t, local(port), http.StatusOK)
@@ -151,7 +151,7 @@ func TestStreaming_ResponseSurvivesConfigurationChanges(t *testing.T) {
 	next()
 	// New endpoints, a policy for the picker, a new route with a pool and an import, a new listener
 	// of the Gateway.
-	second := modelServer(t, sim.Config{Name: "pod-2"})
+	second := serverNamed(t, "pod-2")
 	s.write("more.yaml", strings.Replace(serversYAML("chat", second), "name: chat,", "name: more,", 1))
 	next()
 	s.write("policy.yaml", `apiVersion: penstock.dev/v1alpha1

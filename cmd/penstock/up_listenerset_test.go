@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
 // A team adds and removes its own listeners while the Gateway's keep serving.
 func TestListenerSet_AddsListenersWithoutClosingConnections(t *testing.T) {
 	t.Parallel()
 	port, own := freePort(t), freePort(t)
-	files := chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"}))
+	files := chatFiles(port, serverNamed(t, "pod-1"))
 	files["gateway.yaml"] = strings.Replace(files["gateway.yaml"], "  listeners:",
 		"  allowedListeners: {namespaces: {from: All}}\n  listeners:", 1)
 	s := up(t, files)
@@ -26,7 +24,7 @@ func TestListenerSet_AddsListenersWithoutClosingConnections(t *testing.T) {
 		return strings.ReplaceAll(text, "metadata: {name", "metadata: {namespace: team, name")
 	}
 	s.write("team.yaml",
-		inTeam(secretYAML("cert", cert, key)+"---\n"+serviceYAML("web", modelServer(t, sim.Config{Name: "team-pod"}))+
+		inTeam(secretYAML("cert", cert, key)+"---\n"+serviceYAML("web", serverNamed(t, "team-pod"))+
 			fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: ListenerSet
 metadata: {name: listeners}

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
 // dialAs connects to a socket with the permissions of another user. It needs root.
@@ -47,7 +47,7 @@ func TestXDSSocket_OtherUsersOfTheMachineCannotConnect(t *testing.T) {
 	for name, flags := range map[string][]string{"default": nil, "chosen": chosen} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := prepare(t, chatFiles(freePort(t), modelServer(t, sim.Config{})))
+			s := prepare(t, chatFiles(freePort(t), modelServer(t, modelserver.Config{})))
 			s.run("serve", flags...)
 			s.out.expect(t, "ADS at ")
 			at := regexp.MustCompile(`ADS at (\S+), endpoint picker at (\S+)`).FindStringSubmatch(s.out.String())

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
 // A gateway whose routes have another host answers 404 to clients' requests. The import, alone or
@@ -28,7 +26,7 @@ func TestParentMode_Repeated404sAreAFindingOfTheImport(t *testing.T) {
 	model := httptest.NewServer(http.NotFoundHandler()) // behind no gateway of another cluster
 	t.Cleanup(model.Close)
 	port := freePort(t)
-	files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
+	files := chatFiles(port, serverNamed(t, "here-1"))
 	cluster := func(name, hostname string) string {
 		return fmt.Sprintf(
 			"  - {name: %s, routingMode: ParentMode, parents: [{namespace: infra, name: inference, %sservice: "+

@@ -7,8 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
 // Gateways of others have routes of their own. One that has a host name of its own is asked for
@@ -29,7 +27,7 @@ func TestInferencePoolImport_ParentIsAskedForItsHostname(t *testing.T) {
 	}
 	secured, open := parent(httptest.NewTLSServer), parent(httptest.NewServer)
 	port := freePort(t)
-	files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
+	files := chatFiles(port, serverNamed(t, "here-1"))
 	cluster := func(name, more, port, protocol string) string {
 		return fmt.Sprintf(`  - name: %s
     routingMode: ParentMode

@@ -12,15 +12,15 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/picker/modelserver"
 	"github.com/penstock-project/penstock/xds/server"
 )
 
 func TestGateway_PortConflictIsReportedAndTheFirstServes(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	s := up(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"})))
+	s := up(t, chatFiles(port, serverNamed(t, "pod-1")))
 	answers(t, local(port), http.StatusOK)
 	requests := sendTraffic(t, local(port))
 	s.write("second.yaml", gatewayYAML("also", port))
@@ -42,7 +42,7 @@ func TestGateway_PortConflictIsReportedAndTheFirstServes(t *testing.T) {
 func TestEnvoy_RestartedAfterACrash(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	s := up(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"})))
+	s := up(t, chatFiles(port, serverNamed(t, "pod-1")))
 	answers(t, local(port), http.StatusOK)
 	pids := s.envoys()
 	if len(pids) != 1 {
@@ -68,7 +68,7 @@ func TestEnvoy_RestartedAfterACrash(t *testing.T) {
 func TestShutdown_RequestsEndAndNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	s := up(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1", InterTokenLatency: 20e6})))
+	s := up(t, chatFiles(port, modelServer(t, modelserver.Config{Name: "pod-1", InterTokenLatency: 20e6})))
 	answers(t, local(port), http.StatusOK)
 	pids := s.envoys()
 
@@ -106,7 +106,7 @@ func TestShutdown_RequestsEndAndNothingIsLeftBehind(t *testing.T) {
 func TestStateFolder_SecondProcessFails(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	s := up(t, chatFiles(port, modelServer(t, sim.Config{})))
+	s := up(t, chatFiles(port, modelServer(t, modelserver.Config{})))
 	second := exec.Command("penstock", "up", "-f", s.dir, "--state", s.state)
 	second.Env = s.cmd.Env
 	out, err := second.CombinedOutput()
@@ -120,7 +120,7 @@ func TestStateFolder_SecondProcessFails(t *testing.T) {
 func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 	t.Parallel()
 	port, admin := freePort(t), freePort(t)
-	s := up(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"})), "--http", fmt.Sprintf("127.0.0.1:%d", admin))
+	s := up(t, chatFiles(port, serverNamed(t, "pod-1")), "--http", fmt.Sprintf("127.0.0.1:%d", admin))
 	answers(t, local(port), http.StatusOK)
 	page := func(path string) string {
 		t.Helper()
@@ -195,7 +195,7 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 func TestHTTPPages_MetricsAddressShowsNoObject(t *testing.T) {
 	t.Parallel()
 	port, open, admin := freePort(t), freePort(t), freePort(t)
-	up(t, chatFiles(port, modelServer(t, sim.Config{})), "--http", fmt.Sprintf("0.0.0.0:%d", open), "--admin",
+	up(t, chatFiles(port, modelServer(t, modelserver.Config{})), "--http", fmt.Sprintf("0.0.0.0:%d", open), "--admin",
 		fmt.Sprintf("127.0.0.1:%d", admin))
 	page := func(at int, path string) reply {
 		t.Helper()
@@ -245,7 +245,7 @@ func TestGateway_FolderWithoutOneWaits(t *testing.T) {
 	s.out.expect(t, s.dir+" has no Gateway for Penstock yet: waiting for one")
 	port := freePort(t)
 	s.write("all.yaml", gatewayYAML("gw", port)+"---\n"+routeYAML("chat", "/", toPool("chat"))+"---\n"+poolYAML("chat")+
-		"---\n"+serversYAML("chat", modelServer(t, sim.Config{})))
+		"---\n"+serversYAML("chat", modelServer(t, modelserver.Config{})))
 	s.out.expect(t, "Gateway default/gw serves at "+local(port))
 	answers(t, local(port), http.StatusOK)
 	pids := s.envoys()

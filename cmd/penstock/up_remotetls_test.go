@@ -15,8 +15,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/types/known/structpb"
-
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
 func mutual(t *testing.T, cert, key, clients []byte) grpc.ServerOption {
@@ -56,14 +54,14 @@ func TestBackendTLSPolicy_RemotePickerIsVerifiedAndTheGatewaysCertificatePresent
 			t.Parallel()
 			cert, key := certificate(t, "epp.example")
 			own, ownKey := certificate(t, "gateway.example")
-			server := modelServer(t, sim.Config{Name: "east-1"})
+			server := serverNamed(t, "east-1")
 			port, external := freePort(t), freePort(t)
 			serve := func() (stop func()) {
 				return (&namingPicker{pick: server}).serve(t, fmt.Sprintf("127.0.0.1:%d", external),
 					mutual(t, cert, key, own))
 			}
 			stop := serve()
-			files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
+			files := chatFiles(port, serverNamed(t, "here-1"))
 			files["gateway.yaml"] += "  tls: {backend: {clientCertificateRef: {name: own}}}\n"
 			files["own.yaml"] = secretYAML("own", own, ownKey)
 			_, serverPort, _ := net.SplitHostPort(server)
@@ -111,7 +109,7 @@ func TestInferencePoolImport_ParentWithHTTPSIsReachedOverTLS(t *testing.T) {
 	_, secured, _ := net.SplitHostPort(gateway.Listener.Addr().String())
 	_, open, _ := net.SplitHostPort(plain.Listener.Addr().String())
 	port := freePort(t)
-	files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
+	files := chatFiles(port, serverNamed(t, "here-1"))
 	files["import.yaml"] = fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha1
 kind: InferencePoolImport
 metadata: {name: far}

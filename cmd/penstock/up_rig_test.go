@@ -23,8 +23,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/picker/modelserver"
+	"github.com/penstock-project/penstock/xds/supervisor"
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
@@ -210,13 +210,13 @@ func freePort(t *testing.T) int {
 }
 
 // modelServer runs a simulated model server until the test ends, and returns its address.
-func modelServer(t *testing.T, cfg sim.Config) string {
+func modelServer(t *testing.T, cfg modelserver.Config) string {
 	t.Helper()
 	cfg.Model, cfg.Log, cfg.Grace = cmp.Or(cfg.Model, "llama"), slog.New(slog.DiscardHandler), time.Millisecond
 	if cfg.Listen == nil {
 		cfg.Listen = []string{"127.0.0.1:0"}
 	}
-	server, err := sim.New(cfg)
+	server, err := modelserver.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,6 +235,12 @@ func modelServer(t *testing.T, cfg sim.Config) string {
 		<-done
 	})
 	return addresses[0]
+}
+
+// serverNamed is modelServer with a name alone.
+func serverNamed(t *testing.T, name string) string {
+	t.Helper()
+	return modelServer(t, modelserver.Config{Name: name})
 }
 
 type reply struct {

@@ -21,8 +21,6 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
 // guardedHealth serves gRPC health over TLS, as NOT_SERVING, only to calls with the Authorization
@@ -60,7 +58,7 @@ func guardedHealth(t *testing.T, cert, key []byte, authorization string) (server
 func TestSecretRef_HealthOfARemotePickerIsKnownByItsCredential(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t, "epp.example")
-	server := modelServer(t, sim.Config{Name: "east-1"})
+	server := serverNamed(t, "east-1")
 	port, external := freePort(t), freePort(t)
 	guarded, healthPort := guardedHealth(t, cert, key, "Basic bWU6czNjcmV0")
 	(&namingPicker{pick: server}).serve(t, fmt.Sprintf("127.0.0.1:%d", external))
@@ -185,7 +183,7 @@ func TestSecretRef_ServersOfARemotePickerAreKnownByItsCredential(t *testing.T) {
 
 func clusterEntry(t *testing.T, name string) string {
 	t.Helper()
-	server, picker := modelServer(t, sim.Config{Name: name}), freePort(t)
+	server, picker := serverNamed(t, name), freePort(t)
 	(&namingPicker{pick: server}).serve(t, fmt.Sprintf("127.0.0.1:%d", picker))
 	return fmt.Sprintf(`  - name: %s
     routingMode: EndpointMode

@@ -17,7 +17,6 @@ import (
 	"testing"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/xds/identity"
 )
@@ -193,7 +192,7 @@ func TestSecrets_NoPageCommandLogOrOpenFileHasACredential(t *testing.T) {
 	s := secrets{}
 	port, secure, ours := freePort(t), freePort(t), t.TempDir()
 	collected, collector := collect(t)
-	site := prepare(t, secretFiles(t, s, port, secure, modelServer(t, sim.Config{Name: "pod-1"})))
+	site := prepare(t, secretFiles(t, s, port, secure, serverNamed(t, "pod-1")))
 	dir := credentialsFor(t, filepath.Join(ours, "credentials"))
 	in := func(name string) string { return filepath.Join(dir, name) }
 	s["a token of Envoys"] = "canary-envoys-m3"

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/picker/modelserver"
 	"github.com/penstock-project/penstock/xds/identity"
 	"github.com/penstock-project/penstock/xds/resource"
 )
@@ -84,7 +84,7 @@ func TestXDSCredentials_ServeEnvoyAndDenyOthers(t *testing.T) {
 	t.Parallel()
 	port, metrics, xds, picks := freePort(t), freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t)),
 		fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	s := prepare(t, chatFiles(port, modelServer(t, sim.Config{})))
+	s := prepare(t, chatFiles(port, modelServer(t, modelserver.Config{})))
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
 	in := func(name string) string { return filepath.Join(dir, name) }
 	tokens := filepath.Join(t.TempDir(), "tokens")
@@ -141,7 +141,7 @@ func TestXDSCredentials_ServeEnvoyAndDenyOthers(t *testing.T) {
 func TestXDSCredentials_ReplacedFilesTakeEffect(t *testing.T) {
 	t.Parallel()
 	port, xds := freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	s := prepare(t, chatFiles(port, modelServer(t, sim.Config{})))
+	s := prepare(t, chatFiles(port, modelServer(t, modelserver.Config{})))
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
 	in := func(name string) string { return filepath.Join(dir, name) }
 	s.run("serve", "--xds", xds, "--picker", "127.0.0.1:0", "--xds-cert", in("penstock.crt"), "--xds-key",
@@ -208,7 +208,7 @@ func TestXDSAddress_OtherThanSocketsRequireCredentials(t *testing.T) {
 
 func TestPickerAddress_InsecureWarnsAtEachStart(t *testing.T) {
 	t.Parallel()
-	s := prepare(t, chatFiles(freePort(t), modelServer(t, sim.Config{})))
+	s := prepare(t, chatFiles(freePort(t), modelServer(t, modelserver.Config{})))
 	for range 2 {
 		s.run("serve", "--picker", "0.0.0.0:0", "--insecure-picker")
 		s.errs.expect(t, "flag=--picker")
@@ -223,7 +223,7 @@ func TestXDSCredentials_UpServesPicksToGatewaysElsewhere(t *testing.T) {
 	port, picks := freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
 	in := func(name string) string { return filepath.Join(dir, name) }
-	s := up(t, chatFiles(port, modelServer(t, sim.Config{})), "--picker", picks, "--picker-open", "--xds-cert",
+	s := up(t, chatFiles(port, modelServer(t, modelserver.Config{})), "--picker", picks, "--picker-open", "--xds-cert",
 		in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"))
 	answers(t, local(port), http.StatusOK)
 	if err := pick(t.Context(), dialTLS(t, picks, dir, "")); status.Code(err) == codes.Unauthenticated ||
@@ -248,7 +248,7 @@ func TestXDSCredentials_PeersDenyEnvoys(t *testing.T) {
 			*list = append(*list, fmt.Sprintf("127.0.0.1:%d", freePort(t)))
 		}
 	}
-	files := chatFiles(port, modelServer(t, sim.Config{}))
+	files := chatFiles(port, modelServer(t, modelserver.Config{}))
 	var sites []*site
 	for i := range 2 {
 		s := prepare(t, files)

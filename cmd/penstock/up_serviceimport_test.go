@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
 func importedSliceYAML(name, cluster, address string) string {
@@ -25,7 +23,7 @@ endpoints: [{addresses: [%[3]s]}]
 func TestServiceImport_RequestsReachItsClustersElseItsAddress(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	named := func(name string) string { return modelServer(t, sim.Config{Name: name}) }
+	named := func(name string) string { return serverNamed(t, name) }
 	east, west, address := named("east"), named("west"), named("address")
 	host, number, _ := net.SplitHostPort(address)
 	imported := fmt.Sprintf(`apiVersion: multicluster.x-k8s.io/v1beta1

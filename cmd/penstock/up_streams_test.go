@@ -13,8 +13,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
 // lineServer answers each line with its name in front, and holds connections until the client ends
@@ -202,7 +200,7 @@ spec:
 `, port)
 	files["services.yaml"] = serviceYAML("plain", lineServer(t, "plain", nil)) +
 		serviceYAML("secret", lineServer(t, "secret", &secret)) + serviceYAML("again", lineServer(t, "again", &again)) +
-		serviceYAML("web", modelServer(t, sim.Config{Name: "web"}))
+		serviceYAML("web", serverNamed(t, "web"))
 	files["routes.yaml"] = streamRoute("TLSRoute", "through", "{name: gw}", "through.example.com",
 		"{name: secret, port: 80}") +
 		streamRoute("TLSRoute", "ends", "{name: gw, sectionName: ends}", "'*.example.com'", "{name: plain, port: 80}") +

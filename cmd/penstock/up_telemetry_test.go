@@ -14,8 +14,6 @@ import (
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
-
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
 type spans struct {
@@ -99,7 +97,7 @@ func TestTracing_RequestToPickAndFileToProxy(t *testing.T) {
 	t.Parallel()
 	got, address := collect(t)
 	port := freePort(t)
-	files := chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"}))
+	files := chatFiles(port, serverNamed(t, "pod-1"))
 	s := prepare(t, files)
 	s.env = append(s.env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+address, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
 		"OTEL_BSP_SCHEDULE_DELAY=50")

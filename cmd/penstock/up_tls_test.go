@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
 // certificate returns a self-signed certificate and its key, as PEM.
@@ -80,7 +80,7 @@ func TestHTTPS_EachHostHasItsCertificate(t *testing.T) {
 	port := freePort(t)
 	certA, keyA := certificate(t, "a.example.com")
 	certB, keyB := certificate(t, "b.example.com")
-	host, backend, _ := net.SplitHostPort(modelServer(t, sim.Config{Name: "pod-1"}))
+	host, backend, _ := net.SplitHostPort(serverNamed(t, "pod-1"))
 	s := up(t, map[string]string{
 		"gateway.yaml": fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -177,7 +177,8 @@ func TestBackendTLSPolicy_MetricsPagesAreReadOverHTTPS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err := sim.New(sim.Config{Name: "secure", Model: "llama", Log: slog.New(slog.DiscardHandler)})
+	quiet := slog.New(slog.DiscardHandler)
+	model, err := modelserver.New(modelserver.Config{Name: "secure", Model: "llama", Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

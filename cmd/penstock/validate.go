@@ -17,12 +17,12 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/penstock-project/penstock/cmd/internal/ports"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/xds/bootstrap"
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/resource"
 	"github.com/penstock-project/penstock/xds/server"
+	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
 // validateTime is the timeout for Envoy's answers; thousands of routes take less than a second.

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
 // All tests that validate with Envoy rest on this: a NACK is reported on the owner, with Envoy's

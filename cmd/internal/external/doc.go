@@ -8,7 +8,7 @@
 //	tokenstore   PUT and GET /tokens/KEY: keeps token IDs until a worker fetches them
 //	commands     the command line of them all
 //
-// The worker is the simulated model server (package sim).
+// The worker is the simulated model server (picker/modelserver).
 //
 // Each response has the release of its sender (VersionHeader). A Peer drops a response of another
 // minor release with an error that names both, and uses a response without that header. Callers go

@@ -23,8 +23,7 @@ const top = "../../.."
 // others are packages outside the product that open sockets, and why.
 var others = map[string]string{
 	"cmd/internal/ports":           "it opens them for all",
-	"cmd/penstock/internal/sim":    "a simulated model server",
-	"cmd/penstock/internal/demo":   "the processor of make demo, on loopback",
+	"picker/modelserver":           "a simulated model server",
 	"xds/xdstest":                  "for tests",
 	"xds/xdstest/freeport":         "for tests",
 	"picker/scoring/scoringtest":   "for tests",

@@ -13,6 +13,6 @@
 // first. A list is dropped Config.TTL after it was stored, used or not, because it is a tenant's
 // prompt.
 //
-// Callers: cmd/penstock-external, the demo, package preprocess, package sim. Tests: go test
+// Callers: cmd/penstock-external, the demo, package preprocess, penstock sim. Tests: go test
 // ./cmd/internal/external/tokenstore
 package tokenstore

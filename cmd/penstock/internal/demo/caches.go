@@ -23,43 +23,37 @@ var adapters = []string{"sql", "french"}
 
 // conversation shows that each question of a conversation goes to the server that has the ones
 // before it cached.
-func conversation(d *show, prefix string) string {
+func conversation(d *show) []any {
 	q := question("gemma", "You are given a contract. "+
 		strings.Repeat("The party of the first part agrees with the party of the second part. ", 40)+
-		"What is the first paragraph about?")
-	q.MaxTokens = 2
-	d.text(fmt.Sprintf("A question about a long contract, and then %d more about the same one:", turns))
+		"What is the first paragraph about?", 2)
+	d.text("A question about a long contract, and then %d more about the same one:", turns)
 	var home answer
 	var later time.Duration
 	for turn := range 1 + turns {
-		a := must(d.ask(d.ctx, d.url+prefix, q))
-		check(a.expectFrom("gemma-"))
-		d.line("     %s  %4d ms", d.column(a.By), a.Took.Milliseconds())
+		a := d.askFrom("gemma-", d.step.Prefix, q)
+		d.by(a.By, "%4d ms", a.Took.Milliseconds())
 		if turn == 0 {
 			home = a
 		} else {
 			later = max(later, a.Took)
 		}
 		expect(a.By == home.By, "every question at %s, which has the contract cached; question %d went to %s", home.By,
-			turn+1,
-			a.By)
+			turn+1, a.By)
 		q.Messages = append(q.Messages, message{"assistant", a.Text},
 			message{"user", fmt.Sprintf("And paragraph %d?", turn+2)})
 	}
 	expect(later <= home.Took*2/3, "answers sooner than the first, which took %d ms; one took %d ms",
 		home.Took.Milliseconds(), later.Milliseconds())
-	d.why("the picker hashes prompts in blocks, and remembers which server was sent which. %s reads only what is new.",
-		home.By)
-	return fmt.Sprintf("all %d questions went to %s; the first answer took %d ms, later ones at most %d ms", 1+turns,
-		home.By, home.Took.Milliseconds(), later.Milliseconds())
+	d.why(home.By)
+	return []any{1 + turns, home.By, home.Took.Milliseconds(), later.Milliseconds()}
 }
 
 // adapter shows that requests for a LoRA adapter go where it is active.
-func adapter(d *show, _ string) string {
+func adapter(d *show) []any {
 	homes := map[string]string{}
-	d.text(
-		"One request for each, by which the picker learns that these models are adapters, and then three more that " +
-			"are in flight at the same time:")
+	d.text("One request for each, by which the picker learns that these models are adapters, and then three more " +
+		"that are in flight at the same time:")
 	d.curl(gemma, adapterTask(0, adapters[0]))
 	for round := range 4 {
 		for _, name := range adapters {
@@ -67,57 +61,48 @@ func adapter(d *show, _ string) string {
 			if round <= 1 {
 				homes[name] = answer.By
 				// until the picker has read on the server's page that the adapter is active there
-				d.waitState(gemma, "default/gemma", func(verdicts []schedule.Verdict) bool {
+				d.waitState("default/gemma", func(verdicts []schedule.Verdict) bool {
 					return slices.ContainsFunc(verdicts, func(v schedule.Verdict) bool {
 						return podName(v.Pod) == answer.By && v.State.Adapters.Has(name)
 					})
 				})
 			}
 			if round == 0 {
-				_ = must(answer.rest())
+				_ = must(answer.read(ignore))
 				continue
 			}
-			d.line("     %s  %s", d.column(answer.By), d.paint(faint, "model "+name))
+			d.by(answer.By, "%s", d.paint(faint, "model "+name))
 			expect(answer.By == homes[name], "adapter %s to stay at %s, where it is active; a request went to %s", name,
-				homes[name],
-				answer.By)
+				homes[name], answer.By)
 		}
 	}
 	one, other := homes[adapters[0]], homes[adapters[1]]
 	expect(one != other, "the adapters at different servers, each of which has room for one; both are at %s", one)
-	d.why(
-		"each server has room for one adapter at a time. The picker reads on the servers' pages which one is active " +
-			"where.")
-	return fmt.Sprintf("%s stayed at %s, and %s at %s: no server had to load another adapter", adapters[0], one,
-		adapters[1], other)
+	d.why()
+	return []any{adapters[0], one, adapters[1], other}
 }
 
 // adapterTask is a request for an adapter. The first one is short, but long enough for a page to
 // show it: pages are read each second.
 func adapterTask(round int, name string) chat {
-	tokens := 40
-	if round > 0 {
-		tokens = 100
-	}
-	return long(name, fmt.Sprintf("Task %d of adapter %s", round, name), tokens)
+	return long(name, fmt.Sprintf("Task %d of adapter %s", round, name), []int{40, 100, 100, 100}[round])
 }
 
 // overload fills the servers' caches with long answers. Work that can wait gets 429, and other
 // requests are served.
-func overload(d *show, prefix string) string {
+func overload(d *show) []any {
 	d.text("Other clients ask the servers directly, for answers so long that each fills a KV cache:")
 	for _, name := range names("gemma") {
-		server := fmt.Sprintf("http://127.0.0.1:%d", d.ports[name])
-		d.line("     %s  %s", d.column(name), d.paint(faint, server+completions))
+		server := "http://" + d.address(name)
+		d.by(name, "%s", d.paint(faint, server+completions))
 		d.open(server, long("gemma", "Count all the sheep", cacheTokens*85/100))
 	}
-	q := question("gemma", "Summarise this when there is time")
-	q.MaxTokens = 2
+	q := question("gemma", "Summarise this when there is time", 2)
 	d.text("Now a request that can wait, and one that cannot:")
-	d.curl(prefix, q)
+	d.curl(d.step.Prefix, q)
 	var shed answer
 	check(wait(d.ctx, func() bool { // the next page that the picker reads has the cache
-		shed = must(d.ask(d.ctx, d.url+prefix, q))
+		shed = d.ask(d.ctx, d.url+d.step.Prefix, q)
 		return shed.Status != http.StatusOK
 	}))
 	var body struct {
@@ -128,5 +113,5 @@ func overload(d *show, prefix string) string {
 		"429 with the code shed, got %d: %s", shed.Status, shed.Text)
 	d.line("     %d  %s", shed.Status, d.paint(faint, body.Error.Message))
 	d.exchange(gemma, q, "gemma-")
-	return "the pool of sheddable work answered 429; the other pool of the same servers still answered 200"
+	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
 const completions = "/v1/chat/completions"
@@ -29,14 +31,15 @@ type message struct {
 	Content string `json:"content"`
 }
 
-func question(model, text string) chat {
-	return chat{Model: model, Messages: []message{{Role: "user", Content: text}}}
+// question has an answer of at most so many tokens; 0: any number.
+func question(model, text string, tokens int) chat {
+	return chat{Model: model, Messages: []message{{Role: "user", Content: text}}, MaxTokens: tokens}
 }
 
 // long is a question with an answer of so many tokens.
 func long(model, text string, tokens int) chat {
-	q := question(model, text)
-	q.MaxTokens, q.IgnoreEOS = tokens, true
+	q := question(model, text, tokens)
+	q.IgnoreEOS = true
 	return q
 }
 
@@ -46,60 +49,55 @@ func (c chat) json() string {
 }
 
 type answer struct {
-	Status int
-	By     string // the model server's name, from its response header
-	At     string // its address, likewise
-	Text   string
-	Took   time.Duration
+	Status   int
+	By, At   string // the model server's name and address, from the response's headers
+	TokenIDs string // where the server has the prompt's token IDs from, likewise
+	Text     string
+	Took     time.Duration
 }
 
 // ask posts a question to a base URL and reads the whole answer.
-func (d *show) ask(ctx context.Context, base string, c chat) (answer, error) {
+func (d *show) ask(ctx context.Context, base string, c chat) answer {
 	began := time.Now()
-	resp, err := d.post(ctx, base, c)
-	if err != nil {
-		return answer{}, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return answer{}, fmt.Errorf("read the answer: %w", err)
-	}
-	a := answer{Status: resp.StatusCode, By: resp.Header.Get("x-served-by"), At: resp.Header.Get("x-served-at"),
-		Text: string(body), Took: time.Since(began)}
+	a, body := d.post(ctx, base, c)
+	defer body.Close()
+	text := must(io.ReadAll(body))
+	a.Text, a.Took = string(text), time.Since(began)
 	var completion struct{ Choices []struct{ Message message } }
-	if json.Unmarshal(body, &completion) == nil && len(completion.Choices) == 1 {
+	if json.Unmarshal(text, &completion) == nil && len(completion.Choices) == 1 {
 		a.Text = completion.Choices[0].Message.Content
 	}
-	return a, nil
-}
-
-func (d *show) post(ctx context.Context, base string, c chat) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+completions, strings.NewReader(c.json()))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("content-type", "application/json")
-	return d.http.Do(req)
-}
-
-// exchange shows a question to a path of the first gateway, and the answer, which a server of a
-// name with a prefix must give.
-func (d *show) exchange(path string, c chat, from string) answer {
-	d.curl(path, c)
-	a := must(d.ask(d.ctx, d.url+path, c))
-	d.answer(a)
-	check(a.expectFrom(from))
 	return a
 }
 
-// expectFrom returns an error unless an answer succeeded and is from a server whose name begins
-// with prefix.
-func (a answer) expectFrom(prefix string) error {
-	if a.Status != http.StatusOK || !strings.HasPrefix(a.By, prefix) {
-		return fmt.Errorf("expected 200 from one of %s*, got %d from %q: %s", prefix, a.Status, a.By, a.Text)
-	}
-	return nil
+// post sends a question and returns when the headers of its answer have arrived.
+func (d *show) post(ctx context.Context, base string, c chat) (answer, io.ReadCloser) {
+	req := must(http.NewRequestWithContext(ctx, http.MethodPost, base+completions, strings.NewReader(c.json())))
+	req.Header.Set("content-type", "application/json")
+	resp := must(d.http.Do(req))
+	return answer{Status: resp.StatusCode, By: resp.Header.Get("x-served-by"), At: resp.Header.Get("x-served-at"),
+		TokenIDs: resp.Header.Get(modelserver.TokensFromHeader)}, resp.Body
+}
+
+// askFrom asks the first gateway. A server of a name with a prefix must answer.
+func (d *show) askFrom(prefix, path string, c chat) answer {
+	a := d.ask(d.ctx, d.url+path, c)
+	a.expectFrom(prefix)
+	return a
+}
+
+// exchange is askFrom, and shows the question and the answer.
+func (d *show) exchange(path string, c chat, from string) answer {
+	d.curl(path, c)
+	a := d.askFrom(from, path, c)
+	d.answer(a)
+	return a
+}
+
+// expectFrom fails unless an answer succeeded and is from a server whose name begins with prefix.
+func (a answer) expectFrom(prefix string) {
+	expect(a.Status == http.StatusOK && strings.HasPrefix(a.By, prefix), "200 from one of %s*, got %d from %q: %s",
+		prefix, a.Status, a.By, a.Text)
 }
 
 // get returns the status and the body of a GET.
@@ -121,8 +119,8 @@ func (d *show) lastRequest(address string) (last struct {
 
 // stream is a streamed answer whose headers have arrived.
 type stream struct {
-	By, At string
-	body   io.ReadCloser
+	answer
+	io.Closer
 	events *bufio.Scanner
 }
 
@@ -130,44 +128,34 @@ type stream struct {
 // the step ends.
 func (d *show) open(base string, c chat) *stream {
 	c.Stream = true
-	resp := must(d.post(d.ctx, base, c))
-	s := &stream{By: resp.Header.Get("x-served-by"), At: resp.Header.Get("x-served-at"), body: resp.Body,
-		events: bufio.NewScanner(resp.Body)}
+	a, body := d.post(d.ctx, base, c)
+	s := &stream{a, body, bufio.NewScanner(body)}
 	d.opened = append(d.opened, s)
-	expect(resp.StatusCode == http.StatusOK, "a stream, got %s", resp.Status)
+	expect(a.Status == http.StatusOK, "a stream, got status %d", a.Status)
 	return s
 }
 
-// next returns the text of the next chunk that has any. At the end it returns io.EOF if the stream
-// was complete.
-func (s *stream) next() (string, error) {
+// read reads to the end, calls chunk with the text of each chunk that has any, and returns their
+// number. A stream that is not complete is an error.
+func (s *stream) read(chunk func(text string)) (n int, err error) {
 	for s.events.Scan() {
 		data, ok := strings.CutPrefix(s.events.Text(), "data: ")
 		if !ok {
 			continue
 		}
 		if data == "[DONE]" {
-			return "", io.EOF
+			return n, nil
 		}
-		var chunk struct{ Choices []struct{ Delta message } }
-		if err := json.Unmarshal([]byte(data), &chunk); err != nil {
-			return "", fmt.Errorf("a chunk of the stream is no JSON: %w", err)
+		var event struct{ Choices []struct{ Delta message } }
+		if err := json.Unmarshal([]byte(data), &event); err != nil {
+			return n, fmt.Errorf("a chunk of the stream is no JSON: %w", err)
 		}
-		if len(chunk.Choices) == 1 && chunk.Choices[0].Delta.Content != "" {
-			return chunk.Choices[0].Delta.Content, nil
+		if len(event.Choices) == 1 && event.Choices[0].Delta.Content != "" {
+			chunk(event.Choices[0].Delta.Content)
+			n++
 		}
 	}
-	return "", errors.Join(fmt.Errorf("the stream ended without [DONE]: %w", io.ErrUnexpectedEOF), s.events.Err())
+	return n, errors.Join(fmt.Errorf("the stream ended without [DONE]: %w", io.ErrUnexpectedEOF), s.events.Err())
 }
 
-// rest reads to the end and returns the number of chunks.
-func (s *stream) rest() (int, error) {
-	for n := 0; ; n++ {
-		if _, err := s.next(); err != nil {
-			if err == io.EOF {
-				err = nil
-			}
-			return n, err
-		}
-	}
-}
+func ignore(string) {}

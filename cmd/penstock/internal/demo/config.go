@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -17,65 +15,40 @@ import (
 //go:embed config set steps.yaml
 var config embed.FS
 
-var placeholder = regexp.MustCompile(`\$\{([a-z0-9-]+)\}`)
-
 // render reads a file below a folder and fills in its ports.
-func render(folder, name string, ports map[string]int) (string, error) {
-	text, err := config.ReadFile(path.Join(folder, name))
+func render(folder, file string, ports map[string]int) (string, error) {
+	text, err := config.ReadFile(path.Join(folder, file))
 	if err != nil {
 		return "", err
 	}
 	var missing error
-	out := placeholder.ReplaceAllStringFunc(string(text), func(match string) string {
-		port, ok := ports[match[2:len(match)-1]]
+	out := os.Expand(string(text), func(name string) string {
+		port, ok := ports[name]
 		if !ok {
-			missing = fmt.Errorf("%s: no port is named %s", name, match)
+			missing = fmt.Errorf("%s: no port is named ${%s}", file, name)
 		}
 		return fmt.Sprint(port)
 	})
 	return out, missing
 }
 
-// save writes a file, which appears atomically.
-func save(target, text string) error {
-	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(target+".tmp", []byte(text), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(target+".tmp", target)
-}
-
 // excerpt returns the important lines of YAML: lines that end in a comment, their parent lines, and
 // the kinds and names of their objects.
-func excerpt(text string) []string {
-	var out []string
+func excerpt(text string) (out []string) {
 	for document := range strings.SplitSeq(text, "\n---\n") {
-		lines := strings.Split(document, "\n")
-		keep := make([]bool, len(lines))
-		for i, line := range lines {
-			before, _, commented := strings.Cut(line, " # ")
-			if !commented || strings.TrimSpace(before) == "" {
-				continue
-			}
-			keep[i] = true
-			at := depth(line)
-			for j := i - 1; j >= 0; j-- {
-				if d := depth(lines[j]); d >= 0 && d < at {
-					keep[j], at = true, d
-				}
-				keep[j] = keep[j] || strings.HasPrefix(lines[j], "kind: ") || strings.HasPrefix(lines[j], "metadata: ")
+		var kept []string // the last line first
+		above := -1       // the depth of the last one; its parent has less
+		for _, line := range slices.Backward(strings.Split(document, "\n")) {
+			head := above >= 0 && (strings.HasPrefix(line, "kind: ") || strings.HasPrefix(line, "metadata: "))
+			if d := depth(line); d >= 0 && (d < above || head || strings.Contains(line, " # ")) {
+				kept, above = append(kept, line), d
 			}
 		}
-		if len(out) > 0 && slices.Contains(keep, true) {
+		if len(out) > 0 && len(kept) > 0 {
 			out = append(out, "---")
 		}
-		for i, line := range lines {
-			if keep[i] {
-				out = append(out, line)
-			}
-		}
+		slices.Reverse(kept)
+		out = append(out, kept...)
 	}
 	return out
 }
@@ -84,12 +57,11 @@ func excerpt(text string) []string {
 // is below a key of the same indentation.
 func depth(line string) int {
 	text := strings.TrimLeft(line, " ")
-	if text == "" || strings.HasPrefix(text, "#") {
+	switch {
+	case text == "" || text[0] == '#':
 		return -1
+	case strings.HasPrefix(text, "- "):
+		return 2*(len(line)-len(text)) + 1
 	}
-	d := 2 * (len(line) - len(text))
-	if strings.HasPrefix(text, "- ") {
-		d++
-	}
-	return d
+	return 2 * (len(line) - len(text))
 }

@@ -18,7 +18,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/yaml"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/discovery/statefile"
+	"github.com/penstock-project/penstock/picker/modelserver"
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
@@ -26,31 +27,22 @@ import (
 // and what it observed.
 var ErrFailed = errors.New("the demo failed")
 
-// errDone ends everything after the last step.
-var errDone = errors.New("the demo is over")
-
 // timeout is how long a demo waits for changes that normally take a fraction of a second.
 const timeout = 20 * time.Second
 
 // Config of a demo.
 type Config struct {
-	Penstock string    // path of the binary that is run
-	Env      []string  // added to its environment
-	Typed    string    // the binary's name in the shown commands
-	Envoy    string    // the version that is shown
-	Keep     bool      // leaves everything running after the last step, until the context ends
-	Out      io.Writer // receives the output
-	Colour   bool      // adds ANSI colours
+	ClusterSet bool      // shows cluster sets in place of pools
+	Penstock   string    // path of the binary that is run
+	Env        []string  // added to its environment
+	Typed      string    // the binary's name in the shown commands
+	Envoy      string    // the version that is shown
+	Keep       bool      // leaves everything running after the last step, until the context ends
+	Out        io.Writer // receives the output
+	Colour     bool      // adds ANSI colours
 	// Ask reads JSON from the penstock that serves a state folder.
 	Ask func(ctx context.Context, state, path string, into any) error
 }
-
-// Run runs the demo of pools. It returns ErrFailed if a step failed, and the context's error if it
-// ended before the last step. When Run returns, all processes have ended.
-func Run(ctx context.Context, cfg Config) error { return run(ctx, cfg, poolsScript()) }
-
-// RunClusterSet runs the demo of cluster sets, as Run does.
-func RunClusterSet(ctx context.Context, cfg Config) error { return run(ctx, cfg, setScript()) }
 
 // script is one of the demos.
 type script struct {
@@ -60,19 +52,22 @@ type script struct {
 	later   []string // files that steps save by themselves
 	prepare func(d *show)
 	begin   func(d *show) // prints what runs, once all gateways serve
-	// Each step prints what happens and returns the observed result, as a sentence. It fails by
+	// Each step prints what happens and returns what it observed, for its result. It fails by
 	// check, must, expect or failf.
-	steps []func(d *show, prefix string) string
+	steps []func(d *show) []any
 }
 
 // texts are a demo's texts in steps.yaml.
 type texts struct {
 	Title, About, Serves, Again, Keep, Edit string
 	Try                                     []string // commands
-	Steps                                   []struct {
-		Title, Intro string
-		File, Prefix string // its YAML and the path of its route; may be ""
-	}
+	Steps                                   []step
+}
+
+// step has the texts of a step. Why and Result are formats of values.
+type step struct {
+	Title, Intro, Why, Result string
+	File, Prefix              string // its YAML and the path of its route; may be ""
 }
 
 func (s script) texts() (texts, error) {
@@ -92,6 +87,7 @@ type show struct {
 	cfg      Config
 	dir      string // for all files
 	texts    texts
+	step     step // that runs
 	ports    map[string]int
 	http     *http.Client
 	ctx      context.Context // ends everything
@@ -101,7 +97,13 @@ type show struct {
 	url      string    // of the first cluster's gateway
 }
 
-func run(ctx context.Context, cfg Config, s script) (err error) {
+// Run runs a demo. It returns ErrFailed if a step failed, and the context's error if it ended
+// before the last step. When Run returns, all processes have ended.
+func Run(ctx context.Context, cfg Config) (err error) {
+	s := poolsScript()
+	if cfg.ClusterSet {
+		s = setScript()
+	}
 	dir, err := os.MkdirTemp(shortTemp(), "penstock-demo-")
 	if err != nil {
 		return err
@@ -115,21 +117,17 @@ func run(ctx context.Context, cfg Config, s script) (err error) {
 	if d.texts, err = s.texts(); err != nil {
 		return err
 	}
+	ctx, end := context.WithCancel(ctx)
 	d.group, d.ctx = errgroup.WithContext(ctx)
 	d.group.Go(func() error {
+		defer end() // of everything
 		failed := d.play()
 		if cfg.Keep && (failed == nil || errors.Is(failed, ErrFailed)) && d.url != "" {
 			d.keepRunning()
 		}
-		if failed == nil {
-			return errDone
-		}
 		return failed
 	})
-	if err = d.group.Wait(); errors.Is(err, errDone) {
-		err = nil
-	}
-	return err
+	return d.group.Wait()
 }
 
 // shortTemp returns the folder for temporary files, or /tmp if its path is long (macOS): the path
@@ -183,11 +181,11 @@ func expect(ok bool, format string, args ...any) {
 func (d *show) play() error {
 	began := time.Now()
 	d.line("%s", d.paint(bold, d.texts.Title))
-	d.text(d.fill(d.texts.About))
+	d.text("%s", d.fill(d.texts.About))
 	err := try(func() {
 		d.start()
 		for _, name := range d.sites {
-			check(d.clusters[name].served(d.ctx))
+			d.clusters[name].served(d.ctx)
 		}
 		d.url = d.clusters[d.sites[0]].url()
 		d.line("")
@@ -195,11 +193,12 @@ func (d *show) play() error {
 		d.ok(fmt.Sprintf("%s, after %.1f s", d.texts.Serves, time.Since(began).Seconds()))
 	})
 	for i := 0; i < len(d.steps) && err == nil; i++ {
-		d.heading(i+1, d.texts.Steps[i].Title)
-		d.text(d.texts.Steps[i].Intro)
-		err = try(func() { d.step(i) })
+		d.step = d.texts.Steps[i]
+		d.heading(fmt.Sprintf("%d  %s", i+1, d.step.Title))
+		d.text("%s", d.step.Intro)
+		err = try(func() { d.perform(d.steps[i]) })
 		for _, s := range d.opened {
-			_ = s.body.Close()
+			_ = s.Close()
 		}
 		d.opened = nil
 	}
@@ -215,11 +214,9 @@ func (d *show) play() error {
 		}
 		return ErrFailed
 	}
-	d.line("")
-	d.line("%s", d.paint(bold, fmt.Sprintf("All %d steps went as promised, in %.0f s.", len(d.steps),
-		time.Since(began).Seconds())))
+	d.heading(fmt.Sprintf("All %d steps went as promised, in %.0f s.", len(d.steps), time.Since(began).Seconds()))
 	if !d.cfg.Keep {
-		d.text("To try it yourself: " + d.fill(d.texts.Again))
+		d.text("To try it yourself: %s", d.fill(d.texts.Again))
 	}
 	return nil
 }
@@ -238,14 +235,15 @@ func (d *show) start() {
 		d.ports[name] = portOf(l.Addr().String())
 	}
 	d.prepare(d)
-	for _, path := range must(fs.Glob(config, d.folder+"/*/*")) {
-		name := strings.TrimPrefix(path, d.folder+"/")
-		later := slices.Contains(d.later, name)
-		for _, step := range d.texts.Steps {
-			later = later || step.File == name && step.Prefix != ""
+	later := slices.Clone(d.later)
+	for _, step := range d.texts.Steps {
+		if step.Prefix != "" {
+			later = append(later, step.File)
 		}
-		if !later {
-			check(save(d.file(name), must(render(d.folder, name, d.ports))))
+	}
+	for _, path := range must(fs.Glob(config, d.folder+"/*/*")) {
+		if name := strings.TrimPrefix(path, d.folder+"/"); !slices.Contains(later, name) {
+			d.write(name, must(render(d.folder, name, d.ports)))
 		}
 	}
 	for _, name := range d.sites {
@@ -253,28 +251,30 @@ func (d *show) start() {
 	}
 }
 
-// step applies a step's YAML, if any, and runs the step.
-func (d *show) step(i int) {
-	s := d.texts.Steps[i]
-	if s.File != "" {
-		text, note := must(render(d.folder, s.File, d.ports)), "applied before the start"
-		if s.Prefix != "" {
-			took := d.apply(s.File, text, s.Prefix)
+// perform applies the YAML of the present step, if any, and runs it.
+func (d *show) perform(run func(*show) []any) {
+	if d.step.File != "" {
+		text, note := must(render(d.folder, d.step.File, d.ports)), "applied before the start"
+		if d.step.Prefix != "" {
+			took := d.apply(text)
 			note = fmt.Sprintf("saved, and in effect %d ms later", max(1, took.Milliseconds()))
 		}
-		d.yaml(s.File, note, excerpt(text))
+		d.yaml(d.step.File, note, excerpt(text))
 	}
-	d.ok(d.steps[i](d, s.Prefix))
+	d.ok(fmt.Sprintf(d.step.Result, run(d)...))
 }
 
-// apply saves a step's file in the folder that penstock watches, and returns how long it takes
-// until its route answers.
-func (d *show) apply(name, text, prefix string) time.Duration {
+// why shows the reason of what the present step observed.
+func (d *show) why(values ...any) { d.because(fmt.Sprintf(d.step.Why, values...)) }
+
+// apply saves the file of the present step in the folder that penstock watches, and returns how
+// long it takes until its route answers.
+func (d *show) apply(text string) time.Duration {
 	began := time.Now()
-	check(save(d.file(name), text))
+	d.write(d.step.File, text)
 	status := 0
 	err := wait(d.ctx, func() bool {
-		status, _ = d.get(d.url + prefix + "/health")
+		status, _ = d.get(d.url + d.step.Prefix + "/health")
 		return status != http.StatusNotFound
 	})
 	took := time.Since(began)
@@ -285,7 +285,7 @@ func (d *show) apply(name, text, prefix string) time.Duration {
 	return took
 }
 
-// wait calls done until it returns true, and returns an error after the timeout.
+// wait waits until done returns true, and returns an error after the timeout.
 func wait(ctx context.Context, done func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -301,22 +301,20 @@ func wait(ctx context.Context, done func() bool) error {
 
 // keepRunning prints commands to try, and the output of the processes until the demo is ended.
 func (d *show) keepRunning() {
-	d.line("")
-	d.line("%s", d.paint(bold, d.texts.Keep))
+	d.heading(d.texts.Keep)
 	for _, command := range d.texts.Try {
 		d.command(d.fill(command))
 	}
 	if d.texts.Edit != "" {
 		d.line("")
-		d.text(d.texts.Edit)
+		d.text("%s", d.texts.Edit)
 	}
 	for _, step := range d.texts.Steps {
 		if step.File != "" {
 			d.line("     %s", d.file(step.File))
 		}
 	}
-	d.line("   Ctrl-C ends it and removes these files.")
-	d.line("")
+	d.line("   Ctrl-C ends it and removes these files.\n")
 	for _, name := range d.sites {
 		d.clusters[name].followTo(d.w)
 	}
@@ -324,25 +322,11 @@ func (d *show) keepRunning() {
 }
 
 // model starts a simulated model server.
-func (d *show) model(name string, c sim.Config) {
+func (d *show) model(name string, c modelserver.Config) {
 	c.Name, c.Listen, c.Grace, c.Log = name, []string{"127.0.0.1:0"}, time.Second, slog.New(slog.DiscardHandler)
-	server := must(sim.New(c))
+	server := must(modelserver.New(c))
 	d.ports[name] = portOf(must(server.Listen())[0])
 	d.group.Go(func() error { return server.Run(d.ctx) })
-}
-
-// serve starts an HTTP server, and returns its address.
-func (d *show) serve(handler http.Handler) string {
-	l := must(net.Listen("tcp", "127.0.0.1:0"))
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: timeout}
-	context.AfterFunc(d.ctx, func() { _ = server.Close() })
-	d.group.Go(func() error {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	return l.Addr().String()
 }
 
 // portOf returns the port of a listener's address.
@@ -352,6 +336,12 @@ func portOf(address string) (port int) {
 	return port
 }
 
+// address returns the address of a port of this name.
+func (d *show) address(name string) string { return fmt.Sprintf("127.0.0.1:%d", d.ports[name]) }
+
 // file returns the path of a file of the demo, and state the --state of a process.
 func (d *show) file(name string) string  { return filepath.Join(d.dir, filepath.FromSlash(name)) }
 func (d *show) state(name string) string { return filepath.Join(d.dir, "s", name) }
+
+// write replaces a file of the demo.
+func (d *show) write(name, text string) { check(statefile.Replace(d.file(name), []byte(text))) }

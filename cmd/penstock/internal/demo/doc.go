@@ -5,10 +5,10 @@
 // of decisions from the running processes as a user can: from `penstock explain`, and from the
 // picks that the picker recorded.
 //
-//	steps.yaml     titles and introductions of all steps
+//	steps.yaml     the texts of all steps
 //	config/, set/  the YAML of the demos; most steps begin by saving a file that penstock watches
 //	demo.go        how a demo runs    process.go  one penstock     config.go  the YAML
-//	client.go      requests           picks.go    recorded picks   page.go    the output
+//	client.go      requests           page.go     the output
 //	pools.go, caches.go, processor.go     the demo of pools: two clusters, ten steps
 //	clusterset.go                         the demo of cluster sets: three clusters, eight steps
 //

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // page writes the demo's output while it runs.
@@ -28,14 +29,11 @@ func (p *page) paint(code, text string) string {
 // line writes a line. Errors are ignored: a closed terminal ends the demo by a signal.
 func (p *page) line(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
 
-// heading begins a step.
-func (p *page) heading(n int, text string) {
-	p.line("")
-	p.line("%s", p.paint(bold, fmt.Sprintf("%d  %s", n, text)))
-}
+// heading begins a part.
+func (p *page) heading(text string) { p.line("\n%s", p.paint(bold, text)) }
 
-func (p *page) text(text string) {
-	for _, l := range wrap(text, 96) {
+func (p *page) text(format string, args ...any) {
+	for _, l := range wrap(fmt.Sprintf(format, args...), 96) {
 		p.line("   %s", l)
 	}
 }
@@ -68,15 +66,19 @@ func (p *page) output(text string) {
 	}
 }
 
-// answer shows an answer and the server that gave it.
-func (p *page) answer(a answer) {
-	p.line("     %s  %s", p.column(a.By),
-		fmt.Sprintf("%q in %d ms", a.Text, a.Took.Round(time.Millisecond).Milliseconds()))
+// by shows a model server and something about it.
+func (p *page) by(server, format string, args ...any) {
+	p.line("     %s  %s", p.column(server), fmt.Sprintf(format, args...))
 }
 
-func (p *page) why(format string, args ...any) {
+// answer shows an answer and the server that gave it.
+func (p *page) answer(a answer) {
+	p.by(a.By, "%q in %d ms", a.Text, a.Took.Round(time.Millisecond).Milliseconds())
+}
+
+func (p *page) because(text string) {
 	label := "why"
-	for _, l := range wrap(fmt.Sprintf(format, args...), 90) {
+	for _, l := range wrap(text, 90) {
 		p.line("     %s %s", p.paint(faint, label), l)
 		label = "   "
 	}
@@ -90,11 +92,10 @@ func (p *page) failed(err error) {
 
 // server writes the name of a model server, in the colour of its cluster.
 func (p *page) server(name string) string {
-	colour := cyan
 	if strings.HasPrefix(name, "east-") {
-		colour = magenta
+		return p.paint(magenta, name)
 	}
-	return p.paint(colour, name)
+	return p.paint(cyan, name)
 }
 
 func (p *page) column(name string) string {
@@ -104,18 +105,14 @@ func (p *page) column(name string) string {
 func bar(n, perBlock int) string { return strings.Repeat("█", (n+perBlock-1)/perBlock) }
 
 // wrap splits text into lines of at most width characters, at spaces.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
+func wrap(text string, width int) (lines []string) {
 	for _, word := range strings.Fields(text) {
-		if line != "" && len([]rune(line))+1+len([]rune(word)) > width {
-			lines = append(lines, line)
-			line = ""
+		last := len(lines) - 1
+		if last < 0 || utf8.RuneCountInString(lines[last]+" "+word) > width {
+			lines = append(lines, word)
+		} else {
+			lines[last] += " " + word
 		}
-		if line != "" {
-			line += " "
-		}
-		line += word
 	}
-	return append(lines, line)
+	return lines
 }

@@ -1,11 +1,7 @@
 package demo
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,9 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/penstock-project/penstock/cmd/internal/external/tokenstore"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/modelserver"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -47,7 +42,7 @@ func poolsScript() script {
 	return script{
 		folder: "config", sites: []string{"here", "east"}, ports: []string{"east-picker"},
 		prepare: preparePools, begin: beginPools,
-		steps: []func(*show, string) string{
+		steps: []func(*show) []any{
 			twoPools, streamed, endpointMode, parentMode, split, spill, conversation, adapter, overload, prepared,
 		},
 	}
@@ -55,14 +50,14 @@ func poolsScript() script {
 
 func preparePools(d *show) {
 	store := tokenstore.New(tokenstore.Config{}, prometheus.NewRegistry())
-	tokens := "http://" + d.external(tokenstore.ServerConfig(), store.Paths)
+	tokens := d.external("tokens", tokenstore.ServerConfig(), store.Paths)
 	for _, server := range servers {
-		c := sim.Config{Model: server.model, TimeToFirstToken: firstToken, InterTokenLatency: perToken}
+		c := modelserver.Config{Model: server.model, TimeToFirstToken: firstToken, InterTokenLatency: perToken}
 		switch server.model {
 		case "gemma":
 			c.PrefixCaching, c.PrefillRate, c.KVCacheTokens, c.LoRAs = true, prefillRate, cacheTokens, adapters
 		case "qwen":
-			c.Tokens = tokens
+			c.Tokens = must(tokenstore.NewClient(tokens, time.Second))
 		}
 		d.model(server.name, c)
 	}
@@ -70,24 +65,24 @@ func preparePools(d *show) {
 }
 
 func beginPools(d *show) {
-	d.line("   here  %s   pool llama: %s %s   pool qwen: %s %s   pool gemma: %s %s", d.url, d.server("llama-1"),
-		d.server("llama-2"), d.server("qwen-1"), d.server("qwen-2"), d.server("gemma-1"), d.server("gemma-2"))
-	d.line("   east  %s   pool llama: %s %s", d.clusters["east"].url(), d.server("east-llama-1"),
-		d.server("east-llama-2"))
-	d.line("")
+	pool := func(model, prefix string) string {
+		return fmt.Sprintf("   pool %s: %s %s", model, d.server(prefix+model+"-1"), d.server(prefix+model+"-2"))
+	}
+	d.line("   here  %s%s%s%s", d.url, pool("llama", ""), pool("qwen", ""), pool("gemma", ""))
+	d.line("   east  %s%s\n", d.clusters["east"].url(), pool("llama", "east-"))
 	d.command(d.fill("GW=@url   STATE=@state"))
 }
 
 // explain runs penstock explain and shows the part about the backends: their pickers, and the state
 // of each endpoint.
-func (d *show) explain(prefix string, more ...string) {
+func (d *show) explain(more ...string) {
 	args := append([]string{"-X", "POST"}, more...)
-	d.command(fmt.Sprintf("%s explain $GW%s \\\n       %s --state $STATE", d.cfg.Typed, prefix+completions,
-		strings.Join(args, " ")))
-	args = append([]string{"explain", d.url + prefix + completions, "--state", d.state("here")}, args...)
+	path := d.step.Prefix + completions
+	d.command(fmt.Sprintf("%s explain $GW%s \\\n       %s --state $STATE", d.cfg.Typed, path, strings.Join(args, " ")))
+	args = append([]string{"explain", d.url + path, "--state", d.state("here")}, args...)
 	shown := ""
 	for line := range strings.Lines(string(must(d.penstock(d.ctx, args...).Output()))) {
-		if word, _, _ := strings.Cut(line, " "); word == "" || word == "backend" || word == "route" {
+		if word := before(line, " "); word == "" || word == "backend" || word == "route" {
 			shown += line
 		}
 	}
@@ -95,114 +90,159 @@ func (d *show) explain(prefix string, more ...string) {
 }
 
 // waitState waits until the endpoints of a pool are in some state, by the picker here.
-func (d *show) waitState(prefix, pool string, reached func([]schedule.Verdict) bool) {
-	page := "/explain?method=POST&url=" + url.QueryEscape(d.url+prefix+completions)
+func (d *show) waitState(pool string, reached func([]schedule.Verdict) bool) {
 	check(wait(d.ctx, func() bool {
-		var e app.Explained
-		check(d.cfg.Ask(d.ctx, d.state("here"), page, &e))
 		var now picker.Explanation
-		check(json.Unmarshal(e.Picks[pool], &now))
+		check(d.cfg.Ask(d.ctx, d.state("here"), "/debug/pool?pool="+url.QueryEscape(pool), &now))
 		return reached(now.Verdicts)
 	}))
 }
 
+// pause waits, or until the demo ends.
+func (d *show) pause(t time.Duration) {
+	select {
+	case <-time.After(t):
+	case <-d.ctx.Done():
+	}
+}
+
+// waitRecordable waits until the next pick will be recorded: a picker records at most one pick of a
+// pool in 20 ms. It returns the time.
+func (d *show) waitRecordable() time.Time {
+	d.pause(25 * time.Millisecond)
+	return time.Now()
+}
+
+// picks returns the picks of a pool that a cluster's picker has recorded since a time, newest
+// first.
+func (d *show) picks(cluster, pool string, since time.Time) []picker.Record {
+	var out struct{ Picks []picker.Record }
+	check(d.cfg.Ask(d.ctx, d.state(cluster), "/debug/picks?pool="+url.QueryEscape(pool), &out))
+	for i, p := range out.Picks {
+		if p.Time.Before(since) {
+			return out.Picks[:i]
+		}
+	}
+	return out.Picks
+}
+
+// recorded returns the last of these picks.
+func (d *show) recorded(cluster, pool string, since time.Time) picker.Record {
+	picks := d.picks(cluster, pool, since)
+	expect(len(picks) > 0, "the picker of cluster %s to have picked from %s, but it has no record of that", cluster,
+		pool)
+	return picks[0]
+}
+
+// comparison describes the load of each endpoint when a pick chose, before the request itself
+// counts.
+func comparison(pick picker.Record) string {
+	var loads []string
+	different := map[float64]bool{}
+	for _, v := range pick.Verdicts {
+		load := v.State.Queue + v.State.Running + float64(v.State.InFlight)
+		different[load] = true
+		loads = append(loads, fmt.Sprintf("%s %.0f", podName(v.Pod), load))
+	}
+	if len(different) <= 1 {
+		return fmt.Sprintf("found %d servers with equal load, and chose one at random.", len(loads))
+	}
+	return fmt.Sprintf("compared their load (%s).", strings.Join(loads, ", "))
+}
+
+// podName removes the address that penstock adds to the names of ModelServers.
+func podName(pod string) string { return before(pod, "/") }
+
+// first returns the first of a list of endpoints.
+func first(endpoints string) string { return before(endpoints, ",") }
+
+func before(text, separator string) string {
+	head, _, _ := strings.Cut(text, separator)
+	return head
+}
+
 // twoPools sends a request for each model, and then keeps one server busy and checks that the
 // picker avoids it.
-func twoPools(d *show, prefix string) string {
+func twoPools(d *show) []any {
 	for _, model := range []string{"llama", "qwen"} {
 		began := time.Now()
-		a := d.exchange(prefix, question(model, "Hello there"), model+"-")
+		a := d.exchange("", question(model, "Hello there", 0), model+"-")
 		pick := d.recorded("here", "default/"+model, began)
 		expect(first(pick.Endpoints) == a.At, "the picker to have named %s, which answered; it named %q", a.At,
 			pick.Endpoints)
-		d.why("the route sends model %s to pool %s; there, strategy %q %s", model, model, pick.Strategy,
-			comparison(pick))
+		d.why(model, pick.Strategy, comparison(pick))
 	}
-	busy := d.open(d.url+prefix, long("llama", "Count sheep", 200))
+	busy := d.open(d.url, long("llama", "Count sheep", 200))
 	d.line("")
-	d.text(fmt.Sprintf("Now %s is busy with a long answer. Where would the next request go, and why?", busy.By))
-	d.explain(prefix, "--model", "llama")
-	a := d.exchange(prefix, question("llama", "And now?"), "llama-")
+	d.text("Now %s is busy with a long answer. Where would the next request go, and why?", busy.By)
+	d.explain("--model", "llama")
+	a := d.exchange("", question("llama", "And now?", 0), "llama-")
 	expect(a.By != busy.By, "the idle server, got %s, which is busy", a.By)
-	return fmt.Sprintf("each model was answered from its own pool; while %s was busy, %s answered", busy.By, a.By)
+	return []any{busy.By, a.By}
 }
 
 // streamed shows a streamed answer while it arrives.
-func streamed(d *show, prefix string) string {
-	q := question("qwen", "One word at a time, and not one of them waits for the next")
+func streamed(d *show) []any {
+	q := question("qwen", "One word at a time, and not one of them waits for the next", 0)
 	q.Stream = true
-	d.curl(prefix, q)
+	d.curl("", q)
 	began := time.Now()
-	answer := d.open(d.url+prefix, q)
+	answer := d.open(d.url, q)
 	var at []time.Duration
 	fmt.Fprintf(d.w, "     %s  ", d.column(answer.By))
-	text, err := answer.next()
-	for ; err == nil; text, err = answer.next() {
+	_, err := answer.read(func(text string) {
 		at = append(at, time.Since(began))
 		fmt.Fprint(d.w, text)
-	}
+	})
 	d.line("")
-	if !errors.Is(err, io.EOF) {
-		check(err)
-	}
-	check(checkStreamed(at))
-	return fmt.Sprintf("%d chunks: the first after %d ms, the last after %d ms", len(at), at[0].Milliseconds(),
-		at[len(at)-1].Milliseconds())
+	check(err)
+	checkStreamed(at)
+	return []any{len(at), at[0].Milliseconds(), at[len(at)-1].Milliseconds()}
 }
 
-// checkStreamed returns an error unless chunks arrived one by one: the server pauses between them,
-// so arrivals close together mean that the stream was buffered.
-func checkStreamed(at []time.Duration) error {
-	if len(at) < 2 {
-		return fmt.Errorf("expected a stream of many chunks, got %d", len(at))
-	}
+// checkStreamed fails unless chunks arrived one by one: the server pauses between them, so arrivals
+// close together mean that the stream was buffered.
+func checkStreamed(at []time.Duration) {
+	expect(len(at) >= 2, "a stream of many chunks, got %d", len(at))
 	spread, least := at[len(at)-1]-at[0], time.Duration(len(at)-1)*perToken/3
-	if spread < least {
-		return fmt.Errorf("expected the chunks one by one, over at least %s; got all %d within %s", least, len(at),
-			spread)
-	}
-	return nil
+	expect(spread >= least, "the chunks one by one, over at least %s; got all %d within %s", least, len(at), spread)
 }
 
 // askEast sends a request that cluster east must answer. It also returns how many gateways the
 // request passed, each of which adds an address to X-Forwarded-For, and the pick of east.
-func (d *show) askEast(prefix string) (a answer, passed int, east picker.Record) {
-	d.waitRecordable()
-	began := time.Now()
-	a = d.exchange(prefix, question("llama", "Who are you?"), "east-llama-")
+func (d *show) askEast() (a answer, passed int, east picker.Record) {
+	began := d.waitRecordable()
+	a = d.exchange(d.step.Prefix, question("llama", "Who are you?", 0), "east-llama-")
 	forwarded := strings.Join(d.lastRequest(a.At).Headers.Values("X-Forwarded-For"), ",")
-	return a, len(strings.Split(forwarded, ",")), d.recorded("east", "default/llama", began)
+	return a, 1 + strings.Count(forwarded, ","), d.recorded("east", "default/llama", began)
 }
 
 // endpointMode checks that east's picker names the server and that the request passes only the
 // gateway here.
-func endpointMode(d *show, prefix string) string {
+func endpointMode(d *show) []any {
 	began := time.Now()
-	a, passed, east := d.askEast(prefix)
+	a, passed, east := d.askEast()
 	here := d.recorded("here", "default/llama@east", began)
 	expect(passed == 1, "the request to pass one gateway, the one here, got %d", passed)
 	expect(here.Result == "relayed" && first(here.Endpoints) == a.At && first(east.Endpoints) == a.At,
 		"both pickers to have named %s, which answered; got %q (%s) here and %q (%s) in east", a.At, here.Endpoints,
 		here.Result, east.Endpoints, east.Result)
-	d.why("east's picker named %s, and the picker here returned that endpoint (%q). By its X-Forwarded-For, the "+
-		"request passed one gateway.", fmt.Sprintf("%s (%s)", a.By, a.At), here.Result)
-	return fmt.Sprintf("%s of cluster east was chosen by east's picker and reached from here", a.By)
+	d.why(a.By, a.At, here.Result)
+	return []any{a.By}
 }
 
 // parentMode checks that only east's picker picks and that the request passes both gateways.
-func parentMode(d *show, prefix string) string {
+func parentMode(d *show) []any {
 	began := time.Now()
-	a, passed, east := d.askEast(prefix)
+	a, passed, east := d.askEast()
 	for _, pool := range []string{"default/llama", "default/llama@east"} {
-		picks := d.picks("here", pool)
-		expect(len(picks) == 0 || !picks[0].Time.After(began), "no pick here, got a pick from %s", pool)
+		expect(len(d.picks("here", pool, began)) == 0, "no pick here, got a pick from %s", pool)
 	}
 	expect(passed == 2, "the request to pass two gateways, got %d", passed)
 	expect(first(east.Endpoints) == a.At, "east's picker to have named %s, which answered; it named %q", a.At,
 		east.Endpoints)
-	d.why("the picker here was not asked; east's gateway asked its own picker, which named %s. By its "+
-		"X-Forwarded-For, the request passed two gateways.", fmt.Sprintf("%s (%s)", a.By, a.At))
-	return fmt.Sprintf("%s of cluster east answered through east's gateway", a.By)
+	d.why(a.By, a.At)
+	return []any{a.By}
 }
 
 // The number of requests of the split, and how far from half each side may be: five standard
@@ -213,48 +253,32 @@ const (
 )
 
 // split counts each server's answers.
-func split(d *show, prefix string) string {
-	q := question("llama", "Hi")
-	q.MaxTokens = 1
-	d.text(fmt.Sprintf("%d times:", splitRequests))
-	d.curl(prefix, q)
-	count := map[string]int{}
+func split(d *show) []any {
+	q := question("llama", "Hi", 1)
+	d.text("%d times:", splitRequests)
+	d.curl(d.step.Prefix, q)
+	count, east := map[string]int{}, 0
 	for range splitRequests {
-		a := must(d.ask(d.ctx, d.url+prefix, q))
-		expect(a.Status == http.StatusOK, "200 every time, got %d: %s", a.Status, a.Text)
-		count[a.By]++
+		a := d.askFrom("", d.step.Prefix, q)
+		if count[a.By]++; strings.HasPrefix(a.By, "east-") {
+			east++
+		}
 	}
 	for _, server := range servers {
 		if server.model == "llama" {
 			d.line("     %s %3d  %s", d.column(server.name), count[server.name], bar(count[server.name], 2))
 		}
 	}
-	here, east := shares(count)
-	check(checkEven(here, east))
-	d.why("for each request, Envoy chooses one of the two backends by weight, and then asks that backend's own " +
-		"picker: the one here, or east's.")
-	return fmt.Sprintf("%d of %d were answered here, %d in cluster east", here, splitRequests, east)
+	checkEven(splitRequests-east, east)
+	d.why()
+	return []any{splitRequests - east, splitRequests, east}
 }
 
-// shares returns how many requests each cluster answered.
-func shares(count map[string]int) (here, east int) {
-	for name, n := range count {
-		if strings.HasPrefix(name, "east-") {
-			east += n
-		} else {
-			here += n
-		}
-	}
-	return here, east
-}
-
-// checkEven returns an error unless the counts fit equal weights.
-func checkEven(here, east int) error {
-	if low := splitRequests/2 - splitSlack; here+east != splitRequests || here < low || east < low {
-		return fmt.Errorf("expected about half of %d on each side, at least %d; got %d here and %d in east",
-			splitRequests, low, here, east)
-	}
-	return nil
+// checkEven fails unless the counts fit equal weights.
+func checkEven(here, east int) {
+	low := splitRequests/2 - splitSlack
+	expect(here >= low && east >= low, "about half of %d on each side, at least %d; got %d here and %d in east",
+		splitRequests, low, here, east)
 }
 
 // Requests of the spill step, and the limit in config/here/spill.yaml.
@@ -266,46 +290,41 @@ const (
 
 // spilled is one of the requests and the picker's decision.
 type spilled struct {
-	by, at string
-	pick   picker.Record
+	answer
+	pick picker.Record
 }
 
 // spill fills the pool here with long answers, and checks that further requests go to cluster east.
 // After all have ended, it checks that the pool takes requests again.
-func spill(d *show, prefix string) string {
+func spill(d *show) []any {
 	idle := func(verdicts []schedule.Verdict) bool {
 		return !slices.ContainsFunc(verdicts, func(v schedule.Verdict) bool { return v.State.InFlight > 0 })
 	}
-	d.waitState(prefix, "default/llama", idle)
+	d.waitState("default/llama", idle)
 	q := long("llama", "Count sheep", spillTokens)
 	q.Stream = true
-	d.text(fmt.Sprintf("%d times, without waiting for the end:", spillRequests))
-	d.curl(prefix, q)
+	d.text("%d times, without waiting for the end:", spillRequests)
+	d.curl(d.step.Prefix, q)
 	var all []spilled
 	for n := range spillRequests {
-		d.waitRecordable()
-		began := time.Now()
-		answer := d.open(d.url+prefix, q)
-		r := spilled{answer.By, answer.At, d.recorded("here", "default/llama", began)}
+		began := d.waitRecordable()
+		answer := d.open(d.url+d.step.Prefix, q)
+		r := spilled{answer.answer, d.recorded("here", "default/llama", began)}
 		all = append(all, r)
-		d.line("     %2d  %s  %s", n+1, d.column(r.by), d.paint(faint, r.reason()))
+		d.line("     %2d  %s  %s", n+1, d.column(r.By), d.paint(faint, r.reason()))
 	}
 	d.text("Where would the next one go?")
-	d.explain(prefix)
+	d.explain()
 	for i, answer := range d.opened {
-		n, err := answer.rest()
+		n, err := answer.read(ignore)
 		expect(err == nil && n == spillTokens, "%d words of answer %d, got %d (%v)", spillTokens, i+1, n, err)
 	}
-	check(overflowed(all))
-	d.waitState(prefix, "default/llama", idle)
+	overflowed(all)
+	d.waitState("default/llama", idle)
 	d.text("All have ended. One more:")
-	a := must(d.ask(d.ctx, d.url+prefix, question("llama", "Is there room again?")))
-	d.answer(a)
-	check(a.expectFrom("llama-"))
+	d.answer(d.askFrom("llama-", d.step.Prefix, question("llama", "Is there room again?", 0)))
 	room := perServer * len(names("llama"))
-	return fmt.Sprintf(
-		"%d ran here, %d were spilled to cluster east within the same request, and no client got an error",
-		room, spillRequests-room)
+	return []any{room, spillRequests - room}
 }
 
 // reason describes the picker's decision from its record.
@@ -320,28 +339,22 @@ func (r spilled) reason() string {
 	return "picked; now " + strings.Join(loads, ", ")
 }
 
-// overflowed returns an error unless the requests first filled the pool here, each server up to its
-// limit, and then went to cluster east.
-func overflowed(all []spilled) error {
+// overflowed fails unless the requests first filled the pool here, each server up to its limit, and
+// then went to cluster east.
+func overflowed(all []spilled) {
 	local := names("llama")
-	room := perServer * len(local)
-	count := map[string]int{}
+	count, room := map[string]int{}, perServer*len(local)
 	for i, r := range all {
-		want := "picked"
+		here, result := slices.Contains(local, r.By), "picked"
 		if i >= room {
-			want = "spilled"
+			result = "spilled"
 		}
-		isLocal := slices.Contains(local, r.by)
-		if isLocal != (i < room) || r.pick.Result != want || isLocal && first(r.pick.Endpoints) != r.at {
-			return fmt.Errorf("expected the first %d requests here and the others in cluster east; request %d was %q "+
-				"(%s) and went to %s at %s", room, i+1, r.pick.Result, r.pick.Endpoints, r.by, r.at)
-		}
-		count[r.by]++
+		expect(here == (i < room) && r.pick.Result == result && (!here || first(r.pick.Endpoints) == r.At),
+			"the first %d requests here and the others in cluster east; request %d was %q (%s) and went to %s at %s",
+			room, i+1, r.pick.Result, r.pick.Endpoints, r.By, r.At)
+		count[r.By]++
 	}
 	for _, name := range local {
-		if count[name] != perServer {
-			return fmt.Errorf("expected %d requests at each server here, got %d at %s", perServer, count[name], name)
-		}
+		expect(count[name] == perServer, "%d requests at each server here, got %d at %s", perServer, count[name], name)
 	}
-	return nil
 }

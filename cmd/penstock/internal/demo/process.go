@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
 // drainTimeout is how long a penstock process may take to drain its Envoy when the demo ends.
@@ -73,23 +73,25 @@ func (c *cluster) followTo(w io.Writer) {
 	c.follow = w
 }
 
-func (c *cluster) output() string {
+func (c *cluster) all() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := strings.Split(strings.TrimSuffix(c.text, "\n"), "\n")
-	return "    " + strings.Join(all[max(0, len(all)-keptLines):], "\n    ")
+	return c.text
+}
+
+// output returns the last lines.
+func (c *cluster) output() string {
+	lines := strings.Split(strings.TrimSuffix(c.all(), "\n"), "\n")
+	return "    " + strings.Join(lines[max(0, len(lines)-keptLines):], "\n    ")
 }
 
 // find returns the rest of a whole line of the process's output after a text, or "".
 func (c *cluster) find(text string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, after, _ := strings.Cut(c.text, text)
-	line, _, whole := strings.Cut(after, "\n")
-	if !whole {
-		return ""
+	_, after, _ := strings.Cut(c.all(), text)
+	if line, _, whole := strings.Cut(after, "\n"); whole {
+		return line
 	}
-	return line
+	return ""
 }
 
 // finding returns the first error that the process reported about its configuration, or "".
@@ -99,20 +101,17 @@ func (c *cluster) finding() string { return c.find("\nerror: ") }
 func (c *cluster) url() string { return c.find(" serves at ") }
 
 // served waits until the gateway serves.
-func (c *cluster) served(ctx context.Context) error {
-	if wait(ctx, func() bool { return c.url() != "" }) != nil {
-		return fmt.Errorf("the gateway of cluster %s does not serve after %s; output of penstock:\n%s", c.name, timeout,
-			c.output())
-	}
-	return nil
+func (c *cluster) served(ctx context.Context) {
+	expect(wait(ctx, func() bool { return c.url() != "" }) == nil,
+		"the gateway of cluster %s to serve within %s; output of penstock:\n%s", c.name, timeout, c.output())
 }
 
 // launch runs the penstock of a cluster.
 func (d *show) launch(name string) {
 	args := []string{"up", "-f", d.file(name), "--concurrency", "2", "--access-log", d.file(name + ".access.log")}
 	for port, flag := range map[string]string{name + "-picker": "--picker", name + "-members": "--members-listen"} {
-		if n, ok := d.ports[port]; ok {
-			args = append(args, flag, fmt.Sprintf("127.0.0.1:%d", n))
+		if d.ports[port] > 0 {
+			args = append(args, flag, d.address(port))
 		}
 	}
 	d.run(name, args...)

@@ -1,8 +1,6 @@
 package peers
 
 import (
-	"encoding/json"
-
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/multicluster/channel"
@@ -20,7 +18,7 @@ type Answers struct {
 func NewAnswers(b *status.Board, c *channel.Channel) *Answers {
 	a := &Answers{board: b, topic: c.Topic("unrouted")}
 	channel.NewMirror(a.topic, channel.MirrorConfig[report.Report]{
-		Decode: func(value []byte) (out report.Report, err error) { return out, json.Unmarshal(value, &out) },
+		Decode: fromJSON[report.Report],
 		Changed: func(changes []channel.Change[report.Report]) {
 			for _, ch := range changes {
 				source := answersSource(ch.Key) + " at " + ch.Peer
@@ -40,9 +38,7 @@ func answersSource(cluster string) string { return status.Instance(status.Answer
 // Report sets the report on an exporting cluster.
 func (a *Answers) Report(cluster string, r report.Report) {
 	a.board.Replace(answersSource(cluster), r)
-	if raw, err := json.Marshal(r); err == nil { // plain values
-		a.topic.Publish(channel.Item{Key: cluster, Value: raw})
-	}
+	a.topic.Publish(channel.Item{Key: cluster, Value: toJSON(r)})
 }
 
 // Resolve removes the report on an exporting cluster.

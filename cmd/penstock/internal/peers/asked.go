@@ -38,7 +38,7 @@ func NewAsked(c *channel.Channel, picks func(picker.Picks) []*picker.Record) *As
 	a := &Asked{questions: c.Topic("questions"), answers: c.Topic("answers"), picks: picks, open: map[string]bool{},
 		answered: make(chan struct{})}
 	channel.NewMirror(a.questions, channel.MirrorConfig[picker.Picks]{
-		Decode:  func(value []byte) (q picker.Picks, err error) { return q, json.Unmarshal(value, &q) },
+		Decode:  fromJSON[picker.Picks],
 		Changed: a.answer,
 	})
 	a.peers = channel.NewMirror(a.answers, channel.MirrorConfig[json.RawMessage]{
@@ -97,14 +97,10 @@ func (a *Asked) Picks(ctx context.Context, q picker.Picks) (records []*picker.Re
 	if a.questions.Subscribers() == 0 {
 		return records, 0
 	}
-	value, err := json.Marshal(q)
-	if err != nil { // plain values
-		return records, 0
-	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	key := rand.Text()
-	a.questions.Publish(channel.Item{Key: key, Value: value, TTL: askTimeout})
+	a.questions.Publish(channel.Item{Key: key, Value: toJSON(q), TTL: askTimeout})
 	defer a.questions.Retract(key)
 	var answers map[string]json.RawMessage
 	for {

@@ -2,7 +2,11 @@ package peers
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/penstock-project/penstock/multicluster/channel"
@@ -29,9 +33,9 @@ func newBatches(t *channel.Topic, l batchLimits, take func() []byte) *batches {
 	return &batches{topic: t, limits: l, take: take, wake: make(chan struct{}, 1)}
 }
 
-func (b *batches) notify() {
+func poke(c chan struct{}) {
 	select {
-	case b.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -79,4 +83,72 @@ func (b *batches) Run(ctx context.Context) error {
 			expiry.Reset(time.Until(published[0].until))
 		}
 	}
+}
+
+// lists publishes facts of one type in batches, as JSON lists.
+type lists[T any] struct {
+	*batches
+	most int // facts of a batch; further ones are dropped
+
+	mu      sync.Mutex
+	waiting []T
+}
+
+// newLists makes a lists. receive takes a batch of a peer.
+func newLists[T any](t *channel.Topic, l batchLimits, most int, receive func([]T) error) *lists[T] {
+	f := &lists[T]{most: most}
+	f.batches = newBatches(t, l, f.take)
+	t.Subscribe(eachItem(func(it channel.Item) error {
+		list, err := fromJSON[[]T](it.Value)
+		if err == nil {
+			err = receive(list)
+		}
+		if err != nil {
+			return fmt.Errorf("batch %s: %w", it.Key, err)
+		}
+		return nil
+	}))
+	return f
+}
+
+// add publishes a fact soon.
+func (f *lists[T]) add(fact T) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.waiting) >= f.most {
+		return
+	}
+	if f.waiting = append(f.waiting, fact); len(f.waiting) == 1 {
+		poke(f.wake)
+	}
+}
+
+func (f *lists[T]) take() []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := f.waiting
+	f.waiting = nil
+	return toJSON(list)
+}
+
+// eachItem makes a subscriber that calls f with each item of an update.
+func eachItem(f func(channel.Item) error) func(context.Context, channel.Update) error {
+	return func(_ context.Context, u channel.Update) error {
+		var errs []error
+		for _, it := range u.Items {
+			errs = append(errs, f(it))
+		}
+		return errors.Join(errs...)
+	}
+}
+
+func fromJSON[T any](value []byte) (out T, err error) {
+	err = json.Unmarshal(value, &out)
+	return out, err
+}
+
+// toJSON encodes plain values, which never fails.
+func toJSON(v any) []byte {
+	value, _ := json.Marshal(v)
+	return value
 }

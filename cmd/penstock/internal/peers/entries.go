@@ -1,11 +1,6 @@
 package peers
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/penstock-project/penstock/multicluster/channel"
@@ -27,61 +22,24 @@ const (
 // Envoy's workers log to any process. Without these entries a picker would count requests that have
 // ended, until an idle pool seems full. It would also miss that requests go on.
 type Entries struct {
+	*lists[accesslog.Entry]
 	channel *channel.Channel
-	batches *batches
-
-	mu      sync.Mutex
-	waiting []accesslog.Entry
 }
 
 // NewEntries makes an Entries. log is called with the entries that peers publish.
 func NewEntries(c *channel.Channel, log func(accesslog.Entry)) *Entries {
-	topic := c.Topic("entries")
-	e := &Entries{channel: c}
-	e.batches = newBatches(topic, batchLimits{delay: entriesDelay, ttl: entriesTTL}, e.take)
-	topic.Subscribe(func(_ context.Context, u channel.Update) error {
-		var errs []error
-		for _, it := range u.Items {
-			var entries []accesslog.Entry
-			if err := json.Unmarshal(it.Value, &entries); err != nil {
-				errs = append(errs, fmt.Errorf("batch %s: %w", it.Key, err))
-				continue
-			}
-			for _, entry := range entries {
-				log(entry)
-			}
+	limits := batchLimits{delay: entriesDelay, ttl: entriesTTL}
+	return &Entries{newLists(c.Topic("entries"), limits, maxWaiting, func(entries []accesslog.Entry) error {
+		for _, entry := range entries {
+			log(entry)
 		}
-		return errors.Join(errs...)
-	})
-	return e
-}
-
-// Add publishes an entry soon. See picker.Config.Forward.
-func (e *Entries) Add(entry accesslog.Entry) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.waiting) >= maxWaiting {
-		return
-	}
-	if e.waiting = append(e.waiting, entry); len(e.waiting) == 1 {
-		e.batches.notify()
-	}
-}
-
-// Run publishes until ctx ends.
-func (e *Entries) Run(ctx context.Context) error { return e.batches.Run(ctx) }
-
-func (e *Entries) take() []byte {
-	e.mu.Lock()
-	entries := e.waiting
-	e.waiting = nil
-	e.mu.Unlock()
-	if e.channel.Isolated() {
-		return nil // the process that picked is gone
-	}
-	value, err := json.Marshal(entries)
-	if err != nil { // plain values
 		return nil
+	}), c}
+}
+
+// Add publishes an entry soon, unless the process that picked is gone. See picker.Config.Forward.
+func (e *Entries) Add(entry accesslog.Entry) {
+	if !e.channel.Isolated() {
+		e.add(entry)
 	}
-	return value
 }

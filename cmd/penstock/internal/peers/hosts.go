@@ -1,8 +1,6 @@
 package peers
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -31,25 +29,22 @@ type Hosts struct{ topic *channel.Topic }
 // NewHosts makes a Hosts. learner is called once the channel runs.
 func NewHosts(c *channel.Channel, learner func() HostLearner) *Hosts {
 	h := &Hosts{topic: c.Topic("hosts")}
-	h.topic.Subscribe(func(_ context.Context, u channel.Update) error {
-		var errs []error
-		for _, it := range u.Items {
-			addresses, err := decodeHost(it.Value)
-			if err == nil {
-				err = learner().Learn(it.Key, addresses)
-			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("host name %.253q: %w", it.Key, err))
-			}
+	h.topic.Subscribe(eachItem(func(it channel.Item) error {
+		addresses, err := decodeHost(it.Value)
+		if err == nil {
+			err = learner().Learn(it.Key, addresses)
 		}
-		return errors.Join(errs...)
-	})
+		if err != nil {
+			return fmt.Errorf("host name %.253q: %w", it.Key, err)
+		}
+		return nil
+	}))
 	return h
 }
 
 func decodeHost(value []byte) ([]string, error) {
-	var list []netip.Addr
-	if err := json.Unmarshal(value, &list); err != nil {
+	list, err := fromJSON[[]netip.Addr](value)
+	if err != nil {
 		return nil, err
 	}
 	if len(list) == 0 || len(list) > maxHostAddresses {
@@ -68,9 +63,5 @@ func decodeHost(value []byte) ([]string, error) {
 // Changed publishes addresses of a name that this process looked up. See
 // hostname.Resolver.OnChange.
 func (h *Hosts) Changed(name string, addresses []string) {
-	value, err := json.Marshal(addresses)
-	if err != nil { // plain values
-		return
-	}
-	h.topic.Publish(channel.Item{Key: name, Value: value, TTL: hostsTTL})
+	h.topic.Publish(channel.Item{Key: name, Value: toJSON(addresses), TTL: hostsTTL})
 }

@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"encoding/json"
 	"sync"
 	"time"
 
@@ -29,9 +28,7 @@ func NewNACKs(b *status.Board, c *channel.Channel) *NACKs {
 	n := &NACKs{board: b, topic: c.Topic("nacks")}
 	n.elsewhere = channel.NewMirror(n.topic, channel.MirrorConfig[[]report.Report]{
 		Retention: nackRetention,
-		Decode: func(value []byte) (reports []report.Report, err error) {
-			return reports, json.Unmarshal(value, &reports)
-		},
+		Decode:    fromJSON[[]report.Report],
 		Changed: func(changes []channel.Change[[]report.Report]) {
 			for _, ch := range changes {
 				source := proxySource(ch.Key) + " at " + ch.Peer
@@ -59,7 +56,5 @@ func (n *NACKs) Rejected(gateway, node string, reports []report.Report) {
 		n.topic.Retract(proxy)
 		return
 	}
-	if raw, err := json.Marshal(reports); err == nil { // plain values
-		n.topic.Publish(channel.Item{Key: proxy, Value: raw})
-	}
+	n.topic.Publish(channel.Item{Key: proxy, Value: toJSON(reports)})
 }

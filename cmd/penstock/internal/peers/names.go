@@ -35,10 +35,7 @@ func (n *Names) receive(changes []channel.Change[string]) {
 		delete(n.late, ch.Peer)
 	}
 	n.mu.Unlock()
-	select {
-	case n.changed <- struct{}{}:
-	default:
-	}
+	poke(n.changed)
 }
 
 // Publish publishes the endpoints that this process's picker names, by pool.

@@ -1,12 +1,10 @@
 package peers
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-project/penstock/multicluster/channel"
@@ -33,13 +31,9 @@ type PageReader interface {
 // Pages publishes readings of metrics pages, so that only one of the processes whose pools have a
 // server reads its page.
 type Pages struct {
-	topic   *channel.Topic
-	batches *batches
-	reader  func() PageReader
-
-	mu      sync.Mutex
-	waiting []page
-	seen    int
+	*lists[page]
+	reader func() PageReader
+	seen   atomic.Int64 // processes
 }
 
 type page struct {
@@ -50,37 +44,21 @@ type page struct {
 
 // NewPages makes a Pages. reader is called once the channel runs.
 func NewPages(c *channel.Channel, reader func() PageReader) *Pages {
-	p := &Pages{topic: c.Topic("pages"), reader: reader, seen: 1}
-	p.batches = newBatches(p.topic, batchLimits{delay: batchDelay, ttl: pagesTTL}, p.take)
-	p.topic.Subscribe(func(_ context.Context, u channel.Update) error {
-		p.share()
-		var errs []error
-		for _, it := range u.Items {
-			if err := p.receive(it.Value); err != nil {
-				errs = append(errs, fmt.Errorf("batch %s: %w", it.Key, err))
-			}
-		}
-		return errors.Join(errs...)
-	})
+	p := &Pages{reader: reader}
+	p.seen.Store(1)
+	p.lists = newLists(c.Topic("pages"), batchLimits{delay: batchDelay, ttl: pagesTTL}, maxPages, p.receive)
 	return p
 }
 
 func (p *Pages) share() {
 	processes := 1 + p.topic.Subscribers()
-	p.mu.Lock()
-	changed := processes != p.seen
-	p.seen = processes
-	p.mu.Unlock()
-	if changed {
+	if before := p.seen.Swap(int64(processes)); before != int64(processes) {
 		p.reader().Share(processes)
 	}
 }
 
-func (p *Pages) receive(value []byte) error {
-	var list []page
-	if err := json.Unmarshal(value, &list); err != nil {
-		return err
-	}
+func (p *Pages) receive(list []page) error {
+	p.share()
 	if len(list) > maxPages {
 		return fmt.Errorf("%d pages; a batch has %d at most", len(list), maxPages)
 	}
@@ -97,30 +75,7 @@ func (p *Pages) receive(value []byte) error {
 // Add publishes a page soon. See picker.Config.Read.
 func (p *Pages) Add(addr netip.AddrPort, number uint64, r endpoint.Reading) {
 	p.share()
-	if !p.topic.Subscribed() {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.waiting) >= maxPages {
-		return
-	}
-	if p.waiting = append(p.waiting, page{addr, number, r}); len(p.waiting) == 1 {
-		p.batches.notify()
+	if p.topic.Subscribed() {
+		p.add(page{addr, number, r})
 	}
 }
-
-func (p *Pages) take() []byte {
-	p.mu.Lock()
-	list := p.waiting
-	p.waiting = nil
-	p.mu.Unlock()
-	value, err := json.Marshal(list)
-	if err != nil { // unreachable: pages have finite numbers
-		return nil
-	}
-	return value
-}
-
-// Run publishes until ctx ends.
-func (p *Pages) Run(ctx context.Context) error { return p.batches.Run(ctx) }

@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -38,10 +37,9 @@ type Caches interface {
 // Picks publishes the prompts and adapters sent to servers, so that every process picks by all of
 // them. A starting process receives the others' knowledge.
 type Picks struct {
-	topic   *channel.Topic
-	batches *batches
-	caches  func() Caches
-	missed  atomic.Uint64
+	*batches
+	caches func() Caches
+	missed atomic.Uint64
 
 	mu      sync.Mutex
 	waiting []byte
@@ -49,17 +47,14 @@ type Picks struct {
 
 // NewPicks makes a Picks. caches is called once the channel runs.
 func NewPicks(c *channel.Channel, caches func() Caches) *Picks {
-	p := &Picks{topic: c.Topic("picks"), caches: caches}
-	p.batches = newBatches(p.topic, batchLimits{batchDelay, picksTTL, maxPublished}, p.take)
-	p.topic.Subscribe(func(_ context.Context, u channel.Update) error {
-		var errs []error
-		for _, it := range u.Items {
-			if err := p.receive(it); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", it.Key, err))
-			}
+	p := &Picks{caches: caches}
+	p.batches = newBatches(c.Topic("picks"), batchLimits{batchDelay, picksTTL, maxPublished}, p.take)
+	p.topic.Subscribe(eachItem(func(it channel.Item) error {
+		if err := p.receive(it); err != nil {
+			return fmt.Errorf("%s: %w", it.Key, err)
 		}
-		return errors.Join(errs...)
-	})
+		return nil
+	}))
 	p.topic.Snapshot(func() (items []channel.Item) {
 		caches().Snapshot(maxSnapshot, func(server netip.AddrPort, snapshot []byte) {
 			items = append(items, channel.Item{Key: server.String(), Value: snapshot})
@@ -118,15 +113,12 @@ func (p *Picks) Add(s picker.Sent) {
 		p.missed.Add(1)
 	}
 	if first {
-		p.batches.notify()
+		poke(p.wake)
 	}
 }
 
 // Missed returns how many picks were too many to publish.
 func (p *Picks) Missed() uint64 { return p.missed.Load() }
-
-// Run publishes until ctx ends.
-func (p *Picks) Run(ctx context.Context) error { return p.batches.Run(ctx) }
 
 func (p *Picks) take() []byte {
 	p.mu.Lock()

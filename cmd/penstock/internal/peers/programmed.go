@@ -85,10 +85,7 @@ func (p *Programmed) Expect(gateway string, generation int64) {
 	defer p.mu.Unlock()
 	p.newest[gateway] = state{generation, listeners}
 	p.wanted[gateway] = struct{}{}
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	poke(p.wake)
 }
 
 func (p *Programmed) listeners(gateway string) string {

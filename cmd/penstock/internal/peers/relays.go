@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -42,7 +41,7 @@ func NewRelays(b *status.Board, c *channel.Channel, down func(pool objectid.Targ
 	r := &Relays{board: b, down: down, topic: c.Topic("relays"), pools: map[objectid.Target]*model.Pool{},
 		troubles: map[objectid.Target]picker.RelayFailure{}}
 	channel.NewMirror(r.topic, channel.MirrorConfig[published]{
-		Decode: func(value []byte) (out published, err error) { return out, json.Unmarshal(value, &out) },
+		Decode: fromJSON[published],
 		Changed: func(changes []channel.Change[published]) {
 			for _, ch := range changes {
 				pool, ok := objectid.ParseTarget(ch.Key)
@@ -134,9 +133,7 @@ func (r *Relays) report(pool *model.Pool, t picker.RelayFailure) {
 	rep := report.Report{Owner: pool.Ref, Findings: []report.Finding{f}}
 	r.board.Replace(relaySource(pool.Name), rep)
 	r.noteDown(pool.Name, byRelay, t.NoAnswer)
-	if raw, err := json.Marshal(published{rep, t.NoAnswer}); err == nil { // plain values
-		r.topic.Publish(channel.Item{Key: pool.Name.String(), Value: raw})
-	}
+	r.topic.Publish(channel.Item{Key: pool.Name.String(), Value: toJSON(published{rep, t.NoAnswer})})
 }
 
 func unansweredFinding(pool *model.Pool, why string) report.Finding {

@@ -1,11 +1,6 @@
 package peers
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/penstock-project/penstock/multicluster/channel"
@@ -29,33 +24,18 @@ type SessionKeeper interface {
 
 // Sessions publishes the endpoints of sessions that clients name by an ID, so that they stay there
 // whichever process picks.
-type Sessions struct {
-	topic   *channel.Topic
-	batches *batches
-
-	mu      sync.Mutex
-	waiting []picker.Session
-}
+type Sessions struct{ *lists[picker.Session] }
 
 // NewSessions makes a Sessions. keeper is called once the channel runs.
 func NewSessions(c *channel.Channel, keeper func() SessionKeeper) *Sessions {
-	s := &Sessions{topic: c.Topic("sessions")}
-	s.batches = newBatches(s.topic, batchLimits{delay: batchDelay, ttl: sessionsTTL}, s.take)
-	s.topic.Subscribe(func(_ context.Context, u channel.Update) error {
-		var errs []error
-		for _, it := range u.Items {
-			var list []picker.Session
-			if err := json.Unmarshal(it.Value, &list); err != nil {
-				errs = append(errs, fmt.Errorf("batch %s: %w", it.Key, err))
-				continue
-			}
-			for _, session := range list[:min(len(list), maxSessions)] {
-				keeper().LearnSession(session)
-			}
+	topic, limits := c.Topic("sessions"), batchLimits{delay: batchDelay, ttl: sessionsTTL}
+	s := &Sessions{newLists(topic, limits, maxSessions, func(list []picker.Session) error {
+		for _, session := range list[:min(len(list), maxSessions)] {
+			keeper().LearnSession(session)
 		}
-		return errors.Join(errs...)
-	})
-	s.topic.Snapshot(func() []channel.Item {
+		return nil
+	})}
+	topic.Snapshot(func() []channel.Item {
 		var list []picker.Session
 		keeper().Sessions(func(session picker.Session) bool {
 			list = append(list, session)
@@ -64,41 +44,14 @@ func NewSessions(c *channel.Channel, keeper func() SessionKeeper) *Sessions {
 		if len(list) == 0 {
 			return nil
 		}
-		return []channel.Item{{Key: "snapshot", Value: encodeSessions(list)}}
+		return []channel.Item{{Key: "snapshot", Value: toJSON(list)}}
 	})
 	return s
 }
 
 // Add publishes a session soon. See picker.Config.Session.
 func (s *Sessions) Add(session picker.Session) {
-	if !s.topic.Subscribed() {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.waiting) >= maxSessions {
-		return
-	}
-	if s.waiting = append(s.waiting, session); len(s.waiting) == 1 {
-		s.batches.notify()
+	if s.topic.Subscribed() {
+		s.add(session)
 	}
 }
-
-func (s *Sessions) take() []byte {
-	s.mu.Lock()
-	list := s.waiting
-	s.waiting = nil
-	s.mu.Unlock()
-	return encodeSessions(list)
-}
-
-func encodeSessions(list []picker.Session) []byte {
-	value, err := json.Marshal(list)
-	if err != nil { // plain values
-		return nil
-	}
-	return value
-}
-
-// Run publishes until ctx ends.
-func (s *Sessions) Run(ctx context.Context) error { return s.batches.Run(ctx) }

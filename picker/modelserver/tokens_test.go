@@ -1,34 +1,31 @@
-package sim
+package modelserver
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/penstock-project/penstock/cmd/internal/external"
-	"github.com/penstock-project/penstock/cmd/internal/external/tokenstore"
 )
 
+// stored is a token store by key.
+type stored map[string][]uint32
+
+func (s stored) Get(_ context.Context, key, _ string) ([]uint32, error) {
+	if tokens, ok := s[key]; ok {
+		return tokens, nil
+	}
+	return nil, errors.New("no such key")
+}
+
 func TestTokens_BodyAndStoreTakeThePlaceOfWords(t *testing.T) {
-	server := external.NewServer(tokenstore.ServerConfig())
-	tokenstore.New(tokenstore.Config{}, prometheus.NewRegistry()).Paths(server)
-	store := httptest.NewServer(server)
-	defer store.Close()
-	client, err := tokenstore.NewClient(store.URL, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := client.Put(t.Context(), []byte("[1,2,3,4,5]"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	with, without := Config{Model: "m", PrefixCaching: true, Tokens: store.URL}, Config{Model: "m"}
+	const key = "known"
+	store := stored{key: {1, 2, 3, 4, 5}}
+	with, without := Config{Model: "m", PrefixCaching: true, Tokens: store}, Config{Model: "m"}
 	for _, c := range []struct {
 		name   string
 		cfg    Config
@@ -41,8 +38,7 @@ func TestTokens_BodyAndStoreTakeThePlaceOfWords(t *testing.T) {
 		{"token IDs in the body", with, `,"token_ids":[7,8,9]`, "", "body", 3},
 		{"token IDs in the body, no token store", without, `,"token_ids":[7,8,9]`, key, "body", 3},
 		{"a key", with, ``, key, "store", 5},
-		{"a key that the token store does not have", with, ``, tokenstore.NewKey(), "prompt", 2},
-		{"an invalid key", with, ``, "../version", "prompt", 2},
+		{"a key that the token store does not have", with, ``, "expired", "prompt", 2},
 		{"a key without a token store", without, ``, key, "", 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {

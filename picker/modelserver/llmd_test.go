@@ -1,4 +1,4 @@
-package sim
+package modelserver
 
 import (
 	"context"
@@ -86,7 +86,7 @@ func TestKVEvents_OfLLMDInferenceSimAreRead(t *testing.T) {
 
 func startInferenceSim(t *testing.T, args ...string) string {
 	t.Helper()
-	binary, err := filepath.Abs("../../../../.tools/bin/llm-d-inference-sim")
+	binary, err := filepath.Abs("../../.tools/bin/llm-d-inference-sim")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,9 @@
-package sim
+package modelserver
 
 import (
 	"encoding/json"
 	"net/http"
 	"strings"
-
-	"github.com/penstock-project/penstock/cmd/internal/external"
 )
 
 type response struct {
@@ -82,11 +80,11 @@ func (f *fields) responsesPrompt() (last string, words []string, err error) {
 			&apiError{http.StatusNotFound, "NotFoundError",
 				"Response with id '" + f.PreviousResponseID + "' not found: this simulator stores no responses."}
 	}
-	if len(f.Input) == 0 || string(f.Input) == "null" {
+	if absent(f.Input) {
 		return "", nil, badRequest("input is missing")
 	}
 	words = strings.Fields(f.Instructions)
-	if external.FormOf(f.Input) == external.TextForm && json.Unmarshal(f.Input, &last) == nil {
+	if json.Unmarshal(f.Input, &last) == nil {
 		return last, append(words, strings.Fields(last)...), nil
 	}
 	var items []struct {

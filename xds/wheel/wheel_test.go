@@ -48,7 +48,7 @@ func serve(t *testing.T, data []byte) string {
 }
 
 func TestEnvoyInstall_HashesAreThoseOfTheSourceTree(t *testing.T) {
-	text, err := os.ReadFile("../../../../conformance/tools/envoy.txt")
+	text, err := os.ReadFile("../../conformance/tools/envoy.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package sim
+package modelserver
 
 import (
 	"crypto/sha256"

@@ -1,4 +1,4 @@
-package sim
+package modelserver
 
 // answer is the JSON of a completion, or of one chunk of a streamed one, in OpenAI's form.
 type answer struct {

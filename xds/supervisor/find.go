@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/wheel"
 	"github.com/penstock-project/penstock/discovery/filesystem"
+	"github.com/penstock-project/penstock/xds/wheel"
 )
 
 // MinVersion is the oldest Envoy that accepts Penstock's configuration. conformance/tools/envoy.sh

@@ -1,4 +1,4 @@
-package sim
+package modelserver
 
 import (
 	"context"
@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/penstock-project/penstock/cmd/internal/external/tokenstore"
 )
 
 // Config describes one simulated model server. Only Model is required.
@@ -52,9 +50,8 @@ type Config struct {
 	KVEvents, KVEventsReplay, KVEventsConnect string
 	KVEventsTopic                             string // "" means kv@NAME@MODEL
 
-	// Tokens is the URL of the token store for requests with a key in x-req-tokens-key; "" for
-	// none.
-	Tokens string
+	// Tokens is the token store for requests with a key in x-req-tokens-key; nil: none.
+	Tokens TokenStore
 
 	FailRate float64 // the fraction, 0 to 1, of requests to a model that fail with Status; evenly spread, not random
 	Status   int     // of failed requests; 0 means 503
@@ -71,9 +68,8 @@ type Server struct {
 	cfg       Config
 	log       *slog.Logger
 	engine    *engine
-	cache     *cache             // nil without PrefixCaching
-	events    *kvEvents          // nil if none are published
-	tokens    *tokenstore.Client // nil without Config.Tokens
+	cache     *cache    // nil without PrefixCaching
+	events    *kvEvents // nil if none are published
 	mux       *http.ServeMux
 	paths     []string // of mux
 	listeners []net.Listener
@@ -158,12 +154,6 @@ func New(cfg Config) (*Server, error) {
 	if publishes {
 		setDefault(&cfg.KVEventsTopic, "kv@"+cfg.Name+"@"+cfg.Model)
 		s.events = &kvEvents{topic: cfg.KVEventsTopic}
-	}
-	if cfg.Tokens != "" {
-		var err error
-		if s.tokens, err = tokenstore.NewClient(cfg.Tokens, time.Second); err != nil {
-			return nil, fmt.Errorf("sim: %w", err)
-		}
 	}
 	if cfg.PrefixCaching {
 		s.cache = newCache(s.engine.blocks, s.events)

@@ -1,6 +1,6 @@
-// Package sim is a model server without a model: vLLM's endpoints, queue, KV cache, LoRA slots and
-// metrics, without a GPU. Its answers name the server and repeat the prompt, so that users and
-// tests see which server served. Its callers are `penstock sim`, the demo, and tests.
+// Package modelserver is a model server without a model: vLLM's endpoints, queue, KV cache, LoRA
+// slots and metrics, without a GPU. Its answers name the server and repeat the prompt, so that
+// users and tests see which server served. Its callers are `penstock sim`, the demo, and tests.
 //
 // At most MaxNumSeqs requests run, the others wait in order. With MaxPrefills, at most so many read
 // their prompt. Each reserves blocks of the KV cache for its prompt and its longest answer, and
@@ -18,5 +18,5 @@
 // Invariants: the same prompt gives the same text; a request that ends, in any way, releases
 // everything that it held.
 //
-// Tests: go test ./cmd/penstock/internal/sim
-package sim
+// Tests: go test ./picker/modelserver
+package modelserver
