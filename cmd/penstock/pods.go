@@ -72,8 +72,8 @@ func (c *cluster) file() string {
 	return ""
 }
 
-// config returns how to reach the API server. It inlines the files that the kubeconfig names: client-go
-// upgrades connections without the transports of hub.ClientConfig, which read them.
+// config returns how to reach the API server. It inlines the files that the kubeconfig names:
+// client-go upgrades connections without the transports of hub.ClientConfig, which read them.
 func (c *cluster) config() (*rest.Config, error) {
 	file := c.file()
 	_, loaded, err := hub.Kubeconfig(&c.disk, file)
@@ -82,7 +82,8 @@ func (c *cluster) config() (*rest.Config, error) {
 	}
 	name := cmp.Or(c.context, loaded.CurrentContext)
 	if c.context != "" && loaded.Contexts[name] == nil {
-		return nil, fmt.Errorf("--kubeconfig %s: it has no context %s: kubectl config get-contexts lists them", file, name)
+		return nil, fmt.Errorf("--kubeconfig %s: it has no context %s: kubectl config get-contexts lists them", file,
+			name)
 	}
 	if at := loaded.Contexts[name]; at != nil {
 		if server := loaded.Clusters[at.Cluster]; server != nil {

@@ -181,8 +181,8 @@ func joinTraffic(a, b *set.Traffic) *set.Traffic {
 	return &out
 }
 
-// joinPicks lists the picks of all processes, the newest first and last at most; 0: all. Each process
-// has asked the others, so a pick may be there several times.
+// joinPicks lists the picks of all processes, the newest first and last at most; 0: all. Each
+// process has asked the others, so a pick may be there several times.
 func joinPicks(all []app.FoundPicks, last int) app.FoundPicks {
 	type id struct{ time, request, pool, picker, endpoints, lease string }
 	out, seen := all[0], map[id]bool{}

@@ -33,8 +33,8 @@ func TestReplicas_PicksOfAllReplicasOnce(t *testing.T) {
 	if text := strings.Join(ids, " "); text != "c b a" || got.Silent != 0 || got.Unknown {
 		t.Errorf("got %s, %+v", text, got)
 	}
-	if got := joinPicks([]app.FoundPicks{{Picks: []*picker.Record{record(3, "c"), record(1, "a")}}}, 1); len(got.Picks) !=
-		1 || got.Picks[0].Request != "c" {
+	one := app.FoundPicks{Picks: []*picker.Record{record(3, "c"), record(1, "a")}}
+	if got := joinPicks([]app.FoundPicks{one}, 1); len(got.Picks) != 1 || got.Picks[0].Request != "c" {
 		t.Errorf("more than the last pick: %+v", got.Picks)
 	}
 }

@@ -168,8 +168,8 @@ func (m *maker) conditions(key conditionKey, list []report.Condition) []metav1.C
 	return out
 }
 
-// Join adds to the first document, which it leaves unchanged, the findings that only others have: each
-// process reports the NACKs of the proxies that are connected to it.
+// Join adds to the first document, which it leaves unchanged, the findings that only others have:
+// each process reports the NACKs of the proxies that are connected to it.
 func Join(all []*Document) *Document {
 	out := *all[0]
 	out.Findings = slices.Clone(out.Findings)

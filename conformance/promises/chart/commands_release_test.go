@@ -40,8 +40,8 @@ spec: {selector: {matchLabels: {app: vllm}}, targetPorts: [{number: 8000}]}
 ---` + qwen
 
 // Without -f the commands find the pods of both replicas by the kubeconfig. Each replica has the
-// Envoys that are connected to it, and the picks that they have asked it for: a command that queries
-// only one of them shows half of them.
+// Envoys that are connected to it, and the picks that they have asked it for: a command that
+// queries only one of them shows half of them.
 func TestCommands_JoinBothReplicas(t *testing.T) {
 	c := startCommands(t)
 	t.Run("status", c.status)
@@ -308,8 +308,8 @@ func (c *commands) everywhere(t *testing.T) {
 	}
 }
 
-// permissions checks the error for each missing permission, and that the documented ones suffice. The
-// kubeconfig names files, as minikube's does.
+// permissions checks the error for each missing permission, and that the documented ones suffice.
+// The kubeconfig names files, as minikube's does.
 func (c *commands) permissions(t *testing.T) {
 	p := c.place
 	_, err := p.CoreV1().ServiceAccounts(p.Namespace).Create(t.Context(),

@@ -86,19 +86,19 @@ func newDryRun(t *testing.T, l *lab.Lab) *dryRun {
 
 // apply applies an object as `kubectl apply --server-side --dry-run=server --validate=strict` does.
 // The lab lacks the kinds of the Prometheus operator.
-func (d *dryRun) apply(t *testing.T, namespace, text string) (kind string, err error) {
+func (d *dryRun) apply(t *testing.T, namespace, text string) (name string, err error) {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
 		return "", err
 	}
-	of := u.GroupVersionKind()
-	mapping, err := d.mapper.RESTMapping(of.GroupKind(), of.Version)
-	if meta.IsNoMatchError(err) && of.Group == "monitoring.coreos.com" {
-		return of.Kind + " (unknown)", nil
+	kind := u.GroupVersionKind()
+	mapping, err := d.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) && kind.Group == "monitoring.coreos.com" {
+		return kind.Kind + " (unknown)", nil
 	}
 	if err != nil {
-		return of.Kind, err
+		return kind.Kind, err
 	}
 	to := dynamic.ResourceInterface(d.client.Resource(mapping.Resource))
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
@@ -106,10 +106,10 @@ func (d *dryRun) apply(t *testing.T, namespace, text string) (kind string, err e
 	}
 	body, err := u.MarshalJSON()
 	if err != nil {
-		return of.Kind, err
+		return kind.Kind, err
 	}
 	_, err = to.Patch(t.Context(), u.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{
 		DryRun: []string{metav1.DryRunAll}, FieldManager: "conformance", FieldValidation: metav1.FieldValidationStrict,
 		Force: new(true)})
-	return of.Kind, err
+	return kind.Kind, err
 }

@@ -58,8 +58,9 @@ func charts() []chart {
 				"createNamespaces": true},
 			"hub": map[string]any{"enabled": true, "replicas": 1,
 				"kubeconfigs": map[string]any{"secret": map[string]any{"secretName": "members"}},
-				"profiles":    map[string]any{"configMap": "p", "plugins": map[string]any{"emptyDir": map[string]any{}}},
-				"drainTime":   "1m", "takeOver": true, "resources": resources, "args": []any{"--log-level=debug"}},
+				"profiles": map[string]any{"configMap": "p",
+					"plugins": map[string]any{"emptyDir": map[string]any{}}},
+				"drainTime": "1m", "takeOver": true, "resources": resources, "args": []any{"--log-level=debug"}},
 			"kvEvents": map[string]any{"port": 5557, "from": peer},
 			"record":   map[string]any{"volume": map[string]any{"emptyDir": map[string]any{}}, "bytes": 4e9},
 		})},
@@ -170,7 +171,7 @@ func TestValues_TriedWithEveryValue(t *testing.T) {
 		defaults := c.defaults(t)
 		for _, leaf := range leaves(defaults) {
 			before, _ := lookUp(defaults, leaf)
-			if _, is := before.(bool); is {
+			if _, on := before.(bool); on {
 				continue
 			}
 			if value, ok := lookUp(c.most, leaf); !ok || cmp.Equal(value, before) {
