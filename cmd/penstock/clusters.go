@@ -96,10 +96,15 @@ exports of Stale and Unreachable members stay: requests go on as long as their m
 			if watch {
 				return t.watchClusters(cmd, output)
 			}
-			status, err := t.clusterStatus(cmd.Context())
+			all, err := t.replicas(cmd.Context())
 			if err != nil {
 				return err
 			}
+			statuses, _, err := fromSome[set.Status](cmd, all, "/clusters")
+			if err != nil {
+				return err
+			}
+			status := joinSets(statuses)
 			if output == "json" {
 				return printJSON(cmd.OutOrStdout(), status)
 			}
@@ -118,15 +123,15 @@ exports of Stale and Unreachable members stay: requests go on as long as their m
 
 // watchClusters prints the members, now and after each change, until ctx ends.
 func (t *target) watchClusters(cmd *cobra.Command, output string) error {
-	at, err := t.running(cmd.Context())
+	all, err := t.replicas(cmd.Context())
 	if err != nil {
 		return err
 	}
-	if manager := at.hub(cmd.Context()); manager != nil {
+	if manager := all[0].hub(cmd.Context()); manager != nil {
 		return errors.New(hubsFolder(manager))
 	}
-	return watchLines(cmd, at, "/clusters?watch", output,
-		func(s *set.Status) error { return printClusters(cmd.OutOrStdout(), s, time.Now()) })
+	return watchLines(cmd, all, "/clusters?watch", output, joinSets,
+		func(s set.Status) error { return printClusters(cmd.OutOrStdout(), &s, time.Now()) })
 }
 
 func printClusters(out io.Writer, status *set.Status, now time.Time) error {

@@ -252,22 +252,7 @@ func (d *setChange) status(ctx context.Context) (all set.Status, err error) {
 	if err != nil {
 		return all, err
 	}
-	all = list[0]
-	all.Members = slices.Clone(all.Members)
-	for _, one := range list[1:] {
-		for i := range all.Members { // one process that is connected is enough, and one process publishes
-			to := &all.Members[i]
-			if at := slices.IndexFunc(one.Members,
-				func(m set.MemberStatus) bool { return m.Name == to.Name }); at >= 0 {
-				to.Connected, to.Unacknowledged = to.Connected || one.Members[at].Connected,
-					to.Unacknowledged || one.Members[at].Unacknowledged
-			}
-		}
-		all.InFlight += one.InFlight
-		all.Uncounted = slices.Compact(slices.Sorted(slices.Values(slices.Concat(all.Uncounted, one.Uncounted))))
-		all.DrainTime = max(all.DrainTime, one.DrainTime)
-	}
-	return all, nil
+	return joinSets(list), nil
 }
 
 // setDraining writes spec.draining, and waits until the running penstocks have read it.

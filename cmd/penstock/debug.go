@@ -51,15 +51,26 @@ The commands query the penstock that runs for the same files (-f), the one whose
 // arguments.
 func debugCommand(use, short, example string, args cobra.PositionalArgs,
 	run func(cmd *cobra.Command, at running, args []string) error) *cobra.Command {
+	return debugAll(use, short, example, args, func(cmd *cobra.Command, all []running, args []string) error {
+		if len(all) > 1 {
+			return run(cmd, anyOf(all), args)
+		}
+		return run(cmd, all[0], args)
+	})
+}
+
+// debugAll is debugCommand for pages of which each process has a part.
+func debugAll(use, short, example string, args cobra.PositionalArgs,
+	run func(cmd *cobra.Command, all []running, args []string) error) *cobra.Command {
 	var a target
 	cmd := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := a.running(cmd.Context())
+			all, err := a.replicas(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return run(cmd, at, args)
+			return run(cmd, all, args)
 		},
 	}
 	a.flags(cmd)
@@ -205,14 +216,15 @@ func newGraphWhy() *cobra.Command {
 }
 
 func newXDSStreams() *cobra.Command {
-	return debugCommand("streams",
+	return debugAll("streams",
 		"Print the connected proxies, and how many resources each holds, lacks and has rejected",
 		`  penstock debug xds streams -f ./config`, cobra.NoArgs,
-		func(cmd *cobra.Command, at running, _ []string) error {
-			var proxies []server.ProxyStatus
-			if err := at.get(cmd.Context(), "/proxies", &proxies); err != nil {
+		func(cmd *cobra.Command, all []running, _ []string) error {
+			answers, _, err := fromSome[[]server.ProxyStatus](cmd, all, "/proxies")
+			if err != nil {
 				return err
 			}
+			proxies := joinProxies(answers)
 			t := newTable(cmd.OutOrStdout(), "NODE", "GATEWAY", "ENVOY", "CONNECTED", "HELD", "PENDING", "REJECTED",
 				"IN SYNC")
 			for _, p := range proxies {
@@ -241,14 +253,17 @@ func newXDSDump() *cobra.Command {
 }
 
 func newXDSDiff() *cobra.Command {
-	return debugCommand("diff NODE",
+	return debugAll("diff NODE",
 		"Print the resources of which a proxy lacks the served version; nothing if it is in sync",
 		`  penstock debug xds diff default/gw -f ./config`,
-		takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
-			var proxies []server.ProxyDifferences
-			if err := at.get(cmd.Context(), "/debug/xds/diff?node="+url.QueryEscape(args[0]), &proxies); err != nil {
-				return err
+		takes(1, 1), func(cmd *cobra.Command, all []running, args []string) error {
+			// a process without a connection from this node answers 404
+			answers, _, missing := fromAll[[]server.ProxyDifferences](cmd.Context(), all,
+				"/debug/xds/diff?node="+url.QueryEscape(args[0]))
+			if len(answers) == 0 {
+				return errors.Join(missing...)
 			}
+			proxies := slices.Concat(answers...)
 			if !slices.ContainsFunc(proxies, func(p server.ProxyDifferences) bool { return len(p.Differences) > 0 }) {
 				return nil
 			}

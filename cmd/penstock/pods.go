@@ -1,15 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,12 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/portforward"
-	"k8s.io/client-go/transport/spdy"
-	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/multicluster/hub"
 )
 
 const (
@@ -41,8 +39,8 @@ const (
 
 // cluster finds the penstock of a Kubernetes cluster, for commands that query it.
 type cluster struct {
-	kubeconfig, namespace string
-	disk                  filesystem.Disk
+	kubeconfig, context, namespace string
+	disk                           filesystem.Disk
 }
 
 func (c *cluster) flags(cmd *cobra.Command) {
@@ -50,6 +48,7 @@ func (c *cluster) flags(cmd *cobra.Command) {
 	f.StringVar(&c.kubeconfig, "kubeconfig", "",
 		"query the penstock that runs in the cluster of this file, by port-forwarding to its pods (default: "+
 			"$KUBECONFIG, else ~/.kube/config, if no -f, --state and --http is given)")
+	f.StringVar(&c.context, "context", "", "context of the kubeconfig to use (default: its current one)")
 	f.StringVar(&c.namespace, "penstock-namespace", installedIn, "namespace of these pods")
 }
 
@@ -73,10 +72,55 @@ func (c *cluster) file() string {
 	return ""
 }
 
+// config returns how to reach the API server. It inlines the files that the kubeconfig names:
+// client-go upgrades connections without the transports of hub.ClientConfig, which read them.
+func (c *cluster) config() (*rest.Config, error) {
+	file := c.file()
+	_, loaded, err := hub.Kubeconfig(&c.disk, file)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %s: %w", file, err)
+	}
+	name := cmp.Or(c.context, loaded.CurrentContext)
+	if c.context != "" && loaded.Contexts[name] == nil {
+		return nil, fmt.Errorf("--kubeconfig %s: it has no context %s: kubectl config get-contexts lists them", file,
+			name)
+	}
+	if at := loaded.Contexts[name]; at != nil {
+		if server := loaded.Clusters[at.Cluster]; server != nil {
+			err = c.inline(&server.CertificateAuthority, &server.CertificateAuthorityData)
+		}
+		if user := loaded.AuthInfos[at.AuthInfo]; user != nil {
+			token := []byte(user.Token)
+			err = errors.Join(err, c.inline(&user.ClientCertificate, &user.ClientCertificateData),
+				c.inline(&user.ClientKey, &user.ClientKeyData), c.inline(&user.TokenFile, &token))
+			user.Token = strings.TrimSpace(string(token))
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %s: %w", file, err)
+	}
+	config, err := clientcmd.NewNonInteractiveClientConfig(*loaded, name, &clientcmd.ConfigOverrides{}, nil).
+		ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %s: %w", file, err)
+	}
+	config.UserAgent = "penstock"
+	return config, nil
+}
+
+// inline replaces the name of a file by its content, unless there is one.
+func (c *cluster) inline(path *string, data *[]byte) (err error) {
+	if *path != "" && len(*data) == 0 {
+		*data, err = c.disk.Read(*path)
+	}
+	*path = ""
+	return err
+}
+
 // pods returns the ready processes of the cluster, sorted by name. Each call of one opens a
 // connection to its admin port by the API server, as `kubectl port-forward` does, and no port here.
 func (c *cluster) pods(ctx context.Context) ([]running, error) {
-	config, _, err := clusterAt(&c.disk, c.file())
+	config, err := c.config()
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +150,8 @@ func (c *cluster) pods(ctx context.Context) ([]running, error) {
 		}
 		to := client.Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("portforward")
 		out = append(out,
-			running{address: objectid.Join(pod.Namespace, pod.Name), dial: func(context.Context) (net.Conn, error) {
-				return forward(config, to)
+			running{address: objectid.Join(pod.Namespace, pod.Name), dial: func(ctx context.Context) (net.Conn, error) {
+				return forwardWithin(ctx, config, to)
 			}})
 	}
 	slices.SortFunc(out, func(a, b running) int { return strings.Compare(a.address, b.address) })
@@ -116,88 +160,4 @@ func (c *cluster) pods(ctx context.Context) ([]running, error) {
 			"penstock is installed in with --penstock-namespace", c.namespace, podLabels, len(list.Items))
 	}
 	return out, nil
-}
-
-// forward opens a connection to the admin port of a pod.
-func forward(config *rest.Config, to *rest.Request) (net.Conn, error) {
-	transport, upgrader, err := spdy.RoundTripperFor(config)
-	if err != nil {
-		return nil, err
-	}
-	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, to.URL())
-	websocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(to.URL(), config)
-	if err != nil {
-		return nil, err
-	}
-	dialer := portforward.NewFallbackDialerForStreaming(websocket, old, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	})
-	conn, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
-	if err != nil {
-		return nil, err
-	}
-	header := http.Header{}
-	header.Set(corev1.PortHeader, strconv.Itoa(adminPort))
-	header.Set(corev1.PortForwardRequestIDHeader, "0")
-	header.Set(corev1.StreamType, corev1.StreamTypeError)
-	problems, err := conn.CreateStream(header)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	_ = problems.Close() // of our side: nothing is written to it
-	header.Set(corev1.StreamType, corev1.StreamTypeData)
-	data, err := conn.CreateStream(header)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return &forwarded{data, conn}, nil
-}
-
-// forwarded is a forwarded port as a connection. It has no deadlines: callers end it by Close.
-type forwarded struct {
-	httpstream.Stream
-	conn httpstream.Connection
-}
-
-func (f *forwarded) Close() error                     { return errors.Join(f.Stream.Close(), f.conn.Close()) }
-func (f *forwarded) LocalAddr() net.Addr              { return &net.TCPAddr{} }
-func (f *forwarded) RemoteAddr() net.Addr             { return &net.TCPAddr{Port: adminPort} }
-func (f *forwarded) SetDeadline(time.Time) error      { return nil }
-func (f *forwarded) SetReadDeadline(time.Time) error  { return nil }
-func (f *forwarded) SetWriteDeadline(time.Time) error { return nil }
-
-// inCluster reports whether the command queries a cluster: no files, state and address are given.
-func (a *target) inCluster() bool {
-	return a.http == "" && len(a.paths) == 0 && a.state == "" && a.cluster.file() != ""
-}
-
-// replicas returns all processes that are queried: one, except in a cluster.
-func (a *target) replicas(ctx context.Context) ([]running, error) {
-	if a.inCluster() {
-		return a.cluster.pods(ctx)
-	}
-	at, err := a.running(ctx)
-	return []running{at}, err
-}
-
-// running returns the process that is queried; in a cluster the first one.
-func (a *target) running(ctx context.Context) (running, error) {
-	if a.http != "" {
-		return runningAt(a.http), nil
-	}
-	if a.inCluster() {
-		pods, err := a.cluster.pods(ctx)
-		if err != nil {
-			return running{}, err
-		}
-		return pods[0], nil
-	}
-	if err := a.exist(); err != nil {
-		return running{}, err
-	}
-	dir, err := a.stateDir()
-	if errors.Is(err, errNoFiles) {
-		err = fmt.Errorf("%w, or --kubeconfig FILE for the penstock of a cluster", err)
-	}
-	return runningFor(dir), err
 }

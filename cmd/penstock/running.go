@@ -69,15 +69,20 @@ func (r running) get(ctx context.Context, path string, into any) error {
 
 // open returns the body of a page. Close it.
 func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+	transport := &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if r.dial != nil {
 				return r.dial(ctx)
 			}
 			return new(net.Dialer).DialContext(ctx, r.network, r.address)
-		}}}
+		}}
+	client := &http.Client{Transport: transport}
 	host := "penstock"
-	if r.network == "tcp" {
+	switch {
+	case r.dial != nil:
+		host = "localhost" // the admin port denies other names, against DNS rebinding
+		transport.ResponseHeaderTimeout = podsTimeout
+	case r.network == "tcp":
 		host = r.address
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, nil)
@@ -110,8 +115,11 @@ func (r running) noAnswer(err error) error {
 		err = dial.Err
 	}
 	fix := "start penstock up -f FOLDER, or give the -f and --state that it runs with"
-	if r.dial != nil {
-		fix = "see kubectl logs for this pod; your role needs create of pods/portforward in its namespace"
+	switch {
+	case r.dial != nil && strings.Contains(err.Error(), "is forbidden"):
+		fix = "ask for a role in this namespace that allows list of pods and create of pods/portforward"
+	case r.dial != nil:
+		fix = "see kubectl logs and kubectl describe for this pod"
 	}
 	if r.network == "tcp" {
 		fix = "give the address of a running penstock's --admin"

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/multicluster/set"
@@ -56,7 +55,7 @@ The exit status is 1 if there is a finding of severity error: something written 
 				return err
 			}
 			if watch {
-				return watchStatus(cmd, at[0], output)
+				return watchStatus(cmd, at, output)
 			}
 			return printStatus(cmd, at, s.statusFile(), output)
 		},
@@ -78,47 +77,15 @@ type statusJSON struct {
 	ClusterSet *set.Status `json:"clusterSet,omitempty"`
 }
 
-// watchStatus prints the status that a process has, now and after each change, until ctx ends.
-func watchStatus(cmd *cobra.Command, at running, output string) error {
-	if manager := at.hub(cmd.Context()); manager != nil {
+// watchStatus prints the status that the processes have, now and after each change, until ctx ends.
+func watchStatus(cmd *cobra.Command, all []running, output string) error {
+	if manager := all[0].hub(cmd.Context()); manager != nil {
 		return errors.New(hubsFolder(manager))
 	}
-	return watchLines(cmd, at, "/status?watch", output, func(doc *status.Document) error {
-		var serving []picker.Serving
-		_ = at.get(cmd.Context(), "/debug/serving", &serving)
-		return status.Text(cmd.OutOrStdout(), doc, endpoints(serving))
+	return watchLines(cmd, all, "/status?watch", output, status.Join, func(doc *status.Document) error {
+		serving, _, _ := fromAll[[]picker.Serving](cmd.Context(), all, "/debug/serving")
+		return status.Text(cmd.OutOrStdout(), doc, endpoints(joinServing(serving)))
 	})
-}
-
-// watchLines prints lines of a page of JSON lines, now and after each change, until ctx ends:
-// unchanged for output json, else as text prints them.
-func watchLines[T any](cmd *cobra.Command, at running, page, output string, text func(*T) error) error {
-	body, err := at.open(cmd.Context(), page)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = body.Close() }()
-	lines := json.NewDecoder(body)
-	for first := true; ; first = false {
-		var content T
-		err := lines.Decode(&content)
-		switch {
-		case cmd.Context().Err() != nil:
-			return nil
-		case err != nil:
-			return fmt.Errorf("the process at %s has ended: %w", at.address, err)
-		case output == "json":
-			err = json.NewEncoder(cmd.OutOrStdout()).Encode(content)
-		default:
-			if !first {
-				fmt.Fprintf(cmd.OutOrStdout(), "\n--- %s\n", time.Now().Format(time.TimeOnly))
-			}
-			err = text(&content)
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // statusFile is where the process that is queried writes its status; "" if that is not on this
@@ -134,52 +101,46 @@ func (a *target) statusFile() string {
 	return app.StatusFile(dir)
 }
 
-// merge adds what another process of the same cluster has: the Envoys that are connected to it, and
-// findings that only it has, such as their NACKs.
-func (s *statusJSON) merge(ctx context.Context, other running) error {
-	var doc status.Document
-	var proxies []server.ProxyStatus
-	if err := errors.Join(other.get(ctx, "/status", &doc), other.get(ctx, "/proxies", &proxies)); err != nil {
+// query reads the pages of all processes that answer.
+func (s *statusJSON) query(cmd *cobra.Command, all []running) error {
+	docs, all, err := fromSome[*status.Document](cmd, all, "/status")
+	if err != nil {
 		return err
 	}
-	s.Proxies = append(s.Proxies, proxies...)
-	for _, f := range doc.Findings {
-		if !slices.ContainsFunc(s.Findings, func(has report.Finding) bool { return has.String() == f.String() }) {
-			s.Findings = append(s.Findings, f)
-		}
+	s.Document = status.Join(docs)
+	proxies, _, err := fromSome[[]server.ProxyStatus](cmd, all, "/proxies")
+	if err != nil {
+		return err
 	}
+	s.Proxies = joinProxies(proxies)
+	sets, _, err := fromSome[set.Status](cmd, all, "/clusters")
+	if err != nil {
+		return err
+	}
+	if clusterSet := joinSets(sets); clusterSet.Cluster != "" {
+		s.ClusterSet = &clusterSet
+	}
+	// a process of an earlier version has no such pages
+	rates, _, _ := fromAll[[]picker.Rate](cmd.Context(), all, "/debug/rates")
+	s.Rates = joinServers(rates, func(r picker.Rate) (objectid.Target, string) { return r.Pool, r.Server })
+	suspect, _, _ := fromAll[[]picker.Suspect](cmd.Context(), all, "/debug/suspect")
+	s.Suspect = joinServers(suspect, func(s picker.Suspect) (objectid.Target, string) { return s.Pool, s.Server })
+	serving, _, _ := fromAll[[]picker.Serving](cmd.Context(), all, "/debug/serving")
+	s.Serving = joinServing(serving)
 	return nil
 }
 
-// printStatus queries the first process, and the others for what only they have. If it does not
-// answer, printStatus reads the file that it wrote; file is "" for none.
+// printStatus prints what the processes report. If none answers, it reads the file that one wrote;
+// file is "" for none.
 func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	var out statusJSON
-	at := all[0]
-	if manager := at.hub(cmd.Context()); manager != nil {
+	if manager := all[0].hub(cmd.Context()); manager != nil {
 		return errors.New(hubsFolder(manager))
 	}
-	err := at.get(cmd.Context(), "/status", &out.Document)
-	runs := err == nil
-	switch {
-	case !runs && cmd.Context().Err() != nil: // interrupted: it may run, and what a file has may be old
-	case runs:
-		var clusterSet set.Status
-		err = errors.Join(at.get(cmd.Context(), "/proxies", &out.Proxies),
-			at.get(cmd.Context(), "/clusters", &clusterSet))
-		_ = at.get(cmd.Context(), "/debug/rates", &out.Rates) // a process of an earlier version has no such page
-		_ = at.get(cmd.Context(), "/debug/suspect", &out.Suspect)
-		_ = at.get(cmd.Context(), "/debug/serving", &out.Serving)
-		if clusterSet.Cluster != "" {
-			out.ClusterSet = &clusterSet
-		}
-		for _, other := range all[1:] {
-			if err := out.merge(cmd.Context(), other); err != nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s does not answer; what only it has is missing: %v\n", other.address,
-					err)
-			}
-		}
-	case file != "":
+	err := out.query(cmd, all)
+	runs := out.Document != nil
+	// An interrupted command reads no file: the process may run, and what the file has may be old.
+	if !runs && cmd.Context().Err() == nil && file != "" {
 		out.Document, err = status.Read(file)
 	}
 	switch {

@@ -89,14 +89,16 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	if o.pool != "" {
 		args.Set("pool", o.pool)
 	}
-	at, err := s.running(cmd.Context())
+	all, err := s.replicas(cmd.Context())
 	if err != nil {
 		return err
 	}
-	var found app.FoundPicks
-	if err := at.get(cmd.Context(), "/debug/picks?"+args.Encode(), &found); err != nil {
+	// Each process asks its peers; a process that has just started has none yet.
+	answers, _, err := fromSome[app.FoundPicks](cmd, all, "/debug/picks?"+args.Encode())
+	if err != nil {
 		return err
 	}
+	found := joinPicks(answers, o.last)
 	if found.Unknown {
 		return fmt.Errorf("there is no pool %s: %s", o.pool, poolsText(found))
 	}

@@ -168,6 +168,27 @@ func (m *maker) conditions(key conditionKey, list []report.Condition) []metav1.C
 	return out
 }
 
+// Join adds to the first document, which it leaves unchanged, the findings that only others have:
+// each process reports the NACKs of the proxies that are connected to it.
+func Join(all []*Document) *Document {
+	out := *all[0]
+	out.Findings = slices.Clone(out.Findings)
+	has := map[string]bool{}
+	for _, f := range out.Findings {
+		has[f.String()] = true
+	}
+	for _, doc := range all[1:] {
+		for _, f := range doc.Findings {
+			if !has[f.String()] {
+				has[f.String()] = true
+				out.Findings = append(out.Findings, f)
+			}
+		}
+	}
+	slices.SortStableFunc(out.Findings, compareFindings)
+	return &out
+}
+
 func compareFindings(a, b report.Finding) int {
 	rank := func(s report.Severity) int {
 		return slices.Index([]report.Severity{report.Error, report.Warning, report.Info}, s)

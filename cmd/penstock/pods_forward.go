@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// maxProblem bounds the text, in bytes, by which a kubelet explains that a port does not answer.
+const maxProblem = 1000
+
+// forwardWithin is forward, which takes no context, within podsTimeout.
+func forwardWithin(ctx context.Context, config *rest.Config, to *rest.Request) (net.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, podsTimeout,
+		fmt.Errorf("the API server has not forwarded the port within %s", podsTimeout))
+	defer cancel()
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		conn, err := forward(config, to)
+		if err == nil && ctx.Err() != nil {
+			err = errors.Join(ctx.Err(), conn.Close()) // too late: it has no user
+		}
+		done <- result{conn, err}
+	}()
+	select {
+	case r := <-done:
+		return r.conn, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// forward opens a connection to the admin port of a pod.
+func forward(config *rest.Config, to *rest.Request) (net.Conn, error) {
+	transport, upgrader, err := spdy.RoundTripperFor(config)
+	if err != nil {
+		return nil, err
+	}
+	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, to.URL())
+	websocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(to.URL(), config)
+	if err != nil {
+		return nil, err
+	}
+	dialer := portforward.NewFallbackDialerForStreaming(websocket, old, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+	conn, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
+	if err != nil {
+		return nil, err
+	}
+	header := http.Header{}
+	header.Set(corev1.PortHeader, strconv.Itoa(adminPort))
+	header.Set(corev1.PortForwardRequestIDHeader, "0")
+	header.Set(corev1.StreamType, corev1.StreamTypeError)
+	problems, err := conn.CreateStream(header)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	_ = problems.Close() // of our side: nothing is written to it
+	header.Set(corev1.StreamType, corev1.StreamTypeData)
+	data, err := conn.CreateStream(header)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	f := &forwarded{Stream: data, conn: conn, problem: make(chan string, 1)}
+	go func() {
+		text, _ := io.ReadAll(io.LimitReader(problems, maxProblem)) // it ends with the connection
+		f.problem <- strings.TrimSpace(string(text))
+	}()
+	return f, nil
+}
+
+// forwarded is a forwarded port as a connection. It has no deadlines: callers end it by Close.
+type forwarded struct {
+	httpstream.Stream
+	conn    httpstream.Connection
+	problem chan string // receives once why the port does not answer, or ""
+}
+
+// Read explains the end of a connection that the kubelet could not make.
+func (f *forwarded) Read(into []byte) (n int, err error) {
+	if n, err = f.Stream.Read(into); err == nil || n > 0 {
+		return n, err
+	}
+	select {
+	case text := <-f.problem:
+		f.problem <- text
+		if text != "" {
+			err = errors.New(text)
+		}
+	case <-time.After(time.Second): // the kubelet sends it at once
+	}
+	return n, err
+}
+
+func (f *forwarded) Close() error                     { return errors.Join(f.Stream.Close(), f.conn.Close()) }
+func (f *forwarded) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (f *forwarded) RemoteAddr() net.Addr             { return &net.TCPAddr{Port: adminPort} }
+func (f *forwarded) SetDeadline(time.Time) error      { return nil }
+func (f *forwarded) SetReadDeadline(time.Time) error  { return nil }
+func (f *forwarded) SetWriteDeadline(time.Time) error { return nil }

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/xds/server"
+)
+
+// inCluster reports whether the command queries a cluster: no files, state and address are given.
+func (a *target) inCluster() bool {
+	return a.http == "" && len(a.paths) == 0 && a.state == "" && a.cluster.file() != ""
+}
+
+// replicas returns all processes that are queried: one, except in a cluster.
+func (a *target) replicas(ctx context.Context) ([]running, error) {
+	if a.inCluster() {
+		return a.cluster.pods(ctx)
+	}
+	at, err := a.running(ctx)
+	return []running{at}, err
+}
+
+// running returns the process that is queried; in a cluster the first one that can be reached, for
+// pages that all replicas serve alike.
+func (a *target) running(ctx context.Context) (running, error) {
+	if a.http != "" {
+		return runningAt(a.http), nil
+	}
+	if a.inCluster() {
+		pods, err := a.cluster.pods(ctx)
+		if err != nil {
+			return running{}, err
+		}
+		return anyOf(pods), nil
+	}
+	if err := a.exist(); err != nil {
+		return running{}, err
+	}
+	dir, err := a.stateDir()
+	if errors.Is(err, errNoFiles) {
+		err = fmt.Errorf("%w, or --kubeconfig FILE for the penstock of a cluster", err)
+	}
+	return runningFor(dir), err
+}
+
+// anyOf returns the first of some pods that can be reached.
+func anyOf(pods []running) running {
+	return running{address: pods[0].address, dial: func(ctx context.Context) (conn net.Conn, first error) {
+		for _, pod := range pods {
+			conn, err := pod.dial(ctx)
+			if err == nil {
+				return conn, nil
+			}
+			first = cmp.Or(first, err)
+		}
+		return nil, first
+	}}
+}
+
+// fromAll queries a page of all replicas at the same time. It returns the answers and who answered,
+// in the order of replicas, and one error for each of the others.
+func fromAll[T any](ctx context.Context, replicas []running, page string) (got []T, by []running, missing []error) {
+	answers, errs := make([]T, len(replicas)), make([]error, len(replicas))
+	var queries sync.WaitGroup
+	for i, at := range replicas {
+		queries.Go(func() { errs[i] = at.get(ctx, page, &answers[i]) })
+	}
+	queries.Wait()
+	for i, err := range errs {
+		if err != nil {
+			missing = append(missing, err)
+			continue
+		}
+		got, by = append(got, answers[i]), append(by, replicas[i])
+	}
+	return got, by, missing
+}
+
+// fromSome is fromAll for commands that print what is there. It warns of replicas that do not
+// answer. Its error is the first replica's, if none answers.
+func fromSome[T any](cmd *cobra.Command, replicas []running, page string) (got []T, by []running, err error) {
+	got, by, missing := fromAll[T](cmd.Context(), replicas, page)
+	if len(got) == 0 {
+		return nil, nil, missing[0]
+	}
+	for _, err := range missing {
+		fmt.Fprintf(cmd.ErrOrStderr(), "what only this process has is missing: %v\n", err)
+	}
+	return got, by, nil
+}
+
+// joinProxies lists the Envoys of all processes: each is connected to one.
+func joinProxies(all [][]server.ProxyStatus) []server.ProxyStatus {
+	out := slices.Concat(all...)
+	slices.SortStableFunc(out, func(a, b server.ProxyStatus) int {
+		return cmp.Or(strings.Compare(a.Gateway, b.Gateway), strings.Compare(a.Node, b.Node))
+	})
+	return out
+}
+
+// joinServing keeps for each pool the view of the picker that has the fewest servers that serve.
+func joinServing(all [][]picker.Serving) []picker.Serving {
+	out := slices.Concat(all...)
+	slices.SortStableFunc(out, func(a, b picker.Serving) int {
+		return cmp.Or(strings.Compare(a.Pool.String(), b.Pool.String()), cmp.Compare(a.Serving, b.Serving))
+	})
+	return slices.CompactFunc(out, func(a, b picker.Serving) bool { return a.Pool == b.Pool })
+}
+
+// joinServers lists the servers of some pages, each once.
+func joinServers[T any](all [][]T, of func(T) (objectid.Target, string)) []T {
+	out := slices.Concat(all...)
+	slices.SortStableFunc(out, func(a, b T) int {
+		poolA, serverA := of(a)
+		poolB, serverB := of(b)
+		return cmp.Or(strings.Compare(poolA.String(), poolB.String()), strings.Compare(serverA, serverB))
+	})
+	return slices.CompactFunc(out, func(a, b T) bool {
+		poolA, serverA := of(a)
+		poolB, serverB := of(b)
+		return poolA == poolB && serverA == serverB
+	})
+}
+
+// joinSets adds up the requests of all processes. One that is connected to a member is enough.
+func joinSets(all []set.Status) set.Status {
+	out := all[0]
+	out.Members = slices.Clone(out.Members)
+	for _, one := range all[1:] {
+		for i := range out.Members {
+			to := &out.Members[i]
+			at := slices.IndexFunc(one.Members, func(m set.MemberStatus) bool { return m.Name == to.Name })
+			if at < 0 {
+				continue
+			}
+			m := &one.Members[at]
+			to.Connected, to.Unacknowledged = to.Connected || m.Connected, to.Unacknowledged || m.Unacknowledged
+			to.Traffic = joinTraffic(to.Traffic, m.Traffic)
+			if m.Updated.After(to.Updated) {
+				to.Updated = m.Updated
+			}
+			for _, f := range m.Findings {
+				if !slices.Contains(to.Findings, f) {
+					to.Findings = append(slices.Clone(to.Findings), f)
+				}
+			}
+		}
+		out.InFlight += one.InFlight
+		out.Uncounted = slices.Compact(slices.Sorted(slices.Values(slices.Concat(out.Uncounted, one.Uncounted))))
+		out.DrainTime = max(out.DrainTime, one.DrainTime)
+		out.Traffic = joinTraffic(out.Traffic, one.Traffic)
+	}
+	return out
+}
+
+func joinTraffic(a, b *set.Traffic) *set.Traffic {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	out := set.Traffic{Served: a.Served + b.Served, Failed: a.Failed + b.Failed, Declined: a.Declined + b.Declined,
+		Spilled: a.Spilled + b.Spilled, Bytes: a.Bytes + b.Bytes}
+	if out.Served > 0 { // a mean
+		out.FirstByte = set.Duration((float64(a.FirstByte)*float64(a.Served) +
+			float64(b.FirstByte)*float64(b.Served)) / float64(out.Served))
+	}
+	return &out
+}
+
+// joinPicks lists the picks of all processes, the newest first and last at most; 0: all. Each
+// process has asked the others, so a pick may be there several times.
+func joinPicks(all []app.FoundPicks, last int) app.FoundPicks {
+	type id struct{ time, request, pool, picker, endpoints, lease string }
+	out, seen := all[0], map[id]bool{}
+	out.Picks = nil
+	for _, found := range all {
+		for _, r := range found.Picks {
+			key := id{r.Time.UTC().Format(time.RFC3339Nano), r.Request, r.Pool, r.Picker, r.Endpoints, r.Lease}
+			if !seen[key] {
+				seen[key] = true
+				out.Picks = append(out.Picks, r)
+			}
+		}
+		out.Silent = min(out.Silent, found.Silent)
+		out.Unknown = out.Unknown && found.Unknown
+	}
+	slices.SortStableFunc(out.Picks, func(a, b *picker.Record) int { return b.Time.Compare(a.Time) })
+	if last > 0 && len(out.Picks) > last {
+		out.Picks = out.Picks[:last]
+	}
+	return out
+}
+
+// watchLines prints what the lines of a page have, now and after each change of any process, until
+// ctx ends: as JSON lines for output json, else as text prints it. A process that ends no longer
+// counts; the last one is an error.
+func watchLines[T any](cmd *cobra.Command, replicas []running, page, output string, join func([]T) T,
+	text func(T) error) error {
+	type line struct {
+		of      int
+		content T
+		err     error
+	}
+	ctx, stop := context.WithCancel(cmd.Context())
+	defer stop()
+	lines := make(chan line)
+	for i, at := range replicas {
+		go at.follow(ctx, page, func(decode func(any) error) bool {
+			l := line{of: i}
+			l.err = decode(&l.content)
+			select {
+			case lines <- l:
+				return l.err == nil
+			case <-ctx.Done():
+				return false
+			}
+		})
+	}
+	now, first := map[int]T{}, true
+	for left := len(replicas); ; {
+		var l line
+		select {
+		case <-ctx.Done():
+			return nil
+		case l = <-lines:
+		}
+		if l.err != nil {
+			if left--; left == 0 || ctx.Err() != nil {
+				return unlessDone(ctx, l.err)
+			}
+			fmt.Fprintln(cmd.ErrOrStderr(), l.err)
+			delete(now, l.of)
+			continue
+		}
+		now[l.of] = l.content
+		if len(now) < left {
+			continue // the first lines of the others arrive, too
+		}
+		var all []T
+		for i := range replicas {
+			if content, ok := now[i]; ok {
+				all = append(all, content)
+			}
+		}
+		if err := printLine(cmd, join(all), output, first, text); err != nil {
+			return err
+		}
+		first = false
+	}
+}
+
+func unlessDone(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func printLine[T any](cmd *cobra.Command, content T, output string, first bool, text func(T) error) error {
+	if output == "json" {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(content)
+	}
+	if !first {
+		fmt.Fprintf(cmd.OutOrStdout(), "\n--- %s\n", time.Now().Format(time.TimeOnly))
+	}
+	return text(content)
+}
+
+// follow decodes the lines of a page as long as next returns true. The error of a process that ends
+// is next's last line.
+func (r running) follow(ctx context.Context, page string, next func(decode func(any) error) bool) {
+	body, err := r.open(ctx, page)
+	if err != nil {
+		next(func(any) error { return err })
+		return
+	}
+	defer func() { _ = body.Close() }()
+	lines := json.NewDecoder(body)
+	for next(func(into any) error {
+		if err := lines.Decode(into); err != nil {
+			return fmt.Errorf("the process at %s has ended: %w", r.address, err)
+		}
+		return nil
+	}) {
+	}
+}
