@@ -30,9 +30,11 @@ const explainLong = `Explain where a request would go, and why: the listener, ho
 backends with their shares, the picker, the endpoint that it would pick now, what happens without a pick, and the
 conditions of the objects involved. The answer includes what Envoy changes in a request before it matches routes:
 normalized paths, removed headers. The client's address, and the values of Envoy's own headers such as x-request-id,
-are not known. The command queries the penstock that runs for the same files. If none runs, it reads the files itself
-and omits the picker's view. With --http it queries the penstock at that address; without -f,
---state and --http one of the cluster that the kubeconfig names.
+are not known.
+
+The command queries the penstock that runs for the same files. If none runs, it reads the files itself and omits the
+picker's view. With --http it queries the penstock at that address. Without -f, --state and --http it queries one of
+the cluster that the kubeconfig names.
 
 The exit status is 1 if the request, or a share of it, would reach no backend with endpoints, or one without a server
 that serves now. A redirect counts as success.
@@ -42,10 +44,12 @@ scheme tls or tcp is a connection that a TLSRoute or TCPRoute forwards, and one 
 UDPRoute.
 
 With --last or --why it shows past picks of all processes that serve the same Envoys: what was compared, what was
-chosen and how the request ended. Each process keeps its last 8,192 picks. The newest of a pool, 64 at most and one in
-20 ms, have each part of each endpoint's cost at the moment of the choice; the others name the eight best endpoints,
-with their costs or scores if the strategy compares by them. With --why it also shows each cluster of an import that
-the request was sent to without such a pick, once it has ended there, and the result.`
+chosen and how the request ended. With --why it also shows each cluster of an import to which the request was sent
+without such a pick, and the result, once the request has ended there.
+
+Each process keeps its last 8,192 picks. The newest picks of a pool, 64 at most and one in 20 ms, have each part of
+each endpoint's cost at the moment of the choice. An older pick has the eight best endpoints, with a cost or score for
+each if the strategy compares by one.`
 
 func newExplain() *cobra.Command {
 	var s target

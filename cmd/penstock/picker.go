@@ -61,9 +61,11 @@ func newPicker() *cobra.Command {
 		Short: "Run the endpoint picker (EPP) alone, for a gateway that Penstock does not configure",
 		Long: `Run the endpoint picker alone, for one InferencePool and for gateways that Penstock does not configure:
 Envoy Gateway, Istio, kgateway, GKE, or a bare Envoy. It speaks the endpoint picker protocol (ext_proc) at port 9002,
-gRPC health checks at 9003, and serves metrics at 9090. It takes the place of llm-d's EPP: it has the same flags, and
-reads the same EndpointPickerConfig. A flag of llm-d's that has no effect here is accepted and logged. Flags without a
-command are for this command, so the image can replace an EPP's and keep its arguments.
+gRPC health checks at 9003, and serves metrics at 9090.
+
+It takes the place of llm-d's EPP: it has the same flags, and reads the same EndpointPickerConfig. A flag of llm-d's
+that has no effect here is accepted and logged. Flags without a command are for this command, so the image can replace
+an EPP's and keep its arguments.
 
 In a pod, or with --kubeconfig, the pool and its pods are read from the cluster; with -f from files, as penstock serve
 reads them. The pool's endpointPickerRef is ignored. The port serves TLS to every client, with a certificate made at

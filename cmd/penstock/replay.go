@@ -40,10 +40,11 @@ were used.
 
 TRACE is a file of JSON lines, or such a file compressed by gzip; "-" is standard input. A line is a request, in the
 form of Mooncake's public traces: timestamp (ms), input_length and output_length (tokens), and hash_ids, one for each
-block of 512 tokens of the prompt. Equal ids at the beginning of two prompts mean that the prompts begin alike. Lines
-that --record wrote have the pool, too: one pool's servers are simulated at a time, so a trace with several needs
---pool. Requests that failed (status 400 or more) or have more tokens than a server's KV cache are left out; standard
-error has their number. Answers are streams, except for recorded requests that asked for none.
+block of 512 tokens of the prompt. Equal ids at the beginning of two prompts mean that the prompts begin alike.
+
+Lines that --record wrote have the pool, too. One pool's servers are simulated at a time, so a trace with several pools
+needs --pool. Requests that failed (status 400 or more) or have more tokens than a server's KV cache are left out;
+standard error has the number of such requests. Answers are streams, except for recorded requests that asked for none.
 
 The strategies are PoolPolicy's, which run as in the picker, and other routers', re-stated from their documentation.
 The servers are modelled on vLLM: they tokenize 250,000 tokens a second and send a stream's headers then. A step

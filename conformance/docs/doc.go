@@ -10,10 +10,11 @@
 //	... engines          it needs real model servers
 //	... shown (reason)   no test runs it; at most 15 % of all blocks
 //
-// Invariants: a page has at most 8 KB, all of them 160 KB, a paragraph 90 words, a sentence fewer
-// than 20 in the mean; envoy.md and comparison.md are no task pages and may have more. Each link
-// leads to a page and a heading that exist. The pages in docs/reference, which cmd/penstock
-// generates, have no such limits and no tags.
+// Invariants: a page has at most 8 KB, all of them 160 KB (index and glossary aside), a paragraph
+// 90 words, a sentence fewer than 20 in the mean; envoy.md and comparison.md are no task pages and
+// may have more. A page with commands of penstock links to get-penstock.md. Systemd units of a page
+// are valid (units_test.go). Each link leads to a page and a heading that exist. The pages in
+// docs/reference, which cmd/penstock generates, have no such limits and no tags.
 //
 // Tests: go test ./docs. They need neither Envoy nor a network.
 package docs

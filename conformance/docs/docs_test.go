@@ -35,10 +35,14 @@ func tasks(t *testing.T) []Page {
 	return slices.DeleteFunc(read(t), func(p Page) bool { return p.Name == "envoy" || p.Name == "comparison" })
 }
 
+// looked reports whether readers look something up in a page: it has no steps, and does not count
+// among the pages with tasks.
+func looked(p Page) bool { return p.Name == "index" || p.Name == "glossary" }
+
 func TestDocs_PagesAreShort(t *testing.T) {
 	all := 0
 	for _, p := range tasks(t) {
-		if p.Name != "index" {
+		if !looked(p) {
 			all += len(p.Text)
 		}
 		if len(p.Text) > pageBytes {
@@ -46,13 +50,13 @@ func TestDocs_PagesAreShort(t *testing.T) {
 		}
 	}
 	if all > allBytes {
-		t.Errorf("all pages but the index: got %d bytes, want at most %d", all, allBytes)
+		t.Errorf("all pages but the index and the glossary: got %d bytes, want at most %d", all, allBytes)
 	}
 }
 
 func TestDocs_PagesHaveTheirSections(t *testing.T) {
 	for _, p := range tasks(t) {
-		if p.Name == "index" || p.Name == "why-errors" { // why-errors is one table of errors
+		if looked(p) || p.Name == "why-errors" { // why-errors is one table of errors
 			continue
 		}
 		for _, want := range []string{"Steps", "Check", "When it goes wrong", "Limits", "See also"} {
@@ -83,6 +87,23 @@ func TestDocs_BlocksAreTested(t *testing.T) {
 	}
 	if tags["shown"]*100 > all*shownPercent {
 		t.Errorf("got %d of %d blocks that are shown, want at most %d %%", tags["shown"], all, shownPercent)
+	}
+}
+
+// A reader who starts at a page with commands of penstock has not installed it yet.
+func TestDocs_PagesWithCommandsLinkToTheInstallation(t *testing.T) {
+	checked := 0
+	for _, p := range read(t) {
+		runs := func(b Block) bool { return b.Lang == "sh" && b.Tag == "test" && len(commands(b.Text)) > 0 }
+		if p.Name == "get-penstock" || !slices.ContainsFunc(p.Blocks, runs) {
+			continue
+		}
+		if checked++; !strings.Contains(p.Text, "](get-penstock.md)") {
+			t.Errorf("docs/%s.md runs penstock, and does not link to get-penstock.md", p.Name)
+		}
+	}
+	if checked < 20 {
+		t.Errorf("checked %d pages: this test looks in the wrong place", checked)
 	}
 }
 
@@ -209,13 +230,14 @@ func slugs(headings []string) []string {
 	return out
 }
 
-// Commands that need a cluster, GPUs or a reader are not run: their flags exist at least.
-func TestDocs_FlagsOfCommandsExist(t *testing.T) {
+// referenceOfCommands returns each command's part of docs/reference, by the command's words.
+func referenceOfCommands(t *testing.T) map[string]string {
+	t.Helper()
 	pages, err := filepath.Glob(filepath.Join(Root, "docs", "reference", "penstock*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	flags := map[string]string{} // the command's part of its page, by its words
+	flags := map[string]string{}
 	section := regexp.MustCompile("(?m)^##? `(penstock(?:-external)?(?: [a-z]+)*)`$")
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
@@ -231,6 +253,33 @@ func TestDocs_FlagsOfCommandsExist(t *testing.T) {
 			flags[string(text[m[2]:m[3]])] = string(text[m[1]:end])
 		}
 	}
+	return flags
+}
+
+// checkCommand reports a command, or a flag of it, that docs/reference does not have.
+func checkCommand(t *testing.T, at string, flags map[string]string, args []string) {
+	t.Helper()
+	name := args[0]
+	for _, word := range args[1:] {
+		if flags[name+" "+word] == "" {
+			break
+		}
+		name += " " + word
+	}
+	if flags[name] == "" {
+		t.Errorf("%s: docs/reference has no command %q", at, strings.Join(args, " "))
+	}
+	for _, arg := range args {
+		flag, _, _ := strings.Cut(arg, "=")
+		if strings.HasPrefix(flag, "-") && !regexp.MustCompile("[`, ]"+flag+"[`,]").MatchString(flags[name]) {
+			t.Errorf("%s: %s has no flag %s", at, name, flag)
+		}
+	}
+}
+
+// Commands that need a cluster, GPUs or a reader are not run: their flags exist at least.
+func TestDocs_FlagsOfCommandsExist(t *testing.T) {
+	flags := referenceOfCommands(t)
 	checked := 0
 	for _, p := range read(t) {
 		for _, b := range p.Blocks {
@@ -238,23 +287,8 @@ func TestDocs_FlagsOfCommandsExist(t *testing.T) {
 				continue
 			}
 			for _, args := range commands(b.Text) {
-				name := args[0]
-				for _, word := range args[1:] {
-					if flags[name+" "+word] == "" {
-						break
-					}
-					name += " " + word
-				}
-				if flags[name] == "" {
-					t.Errorf("docs/%s.md:%d: docs/reference has no command %q", p.Name, b.Line, strings.Join(args, " "))
-				}
-				for _, arg := range args {
-					flag, _, _ := strings.Cut(arg, "=")
-					if checked++; strings.HasPrefix(flag, "-") &&
-						!regexp.MustCompile("[`, ]"+flag+"[`,]").MatchString(flags[name]) {
-						t.Errorf("docs/%s.md:%d: %s has no flag %s", p.Name, b.Line, name, flag)
-					}
-				}
+				checkCommand(t, fmt.Sprintf("docs/%s.md:%d", p.Name, b.Line), flags, args)
+				checked += len(args)
 			}
 		}
 	}

@@ -52,11 +52,11 @@ func Pages() ([]Page, error) {
 	return pages, nil
 }
 
-// All reads every page for users: the folders docs and docs/reference, and the pages at the root.
-// Their names are paths from the root, without .md.
+// All reads every page for users: the folders docs and docs/reference, the pages at the root, and
+// conformance/README.md. Their names are paths from the root, without .md.
 func All() ([]Page, error) {
 	var pages []Page
-	for _, folder := range []string{"docs", "docs/reference", "."} {
+	for _, folder := range []string{"docs", "docs/reference", ".", "conformance"} {
 		files, err := filepath.Glob(filepath.Join(Root, folder, "*.md"))
 		if err != nil {
 			return nil, fmt.Errorf("docs: %w", err)
