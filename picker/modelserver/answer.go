@@ -22,6 +22,9 @@ type api struct {
 	fail   func(http.ResponseWriter, *apiError)
 }
 
+// object is a JSON object that is written once.
+type object = map[string]any
+
 // reply is an answer to a valid request. Its usage is complete once the request runs.
 type reply struct {
 	job

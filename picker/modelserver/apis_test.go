@@ -41,6 +41,44 @@ func namedEvents(t *testing.T, body string) (names, data []string) {
 	return slices.Compact(names), data
 }
 
+// response, responseEvent, anthropicMessage and anthropicEvent have the members that tests read.
+type response struct {
+	Object, Status string
+	Incomplete     *struct{ Reason string } `json:"incomplete_details"`
+	Output         []struct{ Content []struct{ Text string } }
+	Usage          *struct {
+		InputTokens  int           `json:"input_tokens"`
+		InputDetails promptDetails `json:"input_tokens_details"`
+		OutputTokens int           `json:"output_tokens"`
+		TotalTokens  int           `json:"total_tokens"`
+	}
+}
+
+type responseEvent struct {
+	Sequence int `json:"sequence_number"`
+	Response *response
+	Delta    *string
+}
+
+type anthropicMessage struct {
+	Type, Role string
+	Content    []struct{ Text string }
+	StopReason *string `json:"stop_reason"`
+	Usage      anthropicUsage
+}
+
+type anthropicUsage struct {
+	InputTokens         int `json:"input_tokens"`
+	CacheCreationTokens int `json:"cache_creation_input_tokens"`
+	CacheReadTokens     int `json:"cache_read_input_tokens"`
+	OutputTokens        int `json:"output_tokens"`
+}
+
+type anthropicEvent struct {
+	Message *anthropicMessage
+	Usage   *anthropicUsage
+}
+
 func TestResponses_AnswerNamesServerAndRepeatsInput(t *testing.T) {
 	_, url := serve(t, Config{Name: "pod-7", PrefixCaching: true})
 	long := words(32, "w")
@@ -135,7 +173,7 @@ func TestMessages_EventsAddUpToTheAnswer(t *testing.T) {
 	}
 	text := ""
 	for _, d := range data {
-		text += decodeJSON[struct{ Delta anthropicBlock }](t, d).Delta.Text
+		text += decodeJSON[struct{ Delta struct{ Text string } }](t, d).Delta.Text
 	}
 	start, end := decodeJSON[anthropicEvent](t, data[0]), decodeJSON[anthropicEvent](t, data[len(data)-2])
 	if text != "pod-7 answers: one two" || start.Message.Usage != (anthropicUsage{2, 0, 0, 0}) ||

@@ -5,45 +5,6 @@ import (
 	"strings"
 )
 
-type anthropicMessage struct {
-	ID           string           `json:"id"`
-	Type         string           `json:"type"`
-	Role         string           `json:"role"`
-	Content      []anthropicBlock `json:"content"`
-	Model        string           `json:"model"`
-	StopReason   *string          `json:"stop_reason"`
-	StopSequence *string          `json:"stop_sequence"`
-	Usage        anthropicUsage   `json:"usage"`
-}
-
-type anthropicBlock struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
-
-// anthropicUsage counts cached tokens apart from the input tokens.
-type anthropicUsage struct {
-	InputTokens         int `json:"input_tokens"`
-	CacheCreationTokens int `json:"cache_creation_input_tokens"`
-	CacheReadTokens     int `json:"cache_read_input_tokens"`
-	OutputTokens        int `json:"output_tokens"`
-}
-
-// anthropicEvent is an event of a streamed answer. Each type has some of the members.
-type anthropicEvent struct {
-	Type    string            `json:"type"`
-	Message *anthropicMessage `json:"message,omitempty"`
-	Index   *int              `json:"index,omitempty"`
-	Block   *anthropicBlock   `json:"content_block,omitempty"`
-	Delta   any               `json:"delta,omitempty"` // a block, or an anthropicStop
-	Usage   *anthropicUsage   `json:"usage,omitempty"`
-}
-
-type anthropicStop struct {
-	Reason   string  `json:"stop_reason"`
-	Sequence *string `json:"stop_sequence"`
-}
-
 var messagesAPI = api{
 	prefix: "msg", fail: writeAnthropicError,
 	prompt: func(f *fields) (string, []string, error) {
@@ -61,22 +22,23 @@ var messagesAPI = api{
 		return atLeastOne("max_tokens", f.MaxTokens)
 	},
 	whole: func(r *reply) any {
-		m, reason := r.message(r.tokens.CompletionTokens), r.stopReason()
-		m.Content, m.StopReason = []anthropicBlock{{"text", r.text()}}, &reason
+		m := r.message(r.tokens.CompletionTokens, object{"type": "text", "text": r.text()})
+		m["stop_reason"] = r.stopReason()
 		return m
 	},
 	events: (*reply).messageEvents,
 }
 
-func (r *reply) message(outputTokens int) *anthropicMessage {
-	return &anthropicMessage{ID: r.id, Type: "message", Role: "assistant", Content: []anthropicBlock{}, Model: r.model,
-		Usage: r.anthropicUsage(outputTokens)}
+func (r *reply) message(outputTokens int, content ...object) object {
+	return object{"id": r.id, "type": "message", "role": "assistant", "content": append([]object{}, content...),
+		"model": r.model, "stop_reason": nil, "stop_sequence": nil, "usage": r.messageUsage(outputTokens)}
 }
 
-func (r *reply) anthropicUsage(outputTokens int) anthropicUsage {
+// messageUsage counts cached tokens apart from the input tokens.
+func (r *reply) messageUsage(outputTokens int) object {
 	cached := r.tokens.cached()
-	return anthropicUsage{InputTokens: r.tokens.PromptTokens - cached, CacheReadTokens: cached,
-		OutputTokens: outputTokens}
+	return object{"input_tokens": r.tokens.PromptTokens - cached, "cache_creation_input_tokens": 0,
+		"cache_read_input_tokens": cached, "output_tokens": outputTokens}
 }
 
 func (r *reply) stopReason() string {
@@ -88,26 +50,27 @@ func (r *reply) stopReason() string {
 
 // messageEvents has Anthropic's events and a final [DONE], which vLLM adds.
 func (r *reply) messageEvents() stream {
-	zero := 0
-	named := func(e anthropicEvent) event { return event{e.Type, e} }
+	named := func(name string, e object) event {
+		e["type"] = name
+		return event{name, e}
+	}
 	return stream{
 		first: func() []event {
 			return []event{
-				named(anthropicEvent{Type: "message_start", Message: r.message(0)}),
-				named(anthropicEvent{Type: "content_block_start", Index: &zero, Block: &anthropicBlock{Type: "text"}}),
+				named("message_start", object{"message": r.message(0)}),
+				named("content_block_start", object{"index": 0, "content_block": object{"type": "text", "text": ""}}),
 			}
 		},
 		piece: func(_ int, text string) event {
-			return named(anthropicEvent{Type: "content_block_delta", Index: &zero,
-				Delta: anthropicBlock{"text_delta", text}})
+			return named("content_block_delta", object{"index": 0,
+				"delta": object{"type": "text_delta", "text": text}})
 		},
 		last: func() []event {
-			tokens := r.anthropicUsage(r.tokens.CompletionTokens)
 			return []event{
-				named(anthropicEvent{Type: "content_block_stop", Index: &zero}),
-				named(anthropicEvent{Type: "message_delta", Delta: anthropicStop{Reason: r.stopReason()},
-					Usage: &tokens}),
-				named(anthropicEvent{Type: "message_stop"}),
+				named("content_block_stop", object{"index": 0}),
+				named("message_delta", object{"delta": object{"stop_reason": r.stopReason(), "stop_sequence": nil},
+					"usage": r.messageUsage(r.tokens.CompletionTokens)}),
+				named("message_stop", object{}),
 				done,
 			}
 		},

@@ -6,69 +6,16 @@ import (
 	"strings"
 )
 
-type response struct {
-	ID        string `json:"id"`
-	Object    string `json:"object"`
-	CreatedAt int64  `json:"created_at"` // Unix seconds
-	Model     string `json:"model"`
-	// in_progress, completed, or incomplete if max_output_tokens cut the answer
-	Status     string          `json:"status"`
-	Incomplete *incomplete     `json:"incomplete_details"`
-	Output     []outputItem    `json:"output"`
-	Text       map[string]any  `json:"text"`
-	Usage      *responsesUsage `json:"usage"`
-}
-
-type incomplete struct {
-	Reason string `json:"reason"`
-}
-
-type outputItem struct {
-	ID      string       `json:"id"`
-	Type    string       `json:"type"`
-	Role    string       `json:"role"`
-	Status  string       `json:"status"`
-	Content []outputText `json:"content"`
-}
-
-type outputText struct {
-	Type        string   `json:"type"`
-	Text        string   `json:"text"`
-	Annotations []string `json:"annotations"` // always empty
-}
-
-type responsesUsage struct {
-	InputTokens   int           `json:"input_tokens"`
-	InputDetails  promptDetails `json:"input_tokens_details"`
-	OutputTokens  int           `json:"output_tokens"`
-	OutputDetails struct {
-		ReasoningTokens int `json:"reasoning_tokens"`
-	} `json:"output_tokens_details"`
-	TotalTokens int `json:"total_tokens"`
-}
-
-// responseEvent is an event of a streamed answer. Its indexes are always 0: there is one item with
-// one part.
-type responseEvent struct {
-	Type     string      `json:"type"`
-	Sequence int         `json:"sequence_number"`
-	Response *response   `json:"response,omitempty"`
-	ItemID   string      `json:"item_id,omitempty"`
-	Output   *int        `json:"output_index,omitempty"`
-	Content  *int        `json:"content_index,omitempty"`
-	Item     *outputItem `json:"item,omitempty"`
-	Part     *outputText `json:"part,omitempty"`
-	Delta    *string     `json:"delta,omitempty"`
-	Text     *string     `json:"text,omitempty"`
-}
-
 // responsesAPI is OpenAI's Responses. No response is stored, as in vLLM without
 // VLLM_ENABLE_RESPONSES_API_STORE.
 var responsesAPI = api{
 	prefix: "resp", fail: writeError,
 	prompt: (*fields).responsesPrompt,
 	limit:  func(f *fields) (*int, error) { return atLeastOne("max_output_tokens", f.MaxOutputTokens) },
-	whole:  func(r *reply) any { return r.response() },
+	whole: func(r *reply) any {
+		whole, _, _ := r.responseEnded()
+		return whole
+	},
 	events: (*reply).responseEvents,
 }
 
@@ -106,74 +53,79 @@ func (f *fields) responsesPrompt() (last string, words []string, err error) {
 	return last, words, nil
 }
 
-func (r *reply) response() *response {
-	a := r.responseBegun()
-	a.Status = "completed"
+// response is an answer with a status: in_progress, completed, or incomplete if max_output_tokens
+// cut it.
+func (r *reply) response(status string, output ...object) object {
+	return object{
+		"id": r.id, "object": "response", "created_at": r.created, "model": r.model, "status": status,
+		"incomplete_details": nil, "output": append([]object{}, output...), "usage": nil,
+		"text": object{"format": object{"type": "text"}},
+	}
+}
+
+func (r *reply) responseEnded() (whole, item, part object) {
+	status := "completed"
 	if r.finish == "length" {
-		a.Status, a.Incomplete = "incomplete", &incomplete{"max_output_tokens"}
+		status = "incomplete"
 	}
-	a.Output = []outputItem{r.outputItem(a.Status, outputText{"output_text", r.text(), []string{}})}
-	a.Usage = &responsesUsage{
-		InputTokens: r.tokens.PromptTokens, InputDetails: promptDetails{r.tokens.cached()},
-		OutputTokens: r.tokens.CompletionTokens, TotalTokens: r.tokens.TotalTokens,
+	part = outputText(r.text())
+	item = r.outputItem(status, part)
+	whole = r.response(status, item)
+	if r.finish == "length" {
+		whole["incomplete_details"] = object{"reason": "max_output_tokens"}
 	}
-	return a
+	whole["usage"] = object{
+		"input_tokens": r.tokens.PromptTokens, "input_tokens_details": promptDetails{r.tokens.cached()},
+		"output_tokens": r.tokens.CompletionTokens, "output_tokens_details": object{"reasoning_tokens": 0},
+		"total_tokens": r.tokens.TotalTokens,
+	}
+	return whole, item, part
 }
 
-func (r *reply) responseBegun() *response {
-	return &response{
-		ID: r.id, Object: "response", CreatedAt: r.created, Model: r.model, Status: "in_progress",
-		Output: []outputItem{},
-		Text:   map[string]any{"format": map[string]string{"type": "text"}},
-	}
+func outputText(text string) object {
+	return object{"type": "output_text", "text": text, "annotations": []string{}}
 }
 
-func (r *reply) outputItem(status string, content ...outputText) outputItem {
-	if content == nil {
-		content = []outputText{}
-	}
-	return outputItem{ID: "msg-" + r.id, Type: "message", Role: "assistant", Status: status, Content: content}
+func (r *reply) outputItem(status string, content ...object) object {
+	return object{"id": "msg-" + r.id, "type": "message", "role": "assistant", "status": status,
+		"content": append([]object{}, content...)}
 }
 
+// responseEvents has OpenAI's events. Their indexes are always 0: there is one item with one part.
 func (r *reply) responseEvents() stream {
-	sequence, zero := 0, 0
-	next := func(e responseEvent) event {
-		e.Sequence = sequence
+	sequence := -1
+	next := func(name string, e object) event {
 		sequence++
-		if e.Response == nil {
-			e.Output = &zero
-			if e.Item == nil {
-				e.ItemID, e.Content = "msg-"+r.id, &zero
-			}
+		e["type"], e["sequence_number"] = "response."+name, sequence
+		if e["response"] == nil {
+			e["output_index"] = 0
 		}
-		return event{e.Type, e}
+		if e["response"] == nil && e["item"] == nil {
+			e["item_id"], e["content_index"] = "msg-"+r.id, 0
+		}
+		return event{"response." + name, e}
 	}
 	return stream{
 		queued: func() []event {
 			return []event{
-				next(responseEvent{Type: "response.created", Response: r.responseBegun()}),
-				next(responseEvent{Type: "response.in_progress", Response: r.responseBegun()}),
+				next("created", object{"response": r.response("in_progress")}),
+				next("in_progress", object{"response": r.response("in_progress")}),
 			}
 		},
 		first: func() []event {
-			item := r.outputItem("in_progress")
 			return []event{
-				next(responseEvent{Type: "response.output_item.added", Item: &item}),
-				next(responseEvent{Type: "response.content_part.added",
-					Part: &outputText{"output_text", "", []string{}}}),
+				next("output_item.added", object{"item": r.outputItem("in_progress")}),
+				next("content_part.added", object{"part": outputText("")}),
 			}
 		},
-		piece: func(_ int, text string) event {
-			return next(responseEvent{Type: "response.output_text.delta", Delta: &text})
-		},
+		piece: func(_ int, text string) event { return next("output_text.delta", object{"delta": text}) },
 		last: func() []event {
-			whole := r.response() // vLLM ends with response.completed whatever the status is
-			item := whole.Output[0]
+			whole, item, part := r.responseEnded() // vLLM ends with response.completed whatever the status is
 			return []event{
-				next(responseEvent{Type: "response.output_text.done", Text: &item.Content[0].Text}),
-				next(responseEvent{Type: "response.content_part.done", Part: &item.Content[0]}),
-				next(responseEvent{Type: "response.output_item.done", Item: &item}),
-				next(responseEvent{Type: "response.completed", Response: whole}),
+				next("output_text.done", object{"text": r.text()}),
+				next("content_part.done", object{"part": part}),
+				next("output_item.done", object{"item": item}),
+				next("completed", object{"response": whole}),
 			}
 		},
 	}
