@@ -134,7 +134,6 @@ func (l *log) coalesced(from, to uint64) []Change {
 	return changes
 }
 
-// since finds changes after a place that the log has dropped by visiting all resources.
 func (l *log) since(from uint64) []Change {
 	var out []Change
 	for _, s := range l.byID {
