@@ -134,6 +134,7 @@ func (l *log) coalesced(from, to uint64) []Change {
 	return changes
 }
 
+// since finds the changes after a place that the log has dropped. It visits all resources.
 func (l *log) since(from uint64) []Change {
 	var out []Change
 	for _, s := range l.byID {
