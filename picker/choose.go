@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// choose ranks the endpoints by a strategy. It returns false if no endpoint accepts the request.
+// choose ranks the endpoints by a strategy.
 func (k *pick) choose(s *schedule.Strategy) bool {
 	k.strategy, k.at = s, time.Now()
 	allowed := k.allowed
@@ -28,7 +28,6 @@ func (k *pick) choose(s *schedule.Strategy) bool {
 	return true
 }
 
-// byStrategy ranks by the pool's strategy, even if the processor has named a worker.
 func (k *pick) byStrategy() bool {
 	if k.byWorker != nil {
 		k.byWorker = nil

@@ -2,6 +2,7 @@ package picker
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -62,8 +63,7 @@ type ClusterCost struct {
 	Cached  int  `json:"cached,omitempty"` // tokens of the prompt sent there before
 }
 
-// SenderHeader is the Sender of the process that chose this cluster. Gateways remove it from
-// clients' requests, and before model servers.
+// SenderHeader is the Sender of the process that chose this cluster.
 const SenderHeader = "penstock-peer-sender"
 
 // Headers of a request to one of an import's clusters. Gateways remove them from clients' requests,
@@ -77,7 +77,7 @@ const (
 )
 
 // ClusterHeader is the hop to the import's cluster of the request's session (sessionPersistence of
-// its route). Gateways remove it from clients' requests, and before the cluster.
+// its route).
 const ClusterHeader = "penstock-peer-cluster"
 
 const resultCluster = "cluster" // the pick lists clusters of an import, by hops
@@ -113,7 +113,6 @@ func (p *Picker) setClusters(before, now *pool) {
 	}
 }
 
-// clusters is the target of an import's exporting clusters.
 type clusters struct{}
 
 func (clusters) restrict(*pick) {}
@@ -121,23 +120,21 @@ func (clusters) restrict(*pick) {}
 // rank orders all clusters by the request's cost: if one declines, the next is tried.
 func (clusters) rank(k *pick) { k.rankClusters(k.routeCluster()) }
 
-// routeCluster returns the cluster of the route's session, or "".
 func (k *pick) routeCluster() string {
-	hop, list := k.request.Headers.Header(ClusterHeader), k.pool.Clusters.List
-	if len(hop) == 0 {
-		return ""
-	}
-	if i := slices.IndexFunc(list, func(c Cluster) bool { return c.Hop == string(hop) }); i >= 0 {
-		return list[i].Name
+	return k.pool.Clusters.behind(string(k.request.Headers.Header(ClusterHeader)))
+}
+
+// behind returns the name of the cluster behind a hop; "" for other texts.
+func (c *Clusters) behind(hop string) string {
+	if i := slices.IndexFunc(c.List, func(c Cluster) bool { return c.Hop == hop }); i >= 0 && hop != "" {
+		return c.List[i].Name
 	}
 	return ""
 }
 
 func (k *pick) rankClusters(stay string) {
 	pool, r := k.pool, k.request
-	if at := k.keeperCluster(); at != "" {
-		stay = at
-	}
+	stay = cmp.Or(pool.Clusters.behind(k.keeper), stay)
 	k.model, k.tokens = r.Facts.Model, promptTokens(r)
 	asks := ClusterPrompt{Tokens: k.tokens, Chain: r.Facts.Chain, Stay: stay}
 	asks.GRPC = isGRPC(r.Headers.Header("content-type"))
@@ -217,8 +214,8 @@ type charged struct {
 	moved func(served string) // called once another hop serves; nil without a session
 }
 
-// Follow implements endpoint.Charge. An import's hops never move a request that a model server has
-// begun, so a request served by another hop was declined.
+// An import's hops never move a request that a model server has begun, so a request served by
+// another hop was declined.
 func (c *charged) Follow(e accesslog.Entry) {
 	switch {
 	case e.Served != "" && e.Served != c.hop:
@@ -231,15 +228,13 @@ func (c *charged) Follow(e accesslog.Entry) {
 	}
 }
 
-// chosen ends the use of a lease with the call. The lease lives until the access log reports the
-// request's end.
+// The lease lives until the access log reports the request's end.
 type chosen struct {
 	lease *endpoint.Lease
 	pool  *pool
 }
 
-// Response implements extproc.Tracker. With session affinity, it puts the serving cluster into the
-// session's token.
+// With session affinity, it puts the serving cluster into the session's token.
 func (c *chosen) Response(r extproc.Response) extproc.Header {
 	if c.pool.stays == nil || r.Status >= 500 {
 		return extproc.Header{}
@@ -247,10 +242,9 @@ func (c *chosen) Response(r extproc.Response) extproc.Header {
 	return c.pool.stayToken(r.Served, r.Token, time.Now())
 }
 
-// Begun implements extproc.Tracker. The access log reports the first byte.
+// The access log reports the first byte.
 func (*chosen) Begun() {}
 
-// End implements extproc.Tracker.
 func (c *chosen) End() { c.lease.Done() }
 
 func anotherTakes(r *extproc.Request) bool {

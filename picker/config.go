@@ -31,9 +31,9 @@ type Config struct {
 	// Tracer records sampled picks; may be nil.
 	Tracer trace.TracerProvider
 
-	// Reports receives facts from the access logs of gateways; may be nil.
+	// May be nil.
 	Reports Reports
-	// Sharing receives facts for other processes' pickers; may be nil.
+	// May be nil.
 	Sharing Sharing
 	// Observer receives all prompts that this process and others (Learn) sent; may be nil.
 	Observer  Observer
@@ -67,10 +67,9 @@ type Config struct {
 	Chooser Chooser
 	// Learner runs before a relayed pick is answered; nil without relayed pools, or if Envoy dials
 	// any address.
-	Learner Learner
-	// Protocol is for gateways that Penstock does not configure, which send no pool.
+	Learner  Learner
 	Protocol Protocol
-	// Addresses excludes addresses; may be nil.
+	// May be nil.
 	Addresses Addresses
 }
 
@@ -213,7 +212,7 @@ type Session struct {
 	// Cluster replaces At for an import.
 	Cluster string `json:"c,omitempty"`
 	// Response is a stored response, instead of ID. Served is its server, as in access logs,
-	// instead of At. Client identifies its client.
+	// instead of At.
 	Response request.ResponseID `json:"r,omitzero"`
 	Served   string             `json:"s,omitempty"`
 	Client   uint64             `json:"l,omitempty"`

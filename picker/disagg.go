@@ -1,7 +1,6 @@
 package picker
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -37,10 +36,7 @@ func (pool *pool) addStages(o schedule.Options, old *pool) (err error) {
 		return strategy
 	}
 	pool.roles = roles{stage(d.Prefill), stage(d.Encode)}
-	if err != nil {
-		return fmt.Errorf("pool %s: %w", pool.Name, err)
-	}
-	return nil
+	return err
 }
 
 func (pool *pool) disagg() *endpointpicker.Disagg {
@@ -216,7 +212,6 @@ func (k *pick) only(a *extproc.Answer, to *endpoint.Endpoint) {
 	a.Endpoints, a.MaxRetries = one.Endpoints, one.MaxRetries
 }
 
-// decision describes a request's stages in llm-d's words.
 func (f *further) decision() string {
 	switch encode, prefill := len(f.encode) > 0, f.prefill != nil; {
 	case encode && prefill:

@@ -22,7 +22,7 @@ const (
 )
 
 // dynamoHeaders returns the headers with a request's workers: its main server and another one that
-// reads its prompt. Servers with unknown numbers have none.
+// reads its prompt.
 func (pool *pool) dynamoHeaders(p *endpointpicker.Dynamo, to, prefill *endpoint.Endpoint) (out []extproc.Header) {
 	set := func(name, value string) {
 		for _, n := range p.Headers(name) {
@@ -69,7 +69,6 @@ func (pool *pool) rank(e *endpoint.Endpoint, number uint64) (rank int, several b
 	return rank, ports > 1
 }
 
-// dynamoID returns the number of a server's worker by its label, else its pod.
 func dynamoID(s *endpoint.Spec) (uint64, bool) {
 	if text, ok := s.Labels[endpointpicker.DynamoIDLabel]; ok {
 		number, err := strconv.ParseUint(text, 10, 64)

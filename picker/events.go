@@ -69,8 +69,6 @@ func (pool *pool) reports() bool {
 	return false
 }
 
-// reported describes what an endpoint's KV events show, and any problem; "" if the strategy does
-// not use them.
 func (pool *pool) reported(at netip.AddrPort) string {
 	if pool.events == nil || pool.Body == BodyNone || !schedule.UsesPrefixes(&pool.options) {
 		return ""

@@ -142,7 +142,6 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	return e
 }
 
-// describe returns a strategy's verdicts on the pool's endpoints, and why loads are not fresh.
 func (pool *pool) describe(
 	s *schedule.Strategy, r *schedule.Request, now time.Time, allowed func(*endpoint.Endpoint) bool,
 	lacking *models.Lacking,

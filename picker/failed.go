@@ -24,7 +24,6 @@ func (p *Picker) Dead(ctx context.Context, gateway, name string, server netip.Ad
 	return true
 }
 
-// elsewhere reports whether a server of a relayed pool is known, or in a declared range.
 func (p *Picker) elsewhere(pool *pool, server netip.AddrPort) bool {
 	relay := pool.Relay
 	if relay == nil {

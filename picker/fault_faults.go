@@ -4,7 +4,6 @@ package picker
 
 import "github.com/penstock-project/penstock/picker/extproc"
 
-// fault panics at a request with the header penstock.dev-fault: panic.
 func fault(r *extproc.Request) {
 	if r.Headers != nil && string(r.Headers.Header("penstock.dev-fault")) == "panic" {
 		panic("the fault that a request asks for")

@@ -40,7 +40,6 @@ func (pool *pool) queued(now time.Time) schedule.Queued {
 	}
 }
 
-// letGo releases a pool's queue: flow control is off, or the pool is gone.
 func (pool *pool) letGo(now *pool) {
 	room := flow.Room{}
 	if now != nil {

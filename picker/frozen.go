@@ -65,7 +65,6 @@ func (s *storm) raging(now endpoint.Moment) bool {
 	return until != 0 && int64(now) < until
 }
 
-// limitHeaders limits a stream's wait for its first server's headers.
 func (k *pick) limitHeaders(a *extproc.Answer) {
 	if k.pool.NoHeadersLimit || !k.query.Stream || !k.request.Reported() || k.request.Fixed || len(k.ranked) < 2 {
 		return

@@ -65,8 +65,7 @@ type Record struct {
 	Bytes  int    `json:"bytes,omitempty"`
 	Served string `json:"served,omitempty"`
 	// Stages are the passed stages in order, if one request was asked for (Picks.Request).
-	Stages []Passed `json:"stages,omitempty"`
-	// Processor is the processor's result; may be nil.
+	Stages    []Passed   `json:"stages,omitempty"`
 	Processor *Processed `json:"processor,omitempty"`
 	// Waited is the time in flow control before the pick.
 	Waited time.Duration `json:"waited,omitempty"`

@@ -182,7 +182,6 @@ func (m *poolMetrics) waited(o flow.Outcome, priority int, d time.Duration) {
 
 type poolCollector struct{ picker *Picker }
 
-// Describe implements prometheus.Collector.
 func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- inFlightDesc
 	ch <- endpointsDesc
@@ -212,7 +211,6 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- eventFailuresDesc
 }
 
-// Collect implements prometheus.Collector.
 func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 	out := sink(ch)
 	now := time.Now()

@@ -154,7 +154,6 @@ func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 	return out
 }
 
-// servers returns a pool's servers to query for models; selector "" matches all.
 func (pool *pool) servers(subset string) models.Pool {
 	pool.snapshot.MarkUsed() // so that pages list the loaded adapters
 	out := models.Pool{Name: pool.Name, Subset: subset, Protocol: pool.Metrics.Protocol}

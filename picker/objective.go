@@ -15,7 +15,7 @@ const (
 	plainTPOTHeader = "x-slo-tpot-ms"
 )
 
-// objective reads a request's latency objective. Only positive numbers count.
+// objective reads a request's latency objective.
 func (pool *pool) objective(header func(string) []byte) (o schedule.Objective) {
 	if !schedule.UsesObjective(&pool.options) {
 		return o

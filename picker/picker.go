@@ -233,9 +233,14 @@ func (p *Picker) Remove(id objectid.Target) {
 
 // build makes a pool's runtime. Strategy (with its round-robin position), history and counters
 // survive changes of other parts.
-func (p *Picker) build(c Pool, old *pool) (*pool, error) {
+func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
+	defer func() {
+		if err != nil {
+			next, err = nil, fmt.Errorf("pool %s: %w", c.ID, err)
+		}
+	}()
 	if c.Relay != nil && len(c.Relay.Pickers) == 0 {
-		return nil, fmt.Errorf("pool %s: a relay needs the address of a remote picker", c.ID)
+		return nil, errors.New("a relay needs the address of a remote picker")
 	}
 	c.setDefaults(old)
 	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter,
@@ -244,16 +249,13 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	c.Metrics.Off = c.Metrics.Off || c.Relay != nil ||
 		!schedule.UsesMetrics(&options) && c.FlowControl == nil &&
 			(c.Shadow == "" || !schedule.UsesMetrics(&schedule.Options{Name: c.Shadow}))
-	next := &pool{Pool: c, Name: c.ID.String(), options: options}
+	next = &pool{Pool: c, Name: c.ID.String(), options: options}
 	p.inherit(next, old)
 	options.Random, options.Prefixes = mathrand.Uint64, p.prompts.prefixes
 	if old != nil && old.options.Equal(&options) {
 		next.strategy = old.strategy
-	} else {
-		var err error
-		if next.strategy, err = schedule.New(options); err != nil {
-			return nil, fmt.Errorf("pool %s: %w", c.ID, err)
-		}
+	} else if next.strategy, err = schedule.New(options); err != nil {
+		return nil, err
 	}
 	if err := next.addUnlimited(options, old); err != nil {
 		return nil, err
@@ -265,13 +267,13 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		return nil, err
 	}
 	if err := next.connectScorers(old); err != nil {
-		return nil, fmt.Errorf("pool %s: %w", c.ID, err)
+		return nil, err
 	}
 	if err := next.connectProcessor(old, p.config.Log); err != nil {
-		return nil, fmt.Errorf("pool %s: %w", c.ID, err)
+		return nil, err
 	}
 	if err := next.connect(old); err != nil {
-		return nil, fmt.Errorf("pool %s: %w", c.ID, err)
+		return nil, err
 	}
 	next.target = next.targetOf()
 	next.snapshot = p.registry.Snapshot(c.Metrics, next.slots, c.Endpoints)
@@ -354,10 +356,8 @@ func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 		return nil
 	}
 	o.Full = schedule.Full{}
-	if pool.unlimited, err = schedule.New(o); err != nil {
-		return fmt.Errorf("pool %s: %w", pool.Name, err)
-	}
-	return nil
+	pool.unlimited, err = schedule.New(o)
+	return err
 }
 
 // swap makes next current and releases the replaced and removed pools among changed. p.mu is held.

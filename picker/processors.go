@@ -51,7 +51,6 @@ func (c *Processor) client() processor.Config {
 	return processor.Config{Host: c.Host, Path: c.Path, Addresses: c.Addresses, TLS: c.TLS, Timeout: c.Timeout}
 }
 
-// closeProcessor closes a client that the next pool has not taken over.
 func (pool *pool) closeProcessor(now *pool) {
 	if pool.processor != nil && (now == nil || now.processor != pool.processor) {
 		pool.processor.Close()

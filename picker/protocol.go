@@ -29,7 +29,6 @@ func (p *Protocol) subset(headers *extproc.Message) (entries []string, restricte
 
 type servedReport struct{ extproc.Tracker }
 
-// Response implements extproc.Tracker.
 func (s servedReport) Response(r extproc.Response) extproc.Header {
 	s.Tracker.Response(r)
 	served := r.Served

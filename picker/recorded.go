@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/recording"
+	"github.com/penstock-project/penstock/picker/schedule"
 )
 
 const (
@@ -20,7 +21,6 @@ const (
 	maxRecordedName = 256
 )
 
-// line starts a request's line in the trace; nil if its prompt is not read.
 func (k *pick) line() *recording.Line {
 	p, r := k.picker, k.request
 	if p.config.Recording == nil || k.pool.Relay != nil || k.tokens <= 0 || r.Facts.Size == 0 {
@@ -80,21 +80,13 @@ func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 		}
 		switch {
 		case end > tokens, prefix.End(block-1) <= end-recordedBlock && block == len(c): // unknown from here on
-			seed = mixed(seed, uint64(time.Now().UnixNano()))
-			ids[i] = number(mixed(key, seed))
+			seed = schedule.Mix(seed ^ uint64(time.Now().UnixNano()))
+			ids[i] = number(schedule.Mix(key ^ seed))
 		default:
-			ids[i] = number(mixed(key, c[block-1]))
+			ids[i] = number(schedule.Mix(key ^ c[block-1]))
 		}
 	}
 	return ids
-}
-
-// mixed is the finalizer of splitmix64.
-func mixed(a, b uint64) uint64 {
-	x := (a ^ b) * 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }
 
 // number is a hash that every JSON parser reads exactly.

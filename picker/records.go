@@ -69,14 +69,13 @@ type note struct {
 }
 
 type choice struct { // of an endpoint that a pick compared
-	text   string
-	value  float64
-	cached int32
-	by     schedule.Measure
-	trial  bool
-	speed  bool
-	drawn  bool
-	// Session as in ClusterCost.
+	text     string
+	value    float64
+	cached   int32
+	by       schedule.Measure
+	trial    bool
+	speed    bool
+	drawn    bool
 	session  bool
 	reported bool // its rate is the server's own
 	rate     float32
@@ -161,8 +160,6 @@ func (n *notes) add(k *pick) uint64 {
 	return n.next
 }
 
-// notesPrompt reports whether a note has the length of the prompt: the body was read, or the pool
-// uses its content-length.
 func (pool *pool) notesPrompt(r *extproc.Request) bool {
 	switch {
 	case r.Bodyless:
@@ -249,8 +246,6 @@ func (n *notes) find(q Picks, limit int) (found []note) {
 	return found
 }
 
-// record converts the note for a reader, with verdicts if any, and with stages for readers of one
-// request.
 func (n *note) record(by string, stages bool) *Record {
 	r := &Record{}
 	lease := ""
@@ -323,7 +318,6 @@ func (c choice) shown() Choice {
 	return out
 }
 
-// list returns the endpoints as sent.
 func (n *note) list() string {
 	l := make(extproc.List, 0, notedEndpoints+1)
 	for _, text := range append(n.endpoints[:], n.further) {

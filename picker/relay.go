@@ -35,7 +35,6 @@ func (pool *pool) connect(old *pool) error {
 	return err
 }
 
-// remote is the target for which another picker, of this or another cluster, chooses.
 type remote struct{}
 
 func (remote) restrict(k *pick) { k.spillTo = k.pool.spill(k.request.Spill) }
@@ -176,7 +175,7 @@ type relayedRequest struct {
 	lease *endpoint.Lease
 }
 
-// End implements extproc.Tracker. The gateway's call has ended, but the request goes on.
+// The gateway's call has ended, but the request goes on.
 func (t *relayedRequest) End() { t.lease.Done() }
 
 func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort, outOfRange []string) {

@@ -25,8 +25,6 @@ const (
 	maxResponseWaits = 256
 )
 
-// responses has the places of a pool's stored responses: a server's "ip:port", or the hop to
-// another cluster or pool.
 type responses struct {
 	mu      sync.Mutex
 	known   map[request.ResponseID]*linked.Element
@@ -141,7 +139,6 @@ func (s *responses) drop(e *linked.Element) {
 	s.order.Remove(e)
 }
 
-// each calls f for unexpired responses, newest first, until f returns false.
 func (s *responses) each(now time.Time, f func(*keptResponse) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,8 +170,6 @@ func (pool *pool) place(served string) string {
 	return ""
 }
 
-// keepResponse records the place of a response in an access log, for all processes. name is the
-// lease's pool.
 func (p *Picker) keepResponse(name string, e *accesslog.Entry) {
 	pool := p.pools.now.Load().byName[name]
 	if e.Response == (request.ResponseID{}) || pool == nil || pool.responses == nil || e.Status != 200 {
@@ -204,7 +199,6 @@ func namedResponse(path []byte, f *request.Facts) (id request.ResponseID, names 
 	return id, id != (request.ResponseID{}) || f.Kind == request.Responses
 }
 
-// follows is recall's outcome for a request that names a stored response.
 type follows uint8
 
 const (

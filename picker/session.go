@@ -39,8 +39,6 @@ const (
 	maxSessionToken = 128
 )
 
-// session reads a request's session: by token, else by ID, else by the pool's cookie; the route's
-// if the pool's strategy has no sessions.
 func (pool *pool) session(header func(string) []byte, now time.Time) (s schedule.Session) {
 	if pool.sessions == nil {
 		return s
@@ -71,7 +69,6 @@ func (pool *pool) routeSession(id []byte, now time.Time) (s schedule.Session) {
 
 func (pool *pool) readsSessions() bool { return schedule.UsesSessions(&pool.options) }
 
-// sessionID is a request's Session.ID, and its source; 0 without a session.
 func (pool *pool) sessionID(header func(string) []byte) (uint64, sessionBy) {
 	id, by := header(sessionIDHeader), bySessionID
 	if p := pool.profile(); p != nil {
@@ -91,7 +88,6 @@ func (pool *pool) sessionID(header func(string) []byte) (uint64, sessionBy) {
 	return schedule.SessionID(id[:min(len(id), maxSessionID)]), by
 }
 
-// sessionBy is how a request names its session, and the result of strategy "session".
 type sessionBy uint16
 
 const (
@@ -106,8 +102,6 @@ const (
 	bySessionRoute    // SessionHeader, with another strategy
 )
 
-// keptSession adds the pick's result to the session's source; 0 if sessions had no part in the
-// pick.
 func (pool *pool) keptSession(s schedule.Session, chosen netip.AddrPort) sessionBy {
 	by := sessionBy(s.By)
 	if pool.Strategy != "session" && by&bySessionRoute == 0 {
@@ -123,7 +117,6 @@ func (pool *pool) keptSession(s schedule.Session, chosen netip.AddrPort) session
 	return by
 }
 
-// String describes a session to users; "" if no strategy has read it.
 func (by sessionBy) String() string {
 	if by == 0 {
 		return ""
@@ -183,8 +176,7 @@ func (k *pick) keep() {
 	}
 }
 
-// atSession ranks the server of the route's session first. It returns false without one, or if it
-// accepts no requests: the session then moves.
+// It returns false without one, or if it accepts no requests: the session then moves.
 func (k *pick) atSession(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	at := k.query.Session.At
 	if sessionBy(k.query.Session.By)&bySessionRoute == 0 || !at.IsValid() {

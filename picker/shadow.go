@@ -14,7 +14,6 @@ import (
 // A pool's shadow is a second strategy. It chooses for every request before the pool's own, from
 // the same state and without effect: it opens no lease, and its choices only count in metrics.
 
-// addShadow sets a pool's shadow, an equal old one if possible, because strategies learn.
 func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 	if pool.Shadow == "" {
 		return nil
@@ -27,7 +26,7 @@ func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 		Name: pool.Shadow, Full: o.Full, Hashing: o.Hashing, Random: mathrand.Uint64, Prefixes: o.Prefixes,
 	})
 	if err != nil {
-		return fmt.Errorf("pool %s: shadow: %w", pool.Name, err)
+		return fmt.Errorf("shadow: %w", err)
 	}
 	return nil
 }

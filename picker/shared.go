@@ -13,7 +13,6 @@ import (
 
 const maxSender = 128 // in bytes
 
-// sender is the other cluster's process that sent a request here, or "".
 func sender(r *extproc.Request) string {
 	if name := r.Headers.Header(SenderHeader); len(name) <= maxSender {
 		return string(name)
@@ -21,7 +20,6 @@ func sender(r *extproc.Request) string {
 	return ""
 }
 
-// sent records and publishes the prompt sent to the pick's servers.
 func (k *pick) sent() {
 	share, observe := k.picker.config.Sharing, k.picker.config.Observer
 	to := &k.ranked[0]

@@ -65,7 +65,6 @@ func (p *Picker) watchSilence(ctx context.Context) error {
 	}
 }
 
-// due returns the silent servers to probe now, and drops the ones that serve.
 func (a *probing) due(silent []*endpoint.Load, now time.Time) (due []*endpoint.Load) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,7 +101,6 @@ func (a *probing) ended(server *endpoint.Load, ok bool, now time.Time) {
 	state.failed++
 }
 
-// probe requests a token from a silent server.
 func (p *Picker) probe(ctx context.Context, server *endpoint.Load, all *probing) {
 	sent, err := time.Now(), errors.New("the probe has panicked")
 	defer func() {

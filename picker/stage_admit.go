@@ -73,7 +73,6 @@ const youngFor = 5 * time.Second
 // exportedPoll is the polling interval of a call that waits for an export.
 const exportedPoll = 20 * time.Millisecond
 
-// waitExported waits, in a young process, until a pool is exported, or for permitTimeout.
 func (p *Picker) waitExported(ctx context.Context, r *extproc.Request) bool {
 	if time.Since(p.gate.began) > youngFor {
 		return false
@@ -91,7 +90,6 @@ func (p *Picker) allowed(gateway string, pool objectid.Target) bool {
 	return ok
 }
 
-// waitAllowed waits until a Gateway may pick from a pool, or for permitTimeout.
 func (p *Picker) waitAllowed(ctx context.Context, gateway string, pool objectid.Target) bool {
 	return waitFor(ctx, p, func() (bool, <-chan struct{}) { return p.config.Access.Allowed(gateway, pool) })
 }

@@ -73,7 +73,6 @@ func hold(k *pick) {
 	k.exceeded = exceeded(queue, q, outcome, k.waited)
 }
 
-// await waits for a request's turn.
 func (k *pick) await(queue *flow.Queue, q *flow.Request, since time.Time) flow.Outcome {
 	wait := queue.Limits().Wait(q.Priority) + answerTime
 	if k.pool.processor != nil {

@@ -18,10 +18,10 @@ import (
 	"github.com/penstock-project/penstock/picker/processor"
 )
 
-// process lets the pool's processor prepare a request whose body is read. It waits at most for the
-// processor's timeout; after that, or while its breaker is open, the pick continues without. It
-// reads the body and headers for the processor, and sets its result. It may replace the pool by its
-// newer configuration after the wait. It ends a request whose client has left.
+// It waits at most for the processor's timeout; after that, or while its breaker is open, the pick
+// continues without. It reads the body and headers for the processor, and sets its result. It may
+// replace the pool by its newer configuration after the wait. It ends a request whose client has
+// left.
 func process(k *pick) {
 	pool, r, d := k.pool, k.request, &k.processed
 	if pool.processor == nil {
@@ -149,8 +149,6 @@ func (k *pick) fallBack(reason string) {
 	k.picker.metrics.processed.fallbacks.WithLabelValues(k.pool.Name, reason).Inc()
 }
 
-// processSpan starts a call's span, and sets its trace context: the request's if the pick has no
-// span.
 func (k *pick) processSpan(q *processor.Request) trace.Span {
 	r := k.request
 	if k.span == nil {

@@ -50,8 +50,6 @@ func (k *pick) useTokens() {
 	q.Exact = exact
 }
 
-// renderPrompt gets the token IDs of a text prompt, if servers of the pool report their caches, as
-// a JSON array if the pool's requests carry them.
 func (k *pick) renderPrompt() {
 	pool, r, q := k.pool, k.request, &k.query
 	if pool.KVEvents == nil || pool.KVEvents.Render == 0 || len(q.Exact.Ends) > 0 || r.Facts.Prompt == 0 ||

@@ -41,16 +41,6 @@ func (k *pick) keeps() bool {
 	return names && k.pool.responses != nil && !k.request.Facts.Unstored
 }
 
-// keeperCluster returns the import's cluster with the request's response, or "".
-func (k *pick) keeperCluster() string {
-	list := k.pool.Clusters.List
-	if i := slices.IndexFunc(list, func(c Cluster) bool { return k.keeper != "" && c.Hop == k.keeper }); i >= 0 {
-		return list[i].Name
-	}
-	return ""
-}
-
-// hopToKeeper returns the hop to the request's response, or "".
 func (k *pick) hopToKeeper(hops []string) string {
 	if k.keeper != "" && isHop(k.keeper) && slices.Contains(hops, k.keeper) {
 		return k.keeper
@@ -58,16 +48,13 @@ func (k *pick) hopToKeeper(hops []string) string {
 	return ""
 }
 
-// keptHere reports whether a server of the pool stores the request's response, and may accept
-// requests.
 func (k *pick) keptHere() bool {
 	return k.keeper != "" && slices.ContainsFunc(k.pool.snapshot.Endpoints, func(e endpoint.Endpoint) bool {
 		return e.Text == k.keeper && !e.Draining
 	})
 }
 
-// atKeeper ranks only the server that stores the response. It returns false if that server accepts
-// no requests.
+// It returns false if that server accepts no requests.
 func (k *pick) atKeeper(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.keeper == "" || isHop(k.keeper) {
 		return false
@@ -86,5 +73,4 @@ func (k *pick) atKeeper(s *schedule.Strategy, allowed func(*endpoint.Endpoint) b
 	return true
 }
 
-// bound reports whether the last rank left only the server that stores the request's response.
 func (k *pick) bound() bool { return k.follows == followsKept || k.follows == followsFull }

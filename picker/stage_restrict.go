@@ -59,7 +59,6 @@ func (pool *pool) setHolders() {
 	pool.holders.Set(listed)
 }
 
-// showsModel learns from a request's end whether its server has the model.
 func (p *Picker) showsModel(tag endpoint.Tag, pool string, e *accesslog.Entry, now time.Time) {
 	if tag.Asks == "" || e.Status != http.StatusNotFound && (e.Status < 200 || e.Status > 299) {
 		return

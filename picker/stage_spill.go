@@ -62,7 +62,6 @@ func (k *pick) limits() []schedule.Excess {
 	return all
 }
 
-// reject answers a request that no endpoint accepts, by the last rank.
 func (pool *pool) reject(by *schedule.Scratch, restricted bool) extproc.Answer {
 	switch name := quoted(pool.Name); {
 	case by.Shed:
@@ -76,7 +75,6 @@ func (pool *pool) reject(by *schedule.Scratch, restricted bool) extproc.Answer {
 	}
 }
 
-// spill returns the request's spill targets that Envoys have.
 func (pool *pool) spill(asked []string) []string {
 	unknown := func(target string) bool { return !slices.Contains(pool.Spill, target) }
 	if !slices.ContainsFunc(asked, unknown) {

@@ -26,7 +26,6 @@ type stage struct {
 	always bool // runs also after a stage ended the pick
 }
 
-// moment is how much of a request has arrived when a stage runs.
 type moment uint8
 
 const (
@@ -133,7 +132,6 @@ type pick struct {
 	names     []string             // its addresses
 	otherwise extproc.Answer       // if nothing accepts the request
 
-	// Further data for records.
 	result     string
 	held       flow.Outcome  // flow control's outcome; Queued without flow control
 	entered    time.Duration // time that flow control took to decide
@@ -184,20 +182,17 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	return k.Answer()
 }
 
-// Body implements extproc.Pick.
 func (k *pick) Body() extproc.BodyPolicy {
 	k.pass(atHeaders)
 	return k.policy
 }
 
-// Replacement implements extproc.Pick.
 func (k *pick) Replacement(model string) *request.Target {
 	k.asked, k.drawn = model, nil
 	k.pass(atModel)
 	return k.drawn
 }
 
-// Answer implements extproc.Pick.
 func (k *pick) Answer() extproc.Answer {
 	given := false
 	defer func() { k.settle(given) }()
@@ -206,7 +201,6 @@ func (k *pick) Answer() extproc.Answer {
 	return k.answer
 }
 
-// End implements extproc.Pick.
 func (k *pick) End() {
 	*k = pick{}
 	picks.Put(k)

@@ -35,8 +35,6 @@ func (stayingClusters) answer(k *pick) {
 	k.picker.keepStay(k.pool, k.stay, k.clusters[0].Cluster)
 }
 
-// stay returns a request's session, by its ID, and the session's cluster, by its token or else its
-// ID; 0 and "" if unknown.
 func (pool *pool) stay(header func(string) []byte, now time.Time) (session uint64, cluster string) {
 	if pool.stays == nil {
 		return 0, ""
@@ -60,11 +58,11 @@ const maxTokenBehind = 1 << 10
 // picker, to which the next request returns it. The token is not secret, because a forged one only
 // reaches clusters of the import. It does not reveal a cluster's name.
 func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.Header) {
-	i := slices.IndexFunc(pool.Clusters.List, func(c Cluster) bool { return c.Hop == served })
-	if i < 0 || len(behind) > maxTokenBehind {
+	name := pool.Clusters.behind(served)
+	if name == "" || len(behind) > maxTokenBehind {
 		return set
 	}
-	raw := binary.BigEndian.AppendUint64(nil, pool.clusterID(pool.Clusters.List[i].Name))
+	raw := binary.BigEndian.AppendUint64(nil, pool.clusterID(name))
 	raw = binary.BigEndian.AppendUint64(raw, uint64(now.Unix()))
 	return extproc.Header{Name: sessionTokenHeader,
 		Value: base64.RawURLEncoding.EncodeToString(raw) + tokenSeparator + behind}
@@ -92,7 +90,6 @@ func (pool *pool) readStayToken(token []byte, now time.Time) string {
 	return ""
 }
 
-// clusterID identifies an import's cluster in tokens, equally in all processes.
 func (pool *pool) clusterID(name string) uint64 {
 	return schedule.SessionID([]byte(pool.Name + "\x00" + name))
 }
@@ -106,8 +103,8 @@ func (p *Picker) keepStay(pool *pool, session uint64, cluster string) {
 // moveStay moves a session to the cluster behind the hop that served its request. Spill targets do
 // not count.
 func (p *Picker) moveStay(pool *pool, session uint64, served string) {
-	if i := slices.IndexFunc(pool.Clusters.List, func(c Cluster) bool { return c.Hop == served }); i >= 0 {
-		p.keepStay(pool, session, pool.Clusters.List[i].Name)
+	if name := pool.Clusters.behind(served); name != "" {
+		p.keepStay(pool, session, name)
 	}
 }
 

@@ -35,8 +35,6 @@ func (p *Picker) Suspects() (all []Suspect) {
 	return all
 }
 
-// suspects returns why each server of the pool is suspect; nil if this process does not pick for
-// the pool.
 func (pool *pool) suspects(now time.Time) []schedule.Suspicion {
 	if pool.strategy == nil {
 		return nil

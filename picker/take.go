@@ -7,8 +7,6 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// Leasing of an endpoint for the stages lease and spill.
-
 // take opens a lease at the first ranked endpoint, and ranks again if another pick took its last
 // slot or its trial. It returns false if no endpoint accepts the request.
 func (k *pick) take() bool {

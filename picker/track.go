@@ -38,7 +38,7 @@ var trackers = sync.Pool{New: func() any { return new(tracker) }}
 
 func newTracker() *tracker { return trackers.Get().(*tracker) }
 
-// Response implements extproc.Tracker. It moves the lease and the session to the serving endpoint.
+// It moves the lease and the session to the serving endpoint.
 func (t *tracker) Response(r extproc.Response) (set extproc.Header) {
 	status, served := r.Status, r.Served
 	load, now := t.picker.loadOf(t.lease.Holder().Pool, served), time.Now()
@@ -76,7 +76,6 @@ func (t *tracker) headers(load *endpoint.Load, r extproc.Response, now time.Time
 	t.picker.endUnread(t.lease, t.entry, false)
 }
 
-// Begun implements extproc.Tracker.
 func (t *tracker) Begun() {
 	if t.served == nil {
 		return
@@ -95,7 +94,6 @@ func (t *tracker) progress(p endpoint.Progress, now time.Time) {
 	t.lease.Progress(p, now)
 }
 
-// End implements extproc.Tracker.
 func (t *tracker) End() {
 	if t.shown && !t.entry.Body {
 		t.progress(endpoint.Progress{Ended: true, Canceled: true}, time.Now())
@@ -251,7 +249,6 @@ func record(served *endpoint.Load, e *accesslog.Entry, now time.Time) {
 	served.Record(e.FirstByte, now)
 }
 
-// failure is why a server did not serve a request, or "".
 func failure(e *accesslog.Entry) string {
 	switch {
 	case e.Status == 0:
@@ -266,13 +263,11 @@ func failure(e *accesslog.Entry) string {
 	return ""
 }
 
-// targetOf returns the zero Target if text is invalid.
 func targetOf(text string) objectid.Target {
 	target, _ := objectid.ParseTarget(text)
 	return target
 }
 
-// loadOf finds the counters of an address in a pool; nil for hops, other addresses and "".
 func (p *Picker) loadOf(name, text string) *endpoint.Load {
 	addr, err := netip.ParseAddrPort(text)
 	if err != nil {

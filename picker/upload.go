@@ -29,7 +29,6 @@ type countedUpload struct {
 	rejected prometheus.Counter
 }
 
-// Take implements extproc.Upload.
 func (u countedUpload) Take(n int64) bool {
 	if u.Upload.Take(n) {
 		return true

@@ -151,7 +151,6 @@ type boundedLabel struct {
 	seen map[string]string
 }
 
-// bounded returns the value, or otherModel after maxModels others.
 func (b *boundedLabel) bounded(value string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

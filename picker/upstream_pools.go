@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/picker/flow"
 )
 
-// upstreamPools computes the metrics of pools when the page is read.
 type upstreamPools struct {
 	picker           *Picker
 	models, fairness *boundedLabel
@@ -94,7 +93,6 @@ func gaugeDescs(i int) (out []*prometheus.Desc) {
 	return out
 }
 
-// Describe implements prometheus.Collector.
 func (upstreamPools) Describe(ch chan<- *prometheus.Desc) {
 	for i := range gaugeSeries {
 		for _, d := range gaugeDescs(i) {
@@ -103,7 +101,7 @@ func (upstreamPools) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Upstream's label name has no namespace.
+// Upstream's label name has no namespace.
 func (c upstreamPools) Collect(ch chan<- prometheus.Metric) {
 	c.process(ch)
 	for _, pool := range c.picker.pools.now.Load().byName {

@@ -25,7 +25,6 @@ type upstreamRequest struct {
 	usage     usageReader
 }
 
-// Response implements extproc.Tracker.
 func (u *upstreamRequest) Response(r extproc.Response) extproc.Header {
 	defer u.spent(time.Now())
 	if r.Status >= 400 {
@@ -34,7 +33,6 @@ func (u *upstreamRequest) Response(r extproc.Response) extproc.Header {
 	return u.Tracker.Response(r)
 }
 
-// Begun implements extproc.Tracker.
 func (u *upstreamRequest) Begun() {
 	u.begun = time.Now()
 	first := u.begun.Sub(u.started).Seconds()
@@ -45,7 +43,6 @@ func (u *upstreamRequest) Begun() {
 	u.Tracker.Begun()
 }
 
-// Piece implements extproc.BodyTracker.
 func (u *upstreamRequest) Piece(body mem.BufferSlice) {
 	now := time.Now()
 	defer u.spent(now)
@@ -59,7 +56,6 @@ func (u *upstreamRequest) Piece(body mem.BufferSlice) {
 	}
 }
 
-// End implements extproc.Tracker.
 func (u *upstreamRequest) End() {
 	m, took := u.metrics, time.Since(u.started)
 	m.seconds.observe(took.Seconds(), u.labels...)

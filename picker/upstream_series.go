@@ -31,7 +31,6 @@ type Series struct {
 	Help         string
 }
 
-// upstreamSeries makes series with their current and former names.
 type upstreamSeries struct {
 	all    []prometheus.Collector
 	series []Series
@@ -141,38 +140,4 @@ func (h *histograms) observe(v float64, values ...string) {
 func UpstreamSeries() []Series {
 	u, _ := newUpstreamMetrics(nil, nil) // no error without a registry
 	return append(u.series, gaugeSeries...)
-}
-
-// AbsentSeries returns the series of llm-d's documentation that penstock picker lacks, and why.
-func AbsentSeries() map[string]string {
-	return map[string]string{
-		"plugin_duration_seconds": "plugins of a pick take about a microsecond each, and " +
-			"are not timed",
-		"request_ttft_prediction_duration_seconds":      "predictions take no call",
-		"request_tpot_prediction_duration_seconds":      "predictions take no call",
-		"inference_request_metric":                      "request_ttft_seconds has the observed values",
-		"encoder_cache_queries_total":                   "the kinds of media are not distinguished",
-		"encoder_cache_hits_total":                      "the kinds of media are not distinguished",
-		"encoder_cache_hit_ratio":                       "the kinds of media are not distinguished",
-		"program_aware_jains_fairness_index":            "fairness IDs take turns",
-		"program_aware_avg_wait_time_milliseconds":      "flow_control_request_queue_duration_seconds has the waits",
-		"program_aware_attained_service_tokens":         "fairness IDs take turns",
-		"disaggregatedset_strict_header_no_match_total": "disaggregatedset-rollout-screener is not supported",
-		"disaggregatedset_revision_gating_share":        "disaggregatedset-rollout-screener is not supported",
-		"extproc_streams_inflight":                      "penstock_picker_open_leases has the requests in flight",
-		"extproc_stream_duration_seconds":               "request_duration_seconds has the time of requests",
-		"extproc_streams_total":                         "penstock_picker_picks_total has the results of calls",
-
-		// Of llm-d's index of KV blocks, which publishes them on request.
-		"kv_cache_index_admissions_total":      "prefix_indexer_size has the blocks",
-		"kv_cache_index_evictions_total":       "prefix_indexer_size has the blocks",
-		"kv_cache_index_lookup_requests_total": "prefix_indexer_hit_ratio counts the prompts",
-		"kv_cache_index_lookup_hits_total":     "prefix_indexer_hit_ratio has the hits",
-		"kv_cache_index_max_pod_hit_count_total": "prefix_indexer_hit_bytes has the hits of the " +
-			"picked server",
-		"kv_cache_index_lookup_latency_seconds": "a look-up takes about a microsecond, and " +
-			"is not timed",
-		"kv_cache_events_dedup_removed_hashes_suppressed_total": "events are not filtered",
-		"kv_cache_events_dedup_removed_hashes_forwarded_total":  "events are not filtered",
-	}
 }

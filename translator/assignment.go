@@ -102,7 +102,6 @@ func frozen(r *graph.Reader, id model.ClusterID) bool {
 	return ok && d.Frozen
 }
 
-// passedBy reports whether a Service's picker is frozen, or lost while all of its pools fail open.
 func (t *tables) passedBy(r *graph.Reader, id model.ClusterID) bool {
 	if frozen(r, id) {
 		return true
@@ -156,8 +155,6 @@ func (t *tables) assignPool(r *graph.Reader, a *model.Assignment) bool {
 	return true
 }
 
-// hopsOf returns the endpoints of a pool behind hops: a hop to the pool itself, then one to each
-// spill target.
 func hopsOf(p *model.Pool) []model.Endpoint {
 	out := []model.Endpoint{{Hop: p.OwnHop()}}
 	for i, s := range p.Spill {
@@ -166,8 +163,6 @@ func hopsOf(p *model.Pool) []model.Endpoint {
 	return out
 }
 
-// memberHops returns the endpoints of an import with several exporting clusters: a hop to each that
-// takes requests, then one to each spill target.
 func memberHops(imp *model.Import, weights []uint32) (out []model.Endpoint) {
 	next := uint32(0)
 	for i := range imp.Members {
@@ -184,8 +179,7 @@ func memberHops(imp *model.Import, weights []uint32) (out []model.Endpoint) {
 	return out
 }
 
-// hopWeights returns the exporters' weights or, if our picker chooses, each member's number of
-// servers, for requests without a pick. Unknown numbers get the mean.
+// Unknown numbers get the mean.
 func (t *tables) hopWeights(r *graph.Reader, imp *model.Import) []uint32 {
 	weights := make([]uint32, len(imp.Members))
 	for i := range imp.Members {

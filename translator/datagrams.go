@@ -8,8 +8,6 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// assignDatagrams adds the endpoints of a UDP listener's route; false if the listener does not
-// exist.
 func (t *tables) assignDatagrams(r *graph.Reader, a *model.Assignment) bool {
 	gw, ok := t.gateways.Get(r, a.Cluster.Key())
 	if !ok || gatewayapi.DatagramListener(gw, a.Cluster) == nil {

@@ -153,8 +153,6 @@ func (e *Explanation) Without(unserved func(cluster string) bool) {
 	}
 }
 
-// allServed reports whether servers answer the requests of all nonzero shares; false without such a
-// share. unserved may be nil.
 func allServed(backends []BackendView, unserved func(cluster string) bool) bool {
 	some := false
 	for i := range backends {
@@ -285,7 +283,6 @@ func portOf(u *url.URL) uint16 {
 	return 80
 }
 
-// chainFor selects the filter chain with the most specific server name.
 func chainFor(chains []model.Chain, tls bool, host string) (model.Chain, bool) {
 	for _, want := range gatewayapi.Covering(host) {
 		for _, c := range chains {
@@ -380,7 +377,6 @@ func (t *Translator) explainAction(r *graph.Reader, e *Explanation, a *model.Act
 	}
 }
 
-// backendViews describes a rule's shares. missing is the result for an unresolved backend.
 func (t *Translator) backendViews(r *graph.Reader, backends []model.WeightedBackend,
 	missing string) (views []BackendView) {
 	var total uint64

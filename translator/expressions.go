@@ -116,7 +116,7 @@ func (t *tables) budget(r *graph.Reader, key hostKey, attached []*model.Attachme
 	return gatewayapi.Budget{
 		Over: func(a *model.Attachment, rule int) bool {
 			over, _ := t.overruns.Get(r, tenantKey{key.gateway, a.Route.Namespace})
-			route := store.TargetKey(a.Route.Kind, a.Route.Namespace, a.Route.Name)
+			route := store.TargetOf(a.Route)
 			return slices.ContainsFunc(over, func(o model.Overrun) bool { return o.Route == route && o.Rule == rule })
 		},
 		Wider: t.widest(r, key, attached),

@@ -21,7 +21,6 @@ type hopTables struct {
 	hopBlocksByChain *graph.Index[blockKey, block, chainKey]
 }
 
-// hop is a hop's virtual host, or the error of a bug in Penstock.
 type hop struct {
 	encoded *envoy.Encoded
 	err     error
@@ -44,16 +43,14 @@ func (t *tables) declareHops() {
 	t.hopsByBlock = graph.NewIndex(t.hops, "block", func(key hopKey, _ hop) []blockKey {
 		return []blockKey{blockOf(key.gateway, model.HopListener, key.hop.String())}
 	})
-	t.hopBlocks = graph.Declare(t.engine, graph.Table[blockKey, block]{
-		Name:    "hopBlocks",
-		Order:   blockKey.compare,
-		Sources: []graph.Source[blockKey]{t.hopsByBlock},
-		Equal:   func(a, b block) bool { return a.encoded.Equal(b.encoded) && sameError(a.err, b.err) },
-		Compute: t.hopBlock,
-	})
-	t.hopBlocksByChain = graph.NewIndex(t.hopBlocks, "chain", func(key blockKey, _ block) []chainKey {
-		return []chainKey{{key.gateway, key.chain}}
-	})
+	t.hopBlocks, t.hopBlocksByChain = t.declareBlocks("hopBlocks", t.hopsByBlock,
+		func(r *graph.Reader, key blockKey) (hosts []*envoy.Encoded) {
+			_, rows := t.hopsByBlock.Each(r, key)
+			for _, h := range rows {
+				hosts = append(hosts, h.encoded)
+			}
+			return hosts
+		})
 	t.hopListeners = declareResources(t, graph.Table[chainKey, encoded]{
 		Name:    "hopListeners",
 		Order:   chainKey.compare,
@@ -68,18 +65,6 @@ func (t *tables) declareHops() {
 		Sources: []graph.Source[chainKey]{t.hopBlocksByChain},
 		Compute: t.hopRoute,
 	})
-}
-
-func (t *tables) hopBlock(r *graph.Reader, key blockKey) (block, bool) {
-	n, rows := t.hopsByBlock.Each(r, key)
-	hosts := make([]*envoy.Encoded, 0, n)
-	for _, h := range rows {
-		if h.encoded != nil {
-			hosts = append(hosts, h.encoded)
-		}
-	}
-	b, err := envoy.NewBlock(hosts)
-	return block{b, err}, true
 }
 
 func (t *tables) hopRoute(r *graph.Reader, key chainKey) (encoded, bool) {

@@ -45,6 +45,14 @@ func (t *tables) declareHosts() {
 	t.virtualHostsByBlock = graph.NewIndex(t.virtualHosts, "block", func(key hostKey, _ virtualHost) []blockKey {
 		return []blockKey{blockOf(key.gateway, key.chain, key.host)}
 	})
+	t.blocks, t.blocksByChain = t.declareBlocks("blocks", t.virtualHostsByBlock,
+		func(r *graph.Reader, key blockKey) (hosts []*envoy.Encoded) {
+			_, rows := t.virtualHostsByBlock.Each(r, key)
+			for _, h := range rows {
+				hosts = append(hosts, h.encoded)
+			}
+			return hosts
+		})
 	// A separate table: every listener of a port contributes to a chain (421), and a route's change
 	// must not read them again.
 	t.chains = graph.Declare(t.engine, graph.Table[chainKey, model.Chain]{
@@ -54,16 +62,6 @@ func (t *tables) declareHosts() {
 		Compute: t.chain,
 	})
 	// Blocks limit the work for one change among 5,000 hosts.
-	t.blocks = graph.Declare(t.engine, graph.Table[blockKey, block]{
-		Name:    "blocks",
-		Order:   blockKey.compare,
-		Sources: []graph.Source[blockKey]{t.virtualHostsByBlock},
-		Equal:   func(a, b block) bool { return a.encoded.Equal(b.encoded) && sameError(a.err, b.err) },
-		Compute: t.block,
-	})
-	t.blocksByChain = graph.NewIndex(t.blocks, "chain", func(key blockKey, _ block) []chainKey {
-		return []chainKey{{key.gateway, key.chain}}
-	})
 	t.routeConfigurations = declareResources(t, graph.Table[chainKey, encoded]{
 		Name:    "routeConfigurations",
 		Order:   chainKey.compare,
@@ -117,16 +115,23 @@ func (t *tables) chain(r *graph.Reader, key chainKey) (model.Chain, bool) {
 	return model.Chain{}, false
 }
 
-func (t *tables) block(r *graph.Reader, key blockKey) (block, bool) {
-	n, rows := t.virtualHostsByBlock.Each(r, key)
-	hosts := make([]*envoy.Encoded, 0, n)
-	for _, h := range rows {
-		if h.encoded != nil {
-			hosts = append(hosts, h.encoded)
-		}
-	}
-	b, err := envoy.NewBlock(hosts)
-	return block{b, err}, true
+func (t *tables) declareBlocks(name string, source graph.Source[blockKey],
+	hosts func(*graph.Reader, blockKey) []*envoy.Encoded,
+) (*graph.Table[blockKey, block], *graph.Index[blockKey, block, chainKey]) {
+	blocks := graph.Declare(t.engine, graph.Table[blockKey, block]{
+		Name:    name,
+		Order:   blockKey.compare,
+		Sources: []graph.Source[blockKey]{source},
+		Equal:   func(a, b block) bool { return a.encoded.Equal(b.encoded) && sameError(a.err, b.err) },
+		Compute: func(r *graph.Reader, key blockKey) (block, bool) {
+			all := slices.DeleteFunc(hosts(r, key), func(h *envoy.Encoded) bool { return h == nil })
+			b, err := envoy.NewBlock(all)
+			return block{b, err}, true
+		},
+	})
+	return blocks, graph.NewIndex(blocks, "chain", func(key blockKey, _ block) []chainKey {
+		return []chainKey{{key.gateway, key.chain}}
+	})
 }
 
 func (t *tables) routeConfiguration(r *graph.Reader, key chainKey) (encoded, bool) {

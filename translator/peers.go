@@ -108,8 +108,6 @@ func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 	return out, true
 }
 
-// peerListener returns the peer listener of a serving Gateway, with all pools that its routes lead
-// to.
 func (t *tables) peerListener(r *graph.Reader, key peerKey) (encoded, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	m, isMember := membership(r)
@@ -139,8 +137,6 @@ func (t *tables) peerListener(r *graph.Reader, key peerKey) (encoded, bool) {
 	return encoded{append(listener.resources, routes.resources...), routes.err}, true
 }
 
-// peerPortTaken returns the finding about a Gateway whose listeners or proxies use the peer
-// listener's port.
 func (t *tables) peerPortTaken(r store.Reader, g *model.Gateway) (f report.Finding, taken bool) {
 	m, ok := membership(r)
 	if !ok {
@@ -169,8 +165,6 @@ func (t *tables) peerPortTaken(r store.Reader, g *model.Gateway) (f report.Findi
 	return f, false
 }
 
-// memberSecret returns the certificate of this cluster's Gateways for members, or members' trust
-// domains.
 func memberSecret(r store.Reader, name string) (*model.Secret, bool) {
 	m, ok := store.Memberships.Get(r, store.OwnMembership)
 	if !ok {

@@ -272,14 +272,8 @@ func (t *tables) poolTLS(r *graph.Reader, p *model.Pool) (*model.UpstreamTLS, []
 		return nil, nil
 	case policy.TLS == nil: // no valid CA certificate
 		return &model.UpstreamTLS{}, []byte{}
-	case policy.TLS.Trust == "":
-		return policy.TLS, nil
 	}
-	ca := []byte{}
-	if bundle, ok := t.secret(r, secretKey{secret: policy.TLS.Trust}); ok {
-		ca = bundle.CA
-	}
-	return policy.TLS, ca
+	return policy.TLS, t.bundle(r, policy.TLS)
 }
 
 func (t *tables) pool(r *graph.Reader, id objectid.Target) (*model.Pool, bool) {

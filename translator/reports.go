@@ -93,7 +93,6 @@ func (t *tables) declarePolicyReports() {
 		})
 }
 
-// sliceReport reports the parts of an EndpointSlice without effect.
 func sliceReport(r *graph.Reader, key string) (report.Report, bool) {
 	slice, ok := store.EndpointSlices.Get(r, key)
 	if !ok {
@@ -114,7 +113,6 @@ func sliceReport(r *graph.Reader, key string) (report.Report, bool) {
 	return rep, len(rep.Findings) > 0
 }
 
-// serviceReport reports ports whose targetPort is a name that no selected Pod has.
 func serviceReport(r *graph.Reader, key string) (report.Report, bool) {
 	svc, ok := store.Services.Get(r, key)
 	if !ok {
@@ -141,8 +139,6 @@ func (t *tables) poolReport(r *graph.Reader, key string) (report.Report, bool) {
 	return inference.PoolReport(p, t.gatewaysNaming(r, p.Ref), routesSpill > 0, members.Members), true
 }
 
-// usersOfImport returns the Gateways whose routes reference an import, and whether a pool spills to
-// it.
 func (t *tables) usersOfImport(r *graph.Reader, imp *model.Import) (gateways []report.Ref, spilledTo bool) {
 	spills := func(name string) bool {
 		routes, _ := t.attachmentsByHop.Each(r, model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, name))
@@ -157,7 +153,7 @@ func (t *tables) usersOfImport(r *graph.Reader, imp *model.Import) (gateways []r
 }
 
 func (t *tables) gatewaysNaming(r *graph.Reader, ref report.Ref) (gateways []report.Ref) {
-	for _, row := range t.attachmentsByBackend.By(r, store.TargetKey(ref.Kind, ref.Namespace, ref.Name)) {
+	for _, row := range t.attachmentsByBackend.By(r, store.TargetOf(ref)) {
 		gateways = append(gateways, t.gatewayRefs(r, row.Value)...)
 	}
 	slices.SortFunc(gateways, report.Ref.Compare)
@@ -173,7 +169,6 @@ func (t *tables) gatewayRefs(r *graph.Reader, a *model.Attachment) (refs []repor
 	return refs
 }
 
-// Attached implements gatewayapi.PolicyTargets.
 func (l lookup) Attached(r store.Reader, id model.ClusterID) (out []gatewayapi.RouteGateways) {
 	reader := r.(*graph.Reader)
 	routes := l.attachmentsByCluster

@@ -54,7 +54,7 @@ func (t *tables) declareRoutes() {
 	})
 	t.contestsByRoute = graph.NewIndex(t.contests, "route", func(_ listenerKey, losses []model.Loss) (keys []string) {
 		for _, l := range losses {
-			keys = append(keys, store.TargetKey(l.Route.Kind, l.Route.Namespace, l.Route.Name))
+			keys = append(keys, store.TargetOf(l.Route))
 		}
 		slices.Sort(keys)
 		return slices.Compact(keys)
@@ -168,54 +168,36 @@ func (t *tables) indexAttachedBackends() {
 	t.attachmentsByBackend = graph.NewIndex(t.attachments, "backend",
 		func(_ string, a *model.Attachment) []string { return a.Backends })
 	t.attachmentsByCluster = graph.NewIndex(t.attachments, "cluster",
-		func(_ string, a *model.Attachment) []model.ClusterID {
-			if len(a.Places) == 0 {
-				return nil
-			}
-			return a.Clusters
-		})
+		placed(func(a *model.Attachment) []model.ClusterID { return a.Clusters }))
 	t.attachmentsByImportedPool = graph.NewIndex(t.attachments, "importedPool",
-		func(_ string, a *model.Attachment) (pools []objectid.Target) {
-			if len(a.Places) == 0 {
-				return nil
-			}
+		placed(func(a *model.Attachment) (pools []objectid.Target) {
 			for _, id := range a.Clusters {
 				if pool := id.Pool(); pool.Imported() {
 					pools = append(pools, pool)
 				}
 			}
 			return slices.Compact(pools)
-		})
+		}))
 	t.attachmentsByPicker = graph.NewIndex(t.attachments, "picker",
-		func(_ string, a *model.Attachment) (pickers []model.ClusterID) {
-			if len(a.Places) == 0 {
-				return nil
-			}
+		placed(func(a *model.Attachment) (pickers []model.ClusterID) {
 			for _, id := range a.Clusters {
 				if id.External() {
 					pickers = append(pickers, id.As(model.Plain))
 				}
 			}
 			return pickers
-		})
+		}))
 	t.attachmentsByRemotePicker = graph.NewIndex(t.attachments, "remotePicker",
-		func(_ string, a *model.Attachment) (pickers []model.ClusterID) {
-			if len(a.Places) == 0 {
-				return nil
-			}
+		placed(func(a *model.Attachment) (pickers []model.ClusterID) {
 			for _, id := range a.Clusters {
 				if id.Kind == model.ImportKind {
 					pickers = append(pickers, model.ImportPickerCluster(id.Namespace, id.Name, id.Member))
 				}
 			}
 			return slices.Compact(pickers)
-		})
-	t.attachmentsByHop = graph.NewIndex(t.attachments, "hop", func(_ string, a *model.Attachment) []model.HopID {
-		if len(a.Places) == 0 {
-			return nil
-		}
-		return a.Hops
-	})
+		}))
+	t.attachmentsByHop = graph.NewIndex(t.attachments, "hop",
+		placed(func(a *model.Attachment) []model.HopID { return a.Hops }))
 	t.attachmentsByGatewayCluster = graph.NewIndex(t.attachments, "gatewayCluster",
 		func(_ string, a *model.Attachment) (keys []clusterKey) {
 			for _, gw := range gatewaysOf(a) {
@@ -236,13 +218,20 @@ func (t *tables) indexAttachedBackends() {
 		})
 }
 
-func gatewaysOf(a *model.Attachment) []string {
-	var out []string
+func gatewaysOf(a *model.Attachment) (out []string) {
 	for _, p := range a.Places {
-		if !slices.Contains(out, p.Gateway) {
-			out = append(out, p.Gateway)
-		}
+		out = append(out, p.Gateway)
 	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
+}
+
+// placed returns the keys of routes with a place.
+func placed[K any](keys func(*model.Attachment) []K) func(string, *model.Attachment) []K {
+	return func(_ string, a *model.Attachment) []K {
+		if len(a.Places) == 0 {
+			return nil
+		}
+		return keys(a)
+	}
 }

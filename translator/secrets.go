@@ -102,8 +102,6 @@ func (t *tables) secret(r *graph.Reader, key secretKey) (*model.Secret, bool) {
 	return certificate, problem == ""
 }
 
-// presenters lists the owners of listeners that present a certificate, and the Gateway if it
-// presents it to backends.
 func presenters(g *model.Gateway, secret string) (out []report.Ref) {
 	if g.Certificate == secret {
 		out = append(out, g.Ref)

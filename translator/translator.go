@@ -185,20 +185,19 @@ func (t *Translator) resources(d *graph.Diff, out *Output) {
 			delta(gw).add(had, c.New.resources)
 		})
 	}
-	for _, c := range t.tables.virtualHosts.Changes(d) {
-		if c.New.err != nil {
-			errs = append(errs, fmt.Errorf("virtual host %s: %w", c.Key, c.New.err))
+	fail := func(what string, key fmt.Stringer, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s %s: %w", what, key, err))
 		}
+	}
+	for _, c := range t.tables.virtualHosts.Changes(d) {
+		fail("virtual host", c.Key, c.New.err)
 	}
 	for _, c := range t.tables.hops.Changes(d) {
-		if c.New.err != nil {
-			errs = append(errs, fmt.Errorf("hop %s: %w", c.Key, c.New.err))
-		}
+		fail("hop", c.Key, c.New.err)
 	}
 	for _, c := range t.tables.clusters.Changes(d) {
-		if c.New.err != nil {
-			errs = append(errs, fmt.Errorf("cluster %s: %w", c.Key, c.New.err))
-		}
+		fail("cluster", c.Key, c.New.err)
 	}
 	r := t.engine.Reader()
 	for _, delta := range deltas {

@@ -13,6 +13,7 @@ import (
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/manifests/about"
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -304,6 +305,9 @@ const SliceController = "endpointslice-controller.k8s.io"
 
 // TargetKey returns a key of ByTarget, ByBackend and ByRoute.
 func TargetKey(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
+
+// TargetOf is TargetKey of an object.
+func TargetOf(r report.Ref) string { return TargetKey(r.Kind, r.Namespace, r.Name) }
 
 // ServiceImportKey returns a key of ByService for a ServiceImport (KEP-1645).
 func ServiceImportKey(namespace, name string) string { return "import " + namespace + "/" + name }

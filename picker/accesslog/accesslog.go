@@ -124,8 +124,7 @@ func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAcce
 	}
 }
 
-// entry converts an access log entry. It returns false without a lease, and for kinds other than
-// periodic entries and ends.
+// It returns false without a lease, and for kinds other than periodic entries and ends.
 func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	common := logged.GetCommonProperties()
 	e := Entry{
@@ -224,7 +223,6 @@ func client(address string) uint64 {
 
 const maxOutputTokens = 1 << 24
 
-// outputTokens reads Envoy's result for a response (translator/envoy, filterTokenUsage).
 func outputTokens(m *corev3.Metadata) int64 {
 	found := m.GetTypedFilterMetadata()["envoy.ai.token_usage"]
 	if found == nil {
@@ -237,7 +235,6 @@ func outputTokens(m *corev3.Metadata) int64 {
 	return int64(min(usage.GetOutputTokens().GetValue(), maxOutputTokens))
 }
 
-// streamError reads Envoy's result for a stream (translator/envoy, streamErrors).
 func streamError(m *corev3.Metadata) int {
 	found := m.GetFilterMetadata()["penstock.stream"].GetFields()
 	if !found["error"].GetBoolValue() {
@@ -285,7 +282,6 @@ func statusOf(names string) int {
 // cutDetails begins the details of a response that the server reset (Envoy's StreamInfo).
 const cutDetails = "upstream_reset_after_response_started"
 
-// grpcError returns the HTTP status for a failed gRPC call; 0 on success.
 func grpcError(r *datav3.HTTPResponseProperties) int {
 	status := cmp.Or(r.GetResponseTrailers()["grpc-status"], r.GetResponseHeaders()["grpc-status"])
 	switch code, err := strconv.ParseUint(status, 10, 8); {

@@ -65,7 +65,7 @@ func mayBeAttempt(logged *datav3.HTTPAccessLogEntry) bool {
 	return strings.Contains(common.GetUpstreamCluster(), "import/") || strings.HasPrefix(common.GetRouteName(), "hop.")
 }
 
-// attempt converts an entry. It returns false if the request continues or is not ours.
+// It returns false if the request continues or is not ours.
 func attempt(logged *datav3.HTTPAccessLogEntry) (Attempt, bool) {
 	common, request, response := logged.GetCommonProperties(), logged.GetRequest(), logged.GetResponse()
 	member := text(common.GetMetadata(), "penstock", "member")

@@ -17,10 +17,8 @@ type authorization string
 
 var _ credentials.PerRPCCredentials = authorization("")
 
-// GetRequestMetadata implements credentials.PerRPCCredentials.
 func (a authorization) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	return map[string]string{"authorization": string(a)}, nil
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (authorization) RequireTransportSecurity() bool { return true }

@@ -9,7 +9,6 @@ type recentAdapters struct {
 	next atomic.Uint32
 }
 
-// has reports whether a server with that many slots still holds adapter.
 func (r *recentAdapters) has(adapter uint64, slots int) bool {
 	next := r.next.Load()
 	for i := range uint32(min(slots, len(r.ring))) {

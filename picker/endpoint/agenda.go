@@ -31,13 +31,11 @@ func (a *agenda) at(t time.Duration) int64 {
 
 func (a *agenda) page(tick int64) *[]uint64 { return &a.pages[uint64(tick)%agendaPages] }
 
-// add enters a lease, due at most half of the pages ahead.
 func (a *agenda) add(id uint64, due time.Duration) {
 	page := a.page(max(a.at(due)+1, a.last))
 	*page = append(*page, id)
 }
 
-// each calls f for all due leases and some others. f returns the next due time, or never.
 func (a *agenda) each(now time.Duration, f func(id uint64) time.Duration) {
 	last := a.at(now)
 	from := max(a.last, last-agendaPages+1)

@@ -57,8 +57,6 @@ func constant(all []firstByte, before bool) bool {
 	return grows < below
 }
 
-// fast returns the mean tokens of the second fastest quarter, and their mean time beyond a step, in
-// seconds.
 func fast(all []firstByte) (tokens, seconds float64) {
 	slices.SortFunc(all, func(a, b firstByte) int { return cmp.Compare(a.after, b.after) })
 	all = all[(len(all)+3)/4 : (len(all)+1)/2]

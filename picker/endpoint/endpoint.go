@@ -48,7 +48,6 @@ type Endpoint struct {
 // maxProblem bounds a page's problem, in bytes: it contains the server's text.
 const maxProblem = 256
 
-// bounded cuts text to maxProblem bytes on one line.
 func bounded(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

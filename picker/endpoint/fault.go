@@ -4,5 +4,5 @@ package endpoint
 
 import "net/http"
 
-// fault does nothing. In builds with tag faults, it panics for metrics pages that request it.
+// In builds with tag faults, it panics for metrics pages that request it.
 func fault(http.Header) {}

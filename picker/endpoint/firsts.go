@@ -16,7 +16,6 @@ const (
 	slower = 4
 )
 
-// firstTokens are a server's latest first tokens, guarded by the motion's lock.
 type firstTokens struct {
 	ring  [keptFirsts]firstByte
 	count int
@@ -45,7 +44,6 @@ func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	return n, most
 }
 
-// expected is the longest time to a request's first token at a working server.
 func (l *Load) expected(w *Work) time.Duration {
 	if w.First > 0 && w.Slowest == 0 {
 		return w.First
@@ -74,8 +72,6 @@ func (w *Work) unseen() time.Duration {
 	return max(min(slowest, most), slowest/beyond)
 }
 
-// slowest returns the longest time to a prompt's first token by all servers' first tokens, or 0 if
-// too few. s may be nil.
 func (s *Snapshot) slowest(prompt, all int64) (most time.Duration) {
 	if s == nil {
 		return 0

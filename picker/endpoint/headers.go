@@ -42,7 +42,6 @@ type HeaderLimits struct {
 	Of [lengths]time.Duration
 }
 
-// valid reports whether the limits are in their range; peers send them.
 func (l *HeaderLimits) valid() bool {
 	for _, limit := range l.Of {
 		if limit != 0 && (limit < minHeadersLimit || limit > MaxHeadersLimit) {
@@ -84,8 +83,7 @@ func stepEnds(step int) time.Duration {
 	return time.Duration(math.Exp2(float64(step)/8) * float64(shortestStep))
 }
 
-// add records the time to a response's headers, and how much later its body began (negative if
-// unknown). It reports whether the limits changed.
+// It reports whether the limits changed.
 func (h *headers) add(tokens int, took, gap time.Duration) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,7 +127,6 @@ func (h *headers) keep(class int, step uint8) {
 	kept.count++
 }
 
-// limit returns how long headers may take; 0 if there are too few samples.
 func (t *headersTook) limit() time.Duration {
 	if t.count < headersEnough {
 		return 0

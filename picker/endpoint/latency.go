@@ -175,7 +175,7 @@ func (r *regression) add(x [restTerms]float64, y, weight float64) {
 	}
 }
 
-// solve returns the weights. None is negative: more work takes no less time.
+// None is negative: more work takes no less time.
 func (r *regression) solve() (w [restTerms]float64) {
 	a, b := r.a, r.b
 	mean := 1.0

@@ -468,7 +468,6 @@ func (l *Leases) Run(ctx context.Context) error {
 // expire releases leases not renewed in time. now is since processStart.
 func (l *Leases) expire(now time.Duration) {
 	var old []*Lease
-	// add returns the lease's next due time.
 	add := func(lease *Lease) time.Duration {
 		at := time.Duration(lease.renewed.Load())
 		if at == untilEnd {

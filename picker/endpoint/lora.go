@@ -26,8 +26,6 @@ func (a *Adapters) Runs(model string) bool { return a != nil && slices.Contains(
 // unused.
 func (a *Adapters) Free() bool { return a != nil && len(a.Running)+len(a.Waiting) < a.Max }
 
-// loraReader finds the latest line of vLLM's LoRA series: each change of the adapters adds a line
-// with the adapters in labels and a timestamp as value.
 type loraReader struct {
 	latest float64
 	labels []byte
@@ -73,7 +71,6 @@ func adapterNames(text string) (names []string) {
 	return names
 }
 
-// eachLabel calls f for each label, up to the closing brace or invalid text.
 func eachLabel(b []byte, f func(name, text string)) {
 	for {
 		b = bytes.TrimLeft(b, ", \t")

@@ -57,7 +57,6 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	}
 }
 
-// pageParser collects the samples of a page.
 type pageParser struct {
 	Reading
 	d                    *dialect
@@ -107,7 +106,6 @@ func (p *pageParser) sample(line []byte) {
 	}
 }
 
-// load reads a sample of the load, which makes the page invalid if it is.
 func (p *pageParser) load(most float64, line []byte) float64 {
 	v, problem := sampleValue(most, line)
 	if problem != "" && p.invalid == nil {
@@ -166,7 +164,6 @@ func sampleValue(most float64, line []byte) (v float64, problem string) {
 			text, slack*most)
 }
 
-// valueText returns the text between the labels and an optional timestamp, or nil.
 func valueText(line []byte) []byte {
 	rest := line
 	if open := bytes.IndexByte(line, '{'); open >= 0 {

@@ -39,7 +39,6 @@ func newPageConn(page string) *pageConn {
 	}
 }
 
-// read calls f, which reads the whole body or returns an error, until a deadline.
 func (c *pageConn) read(ctx context.Context, deadline time.Time, f func(*http.Response) error) error {
 	if c.invalid != nil {
 		return c.invalid
@@ -69,8 +68,6 @@ func (c *pageConn) read(ctx context.Context, deadline time.Time, f func(*http.Re
 	return nil
 }
 
-// ask sends the request, on a new connection if needed, and reads the response's head. An error
-// closes the connection.
 func (c *pageConn) ask(ctx context.Context, deadline time.Time) (*http.Response, error) {
 	if c.conn == nil {
 		conn, err := (&net.Dialer{Deadline: deadline}).DialContext(ctx, "tcp", c.address)

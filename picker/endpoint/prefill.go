@@ -173,7 +173,6 @@ func (p *prefill) read(s *State, now int64) {
 	}
 }
 
-// end accounts for a first token, or the end of its request.
 func (p *prefill) end(tokens int64, confirmed bool) {
 	p.unread.Add(-tokens)
 	if confirmed {

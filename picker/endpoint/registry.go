@@ -144,7 +144,6 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	return s
 }
 
-// source returns the scraper of addr's page; a new one is idle. r.mu is held.
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 	by := m.Protocol
 	m.Protocol.TLS = nil // Protocol.Key represents it: equal pages share one scraper
@@ -255,7 +254,6 @@ func (r *Registry) finishScrape(src *source) bool {
 	return true
 }
 
-// pending triggers scrapes of the idle pages and returns channels that close after them.
 func (r *Registry) pending(s *Snapshot) (all []<-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -287,7 +285,6 @@ func (r *Registry) Run(ctx context.Context) error {
 	}
 }
 
-// notify does not block: one pending notification is enough.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

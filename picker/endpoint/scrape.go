@@ -68,10 +68,9 @@ type source struct {
 
 type sample struct {
 	Reading
-	at         int64  // in nanoseconds since processStart
-	sentBefore uint64 // Load.sent when the scrape began
-	elsewhere  int64  // Load.elsewhere then
-	// Other clients' parts of Queue and Running.
+	at                         int64  // in nanoseconds since processStart
+	sentBefore                 uint64 // Load.sent when the scrape began
+	elsewhere                  int64  // Load.elsewhere then
 	othersQueue, othersRunning float64
 }
 
@@ -189,7 +188,6 @@ func (s *Snapshot) Refresh(timeout time.Duration) {
 	}
 }
 
-// scrapeUntilIdle scrapes until the page is removed or idle, or ctx ends.
 func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 	r.countScrapers(1)
 	defer r.countScrapers(-1)
@@ -197,7 +195,6 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 	defer conn.Close()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	// wait returns false if scraping must end. early ends the wait.
 	wait := func(d time.Duration, early <-chan struct{}) bool {
 		if d <= 0 && early == nil {
 			return true
@@ -313,7 +310,7 @@ func (r *Registry) jittered(d time.Duration) time.Duration {
 
 var errPanic = errors.New("metrics page: reading it panicked")
 
-// scrape reads a page once. A panic counts as a failure.
+// A panic counts as a failure.
 func (r *Registry) scrape(ctx context.Context, src *source, conn *pageConn, page *bufio.Reader) (reading Reading,
 	err error) {
 	defer func() {
@@ -377,7 +374,6 @@ type limitedReader struct {
 	left int64
 }
 
-// Read implements io.Reader.
 func (l *limitedReader) Read(p []byte) (int, error) {
 	if int64(len(p)) > l.left+1 {
 		p = p[:l.left+1]

@@ -93,7 +93,6 @@ func (r *Registry) receive(addr netip.AddrPort, reading Reading, now time.Time, 
 // Share sets how many processes share the budget of scrapes.
 func (r *Registry) Share(processes int) { r.budget.share.Store(int64(max(processes, 1))) }
 
-// number identifies how a page is read, and what is read, across processes.
 func (m *Metrics) number() uint64 {
 	return xxhash.Sum64String(fmt.Sprintf("%+v", *m)) // TLS is nil: TLSKey represents it
 }

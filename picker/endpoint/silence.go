@@ -255,7 +255,6 @@ type wait struct {
 	model          string
 }
 
-// waits records that a request waits, or waited until its client gave up.
 func (l *Load) waits(w wait, now int64) {
 	m := &l.motion
 	m.mu.Lock()
@@ -292,8 +291,6 @@ func (l *Load) waits(w wait, now int64) {
 	}
 }
 
-// judge decides whether a server with waiting requests is silent, after another scrape if its page
-// can show that.
 func (l *Load) judge(now int64) {
 	m := &l.motion
 	m.mu.Lock()

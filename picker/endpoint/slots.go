@@ -50,7 +50,6 @@ func (s *Slots) Wait(ctx context.Context, timeout time.Duration, try func() bool
 	}
 }
 
-// passOn notifies the next waiting pick after from.
 func (s *Slots) passOn(from chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,5 +65,4 @@ func (b *Bodies) give(n int64, share *int64) {
 	*share -= n
 }
 
-// charged is a chunk's size with overhead.
 func charged(chunk mem.BufferSlice) int64 { return int64(chunk.Len() + chunkBytes*len(chunk)) }

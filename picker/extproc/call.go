@@ -40,7 +40,6 @@ const (
 	MetadataKeyFailed = "x-penstock-failed"
 )
 
-// call is the initial metadata of an ext_proc call; Request documents the fields.
 type call struct {
 	pool, traceParent string
 	subset            string
@@ -76,7 +75,6 @@ func readCall(md metadata.MD) (c call) {
 	return c
 }
 
-// callContext carries parsed metadata.
 type callContext struct {
 	context.Context
 	call call
@@ -84,7 +82,6 @@ type callContext struct {
 
 type callKey struct{}
 
-// Value implements context.Context.
 func (c *callContext) Value(key any) any {
 	if key == (callKey{}) {
 		return &c.call

@@ -34,7 +34,6 @@ func NewCalls(limit int) *Calls {
 // Excess returns the number of calls above the limit.
 func (c *Calls) Excess() uint64 { return c.excess.Load() }
 
-// begin counts a call until end, or returns the error that ends it.
 func (c *Calls) begin(cluster string) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

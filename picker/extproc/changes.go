@@ -39,7 +39,6 @@ var (
 	ownHeaders = []string{headerModel, keyDestination, keyServed, keySubset}
 )
 
-// reserved reports whether a header (in lower case) has its own meaning for every gateway.
 func reserved(name string) bool {
 	return strings.HasPrefix(name, "x-envoy-") || strings.HasPrefix(name, "x-penstock-") ||
 		slices.Contains(connectionHeaders, name)

@@ -219,8 +219,7 @@ func (w *writer) namespace(name string, mark int) {
 	w.close(1, mark)
 }
 
-// pickReply answers phase (request headers, body or trailers) with a pick. Trailers have no header
-// mutation, only metadata.
+// Trailers have no header mutation, only metadata.
 func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *reply {
 	if c.replaced {
 		w := newWriter(replyBytes)
@@ -306,7 +305,6 @@ const (
 	MetadataKeeps     = "keeps" // "true" with Answer.Keeps
 )
 
-// immediateReply answers with a.Status and an error as in OpenAI's or Anthropic's API.
 func immediateReply(a *Answer, anthropic bool) *reply {
 	if a.Passthrough != nil {
 		w := newWriter(len(a.Passthrough) + 16)

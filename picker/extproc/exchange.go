@@ -251,7 +251,6 @@ func (x *exchange) choose(phase protowire.Number) error {
 	return x.answer(phase, &a)
 }
 
-// endScan releases the scanner, which owns the chain's memory.
 func (x *exchange) endScan() {
 	if x.spread != nil {
 		x.spread.Release()
@@ -283,7 +282,6 @@ func (x *exchange) answer(phase protowire.Number, a *Answer) error {
 	return x.send(pickReply(phase, a, x.changed(phase), x.names))
 }
 
-// ofAnthropic reports whether a request uses Anthropic's API, with its own form of errors.
 func ofAnthropic(headers *Message) bool {
 	return request.KindOf(headers.Header(":path")) == request.Messages
 }
@@ -391,8 +389,6 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 	return true, nil
 }
 
-// pickAndReturnBody answers a FULL_DUPLEX_STREAMED request's headers with a pick, then returns the
-// held body.
 func (x *exchange) pickAndReturnBody(end bool) error {
 	if err := x.choose(replyRequestHeaders); err != nil || x.rejected {
 		return err
@@ -417,7 +413,7 @@ func (x *exchange) echo(phase protowire.Number, body mem.BufferSlice, end bool) 
 	}
 	for {
 		var chunk mem.BufferSlice
-		chunk, body = cut(body, MaxChunk)
+		chunk, body = request.Split(body, MaxChunk)
 		last := len(body) == 0
 		if err := x.send(echoReply(phase, chunk, end && last)); err != nil {
 			body.Free()
@@ -427,24 +423,6 @@ func (x *exchange) echo(phase protowire.Number, body mem.BufferSlice, end bool) 
 			return nil
 		}
 	}
-}
-
-func cut(b mem.BufferSlice, n int) (front, rest mem.BufferSlice) {
-	for i, buf := range b {
-		if size := buf.Len(); size <= n {
-			n -= size
-			continue
-		}
-		if n == 0 {
-			return b[:i:i], b[i:]
-		}
-		front = append(b[:i:i], buf.Slice(0, n))
-		rest = b[i:]
-		rest[0] = buf.Slice(n, buf.Len())
-		buf.Free()
-		return front, rest
-	}
-	return b, nil
 }
 
 func (x *exchange) requestTrailers() error {

@@ -17,7 +17,6 @@ type Failures interface {
 	Dead(ctx context.Context, gateway, pool string, server netip.AddrPort) bool
 }
 
-// working considers every server alive.
 type working struct{}
 
 func (working) Dead(context.Context, string, string, netip.AddrPort) bool { return false }

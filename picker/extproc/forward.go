@@ -35,7 +35,6 @@ type received struct {
 	err     error
 }
 
-// converse sends the request and reads its answer, without later messages.
 func (c *conversation) converse() (RemoteAnswer, error) {
 	if err := c.send(); err != nil {
 		return RemoteAnswer{}, err
@@ -175,7 +174,6 @@ const (
 	maxMessages     = 64       // before the pick
 )
 
-// endpoints splits a list, and truncates entries that are too long for an address.
 func endpoints(list string) []string {
 	out := strings.SplitN(list, ",", maxEndpoints+1)
 	out = out[:min(len(out), maxEndpoints)]
@@ -210,7 +208,6 @@ type remoteTracker struct {
 	ended bool
 }
 
-// Response implements Tracker.
 func (t *remoteTracker) Response(r Response) Header {
 	status := &corev3.HeaderValue{Key: ":status", RawValue: fmt.Append(nil, r.Status)}
 	m := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{
@@ -230,10 +227,10 @@ func (t *remoteTracker) Response(r Response) Header {
 	return Header{}
 }
 
-// Begun implements Tracker. Remote pickers receive no response bodies.
+// Remote pickers receive no response bodies.
 func (*remoteTracker) Begun() {}
 
-// End implements Tracker. It may be called from any goroutine, repeatedly.
+// It may be called from any goroutine, repeatedly.
 func (t *remoteTracker) End() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

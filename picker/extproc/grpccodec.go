@@ -15,7 +15,6 @@ func Codec() encoding.CodecV2 { return codec{proto: encoding.GetCodecV2("proto")
 
 type codec struct{ proto encoding.CodecV2 }
 
-// Name implements encoding.CodecV2: the content subtype that clients send.
 func (codec) Name() string { return "proto" }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {

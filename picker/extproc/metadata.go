@@ -55,7 +55,6 @@ func (m *Message) Served(namespace string) []byte {
 	return nil
 }
 
-// metadata finds the encoded Value filter_metadata[namespace].fields[key].
 func (m *Message) metadata(namespace, key string) ([]byte, bool) {
 	var found []byte
 	var set bool
@@ -107,8 +106,6 @@ var valueTypes = [...]protowire.Type{1: protowire.VarintType, 2: protowire.Fixed
 	valueString: protowire.BytesType,
 	4:           protowire.VarintType, 5: protowire.BytesType, valueList: protowire.BytesType}
 
-// structValue returns the set member of google.protobuf.Value (0 for none), and the payload of a
-// string or list.
 func structValue(b []byte) (kind protowire.Number, payload []byte) {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeField(b)

@@ -164,7 +164,6 @@ func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 	return RemoteAnswer{}, errors.Join(problems...)
 }
 
-// turn asks one address until a limit.
 func (r *Remote) turn(ctx context.Context, p *peer, limit time.Time, q *Request) (RemoteAnswer, outcome, error) {
 	// The call outlives the gateway's, which may end with the pick.
 	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -39,13 +39,12 @@ func (r *pooledReply) set(w *writer) *reply {
 	return &r.reply
 }
 
-// Put implements mem.BufferPool: gRPC freed the buffer.
 func (r *pooledReply) Put(*[]byte) {
 	r.bufs, r.one[0], r.view = nil, nil, nil
 	replies.Put(r)
 }
 
-// Get implements mem.BufferPool. It is unused.
+// It is unused.
 func (*pooledReply) Get(length int) *[]byte {
 	b := make([]byte, length)
 	return &b

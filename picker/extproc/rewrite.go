@@ -125,8 +125,6 @@ func (x *exchange) edit(a *Answer) {
 	}
 }
 
-// takeBody reserves memory for a body that a remote picker changed; false means too many bodies are
-// held.
 func (r *Request) takeBody(bytes int) bool {
 	x := r.exchange
 	return x == nil || x.bodies.take(int64(bytes), &x.held)
@@ -167,7 +165,6 @@ var tooManyRoutes = Answer{Status: 400, Reason: ReasonInvalidBody,
 var tooManyWorkers = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: its member \"nvext\" names too many workers", MaxRetries: -1}
 
-// replaceModel replaces the model in a body that is read. It returns the client's model.
 func (x *exchange) replaceModel() (model string, problem *Answer) {
 	served := x.scanner.Model()
 	if !x.policy.Rewrite || served == "" {
@@ -217,8 +214,7 @@ func validHeader(text string) bool {
 	return text != "" && len(text) <= maxModelHeader && text[0] != ' ' && text[len(text)-1] != ' '
 }
 
-// changed returns the changes for the reply to a phase. If the reply carries the new body, it moves
-// out of the request.
+// If the reply carries the new body, it moves out of the request.
 func (x *exchange) changed(phase protowire.Number) *change {
 	c := &x.change
 	if !x.request.Reported() && x.request.Facts.Size == 0 && x.request.Headers.Header(headerModel) != nil {
@@ -266,8 +262,6 @@ func (x *exchange) rewriteChunks() {
 	}, x.policy.Process)
 }
 
-// passUnread starts to remove the picker's members from a body that passes in chunks without being
-// read.
 func (x *exchange) passUnread() {
 	if x.policy.Process {
 		x.change.dropLength = true
@@ -330,7 +324,6 @@ func (x *exchange) echoRewritten(chunk mem.BufferSlice, end bool) error {
 	return x.echo(replyRequestBody, body, end)
 }
 
-// bodyReply replaces a chunk of the body, whose references move to the reply.
 func bodyReply(body mem.BufferSlice) *reply {
 	size := body.Len()
 	w := newWriter(48)

@@ -138,8 +138,8 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// process serves one HTTP request. Envoy resets the stream as soon as it needs no more responses,
-// so no end of the stream is an error.
+// Envoy resets the stream as soon as it needs no more responses, so no end of the stream is an
+// error.
 func (s *Server) process(stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	call := callOf(ctx)

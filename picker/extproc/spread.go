@@ -35,7 +35,7 @@ func invalidBody(err error) *Answer {
 		MaxRetries: -1}
 }
 
-// check returns why the body is invalid. It passes if too many bodies are held to copy this one.
+// It passes if too many bodies are held to copy this one.
 func (x *exchange) check() error {
 	if len(x.request.Body) == 1 {
 		return request.Check(x.request.Body[0].ReadOnlyData())

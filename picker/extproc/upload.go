@@ -32,8 +32,7 @@ func (unlimited) Close()                                       {}
 // forwards it without retries (translator/envoy, maxBody).
 const maxHeld = 32 << 20
 
-// upload serves one HTTP request. A declared length is reserved at once; other bodies count as they
-// arrive.
+// A declared length is reserved at once; other bodies count as they arrive.
 func (s *Server) upload(stream grpc.ServerStream, limit int64) error {
 	u := s.Uploads.Upload(stream.Context(), s.Gateway(stream.Context()), limit)
 	defer u.Close()

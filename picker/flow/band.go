@@ -20,7 +20,6 @@ func newBand(priority int) *band {
 // sharedID is the flow of fairness IDs beyond maxFlows. No header value contains a NUL.
 const sharedID = "\x00"
 
-// flow has the waiting requests of one fairness ID, as a heap.
 type flow struct {
 	id       string
 	at       *list.Element // in band.order
@@ -60,7 +59,6 @@ func (b *band) longest() (longest *flow) {
 func (f *flow) add(r *Request)    { heap.Push(f, r) }
 func (f *flow) remove(r *Request) { heap.Remove(f, r.index) }
 
-// Len, Less, Swap, Push and Pop implement heap.Interface.
 func (f *flow) Len() int { return len(f.requests) }
 
 func (f *flow) Less(i, k int) bool {

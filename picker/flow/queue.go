@@ -402,7 +402,6 @@ type mix struct{ all, sheddable float64 }
 // usualTime is the time constant of usual.
 const usualTime = 5 * time.Second
 
-// add adds admissions; earlier ones lose weight with time.
 func (m *mix) add(taken mix, after time.Duration) {
 	kept := math.Exp(-after.Seconds() / usualTime.Seconds())
 	m.all, m.sheddable = m.all*kept+taken.all, m.sheddable*kept+taken.sheddable

@@ -8,7 +8,6 @@ import (
 
 var errBatch = errors.New("KV events: a batch is not the MessagePack of [timestamp, events, rank]")
 
-// event has an event's encoded fields; nil where absent.
 type event struct {
 	tag                                                   string
 	hashes, parent, tokens, size, loraID, loraName, extra []byte
@@ -129,7 +128,6 @@ func (e *event) set(name string, raw []byte) {
 	}
 }
 
-// list returns a reader at an array's first element, and the number of elements.
 func list(raw []byte) (r reader, n int) {
 	r = reader{p: raw}
 	if head := r.head(); head.kind == array {
@@ -166,7 +164,6 @@ func (r *reader) blockHash() (hash uint64, ok bool) {
 	return 0, false
 }
 
-// adapter returns the LoRA adapter's hash; 0 without one.
 func (e *event) adapter() uint64 {
 	if name := e.adapterName(); len(name) > 0 {
 		return prefix.NameHash(name)

@@ -3,7 +3,7 @@
 // PUB socket.
 //
 // A Subscriber has a source for each model server whose pool subscribes. It dials the server's
-// publisher (dial.go), or accepts a publisher that dials (listen.go). A message is a topic, a
+// publisher (subscriber.go), or accepts a publisher that dials (listen.go). A message is a topic, a
 // sequence number of 8 bytes and a batch in MessagePack (decode.go). stream.go follows the
 // sequence: after a gap it queries the server's replay endpoint (source.go), and drops all reports
 // of the server if that does not help. A publisher drops messages of a long replay; the rest is
@@ -27,7 +27,7 @@
 //     and a short one counts for 5 s more. A dialing publisher is matched to servers by its own IP
 //     address; its topic only selects among these.
 //   - Messages, blocks and rates are bounded: 16 MiB, 16 large ones at a time and 4 per address,
-//     Limits.Blocks of all servers, 8 MiB a second per server. A block beyond its bound counts as
+//     Config.Blocks of all servers, 8 MiB a second per server. A block beyond its bound counts as
 //     not cached.
 //   - Decoding allocates nothing for tokens and hashes.
 //   - Goroutines run only inside Run.

@@ -36,11 +36,7 @@ func (s *Subscriber) accept(ctx context.Context, listener net.Listener) {
 		}
 		if err != nil {
 			s.config.Log.Warn("a publisher of KV events could not connect", "error", err)
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(100 * time.Millisecond):
-			}
+			_ = pause(ctx, 100*time.Millisecond)
 			continue
 		}
 		host := hostOf(nc)
@@ -60,10 +56,7 @@ func (s *Subscriber) accept(ctx context.Context, listener net.Listener) {
 			err := s.publisher(ctx, nc, host)
 			s.config.Log.Debug("a publisher of KV events is gone", "address", nc.RemoteAddr(), "error", err)
 			if time.Since(began) < tried {
-				select {
-				case <-ctx.Done():
-				case <-time.After(againAfter):
-				}
+				_ = pause(ctx, againAfter)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -87,15 +80,12 @@ func (s *Subscriber) expects(host netip.Addr) bool {
 }
 
 func (s *Subscriber) publisher(ctx context.Context, nc net.Conn, host netip.Addr) error {
-	c, free, err := s.handshake(ctx, nc, host, zmtp.Sub, 0)
+	c, end, err := s.handshake(ctx, nc, host, zmtp.Sub, 0)
 	if err != nil {
 		s.failAt(host, err)
 		return err
 	}
-	defer free()
-	defer c.Close()
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-	defer stop()
+	defer end()
 	src, frames, err := s.identify(c, host)
 	if err != nil {
 		s.failAt(host, err)

@@ -69,7 +69,7 @@ func (s *Subscriber) SubscribeLoads(list []LoadSource) *LoadSubscription {
 	return out
 }
 
-// Release ends the subscription. Sources without another one are no longer read.
+// Release ends the subscription.
 func (n *LoadSubscription) Release() {
 	if n == nil {
 		return
@@ -118,14 +118,11 @@ func (s *Subscriber) readLoads(ctx context.Context, src *loadSource) (err error)
 			err = errors.New("reading it panicked")
 		}
 	}()
-	c, free, err := s.dial(ctx, src.Publisher, zmtp.Sub, maxLoad)
+	c, end, err := s.dial(ctx, src.Publisher, zmtp.Sub, maxLoad)
 	if err != nil {
 		return err
 	}
-	defer free()
-	defer c.Close()
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-	defer stop()
+	defer end()
 	if err := c.Subscribe(loadTopic); err != nil {
 		return err
 	}
@@ -148,10 +145,8 @@ func (s *Subscriber) readLoads(ctx context.Context, src *loadSource) (err error)
 			s.config.Load(src.Server, load)
 		}
 		if wait := pace.wait(messageBytes+len(stat), time.Since(began), time.Now()); wait > 0 {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(wait):
+			if err := pause(ctx, wait); err != nil {
+				return err
 			}
 		}
 	}

@@ -104,7 +104,6 @@ func (r *reader) head() value {
 	return value{}
 }
 
-// counted checks that as many bytes or elements can follow.
 func (r *reader) counted(k kind, n uint64) value {
 	need := n
 	if k == mapping {
@@ -145,7 +144,6 @@ func (r *reader) skip() []byte {
 	return r.p[from:r.at]
 }
 
-// text returns a string or binary value, or nil.
 func (r *reader) text() []byte {
 	v := r.head()
 	if v.kind != text {

@@ -16,9 +16,8 @@ import (
 
 // Source is a model server that publishes KV events.
 type Source struct {
-	Server netip.AddrPort // as in picks
-	Pod    string         // name of its pod, which a topic may have instead of an address
-	// Publisher is the server's PUB socket; zero if the publisher dials.
+	Server    netip.AddrPort // as in picks
+	Pod       string         // name of its pod, which a topic may have instead of an address
 	Publisher netip.AddrPort
 	// Replay is the server's ROUTER socket for lost messages; zero without one.
 	Replay netip.AddrPort
@@ -117,7 +116,6 @@ func (s *source) detach(c *zmtp.Conn) {
 	}
 }
 
-// lapse drops a server's reports after too long without a connection.
 func (s *source) lapse(now time.Time) {
 	s.stream.tree.server.Expire(now)
 	s.mu.Lock()
@@ -157,7 +155,6 @@ func (s *source) connected() bool {
 	return s.conn != nil
 }
 
-// follow reads a connection until it ends, after first if not nil.
 func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, first [][]byte) (err error) {
 	src.attach(c)
 	src.reading.Lock()
@@ -195,10 +192,8 @@ func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, firs
 		}
 		if frames = nil; wait > 0 {
 			c.Free()
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(wait):
+			if err := pause(ctx, wait); err != nil {
+				return err
 			}
 		}
 	}
@@ -224,10 +219,8 @@ func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) 
 // next message shows a gap. A gap soon after the last replay waits, because it is not requested
 // again later.
 func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
-	select {
-	case <-ctx.Done():
+	if pause(ctx, time.Until(src.replayed.Add(replayEvery))) != nil {
 		return
-	case <-time.After(time.Until(src.replayed.Add(replayEvery))):
 	}
 	src.replayed = time.Now()
 	if err := s.readReplay(ctx, src, from); err != nil {
@@ -268,14 +261,11 @@ func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) e
 
 // readReplayed reads one answer, until its end or first gap. It reports whether to request more.
 func (s *Subscriber) readReplayed(ctx context.Context, src *source, from uint64) (more bool, err error) {
-	c, free, err := s.dial(ctx, src.Replay, zmtp.Dealer, 0)
+	c, end, err := s.dial(ctx, src.Replay, zmtp.Dealer, 0)
 	if err != nil {
 		return false, err
 	}
-	defer free()
-	defer c.Close()
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-	defer stop()
+	defer end()
 	if err := c.Write(nil, number64(from)); err != nil {
 		return false, err
 	}

@@ -292,10 +292,8 @@ func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, co
 	}()
 	failures := 0
 	for wait := time.Duration(rand.Int64N(int64(s.config.Retry))); ; {
-		select {
-		case <-ctx.Done():
+		if pause(ctx, wait) != nil {
 			return
-		case <-time.After(wait):
 		}
 		began := time.Now()
 		err := connect(ctx)
@@ -311,15 +309,22 @@ func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, co
 	}
 }
 
+// pause returns ctx's error if it ends meanwhile.
+func pause(ctx context.Context, wait time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(wait):
+		return nil
+	}
+}
+
 func (s *Subscriber) connect(ctx context.Context, src *source) error {
-	c, free, err := s.dial(ctx, src.Publisher, zmtp.Sub, 0)
+	c, end, err := s.dial(ctx, src.Publisher, zmtp.Sub, 0)
 	if err != nil {
 		return fmt.Errorf("KV events at %s: %w", src.Publisher, err)
 	}
-	defer free()
-	defer c.Close()
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-	defer stop()
+	defer end()
 	if err := c.Subscribe(src.Topic); err != nil {
 		return fmt.Errorf("KV events at %s: %w", src.Publisher, err)
 	}
@@ -331,10 +336,10 @@ func (s *Subscriber) connect(ctx context.Context, src *source) error {
 
 const dialTimeout = 3 * time.Second
 
-// dial connects to a socket with messages of up to most bytes; 0 means zmtp.DefaultMessage. The
-// caller frees the connection.
+// dial connects to a socket, until end or the end of ctx, with messages of up to most bytes; 0
+// means zmtp.DefaultMessage.
 func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string, most int) (c *zmtp.Conn,
-	free func(), err error) {
+	end func(), err error) {
 	if s.config.Never != nil {
 		if kind := s.config.Never(to.Addr()); kind != "" {
 			return nil, nil, fmt.Errorf("%s is never read", kind)
@@ -348,9 +353,8 @@ func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType str
 	return s.handshake(ctx, nc, to.Addr().Unmap(), socketType, most)
 }
 
-// The caller frees the connection.
 func (s *Subscriber) handshake(ctx context.Context, nc net.Conn, host netip.Addr, socketType string,
-	most int) (c *zmtp.Conn, free func(), err error) {
+	most int) (c *zmtp.Conn, end func(), err error) {
 	s.mu.Lock()
 	own := s.own[host]
 	if own == nil {
@@ -367,12 +371,17 @@ func (s *Subscriber) handshake(ctx context.Context, nc net.Conn, host netip.Addr
 		}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
-	defer stop()
 	if c, err = zmtp.Handshake(nc, socketType, zmtp.Limits{Message: most, Large: s.large, Own: own.taken}); err != nil {
+		stop()
 		leave()
 		return nil, nil, err
 	}
-	return c, func() { c.Free(); leave() }, nil
+	return c, func() {
+		stop()
+		_ = c.Close()
+		c.Free()
+		leave()
+	}, nil
 }
 
 // endOfReplay is the number of the message that ends a replay.

@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// tree has one server's reported blocks, by the engine's hashes.
 type tree struct {
 	index  *prefix.Index
 	server *prefix.Server
@@ -26,7 +25,6 @@ type block struct {
 	held  bool // prefix.Server has the key of its end
 }
 
-// media are the places of a block, one bit each.
 type media uint8
 
 const (
@@ -56,7 +54,7 @@ func (q *quota) take(n int) bool {
 // maxBlockSize bounds an engine's block size, in tokens.
 const maxBlockSize = 1 << 16
 
-// apply records an event. It reports whether the server's cache is now empty.
+// It reports whether the server's cache is now empty.
 func (t *tree) apply(e *event) (cleared bool) {
 	if e.tag == allBlocksCleared {
 		t.clear()
@@ -129,7 +127,6 @@ func (t *tree) store(e *event) {
 	}
 }
 
-// parent returns where an event's blocks begin.
 func (t *tree) parent(e *event, adapter uint64) (place prefix.Place, seed uint64, root, ok bool) {
 	if e.parent != nil {
 		r := reader{p: e.parent}

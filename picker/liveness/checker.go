@@ -102,7 +102,6 @@ func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, by upstream.Pro
 	return false
 }
 
-// enter adds a request that waits for a server; nil if too many wait.
 func (c *Checker) enter(addr netip.AddrPort) *server {
 	c.mu.Lock()
 	defer c.mu.Unlock()

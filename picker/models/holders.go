@@ -161,7 +161,6 @@ func (h *Holders) await(ctx context.Context, model string, now time.Time) {
 	}
 }
 
-// closed reports whether there is nothing to wait for.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -268,7 +267,6 @@ func (h *Holders) Answered(model string, server netip.AddrPort, now time.Time) {
 	h.refresh(append(dropped, model)...)
 }
 
-// with adds to a list, and returns the models of dropped marks.
 func with(list []mark, next mark) (_ []mark, dropped []string) {
 	for list = append(list, next); len(list) > maxMarks; list = slices.Delete(list, 0, 1) {
 		dropped = append(dropped, list[0].model)
@@ -280,7 +278,7 @@ func without(list []mark, server netip.AddrPort, model string) []mark {
 	return slices.DeleteFunc(list, func(m mark) bool { return m.server == server && m.model == model })
 }
 
-// read starts a reading of the lists, unless one is open. The channel closes when it ends.
+// The channel closes when it ends.
 func (h *Holders) read(now time.Time) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()

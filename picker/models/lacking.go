@@ -33,7 +33,6 @@ func (l *Lacking) keeps(server netip.AddrPort) bool {
 	return !l.lacks[server] && (l.has[server] || l.unknown[server])
 }
 
-// h.mu is held.
 func (h *Holders) rebuild() {
 	v := &view{listed: map[string]bool{}, lacking: map[string]*Lacking{}}
 	holders, unknown, total := map[string]map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}, 0
@@ -69,7 +68,6 @@ func (h *Holders) rebuild() {
 	h.view.Store(v)
 }
 
-// h.mu is held.
 func (h *Holders) refresh(models ...string) {
 	old := h.view.Load()
 	if old == nil {

@@ -170,7 +170,6 @@ func (l *Lister) models(ctx context.Context, p *Pool) []Model {
 	return known.merge(p)
 }
 
-// pool returns a pool's answers; nil if it has too many parts.
 func (l *Lister) pool(p *Pool, now time.Time) *pool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,7 +191,6 @@ func (l *Lister) pool(p *Pool, now time.Time) *pool {
 	return known
 }
 
-// dropUnused drops the least recently used part, unless used within refreshAfter.
 func dropUnused(parts map[part]*pool, now time.Time) bool {
 	var oldest part
 	var at time.Time
@@ -208,7 +206,6 @@ func dropUnused(parts map[part]*pool, now time.Time) bool {
 	return true
 }
 
-// refresh queries some servers of a pool, and then closes done.
 func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan struct{}) {
 	defer func() {
 		known.mu.Lock()
@@ -287,7 +284,6 @@ func (known *pool) store(p *Pool, servers []Server, answers []answer) {
 	}
 }
 
-// merge returns the known models of a pool's servers, and the adapters on their pages.
 func (known *pool) merge(p *Pool) (list []Model) {
 	known.mu.Lock()
 	defer known.mu.Unlock()

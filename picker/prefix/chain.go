@@ -41,7 +41,6 @@ func End(i int) int {
 	return pieces * pieceTokens
 }
 
-// blockPieces is the size of block i in pieces of 64 tokens.
 func blockPieces(i int) int { return spans[min(i/spans[0].blocks, len(spans)-1)].pieces }
 
 // Builder hashes a text that arrives in parts. It keeps at most an unfinished piece of 64 tokens.

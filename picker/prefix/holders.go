@@ -164,7 +164,6 @@ func (h *holders) add(key uint64, id uint32) {
 	s.version.Add(1)
 }
 
-// join adds a server to a set with room.
 func (t *table) join(set uint64, g group) (joined uint64, ok bool) {
 	if set&isArray == 0 {
 		if group(set).same(g) {
@@ -198,13 +197,11 @@ func larger(set uint64) uint {
 	return log + 1
 }
 
-// room reports whether enlarge can allocate an array.
 func (t *table) room(set uint64) bool {
 	log := larger(set)
 	return t.free[log] != 0 || t.used+1<<log <= len(t.arrays)
 }
 
-// enlarge moves a set to an array of twice the size, and adds a server.
 func (t *table) enlarge(set uint64, g group) uint64 {
 	log := larger(set)
 	to := t.allocate(log)
@@ -242,7 +239,6 @@ func (t *table) release(set uint64) {
 	t.free[log] = freeSet(offset + 1)
 }
 
-// remove removes a server from a block, and reports whether it was the last one.
 func (h *holders) remove(key uint64, id uint32) (last bool) {
 	s := h.shard(key)
 	s.mu.Lock()
@@ -282,7 +278,7 @@ func (h *holders) remove(key uint64, id uint32) (last bool) {
 	return true
 }
 
-// leave removes a server from a set. An array with one group left becomes that group.
+// An array with one group left becomes that group.
 func (t *table) leave(set uint64, g group) (left uint64, changed bool) {
 	if set&isArray == 0 {
 		if !group(set).same(g) {

@@ -48,7 +48,6 @@ func New(c Config) *Index {
 		changed: make(chan struct{}, 1), pending: map[netip.AddrPort][]byte{}}
 }
 
-// share is a server's maximum number of blocks.
 func (x *Index) share() int { return max(x.blocks/int(max(x.count.Load(), 1)), 1) }
 
 // Server returns the server with an address. Each call needs a Release; the last one removes the

@@ -80,7 +80,6 @@ func (s *Server) room(c Chain) Chain {
 	return c
 }
 
-// add moves a chain to the front of the list, first block foremost, and evicts the excess.
 func (s *Server) add(c Chain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +152,6 @@ func (s *Server) shrink(blocks, tokens int) {
 	}
 }
 
-// evict removes a block, and reports whether no other server has it.
 func (s *Server) evict(n uint32) (last bool) {
 	last = s.index.holders.remove(s.nodes[n].hash, s.id)
 	s.unslot(n)
@@ -241,7 +239,6 @@ func (s *Server) unslot(n uint32) {
 	s.slots[at] = 0
 }
 
-// grow doubles the nodes, up to the server's share plus node 0.
 func (s *Server) grow() {
 	size := min(max(2*len(s.nodes), minSlots), max(s.index.share(), s.blocks)+2)
 	nodes, pieces, uses, stamps := make([]node, size), make([]uint8, size), make([]uint8, size), make([]uint32, size)

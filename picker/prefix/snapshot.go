@@ -83,7 +83,7 @@ func isSpan(pieces uint8) bool {
 	return false
 }
 
-// restore restores the snapshots of existing servers. It reports whether others are pending.
+// It reports whether others are pending.
 func (x *Index) restore() (waiting bool) {
 	type found struct {
 		server   *Server

@@ -125,7 +125,6 @@ func ready(ctx context.Context, conn *grpc.ClientConn, down func()) bool {
 	}
 }
 
-// probeUntilAnswered returns false if the connection is lost or ctx ends.
 func (p *Prober) probeUntilAnswered(ctx context.Context, at address, conn *grpc.ClientConn) (Dialect, bool) {
 	for pause := p.cfg.Retry; ; pause = min(2*pause, 20*p.cfg.Retry) {
 		d, err := p.probe(ctx, conn)

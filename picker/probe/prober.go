@@ -166,7 +166,6 @@ func (p *Prober) checkAnswered(name string, t *target) {
 	}
 }
 
-// done ends a picker's pending state. mu is held.
 func (p *Prober) done(name string) {
 	delete(p.pending, name)
 	close(p.progress)
@@ -185,7 +184,6 @@ type address struct {
 	addr dial.Address
 }
 
-// result is an address's answer, why it is unreachable (Down), or its health port's report.
 type result struct {
 	address
 	Answer
@@ -355,7 +353,6 @@ func (t *target) gone() (some bool) {
 	return some
 }
 
-// mute is why some address's health port does not report, or "".
 func (t *target) mute() (why string) {
 	for addr := range t.stop {
 		if reason := t.health[addr].mute; reason != "" && (why == "" || reason < why) {

@@ -21,7 +21,6 @@ const (
 // silentReason is why a silent picker does not serve.
 const silentReason = "it accepts connections and does not answer"
 
-// sign is the state of a connected address.
 type sign int
 
 const (

@@ -154,16 +154,12 @@ var (
 	errAbsent = errors.New("the service has no address")
 )
 
-// large is the error of a call with a large body, which may be the body's fault.
 type large struct{ error }
 
-// Unwrap returns the error itself.
 func (l large) Unwrap() error { return l.error }
 
-// rejection is the status of a working service that cannot process a request.
 type rejection int
 
-// Error implements error.
 func (r rejection) Error() string { return fmt.Sprintf("status %d", int(r)) }
 
 // Process calls the service. The Answer is nil unless the Outcome is Processed; the error is for
@@ -288,14 +284,13 @@ type sent struct {
 	body  *mem.Reader
 }
 
-// Read implements io.Reader.
 func (s *sent) Read(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.parts.Read(p)
 }
 
-// Close implements io.Closer. It ends the use of the request's body.
+// It ends the use of the request's body.
 func (s *sent) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

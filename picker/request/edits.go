@@ -121,7 +121,6 @@ func (s *Scanner) unfinished(ended bool) (from int, some bool) {
 	case m.passed:
 		return 0, false
 	case m == topMember{}:
-		// A member at the beginning goes with the comma after it.
 		if n == 0 || t.list[n-1].name != MemberRoute || t.list[n-1].next != t.list[n-1].end ||
 			t.list[n-1].ordinal != t.count-1 || t.routes(n-1) != t.count-1 {
 			return 0, false
@@ -209,7 +208,6 @@ func (s *Scanner) Edited(body mem.BufferSlice, e Edit) []Splice {
 	return out
 }
 
-// separated appends a comma to members if others follow an offset.
 func separated(body mem.BufferSlice, at int, members []byte) []byte {
 	if hasMember(body, at) {
 		return append(members, ',')

@@ -35,5 +35,4 @@ func (l *lead) notUTF8() bool {
 	return b[2] == 0xfe && b[3] == 0xff || b[2] == 0 && begins(b[3]) && b[4] == 0
 }
 
-// begins reports whether an object may start with c.
 func begins(c byte) bool { return c == '{' || c == ' ' || c == '\t' || c == '\r' || c == '\n' }

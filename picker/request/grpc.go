@@ -15,8 +15,7 @@ const (
 	fieldMaxTokens = 8 // SamplingParams
 )
 
-// readMessage reads a gRPC message: a flag, four bytes of length, protobuf. A compressed or invalid
-// one has no facts.
+// A compressed or invalid one has no facts.
 func (s *Scanner) readMessage() {
 	s.rest.Reset()
 	s.ids.Reset()

@@ -181,7 +181,7 @@ func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool
 		}
 	}
 	splices = w.withRemovals(splices, upTo)
-	front, rest := split(w.held, upTo-w.at)
+	front, rest := Split(w.held, upTo-w.at)
 	w.held, w.at = rest, upTo
 	return Apply(front, splices), !tooMany
 }
@@ -222,8 +222,8 @@ func (w *Rewriter) targetOf(s span) *Target {
 	return nil
 }
 
-// split cuts a body after its first n bytes. It consumes body's references.
-func split(body mem.BufferSlice, n int) (front, rest mem.BufferSlice) {
+// Split cuts a body after its first n bytes. It consumes body and its references.
+func Split(body mem.BufferSlice, n int) (front, rest mem.BufferSlice) {
 	for i, b := range body {
 		size := b.Len()
 		if size <= n {
@@ -231,10 +231,11 @@ func split(body mem.BufferSlice, n int) (front, rest mem.BufferSlice) {
 			continue
 		}
 		if n == 0 {
-			return body[:i:i], append(rest, body[i:]...)
+			return body[:i:i], body[i:]
 		}
 		front = append(body[:i:i], b.Slice(0, n))
-		rest = append(append(rest, b.Slice(n, size)), body[i+1:]...)
+		rest = body[i:]
+		rest[0] = b.Slice(n, size)
 		b.Free()
 		return front, rest
 	}

@@ -2,7 +2,6 @@ package request
 
 import "github.com/penstock-project/penstock/picker/prefix"
 
-// scalar reads within a number or literal, and returns the bytes taken.
 func (s *Scanner) scalar(p []byte) int {
 	for i, c := range p {
 		if c >= '0' && c <= '9' {

@@ -202,7 +202,6 @@ func (s *Scanner) Model() string {
 	return s.lastModel
 }
 
-// text reads within a string, through its closing quote, and returns the bytes taken.
 func (s *Scanner) text(p []byte) int {
 	from := 0
 	if s.escaped { // p[0] is escaped
@@ -453,7 +452,6 @@ func (s *Scanner) begin(text bool) {
 	}
 }
 
-// endValue runs after a string, a scalar, or a value that is not read member by member.
 func (s *Scanner) endValue() {
 	s.expect = aComma
 	switch s.use {

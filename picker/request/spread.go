@@ -231,7 +231,6 @@ func (r *spreadReader) list(open, end byte, element func() bool) bool {
 	return true
 }
 
-// text reads a string as written, without quotes.
 func (r *spreadReader) text() ([]byte, bool) {
 	if !r.take('"') {
 		return nil, false
@@ -326,7 +325,6 @@ func equals(written []byte, word string) bool {
 	return string(appendText(nil, written)) == word
 }
 
-// appendContent appends a content's text as written: a string, or its parts' texts.
 func appendContent(b, content []byte) []byte {
 	if len(content) == 0 {
 		return b

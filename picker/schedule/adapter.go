@@ -29,8 +29,6 @@ type adapters struct {
 	asked   asked
 }
 
-// hash counts a request's adapter as requested, and returns its hash, equal in all processes; 0 if
-// the model is no known adapter.
 func (a *adapters) hash(model string) uint64 {
 	if known := a.known.Load(); model == "" || (known == nil || !(*known)[model]) && !a.guess(model) {
 		return 0
@@ -59,7 +57,7 @@ func (a *adapters) guess(model string) bool {
 	return *first != model
 }
 
-// learn adds an adapter. Of two concurrent calls one may have no effect; the next pick repeats it.
+// Of two concurrent calls one may have no effect; the next pick repeats it.
 func (a *adapters) learn(model string) {
 	next := map[string]bool{}
 	if known := a.known.Load(); known != nil {
@@ -72,7 +70,7 @@ func (a *adapters) learn(model string) {
 	a.known.Store(&next)
 }
 
-// cost is an adapter's additional cost at a server without it, in seconds. It reads c's slots.
+// It reads c's slots.
 func (a *adapters) cost(model string, s *endpoint.State, c *Candidate) float64 {
 	switch {
 	case model == "" || s.Adapters == nil && c.adapter == 0:

@@ -27,7 +27,7 @@ func weightedRandom(c []Candidate, n int, random func() uint64) []Candidate {
 			c[i].Cost = math.Inf(1)
 			continue
 		}
-		u := float64(mix(draw^uint64(c[i].lot)<<32)>>11+1) / (1 << 53)
+		u := float64(Mix(draw^uint64(c[i].lot)<<32)>>11+1) / (1 << 53)
 		c[i].Cost = -math.Log(u) / c[i].Score
 	}
 	return best(c, n, draw)

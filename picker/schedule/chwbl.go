@@ -55,8 +55,6 @@ func (h *chwbl) choose(r *Request, list []endpoint.Endpoint, c []Candidate, stat
 	return h.rings.of(list).first(r.Spread, c, n, fits)
 }
 
-// passed returns the first allowed endpoint on the ring, from a key on, that only its requests in
-// flight can exclude; nil if that is the chosen one. states are all allowed endpoints'.
 func (s *Strategy) passed(
 	ring *ring, key uint64, list []endpoint.Endpoint, chosen *endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
 	states []endpoint.State,

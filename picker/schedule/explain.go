@@ -121,7 +121,6 @@ func (s *Strategy) explain(r *Request, c *Candidate, v *Verdict, at endpoint.Mom
 	}
 }
 
-// filteredBy returns the name of the filter that removes an endpoint, or "".
 func (s *Strategy) filteredBy(e *endpoint.Endpoint, state *endpoint.State) string {
 	for i := range s.filters {
 		if !s.filters[i].keep(e, state) {

@@ -84,5 +84,5 @@ func (a *adapters) sendHome(adapter uint64, c []Candidate) {
 func affinity(adapter uint64, server netip.AddrPort) uint64 {
 	b := server.Addr().As16()
 	subnet, host := binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
-	return mix(adapter ^ mix(host^uint64(server.Port())<<48^bits.Reverse64(subnet)))
+	return Mix(adapter ^ Mix(host^uint64(server.Port())<<48^bits.Reverse64(subnet)))
 }

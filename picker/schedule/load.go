@@ -147,7 +147,6 @@ func hinted(assumed float64, s *endpoint.State) float64 {
 	return assumed * math.Pow(s.Hint/assumed, s.HintWeight)
 }
 
-// of returns an endpoint's cost, and sets the candidate's fields for Work.
 func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	tokens, prompt := float64(r.Tokens), s.Prompt
 	if prompt == 0 {

@@ -35,7 +35,6 @@ type named struct { // by its plugin
 	name string
 }
 
-// narrow moves the candidates that all narrowers keep to the front, and returns their number.
 // Suspect ones are excluded while others remain.
 func (p *plugins) narrow(v view, by func(lot uint32, name string)) int {
 	kept := len(v.c)
@@ -70,7 +69,6 @@ func (p *plugins) narrow(v view, by func(lot uint32, name string)) int {
 	return kept
 }
 
-// uniformPart converts a draw to a number from 0 to 1.
 func uniformPart(draw uint64) float64 { return float64(draw>>11) / (1 << 53) }
 
 func (v *view) cachedPart(i int) float64 {

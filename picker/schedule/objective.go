@@ -19,7 +19,6 @@ const (
 	whyWait      = "can serve a sheddable request soon enough"
 )
 
-// judge marks the candidates predicted to miss a request's objective, which rank last.
 func (s *Strategy) judge(r *Request, now time.Time, c []Candidate, scratch *Scratch) {
 	if r.Objective == (Objective{}) || s.foresees == nil {
 		return
@@ -106,7 +105,6 @@ func (s *Strategy) outdated(r *Request, c *Candidate, state *endpoint.State, at 
 	return within(r.Objective.TTFT, ttft) && within(r.Objective.TPOT, tpot) && within(s.after, ttft)
 }
 
-// missed returns the parts of an objective that a candidate is predicted to miss, in milliseconds.
 func missed(o Objective, c *Candidate) (all []Excess) {
 	if o.TTFT > 0 && c.TTFT > o.TTFT {
 		all = append(all,

@@ -123,7 +123,6 @@ func newPlugins(o Options) *Strategy {
 	return s
 }
 
-// choose ranks the candidates that narrowers exclude last.
 func (p *plugins) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
 	v := p.see(r, c, states)
 	if p.denies(v) {
@@ -211,7 +210,6 @@ func see(r *Request, c []Candidate, states []endpoint.State) view {
 
 func (v *view) state(i int) *endpoint.State { return &v.states[v.c[i].lot] }
 
-// bounds returns the least and greatest value on fresh pages.
 func (v *view) bounds(read func(*endpoint.State) float64) (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for i := range v.c {
@@ -223,7 +221,6 @@ func (v *view) bounds(read func(*endpoint.State) float64) (low, high float64) {
 	return low, high
 }
 
-// value returns candidate i's value, or worst if its page is stale.
 func (v *view) value(i int, read func(*endpoint.State) float64, worst float64) float64 {
 	if s := v.state(i); s.Fresh {
 		return read(s)

@@ -23,7 +23,6 @@ type point struct {
 	endpoint uint32 // index into texts, and into the ring's list
 }
 
-// hash64 is the first 16 hex digits of a text's MD5.
 func hash64(text []byte) uint64 {
 	sum := md5.Sum(text)
 	return binary.BigEndian.Uint64(sum[:8])

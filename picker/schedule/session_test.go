@@ -31,7 +31,7 @@ func TestSession_StaysWhereItIs(t *testing.T) {
 	other := strategy(t, Options{Name: "session"})
 	chwbl := strategy(t, Options{Name: "chwbl", Hashing: Hashing{LoadFactor: 100}})
 	for i := range uint64(100) {
-		id := mix(i)
+		id := Mix(i)
 		a := pick(Session{ID: id})[0].Endpoint
 		b := other.Rank(&Request{Session: Session{ID: id}}, epoch, list, nil, 1, &Scratch{})[0].Endpoint
 		if c := chwbl.Rank(&Request{Spread: id}, epoch, list, nil, 1, &Scratch{})[0].Endpoint; a != b || a != c {

@@ -74,7 +74,6 @@ type chooser interface {
 	explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict)
 }
 
-// preparer is a chooser with a computation per list of endpoints.
 type preparer interface {
 	prepare(list []endpoint.Endpoint)
 }
@@ -226,7 +225,6 @@ func newVariants(o Options, by *endpointpicker.ByHeader) (*Strategy, error) {
 	return &s, nil
 }
 
-// of returns the request's variant, or s.
 func (s *Strategy) of(r *Request) *Strategy {
 	if v := s.variants[r.Profile]; v != nil {
 		return v
@@ -299,7 +297,6 @@ func (s *Strategy) rank(r *Request, now time.Time, list []endpoint.Endpoint, all
 	return s.foresee(r, now, s.order(r, now, list, allowed, c, n, turn, scratch), scratch)
 }
 
-// order moves the n best candidates to the front, and returns them; none if the request is shed.
 func (s *Strategy) order(
 	r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
 	c []Candidate, n int, turn uint64, scratch *Scratch,
@@ -448,11 +445,11 @@ func better(a, b *Candidate, draw uint64) bool {
 	if a.Cost != b.Cost {
 		return a.Cost < b.Cost
 	}
-	return mix(draw+uint64(a.lot)) < mix(draw+uint64(b.lot))
+	return Mix(draw+uint64(a.lot)) < Mix(draw+uint64(b.lot))
 }
 
-// mix is the finalizer of splitmix64.
-func mix(x uint64) uint64 {
+// Mix spreads a number over 64 bits, as splitmix64 does.
+func Mix(x uint64) uint64 {
 	x *= 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

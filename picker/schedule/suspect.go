@@ -92,7 +92,6 @@ func (d doubt) suspicion() Suspicion {
 	return ""
 }
 
-// decides returns the doubts, other than silent, that make an endpoint suspect.
 func decides(eligible, fresh int) doubt {
 	if 2*fresh >= eligible {
 		return failing | stale

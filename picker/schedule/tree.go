@@ -122,8 +122,6 @@ func (t tree) exceeded(c []Candidate, states []endpoint.State) []Excess {
 
 func (b *branch) state(c *Candidate) *endpoint.State { return &b.states[c.lot] }
 
-// waiting returns an endpoint's waiting requests; without any fresh metrics, its requests in
-// flight.
 func (b *branch) waiting(c *Candidate) float64 {
 	switch {
 	case b.state(c).Fresh:

@@ -116,7 +116,6 @@ func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, er
 	return nil, outcome, err
 }
 
-// ready reports whether the address is not excluded, or this is the trial.
 func (t *target) ready(now int64) bool {
 	until := t.until.Load()
 	return until <= now && (until == 0 || t.until.CompareAndSwap(until, now+int64(leftOut)))

@@ -151,7 +151,6 @@ func (s *scores) unmarshal(b []byte) error {
 
 type codec struct{}
 
-// Name implements encoding.CodecV2: the content subtype that servers see.
 func (codec) Name() string { return "proto" }
 
 func (codec) Marshal(v any) (mem.BufferSlice, error) {

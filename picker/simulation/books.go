@@ -63,7 +63,6 @@ func (b *books) choice(server int, now time.Duration, r *Request) Choice {
 	return Choice{Server: server, Uncached: uncached, Wait: b.wait(server, now, uncached)}
 }
 
-// Learn implements a part of Policy.
 func (b *books) Learn(now time.Duration, f Fact) {
 	if f.Kind == Joined {
 		b.servers = f.Server + 1
@@ -85,7 +84,6 @@ func (b *books) Learn(now time.Duration, f Fact) {
 	}
 }
 
-// remember counts a prompt as cached, its start as used last.
 func (b *books) remember(a *account, r *Request) {
 	blocks := r.full()
 	for i := len(blocks) - 1; i >= 0; i-- {

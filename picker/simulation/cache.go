@@ -40,7 +40,6 @@ func (r *recency) remove(b int32) {
 	r.size--
 }
 
-// oldest returns the least recently used block of a non-empty set.
 func (r *recency) oldest() int32 { return r.next[r.head()] }
 
 // kvCache holds one server's KV blocks. A prompt's block stays cached after its requests until its
@@ -81,7 +80,6 @@ func (c *kvCache) unuse(b int32) {
 	}
 }
 
-// allocate takes n free or unused blocks; all or none.
 func (c *kvCache) allocate(n int) bool {
 	if n > c.free+c.unused.size {
 		return false

@@ -2,7 +2,6 @@ package simulation
 
 import "time"
 
-// clock runs functions in the order of their virtual times, and of addition for equal times.
 type clock struct {
 	now    time.Duration
 	added  uint64
@@ -30,7 +29,7 @@ func (c *clock) at(t time.Duration, run func()) {
 	}
 }
 
-// next runs the earliest function. It returns false if there are no more.
+// It returns false if there are no more.
 func (c *clock) next() bool {
 	if len(c.events) == 0 {
 		return false

@@ -13,12 +13,10 @@ type FlowControl struct {
 	flow.Saturation
 }
 
-// holder is a Policy that reports its servers' room.
 type holder interface {
 	Room(now time.Duration, s flow.Saturation) flow.Room
 }
 
-// Room implements holder.
 func (d *production) Room(now time.Duration, s flow.Saturation) flow.Room {
 	return s.Measure(d.snapshot.Endpoints, epoch.Add(now))
 }

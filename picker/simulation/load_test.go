@@ -118,10 +118,10 @@ func TestStrategy_LoadGivesJoiningServerItsShare(t *testing.T) {
 			s := Scenario{Strategy: named(t, "load"), Workload: generated(t, name, 1500).Draw(rate, i+1),
 				Seed: uint64(i + 1)}
 			at := 3 * s.Workload.Warm()
-			steady[i] = TTFTs(s.Workload, Run(s), at, at+10*time.Second)
+			steady[i] = ttfts(s.Workload, Run(s), at, at+10*time.Second)
 			s.JoinAt = at
 			outcomes := Run(s)
-			joined[i] = TTFTs(s.Workload, outcomes, at, at+10*time.Second)
+			joined[i] = ttfts(s.Workload, outcomes, at, at+10*time.Second)
 			for k, o := range outcomes {
 				if since := s.Workload.Requests[k].At - at; since >= 0 && since < time.Second {
 					if all[i]++; o.Server == 7 {
@@ -161,4 +161,15 @@ func TestStrategy_LoadReadsDocumentsAgainWhereTheyWere(t *testing.T) {
 	if ttft > sglang*3/2 {
 		t.Errorf("TTFT p90 %s, SGLang's %s", ttft, sglang)
 	}
+}
+
+// ttfts returns the times to first byte of the streams that arrived in [from, until).
+func ttfts(w *Workload, outcomes []Outcome, from, until time.Duration) []time.Duration {
+	var times []time.Duration
+	for i := range outcomes {
+		if r := &w.Requests[i]; r.At >= from && r.At < until && outcomes[i].Server >= 0 && !r.Whole {
+			times = append(times, outcomes[i].FirstByte-r.At)
+		}
+	}
+	return times
 }

@@ -153,7 +153,6 @@ func (d *production) Learn(now time.Duration, f Fact) {
 	at := epoch.Add(now)
 	switch f.Kind {
 	case Picked:
-		// A peer's pick counts like an own one.
 		work := f.Pick.Work.(endpoint.Work)
 		if f.Peer {
 			work.Measure, work.Trial = false, false

@@ -17,12 +17,10 @@ type Request struct {
 	Key uint64
 	// Blocks are the prompt's blocks of BlockTokens tokens in the workload's tree; the last may be
 	// partial.
-	Blocks []int32
-	// line of the trace, and status of the response; 0 without one.
+	Blocks       []int32
 	line, status int
 }
 
-// full returns the full blocks, which alone are cached.
 func (r *Request) full() []int32 { return r.Blocks[:r.Input/BlockTokens] }
 
 // Workload has requests in order of arrival. It is immutable, so several runs can share it.
@@ -46,7 +44,6 @@ type branch struct {
 
 const root = -1
 
-// block returns the number of the block with a content after parent.
 func (t *tree) block(parent int32, content uint64) int32 {
 	at := branch{parent, content}
 	n, ok := t.numbers[at]
@@ -76,7 +73,6 @@ func (t *tree) prompt(blocks []int32, contents ...uint64) []int32 {
 	return blocks
 }
 
-// mix is the finalizer of splitmix64.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

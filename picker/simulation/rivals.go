@@ -27,7 +27,6 @@ func Rivals() []Strategy {
 	}
 }
 
-// leastRequest knows each server's current requests in flight, from all clients.
 type leastRequest struct {
 	*books
 	pool Pool
@@ -139,7 +138,6 @@ type smg struct {
 	pool Pool
 }
 
-// spillMargin is two standard deviations, between 4 and balanceAbsolute.
 func spillMargin(mean float64) float64 { return min(max(2*math.Sqrt(mean), 4), balanceAbsolute) }
 
 func (g *smg) Choose(now time.Duration, r *Request) Choice {

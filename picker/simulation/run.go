@@ -76,7 +76,6 @@ type run struct {
 	ended    int   // requests, shed ones included
 }
 
-// more reports whether pages are to be read again.
 func (r *run) more() bool { return r.ended < len(r.outcomes) }
 
 func newRun(s Scenario, clk *clock) *run {
@@ -254,15 +253,12 @@ func (r *run) report(i int) {
 	})
 }
 
-// late is how long Envoy buffers an access log entry.
 func (r *run) late(request int) time.Duration {
 	return time.Duration(r.draw(request, 1) * float64(feedbackInterval))
 }
 
-// InFlight implements Oracle.
 func (r *run) InFlight(server int) int { return r.inFlight[server] }
 
-// Cached implements Oracle.
 func (r *run) Cached(server int, q *Request) int {
 	return r.servers[server].cache.match(q.full()) * BlockTokens
 }

@@ -48,13 +48,12 @@ func or[T comparable](v, otherwise T) T {
 }
 
 type server struct {
-	config  ServerConfig
-	clock   *clock
-	cache   *kvCache
-	waiting []*sequence
-	running []*sequence // in order of admission
-	loaded  adapters
-	// Called with a sequence's first byte and end.
+	config       ServerConfig
+	clock        *clock
+	cache        *kvCache
+	waiting      []*sequence
+	running      []*sequence // in order of admission
+	loaded       adapters
 	first, ended func(*sequence)
 
 	stepping bool
@@ -118,7 +117,6 @@ func (s *server) queue(q *sequence) {
 	}
 }
 
-// run plans the end of a number of equal steps since began.
 func (s *server) run(steps int) {
 	s.steps = steps
 	s.batch++
@@ -326,7 +324,6 @@ func (s *server) page() Page {
 	return p
 }
 
-// adapters are a server's loaded adapters, the least recently used first.
 type adapters struct {
 	slots  int
 	loaded []adapter
@@ -345,7 +342,6 @@ func (a *adapters) available(name int) bool {
 		slices.ContainsFunc(a.loaded, func(l adapter) bool { return l.users == 0 })
 }
 
-// use adds a request to an adapter, and reports whether the server has to load it.
 func (a *adapters) use(name int) (load bool) {
 	if name == 0 {
 		return false

@@ -85,14 +85,3 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	}
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
-
-// TTFTs returns the times to first byte of the streams that arrived in [from, until).
-func TTFTs(w *Workload, outcomes []Outcome, from, until time.Duration) []time.Duration {
-	var times []time.Duration
-	for i := range outcomes {
-		if r := &w.Requests[i]; r.At >= from && r.At < until && outcomes[i].Server >= 0 && !r.Whole {
-			times = append(times, outcomes[i].FirstByte-r.At)
-		}
-	}
-	return times
-}

@@ -67,7 +67,6 @@ type drawing struct {
 	content uint64
 }
 
-// fresh returns contents that no other prompt has.
 func (d *drawing) fresh(blocks int) []uint64 {
 	contents := make([]uint64, blocks)
 	for i := range contents {
@@ -81,7 +80,6 @@ func (d *drawing) about(median, sigma float64) int {
 	return int(min(max(1, median*math.Exp(sigma*d.NormFloat64())), 60_000))
 }
 
-// gap returns the time to the next of random events at a rate per second.
 func (d *drawing) gap(rate float64) time.Duration {
 	return time.Duration(d.ExpFloat64() / rate * float64(time.Second))
 }
@@ -108,7 +106,6 @@ func (d *drawing) prompts(n int, blocks func() int) [][]uint64 {
 	return all
 }
 
-// add adds a request whose prompt has these contents, and tail tokens of its own.
 func (d *drawing) add(at time.Duration, contents []uint64, tail, output, adapter int, key uint64) []int32 {
 	own := d.fresh((tail + BlockTokens - 1) / BlockTokens)
 	var blocks []int32

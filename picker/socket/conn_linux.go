@@ -64,7 +64,6 @@ func newConn(c connection, unacknowledged time.Duration) (*conn, error) {
 	return out, nil
 }
 
-// move makes a system call that does not block, again after signals.
 func move(trap, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 	b = b[:min(len(b), maxCall)]
 	for {
@@ -115,7 +114,6 @@ func (t *transfer) end() {
 	t.mu.Unlock()
 }
 
-// Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -156,7 +154,6 @@ func (c *conn) received(t *transfer) error {
 	return c.failure("read", t.errno)
 }
 
-// Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
 	t := &c.out
 	t.mu.Lock()

@@ -16,7 +16,6 @@ type listener struct {
 	unacknowledged time.Duration
 }
 
-// Accept implements net.Listener.
 func (l listener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if err != nil {

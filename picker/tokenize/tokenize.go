@@ -3,7 +3,6 @@ package tokenize
 import (
 	"bytes"
 	"cmp"
-	"container/list"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/mem"
+	"k8s.io/utils/lru"
 
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/request"
@@ -49,12 +49,10 @@ type Config struct {
 // Renderer renders the prompts of all pools.
 type Renderer struct {
 	transport http.RoundTripper
-	limit     int
 	calls     chan struct{}
 
 	mu      sync.Mutex
-	prompts map[uint64]*list.Element
-	order   *list.List // of *prompt, last used first
+	prompts *lru.Cache // hash of a text -> *prompt
 	held    int        // bytes of their ids
 
 	Cached, Rendered, Failed, Skipped atomic.Uint64 // requests by result
@@ -79,10 +77,10 @@ func New(c Config) *Renderer {
 	if c.Transport == nil {
 		c.Transport = newTransport(upstream.Protocol{})
 	}
-	return &Renderer{
-		transport: c.Transport, limit: cmp.Or(c.Prompts, 4096), calls: make(chan struct{}, cmp.Or(c.Concurrent, 64)),
-		prompts: map[uint64]*list.Element{}, order: list.New(),
-	}
+	r := &Renderer{transport: c.Transport, calls: make(chan struct{}, cmp.Or(c.Concurrent, 64))}
+	r.prompts = lru.NewWithEvictionFunc(cmp.Or(c.Prompts, 4096),
+		func(_ lru.Key, old any) { r.held -= len(old.(*prompt).ids) })
+	return r
 }
 
 func newTransport(by upstream.Protocol) *http.Transport { return by.Transport(16) }
@@ -193,7 +191,7 @@ func salted(p *prompt, salt uint64) Tokens {
 	return t
 }
 
-// ask calls a server. The transport closes the body once sent, possibly after the call.
+// The transport closes the body once sent, possibly after the call.
 func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url string, p *Prompt) (*prompt, error) {
 	call, err := http.NewRequestWithContext(ctx, http.MethodPost, url, mem.BufferSlice(slices.Clone(p.Body)).Reader())
 	if err != nil {
@@ -264,29 +262,18 @@ func read(body io.Reader, key uint64) (*prompt, error) {
 func (r *Renderer) find(key uint64) *prompt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.prompts[key]
-	if e == nil {
-		return nil
-	}
-	r.order.MoveToFront(e)
-	return e.Value.(*prompt)
+	found, _ := r.prompts.Get(key)
+	known, _ := found.(*prompt)
+	return known
 }
 
 func (r *Renderer) keep(p *prompt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if old := r.prompts[p.key]; old != nil {
-		r.drop(old)
+	r.prompts.Remove(p.key)
+	for r.prompts.Len() > 0 && r.held+len(p.ids) > maxIDs {
+		r.prompts.RemoveOldest()
 	}
-	for len(r.prompts) > 0 && (len(r.prompts) >= r.limit || r.held+len(p.ids) > maxIDs) {
-		r.drop(r.order.Back())
-	}
-	r.prompts[p.key] = r.order.PushFront(p)
+	r.prompts.Add(p.key, p)
 	r.held += len(p.ids)
-}
-
-func (r *Renderer) drop(e *list.Element) {
-	old := r.order.Remove(e).(*prompt)
-	delete(r.prompts, old.key)
-	r.held -= len(old.ids)
 }

@@ -20,7 +20,6 @@ const (
 	Router = "ROUTER"
 )
 
-// peers are the socket types allowed at the other end.
 var peers = map[string][]string{
 	Pub:    {Sub, "XSUB"},
 	Sub:    {Pub, "XPUB"},
@@ -79,7 +78,6 @@ type Conn struct {
 	since    time.Time // at most a minute ago
 }
 
-// ZMTP 3.0's signature, version and mechanism.
 var greeting = func() [64]byte {
 	var g [64]byte
 	g[0], g[9], g[10] = 0xff, 0x7f, 3
@@ -226,7 +224,6 @@ func (c *Conn) Read() (frames [][]byte, err error) {
 	return c.frames, c.nc.SetReadDeadline(time.Time{})
 }
 
-// await waits without a limit until a frame begins, and limits the time from then on.
 func (c *Conn) await() error {
 	if _, err := c.reader.Peek(1); err != nil {
 		return err
@@ -310,7 +307,6 @@ func (c *Conn) body(size int) error {
 	return nil
 }
 
-// command answers a PING, and drops other commands.
 func (c *Conn) command(size uint64) error {
 	if size > maxCommand {
 		return fmt.Errorf("%w of %d bytes for commands", ErrTooLarge, maxCommand)

@@ -194,7 +194,6 @@ func (p Policy) ownService(o *store.Occupant) string {
 	return ""
 }
 
-// ours reports whether a Service belongs to Penstock itself or to a Gateway's proxies.
 func (p Policy) ours(service string) bool {
 	if service == p.own {
 		return true

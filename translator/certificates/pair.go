@@ -56,7 +56,6 @@ func ReadPair(chain, key []byte) (*Pair, error) {
 	}
 }
 
-// privateKey reads a private key in PKCS #1, PKCS #8 or SEC 1.
 func privateKey(block *pem.Block, public any) (crypto.Signer, error) {
 	if strings.Contains(block.Type, "ENCRYPTED") || block.Headers["DEK-Info"] != "" {
 		return nil, errors.New("the private key is encrypted, and nothing has its password: write it without one")

@@ -63,7 +63,6 @@ func (f *fields) count() int {
 	return n
 }
 
-// readableExtensions lists the extensions that crypto/x509 can read, the first for each identifier.
 func readableExtensions(all []asn1.RawValue, reads func(change func(*fields)) bool) (out []asn1.RawValue) {
 	seen := map[string]bool{}
 	for _, e := range all {
@@ -150,7 +149,6 @@ var standIn = sync.OnceValues(func() (*fields, error) {
 	return split(der)
 })
 
-// readableName replaces attribute values that crypto/x509 cannot read.
 func readableName(name asn1.RawValue) asn1.RawValue {
 	sets, _ := elements(name, asn1.TagSequence, 0, maxParts)
 	var kept []asn1.RawValue
@@ -230,7 +228,6 @@ func alternativeNames(c *x509.Certificate) (out []asn1.RawValue) {
 	return out
 }
 
-// alternatives adds the names in subjectAltName if crypto/x509 read none.
 func alternatives(c *x509.Certificate) {
 	if len(c.DNSNames)+len(c.IPAddresses)+len(c.URIs) > 0 {
 		return

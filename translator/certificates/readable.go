@@ -79,7 +79,6 @@ func (f *fields) check() error {
 	return nil
 }
 
-// der encodes the parts as version 3, without unique IDs.
 func (f *fields) der() []byte {
 	marked := asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 0, IsCompound: true, Bytes: []byte{2, 1, 2}}
 	marked.FullBytes, _ = asn1.Marshal(marked)

@@ -14,8 +14,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// accessLogs returns the feedback to the picker, the log of other requests to exporting clusters,
-// and the operator's file.
 func (b *builder) accessLogs(cfg Config, owner string) []*accesslogv3.AccessLog {
 	logs := []*accesslogv3.AccessLog{{
 		Name:   "feedback",
@@ -48,7 +46,6 @@ func ended() *accesslogv3.AccessLogFilter {
 }
 
 const (
-	// membersLog is the name of the log of requests to exporting clusters (picker/accesslog).
 	membersLog      = "members"
 	membersInterval = 250 * time.Millisecond
 )
@@ -97,7 +94,6 @@ const grpcStatus = "grpc-status"
 // loggedOfMembers are the mark of a declined request, and the ID from the member's gateway.
 var loggedOfMembers = []string{peerMark, "x-request-id"}
 
-// renewals makes periodic log entries renew the leases of requests in flight.
 func renewals() *hcmv3.HttpConnectionManager_HcmAccessLogOptions {
 	return &hcmv3.HttpConnectionManager_HcmAccessLogOptions{AccessLogFlushInterval: seconds(renewalInterval)}
 }
@@ -118,8 +114,6 @@ func presence() *matcherv3.ValueMatcher {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}
 }
 
-// hasMetadata passes requests with a value of the dynamic metadata, and with absent also requests
-// without the key.
 func hasMetadata(key string, value *matcherv3.ValueMatcher, absent bool) *accesslogv3.AccessLogFilter {
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
 		MetadataFilter: &accesslogv3.MetadataFilter{

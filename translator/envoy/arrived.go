@@ -116,7 +116,6 @@ func withoutPort(authority string) string {
 	return authority
 }
 
-// codecHeader reads headers as the codec does. why is set if it rejects the request.
 func codecHeader(e model.Edge, in http.Header) (out map[string][]string, why string) {
 	out = map[string][]string{}
 	for name, values := range in {

@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// builder collects a resource's references and the first encoding error.
 type builder struct {
 	hops  bool
 	peers bool
@@ -22,7 +21,6 @@ type builder struct {
 	err   error
 }
 
-// any encodes a nested message deterministically.
 func (b *builder) any(msg proto.Message) *anypb.Any {
 	body, err := resource.Marshal(msg)
 	if err != nil && b.err == nil {
@@ -49,7 +47,6 @@ func (b *builder) only(name string, config proto.Message) []*listenerv3.Filter {
 	}}
 }
 
-// cluster records a reference to a cluster and returns its name.
 func (b *builder) cluster(id model.ClusterID) string {
 	name := id.String()
 	b.refs = append(b.refs, resource.Ref{Type: resource.Cluster, Name: name})

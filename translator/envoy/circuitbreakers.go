@@ -21,9 +21,8 @@ const (
 	poolPercent, poolLeast = 100, 1024
 )
 
-// circuitBreakers sets retry budgets, and a limit for datagram sessions. When our picker fails, or
-// an exporting cluster declines its share, all its waiting requests fail at once and must be
-// retried.
+// When our picker fails, or an exporting cluster declines its share, all its waiting requests fail
+// at once and must be retried.
 func circuitBreakers(c *model.Cluster) *clusterv3.CircuitBreakers {
 	percent, least := float64(servicePercent), uint32(serviceLeast)
 	switch {

@@ -211,7 +211,6 @@ func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource,
 	return with, drains, err
 }
 
-// hostPort returns an endpoint's address; ":0" for a hop.
 func hostPort(e *endpointv3.LbEndpoint) string {
 	at := e.GetEndpoint().GetAddress().GetSocketAddress()
 	return net.JoinHostPort(at.GetAddress(), strconv.Itoa(int(at.GetPortValue())))

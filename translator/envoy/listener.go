@@ -88,7 +88,6 @@ func (b *builder) chain(cfg Config, p model.Port, c model.Chain) *listenerv3.Fil
 	return fc
 }
 
-// byName matches TLS connections by SNI; "" for any.
 func byName(server string) *listenerv3.FilterChainMatch {
 	m := &listenerv3.FilterChainMatch{TransportProtocol: "tls"}
 	if server != "" {

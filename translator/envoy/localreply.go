@@ -72,7 +72,6 @@ type localClass struct {
 	add    []*corev3.HeaderValueOption
 }
 
-// localReplies adds a reason to local replies, and the API's error format to Envoy's own bodies.
 // Each class has its own mappers, because only the first match counts.
 func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 	var mappers []*hcmv3.ResponseMapper
@@ -116,7 +115,6 @@ func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 
 func (e localError) code() string { return e.reason }
 
-// choose returns an expression for the text of the first matching error, or other.
 func choose(errors []localError, text func(localError) string, other string) string {
 	var out strings.Builder
 	for _, e := range errors {
@@ -125,7 +123,6 @@ func choose(errors []localError, text func(localError) string, other string) str
 	return out.String() + "'" + other + "'"
 }
 
-// apiError answers in an API's error format. reason is an expression.
 func (b *builder) apiError(when string, anthropic bool, message, reason string) *hcmv3.ResponseMapper {
 	text := structpb.NewStringValue
 	body := map[string]*structpb.Value{

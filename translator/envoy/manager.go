@@ -45,8 +45,6 @@ func routingHeaders() (out []*mutationv3.HeaderMutation) {
 	return out
 }
 
-// manager returns the common configuration of edges and hops. name is the route configuration;
-// owner is for the picker's access log. headers applies to each request and answer.
 func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Duration, uploads int64,
 	headers *headersv3.HeaderMutation) *hcmv3.HttpConnectionManager {
 	return &hcmv3.HttpConnectionManager{

@@ -102,7 +102,6 @@ func byRegex(pattern string) *matcherv3.StringMatcher {
 	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(pattern)}}
 }
 
-// regex is an RE2 match of a whole path or value.
 func regex(s string) *matcherv3.RegexMatcher { return &matcherv3.RegexMatcher{Regex: s} }
 
 // Matches reports whether a request meets a match, as in Envoy.
@@ -148,7 +147,6 @@ func (a *Arrived) matches(m model.Match, without func(model.ValueMatch) bool) bo
 	return true
 }
 
-// parameter returns the first value of a query parameter, without decoding it.
 func (a *Arrived) parameter(name string) (string, bool) {
 	for text := range strings.SplitSeq(strings.TrimPrefix(a.Query, "?"), "&") {
 		if n, value, _ := strings.Cut(text, "="); n == name && text != "" {

@@ -94,8 +94,6 @@ func byModel(r *model.Route) bool {
 	return slices.ContainsFunc(r.Match.Headers, func(h model.ValueMatch) bool { return h.Name == ModelHeader })
 }
 
-// hostModelsRoute answers unrouted requests for the list of models on a host with routes by model;
-// nil for other hosts.
 func (b *builder) hostModelsRoute(vh *model.VirtualHost) *routev3.Route {
 	if b.hops || b.peers || !ListsModels(vh) {
 		return nil
@@ -135,7 +133,6 @@ func ruleBackends(f *model.Forward) []model.WeightedBackend {
 	return eachMember(f.Backends)
 }
 
-// eachMember replaces an import's cluster of hops with its exporting clusters.
 func eachMember(backends []model.WeightedBackend) []model.WeightedBackend {
 	out := make([]model.WeightedBackend, 0, len(backends))
 	for _, w := range backends {
@@ -158,7 +155,6 @@ func rulePools(f *model.Forward) string {
 	return strings.Join(pools, ",")
 }
 
-// listedPools lists the pools whose models our picker lists, including pools behind gateways.
 func (b *builder) listedPools(r *model.Route) string {
 	f := r.Action.Forward
 	var pools []string
@@ -188,10 +184,8 @@ func (b *builder) listedPools(r *model.Route) string {
 	return strings.Join(pools, ",")
 }
 
-// listed escapes the separators of pools and of their parameters.
 var listed = strings.NewReplacer("%", "%25", ",", "%2C", "?", "%3F")
 
-// addPool adds a backend's pool to a list for our picker (metaPools).
 func addPool(pools []string, w *model.WeightedBackend, how url.Values) []string {
 	id := w.Cluster.Pool()
 	if w.Picker != nil {

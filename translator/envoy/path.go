@@ -71,7 +71,6 @@ func (c *canonical) step() {
 	c.at++
 }
 
-// dots reads a dot of n bytes, which may begin a segment "." or "..".
 func (c *canonical) dots(n int) {
 	after := c.in[c.at+n:]
 	c.at += n
@@ -188,7 +187,6 @@ func mergeSlashes(path string) string {
 	return out
 }
 
-// arrivedPath returns the path and query for routing, or the status and Location of Envoy's answer.
 func arrivedPath(action v1alpha1.EscapedSlashes, target string) (path, query string, status uint32) {
 	path, query, has := strings.Cut(target, "?")
 	if has {

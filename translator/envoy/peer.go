@@ -51,7 +51,6 @@ const (
 	peerCluster = "penstock-peer-cluster"
 )
 
-// Additional filters of peer listeners.
 const (
 	filterBorder  = "border"  // header_mutation: removes internal headers from answers
 	filterRestore = "restore" // Lua: peer.lua
@@ -116,8 +115,7 @@ func (b *builder) membersAlone() *tlsv3.DownstreamTlsContext {
 	}
 }
 
-// gateways verifies some clusters' Gateways. SPIFFE's validator limits each bundle to its own trust
-// domain.
+// SPIFFE's validator limits each bundle to its own trust domain.
 func (b *builder) gateways(domains []model.TrustDomain) *tlsv3.CertificateValidationContext {
 	out, config := &tlsv3.CertificateValidationContext{}, &tlsv3.SPIFFECertValidatorConfig{}
 	for _, d := range domains {
@@ -142,8 +140,6 @@ func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.Htt
 	return m
 }
 
-// peerFilters adds three filters before httpFilters: the border, the authorization of members, and
-// the client's authority.
 func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	first := []*hcmv3.HttpFilter{
 		b.httpFilter(filterBorder,
@@ -162,7 +158,6 @@ func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 // begun are the flags of responses after which a pod may have started the request.
 var begun = []string{"UC", "UR", "UT", "LR", "SI", "UPE", "UMSDR", "DC", "DT", "DPE"}
 
-// marks marks local replies to requests that no pod can have started.
 func marks() []localClass {
 	status := func(code uint32) *accesslogv3.AccessLogFilter {
 		return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
@@ -219,7 +214,6 @@ func peerKeepalive() *corev3.KeepaliveSettings {
 		ConnectionIdleInterval: seconds(peerPing)}
 }
 
-// toPeer sends a share of requests to a member's gateways, with the pool's authority.
 func toPeer(share *routev3.WeightedCluster_ClusterWeight, authority string) {
 	own := "%REQ(:AUTHORITY)%"
 	if host := share.GetHostRewriteLiteral(); host != "" {

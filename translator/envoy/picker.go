@@ -124,7 +124,6 @@ func addMeta(service *corev3.GrpcService, key, value string) { // Envoy reads th
 		&corev3.HeaderValue{Key: key, Value: strings.ReplaceAll(value, "%", "%%")})
 }
 
-// callAgain retries a lost picker's call at another one.
 func (b *builder) callAgain() *corev3.RetryPolicy {
 	return &corev3.RetryPolicy{
 		RetryOn:    "connect-failure,reset,refused-stream,unavailable",

@@ -167,7 +167,6 @@ func (b *builder) retryAlso(p *routev3.RetryPolicy, on model.RetryOn) {
 	}
 }
 
-// nextPriority moves to the next priority after some attempts.
 func (b *builder) nextPriority(attempts uint32) *routev3.RetryPolicy_RetryPriority {
 	return &routev3.RetryPolicy_RetryPriority{
 		Name: "previous-priorities",

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// rewrite changes the path. Shares rewrite the host, because the route's would override theirs.
+// Shares rewrite the host, because the route's would override theirs.
 func (b *builder) rewrite(m model.Match, f *model.Forward, ra *routev3.RouteAction) {
 	switch c := f.RewritePath; {
 	case c.Full != nil:
@@ -44,5 +44,4 @@ func (b *builder) prefixRewrite(m model.Match, replacement string) (string, *mat
 	}
 }
 
-// literal escapes group references in a substitution.
 func literal(s string) string { return strings.ReplaceAll(s, `\`, `\\`) }

@@ -111,8 +111,8 @@ func directResponse(d *model.Direct) *routev3.Route_DirectResponse {
 	return &routev3.Route_DirectResponse{DirectResponse: r}
 }
 
-// routeAction forwards requests. Even a single backend is a weighted cluster, so that pickers,
-// headers and unresolved backends have one form.
+// Even a single backend is a weighted cluster, so that pickers, headers and unresolved backends
+// have one form.
 func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_Route {
 	f := r.Action.Forward
 	ra := &routev3.RouteAction{

@@ -33,15 +33,12 @@ var (
 	sessionScript string
 )
 
-// Names of scripts.
 const (
-	scanCode = "scan"
-	waitCode = "wait"
-	portCode = "port"
-	// responseCode is for weighted clusters: it follows a pick.
+	scanCode     = "scan"
+	waitCode     = "wait"
+	portCode     = "port"
 	responseCode = "response"
-	// sessionCode is for weighted clusters, in filterStay.
-	sessionCode = "session"
+	sessionCode  = "session"
 )
 
 // scripts does nothing until a virtual host or route names a script; a changed script changes the

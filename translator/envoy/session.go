@@ -19,8 +19,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// session keeps clients at endpoints. If one is gone, another replaces it, and the client gets a
-// new cookie or header.
+// If one is gone, another replaces it, and the client gets a new cookie or header.
 func (b *builder) session(s *model.Session) *anypb.Any {
 	var state *corev3.TypedExtensionConfig
 	if s.Header {
@@ -37,8 +36,6 @@ func (b *builder) session(s *model.Session) *anypb.Any {
 	}})
 }
 
-// keep makes a share keep its clients: at an exporting cluster, or, by Envoy's own filter, at an
-// endpoint.
 func (b *builder) keep(share *routev3.WeightedCluster_ClusterWeight, f *model.Forward, w *model.WeightedBackend) {
 	if f.Session == nil || w.Cluster.IsZero() || !anyImported(f) {
 		return
@@ -62,7 +59,6 @@ func anyImported(f *model.Forward) bool {
 	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Imported() })
 }
 
-// sessionContext is session.lua's input.
 func sessionContext(s *model.Session, w *model.WeightedBackend) *structpb.Struct {
 	fields := map[string]*structpb.Value{}
 	if s.Header {

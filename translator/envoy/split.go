@@ -65,7 +65,6 @@ func (b *builder) splitRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.
 	return routes
 }
 
-// alone returns a rule's action for one backend, which takes a range of millionths.
 func alone(a *model.Action, w model.WeightedBackend, from, to uint32) *model.Action {
 	action, f := *a, *a.Forward
 	var own model.OwnFilters

@@ -11,8 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// stream forwards connections. A changed route only changes its own chain, and open connections
-// continue for the drain time.
+// A changed route only changes its own chain, and open connections continue for the drain time.
 func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 	proxy := &tcpv3.TcpProxy{
 		StatPrefix: "stream",
@@ -38,7 +37,7 @@ func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 	return fc
 }
 
-// streamClusters divides connections. An unresolved backend's share is closed at once.
+// An unresolved backend's share is closed at once.
 func (b *builder) streamClusters(backends []model.WeightedBackend) *tcpv3.TcpProxy_WeightedCluster {
 	out := &tcpv3.TcpProxy_WeightedCluster{}
 	for _, w := range backends {

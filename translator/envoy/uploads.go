@@ -60,7 +60,6 @@ func (b *builder) uploads(limit int64) proto.Message {
 		call)
 }
 
-// Parts of match trees.
 type (
 	predicate       = matcherxds.Matcher_MatcherList_Predicate
 	predicates      = matcherxds.Matcher_MatcherList_Predicate_PredicateList

@@ -62,7 +62,7 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 	}
 }
 
-// trust sets the accepted certificates. Without a validation context Envoy accepts any.
+// Without a validation context Envoy accepts any.
 func (b *builder) trust(common *tlsv3.CommonTlsContext, t *model.UpstreamTLS) {
 	if t.Insecure {
 		return
@@ -96,8 +96,7 @@ func (b *builder) trusted(check *tlsv3.CertificateValidationContext,
 	}
 }
 
-// dnsName matches names in a certificate. A user's wildcard matches any first label, including
-// another wildcard.
+// A user's wildcard matches any first label, including another wildcard.
 func dnsName(san string) *matcherv3.StringMatcher {
 	rest, wild := strings.CutPrefix(san, "*")
 	if !wild {

@@ -16,7 +16,6 @@ const headerVia = "via"
 // Loop Detected (RFC 5842, section 7.2)
 const ringStatus = 508
 
-// via adds this gateway to a request, and removes the other one from its answer.
 func (b *builder) via(share *routev3.WeightedCluster_ClusterWeight) {
 	share.RequestHeadersToAdd = append(share.RequestHeadersToAdd, &corev3.HeaderValueOption{
 		Header:       &corev3.HeaderValue{Key: headerVia, Value: "1.1 penstock"},
@@ -25,8 +24,6 @@ func (b *builder) via(share *routev3.WeightedCluster_ClusterWeight) {
 	share.ResponseHeadersToRemove = append(slices.Clip(share.ResponseHeadersToRemove), headerVia)
 }
 
-// maxGateways returns how many gateways a request may have passed through: the minimum of a rule's
-// backends; 0 if none is in another cluster.
 func maxGateways(f *model.Forward) (least uint32) {
 	if f == nil {
 		return 0

@@ -1,6 +1,7 @@
 package gatewayapi
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,12 +13,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonRouteConflict is for a route that loses its hosts to a route of another kind.
 const reasonRouteConflict gatewayv1.RouteConditionReason = "RouteConflict"
 
 // Attach decides a route's places, rule actions and report. losses are the route's, on every
-// listener. A route without a parent of ours has no rules in the result. A route that is not
-// Accepted because of its rules keeps its Places: requests get 500.
+// listener. A route that is not Accepted because of its rules keeps its Places: requests get 500.
 func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []model.Loss) *model.Attachment {
 	a := placed(c, losses)
 	if len(a.Parents) == 0 {
@@ -42,10 +41,7 @@ func placed(c *model.Candidate, losses []model.Loss) *model.Attachment {
 		attachParent(a, &c.Parents[i], losses)
 	}
 	slices.SortFunc(a.Places, func(a, b model.Place) int {
-		if c := strings.Compare(a.Gateway, b.Gateway); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Listener, b.Listener)
+		return cmp.Or(strings.Compare(a.Gateway, b.Gateway), strings.Compare(a.Listener, b.Listener))
 	})
 	return a
 }

@@ -2,11 +2,13 @@ package gatewayapi
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
@@ -55,23 +57,11 @@ func (p *parentFinder) find() {
 }
 
 func parentRef(namespace string, spec *gatewayv1.ParentReference) report.ParentRef {
-	ref := report.ParentRef{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: namespace, Name: string(spec.Name)}
-	if spec.Group != nil {
-		ref.Group = string(*spec.Group)
+	return report.ParentRef{
+		Group: string(ptr.Deref(spec.Group, gatewayv1.GroupName)), Kind: string(ptr.Deref(spec.Kind, "Gateway")),
+		Namespace: string(ptr.Deref(spec.Namespace, gatewayv1.Namespace(namespace))), Name: string(spec.Name),
+		SectionName: string(ptr.Deref(spec.SectionName, "")), Port: ptr.Deref(spec.Port, 0),
 	}
-	if spec.Kind != nil {
-		ref.Kind = string(*spec.Kind)
-	}
-	if spec.Namespace != nil {
-		ref.Namespace = string(*spec.Namespace)
-	}
-	if spec.SectionName != nil {
-		ref.SectionName = string(*spec.SectionName)
-	}
-	if spec.Port != nil {
-		ref.Port = *spec.Port
-	}
-	return ref
 }
 
 func (p *parentFinder) parent(i int) {
@@ -216,9 +206,7 @@ func allowedNamespace(r store.Reader, from, selector, owner, namespace string) b
 func namespaceLabels(r store.Reader, name string) labels.Set {
 	set := labels.Set{corev1.LabelMetadataName: name}
 	if ns, ok := store.Namespaces.Get(r, name); ok {
-		for k, v := range ns.Labels {
-			set[k] = v
-		}
+		maps.Copy(set, ns.Labels)
 	}
 	return set
 }

@@ -38,7 +38,7 @@ func (b *ruleBuilder) externalAuth(f *filters, spec *gatewayv1.HTTPExternalAuthF
 	if f.fails = cluster.IsZero(); f.fails {
 		return
 	}
-	a.Cluster, a.Backend = cluster, store.TargetKey(ref.Kind, ref.Namespace, ref.Name)
+	a.Cluster, a.Backend = cluster, store.TargetOf(ref)
 	if a.GRPC {
 		a.Cluster = model.GRPCCluster(ref.Namespace, ref.Name, *spec.BackendRef.Port)
 	}

@@ -1,10 +1,12 @@
 package gatewayapi
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -19,17 +21,14 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 	for i := range specs {
 		spec := &specs[i]
 		at := fmt.Sprintf("%s.backendRefs[%d]", field, i)
-		s := share{weight: 1}
-		if spec.Weight != nil {
-			s.weight = uint32(max(0, *spec.Weight))
-		}
+		s := share{weight: uint32(max(0, ptr.Deref(spec.Weight, 1)))}
 		f := b.filters(spec.Filters, matches, at+".filters", true)
 		s.request, s.response, s.rewriteHost, s.own = f.request, f.response, f.rewriteHost, f.own()
 
 		ref := backendRef(b.out.Route.Namespace, &spec.BackendObjectReference)
 		res := b.resolve(ref, spec.Port)
 		b.restrict(&res, ref, &f, at+".filters")
-		s.backend = store.TargetKey(ref.Kind, ref.Namespace, ref.Name)
+		s.backend = store.TargetOf(ref)
 		if res.Ref != "" {
 			s.backend = res.Ref
 		}
@@ -106,8 +105,6 @@ func (b *ruleBuilder) drained(specs []gatewayv1.HTTPBackendRef, shares []share, 
 	}
 }
 
-// onlyService resolves a backend that must be a Service. The cluster is zero if that fails; a
-// finding has the reason.
 func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, field string) (cluster model.ClusterID,
 	ref report.Ref) {
 	ref = backendRef(b.out.Route.Namespace, spec)
@@ -120,7 +117,7 @@ func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, f
 		return model.ClusterID{}, ref
 	}
 	b.outside(res, field)
-	b.out.Backends = append(b.out.Backends, store.TargetKey(ref.Kind, ref.Namespace, ref.Name))
+	b.out.Backends = append(b.out.Backends, store.TargetOf(ref))
 	return res.Targets[0].Cluster, ref
 }
 
@@ -128,24 +125,15 @@ const addressNotAllowed gatewayv1.RouteConditionReason = "AddressNotAllowed"
 
 func (b *ruleBuilder) outside(res Resolution, field string) {
 	if res.Outside != "" {
-		b.unresolved = append(b.unresolved,
-			falseCondition(gatewayv1.RouteConditionResolvedRefs, addressNotAllowed, res.Outside))
-		b.out.Findings = append(b.out.Findings, finding(b.out.Route, field, res.Outside, ""))
+		b.fail(Resolution{Reason: string(addressNotAllowed), Message: res.Outside}, field)
 	}
 }
 
 func backendRef(namespace string, spec *gatewayv1.BackendObjectReference) report.Ref {
-	ref := report.Ref{Kind: "Service", Namespace: namespace, Name: string(spec.Name)}
-	if spec.Group != nil {
-		ref.Group = string(*spec.Group)
+	return report.Ref{
+		Group: string(ptr.Deref(spec.Group, "")), Kind: cmp.Or(string(ptr.Deref(spec.Kind, "")), "Service"),
+		Namespace: cmp.Or(string(ptr.Deref(spec.Namespace, "")), namespace), Name: string(spec.Name),
 	}
-	if spec.Kind != nil && *spec.Kind != "" {
-		ref.Kind = string(*spec.Kind)
-	}
-	if spec.Namespace != nil && *spec.Namespace != "" {
-		ref.Namespace = string(*spec.Namespace)
-	}
-	return ref
 }
 
 // isPool reports whether a reference is to a pool or an import. Older routes use the imports' group
@@ -156,8 +144,8 @@ func isPool(ref report.Ref) bool {
 		(ref.Kind == pools.Kind() || ref.Kind == imports.Kind())
 }
 
-// resolve returns the clusters of a backend, or the reason for a failure. It checks the kind, then
-// the grant, then the object: without a grant, nothing about the object is disclosed.
+// It checks the kind, then the grant, then the object: without a grant, nothing about the object is
+// disclosed.
 func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolution {
 	pool := isPool(ref)
 	switch {
@@ -180,15 +168,9 @@ func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolu
 			ref.Kind, ref.Group, store.InferencePools.Group(), store.InferencePoolImports.Group(),
 			store.ServiceImports.Group())
 	case !Granted(b.r, b.out.Route, ref):
-		return unresolved(gatewayv1.RouteReasonRefNotPermitted,
-			"no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", ref.Namespace, b.out.Route.Kind,
-			b.out.Route.Namespace, ref)
+		return unresolved(gatewayv1.RouteReasonRefNotPermitted, "%s", noGrant(b.out.Route, ref))
 	case pool:
-		var p int32
-		if port != nil {
-			p = *port
-		}
-		res := b.backends.Resolve(b.r, ref, p)
+		res := b.backends.Resolve(b.r, ref, ptr.Deref(port, 0))
 		if res.Reason == string(gatewayv1.RouteReasonBackendNotFound) {
 			res.Message += Elsewhere(b.r, b.out.Route, ref)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -81,6 +82,8 @@ func PolicyKeys(r store.Reader, id model.ClusterID) (keys []string) {
 	return keys
 }
 
+const noTLSOptions = "TLS options are not supported: it has no effect"
+
 func policyTarget(id model.ClusterID) (report.Ref, bool) {
 	target := services.RefOf(id)
 	switch id.Kind {
@@ -97,7 +100,7 @@ func policyTarget(id model.ClusterID) (report.Ref, bool) {
 }
 
 func policiesOf(r store.Reader, target report.Ref) []*gatewayv1.BackendTLSPolicy {
-	return store.BackendTLSPolicies.By(r, store.ByTarget, store.TargetKey(target.Kind, target.Namespace, target.Name))
+	return store.BackendTLSPolicies.By(r, store.ByTarget, store.TargetOf(target))
 }
 
 // PolicyFor returns the policy in force for a backend. The section is a Service's port name or an
@@ -188,10 +191,11 @@ func selects(p *gatewayv1.BackendTLSPolicy, target report.Ref, section string) b
 }
 
 func sectionOf(t gatewayv1.LocalPolicyTargetReferenceWithSectionName) string {
-	if t.SectionName == nil {
-		return ""
-	}
-	return string(*t.SectionName)
+	return string(ptr.Deref(t.SectionName, ""))
+}
+
+func targetOf(p *gatewayv1.BackendTLSPolicy, t gatewayv1.LocalPolicyTargetReferenceWithSectionName) report.Ref {
+	return report.Ref{Group: string(t.Group), Kind: string(t.Kind), Namespace: p.Namespace, Name: string(t.Name)}
 }
 
 func older(a, b *gatewayv1.BackendTLSPolicy) bool {
@@ -260,10 +264,7 @@ func decidePolicy(r store.Reader, p *gatewayv1.BackendTLSPolicy) policyDecision 
 		d.tls.SANs = []string{string(v.Hostname)}
 	}
 	for _, option := range sortedKeys(p.Spec.Options) {
-		f := finding(ref, fmt.Sprintf("spec.options[%s]", option), "TLS options are not supported: it has no effect",
-			"")
-		f.Severity = report.Warning
-		d.findings = append(d.findings, f)
+		d.findings = append(d.findings, warning(ref, fmt.Sprintf("spec.options[%s]", option), noTLSOptions, ""))
 	}
 	return d
 }

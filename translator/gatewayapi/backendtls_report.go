@@ -1,6 +1,7 @@
 package gatewayapi
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -42,9 +43,7 @@ func PolicyReport(r store.Reader, key string, targets PolicyTargets) (report.Rep
 				d.findings = append(d.findings, f)
 			}
 		}
-		target, section := unaliased(r, report.Ref{
-			Group: string(t.Group), Kind: string(t.Kind), Namespace: p.Namespace, Name: string(t.Name),
-		}, sectionOf(t))
+		target, section := unaliased(r, targetOf(p, t), sectionOf(t))
 		c := targeted(r, p, target, section, sections(r, target, targets))
 		if c.Status == report.True && target.Kind == store.InferencePools.Kind() {
 			d.findings = append(d.findings,
@@ -59,18 +58,12 @@ func PolicyReport(r store.Reader, key string, targets PolicyTargets) (report.Rep
 		lost = append(lost, c)
 		d.findings = append(d.findings, finding(ref, fmt.Sprintf("spec.targetRefs[%d]", i), c.Message, ""))
 	}
-	accepted := trueCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonAccepted)
-	switch {
-	case len(found) == 0 && len(lost) > 0:
+	accepted := cmp.Or(d.accepted, trueCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonAccepted))
+	if len(found) == 0 && len(lost) > 0 {
 		accepted = lost[0]
-	case d.accepted.Type != "":
-		accepted = d.accepted
 	}
-	resolved := trueCondition(gatewayv1.BackendTLSPolicyConditionResolvedRefs,
-		gatewayv1.BackendTLSPolicyReasonResolvedRefs)
-	if d.resolved.Type != "" {
-		resolved = d.resolved
-	}
+	resolved := cmp.Or(d.resolved, trueCondition(gatewayv1.BackendTLSPolicyConditionResolvedRefs,
+		gatewayv1.BackendTLSPolicyReasonResolvedRefs))
 	out := report.Report{Owner: ref, Findings: d.findings}
 	for _, s := range policyStreams(r, p, targets) {
 		out.Findings = append(out.Findings, report.Finding{Severity: report.Info, Owner: ref, Field: "spec.targetRefs",
@@ -154,25 +147,20 @@ func sections(r store.Reader, target report.Ref, targets PolicyTargets) []string
 
 func policyGateways(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets PolicyTargets) (out []report.Ref) {
 	for _, t := range p.Spec.TargetRefs {
-		target, section := unaliased(r, report.Ref{
-			Group: string(t.Group), Kind: string(t.Kind), Namespace: p.Namespace, Name: string(t.Name),
-		}, sectionOf(t))
+		target, section := unaliased(r, targetOf(p, t), sectionOf(t))
 		for _, cluster := range policyClusters(r, target, section, targets) {
 			for _, route := range targets.Attached(r, cluster) {
 				out = append(out, route.Gateways...)
 			}
 		}
 	}
-	slices.SortFunc(out, report.Ref.Compare)
-	return slices.Compact(out)
+	return sorted(out, report.Ref.Compare)
 }
 
 // policyStreams returns routes with TLS passthrough, which no policy changes.
 func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets PolicyTargets) (out []report.Ref) {
 	for _, target := range p.Spec.TargetRefs {
-		svc, ok := services.Find(r,
-			report.Ref{Group: string(target.Group), Kind: string(target.Kind), Namespace: p.Namespace,
-				Name: string(target.Name)})
+		svc, ok := services.Find(r, targetOf(p, target))
 		if !ok {
 			continue
 		}
@@ -182,8 +170,7 @@ func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets Policy
 			}
 		}
 	}
-	slices.SortFunc(out, report.Ref.Compare)
-	return slices.Compact(out)
+	return sorted(out, report.Ref.Compare)
 }
 
 // policyClusters returns all possible clusters of a policy's target, with pickers as plain
@@ -210,7 +197,6 @@ func policyClusters(r store.Reader, target report.Ref, section string, targets P
 				if m.Local {
 					continue
 				}
-				// routes lead to both or neither
 				if section == "" || section == m.Name || section == pickerSection(m.Name) {
 					out = append(out, m.Cluster, m.Cluster.As(model.LastVariant))
 				}

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonBudget is for a route whose namespace's routes take too much of Envoy's time.
 const reasonBudget gatewayv1.RouteConditionReason = "RouteBudgetExceeded"
 
 // defaultBudget limits the time of Envoy's main thread that one namespace's routes take for each
@@ -109,8 +108,7 @@ func ChargeOf(r store.Reader, backends Backends, c *model.Candidate) *Charge {
 	return charge
 }
 
-// costOf returns a route's cost in one host. Rules above the route's budget have no expressions in
-// Envoy.
+// Rules above the route's budget have no expressions in Envoy.
 func costOf(a *model.Attachment) envoy.Cost {
 	sum := envoy.Cost{Hosts: 1}
 	var own model.Expressions

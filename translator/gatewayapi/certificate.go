@@ -2,6 +2,7 @@ package gatewayapi
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rsa"
@@ -16,6 +17,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
@@ -45,21 +47,12 @@ func (b *listenerBuilder) certificate(ref gatewayv1.SecretObjectReference) (name
 }
 
 func secretRef(namespace string, ref gatewayv1.SecretObjectReference) report.Ref {
-	target := report.Ref{Kind: "Secret", Namespace: namespace, Name: string(ref.Name)}
-	if ref.Group != nil {
-		target.Group = string(*ref.Group)
-	}
-	if ref.Kind != nil && *ref.Kind != "" {
-		target.Kind = string(*ref.Kind)
-	}
-	if ref.Namespace != nil && *ref.Namespace != "" {
-		target.Namespace = string(*ref.Namespace)
-	}
-	return target
+	kind := gatewayv1.Kind(cmp.Or(string(ptr.Deref(ref.Kind, "")), "Secret"))
+	return backendRef(namespace,
+		&gatewayv1.BackendObjectReference{Group: ref.Group, Kind: &kind, Namespace: ref.Namespace, Name: ref.Name})
 }
 
-// usableCertificate resolves a reference to a certificate; problem describes a failure. It checks
-// the kind, then the grant, then the object, as resolve does.
+// It checks the kind, then the grant, then the object, as resolve does.
 func usableCertificate(r store.Reader, from, target report.Ref) (secret *model.Secret, leaf *x509.Certificate,
 	problem string) {
 	switch {
@@ -67,9 +60,7 @@ func usableCertificate(r store.Reader, from, target report.Ref) (secret *model.S
 		return nil, nil,
 			fmt.Sprintf("certificates of kind %s (%q) are not supported: use a Secret", target.Kind, target.Group)
 	case !Granted(r, from, target):
-		return nil, nil,
-			fmt.Sprintf("no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", target.Namespace,
-				from.Kind, from.Namespace, target)
+		return nil, nil, noGrant(from, target)
 	}
 	return readCertificate(r, target.Namespace, target.Name)
 }
@@ -156,8 +147,6 @@ func usable(leaf *x509.Certificate) error {
 	return nil
 }
 
-// demandsOCSP reports whether an extension is must-staple, with Envoy's exact feature
-// status_request.
 func demandsOCSP(e pkix.Extension) bool {
 	return e.Id.Equal(mustStaple) && bytes.Equal(e.Value, []byte{0x30, 3, 2, 1, 5})
 }
@@ -166,7 +155,6 @@ var keyUsage = asn1.ObjectIdentifier{2, 5, 29, 15}
 
 var commonName = asn1.ObjectIdentifier{2, 5, 4, 3}
 
-// nameless returns why Envoy rejects a server certificate by its names.
 func nameless(leaf *x509.Certificate) error {
 	if !certificates.HasAlternativeName(leaf) && leaf.Subject.CommonName == "" {
 		return errors.New("it is for no name, and Envoy rejects that: issue it for the host names of the listener")

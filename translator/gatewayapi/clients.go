@@ -1,9 +1,11 @@
 package gatewayapi
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -48,12 +50,8 @@ func ruleFor(rules []clientRule, port uint16) (out clientRule) {
 
 func (c clientRule) refs(gw *gatewayv1.Gateway) (refs []report.Ref) {
 	for _, ref := range c.validation.CACertificateRefs {
-		out := report.Ref{Group: string(ref.Group), Kind: string(ref.Kind), Namespace: gw.Namespace,
-			Name: string(ref.Name)}
-		if ref.Namespace != nil && *ref.Namespace != "" {
-			out.Namespace = string(*ref.Namespace)
-		}
-		refs = append(refs, out)
+		refs = append(refs, report.Ref{Group: string(ref.Group), Kind: string(ref.Kind),
+			Namespace: cmp.Or(string(ptr.Deref(ref.Namespace, "")), gw.Namespace), Name: string(ref.Name)})
 	}
 	return refs
 }
@@ -122,10 +120,9 @@ func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *
 		}
 		if c.validation.Mode == gatewayv1.AllowInsecureFallback {
 			open = append(open, c.field)
-			f := finding(out.Ref, c.field+".mode", "clients are let in without a valid certificate",
-				"use AllowValidOnly, or have the backends look at x-forwarded-client-cert")
-			f.Severity = report.Warning
-			out.Findings = append(out.Findings, f)
+			out.Findings = append(out.Findings,
+				warning(out.Ref, c.field+".mode", "clients are let in without a valid certificate",
+					"use AllowValidOnly, or have the backends look at x-forwarded-client-cert"))
 		}
 	}
 	if len(open) == 0 {
@@ -137,8 +134,6 @@ func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *
 	return &c
 }
 
-// ownCertificate sets the Gateway's client certificate for backends (spec.tls.backend), or returns
-// a false ResolvedRefs condition; connections then have none.
 func ownCertificate(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
 	if gw.Spec.TLS == nil || gw.Spec.TLS.Backend == nil || gw.Spec.TLS.Backend.ClientCertificateRef == nil {
 		return nil

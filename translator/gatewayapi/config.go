@@ -1,6 +1,8 @@
 package gatewayapi
 
 import (
+	"cmp"
+
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -25,12 +27,7 @@ type Config struct {
 	ReservedPort uint16
 }
 
-func (c Config) controller() string {
-	if c.Controller == "" {
-		return Controller
-	}
-	return c.Controller
-}
+func (c Config) controller() string { return cmp.Or(c.Controller, Controller) }
 
 // Backends resolves InferencePools and InferencePoolImports, after a check of grants.
 type Backends interface {

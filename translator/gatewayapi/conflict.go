@@ -1,6 +1,7 @@
 package gatewayapi
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -10,8 +11,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// clash returns why two listeners are not distinct: a reason, the field to change, and a sentence
-// about the other one; "" if they are distinct.
 func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, field, problem string) {
 	name := o.Name
 	if o.Owner != l.Owner {
@@ -88,18 +87,14 @@ func (b *listenerBuilder) against(i, a, z int, fix string) bool {
 func (b *listenerBuilder) finish(rejected bool) {
 	for i, l := range b.out.Listeners {
 		s := &b.state[i]
-		accepted := trueCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonAccepted)
-		resolved := trueCondition(gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerReasonResolvedRefs)
-		conflicted := falseCondition(gatewayv1.ListenerConditionConflicted, gatewayv1.ListenerReasonNoConflicts, "")
+		accepted := cmp.Or(s.accepted,
+			trueCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonAccepted))
+		resolved := cmp.Or(s.resolved,
+			trueCondition(gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerReasonResolvedRefs))
+		conflicted := cmp.Or(s.conflicted,
+			falseCondition(gatewayv1.ListenerConditionConflicted, gatewayv1.ListenerReasonNoConflicts, ""))
 		programmed := trueCondition(gatewayv1.ListenerConditionProgrammed, gatewayv1.ListenerReasonProgrammed)
-		if s.resolved.Type != "" {
-			resolved = s.resolved
-		}
-		if s.accepted.Type != "" {
-			accepted = s.accepted
-		}
 		if s.conflicted.Type != "" {
-			conflicted = s.conflicted
 			reason := gatewayv1.ListenerConditionReason(conflicted.Reason)
 			accepted = falseCondition(gatewayv1.ListenerConditionAccepted, reason, conflicted.Message)
 			programmed = falseCondition(gatewayv1.ListenerConditionProgrammed, reason, conflicted.Message)

@@ -72,8 +72,6 @@ func streamLosses(all []contender) (losses []model.Loss) {
 	return losses
 }
 
-// kindLosses: an HTTPRoute and a GRPCRoute whose hostnames intersect exclude each other; the first
-// gets the listener (GRPCRouteSpec.Hostnames).
 func kindLosses(all []contender) (losses []model.Loss) {
 	taken := map[string]*claims{}
 	for _, kind := range []string{"HTTPRoute", "GRPCRoute"} {

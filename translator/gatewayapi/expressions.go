@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonExpressions is for a route with rules whose regular expressions exceed a budget.
 const reasonExpressions gatewayv1.RouteConditionReason = "TooManyRegularExpressions"
 
 // Budgets of regular expressions, counted for each host and each of Envoy's routes. Envoy compiles
@@ -43,8 +42,6 @@ type Budget struct {
 	Wider model.Expressions                        // of wider hostnames' routes together
 }
 
-// expressions counts a rule's expressions, without their sizes if there are more than a route may
-// have.
 func expressions(rule *model.Rule) (sum model.Expressions) {
 	for _, m := range rule.Matches {
 		sum.Number += uint32(envoy.Matchers(m))
@@ -81,7 +78,7 @@ func Overruns(gateway string, namespaces int, attached []*model.Attachment) (out
 		hosts := HostsOn(gateway, a)
 		over := func(r *model.Rule, format string, args ...any) {
 			out = append(out,
-				model.Overrun{Gateway: gateway, Route: store.TargetKey(a.Route.Kind, a.Route.Namespace, a.Route.Name),
+				model.Overrun{Gateway: gateway, Route: store.TargetOf(a.Route),
 					Rule: r.Index, Budget: fmt.Sprintf(format, args...)})
 		}
 		for i := range a.Rules {

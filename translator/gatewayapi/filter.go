@@ -1,12 +1,14 @@
 package gatewayapi
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -85,8 +87,7 @@ func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model
 	return f
 }
 
-// headers reads a header modifier; the first of equal names counts. Envoy only changes Host by
-// rewriting, so setting it fills host.
+// Envoy only changes Host by rewriting, so setting it fills host.
 func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, host *string) model.HeaderChanges {
 	read := func(list []gatewayv1.HTTPHeader, field string, set bool) (out []model.Header) {
 		for i, h := range list {
@@ -120,11 +121,9 @@ func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, ho
 	return out
 }
 
-// token is the form of a header's name (RFC 9110, 5.6.2).
 var token = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// headerName returns a header's name in lower case. Envoy rejects a whole route configuration for
-// an invalid one.
+// Envoy rejects a whole route configuration for an invalid one.
 func (b *ruleBuilder) headerName(name, field string) string {
 	if !token.MatchString(name) {
 		b.unsupported(field, "%q is not the name of a header", name)
@@ -151,9 +150,7 @@ func (b *ruleBuilder) redirect(spec *gatewayv1.HTTPRequestRedirectFilter, matche
 		out.Host = string(*spec.Hostname)
 		b.text(out.Host, field+".hostname")
 	}
-	if spec.Port != nil {
-		out.Port = uint16(*spec.Port)
-	}
+	out.Port = uint16(ptr.Deref(spec.Port, 0))
 	if spec.StatusCode != nil {
 		out.Code = uint32(*spec.StatusCode)
 		if !slices.Contains([]uint32{301, 302, 303, 307, 308}, out.Code) {
@@ -215,10 +212,7 @@ func (b *ruleBuilder) retry(spec *gatewayv1.HTTPRouteRetry, field string) *model
 	if spec == nil {
 		return nil
 	}
-	out := &model.Retry{Attempts: 1}
-	if spec.Attempts != nil {
-		out.Attempts = uint32(max(0, *spec.Attempts))
-	}
+	out := &model.Retry{Attempts: uint32(max(0, ptr.Deref(spec.Attempts, 1)))}
 	for i, c := range spec.Codes {
 		if c < 400 || c > 599 {
 			b.unsupported(fmt.Sprintf("%s.codes[%d]", field, i), "status %d cannot be retried on", c)
@@ -226,8 +220,7 @@ func (b *ruleBuilder) retry(spec *gatewayv1.HTTPRouteRetry, field string) *model
 		}
 		out.Codes = append(out.Codes, uint32(c))
 	}
-	slices.Sort(out.Codes)
-	out.Codes = slices.Compact(out.Codes)
+	out.Codes = sorted(out.Codes, cmp.Compare[uint32])
 	if d := b.duration(spec.Backoff, field+".backoff"); d != nil {
 		out.Backoff = *d
 	}

@@ -66,13 +66,15 @@ func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 func bindings(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Condition {
 	for i, a := range gw.Spec.Addresses {
 		field := fmt.Sprintf("spec.addresses[%d]", i)
-		if a.Type != nil && *a.Type != gatewayv1.IPAddressType {
-			problem, fix := fmt.Sprintf("addresses of type %s are not supported", *a.Type),
-				"use type IPAddress, or leave addresses out"
-			out.Findings = append(out.Findings, finding(out.Ref, field+".type", problem, fix))
+		unsupported := func(sub, problem, fix string) *report.Condition {
+			out.Findings = append(out.Findings, finding(out.Ref, field+sub, problem, fix))
 			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonUnsupportedAddress,
 				field+": "+problem+": "+fix)
 			return &c
+		}
+		if a.Type != nil && *a.Type != gatewayv1.IPAddressType {
+			return unsupported(".type", fmt.Sprintf("addresses of type %s are not supported", *a.Type),
+				"use type IPAddress, or leave addresses out")
 		}
 		if a.Value == "" { // any address of the type
 			out.Addresses = append(out.Addresses, anyAddress)
@@ -80,28 +82,21 @@ func bindings(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Con
 		}
 		ip, err := netip.ParseAddr(a.Value)
 		if err != nil || ip.Zone() != "" { // Envoy rejects a listener with a zone
-			problem, fix := fmt.Sprintf("%q is not an IP address", a.Value),
-				"write an address such as 127.0.0.1, or leave addresses out"
-			out.Findings = append(out.Findings, finding(out.Ref, field+".value", problem, fix))
-			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonUnsupportedAddress,
-				field+": "+problem+": "+fix)
-			return &c
+			return unsupported(".value", fmt.Sprintf("%q is not an IP address", a.Value),
+				"write an address such as 127.0.0.1, or leave addresses out")
 		}
 		out.Addresses = append(out.Addresses, ip.String())
 	}
 	if len(out.Addresses) == 0 || cfg.BehindService {
 		out.Addresses = []string{anyAddress}
 	}
-	slices.Sort(out.Addresses)
-	out.Addresses = slices.Compact(out.Addresses)
+	out.Addresses = sorted(out.Addresses, strings.Compare)
 	return nil
 }
 
 func notUsed(out *model.Gateway, gw *gatewayv1.Gateway) {
 	warn := func(field, problem, fix string) {
-		f := finding(out.Ref, field, problem, fix)
-		f.Severity = report.Warning
-		out.Findings = append(out.Findings, f)
+		out.Findings = append(out.Findings, warning(out.Ref, field, problem, fix))
 	}
 	if l := gw.Spec.AllowedListeners; l != nil && l.Namespaces != nil && l.Namespaces.From != nil &&
 		*l.Namespaces.From == gatewayv1.NamespacesFromSelector {
@@ -116,8 +111,6 @@ func notUsed(out *model.Gateway, gw *gatewayv1.Gateway) {
 	}
 }
 
-// gatewayConditions summarizes the listeners (Gateway API, GatewayConditionType); problems of the
-// Gateway itself take precedence.
 func gatewayConditions(out *model.Gateway, rejected, unshown *report.Condition) {
 	var bad, unresolved []string
 	own, serving := 0, 0
@@ -221,4 +214,8 @@ func chain(gw *model.Gateway, l *model.Listener) model.Chain {
 
 func finding(owner report.Ref, field, problem, fix string) report.Finding {
 	return report.Finding{Severity: report.Error, Owner: owner, Field: field, Problem: problem, Fix: fix}
+}
+
+func warning(owner report.Ref, field, problem, fix string) report.Finding {
+	return report.Finding{Severity: report.Warning, Owner: owner, Field: field, Problem: problem, Fix: fix}
 }

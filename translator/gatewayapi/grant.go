@@ -1,9 +1,16 @@
 package gatewayapi
 
 import (
+	"fmt"
+
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 )
+
+func noGrant(from, to report.Ref) string {
+	return fmt.Sprintf("no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", to.Namespace, from.Kind,
+		from.Namespace, to)
+}
 
 // Granted reports whether an object of from's kind and namespace may refer to to: in the same
 // namespace, or by a ReferenceGrant.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/translator/model"
@@ -25,7 +26,7 @@ func (b *ruleBuilder) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 				gatewayv1.HTTPBackendRef{BackendRef: ref.BackendRef, Filters: grpcFilters(ref.Filters)})
 		}
 		b.out.Rules = append(b.out.Rules,
-			b.rule(&as, i, func(field string) []model.Match { return b.grpcMatches(spec.Matches, field) }))
+			b.rule(&as, i, func(field string) []model.Match { return matches(b, spec.Matches, b.grpcMatch, field) }))
 	}
 }
 
@@ -41,33 +42,13 @@ func grpcFilters(specs []gatewayv1.GRPCRouteFilter) []gatewayv1.HTTPRouteFilter 
 	return out
 }
 
-func (b *ruleBuilder) grpcMatches(specs []gatewayv1.GRPCRouteMatch, field string) []model.Match {
-	if len(specs) == 0 {
-		specs = []gatewayv1.GRPCRouteMatch{{}}
-	}
-	var out []model.Match
-	for i := range specs {
-		before := len(b.problems)
-		m := b.grpcMatch(&specs[i], fmt.Sprintf("%s.matches[%d]", field, i))
-		if len(b.problems) == before {
-			out = append(out, m)
-		} else {
-			b.unread = true
-		}
-	}
-	return out
-}
-
 func (b *ruleBuilder) grpcMatch(spec *gatewayv1.GRPCRouteMatch, field string) model.Match {
 	m := model.Match{PathKind: model.PathPrefix, Path: "/", GRPC: &model.GRPCMethod{}}
 	if spec.Method != nil {
 		b.grpcMethod(&m, spec.Method, field+".method")
 	}
 	for i, h := range spec.Headers {
-		typ := gatewayv1.GRPCHeaderMatchExact
-		if h.Type != nil {
-			typ = *h.Type
-		}
+		typ := ptr.Deref(h.Type, gatewayv1.GRPCHeaderMatchExact)
 		at := fmt.Sprintf("%s.headers[%d]", field, i)
 		b.value(&m.Headers, string(typ), b.headerName(string(h.Name), at+".name"), h.Value, at)
 		b.reachableHeader(string(h.Name), string(typ), h.Value, at)
@@ -79,18 +60,9 @@ func (b *ruleBuilder) grpcMatch(spec *gatewayv1.GRPCRouteMatch, field string) mo
 const anyName = "[^/]+"
 
 func (b *ruleBuilder) grpcMethod(m *model.Match, spec *gatewayv1.GRPCMethodMatch, field string) {
-	if spec.Service != nil {
-		m.GRPC.Service = *spec.Service
-	}
-	if spec.Method != nil {
-		m.GRPC.Method = *spec.Method
-	}
-	service, method := m.GRPC.Service, m.GRPC.Method
-	typ := gatewayv1.GRPCMethodMatchExact
-	if spec.Type != nil {
-		typ = *spec.Type
-	}
-	switch typ {
+	service, method := ptr.Deref(spec.Service, ""), ptr.Deref(spec.Method, "")
+	m.GRPC.Service, m.GRPC.Method = service, method
+	switch typ := ptr.Deref(spec.Type, gatewayv1.GRPCMethodMatchExact); typ {
 	case gatewayv1.GRPCMethodMatchExact:
 		b.grpcName(service, field+".service")
 		b.grpcName(method, field+".method")

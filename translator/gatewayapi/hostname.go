@@ -63,8 +63,6 @@ func Covering(host string) []string {
 	}
 }
 
-// ownerOf returns the listener of a host: on l's port and with the same use of server names, the
-// one with the most specific hostname that covers the host (Gateway API, "Listener Isolation").
 func ownerOf(gw *model.Gateway, l *model.Listener, host string) *model.Listener {
 	var owner *model.Listener
 	for _, o := range gw.Listeners {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -69,10 +70,8 @@ func (b *listenerBuilder) add(spec *gatewayv1.Listener, source, i int) {
 		*spec.TLS.Mode == gatewayv1.TLSModePassthrough
 	kinds := routeKinds(l.Protocol, l.Passthrough)
 	if len(kinds) == 0 {
-		problem := fmt.Sprintf("protocol %s is not supported", spec.Protocol)
-		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonUnsupportedProtocol,
-			problem)
-		b.find(field+".protocol", problem, "use HTTP, HTTPS, TLS, TCP or UDP")
+		b.reject(&s, gatewayv1.ListenerReasonUnsupportedProtocol, field+".protocol",
+			fmt.Sprintf("protocol %s is not supported", spec.Protocol), "use HTTP, HTTPS, TLS, TCP or UDP")
 	} else {
 		b.allowed(l, &s, spec, kinds, field)
 		if l.ByName() && !l.Passthrough {
@@ -115,9 +114,8 @@ func (b *listenerBuilder) allowed(l *model.Listener, s *listenerState, spec *gat
 			problem = err.Error()
 		}
 		l.Allowed.From = string(gatewayv1.NamespacesFromNone)
-		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonUnsupportedValue,
-			problem)
-		b.find(field+".allowedRoutes.namespaces.selector", problem, "write a label selector, such as matchLabels")
+		b.reject(s, gatewayv1.ListenerReasonUnsupportedValue, field+".allowedRoutes.namespaces.selector", problem,
+			"write a label selector, such as matchLabels")
 		return
 	}
 	l.Allowed.Selector = selector.String()
@@ -126,10 +124,7 @@ func (b *listenerBuilder) allowed(l *model.Listener, s *listenerState, spec *gat
 func (b *listenerBuilder) kinds(s *listenerState, wanted []gatewayv1.RouteGroupKind, supported []report.Ref,
 	field string) (out []report.Ref) {
 	for i, k := range wanted {
-		ref := report.Ref{Group: gatewayv1.GroupName, Kind: string(k.Kind)}
-		if k.Group != nil {
-			ref.Group = string(*k.Group)
-		}
+		ref := report.Ref{Group: string(ptr.Deref(k.Group, gatewayv1.GroupName)), Kind: string(k.Kind)}
 		if slices.Contains(supported, ref) {
 			if !slices.Contains(out, ref) {
 				out = append(out, ref)
@@ -157,10 +152,8 @@ func (b *listenerBuilder) tls(l *model.Listener, s *listenerState, spec *gateway
 		b.clients(l, s)
 	}
 	if spec.TLS != nil && spec.TLS.Mode != nil && *spec.TLS.Mode != gatewayv1.TLSModeTerminate {
-		problem := fmt.Sprintf("TLS mode %s does not go with protocol HTTPS", *spec.TLS.Mode)
-		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonUnsupportedValue,
-			problem)
-		b.find(field+".tls.mode", problem, "use Terminate")
+		b.reject(s, gatewayv1.ListenerReasonUnsupportedValue, field+".tls.mode",
+			fmt.Sprintf("TLS mode %s does not go with protocol HTTPS", *spec.TLS.Mode), "use Terminate")
 		return
 	}
 	if spec.TLS == nil || len(spec.TLS.CertificateRefs) == 0 {
@@ -195,14 +188,18 @@ func (b *listenerBuilder) certificates(l *model.Listener, s *listenerState, spec
 			fmt.Sprintf("no certificate is valid for %s: clients will reject the connection", l.Hostname), "")
 	}
 	for _, option := range sortedKeys(spec.Options) {
-		b.warn(fmt.Sprintf("%s.options[%s]", field, option), "TLS options are not supported: it has no effect", "")
+		b.warn(fmt.Sprintf("%s.options[%s]", field, option), noTLSOptions, "")
 	}
 }
 
 func (b *listenerBuilder) warn(field, problem, fix string) {
-	f := finding(b.owner, field, problem, fix)
-	f.Severity = report.Warning
-	b.found = append(b.found, f)
+	b.found = append(b.found, warning(b.owner, field, problem, fix))
+}
+
+func (b *listenerBuilder) reject(s *listenerState, reason gatewayv1.ListenerConditionReason, field, problem,
+	fix string) {
+	s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, reason, problem)
+	b.find(field, problem, fix)
 }
 
 func (b *listenerBuilder) find(field, problem, fix string) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
@@ -23,11 +24,7 @@ func parentOf(set *gatewayv1.ListenerSet) string {
 	if p.Group != nil && *p.Group != gatewayv1.GroupName || p.Kind != nil && *p.Kind != "Gateway" {
 		return ""
 	}
-	ns := set.Namespace
-	if p.Namespace != nil && *p.Namespace != "" {
-		ns = string(*p.Namespace)
-	}
-	return objectid.Join(ns, string(p.Name))
+	return objectid.Join(cmp.Or(string(ptr.Deref(p.Namespace, "")), set.Namespace), string(p.Name))
 }
 
 // listenerSets lists a Gateway's ListenerSets by descending precedence: older first, then by name.
@@ -38,7 +35,6 @@ func listenerSets(r store.Reader, key string) []*gatewayv1.ListenerSet {
 	})
 }
 
-// takes reports whether allowedListeners allows a namespace's ListenerSets; by default it does not.
 func takes(r store.Reader, gw *gatewayv1.Gateway, namespace string) bool {
 	a := gw.Spec.AllowedListeners
 	if a == nil || a.Namespaces == nil || a.Namespaces.From == nil {
@@ -78,8 +74,6 @@ func (b *listenerBuilder) sets() {
 	b.owner = b.out.Ref
 }
 
-// finishSets summarizes each ListenerSet's listeners (ListenerSetConditionType). gateway and
-// programmed are the Gateway's Accepted and Programmed conditions.
 func (b *listenerBuilder) finishSets(gateway, programmed report.Condition) {
 	for i := range b.out.Sets {
 		set := &b.out.Sets[i]

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/credential"
@@ -25,14 +26,14 @@ var methods = []gatewayv1.HTTPMethod{
 	gatewayv1.HTTPMethodConnect, gatewayv1.HTTPMethodOptions, gatewayv1.HTTPMethodTrace, gatewayv1.HTTPMethodPatch,
 }
 
-func (b *ruleBuilder) matches(specs []gatewayv1.HTTPRouteMatch, field string) []model.Match {
+func matches[S any](b *ruleBuilder, specs []S, match func(spec *S, field string) model.Match,
+	field string) (out []model.Match) {
 	if len(specs) == 0 { // the default of the field
-		specs = []gatewayv1.HTTPRouteMatch{{}}
+		specs = make([]S, 1)
 	}
-	var out []model.Match
 	for i := range specs {
 		before := len(b.problems)
-		m := b.match(&specs[i], fmt.Sprintf("%s.matches[%d]", field, i))
+		m := match(&specs[i], fmt.Sprintf("%s.matches[%d]", field, i))
 		if len(b.problems) == before {
 			out = append(out, m)
 		} else {
@@ -55,19 +56,13 @@ func (b *ruleBuilder) match(spec *gatewayv1.HTTPRouteMatch, field string) model.
 		}
 	}
 	for i, h := range spec.Headers {
-		typ := gatewayv1.HeaderMatchExact
-		if h.Type != nil {
-			typ = *h.Type
-		}
+		typ := ptr.Deref(h.Type, gatewayv1.HeaderMatchExact)
 		at := fmt.Sprintf("%s.headers[%d]", field, i)
 		b.value(&m.Headers, string(typ), b.headerName(string(h.Name), at+".name"), h.Value, at)
 		b.reachableHeader(string(h.Name), string(typ), h.Value, at)
 	}
 	for i, q := range spec.QueryParams {
-		typ := gatewayv1.QueryParamMatchExact
-		if q.Type != nil {
-			typ = *q.Type
-		}
+		typ := ptr.Deref(q.Type, gatewayv1.QueryParamMatchExact)
 		at := fmt.Sprintf("%s.queryParams[%d]", field, i)
 		if q.Name == "" {
 			b.unsupported(at+".name", "the name is empty")
@@ -82,14 +77,8 @@ func (b *ruleBuilder) path(m *model.Match, spec *gatewayv1.HTTPPathMatch, field 
 	if spec == nil {
 		return
 	}
-	if spec.Value != nil {
-		m.Path = *spec.Value
-	}
-	typ := gatewayv1.PathMatchPathPrefix
-	if spec.Type != nil {
-		typ = *spec.Type
-	}
-	switch typ {
+	m.Path = ptr.Deref(spec.Value, m.Path)
+	switch typ := ptr.Deref(spec.Type, gatewayv1.PathMatchPathPrefix); typ {
 	case gatewayv1.PathMatchExact:
 		m.PathKind = model.PathExact
 	case gatewayv1.PathMatchPathPrefix:
@@ -118,7 +107,6 @@ func (b *ruleBuilder) path(m *model.Match, spec *gatewayv1.HTTPPathMatch, field 
 	}
 }
 
-// value reads a header or query parameter match; the first of equal names counts (specification).
 func (b *ruleBuilder) value(list *[]model.ValueMatch, typ, name, value, field string) {
 	v := model.ValueMatch{Name: name, Value: value}
 	switch typ {

@@ -1,6 +1,7 @@
 package gatewayapi
 
 import (
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
@@ -19,10 +20,8 @@ func (b *ruleBuilder) mirror(f *filters, spec *gatewayv1.HTTPRequestMirrorFilter
 	case spec.Percent != nil:
 		m.Numerator, m.Denominator = uint32(max(0, *spec.Percent)), 100
 	case spec.Fraction != nil:
-		m.Numerator, m.Denominator = uint32(max(0, spec.Fraction.Numerator)), 100
-		if d := spec.Fraction.Denominator; d != nil {
-			m.Denominator = uint32(max(0, *d))
-		}
+		m.Numerator = uint32(max(0, spec.Fraction.Numerator))
+		m.Denominator = uint32(max(0, ptr.Deref(spec.Fraction.Denominator, 100)))
 	}
 	if m.Numerator > m.Denominator || m.Denominator == 0 {
 		b.unsupported(field, "%d of %d requests cannot be mirrored", m.Numerator, m.Denominator)
@@ -30,7 +29,7 @@ func (b *ruleBuilder) mirror(f *filters, spec *gatewayv1.HTTPRequestMirrorFilter
 	}
 	cluster, ref := b.onlyService(&spec.BackendRef, "requests cannot be mirrored to", field+".backendRef")
 	if m.Cluster = cluster; !cluster.IsZero() && m.Numerator > 0 {
-		m.Backend = store.TargetKey(ref.Kind, ref.Namespace, ref.Name)
+		m.Backend = store.TargetOf(ref)
 		f.mirrors = append(f.mirrors, m)
 		f.clusters = append(f.clusters, m.Cluster)
 	}

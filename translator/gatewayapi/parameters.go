@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
@@ -17,7 +18,7 @@ import (
 type badParameters struct{ field, problem, fix string }
 
 // parameters merges the EnvoyFleets of a Gateway and its class: the Gateway's fields take
-// precedence (GEP-1867). The result is not nil without an error.
+// precedence (GEP-1867).
 func parameters(r store.Reader, gw *gatewayv1.Gateway) (*v1alpha1.EnvoyFleetSpec, *badParameters) {
 	own, base := &v1alpha1.EnvoyFleetSpec{}, &v1alpha1.EnvoyFleetSpec{}
 	if class, ok := store.GatewayClasses.Get(r, string(gw.Spec.GatewayClassName)); ok {
@@ -49,11 +50,7 @@ func classParameters(r store.Reader, class *gatewayv1.GatewayClass) (*v1alpha1.E
 	if ref == nil {
 		return nil, nil
 	}
-	var namespace string
-	if ref.Namespace != nil {
-		namespace = string(*ref.Namespace)
-	}
-	found, bad := envoyFleet(r, string(ref.Group), string(ref.Kind), namespace, ref.Name)
+	found, bad := envoyFleet(r, string(ref.Group), string(ref.Kind), string(ptr.Deref(ref.Namespace, "")), ref.Name)
 	if bad != nil {
 		bad.field = "spec.parametersRef" + bad.field
 	}
@@ -73,17 +70,12 @@ func envoyFleet(r store.Reader, group, kind, namespace, name string) (*v1alpha1.
 	}
 	fleet, ok := store.EnvoyFleets.Get(r, objectid.Join(namespace, name))
 	if !ok {
-		return nil, &badParameters{".name", missingFleet(r, namespace, name), "create it, or name one that exists"}
+		ref := store.RefOf(store.EnvoyFleets, objectid.Join(namespace, name))
+		return nil, &badParameters{".name", NotExist(r, ref, ref), fixMissing}
 	}
 	return &fleet.Spec, nil
 }
 
-func missingFleet(r store.Reader, namespace, name string) string {
-	ref := store.RefOf(store.EnvoyFleets, objectid.Join(namespace, name))
-	return NotExist(r, ref, ref)
-}
-
-// over merges own over base, field by field at the first level.
 func over(own, base *v1alpha1.EnvoyFleetSpec) *v1alpha1.EnvoyFleetSpec {
 	out := &v1alpha1.EnvoyFleetSpec{
 		Mode:         cmp.Or(own.Mode, base.Mode),

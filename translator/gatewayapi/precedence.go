@@ -8,8 +8,7 @@ import (
 )
 
 // compare orders matches as the specification tries them (HTTPRouteSpec.Hostnames,
-// HTTPRouteRule.Matches, GRPCRouteRule.Matches). HTTP and gRPC matches never meet, because of
-// Contest.
+// HTTPRouteRule.Matches, GRPCRouteRule.Matches).
 func (c candidate) compare(o candidate) int {
 	byPath := cmp.Or(
 		cmp.Compare(pathRank(c.match), pathRank(o.match)),

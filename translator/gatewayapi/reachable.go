@@ -64,7 +64,6 @@ func (b *ruleBuilder) reachableHeader(name, typ, value, field string) {
 
 func isControl(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }
 
-// queryParameter extends the last query parameter match to all encodings of its value.
 func (b *ruleBuilder) queryParameter(m *model.Match, q gatewayv1.HTTPQueryParamMatch,
 	typ gatewayv1.QueryParamMatchType, field string) {
 	if strings.ContainsAny(string(q.Name), "#&") {
@@ -125,7 +124,6 @@ func sentForm(c byte, plain bool) string {
 	return "(?:" + strings.Join(forms, "|") + ")"
 }
 
-// reachablePattern warns about an expression that requires a text that never occurs.
 func (b *ruleBuilder) reachablePattern(pattern string, never func(string) bool, why, field string) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

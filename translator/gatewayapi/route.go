@@ -1,7 +1,6 @@
 package gatewayapi
 
 import (
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +52,5 @@ func (rt route) hosts() []string {
 	for _, h := range rt.hostnames {
 		out = append(out, strings.ToLower(string(h)))
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return sorted(out, strings.Compare)
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -20,8 +21,8 @@ type problem struct {
 	fix    string
 }
 
-// ruleBuilder decides the rules of one route. A rule with a problem answers 500 for every valid
-// match, so that other rules do not take its traffic.
+// A rule with a problem answers 500 for every valid match, so that other rules do not take its
+// traffic.
 type ruleBuilder struct {
 	r        store.Reader
 	backends Backends
@@ -83,17 +84,13 @@ func (b *ruleBuilder) httpRules(rules []gatewayv1.HTTPRouteRule) {
 	for i := range rules {
 		spec := &rules[i]
 		b.out.Rules = append(b.out.Rules,
-			b.rule(spec, i, func(field string) []model.Match { return b.matches(spec.Matches, field) }))
+			b.rule(spec, i, func(field string) []model.Match { return matches(b, spec.Matches, b.match, field) }))
 	}
 }
 
-// rule decides one rule; matches reads its matches.
 func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int, matches func(field string) []model.Match) model.Rule {
 	field := fmt.Sprintf("spec.rules[%d]", i)
-	rule := model.Rule{Index: i}
-	if spec.Name != nil {
-		rule.Name = string(*spec.Name)
-	}
+	rule := model.Rule{Index: i, Name: string(ptr.Deref(spec.Name, ""))}
 	if b.closed {
 		b.closedRule(&rule, field, matches)
 		return rule
@@ -207,14 +204,11 @@ func (b *ruleBuilder) problem(field string, reason gatewayv1.RouteConditionReaso
 }
 
 func (b *ruleBuilder) warn(field, text, fix string) {
-	f := finding(b.out.Route, field, text, fix)
-	f.Severity = report.Warning
-	b.out.Findings = append(b.out.Findings, f)
+	b.out.Findings = append(b.out.Findings, warning(b.out.Route, field, text, fix))
 }
 
-// conditions adds the rules' problems to a parent's Accepted condition. If all rules have problems,
-// the route is not accepted; if some do, it is PartiallyInvalid (RouteConditionPartiallyInvalid:
-// "Dropped Rule").
+// If all rules have problems, the route is not accepted; if some do, it is PartiallyInvalid
+// (RouteConditionPartiallyInvalid: "Dropped Rule").
 func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 	if len(b.dropped) == 0 || parent[0].Status != report.True {
 		return parent
@@ -236,7 +230,6 @@ func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 	return append(parent, c)
 }
 
-// resolvedRefs has the reason of the first unresolved reference.
 func (b *ruleBuilder) resolvedRefs() report.Condition {
 	if len(b.unresolved) == 0 {
 		return trueCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteReasonResolvedRefs)

@@ -1,6 +1,7 @@
 package gatewayapi
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -56,7 +57,6 @@ func (b *ruleBuilder) session(spec *gatewayv1.HTTPRouteRule, matches []model.Mat
 	return out
 }
 
-// sessionName returns the user's name, or one that is unique to the rule.
 func (b *ruleBuilder) sessionName(s *gatewayv1.SessionPersistence, header bool, matches []model.Match,
 	rule *gatewayv1.SectionName, field string) string {
 	if s.SessionName != nil && *s.SessionName != "" {
@@ -83,7 +83,6 @@ func (b *ruleBuilder) sessionName(s *gatewayv1.SessionPersistence, header bool, 
 	return fmt.Sprintf("%s%016x", prefix, xxhash.Sum64String(id))
 }
 
-// commonPrefix returns the matches' common path for cookies; "/" without a valid one.
 func commonPrefix(matches []model.Match) string {
 	path := ""
 	for _, m := range matches {
@@ -92,8 +91,5 @@ func commonPrefix(matches []model.Match) string {
 		}
 		path = m.Path
 	}
-	if path == "" {
-		return "/"
-	}
-	return path
+	return cmp.Or(path, "/")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/translator/model"
@@ -17,10 +18,7 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 			"rules cannot distinguish "+b.carried()+": only the first rule counts", "write a route for it")
 		return
 	}
-	rule := model.Rule{Index: i}
-	if name != nil {
-		rule.Name = string(*name)
-	}
+	rule := model.Rule{Index: i, Name: string(ptr.Deref(name, ""))}
 	refs := make([]gatewayv1.HTTPBackendRef, len(specs))
 	for i := range specs {
 		refs[i].BackendRef = specs[i]

@@ -29,7 +29,6 @@ type trustProblem struct {
 	text  string
 }
 
-// trust joins the certificates of ConfigMaps. from is the object that references them.
 func trust(r store.Reader, from report.Ref, refs []report.Ref) (bundle []byte, problems []trustProblem) {
 	for i, ref := range refs {
 		certs, why, text := caCertificates(r, from, ref)
@@ -53,9 +52,7 @@ func caCertificates(r store.Reader, from, ref report.Ref) ([]*x509.Certificate, 
 			fmt.Sprintf("CA certificates of kind %s (%q) are not supported: use a ConfigMap", ref.Kind, ref.Group)
 	}
 	if !Granted(r, from, ref) {
-		return nil, caDenied,
-			fmt.Sprintf("no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", ref.Namespace, from.Kind,
-				from.Namespace, ref)
+		return nil, caDenied, noGrant(from, ref)
 	}
 	m, ok := store.ConfigMaps.Get(r, ref.Key())
 	if !ok {

@@ -81,8 +81,7 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 			break
 		}
 	}
-	slices.SortFunc(vh.Owners, report.Ref.Compare)
-	vh.Owners = slices.Compact(vh.Owners)
+	vh.Owners = sorted(vh.Owners, report.Ref.Compare)
 	return vh
 }
 
@@ -119,14 +118,11 @@ func candidates(a *model.Attachment, host string, wider bool) []candidate {
 	return out
 }
 
-// wideRules limits the regular expressions of wider hostnames in one virtual host, because each
-// narrower host repeats them.
 type wideRules struct {
 	allowed, used model.Expressions
 	rules         map[*model.Rule]bool // whether each is above the limit
 }
 
-// above reports whether a rule exceeds the limit. Calls follow the order of the matches.
 func (w *wideRules) above(c candidate) bool {
 	if above, asked := w.rules[c.rule]; asked {
 		return above
@@ -149,7 +145,6 @@ func overAction(a *model.Attachment) *model.Action {
 
 var everything = matchKey(&model.Match{PathKind: model.PathPrefix, Path: "/"})
 
-// matchKey is equal for matches with the same fields.
 func matchKey(m *model.Match) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %q %s", m.PathKind, m.Path, m.Method)
@@ -165,7 +160,7 @@ func matchKey(m *model.Match) string {
 }
 
 // routeName returns "KIND/NAMESPACE/NAME/RULE/HASH": the rule's name, if it has one, and the
-// match's hash. Reordering rules renames nothing.
+// match's hash.
 func routeName(owner report.Ref, rule, match string) string {
 	parts := []string{owner.Kind, owner.Namespace, owner.Name}
 	if rule != "" {

@@ -71,8 +71,7 @@ func (s *share) to(t Target) model.WeightedBackend {
 	}
 }
 
-// integers scales fractions to integers by the least factor. If their sum would exceed most, it
-// distributes most by largest remainder.
+// If their sum would exceed most, it distributes most by largest remainder.
 func integers(parts []*big.Rat, most int64) []uint32 {
 	out := make([]uint32, len(parts))
 	scale := big.NewInt(1)

@@ -61,7 +61,6 @@ type demand struct {
 	dirty map[*keyed[string]]struct{} // their readers changed since the last Diff
 }
 
-// misses reports whether a row must wait for a key.
 func (d *demand) misses(c *column[string], key string) bool {
 	return d.wait && c.demand != nil && c.demand.wait && !c.demand.read[key]
 }
@@ -80,8 +79,7 @@ func (e *Engine) arrive(keys []Key) {
 }
 
 // sourceWaits reports whether a source has a key only through the last value of a waiting row. Rows
-// that read that value may reference the key's row, so it must stay. (Example: a Gateway's new
-// certificate has not arrived, and its listener still references the deleted one.)
+// that read that value may reference the key's row, so it must stay.
 func (t *Table[K, V]) sourceWaits(key K) bool {
 	return slices.ContainsFunc(t.Sources, func(s Source[K]) bool { return s.has(key) && s.waits(key) })
 }

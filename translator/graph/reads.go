@@ -9,7 +9,6 @@ type column[K comparable] struct {
 	demand     *demandedIndex
 }
 
-// subject is a key that rows have read.
 type subject struct {
 	key     described // the keyed around it
 	readers readers
@@ -36,9 +35,7 @@ type node struct {
 	reads []*subject
 	// cause is the changed read that led to the last recomputation; nil if a source gained or lost
 	// the key.
-	cause *subject
-	// computed and changed are the store revisions of the last recomputation and of the last new
-	// value.
+	cause             *subject
 	computed, changed uint32
 }
 
@@ -168,8 +165,6 @@ func (s *subject) invalidate() {
 	}
 }
 
-// changed marks the readers of a key dirty and, if moved is set, every row whose existence depends
-// on it.
 func (c *column[K]) changed(key K, moved bool) {
 	if s := c.subjects[key]; s != nil {
 		s.invalidate()

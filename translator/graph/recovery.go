@@ -35,7 +35,6 @@ type fallen struct {
 }
 
 // compute computes a row's new value. It keeps the old one if the computation panics or must wait.
-// It returns whether the value changed, and whether the row waits.
 func (t *Table[K, V]) compute(c *Change[K, V], n *row[K, V], d *Diff) (changed, waits bool) {
 	r := &Reader{engine: t.engine, layer: t.layer, remembers: true}
 	changed, p := t.try(r, c, t.Compute)
@@ -85,8 +84,6 @@ func (t *Table[K, V]) try(r *Reader, c *Change[K, V], compute func(*Reader, K) (
 	return true, nil
 }
 
-// fell records a panic, and adds the reads of the row's last good value to the computation in
-// progress.
 func (t *Table[K, V]) fell(key K, n *row[K, V]) {
 	f, again := t.fallen[key]
 	if !again && n != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// unknownEngine reports labels with an unknown engine. One finding for each pool names the first
-// server: a wrong pod template affects all.
+// One finding for each pool names the first server: a wrong pod template affects all.
 func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, found bool) {
 	if p.External || !needsPages(&p.Settings) {
 		return f, false

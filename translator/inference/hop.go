@@ -98,7 +98,7 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 				cluster = cluster.As(model.LastVariant)
 			}
 			hop.Backends = append(hop.Backends, model.WeightedBackend{
-				Cluster: cluster, Backend: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name),
+				Cluster: cluster, Backend: store.TargetOf(imp.Ref),
 				Weight: m.Share, MaxGateways: m.MaxGateways, Peer: m.Peer, RewriteHost: m.Hostname,
 			})
 		}
@@ -129,7 +129,7 @@ func NoGRPC(r store.Reader, imp *model.Import) func(member string) bool {
 
 func throughMembers(r store.Reader, hop *model.Hop, imp *model.Import) *model.Hop {
 	to := model.WeightedBackend{
-		Cluster: imp.Cluster, Backend: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Weight: 1,
+		Cluster: imp.Cluster, Backend: store.TargetOf(imp.Ref), Weight: 1,
 		Order: imp.Order, RetryOn: imp.RetryOn, Spills: uint32(len(imp.Spill)),
 	}
 	if imp.Choice != nil {
@@ -149,9 +149,8 @@ func throughMembers(r store.Reader, hop *model.Hop, imp *model.Import) *model.Ho
 	return hop
 }
 
-// lastBackend sends to a pool's own picker, without further spill.
 func lastBackend(p *model.Pool, weight uint32) model.WeightedBackend {
-	b := model.WeightedBackend{Cluster: p.Last, Backend: store.TargetKey(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name),
+	b := model.WeightedBackend{Cluster: p.Last, Backend: store.TargetOf(p.Ref),
 		Weight: weight}
 	if !p.Picker.Cluster.IsZero() {
 		call := p.Picker

@@ -152,7 +152,6 @@ func beyond(policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport, 
 
 const listedNames = 8
 
-// misnamed reports clusters in a policy that do not exist or do not export the pool.
 func misnamed(r store.Reader, policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport,
 	outside []string) (out []report.Finding) {
 	if policy == nil || policy.Spec.Selection == nil {
@@ -195,7 +194,6 @@ func misnamed(r store.Reader, policy *v1alpha1.PoolPolicy, obj *inferenceapi.Inf
 
 const fieldWithin = "spec.selection.within"
 
-// memberPolicy returns the policy for NAME-CLUSTER, or else for the whole import.
 func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy,
 	[]report.Finding) {
 	// IsImportAlias reads all clusters of the import, so it is only called if there is a policy.
@@ -315,7 +313,6 @@ func dialable(r store.Reader, allowed ranges, names hostNames, list []inferencea
 	return distinct(out), no
 }
 
-// distinct sorts addresses and removes duplicates; TLS takes precedence.
 func distinct(list []model.RemoteAddress) []model.RemoteAddress {
 	slices.SortFunc(list, func(a, b model.RemoteAddress) int {
 		if c := a.Addr.Compare(b.Addr); c != 0 || a.Cleartext == b.Cleartext {
@@ -361,7 +358,6 @@ func importNamed(r store.Reader, namespace, name string, get func(key string) (*
 	return pinnedTo(imp, cluster)
 }
 
-// pinnedTo returns an import with only one exporting cluster; false if it does not exist.
 func pinnedTo(imp *model.Import, member string) (*model.Import, bool) {
 	i := slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == member })
 	if i < 0 {

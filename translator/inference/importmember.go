@@ -18,13 +18,11 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Reasons of model.ImportMember.
 const (
 	reasonNotSupported = "NotSupported"
 	reasonNotAllowed   = "NotAllowed"
 )
 
-// exporter decides on one exporting cluster of an import.
 type exporter struct {
 	*inferenceapi.ImportedCluster
 	r             store.Reader
@@ -96,7 +94,6 @@ func (e *exporter) reportDenied(denied []outside) {
 	e.imp.Findings = append(e.imp.Findings, notAllowed(e.imp.Ref, e.Name, denied)...)
 }
 
-// unaddressed records that the cluster has no usable address: all are denied, or none is known yet.
 func (e *exporter) unaddressed(denied []outside, sub, unknown, fix string) {
 	if len(denied) > 0 {
 		e.m.Reason, e.m.Problem = reasonNotAllowed, denied[0].problem
@@ -273,7 +270,7 @@ func (e *exporter) throughPicker() {
 		p.Owners = append(p.Owners, tls.Policy)
 	}
 	var bad []report.Finding
-	e.pods.exporter, bad = exporterRanges(e.imp.Ref, e.ImportedCluster, e.field)
+	e.pods.exporter, bad = checkedRanges(e.imp.Ref, e.field+".podCIDRs", e.PodCIDRs)
 	p.Findings = append(p.Findings, bad...)
 	var denied string
 	if len(e.Endpoints) > 0 {

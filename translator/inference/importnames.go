@@ -23,7 +23,6 @@ type hostNames struct {
 	all   int
 }
 
-// namesOf selects the first names, of the picker before the gateways.
 func namesOf(c *inferenceapi.ImportedCluster) hostNames {
 	out, seen := hostNames{used: map[string]bool{}}, map[string]bool{}
 	add := func(list []inferenceapi.ServiceImport) {

@@ -85,8 +85,6 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 	return drop(out)
 }
 
-// withoutHeadersTimeout reports headersTimeout Learned on a pool where no stream gets such a
-// timeout.
 func withoutHeadersTimeout(p *model.Pool, policy *v1alpha1.PoolPolicy) report.Finding {
 	fields := []string{"spec.picker.headersTimeout"}
 	switch {
@@ -123,8 +121,6 @@ func readsSessions(s *model.PickerSettings) bool {
 	return s.Strategy == string(v1alpha1.StrategySession) || s.Plugins != nil && s.Plugins.Sessions
 }
 
-// comparesPrefixes reports whether a strategy, or its shadow, compares prompts with the servers'
-// caches.
 func comparesPrefixes(s *model.PickerSettings) bool {
 	compares := s.Strategy == string(v1alpha1.StrategyLoad) || s.Shadow == string(v1alpha1.StrategyLoad)
 	if s.Strategy == string(v1alpha1.StrategyPlugins) {

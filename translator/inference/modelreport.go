@@ -104,7 +104,6 @@ func RewriteReport(r store.Reader, tables Tables, key string) (report.Report, bo
 	return rep.Report, true
 }
 
-// shadow describes the rule that overrides rule i of an object for a model.
 func shadow(c *claims, rw *llmd.InferenceModelRewrite, i int) string {
 	switch m, other, rule := c.targets(); {
 	case m != nil:
@@ -145,7 +144,6 @@ func newModelReport(owner report.Ref) *modelReport {
 	}
 }
 
-// pool returns the object's pool; nil if the report is complete.
 func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field, fix string) *model.Pool {
 	if problem != "" {
 		notAccepted(rep, "Invalid", field, problem, fix)

@@ -107,7 +107,6 @@ func (c *claims) model() *inferenceapi.InferenceModel {
 	})
 }
 
-// rewrite returns the InferenceModelRewrite in force and its first matching rule.
 func (c *claims) rewrite() (*llmd.InferenceModelRewrite, int) {
 	rw := oldest(c.rewrites, func(rw *llmd.InferenceModelRewrite) bool {
 		problem, _, _ := invalidRewrite(rw)

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// trusted reports whether this cluster has a certificate for members, and a member's bundle.
 func trusted(r store.Reader, member string) bool {
 	m, ok := store.Memberships.Get(r, store.OwnMembership)
 	return ok && slices.ContainsFunc(m.Members, func(o store.Member) bool { return o.Name == member })

@@ -62,7 +62,6 @@ func PickerPort(r store.Reader, owner report.Ref, cluster string, at *inferencea
 	return p, "", ""
 }
 
-// credential reads a Secret's token, or username and password, and a client certificate if present.
 func credential(r store.Reader, ref report.Ref, p *model.PickerPort) (problem, fix string) {
 	s, ok := store.Secrets.Get(r, ref.Key())
 	if !ok {

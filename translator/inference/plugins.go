@@ -89,8 +89,6 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	}
 }
 
-// document returns the profile of a policy's document, and passes problems to found; nil if it is
-// not valid.
 func document(r store.Reader, policy *v1alpha1.PoolPolicy,
 	found func(field, where string, problems ...endpointpicker.Problem)) *endpointpicker.Profile {
 	ref := policy.Spec.Picker.ConfigRef
@@ -141,7 +139,6 @@ func problemsOf(owner report.Ref, to *[]report.Finding) func(field, where string
 	}
 }
 
-// stageProblems reports what a profile for servers of several roles needs and its pool lacks.
 func stageProblems(p *model.Pool, profile *endpointpicker.Profile) (out []endpointpicker.Problem) {
 	if profile.Dynamo != nil {
 		p.Settings.Prefix = true // bodies also name workers
@@ -174,8 +171,6 @@ func stageProblems(p *model.Pool, profile *endpointpicker.Profile) (out []endpoi
 // scorerProblem is the prefix of problems with a scorer's Service: only the scorer is ignored.
 const scorerProblem = endpointpicker.ExternalScorer + ": "
 
-// servicePort returns why a process behind a Service's port cannot be called, and the fix with %s
-// for the process.
 func servicePort(r store.Reader, namespace, name string, port int32) (problem, fix string) {
 	svc, ok := store.Services.Get(r, objectid.Join(namespace, name))
 	switch {
@@ -192,7 +187,6 @@ func noService(r store.Reader, namespace, name string) string {
 	return noneOf(r, store.Services, namespace, name)
 }
 
-// noneOf describes a missing object in the same namespace.
 func noneOf(r store.Reader, kind store.Kind, namespace, name string) string {
 	ref := store.RefOf(kind, objectid.Join(namespace, name))
 	return gatewayapi.Missing(r, ref, ref, "there is no "+ref.String())
@@ -230,7 +224,6 @@ func configMapText(r store.Reader, namespace string, ref *v1alpha1.ConfigRef) (t
 	return text, fmt.Sprintf("ConfigMap %s/%s, key %s", namespace, ref.Name, key), endpointpicker.Problem{}
 }
 
-// pluginsCondition returns the condition Accepted of a policy with invalid plugins.
 func pluginsCondition(findings []report.Finding) (report.Condition, bool) {
 	invalid := slices.DeleteFunc(slices.Clone(findings),
 		func(f report.Finding) bool { return !strings.HasPrefix(f.Field, fieldPlugins) || invalidScorer(f) })

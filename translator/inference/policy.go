@@ -101,7 +101,6 @@ func pickerNames(policy *v1alpha1.PoolPolicy) *model.PickerNames {
 	}
 }
 
-// readsBodies reports whether a strategy reads every body: tree for the model, chwbl for the hash.
 func readsBodies(s v1alpha1.Strategy) bool {
 	return s == v1alpha1.StrategyTree || s == v1alpha1.StrategyCHWBL
 }
@@ -149,7 +148,6 @@ func readsBody(s *model.PickerSettings) bool {
 	return s.Prefix || s.ResponseAffinity || s.EveryBody || s.ReadsModels || s.Processor != nil
 }
 
-// nameLast sets the variant of a pool's cluster without hops.
 func nameLast(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.Last = p.Cluster
 	if policy != nil && len(policy.Spec.Spill) > 0 || p.PicksAgain() {

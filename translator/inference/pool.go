@@ -140,7 +140,6 @@ func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *infere
 	}
 }
 
-// externalName returns why a picker's Service of type ExternalName has no endpoints, and the fix.
 func externalName(r store.Reader, svc *corev1.Service) (problem, fix string) {
 	if svc.Spec.Type != corev1.ServiceTypeExternalName {
 		return "", ""

@@ -23,7 +23,6 @@ const (
 	defaultProcessorTimeout = time.Second
 )
 
-// withProcessor sets a pool's processor: its policy's, or else this process's default.
 func withProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	by, _ := store.ProcessorDefaults.Get(r, store.OwnProcessor)
 	if by == nil {

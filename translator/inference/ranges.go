@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
@@ -27,8 +26,6 @@ type ranges struct {
 	exporter []netip.Prefix // the exporter's podCIDRs, which also narrow them
 }
 
-// allowedFor returns the ranges for an exporting cluster's pickers and gateways, and for its pods;
-// empty if it is no member.
 func allowedFor(r store.Reader, namespace, name, cluster string) (servers, pods ranges) {
 	o, ok := store.Offers.Get(r, objectid.Join(namespace, store.OfferName(name, cluster)))
 	if !ok {
@@ -47,14 +44,8 @@ func (a ranges) narrowed(policy *v1alpha1.PoolPolicy, field string) (ranges, []r
 	if field == fieldAddresses {
 		list = policy.Spec.Remote.Addresses
 	}
-	var bad []string
 	var findings []report.Finding
-	a.narrow, bad = parseRanges(list)
-	for _, cidr := range bad {
-		findings = append(findings,
-			errorOn(store.PoolPolicies.Ref(policy), field, fmt.Sprintf("%.64q is not an address range", cidr),
-				"write it as 10.0.0.0/8"))
-	}
+	a.narrow, findings = checkedRanges(store.PoolPolicies.Ref(policy), field, list)
 	if len(list) > 0 {
 		a.policy, a.field = policy, field
 	}
@@ -72,14 +63,11 @@ const (
 	defaultMaxGateways = 4
 )
 
-func exporterRanges(
-	owner report.Ref, c *inferenceapi.ImportedCluster, field string,
-) (list []netip.Prefix, findings []report.Finding) {
-	list, bad := parseRanges(c.PodCIDRs)
+func checkedRanges(owner report.Ref, field string, cidrs []string) (list []netip.Prefix, findings []report.Finding) {
+	list, bad := parseRanges(cidrs)
 	for _, cidr := range bad {
-		findings = append(findings,
-			errorOn(owner, field+".podCIDRs", fmt.Sprintf("%.64q is not an address range", cidr),
-				"write it as 10.0.0.0/8"))
+		findings = append(findings, errorOn(owner, field, fmt.Sprintf("%.64q is not an address range", cidr),
+			"write it as 10.0.0.0/8"))
 	}
 	return list, findings
 }
@@ -98,7 +86,6 @@ func (a ranges) lists() (out [][]netip.Prefix) {
 	return out
 }
 
-// outside returns why an address may not become an endpoint, as a phrase that follows the address.
 func (a ranges) outside(ip netip.Addr) string {
 	within := func(list []netip.Prefix) bool {
 		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip.Unmap()) })

@@ -98,7 +98,6 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	return rep, true
 }
 
-// targetFindings returns all findings of a policy's pool; false if it does not exist.
 func targetFindings(r store.Reader, tables Tables, policy *v1alpha1.PoolPolicy) ([]report.Finding, bool) {
 	target := policy.Spec.TargetRef
 	if target.Kind == "InferencePoolImport" {

@@ -28,7 +28,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 		if !ok {
 			return missing(r, ref)
 		}
-		res := gatewayapi.Resolution{Ref: targetKey(p.Ref)}
+		res := gatewayapi.Resolution{Ref: store.TargetOf(p.Ref)}
 		addPool(&res, p, 1)
 		useSpillNames(r, p)
 		return finish(res)
@@ -38,7 +38,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	if !ok {
 		return missingImport(r, ref)
 	}
-	res := gatewayapi.Resolution{Ref: targetKey(imp.Ref)}
+	res := gatewayapi.Resolution{Ref: store.TargetOf(imp.Ref)}
 	useNames(r, imp.Ref.Key())
 	if imp.Cluster.IsZero() {
 		b.apart(&res, r, imp)
@@ -59,7 +59,6 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	return finish(res)
 }
 
-// apart resolves an import with at most one exporting cluster that takes requests.
 func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.Import) {
 	for i := range imp.Members {
 		m, before := &imp.Members[i], len(res.Targets)
@@ -89,8 +88,6 @@ func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.I
 	}
 }
 
-// together resolves an import with several exporting clusters: a hop to each, and its own picker
-// behind the hop.
 func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *model.Import) {
 	res.Members = &gatewayapi.Members{Cluster: imp.Cluster, Spills: uint32(len(imp.Spill)), Order: imp.Order,
 		RetryOn: imp.RetryOn}
@@ -147,7 +144,7 @@ func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	message := fmt.Sprintf("%s means cluster %s of %s, which is outside %s of that import's PoolPolicy",
 		ref.Name, cluster, whole, fieldWithin)
 	return gatewayapi.Resolution{
-		Ref: targetKey(whole), Reason: "BackendNotFound",
+		Ref: store.TargetOf(whole), Reason: "BackendNotFound",
 		Message: message + "; allow the cluster there, or name another backend",
 	}
 }
@@ -161,10 +158,8 @@ func missing(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 		fix = "have a cluster of the set export a pool of this name (" + upstream.ExportAnnotationKey + ": " +
 			upstream.ExportAnnotationVal + "), create the import, or name another one"
 	}
-	return gatewayapi.Resolution{Ref: targetKey(ref), Reason: "BackendNotFound", Message: message + "; " + fix}
+	return gatewayapi.Resolution{Ref: store.TargetOf(ref), Reason: "BackendNotFound", Message: message + "; " + fix}
 }
-
-func targetKey(ref report.Ref) string { return store.TargetKey(ref.Kind, ref.Namespace, ref.Name) }
 
 func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
 	t := gatewayapi.Target{Cluster: p.Cluster, Share: share, Hops: p.ViaHops(), External: p.External,

@@ -78,8 +78,6 @@ func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, 
 	return p, true
 }
 
-// withOwnConfig returns a policy in which this process's EndpointPickerConfig replaces the
-// strategy.
 func withOwnConfig(namespace string, written *v1alpha1.PoolPolicy) *v1alpha1.PoolPolicy {
 	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
 	if written != nil {

@@ -21,8 +21,7 @@ const (
 	maxSelector = 4 << 10
 )
 
-// subsetSelector returns a policy's subset as text; "" for all endpoints. An invalid one matches
-// nothing and has a problem.
+// An invalid one matches nothing and has a problem.
 func subsetSelector(policy *v1alpha1.PoolPolicy) (text, problem string) {
 	if policy == nil || policy.Spec.Subset == nil {
 		return "", ""
@@ -43,7 +42,6 @@ func subsetFinding(policy *v1alpha1.PoolPolicy) (report.Finding, bool) {
 		"write matchLabels or matchExpressions as in a Deployment's selector"), problem != ""
 }
 
-// withSubset restricts a pool's picker, in addition to earlier restrictions.
 func withSubset(r store.Reader, p *model.Pool, text string) {
 	if text == "" {
 		return
@@ -81,7 +79,7 @@ func (b Backends) Restrict(r store.Reader, ref report.Ref, policy *v1alpha1.Pool
 	if p.PicksAgain() && p.Picker.Subset != whole.Picker.Subset {
 		p.Picker.Subset.Elsewhere = true
 	}
-	res := gatewayapi.Resolution{Ref: targetKey(p.Ref)}
+	res := gatewayapi.Resolution{Ref: store.TargetOf(p.Ref)}
 	addPool(&res, &p, 1)
 	useSpillNames(r, &p)
 	return finish(res)

@@ -12,8 +12,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// takers returns the clusters behind the hops of members that take requests, or would if they were
-// ready; nil if there are fewer than two.
 func takers(imp *model.Import) (out []model.ClusterID) {
 	for i := range imp.Members {
 		switch m := &imp.Members[i]; {
@@ -93,7 +91,7 @@ func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy)
 		return nil
 	}
 	return []model.Spill{
-		{Hop: open, Target: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Owner: imp.Ref,
+		{Hop: open, Target: store.TargetOf(imp.Ref), Owner: imp.Ref,
 			Backends: h.Backends},
 	}
 }
@@ -121,7 +119,6 @@ func priority(policy *v1alpha1.PoolPolicy) bool {
 	return policy != nil && policy.Spec.Selection != nil && policy.Spec.Selection.Policy == v1alpha1.SelectPriority
 }
 
-// choose makes our picker select a hop for each request.
 func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	if !chooses(policy) {
 		return
@@ -207,7 +204,6 @@ func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) 
 	setOrder(imp, shares)
 }
 
-// recovering reports whether a member was recently down, so that it must not be first yet.
 func recovering(r store.Reader, imp *model.Import, m *model.ImportMember) bool {
 	failback, ok := store.Failbacks.Get(r, imp.Ref.Key())
 	if !ok || !slices.Contains(failback.Clusters, m.Name) {

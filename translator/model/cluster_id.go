@@ -112,11 +112,6 @@ func GRPCCluster(namespace, name string, port int32) ClusterID {
 	return ClusterID{Kind: GRPCKind, Namespace: namespace, Name: name, Port: port}
 }
 
-// TCPCluster returns the cluster of a Service's port for connections.
-func TCPCluster(namespace, name string, port int32) ClusterID {
-	return ClusterID{Kind: TCPKind, Namespace: namespace, Name: name, Port: port}
-}
-
 // PickerCluster returns the cluster of an external picker's Service.
 func PickerCluster(namespace, name string, port int32) ClusterID {
 	return ClusterID{Kind: PickerKind, Namespace: namespace, Name: name, Port: port}

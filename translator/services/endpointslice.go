@@ -104,8 +104,6 @@ func collect(list []*discoveryv1.EndpointSlice, port *corev1.ServicePort,
 	return slices.Compact(out)
 }
 
-// sliceAddresses returns a slice's ready endpoints at a port, and the terminating ones that still
-// serve.
 func sliceAddresses(slice *discoveryv1.EndpointSlice, port *corev1.ServicePort, allowed judge) (ready,
 	serving []netip.AddrPort) {
 	var number uint16

@@ -42,7 +42,6 @@ type targets struct {
 	transport corev1.Protocol
 }
 
-// of lists a pod's ports.
 func (t targets) of(pod *corev1.Pod) []uint16 {
 	if t.name == "" {
 		return t.numbers

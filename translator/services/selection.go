@@ -35,7 +35,6 @@ func Candidates(r store.Reader, namespace string, selector map[string]string) st
 	return r.Rows(store.Pods.Kind(), store.ByLabel, first)
 }
 
-// firstLabel returns a selector's key in store.ByLabel.
 func firstLabel(namespace string, selector map[string]string) (key string, ok bool) {
 	if len(selector) == 0 {
 		return "", false

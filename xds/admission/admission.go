@@ -73,7 +73,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &conn{Conn: raw, listener: l, address: addressOf(raw.RemoteAddr())}
+		c := &conn{Conn: raw, listener: l, address: Address(raw.RemoteAddr())}
 		if c.admitted.Store(l.cfg.Trusting); !l.cfg.Trusting {
 			c.late = time.AfterFunc(math.MaxInt64, c.expire)
 		}
@@ -108,8 +108,8 @@ type readyConn struct {
 	readsOnReady
 }
 
-// addressOf returns the IP address of a client; the zero address without one, as on a Unix socket.
-func addressOf(a net.Addr) netip.Addr {
+// Address returns the IP address of a client, or zero.
+func Address(a net.Addr) netip.Addr {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err != nil {
 		return netip.Addr{}
@@ -219,7 +219,6 @@ func (c *conn) Close() error {
 // RemoteAddr implements net.Conn. gRPC passes it to every call of the connection.
 func (c *conn) RemoteAddr() net.Addr { return remote{c.Conn.RemoteAddr(), c} }
 
-// remote is the address of a client, with its connection.
 type remote struct {
 	net.Addr
 	conn *conn

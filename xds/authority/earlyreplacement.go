@@ -14,7 +14,6 @@ const (
 	rotationEnds  = "rotation.ends"  // when trust in the previous one ends
 )
 
-// rotation is the early replacement of an authority; zero: none in progress.
 type rotation struct {
 	signs time.Time // zero: the next authority signs already
 	ends  time.Time

@@ -50,8 +50,7 @@ type state struct {
 	rotation                rotation
 }
 
-// read decodes the intact parts of the Secret's data; err describes the others. Without a current
-// authority the state is unusable.
+// Without a current authority the state is unusable.
 func read(data map[string][]byte) (s state, err error) {
 	part := func(name string, key []byte, withKey bool) *signer {
 		if len(data[name]) == 0 && name != currentCert {
@@ -172,7 +171,6 @@ func (s *signer) created() time.Time {
 	return s.cert.NotBefore.Add(skew) // of an earlier release
 }
 
-// withoutKey returns the authority without its ability to sign.
 func (s *signer) withoutKey() *signer { return &signer{cert: s.cert, certPEM: s.certPEM} }
 
 func newOwn(now time.Time, life time.Duration) (*signer, error) {

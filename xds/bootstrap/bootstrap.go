@@ -8,7 +8,6 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
 	overloadv3 "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
 	internallistenerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/bootstrap/internal_listener/v3"
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
@@ -75,14 +74,6 @@ func New(c Config) (*bootstrapv3.Bootstrap, error) {
 		GrpcAsyncClientManagerConfig: &bootstrapv3.Bootstrap_GrpcAsyncClientManagerConfig{
 			MaxCachedEntryIdleDuration: durationpb.New(callsLast),
 		},
-	}
-	for _, k := range sortedKeys(c.Tags) {
-		if msg.StatsConfig == nil {
-			msg.StatsConfig = &metricsv3.StatsConfig{}
-		}
-		msg.StatsConfig.StatsTags = append(msg.StatsConfig.StatsTags, &metricsv3.TagSpecifier{
-			TagName: k, TagValue: &metricsv3.TagSpecifier_FixedValue{FixedValue: c.Tags[k]},
-		})
 	}
 	if c.Ready != "" {
 		msg.StaticResources.Listeners = append(msg.StaticResources.Listeners, b.readyListener(c))
@@ -156,7 +147,6 @@ func runtime() *bootstrapv3.LayeredRuntime {
 	}}}
 }
 
-// builder records the first encoding error.
 type builder struct{ err error }
 
 func (b *builder) any(m proto.Message) *anypb.Any {

@@ -22,8 +22,7 @@ func TestBootstrap_GoldenIsValidForEnvoy(t *testing.T) {
 			Admin: "unix:/run/penstock/admin"},
 		"fleet": {
 			Gateway: "team-a/edge", NodeID: "team-a/edge/pod-0", Zone: "eu-1a", Profile: "v1",
-			ADS:  []string{"penstock.penstock-system:18000"},
-			Tags: map[string]string{"region": "eu", "fleet": "edge"},
+			ADS: []string{"penstock.penstock-system:18000"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

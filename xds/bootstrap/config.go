@@ -2,10 +2,8 @@ package bootstrap
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,8 +46,6 @@ type Config struct {
 	// Admin is the admin interface: "ip:port" (port 0: any free one) or "unix:PATH". Default:
 	// 127.0.0.1:0.
 	Admin string
-	// Tags are added to every statistic. Optional.
-	Tags map[string]string
 	// MaxHeapBytes is the heap size. Above 97 % of it, Envoy answers new requests with 503.
 	// Default: 2 GiB.
 	MaxHeapBytes uint64
@@ -182,5 +178,3 @@ func parseAddress(s string) (address, error) {
 	}
 	return address{host: host, port: uint32(n)}, nil
 }
-
-func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

@@ -46,7 +46,6 @@ func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 // reserved are prefixes of names without a slash that ADS delivers.
 var reserved = []string{"penstock-", "hop."}
 
-// hops is the name of the internal listener that ADS delivers.
 const hops = "hops"
 
 // delivered reports whether ADS may deliver a cluster or listener of this name (translator/model).

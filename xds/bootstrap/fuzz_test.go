@@ -32,8 +32,7 @@ func FuzzBootstrap_ExtraKeepsOurs(f *testing.F) {
 	for _, s := range extraSeeds {
 		f.Add([]byte(s))
 	}
-	config := bootstrap.Config{Gateway: "default/web", ADS: []string{"127.0.0.1:18000"}, Ready: "127.0.0.1:18001",
-		Tags: map[string]string{"ours": "1"}}
+	config := bootstrap.Config{Gateway: "default/web", ADS: []string{"127.0.0.1:18000"}, Ready: "127.0.0.1:18001"}
 	ours, err := bootstrap.New(config)
 	if err != nil {
 		f.Fatal(err)

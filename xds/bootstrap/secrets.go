@@ -95,7 +95,6 @@ func (c Config) fromFile(name string) *tlsv3.SdsSecretConfig {
 	}}
 }
 
-// tokenFilters send the token with every stream to the control plane; nil without a token.
 func (b *builder) tokenFilters(c Config) []*hcmv3.HttpFilter {
 	if c.Token == "" {
 		return nil

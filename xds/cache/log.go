@@ -14,7 +14,6 @@ type record struct {
 	entry, prev *Entry // nil: it did not exist
 }
 
-// replaced returns the size of the bodies that only the record retains.
 func (r record) replaced() (bytes int) {
 	if r.prev == nil {
 		return 0
@@ -29,7 +28,6 @@ func (r record) replaced() (bytes int) {
 
 const types = resource.VirtualHost + 1
 
-// log holds the resources of one gateway and their latest changes.
 type log struct {
 	config Config
 	opened bool          // guarded by Cache.mu
@@ -84,7 +82,7 @@ func (l *log) open(cacheReady bool) {
 	}
 }
 
-// seq returns the newest sequence number. Called with mu held.
+// Called with mu held.
 func (l *log) seq() uint64 { return l.floor + uint64(len(l.tail)) }
 
 // commit appends a batch, then signals the cursors without the write lock, for which a thousand
@@ -141,7 +139,6 @@ func (l *log) append(b Batch, now time.Time) bool {
 	return true
 }
 
-// put records e (nil: removed) as the current version.
 func (l *log) put(s *Slot, e *Entry) {
 	old := s.Current()
 	if e != nil {

@@ -157,7 +157,7 @@ func (f *Fleets) Refresh() {
 	}
 }
 
-// add enqueues a fleet while Run runs. Called with mu held.
+// Called with mu held.
 func (f *Fleets) add(k key) {
 	if f.queue != nil {
 		f.queue.Add(k)
@@ -226,7 +226,6 @@ func (f *Fleets) work(ctx context.Context, q queue) error {
 	}
 }
 
-// member returns the Gateway of a fleet. ready is false before Set.
 func (f *Fleets) member(k key) (m *member, ready bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -30,7 +30,6 @@ func recreate(s *apply.Object) string {
 		s.Namespace, s.Name)
 }
 
-// classImmutable returns an error if the API server rejected a new load balancer class, else nil.
 func classImmutable(there *apply.Object, wanted render.Object, err error) error {
 	s, ok := wanted.(*corev1.Service)
 	if !ok || !invalid(err, "spec.loadBalancerClass") {

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// sync reconciles one fleet's objects and reports on it. Errors are retried.
+// Errors are retried.
 func (f *Fleets) sync(ctx context.Context, k key) error {
 	m, ready := f.member(k)
 	if !ready {
@@ -62,7 +62,6 @@ func (f *Fleets) sync(ctx context.Context, k key) error {
 	return err
 }
 
-// manage applies the objects that differ and deletes unwanted ones.
 func (f *Fleets) manage(ctx context.Context, k key, m *member, there []apply.Object) error {
 	wanted, err := f.render(m, there)
 	if err != nil {
@@ -101,8 +100,6 @@ func (f *Fleets) render(m *member, there []apply.Object) (wanted []render.Object
 	})
 }
 
-// apply writes an object unless it is up to date: its annotation has the hash of the wanted form,
-// and the object has not changed since.
 func (f *Fleets) apply(ctx context.Context, ref apply.Ref, obj render.Object, there []apply.Object) error {
 	text, err := json.Marshal(obj)
 	if err != nil {

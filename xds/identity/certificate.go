@@ -42,7 +42,6 @@ func (g *Guard) TLS(server *tls.Config) *tls.Config {
 	return strict
 }
 
-// verified returns the verified chain of a connection, the client's certificate first, or nil.
 func (c *certificates) verified(s tls.ConnectionState) []*x509.Certificate {
 	if len(s.VerifiedChains) > 0 {
 		chain := s.VerifiedChains[0]

@@ -39,7 +39,6 @@ func (c loggedHandshakes) Clone() credentials.TransportCredentials {
 	return loggedHandshakes{c.TransportCredentials.Clone(), c.log}
 }
 
-// abandoned reports whether a client left during a handshake, as port probes do.
 func abandoned(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.EPIPE) ||

@@ -134,7 +134,6 @@ func (c *Client) valid() (next time.Time, err error) {
 			c.expires.UTC().Format(time.RFC3339))
 }
 
-// prove checks the certificate first: a proxy with a certificate needs no token.
 func (g *Guard) prove(ctx context.Context) (p Proof, expires time.Time, err error) {
 	from, ok := peer.FromContext(ctx)
 	if ok {
@@ -165,15 +164,9 @@ func addressOf(p *peer.Peer) netip.Addr {
 	if p == nil || p.Addr == nil {
 		return netip.Addr{}
 	}
-	at, err := netip.ParseAddrPort(p.Addr.String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	return at.Addr().Unmap()
+	return admission.Address(p.Addr)
 }
 
-// fromCertificate returns the names of a verified certificate, and the service account of a SPIFFE
-// ID in the trust domain.
 func fromCertificate(c *x509.Certificate, trustDomain string) Proof {
 	p := Proof{Names: append([]string(nil), c.DNSNames...)}
 	for _, u := range c.URIs {

@@ -51,7 +51,7 @@ func (j *junk) give(a netip.Addr) {
 	b.places = min(junkBurst, b.places+1)
 }
 
-// bucket returns the free places of an address now. Called with mu held.
+// Called with mu held.
 func (j *junk) bucket(a netip.Addr) *bucket {
 	now := j.now()
 	v, ok := j.buckets.Get(a)

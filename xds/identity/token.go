@@ -206,8 +206,7 @@ func parse(token string) (c claims, ok bool) {
 	return c, true
 }
 
-// plausible reports whether a token may be a service account's for our audience. Others are not
-// reviewed.
+// Others are not reviewed.
 func plausible(token string) bool {
 	c, ok := parse(token)
 	return ok && slices.Contains(c.audience, Audience)

@@ -25,7 +25,6 @@ func (b *bitSet) clear(id uint32) {
 	}
 }
 
-// all iterates over the members in order. The visited member may be cleared.
 func (b *bitSet) all(yield func(id uint32) bool) {
 	for w, word := range b.detail {
 		for ; word != 0; word &= word - 1 {

@@ -10,7 +10,6 @@ import (
 
 func always(*Stream, *item, time.Time) (bool, time.Time) { return true, time.Time{} }
 
-// secretReady sends one variant of a rejected secret at a time.
 func secretReady(_ *Stream, it *item, _ time.Time) (bool, time.Time) {
 	return it.quarantine == nil || it.flight == nil, time.Time{}
 }
@@ -77,7 +76,6 @@ func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return e == it.want || it.lastSent() == nil || e.Version != it.lastSent().Version, time.Time{}
 }
 
-// waiting looks for resources that another one must wait for.
 type waiting struct {
 	s    *Stream
 	now  time.Time
@@ -211,7 +209,6 @@ func (w *waiting) hop(l *cache.Slot) bool {
 	return false
 }
 
-// before reports whether the watchdog that began at since is still running, and records its end.
 func (w *waiting) before(since time.Time) bool {
 	end := since.Add(w.s.config.Watchdog)
 	if !w.now.Before(end) {
@@ -285,8 +282,6 @@ func (s *Stream) proxyNames(slot *cache.Slot, but *item) bool {
 	return false
 }
 
-// mayName reports whether a resource that the proxy resumed with, in an unknown version, may name
-// slot.
 func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, until time.Time) {
 	bound := s.config.Settle
 	switch {

@@ -21,8 +21,6 @@ import (
 func isHost(n *cache.Slot) bool { return n.Type == resource.VirtualHost }
 func isHop(n *cache.Slot) bool  { return n.Type == resource.Listener || isHost(n) }
 
-// routesOf returns the route configurations of the internal listeners that endpoints name; for a
-// removed listener, of the proxy's version.
 func (s *Stream) routesOf(endpoints *cache.Entry) (out []*cache.Slot) {
 	for _, l := range endpoints.Names {
 		if l.Type != resource.Listener {
@@ -44,7 +42,6 @@ func (s *Stream) routesOf(endpoints *cache.Entry) (out []*cache.Slot) {
 	return out
 }
 
-// host reports whether the virtual host of a hop that endpoints name is pending, and since when.
 func (w *waiting) host(endpoints *cache.Entry, host *cache.Slot) (since time.Time, pending bool) {
 	s := w.s
 	for _, n := range s.routesOf(endpoints) {
@@ -156,9 +153,8 @@ func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	return it.want
 }
 
-// usedHosts returns the encoded virtual hosts that leave a route configuration while endpoints of
-// the proxy name them. Endpoints count if a request can reach their cluster: two hops that only
-// lead to each other both leave.
+// Endpoints count if a request can reach their cluster: two hops that only lead to each other both
+// leave.
 func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cache.Slot][]byte {
 	var named []*cache.Slot // only by endpoints that are not current
 	used := map[*cache.Slot][]byte{}
@@ -202,8 +198,6 @@ func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cach
 	return used
 }
 
-// leads reports whether a request can reach a cluster whose endpoints name a hop, by some resource
-// or one of the item's virtual hosts.
 func (s *Stream) leads(hop *cache.Slot, it *item, hosts [][]byte, now time.Time) bool {
 	reached := func(c *item) bool {
 		_, drains := s.drain[c.slot]
@@ -259,8 +253,6 @@ func (s *Stream) releaseHops(now time.Time) {
 	}
 }
 
-// routesBehind returns the routes of a listener that the proxy accepted last; nil if they are
-// unknown or must not be replaced.
 func (s *Stream) routesBehind(l *item) *item {
 	for _, n := range l.have.Names {
 		if it := s.items[n.Type][n]; n.Type == resource.RouteConfiguration && it != nil && it.have != nil && !it.stale {
@@ -283,8 +275,6 @@ func hasText(message []byte, text string) bool {
 	return bytes.Contains(message, protowire.AppendString(nil, text))
 }
 
-// staleNames reports whether endpoints that the proxy resumed with may name a hop, and schedules a
-// Flush for the end of that time.
 func (s *Stream) staleNames(host *cache.Slot, but *item, now time.Time) bool {
 	wait, until := s.mayNameStale(host, but, now)
 	if wait {

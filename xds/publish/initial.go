@@ -70,7 +70,6 @@ func (s *Stream) resumedWith(e *cache.Entry) {
 	}
 }
 
-// placeholderFor returns what a proxy has after the response that a resource does not exist.
 func placeholderFor(slot *cache.Slot, current *cache.Entry) *cache.Entry {
 	if current != nil {
 		return nil

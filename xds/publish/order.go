@@ -9,8 +9,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// gate reports whether an item may be sent now; if not, until when it waits at most (zero: for an
-// event).
 type gate func(*Stream, *item, time.Time) (bool, time.Time)
 
 type stage struct {
@@ -185,7 +183,6 @@ func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	}
 }
 
-// resend sends a subscribed name, even if the proxy has the version.
 func (s *Stream) resend(n *cache.Slot, now time.Time) {
 	it := s.itemOf(n)
 	it.want = n.Current()

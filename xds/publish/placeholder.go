@@ -49,7 +49,6 @@ func placeholder(rejected *cache.Entry, x *secret) *cache.Entry {
 	return cache.Variant(rejected, body, rejected.Names)
 }
 
-// endedPair makes a certificate that expired in 1970, and its key, in PEM.
 func endedPair() (chain, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -23,16 +23,14 @@ type quarantine struct {
 	target *cache.Entry // the rejected version
 	names  []*cache.Slot
 	whole  piece
-	// groups are still to be searched, the next one last.
 	groups []*group
 	good   string // the version that the proxy accepted last
 	// secret is the rejected secret; nil for a route configuration.
 	secret *secret
 	placed bool // entry is a placeholder
-	// entry is the variant to send now; then continues with the proxy's response.
-	entry *cache.Entry
-	then  func(ok bool, detail string)
-	found []Fault
+	entry  *cache.Entry
+	then   func(ok bool, detail string)
+	found  []Fault
 	// unsplittable: the cause is outside of the virtual hosts.
 	unsplittable bool
 }
@@ -78,7 +76,6 @@ var (
 	fieldName  = []protowire.Number{1, 1, 14}
 )
 
-// newQuarantine starts with the rejected version and the proxy's version, which may be nil.
 func newQuarantine(target, before *cache.Entry, detail string) *quarantine {
 	q := &quarantine{target: target, names: slices.Clone(target.Names)}
 	var old []*resource.Part
@@ -132,7 +129,6 @@ func (q *quarantine) try(then func(ok bool, detail string)) {
 	q.then, q.entry = then, entry
 }
 
-// encode returns the next variant, nil if there is nothing to send.
 func (q *quarantine) encode() []byte {
 	if q.secret != nil {
 		return q.encodeSecret()
@@ -178,7 +174,6 @@ func (q *quarantine) tried(g *group, ok bool, detail string) {
 	q.search()
 }
 
-// isolate handles a single rejected piece: it splits a virtual host, and disables a route.
 func (q *quarantine) isolate(p *piece, detail string) {
 	suspects := p.split()
 	if len(suspects) == 0 {
@@ -240,7 +235,6 @@ func (q *quarantine) owners(p *piece) []report.Ref {
 	return out
 }
 
-// split opens a piece and returns its changed inner pieces, which are sent as they were before.
 func (p *piece) split() (changed []*piece) {
 	if p.level >= len(fieldInner) {
 		return nil
@@ -299,8 +293,6 @@ func (p *piece) encode() []byte {
 	return out
 }
 
-// encodeDisabled returns the piece with its match and the response 500; as it was before, if it
-// cannot be decoded.
 func (p *piece) encodeDisabled() []byte {
 	if p.level == levelMember {
 		return nil

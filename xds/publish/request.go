@@ -14,8 +14,7 @@ import (
 type Request struct {
 	Type                   resource.Type
 	Subscribe, Unsubscribe iter.Seq[string]
-	// Initial is initial_resource_versions, name and version; only on the type's first request.
-	Initial iter.Seq2[string, string]
+	Initial                iter.Seq2[string, string]
 	// Nonce identifies the answered Response, if any. Error is the error detail of a NACK; "" for
 	// an ACK.
 	Nonce string
@@ -64,7 +63,6 @@ func (s *Stream) Handle(r Request, now time.Time) {
 	s.firstRequestDone(r.Type)
 }
 
-// firstRequestDone ends waits for the type's first request.
 func (s *Stream) firstRequestDone(t resource.Type) {
 	if t == resource.Endpoints {
 		clear(s.owed)
@@ -150,7 +148,6 @@ func (s *Stream) expectRoutes(e *cache.Entry, now time.Time) {
 	}
 }
 
-// routesLeft starts the linger timeout of clusters that a route configuration no longer names.
 func (s *Stream) routesLeft(old, new *cache.Entry, now time.Time) {
 	if s.config.Linger == 0 || old == nil || old.Type != resource.RouteConfiguration {
 		return
@@ -173,7 +170,6 @@ func (s *Stream) linger(cluster *cache.Slot) time.Duration {
 	return s.config.Linger
 }
 
-// chainGone starts the drain time of the clusters of removed filter chains.
 func (s *Stream) chainGone(old, new *cache.Entry, now time.Time) {
 	if s.config.Drain == 0 || old == nil || old.Type != resource.Listener {
 		return

@@ -67,8 +67,7 @@ func (x *secret) encode() ([]byte, error) {
 	return resource.Marshal(x.Secret)
 }
 
-// mark writes a line in front of the first PEM block, which PEM parsers ignore. It returns false if
-// there is no PEM.
+// mark writes a line in front of the first PEM block, which PEM parsers ignore.
 func (x *secret) mark(text string) bool {
 	at := x.GetTlsCertificate().GetCertificateChain()
 	if at == nil {
@@ -136,8 +135,6 @@ func newSecretQuarantine(target, before *cache.Entry, detail string) *quarantine
 	return q
 }
 
-// encodeSecret returns the secret with the members of the next variant; nil without members, which
-// Envoy rejects.
 func (q *quarantine) encodeSecret() []byte {
 	x := &secret{Secret: proto.CloneOf(q.secret.Secret), spiffe: &tlsv3.SPIFFECertValidatorConfig{}}
 	for _, p := range q.whole.inner {

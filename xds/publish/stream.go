@@ -70,15 +70,12 @@ type Stream struct {
 
 const types = int(resource.RouteConfiguration) + 1
 
-// item is a name for which the proxy may not have the desired version. A name in sync has no item.
+// item is a name for which the proxy may not have the desired version.
 type item struct {
-	slot *cache.Slot
-	// have is the version that the proxy accepted last. stale: the proxy may have an unknown
-	// version.
+	slot  *cache.Slot
 	have  *cache.Entry
 	stale bool
-	// want is the desired version; nil: removed.
-	want *cache.Entry
+	want  *cache.Entry
 	// dirty: want must be sent. A clean item is in flight, rejected, or waits for the proxy to
 	// unsubscribe.
 	dirty bool
@@ -88,8 +85,7 @@ type item struct {
 	// now: the proxy waits for a response, so the order of delivery does not apply.
 	now bool
 	// alone: the item is sent in a separate response, so that a NACK identifies it.
-	alone bool
-	// flight is the newest unanswered response that carries the item.
+	alone  bool
 	flight *Response
 
 	rejected   string  // the version that was rejected
@@ -254,7 +250,6 @@ func (s *Stream) dirty(it *item, dirty bool, now time.Time) {
 	it.dirty = dirty
 }
 
-// inFlight returns the version of an item that is in flight; nil for a removal.
 func (it *item) inFlight() *cache.Entry {
 	for _, p := range it.flight.parts {
 		if p.it == it {
@@ -264,7 +259,6 @@ func (it *item) inFlight() *cache.Entry {
 	return nil
 }
 
-// lastSent returns the version that the proxy was sent last; nil if it is unknown or removed.
 func (it *item) lastSent() *cache.Entry {
 	if it.flight != nil {
 		return it.inFlight()
@@ -355,7 +349,6 @@ func (s *Stream) Rejections() []Rejection {
 	return out
 }
 
-// isSearched reports whether a quarantine is still looking for the first rejected part.
 func (it *item) isSearched() bool {
 	return it.quarantine != nil && it.faults == nil && !it.reported && it.quarantine.isSearch()
 }

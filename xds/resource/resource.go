@@ -19,7 +19,6 @@ import (
 // Type is one of the five types of resources that Envoy gets, in make-before-break order.
 type Type uint8
 
-// The served types.
 const (
 	Secret Type = iota
 	Cluster

@@ -45,8 +45,6 @@ func (trusted) Gateway(node *corev3.Node) (string, error) {
 
 func (trusted) Permitted(string) (time.Time, error) { return time.Time{}, nil }
 
-// authenticate returns the proxy of a stream, its gateway and its first message, which is read only
-// after the authentication.
 func (s *Server) authenticate(ctx context.Context, w wire) (p Proxy, gateway string, first request, err error) {
 	verifying, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()

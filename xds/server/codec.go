@@ -47,37 +47,29 @@ type message struct {
 
 // The fields of DeltaDiscoveryResponse and DiscoveryResponse. xds/cache encodes `resources`.
 const (
-	deltaSystemVersion = 1
-	deltaTypeURL       = 4
-	deltaNonce         = 5
-	deltaRemoved       = 6
-
-	stateVersion = 1
-	stateTypeURL = 4
+	fieldVersion = 1
+	fieldTypeURL = 4
+	deltaNonce   = 5
+	deltaRemoved = 6
 	stateNonce   = 5
 )
 
-// encodeDelta concatenates the shared pieces of a DeltaDiscoveryResponse with the stream's own
-// fields.
 func encodeDelta(r *publish.Response) *message {
-	m := newMessage(r, (*cache.Entry).Delta)
-	var own []byte
-	own = appendString(own, deltaSystemVersion, r.Version)
-	own = appendString(own, deltaTypeURL, r.Type.URL())
-	own = appendString(own, deltaNonce, r.Nonce)
-	for _, name := range r.Removed {
-		own = appendString(own, deltaRemoved, name)
-	}
-	m.add(own)
-	return m
+	return encode(r, (*cache.Entry).Delta, deltaNonce)
 }
 
 func encodeState(r *publish.Response) *message {
-	m := newMessage(r, (*cache.Entry).StateOfTheWorld)
-	var own []byte
-	own = appendString(own, stateVersion, r.Version)
-	own = appendString(own, stateTypeURL, r.Type.URL())
-	own = appendString(own, stateNonce, r.Nonce)
+	return encode(r, (*cache.Entry).StateOfTheWorld, stateNonce)
+}
+
+func encode(r *publish.Response, head func(*cache.Entry) []byte, nonce protowire.Number) *message {
+	m := newMessage(r, head)
+	own := appendString(nil, fieldVersion, r.Version)
+	own = appendString(own, fieldTypeURL, r.Type.URL())
+	own = appendString(own, nonce, r.Nonce)
+	for _, name := range r.Removed { // none in state of the world
+		own = appendString(own, deltaRemoved, name)
+	}
 	m.add(own)
 	return m
 }

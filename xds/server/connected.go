@@ -2,13 +2,14 @@ package server
 
 import (
 	"context"
-	"net/netip"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/penstock-project/penstock/xds/admission"
 )
 
 // Connected returns the number of streams of a gateway, or of all gateways if it is "".
@@ -46,7 +47,6 @@ func (st *stream) lag() (lacks, rejects bool) {
 	return st.machine.Lag()
 }
 
-// streams copies the list of all streams, so that callers iterate without holding mu.
 func (s *Server) streams() []*stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,9 +111,8 @@ func peerAddress(ctx context.Context) string {
 	if !ok || p.Addr == nil {
 		return ""
 	}
-	at, err := netip.ParseAddrPort(p.Addr.String())
-	if err != nil {
-		return ""
+	if at := admission.Address(p.Addr); at.IsValid() {
+		return at.String()
 	}
-	return at.Addr().Unmap().String()
+	return ""
 }

@@ -2,7 +2,6 @@
 
 package server
 
-// fault panics at a subscription to the resource penstock.dev/fault: panic.
 func fault(r request) {
 	if r.delta == nil || r.delta.counts[requestSubscribe] == 0 {
 		return

@@ -9,13 +9,12 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// gateway has the streams of one Gateway and the waits for them. Guarded by Server.mu.
 type gateway struct {
 	streams map[*stream]struct{}
 	waits   map[*wait]struct{}
 }
 
-// gateway finds or creates a gateway. Called with mu held.
+// Called with mu held.
 func (s *Server) gateway(name string) *gateway {
 	g := s.gateways[name]
 	if g == nil {
@@ -25,7 +24,6 @@ func (s *Server) gateway(name string) *gateway {
 	return g
 }
 
-// dropUnused drops a gateway without streams and waits. Called with mu held.
 func (s *Server) dropUnused(name string, g *gateway) {
 	if len(g.streams) == 0 && len(g.waits) == 0 {
 		delete(s.gateways, name)

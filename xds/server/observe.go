@@ -23,7 +23,6 @@ type metrics struct {
 	ack       *prometheus.HistogramVec
 }
 
-// newMetrics creates the server's metrics. lag counts the proxies that lack or reject a resource.
 func newMetrics(r prometheus.Registerer, lag func() (behind, rejecting int)) (*metrics, error) {
 	counter := func(name, help string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_xds_" + name, Help: help},
@@ -60,7 +59,6 @@ var (
 		"Connected proxies that reject a resource (NACK); its last good version stays in force.", nil, nil)
 )
 
-// lagCollector counts proxies only when the metrics are read.
 type lagCollector func() (behind, rejecting int)
 
 func (lagCollector) Describe(out chan<- *prometheus.Desc) {
@@ -88,7 +86,7 @@ type sending struct {
 	span      trace.Span
 }
 
-// begin starts the timing of a response. Called with mu held.
+// Called with mu held.
 func (st *stream) begin(r *publish.Response) {
 	var snd sending
 	var links []trace.Link
@@ -131,7 +129,7 @@ func linked(links []trace.Link, c trace.SpanContext) bool {
 	return false
 }
 
-// finish ends the timing of a response with the proxy's acknowledgement. Called with mu held.
+// Called with mu held.
 func (st *stream) finish(t resource.Type, r request, now time.Time) {
 	snd, ok := st.sent[r.nonce]
 	delete(st.sent, r.nonce)

@@ -11,8 +11,7 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// nackReason is Gateway API's reason for a Gateway. Other kinds have no standard condition for a
-// rejected resource, and get the same reason.
+// nackReason is Gateway API's reason for a Gateway.
 const nackReason = "Invalid"
 
 // reportChanged reports the proxy's rejections if they may have changed. Called with mu held.
@@ -35,7 +34,7 @@ func (st *stream) undecided() (out []publish.Rejection) {
 
 func (st *stream) name() proxyName { return proxyName{st.gateway, st.node.GetId()} }
 
-// report reports the proxy's current rejections. Called with mu held: Reports must not call back.
+// Called with mu held: Reports must not call back.
 func (st *stream) report() {
 	st.reported = st.machine.RejectionsSeq()
 	rejections := st.machine.Rejections()

@@ -49,7 +49,6 @@ var (
 	errNoUTF8    = errors.New("a name is not UTF-8")
 )
 
-// decode copies the message once and validates all of it, so that later reads cannot fail.
 func (r *deltaRequest) decode(data mem.BufferSlice) error {
 	var b strings.Builder
 	b.Grow(data.Len())
@@ -69,7 +68,6 @@ func (r *deltaRequest) decode(data mem.BufferSlice) error {
 	return nil
 }
 
-// take validates one field, and decodes fields without names.
 func (r *deltaRequest) take(f field) error {
 	if !f.text {
 		return nil
@@ -155,7 +153,7 @@ func (r *deltaRequest) entries(yield func(name, version string) bool) {
 	}
 }
 
-// field is one field of an encoded message. Only strings, bytes and messages have a value.
+// Only strings, bytes and messages have a value.
 type field struct {
 	number protowire.Number
 	text   bool

@@ -186,7 +186,6 @@ func (st *stream) flush() (flushAt time.Time, err error) {
 	return flushAt, nil
 }
 
-// next returns the responses to send, and when to ask again if nothing else happens.
 func (st *stream) next() (responses []*publish.Response, flushAt time.Time) {
 	now := st.server.config.Now()
 	st.mu.Lock()
@@ -200,7 +199,6 @@ func (st *stream) next() (responses []*publish.Response, flushAt time.Time) {
 	return responses, flushAt
 }
 
-// ended returns the error of a stream's end; nil for an ordinary end.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled {
 		return nil

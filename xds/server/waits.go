@@ -73,8 +73,6 @@ func (s *Server) addWait(name string, w *wait) *gateway {
 	return g
 }
 
-// settle decreases the number of streams left. acked is 1 if the proxy has accepted the version, 0
-// if the stream ended.
 func (w *wait) settle(acked int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,8 +101,7 @@ func (st *stream) await(w *wait) {
 	st.checkWaits()
 }
 
-// checkWaits ends the waits for versions that the proxy has accepted or rejected. Called with mu
-// held.
+// Called with mu held.
 func (st *stream) checkWaits() {
 	st.waits = slices.DeleteFunc(st.waits, func(tgt target) bool {
 		e := st.machine.Accepted(tgt.slot)
@@ -134,7 +131,7 @@ func (st *stream) dropWait(w *wait) {
 	})
 }
 
-// close releases the stream's resources. Waits continue without it.
+// Waits continue without it.
 func (st *stream) close() {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -67,7 +67,6 @@ func (c *Control) Start(config server.Config) {
 // clients wait. It may be called twice.
 func (c *Control) Stop() { c.grpc.Stop() }
 
-// keptListener stops accepting when it is closed, and keeps its port.
 type keptListener struct{ *net.TCPListener }
 
 func (k keptListener) Close() error { return k.SetDeadline(time.Unix(1, 0)) }

@@ -199,7 +199,7 @@ func (f *Fake) WaitHas(r *resource.Resource) {
 	})
 }
 
-// violate records a violation. Called with mu held.
+// Called with mu held.
 func (f *Fake) violate(format string, args ...any) {
 	f.violations = append(f.violations, fmt.Sprintf(format, args...))
 }

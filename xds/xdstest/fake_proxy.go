@@ -166,8 +166,7 @@ func (p *proxy) warm(endpoints resource.Ref) {
 	}
 }
 
-// remove removes a cluster or a listener. Envoy ignores the removal of other types, but stops
-// waiting for endpoints.
+// Envoy ignores the removal of other types, but stops waiting for endpoints.
 func (p *proxy) remove(ref resource.Ref) {
 	delete(p.unacked, ref)
 	switch ref.Type {

@@ -25,7 +25,6 @@ type verdict struct {
 	whole bool
 }
 
-// judge returns the verdict of the test's configuration on a resource, else Envoy's.
 func (c FakeConfig) judge(ref resource.Ref, msg any) *verdict {
 	if c.Rejects != nil {
 		if detail := c.Rejects(ref); detail != "" {

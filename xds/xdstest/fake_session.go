@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// session is one stream of a Fake: the main thread of an Envoy, as far as ADS is concerned.
 type session struct {
 	fake *Fake
 	wire adsWire
@@ -76,7 +75,6 @@ func (s *session) locked(f func()) {
 	f()
 }
 
-// ask sends a request; it completes the first one of a type. run detects the end of the stream.
 func (s *session) ask(q request) {
 	p := &s.fake.state
 	q.node, s.node = s.node, nil
@@ -212,7 +210,6 @@ func (s *session) applyGood(r response, messages []*applied, verdicts map[string
 	}
 }
 
-// wildcard types are subscribed to as a whole.
 func wildcard(t resource.Type) bool { return t == resource.Cluster || t == resource.Listener }
 
 func (s *session) accept(r response) {
@@ -263,7 +260,6 @@ func (s *session) follow() {
 	}
 }
 
-// answer ACKs or NACKs; clusters only when all are warm.
 func (s *session) answer(r response, nack string) {
 	q := request{t: r.t, nonce: r.nonce, nack: nack}
 	if nack == "" {

@@ -129,7 +129,7 @@ func (c *Cluster) Objects(namespace, fleet string) []Object {
 	return out
 }
 
-// nodes returns the addresses of the nodes with ready pods of a fleet. Called with mu held.
+// Called with mu held.
 func (c *Cluster) nodes(namespace, fleet string) (out []string) {
 	for _, pod := range c.pods[Ref{podKind, namespace, fleet}] {
 		out = append(out, pod.Nodes...)
@@ -166,7 +166,6 @@ func (c *Cluster) Apply(ctx context.Context, obj render.Object, applied string, 
 	return nil
 }
 
-// encode encodes an object without its status, which others own.
 func encode(obj render.Object, applied string) ([]byte, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -197,7 +196,6 @@ func (c *Cluster) Delete(ctx context.Context, o Object) error {
 	return nil
 }
 
-// see stores an object unless a newer version is stored, and reports whether it changed.
 func (c *Cluster) see(o *Object) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -282,7 +280,6 @@ func (in *intake) Replace(list []any, _ string) error {
 	return nil
 }
 
-// digest returns nil if obj is not an object.
 func (in *intake) digest(obj any) *Object {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return digest(in.kind, u)

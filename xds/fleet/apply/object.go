@@ -138,7 +138,6 @@ func openPorts(u *unstructured.Unstructured) (out []render.Socket) {
 	return out
 }
 
-// nodes returns the addresses of a pod's node if the pod is ready.
 func nodes(u *unstructured.Unstructured) (out []string) {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	ready := slices.ContainsFunc(conditions, func(c any) bool {

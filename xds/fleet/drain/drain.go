@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,15 +33,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	or := func(d *time.Duration, otherwise time.Duration) {
-		if *d == 0 {
-			*d = otherwise
-		}
-	}
-	or(&c.Timeout, 10*time.Minute)
-	or(&c.Settle, 10*time.Second)
-	or(&c.Quiet, 5*time.Second)
-	or(&c.Interval, 250*time.Millisecond)
+	c.Timeout, c.Settle = cmp.Or(c.Timeout, 10*time.Minute), cmp.Or(c.Settle, 10*time.Second)
+	c.Quiet, c.Interval = cmp.Or(c.Quiet, 5*time.Second), cmp.Or(c.Interval, 250*time.Millisecond)
 	return c
 }
 
@@ -101,7 +95,6 @@ func Drain(ctx context.Context, c Config) (left int64, err error) {
 
 var errTimeout = fmt.Errorf("drain timeout")
 
-// work counts what Envoy has in flight for clients, and received datagrams.
 type work struct {
 	requests    int64 // HTTP requests
 	connections int64 // HTTP connections, with requests or without
@@ -111,7 +104,6 @@ type work struct {
 
 type envoy struct{ client *http.Client }
 
-// work sums the statistics, except for the readiness listener and the admin interface.
 func (e envoy) work(ctx context.Context) (work, error) {
 	body, err := e.ask(ctx, http.MethodGet, `/stats?format=json&filter=downstream_((cx|rq)_active|sess_rx_datagrams)$`)
 	if err != nil {

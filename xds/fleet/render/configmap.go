@@ -31,7 +31,6 @@ const ReadyPort = 19003
 // limit Envoy answers 503.
 var leastMemory = resource.MustParse("64Mi")
 
-// memory checks the limit of an EnvoyFleet that is older than the rule in its CRD.
 func (b *builder) memory() error {
 	limit, ok := or(b.Spec.Resources, corev1.ResourceRequirements{}).Limits[corev1.ResourceMemory]
 	if !ok || limit.Cmp(leastMemory) >= 0 {
@@ -68,7 +67,6 @@ func (b *builder) bootstrap() bootstrap.Config {
 
 func (b *builder) drainSeconds() int32 { return or(b.Spec.DrainSeconds, defaultDrain) }
 
-// configMap holds the files of configDir. hash covers the files that Envoy reads only at its start.
 func (b *builder) configMap() (config *corev1.ConfigMap, hash string, err error) {
 	c := b.bootstrap()
 	text, err := bootstrap.YAML(c)

@@ -160,7 +160,6 @@ func (b *builder) volumes() []corev1.Volume {
 	}
 }
 
-// spread spreads a fleet's pods over zones and nodes by default.
 func (b *builder) spread(given []corev1.TopologySpreadConstraint) []corev1.TopologySpreadConstraint {
 	own := &metav1.LabelSelector{MatchLabels: b.selector()}
 	if given == nil {

@@ -162,7 +162,6 @@ type builder struct {
 	name string
 }
 
-// meta returns the metadata of each object: from the Gateway's spec.infrastructure, then ours.
 func (b *builder) meta() metav1.ObjectMeta {
 	yes := true
 	return metav1.ObjectMeta{
@@ -189,7 +188,6 @@ func (b *builder) labels(more map[string]string) map[string]string {
 	return out
 }
 
-// annotations returns nil instead of an empty map.
 func (b *builder) annotations(more map[string]string) map[string]string {
 	out := map[string]string{}
 	if i := b.Gateway.Spec.Infrastructure; i != nil {
@@ -208,7 +206,6 @@ func (b *builder) selector() map[string]string { return map[string]string{LabelF
 
 func (b *builder) gateway() string { return objectid.Join(b.Gateway.Namespace, b.Gateway.Name) }
 
-// or returns *p, or a default if p is nil.
 func or[T any](p *T, otherwise T) T {
 	if p == nil {
 		return otherwise

@@ -121,7 +121,6 @@ func (s *Simulation) received(r *publish.Response) response {
 	return out
 }
 
-// simulatedWire is a Simulation as the session's connection.
 type simulatedWire Simulation
 
 func (w *simulatedWire) send(q request) error {
