@@ -5,6 +5,9 @@
 // picker, which picks for a Gateway; the external chart installs a processor, a router, a token
 // store and workers, which answer.
 //
+// In a lab, the API server also accepts each object by a dry run, and the commands of penstock join
+// what both replicas have. promtool tests the alerts and the queries of the dashboards.
+//
 // Tests: make helm, and go test ./promises/chart; `make golden` rewrites the file. In a lab: make
-// test-lab, or go test -tags lab ./promises/chart
+// test-lab, or go test -tags lab ./promises/chart. Alerts: make test-alerts.
 package chart
