@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,9 +89,6 @@ exports of Stale and Unreachable members stay: requests go on as long as their m
   penstock clusters list -f ./config -o json | jq '.members[] | select(.connected | not) | .name'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return fmt.Errorf("--output %q is unknown: write text or json", output)
-			}
 			if watch {
 				return t.watchClusters(cmd, output)
 			}
@@ -115,7 +111,7 @@ exports of Stale and Unreachable members stay: requests go on as long as their m
 		},
 	}
 	t.flags(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
+	outputFlag(cmd, &output, "text", "json")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false,
 		"print the members again after each change; with -o json, one line each time")
 	return cmd
@@ -158,8 +154,7 @@ func printClusters(out io.Writer, status *set.Status, now time.Time) error {
 		_, err := fmt.Fprintln(out, "The ClusterSet has no members: see penstock clusters join")
 		return err
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "MEMBER\tSTATE\tCONNECTED\tUPDATED\tEXPORTED TO IT\tIMPORTED FROM IT")
+	t := newTable(out, "MEMBER", "STATE", "CONNECTED", "UPDATED", "EXPORTED TO IT", "IMPORTED FROM IT")
 	for _, m := range status.Members {
 		connected, updated := "no", "never"
 		if m.Connected {
@@ -168,10 +163,9 @@ func printClusters(out io.Writer, status *set.Status, now time.Time) error {
 		if !m.Updated.IsZero() {
 			updated = max(now.Sub(m.Updated), 0).Round(time.Second).String() + " ago"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.State, connected, updated, imported(m.Exports),
-			imported(m.Imports))
+		t.row(m.Name, m.State, connected, updated, imported(m.Exports), imported(m.Imports))
 	}
-	if err := w.Flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
 	printTraffic(out, status.Cluster+" itself", status.Traffic)

@@ -235,7 +235,7 @@ func newXDSStreams() *cobra.Command {
 				t.row(p.Node, p.Gateway, p.Version, p.Connected.UTC().Format(time.RFC3339), held, pending, rejected,
 					p.InSync)
 			}
-			return t.flush()
+			return t.Flush()
 		})
 }
 
@@ -273,7 +273,7 @@ func newXDSDiff() *cobra.Command {
 					t.row(d.Type, d.Name, orDash(d.Served), orDash(d.Accepted), d.State, strings.TrimSpace(d.Detail))
 				}
 			}
-			return t.flush()
+			return t.Flush()
 		})
 }
 
@@ -303,7 +303,7 @@ func newPickerShow() *cobra.Command {
 				t.row(v.Address, orDash(v.Pod), s.Fresh, fmt.Sprintf("%g", s.Queue), fmt.Sprintf("%.0f%%", 100*s.KV),
 					fmt.Sprintf("%g", s.Running), s.InFlight, orDash(v.Out), costCell(v), orDash(v.Problem))
 			}
-			return t.flush()
+			return t.Flush()
 		})
 }
 
@@ -324,8 +324,6 @@ func (t columns) row(cells ...any) {
 	}
 	fmt.Fprintln(t)
 }
-
-func (t columns) flush() error { return t.Flush() }
 
 func orDash(s string) string {
 	if s == "" {

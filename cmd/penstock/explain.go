@@ -86,13 +86,10 @@ func newExplain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			switch output {
-			case "json":
+			if output == "json" {
 				err = printJSON(cmd.OutOrStdout(), e)
-			case "text":
+			} else {
 				err = printExplained(cmd.OutOrStdout(), e)
-			default:
-				return fmt.Errorf("--output %q is unknown: write text or json", output)
 			}
 			if err == nil && !e.Served {
 				err = exitCode(1)
@@ -112,7 +109,7 @@ func newExplain() *cobra.Command {
 	f.StringVar(&model, "model", "",
 		"model name in the request's body, for routes that match X-Gateway-Model-Name (default: none)")
 	f.StringVar(&gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: any)")
-	f.StringVarP(&output, "output", "o", "text", "output format: text or json")
+	outputFlag(cmd, &output, "text", "json")
 	return cmd
 }
 

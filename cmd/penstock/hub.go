@@ -3,14 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,7 +20,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/multicluster/hub"
 )
@@ -219,13 +216,7 @@ func (h *hubFlags) place(cfg *hub.Config) (stateDir string, err error) {
 		if err := h.exist(); err != nil {
 			return "", err
 		}
-		if stateDir, err = h.stateDir(); err == nil {
-			err = state.Open(stateDir)
-		}
-		if err == nil {
-			err = app.Unserved(stateDir)
-		}
-		return stateDir, err
+		return h.openState("")
 	}
 	if len(h.paths) > 0 {
 		return "", errors.New("the ClusterSet comes from files or from a cluster: remove -f or --kubeconfig")
@@ -237,11 +228,6 @@ func (h *hubFlags) place(cfg *hub.Config) (stateDir string, err error) {
 	if cfg.Namespace = cmp.Or(h.namespace, namespace); cfg.Namespace == "" {
 		return "", errors.New("the namespace of the hub's Lease is unknown: set it with --namespace")
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("name of this process: %w", err)
-	}
-	cfg.Identity = fmt.Sprintf("%s-%d-%.8s", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid(),
-		strings.ToLower(rand.Text()))
-	return "", nil
+	cfg.Identity, err = processName()
+	return "", err
 }

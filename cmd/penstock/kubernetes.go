@@ -66,15 +66,9 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	if len(k.watched) > 0 {
 		out.Namespaces = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(k.watched), out.Namespace))))
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, fmt.Errorf("name of this process: %w", err)
+	if out.Identity, err = processName(); err != nil {
+		return nil, err
 	}
-	// The process ID distinguishes two processes on one machine, and the random text two starts of
-	// a container, which have the same ID: each leader must be a transition of the Lease, which is
-	// an epoch of its publications.
-	out.Identity = fmt.Sprintf("%s-%d-%.8s", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid(),
-		strings.ToLower(rand.Text()))
 	if k.service != "" {
 		out.Service = objectid.Join(out.Namespace, strings.TrimPrefix(k.service, out.Namespace+"/"))
 	}
@@ -82,6 +76,18 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 		return nil, err
 	}
 	return out, nil
+}
+
+// processName identifies this process in a Lease. The process ID distinguishes two processes on one
+// machine, and the random text two starts of a container, which have the same ID: each leader must
+// be a transition of the Lease, which is an epoch of its publications.
+func processName() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name of this process: %w", err)
+	}
+	return fmt.Sprintf("%s-%d-%.8s", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid(),
+		strings.ToLower(rand.Text())), nil
 }
 
 // clusterAt returns how to reach the cluster of a kubeconfig, or this pod's cluster for "", and

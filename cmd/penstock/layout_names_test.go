@@ -24,7 +24,6 @@ var splitters = map[string]string{
 	"xds/xdstest/quarantine_test.go":                      "names of a test",
 	"cmd/penstock/layout_test.go":                         "paths of folders",
 	"cmd/penstock/reference_fields_test.go":               "apiVersion",
-	"cmd/penstock/internal/demo/picks.go":                 "a ModelServers object and a host of it",
 	"picker/stage_process.go":                             "a ModelServers object and a host of it",
 	"conformance/lab/image/table.go":                      "references of images",
 	"conformance/lab/sandbox/root.go":                     "paths",

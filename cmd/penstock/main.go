@@ -109,13 +109,31 @@ func takes(least, most int) cobra.PositionalArgs {
 // exclusive makes it an error to set two flags of a command. Cobra's own error does not name them
 // as a user writes them.
 func exclusive(cmd *cobra.Command, a, b string) {
-	before := cmd.PreRunE
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+	beforeRun(cmd, func() error {
 		if cmd.Flags().Changed(a) && cmd.Flags().Changed(b) {
 			return fmt.Errorf("--%s and --%s are both given: write one of them", a, b)
 		}
-		if before == nil {
-			return nil
+		return nil
+	})
+}
+
+// outputFlag adds --output. The command rejects any form but these two; the first is the default.
+func outputFlag(cmd *cobra.Command, output *string, form, other string) {
+	cmd.Flags().StringVarP(output, "output", "o", form, "output format: "+form+" or "+other)
+	beforeRun(cmd, func() error {
+		if *output != form && *output != other {
+			return fmt.Errorf("--output %q is unknown: write %s or %s", *output, form, other)
+		}
+		return nil
+	})
+}
+
+// beforeRun adds a check of a command's flags.
+func beforeRun(cmd *cobra.Command, check func() error) {
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if err := check(); err != nil || before == nil {
+			return err
 		}
 		return before(cmd, args)
 	}

@@ -80,6 +80,21 @@ func (s *files) stateDir() (string, error) {
 	return filepath.Join(home, fmt.Sprintf("%016x", h.Sum64())[:8]), nil
 }
 
+// openState opens the state folder of these files, or the one beside it with a suffix, for a
+// process that serves it.
+func (s *files) openState(suffix string) (dir string, err error) {
+	if dir, err = s.stateDir(); err != nil {
+		return "", err
+	}
+	if s.state == "" {
+		dir += suffix
+	}
+	if err := state.Open(dir); err != nil {
+		return "", err
+	}
+	return dir, app.Unserved(dir)
+}
+
 type service struct {
 	files
 	xds, picker     string
@@ -282,13 +297,7 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	case !s.cluster && len(s.paths) == 0:
 		return cfg, errNoFiles
 	}
-	if cfg.StateDir, err = s.stateDir(); err != nil {
-		return cfg, err
-	}
-	if err := state.Open(cfg.StateDir); err != nil {
-		return cfg, err
-	}
-	if err := app.Unserved(cfg.StateDir); err != nil {
+	if cfg.StateDir, err = s.openState(""); err != nil {
 		return cfg, err
 	}
 	if err := s.open(ctx, log, &cfg); err != nil {
@@ -307,9 +316,8 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	if cfg.DefaultPool, named = objectid.ParsePool(s.defaultPool); !named && s.defaultPool != "" {
 		return cfg, fmt.Errorf("--default-pool %q: write NAMESPACE/NAME", s.defaultPool)
 	}
-	if cfg.HeldBodies = s.heldBodies.Value(); cfg.HeldBodies < 1 {
-		return cfg,
-			fmt.Errorf("--picker-held-bodies %s: write a positive quantity, such as 256Mi", s.heldBodies.String())
+	if cfg.HeldBodies, err = positive("--picker-held-bodies", &s.heldBodies); err != nil {
+		return cfg, err
 	}
 	if s.recordBytes.Value() < 1<<20 {
 		return cfg, fmt.Errorf("--record-bytes %s: write a quantity of 1Mi or more", s.recordBytes.String())
@@ -322,6 +330,14 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	cfg.AccessLog, cfg.DrainTime, cfg.StopTimeout, cfg.Log = s.accessLog, s.drainTime, s.stop.timeout, log
 	cfg.Tracer, cfg.Collector, cfg.Sampling = t.provider, t.collector, t.sampling
 	return cfg, nil
+}
+
+// positive returns the value of a flag.
+func positive(flag string, q *resource.QuantityValue) (int64, error) {
+	if q.Value() < 1 {
+		return 0, fmt.Errorf("%s %s: write a positive quantity, such as 256Mi", flag, q.String())
+	}
+	return q.Value(), nil
 }
 
 // open opens the listeners, and sets the credentials of their clients.
@@ -351,18 +367,19 @@ func (s *service) open(ctx context.Context, log *slog.Logger, cfg *app.Config) (
 	if err := s.authenticate(cfg, log); err != nil {
 		return err
 	}
-	if s.http != "" {
-		if cfg.HTTP, err = listen(ctx, ports.Pages, "--http", s.http); err != nil {
-			return err
+	for _, l := range []struct {
+		port          ports.Port
+		flag, address string
+		at            *net.Listener
+	}{
+		{ports.Pages, "--http", s.http, &cfg.HTTP},
+		{ports.Admin, "--admin", s.admin, &cfg.Admin},
+		{ports.Events, "--picker-kv-events", s.kvEvents, &cfg.KVEvents},
+	} {
+		if l.address == "" {
+			continue
 		}
-	}
-	if s.admin != "" {
-		if cfg.Admin, err = listen(ctx, ports.Admin, "--admin", s.admin); err != nil {
-			return err
-		}
-	}
-	if s.kvEvents != "" {
-		if cfg.KVEvents, err = listen(ctx, ports.Events, "--picker-kv-events", s.kvEvents); err != nil {
+		if *l.at, err = listen(ctx, l.port, l.flag, l.address); err != nil {
 			return err
 		}
 	}

@@ -24,7 +24,6 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -357,16 +356,8 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 		}
 	}
 	if role.REST == nil || s.state != "" {
-		if cfg.StateDir, err = s.stateDir(); err != nil {
-			return cfg, err
-		}
-		if s.state == "" {
-			cfg.StateDir += "-picker" // penstock serve may run for the same files
-		}
-		if err := state.Open(cfg.StateDir); err != nil {
-			return cfg, err
-		}
-		if err := app.Unserved(cfg.StateDir); err != nil {
+		// penstock serve may run for the same files
+		if cfg.StateDir, err = s.openState("-picker"); err != nil {
 			return cfg, err
 		}
 	}
@@ -377,9 +368,8 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 	if err := s.trustPeers(cfg.Peers); err != nil {
 		return cfg, err
 	}
-	if cfg.HeldBodies = s.heldBodies.Value(); cfg.HeldBodies < 1 {
-		return cfg,
-			fmt.Errorf("--picker-held-bodies %s: write a positive quantity, such as 256Mi", s.heldBodies.String())
+	if cfg.HeldBodies, err = positive("--picker-held-bodies", &s.heldBodies); err != nil {
+		return cfg, err
 	}
 	if cfg.Addresses, err = s.addresses.config(role.REST != nil); err != nil {
 		return cfg, err

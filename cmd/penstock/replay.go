@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -116,15 +115,14 @@ func (o *replayOptions) run(cmd *cobra.Command, trace string) error {
 				Scenario: simulation.Scenario{Workload: workload, Strategy: s, Servers: o.servers, Server: server,
 					Pages: simulation.Pages{Every: o.pages}, Seed: o.seed}})
 	}
-	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "STRATEGY\tTTFT P50\tTTFT P90\tEND TO END\tPREFIX HITS\tBALANCE")
+	table := newTable(cmd.OutOrStdout(), "STRATEGY", "TTFT P50", "TTFT P90", "END TO END", "PREFIX HITS", "BALANCE")
 	for i, s := range simulation.Play(trials) {
 		p50, p90 := fmt.Sprintf("%.3fs", s.TTFT50.Seconds()), fmt.Sprintf("%.3fs", s.TTFT90.Seconds())
 		if s.Streams == 0 {
 			p50, p90 = "-", "-"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.3fs\t%.1f%%\t%.2f\n", strategies[i].Name, p50, p90, s.EndToEnd.Seconds(),
-			100*s.Hits, s.Balance)
+		table.row(strategies[i].Name, p50, p90, fmt.Sprintf("%.3fs", s.EndToEnd.Seconds()),
+			fmt.Sprintf("%.1f%%", 100*s.Hits), fmt.Sprintf("%.2f", s.Balance))
 	}
 	if err := table.Flush(); err != nil {
 		return err

@@ -70,40 +70,42 @@ last request.`,
   penstock sim --port 8001 --fail-rate 0.25 --status 503 &
   curl -s localhost:8001/debug/last`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cfg.MaxNumSeqs < 1 || cfg.KVCacheTokens < 1 || cfg.MaxLoRAs < 1 { // a Config's 0 is the default
-				return errors.New("--max-num-seqs, --kv-cache-tokens and --max-loras must be 1 or more")
-			}
-			for _, port := range ports {
-				cfg.Listen = append(cfg.Listen, net.JoinHostPort("", strconv.Itoa(port)))
-			}
-			if len(cfg.Listen) == 0 {
-				cfg.Listen = []string{"127.0.0.1:8000"}
-			}
-			if tokens != "" {
-				store, err := tokenstore.NewClient(tokens, time.Second)
-				if err != nil {
-					return fmt.Errorf("sim: %w", err)
-				}
-				cfg.Tokens = store
-			}
-			server, err := modelserver.New(cfg)
-			if err != nil {
-				return err
-			}
-			addresses, err := server.Listen()
-			if err != nil {
-				return err
-			}
-			cmd.PrintErrf("%s serves %s on %s\n", cfg.Name, cfg.Model, strings.Join(addresses, " "))
-			return server.Run(cmd.Context())
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return runSim(cmd, cfg, ports, tokens) },
 	}
 	simFlags(cmd.Flags(), &cfg, &ports)
 	cmd.Flags().StringVar(&tokens, "tokens", "",
 		"URL of the token store (penstock-external tokens) for requests with a key in x-req-tokens-key, as "+
 			"http://HOST:PORT (default: none)")
 	return cmd
+}
+
+func runSim(cmd *cobra.Command, cfg modelserver.Config, ports []int, tokens string) error {
+	if cfg.MaxNumSeqs < 1 || cfg.KVCacheTokens < 1 || cfg.MaxLoRAs < 1 { // a Config's 0 is the default
+		return errors.New("--max-num-seqs, --kv-cache-tokens and --max-loras must be 1 or more")
+	}
+	for _, port := range ports {
+		cfg.Listen = append(cfg.Listen, net.JoinHostPort("", strconv.Itoa(port)))
+	}
+	if len(cfg.Listen) == 0 {
+		cfg.Listen = []string{"127.0.0.1:8000"}
+	}
+	if tokens != "" {
+		store, err := tokenstore.NewClient(tokens, time.Second)
+		if err != nil {
+			return fmt.Errorf("sim: %w", err)
+		}
+		cfg.Tokens = store
+	}
+	server, err := modelserver.New(cfg)
+	if err != nil {
+		return err
+	}
+	addresses, err := server.Listen()
+	if err != nil {
+		return err
+	}
+	cmd.PrintErrf("%s serves %s on %s\n", cfg.Name, cfg.Model, strings.Join(addresses, " "))
+	return server.Run(cmd.Context())
 }
 
 func simFlags(flags *pflag.FlagSet, cfg *modelserver.Config, ports *[]int) {

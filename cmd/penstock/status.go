@@ -47,9 +47,6 @@ The exit status is 1 if there is a finding of severity error: something written 
   penstock status -f ./config -o json | jq '.findings[] | select(.severity == "error")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return fmt.Errorf("--output %q is unknown: write text or json", output)
-			}
 			at, err := s.replicas(cmd.Context())
 			if err != nil {
 				return err
@@ -61,7 +58,7 @@ The exit status is 1 if there is a finding of severity error: something written 
 		},
 	}
 	s.flags(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
+	outputFlag(cmd, &output, "text", "json")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false,
 		"print the status again after each change; with -o json, one line each time")
 	return cmd
@@ -213,17 +210,26 @@ func syncState(p server.ProxyStatus) string {
 
 const maxRates = 32
 
+// printServers prints a line about each server, of the first of many.
+func printServers(w io.Writer, lines []string, more string) {
+	for _, line := range lines[:min(len(lines), maxRates)] {
+		fmt.Fprintln(w, "Server "+line)
+	}
+	if n := len(lines) - maxRates; n > 0 {
+		fmt.Fprintf(w, "%d more servers %s: -o json shows them\n", n, more)
+	}
+}
+
 func printRates(w io.Writer, rates []picker.Rate) {
-	for _, r := range rates[:min(len(rates), maxRates)] {
+	var lines []string
+	for _, r := range rates {
 		text := rateText(r.Rate, r.From)
 		if r.Inferred > 0 {
 			text += fmt.Sprintf(", by first tokens %.0f", r.Inferred)
 		}
-		fmt.Fprintf(w, "Server %s of pool %s %s\n", r.Server, r.Pool, text)
+		lines = append(lines, fmt.Sprintf("%s of pool %s %s", r.Server, r.Pool, text))
 	}
-	if more := len(rates) - maxRates; more > 0 {
-		fmt.Fprintf(w, "%d more servers have a rate: -o json shows them\n", more)
-	}
+	printServers(w, lines, "have a rate")
 }
 
 // endpoints is the column of pools and imports: how many of their servers serve.
@@ -245,34 +251,27 @@ func endpoints(serving []picker.Serving) func(report.Ref) string {
 
 // printSuspects prints the model servers that get no requests, or single ones, and why.
 func printSuspects(w io.Writer, all []picker.Suspect) {
-	for _, s := range all[:min(len(all), maxRates)] {
-		fmt.Fprintf(w, "Server %s of pool %s is suspect: %s\n", s.Server, s.Pool, s.Why)
+	var lines []string
+	for _, s := range all {
+		lines = append(lines, fmt.Sprintf("%s of pool %s is suspect: %s", s.Server, s.Pool, s.Why))
 	}
-	if more := len(all) - maxRates; more > 0 {
-		fmt.Fprintf(w, "%d more servers are suspect: -o json shows them\n", more)
-	}
+	printServers(w, lines, "are suspect")
 }
 
 // printOut prints the model servers that do not serve, except for suspects.
 func printOut(w io.Writer, serving []picker.Serving, suspects []picker.Suspect) {
-	printed, more := 0, 0
+	var lines []string
 	for i := range serving {
 		for _, o := range serving[i].Out {
-			switch {
-			case slices.ContainsFunc(suspects, func(s picker.Suspect) bool {
+			if !slices.ContainsFunc(suspects, func(s picker.Suspect) bool {
 				return s.Pool == serving[i].Pool && s.Server == o.Server
-			}):
-			case printed < maxRates:
-				printed++
-				fmt.Fprintf(w, "Server %s of pool %s does not serve: %s\n", o.Server, serving[i].Pool, o.Reason())
-			default:
-				more++
+			}) {
+				lines = append(lines,
+					fmt.Sprintf("%s of pool %s does not serve: %s", o.Server, serving[i].Pool, o.Reason()))
 			}
 		}
 	}
-	if more > 0 {
-		fmt.Fprintf(w, "%d more servers do not serve: -o json shows them\n", more)
-	}
+	printServers(w, lines, "do not serve")
 }
 
 func printProxies(w io.Writer, proxies []server.ProxyStatus) error {

@@ -14,9 +14,6 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoregistry"
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
@@ -70,7 +67,7 @@ is 1 if there is one of severity error: something in the folder does not take ef
 	f.StringArrayVarP(&o.paths, "file", "f", nil,
 		"folder (read recursively) or file with YAML or JSON; may be repeated (required)")
 	f.StringVar(&o.gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: all)")
-	f.StringVarP(&o.output, "output", "o", "yaml", "output format: yaml or json")
+	outputFlag(cmd, &o.output, "yaml", "json")
 	addOffline(f, &o.picker, &o.any)
 	f.BoolVar(&o.validate, "validate", false,
 		"deliver each resource to the real Envoy, and report rejected ones (default false)")
@@ -86,9 +83,6 @@ func addOffline(f *pflag.FlagSet, picker *string, anyController *bool) {
 }
 
 func (o *translateOptions) run(cmd *cobra.Command) error {
-	if o.output != "yaml" && o.output != "json" {
-		return fmt.Errorf("--output %q is unknown: write yaml or json", o.output)
-	}
 	if len(o.paths) == 0 {
 		return errNoFiles
 	}
@@ -229,11 +223,8 @@ func newGatewayConfig(name string, resources []*resource.Resource) (gatewayConfi
 // toJSON returns a resource with the field names of Envoy's documentation, its hosts sorted by
 // name, without credentials.
 func toJSON(r *resource.Resource) (json.RawMessage, error) {
-	msg, err := decode(r)
+	msg, err := debug.Redacted(r)
 	if err != nil {
-		return nil, err
-	}
-	if err := debug.Redact(msg); err != nil {
 		return nil, err
 	}
 	if m, ok := msg.(*routev3.RouteConfiguration); ok { // their order has no meaning to Envoy
@@ -241,24 +232,7 @@ func toJSON(r *resource.Resource) (json.RawMessage, error) {
 			return strings.Compare(a.GetName(), b.GetName())
 		})
 	}
-	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(msg)
-	if err != nil {
-		return nil, err
-	}
-	var tidy any // protojson varies its white space deliberately
-	if err := json.Unmarshal(raw, &tidy); err != nil {
-		return nil, err
-	}
-	return json.Marshal(tidy)
-}
-
-func decode(r *resource.Resource) (proto.Message, error) {
-	t, err := protoregistry.GlobalTypes.FindMessageByURL(r.Type.URL())
-	if err != nil {
-		return nil, err
-	}
-	msg := t.New().Interface()
-	return msg, proto.Unmarshal(r.Body(), msg)
+	return debug.JSON(msg)
 }
 
 func printJSON(w io.Writer, v any) error {

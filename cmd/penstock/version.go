@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -55,7 +54,7 @@ func newVersion() *cobra.Command {
 			return v.write(cmd.OutOrStdout(), output)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
+	outputFlag(cmd, &output, "text", "json")
 	return cmd
 }
 
@@ -78,25 +77,19 @@ func commit(info *debug.BuildInfo) string {
 }
 
 func (v versions) write(w io.Writer, output string) error {
-	switch output {
-	case "json":
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(v)
-	case "text":
-		line := "penstock " + v.Penstock
-		if v.Commit != "" {
-			line += " (" + v.Commit + ")"
-		}
-		envoy := v.NoEnvoy
-		if v.Envoy != "" {
-			envoy = v.Envoy + " (" + v.Path + ")"
-		}
-		_, err := fmt.Fprintf(w,
-			"%s\ngo       %s %s\nenvoy    %s\ntested   Envoy %s, Gateway API %s, its inference extension %s\n",
-			line, v.Go, v.Platform, envoy, v.TestedEnvoy, v.GatewayAPI, v.InferenceExtension)
-		return err
-	default:
-		return fmt.Errorf("--output %q is unknown: write text or json", output)
+	if output == "json" {
+		return printJSON(w, v)
 	}
+	line := "penstock " + v.Penstock
+	if v.Commit != "" {
+		line += " (" + v.Commit + ")"
+	}
+	envoy := v.NoEnvoy
+	if v.Envoy != "" {
+		envoy = v.Envoy + " (" + v.Path + ")"
+	}
+	_, err := fmt.Fprintf(w,
+		"%s\ngo       %s %s\nenvoy    %s\ntested   Envoy %s, Gateway API %s, its inference extension %s\n",
+		line, v.Go, v.Platform, envoy, v.TestedEnvoy, v.GatewayAPI, v.InferenceExtension)
+	return err
 }

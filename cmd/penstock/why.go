@@ -102,12 +102,8 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	if found.Unknown {
 		return fmt.Errorf("there is no pool %s: %s", o.pool, poolsText(found))
 	}
-	switch output {
-	case "json":
+	if output == "json" {
 		return printJSON(cmd.OutOrStdout(), found)
-	case "text":
-	default:
-		return fmt.Errorf("--output %q is unknown: write text or json", output)
 	}
 	switch {
 	case found.Silent == 1:

@@ -48,18 +48,20 @@ func (p *program) flags(f *pflag.FlagSet, listen string) {
 	f.DurationVar(&p.grace, "grace", 10*time.Second, "grace period for requests in flight after SIGTERM")
 }
 
-// run serves a program until the command ends; more, if not nil, runs beside it.
+// pather is a program without its server.
+type pather interface{ Paths(*external.Server) }
+
+// run serves a program until the command ends. It also calls the program's Run, if it has one.
 func (p *program) run(cmd *cobra.Command, cfg external.ServerConfig,
-	start func(log *slog.Logger, metrics *prometheus.Registry) (paths func(*external.Server),
-		more func(context.Context) error, err error)) error {
+	start func(*slog.Logger, *prometheus.Registry) (pather, error)) error {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	cfg.Listen, cfg.Grace, cfg.Log, cfg.Metrics = p.listen, p.grace, log, prometheus.NewRegistry()
-	paths, more, err := start(log, cfg.Metrics)
+	started, err := start(log, cfg.Metrics)
 	if err != nil {
 		return err
 	}
 	server := external.NewServer(cfg)
-	paths(server)
+	started.Paths(server)
 	address, err := server.Open()
 	if err != nil {
 		return err
@@ -67,8 +69,8 @@ func (p *program) run(cmd *cobra.Command, cfg external.ServerConfig,
 	cmd.PrintErrf("the %s serves on http://%s\n", cfg.Component, address)
 	group, ctx := errgroup.WithContext(cmd.Context())
 	group.Go(func() error { return server.Run(ctx) })
-	if more != nil {
-		group.Go(func() error { return more(ctx) })
+	if runs, ok := started.(interface{ Run(context.Context) error }); ok {
+		group.Go(func() error { return runs.Run(ctx) })
 	}
 	return group.Wait()
 }
@@ -98,18 +100,12 @@ these token IDs, run a processor with the tokenizer and template of their model.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.run(cmd, preprocess.ServerConfig(),
-				func(log *slog.Logger, metrics *prometheus.Registry) (func(*external.Server),
-					func(context.Context) error, error) {
-					var err error
+				func(log *slog.Logger, metrics *prometheus.Registry) (_ pather, err error) {
 					if cfg.Tokenize, err = vocabulary(encoding); err != nil {
-						return nil, nil, err
+						return nil, err
 					}
 					cfg.Log = log
-					processor, err := preprocess.New(cfg, metrics)
-					if err != nil {
-						return nil, nil, err
-					}
-					return processor.Paths, nil, nil
+					return preprocess.New(cfg, metrics)
 				})
 		},
 	}
@@ -139,14 +135,9 @@ the fewest tokens to read: the prompt's tokens that it was not sent before, and 
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.run(cmd, router.ServerConfig(),
-				func(log *slog.Logger, metrics *prometheus.Registry) (func(*external.Server),
-					func(context.Context) error, error) {
+				func(log *slog.Logger, metrics *prometheus.Registry) (pather, error) {
 					cfg.Log = log
-					r, err := router.New(cfg, metrics)
-					if err != nil {
-						return nil, nil, err
-					}
-					return r.Paths, r.Run, nil
+					return router.New(cfg, metrics)
 				})
 		},
 	}
@@ -184,10 +175,8 @@ and the least recently used ones if all would take more than --max-bytes.`,
 				return errors.New("--ttl: must be more than 0")
 			}
 			return p.run(cmd, tokenstore.ServerConfig(),
-				func(_ *slog.Logger, metrics *prometheus.Registry) (func(*external.Server), func(context.Context) error,
-					error) {
-					store := tokenstore.New(cfg, metrics)
-					return store.Paths, store.Run, nil
+				func(_ *slog.Logger, metrics *prometheus.Registry) (pather, error) {
+					return tokenstore.New(cfg, metrics), nil
 				})
 		},
 	}

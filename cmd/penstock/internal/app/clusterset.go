@@ -17,24 +17,27 @@ import (
 
 // clusterSet makes this process's part in a cluster set. It is idle until there is a ClusterSet.
 func (a *App) clusterSet() *set.Set {
-	cfg := set.Config{
-		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address,
-		Identity: set.FileIdentity(a.cfg.StateDir), Authority: set.FileAuthority(a.cfg.StateDir),
-		Records:       set.FileRecords(a.cfg.StateDir),
-		ServerOptions: a.memberOptions(), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log,
-		OnPanic: a.panics.of(partStream),
-	}
+	cfg, dir := a.setConfig(), a.cfg.StateDir
+	cfg.Identity, cfg.Authority, cfg.Records = set.FileIdentity(dir), set.FileAuthority(dir), set.FileRecords(dir)
 	if l := a.cfg.Members.Listener; l != nil {
 		// once: this process is the leader for its lifetime
 		cfg.Listen = func(context.Context) (net.Listener, error) { return a.admit(ports.Members, l, true), nil }
 	}
 	c := a.cfg.Credentials
 	cfg.Pickers, cfg.Cleartext, cfg.MembersPick = a.cfg.translation().Pickers, c == nil, c != nil && !c.OpenPicker
-	cfg.Load, cfg.Offers = a.clusterLoads.Receive, a.cfg.offers()
-	cfg.InFlight, cfg.Traffic = func() int64 { return a.picker.Imported() }, a.memberTraffic
 	a.set = set.New(cfg)
 	a.registry.MustRegister(a.set)
 	return a.set
+}
+
+// setConfig has what a cluster set gets in every role.
+func (a *App) setConfig() set.Config {
+	return set.Config{
+		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address,
+		ServerOptions: a.memberOptions(), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log,
+		OnPanic: a.panics.of(partStream), Load: a.clusterLoads.Receive, Offers: a.cfg.offers(),
+		InFlight: func() int64 { return a.picker.Imported() }, Traffic: a.memberTraffic,
+	}
 }
 
 // followSet passes a committed change to the cluster set.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/registry"
@@ -92,7 +93,7 @@ func (a *App) explain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q.Model, q.Gateway = args.Get("model"), args.Get("gateway")
-	writeJSON(w, a.Explain(q))
+	debug.WriteJSON(w, a.Explain(q))
 }
 
 // ParseQuery reads a URL, an optional method, and headers as a user writes them. The default method
@@ -155,7 +156,7 @@ func (a *App) picksPage(w http.ResponseWriter, r *http.Request) {
 	var out FoundPicks
 	out.Picks, out.Silent = a.asked.Picks(r.Context(), q)
 	out.find(q.Pool, a.picker.Pools())
-	writeJSON(w, out)
+	debug.WriteJSON(w, out)
 }
 
 // AddHeader adds "name: value" or "name=value" to a header.

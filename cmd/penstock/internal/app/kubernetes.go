@@ -3,10 +3,8 @@ package app
 import (
 	"context"
 	"log/slog"
-	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -216,7 +214,11 @@ func (c *cluster) observe(a *App, ch *delivery.Change) {
 	}
 	c.proxies.observe(ch)
 	if own {
-		a.channel.SetPeers(peersIn(ch.View, c.cfg.Service)...)
+		var peers []string
+		for _, at := range processes(ch.View, c.cfg.Service, PeerPort, true) { // an unready one may publish, too
+			peers = append(peers, at.String())
+		}
+		a.channel.SetPeers(peers...)
 	}
 	c.writer.Observe(ch.View, ch.Objects)
 }
@@ -226,24 +228,25 @@ func changesListeners(d translator.Delta) bool {
 		slices.ContainsFunc(d.Removes, func(r resource.Ref) bool { return r.Type == resource.Listener })
 }
 
-// peersIn are the addresses of all processes behind our Service. Unready processes may publish,
-// too.
-func peersIn(view *store.View, service string) (out []string) {
-	for _, slice := range store.EndpointSlices.By(view, store.ByService, service) {
-		port := int32(0)
+// processes are the addresses of a port of all processes behind our Service, sorted.
+func processes(r store.Reader, service, port string, unready bool) (out []netip.AddrPort) {
+	for _, slice := range store.EndpointSlices.By(r, store.ByService, service) {
 		for _, p := range slice.Ports {
-			if p.Name != nil && *p.Name == PeerPort && p.Port != nil {
-				port = *p.Port
+			if p.Name == nil || *p.Name != port || p.Port == nil {
+				continue
 			}
-		}
-		for _, e := range slice.Endpoints {
-			for _, a := range e.Addresses {
-				if _, err := netip.ParseAddr(a); err == nil && port != 0 {
-					out = append(out, net.JoinHostPort(a, strconv.Itoa(int(port))))
+			for _, e := range slice.Endpoints {
+				if !unready && e.Conditions.Ready != nil && !*e.Conditions.Ready {
+					continue
+				}
+				for _, text := range e.Addresses {
+					if a, err := netip.ParseAddr(text); err == nil {
+						out = append(out, netip.AddrPortFrom(a, uint16(*p.Port)))
+					}
 				}
 			}
 		}
 	}
-	slices.Sort(out)
+	slices.SortFunc(out, netip.AddrPort.Compare)
 	return slices.Compact(out)
 }

@@ -46,33 +46,27 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := set.Config{
-		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address,
-		Listen:   a.cfg.Members.Listen,
-		Identity: m.objects.Identity, Authority: apply.Secret{
-			Cluster: secrets, Namespace: c.cfg.Namespace, Name: membersSecret,
-		}, Records: m.objects, Local: set.LocalRecords(a.cfg.StateDir),
-		Leading: m.leading.Load, Namespace: func(name string) bool { return c.importsTo(a.store.View(), name) },
-		Exports: m.objects.SetExports, Imported: m.objects.Imported,
-		Services: func(keys, pods []string) {
-			var demands []kube.Demand
-			for _, key := range keys {
-				demands = append(demands, kube.Demand{
-					Table: store.EndpointSlices.Kind(), Index: store.ByService, Key: key,
-				})
-			}
-			for _, key := range pods {
-				demands = append(demands, kube.Demand{Table: store.Pods.Kind(), Index: store.ByLabel, Key: key})
-			}
-			c.source.Keep(demands)
-		},
-		GatewayReached: func(r store.Reader, gateway report.Ref) ([]string, func(uint16) uint16) {
-			return c.writer.Reached(r, gateway)
-		},
-		ServerOptions: a.memberOptions(), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log,
-		OnPanic: a.panics.of(partStream),
+	cfg := a.setConfig()
+	cfg.Identity, cfg.Records, cfg.Local = m.objects.Identity, m.objects, set.LocalRecords(a.cfg.StateDir)
+	cfg.Authority = apply.Secret{Cluster: secrets, Namespace: c.cfg.Namespace, Name: membersSecret}
+	cfg.Leading, cfg.Exports, cfg.Imported = m.leading.Load, m.objects.SetExports, m.objects.Imported
+	cfg.Namespace = func(name string) bool { return c.importsTo(a.store.View(), name) }
+	cfg.Services = func(keys, pods []string) {
+		var demands []kube.Demand
+		for _, key := range keys {
+			demands = append(demands, kube.Demand{
+				Table: store.EndpointSlices.Kind(), Index: store.ByService, Key: key,
+			})
+		}
+		for _, key := range pods {
+			demands = append(demands, kube.Demand{Table: store.Pods.Kind(), Index: store.ByLabel, Key: key})
+		}
+		c.source.Keep(demands)
 	}
-	if listen := cfg.Listen; listen != nil {
+	cfg.GatewayReached = func(r store.Reader, gateway report.Ref) ([]string, func(uint16) uint16) {
+		return c.writer.Reached(r, gateway)
+	}
+	if listen := a.cfg.Members.Listen; listen != nil {
 		cfg.Listen = func(ctx context.Context) (net.Listener, error) {
 			l, err := listen(ctx)
 			if err != nil {
@@ -89,10 +83,8 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 	if c.cfg.Service == "" {
 		cfg.Pickers = a.cfg.translation().Pickers
 	} else {
-		cfg.PickersOf = func(r store.Reader) []netip.AddrPort { return pickersIn(r, c.cfg.Service) }
+		cfg.PickersOf = func(r store.Reader) []netip.AddrPort { return processes(r, c.cfg.Service, PickerPort, false) }
 	}
-	cfg.Load, cfg.Offers = a.clusterLoads.Receive, a.cfg.offers()
-	cfg.InFlight, cfg.Traffic = func() int64 { return a.picker.Imported() }, a.memberTraffic
 	m.set = set.New(cfg)
 	m.objects.Follow(m.set.Import)
 	a.set = m.set
@@ -111,29 +103,6 @@ func (c *cluster) importsTo(r store.Reader, name string) bool {
 		return ns.Status.Phase != corev1.NamespaceTerminating
 	}
 	return set.CreatesNamespaces(r)
-}
-
-// pickersIn are the pickers of all ready processes behind our Service.
-func pickersIn(r store.Reader, service string) (out []netip.AddrPort) {
-	for _, slice := range store.EndpointSlices.By(r, store.ByService, service) {
-		for _, p := range slice.Ports {
-			if p.Name == nil || *p.Name != PickerPort || p.Port == nil {
-				continue
-			}
-			for _, e := range slice.Endpoints {
-				if e.Conditions.Ready != nil && !*e.Conditions.Ready {
-					continue
-				}
-				for _, text := range e.Addresses {
-					if a, err := netip.ParseAddr(text); err == nil {
-						out = append(out, netip.AddrPortFrom(a, uint16(*p.Port)))
-					}
-				}
-			}
-		}
-	}
-	slices.SortFunc(out, netip.AddrPort.Compare)
-	return slices.Compact(out)
 }
 
 // lead publishes, and writes the objects of the cluster set, until ctx ends.

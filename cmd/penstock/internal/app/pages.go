@@ -2,13 +2,13 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -166,27 +166,27 @@ func (a *App) allPages(open http.Handler) http.Handler {
 		mux.Handle(page, open)
 	}
 	mux.Handle("GET /status", status.Page(a.board, Controller))
-	mux.HandleFunc("GET /proxies", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.xds.Proxies()) })
 	mux.HandleFunc("GET /explain", a.explain)
 	mux.HandleFunc("GET /clusters", func(w http.ResponseWriter, r *http.Request) {
 		if a.set == nil {
-			writeJSON(w, set.Status{})
+			debug.WriteJSON(w, set.Status{})
 			return
 		}
 		a.set.Page(w, r)
 	})
 	debug.Register(mux, debug.Config{Store: a.store, Cache: a.cache, XDS: a.xds, Rows: a.rows})
 	mux.HandleFunc("GET /debug/picks", a.picksPage)
-	mux.HandleFunc("GET /debug/suspect", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, a.picker.Suspects())
-	})
-	mux.HandleFunc("GET /debug/serving", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, a.picker.Serving())
-	})
-	mux.HandleFunc("GET /debug/rates", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.picker.Rates()) })
-	mux.HandleFunc("GET /debug/pool", func(w http.ResponseWriter, r *http.Request) {
-		writeJSON(w, a.picker.Explain(r.URL.Query().Get("pool"), nil))
-	})
+	for page, content := range map[string]func(url.Values) any{
+		"GET /proxies":       func(url.Values) any { return a.xds.Proxies() },
+		"GET /debug/suspect": func(url.Values) any { return a.picker.Suspects() },
+		"GET /debug/serving": func(url.Values) any { return a.picker.Serving() },
+		"GET /debug/rates":   func(url.Values) any { return a.picker.Rates() },
+		"GET /debug/pool":    func(q url.Values) any { return a.picker.Explain(q.Get("pool"), nil) },
+	} {
+		mux.HandleFunc(page, func(w http.ResponseWriter, r *http.Request) {
+			debug.WriteJSON(w, content(r.URL.Query()))
+		})
+	}
 	return mux
 }
 
@@ -225,11 +225,4 @@ func (a *App) readyz(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, "ok")
-}
-
-func writeJSON(w http.ResponseWriter, v any) {
-	w.Header().Set("content-type", "application/json")
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	_ = e.Encode(v) // fails if the client is gone
 }

@@ -24,7 +24,11 @@ func configDump(resources []*resource.Resource) (json.RawMessage, error) {
 		secrets   adminv3.SecretsConfigDump
 	)
 	for _, r := range resources {
-		body, err := redacted(r)
+		var body *anypb.Any
+		msg, err := Redacted(r)
+		if err == nil {
+			body, err = anypb.New(msg)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.Ref, err)
 		}
@@ -58,7 +62,32 @@ func configDump(resources []*resource.Resource) (json.RawMessage, error) {
 		}
 		dump.Configs = append(dump.Configs, packed)
 	}
-	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(&dump)
+	return JSON(&dump)
+}
+
+// Decode returns a resource's message.
+func Decode(r *resource.Resource) (proto.Message, error) {
+	kind, err := protoregistry.GlobalTypes.FindMessageByURL(r.Type.URL())
+	if err != nil {
+		return nil, err
+	}
+	msg := kind.New().Interface()
+	return msg, proto.Unmarshal(r.Body(), msg)
+}
+
+// Redacted returns a resource's message without credentials.
+func Redacted(r *resource.Resource) (proto.Message, error) {
+	msg, err := Decode(r)
+	if err != nil {
+		return nil, err
+	}
+	return msg, Redact(msg)
+}
+
+// JSON returns a message with the field names of Envoy's documentation. Equal messages give equal
+// bytes.
+func JSON(msg proto.Message) (json.RawMessage, error) {
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(msg)
 	if err != nil {
 		return nil, err
 	}
@@ -67,20 +96,4 @@ func configDump(resources []*resource.Resource) (json.RawMessage, error) {
 		return nil, err
 	}
 	return json.Marshal(tidy)
-}
-
-// redacted decodes a resource, removes its credentials and packs it again.
-func redacted(r *resource.Resource) (*anypb.Any, error) {
-	kind, err := protoregistry.GlobalTypes.FindMessageByURL(r.Type.URL())
-	if err != nil {
-		return nil, err
-	}
-	msg := kind.New().Interface()
-	if err := proto.Unmarshal(r.Body(), msg); err != nil {
-		return nil, err
-	}
-	if err := Redact(msg); err != nil {
-		return nil, err
-	}
-	return anypb.New(msg)
 }

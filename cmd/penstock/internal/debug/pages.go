@@ -101,7 +101,7 @@ func (c Config) store(w http.ResponseWriter, r *http.Request) {
 			out.Objects = append(out.Objects, text)
 		}
 	}
-	writeJSON(w, out)
+	WriteJSON(w, out)
 }
 
 func (c Config) watch(w http.ResponseWriter, r *http.Request, kind string) {
@@ -155,7 +155,7 @@ func (c Config) graph(w http.ResponseWriter, r *http.Request) {
 				mostRows), http.StatusBadRequest)
 		return
 	}
-	writeJSON(w, rows)
+	WriteJSON(w, rows)
 }
 
 func (c Config) dump(w http.ResponseWriter, r *http.Request) {
@@ -175,7 +175,7 @@ func (c Config) dump(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	writeJSON(w, dump)
+	WriteJSON(w, dump)
 }
 
 func (c Config) diff(w http.ResponseWriter, r *http.Request) {
@@ -191,10 +191,11 @@ func (c Config) diff(w http.ResponseWriter, r *http.Request) {
 				strings.Join(known, ", ")), http.StatusNotFound)
 		return
 	}
-	writeJSON(w, list)
+	WriteJSON(w, list)
 }
 
-func writeJSON(w http.ResponseWriter, v any) {
+// WriteJSON answers with a value, indented for people.
+func WriteJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("content-type", "application/json")
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
