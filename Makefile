@@ -111,7 +111,7 @@ lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen ## vet, staticcheck, gofmt
 	@go test -count=1 -run '^Test(Layout|Glossary)' ./cmd/penstock
 	@copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; cp -R go.mod go.sum manifests "$$copy"; \
 	CONTROLLER_GEN=$(TOOLS)/controller-gen bash "$$copy/manifests/generate.sh"; \
-	diff -r manifests "$$copy/manifests" || { echo 'deep copies or CRDs are out of date (see above): run make generate'; exit 1; }
+	diff -r manifests "$$copy/manifests" || { echo 'CRDs are out of date (see above): run make generate'; exit 1; }
 
 bench: build envoy ## measure: a table, its meaning, then one JSON object a line (BENCH=regexp selects, ARGS=-count=5 for Go's benchmarks)
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
@@ -156,7 +156,7 @@ golden: go envoy helm ## rewrite the golden files from the current code; read th
 	@cd conformance && PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden ./promises/chart
 	@git --no-pager diff --stat
 
-generate: go $(TOOLS)/controller-gen ## rewrite the deep copies and CRDs of our kinds
+generate: go $(TOOLS)/controller-gen ## rewrite the CRDs of our kinds
 	@bash manifests/generate.sh
 
 envoy: ## install the pinned Envoy into .tools/, unless $ENVOY or PATH has a recent one

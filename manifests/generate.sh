@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes the generated files of this folder: deep copies of our types, and crds/. Our own CRDs come from the markers on the
+# Writes the generated files of this folder, crds/. Our own CRDs come from the markers on the
 # types; the others come unchanged from the Gateway API (experimental channel), inference extension and MCS API releases in
 # go.mod. Run by "make generate"; needs controller-gen, in CONTROLLER_GEN or .tools/bin.
 set -eu
@@ -9,8 +9,6 @@ if ! command -v "$gen" >/dev/null; then
   echo "manifests/generate.sh: no controller-gen; go install sigs.k8s.io/controller-tools/cmd/controller-gen@v0.20.1, or set CONTROLLER_GEN" >&2
   exit 1
 fi
-
-"$gen" object paths=./manifests/v1alpha1/... paths=./manifests/inferenceapi/... paths=./manifests/endpointpicker/... paths=./manifests/about/...
 
 out=manifests/crds
 rm -rf "$out"

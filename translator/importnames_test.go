@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/translator"
 )
@@ -33,7 +34,7 @@ func TestHostname_NamesOfAnExportingClusterAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, i := range store.InferencePoolImports.All(s.View()) {
-			i = i.DeepCopy()
+			i = deepcopy.Of(i)
 			i.Status.Clusters = []inferenceapi.ImportedCluster{c}
 			if _, err := s.Apply(store.InferencePoolImports.Put(i)); err != nil {
 				t.Fatal(err)

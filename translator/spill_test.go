@@ -11,6 +11,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/xds/resource"
@@ -107,7 +108,7 @@ func TestHop_ComesAndGoesWithoutAListener(t *testing.T) {
 	policy.Spec.TargetRef.Name = "first"
 	policy.Spec.Spill = []v1alpha1.PoolRef{{Name: "zebra"}}
 	one := apply(store.PoolPolicies.Put(policy))
-	more := policy.DeepCopy()
+	more := deepcopy.Of(policy)
 	more.Spec.Spill = append(more.Spec.Spill, v1alpha1.PoolRef{Name: "alpha"})
 	two := apply(store.PoolPolicies.Put(more))
 	if len(without) != 1 || len(one) != 2 || !slices.Equal(one, two) {

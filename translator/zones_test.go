@@ -10,6 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
@@ -26,7 +27,7 @@ func TestAddresses_WithAZoneAreFindingsAndReachNoEnvoy(t *testing.T) {
 			Addresses: []string{"192.0.2.9"}, Ports: []inferenceapi.Port{{Number: 9002}}}}},
 	}
 	picker := written("code", "east")
-	picker.Status.Clusters[0] = *byHand.Status.Clusters[0].DeepCopy()
+	picker.Status.Clusters[0] = *deepcopy.Of(&byHand.Status.Clusters[0])
 	picker.Status.Clusters[0].EndpointPicker.Service[0].Addresses = []string{zoned}
 	gateways := written("parents", "east")
 	gateways.Status.Clusters[0].Parents[0].Service[0].Addresses = []string{zoned}

@@ -24,7 +24,7 @@ var standardPhrases = regexp.MustCompile(
 
 // notProse are texts of other projects, generated code, and data that the code under test produces.
 var notProse = regexp.MustCompile(
-	`(^|/)(testdata|bin|\.tools|\.git)/|zz_generated|go\.sum$|^LICENSE$|^manifests/crds/(gateway|inference\.networking\.k8s\.io)|^conformance/suites/reports/.*yaml$`)
+	`(^|/)(testdata|bin|\.tools|\.git)/|go\.sum$|^LICENSE$|^manifests/crds/(gateway|inference\.networking\.k8s\.io)|^conformance/suites/reports/.*yaml$`)
 
 // cased finds the words in a line; a camelCase identifier is several.
 var cased = regexp.MustCompile(`[A-Z]+(?:[a-z]+|\b)|[a-z]+`)

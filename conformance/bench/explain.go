@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/explain"
 )
 
-// explainForms is how many requests of a seed are explained.
 const explainForms = 20_000
 
 // seedOf is the seed of an environment variable, or the day.

@@ -97,7 +97,6 @@ func startNice(name, log string, env, command []string) (*process.Process, error
 	return process.Start(name, log, "nice", env, append([]string{"-n", "10"}, command...)...)
 }
 
-// fileName replaces characters that do not suit a file's name.
 func fileName(r rune) rune {
 	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
 		return r

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/shape"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
@@ -45,7 +46,7 @@ type formerPool struct {
 }
 
 func (p *formerPool) DeepCopyObject() runtime.Object {
-	return &formerPool{InferencePool: *p.InferencePool.DeepCopy(), former: p.former.DeepCopy()}
+	return &formerPool{InferencePool: *p.InferencePool.DeepCopy(), former: *deepcopy.Of(&p.former)}
 }
 
 // UnmarshalJSON reads the form of v1alpha2: one target port, a bare selector, extensionRef with an

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
@@ -21,12 +22,7 @@ type Host struct {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (h *Host) DeepCopyObject() runtime.Object {
-	c := *h
-	h.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	c.Addresses = slices.Clone(h.Addresses)
-	return &c
-}
+func (h *Host) DeepCopyObject() runtime.Object { return deepcopy.Of(h) }
 
 // Invalid marks an invalid object in files without a last good version in use: references to it are
 // not reported as missing. discovery/file writes it. Its namespace is the object's, its name
@@ -40,11 +36,7 @@ type Invalid struct {
 func InvalidName(kind, name string) string { return kind + " " + name }
 
 // DeepCopyObject implements runtime.Object.
-func (i *Invalid) DeepCopyObject() runtime.Object {
-	c := *i
-	i.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	return &c
-}
+func (i *Invalid) DeepCopyObject() runtime.Object { return deepcopy.Of(i) }
 
 // Learned holds endpoints of one exporting cluster of an import, named by a remote picker and in
 // the allowed ranges. multicluster/learned writes it. Its namespace is the import's, its name
@@ -60,12 +52,7 @@ type Learned struct {
 func LearnedName(importName, cluster string) string { return importName + "." + cluster }
 
 // DeepCopyObject implements runtime.Object.
-func (l *Learned) DeepCopyObject() runtime.Object {
-	c := *l
-	l.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	c.Endpoints = slices.Clone(l.Endpoints)
-	return &c
-}
+func (l *Learned) DeepCopyObject() runtime.Object { return deepcopy.Of(l) }
 
 // Offer is an export of one cluster of the set: its entry in the import of the same name.
 // multicluster/imports writes it. Its namespace is the pool's, its name OfferName.
@@ -95,13 +82,7 @@ type Offer struct {
 func OfferName(importName, cluster string) string { return importName + "." + cluster }
 
 // DeepCopyObject implements runtime.Object.
-func (o *Offer) DeepCopyObject() runtime.Object {
-	c := *o
-	o.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	o.Cluster.DeepCopyInto(&c.Cluster)
-	c.Allowed, c.Pods = slices.Clone(o.Allowed), slices.Clone(o.Pods)
-	return &c
-}
+func (o *Offer) DeepCopyObject() runtime.Object { return deepcopy.Of(o) }
 
 // Failback lists the clusters of an import that were not ready and must be ready for a while before
 // they come first again: until then, selection.policy Priority puts them last. cmd writes it
@@ -114,12 +95,7 @@ type Failback struct {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (f *Failback) DeepCopyObject() runtime.Object {
-	c := *f
-	f.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	c.Clusters = slices.Clone(f.Clusters)
-	return &c
-}
+func (f *Failback) DeepCopyObject() runtime.Object { return deepcopy.Of(f) }
 
 // Dialect holds the results of picker/probe for an external picker. picker/probe writes it once
 // there are results. Its name is the name of the picker's Envoy cluster.
@@ -134,11 +110,7 @@ type Dialect struct {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (d *Dialect) DeepCopyObject() runtime.Object {
-	c := *d
-	d.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	return &c
-}
+func (d *Dialect) DeepCopyObject() runtime.Object { return deepcopy.Of(d) }
 
 // Authority has the certificates and the key with which proxies call Penstock's own services. cmd
 // writes it. There is one, named OwnAuthority, if those services use TLS.
@@ -158,12 +130,7 @@ const OwnAuthority = "own"
 const OwnPickerConfig = "--config-file"
 
 // DeepCopyObject implements runtime.Object.
-func (a *Authority) DeepCopyObject() runtime.Object {
-	c := *a
-	a.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	c.CA = slices.Clone(a.CA)
-	return &c
-}
+func (a *Authority) DeepCopyObject() runtime.Object { return deepcopy.Of(a) }
 
 // Membership configures this cluster's Gateways as members of a cluster set. cmd writes it. There
 // is one, named OwnMembership, while there is a ClusterSet and a certificate.
@@ -196,16 +163,7 @@ type Member struct {
 const OwnMembership = "own"
 
 // DeepCopyObject implements runtime.Object.
-func (m *Membership) DeepCopyObject() runtime.Object {
-	c := *m
-	m.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	c.Chain, c.Key, c.Members, c.Names = slices.Clone(m.Chain), slices.Clone(m.Key), slices.Clone(m.Members),
-		slices.Clone(m.Names)
-	for i := range c.Members {
-		c.Members[i].Bundle = slices.Clone(c.Members[i].Bundle)
-	}
-	return &c
-}
+func (m *Membership) DeepCopyObject() runtime.Object { return deepcopy.Of(m) }
 
 // Export is an InferencePool that other clusters may use, or could use until a while ago. cmd
 // writes it. Namespace and name are the pool's.
@@ -217,12 +175,7 @@ type Export struct {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (e *Export) DeepCopyObject() runtime.Object {
-	c := *e
-	e.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	c.Members = slices.Clone(e.Members)
-	return &c
-}
+func (e *Export) DeepCopyObject() runtime.Object { return deepcopy.Of(e) }
 
 // AddressPolicy determines the IP addresses that may become endpoints. cmd writes it before any
 // other object. There is one, named OwnAddressPolicy; without it, addresses in users' objects may
@@ -245,12 +198,7 @@ type AddressPolicy struct {
 const OwnAddressPolicy = "own"
 
 // DeepCopyObject implements runtime.Object.
-func (p *AddressPolicy) DeepCopyObject() runtime.Object {
-	c := *p
-	p.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	c.Allowed, c.Denied = slices.Clone(p.Allowed), slices.Clone(p.Denied)
-	return &c
-}
+func (p *AddressPolicy) DeepCopyObject() runtime.Object { return deepcopy.Of(p) }
 
 // ProcessorDefault is the processor of pools whose policy names none. cmd writes it before any
 // other object, if at all. There is one, named OwnProcessor.
@@ -266,11 +214,7 @@ type ProcessorDefault struct {
 const OwnProcessor = "own"
 
 // DeepCopyObject implements runtime.Object.
-func (p *ProcessorDefault) DeepCopyObject() runtime.Object {
-	c := *p
-	p.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	return &c
-}
+func (p *ProcessorDefault) DeepCopyObject() runtime.Object { return deepcopy.Of(p) }
 
 // Occupant names the Services that have an IP address as their own or, by the EndpointSlices that
 // Kubernetes makes, as an endpoint's. discovery/kube writes it for addresses that translation
@@ -299,9 +243,4 @@ func AddressesKey(list []netip.Addr) string {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (o *Occupant) DeepCopyObject() runtime.Object {
-	c := *o
-	o.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	c.Clusters, c.Endpoints, c.Lists = slices.Clone(o.Clusters), slices.Clone(o.Endpoints), slices.Clone(o.Lists)
-	return &c
-}
+func (o *Occupant) DeepCopyObject() runtime.Object { return deepcopy.Of(o) }

@@ -1,6 +1,11 @@
 package about
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/penstock-project/penstock/manifests/deepcopy"
+)
 
 // ClusterName is the name of the ClusterProperty whose value is its cluster's name in the cluster
 // set.
@@ -8,7 +13,6 @@ const ClusterName = "cluster.clusterset.k8s.io"
 
 // ClusterProperty is a fact about its cluster.
 //
-// +kubebuilder:object:root=true
 // +kubebuilder:metadata:annotations="api-approved.kubernetes.io=unapproved, a copy of the schema in kubernetes-sigs/about-api"
 // +kubebuilder:resource:scope=Cluster
 // +kubebuilder:storageversion
@@ -21,6 +25,9 @@ type ClusterProperty struct {
 	Spec ClusterPropertySpec `json:"spec"`
 }
 
+// DeepCopyObject implements runtime.Object.
+func (in *ClusterProperty) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
+
 // ClusterPropertySpec is the specification of a ClusterProperty.
 type ClusterPropertySpec struct {
 	// Value of the property. For cluster.clusterset.k8s.io, it is the name of the cluster in its
@@ -28,13 +35,4 @@ type ClusterPropertySpec struct {
 	//
 	// +kubebuilder:validation:MinLength=1
 	Value string `json:"value"`
-}
-
-// ClusterPropertyList is a list of ClusterProperties.
-//
-// +kubebuilder:object:root=true
-type ClusterPropertyList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []ClusterProperty `json:"items"`
 }

@@ -1,7 +1,6 @@
 // Package about holds the kind ClusterProperty of about.k8s.io (KEP-2149), which names a cluster.
 // It has the fields of that project's schema that Penstock reads. Penstock never installs its CRD.
 //
-// +kubebuilder:object:generate=true
 // +groupName=about.k8s.io
 // +versionName=v1alpha1
 package about

@@ -11,15 +11,13 @@ import (
 // Parameters of plugins that keep requests together: by prefixes, sessions, images, and labels.
 
 // ByLabel keeps the endpoints whose label has one of some values.
-//
-// +kubebuilder:object:generate=false
 type ByLabel struct {
 	Label         string   `json:"label"`
 	ValidValues   []string `json:"validValues"`
 	AllowsNoLabel bool     `json:"allowsNoLabel"` // endpoints without the label stay
 }
 
-func (p *ByLabel) check() []Problem {
+func (p *ByLabel) check() found {
 	if p.Label == "" {
 		return []Problem{{Field: "label", Problem: "is empty", Fix: "write the label of pods that decides"}}
 	}
@@ -37,8 +35,6 @@ func (p *ByLabel) Keeps(labels map[string]string) bool {
 
 // PrefixAffinity keeps the endpoints that have cached most of a prompt, unless they are much
 // slower.
-//
-// +kubebuilder:object:generate=false
 type PrefixAffinity struct {
 	// AffinityThreshold is the cached share of the prompt, from 0 to 1, at which an endpoint stays.
 	AffinityThreshold float64 `json:"affinityThreshold"`
@@ -66,24 +62,16 @@ func (p *PrefixAffinity) Predicts() bool {
 	return p.TTFTSource == byPrediction && p.MaxTTFTPenaltyMs > 0
 }
 
-func (p *PrefixAffinity) check() (out []Problem) {
+func (p *PrefixAffinity) check() (out found) {
 	out = append(out, part("affinityThreshold", p.AffinityThreshold)...)
 	out = append(out, part("explorationProbability", p.ExplorationProbability)...)
-	if !(p.MaxTTFTPenaltyMs >= 0) {
-		out = append(out,
-			invalid("maxTTFTPenaltyMs", "write milliseconds, or 0 for any time", "must be at least 0, is %g",
-				p.MaxTTFTPenaltyMs))
-	}
-	if p.TTFTSource != "" && p.TTFTSource != byThroughput && p.TTFTSource != byPrediction {
-		out = append(out,
-			invalid("ttftSource", "write one of them, or remove it for "+byThroughput, "must be %s or %s, is %q",
-				byThroughput, byPrediction, p.TTFTSource))
-	}
-	if !(p.PeakPrefillThroughput > 0) {
-		out = append(out,
-			invalid("peakPrefillThroughput", "write tokens a second, or remove it for 15928", "must be above 0, is %g",
-				p.PeakPrefillThroughput))
-	}
+	out.reject(!(p.MaxTTFTPenaltyMs >= 0), "maxTTFTPenaltyMs", "write milliseconds, or 0 for any time",
+		"must be at least 0, is %g", p.MaxTTFTPenaltyMs)
+	out.reject(p.TTFTSource != "" && p.TTFTSource != byThroughput && p.TTFTSource != byPrediction, "ttftSource",
+		"write one of them, or remove it for "+byThroughput, "must be %s or %s, is %q", byThroughput, byPrediction,
+		p.TTFTSource)
+	out.reject(!(p.PeakPrefillThroughput > 0), "peakPrefillThroughput", "write tokens a second, or remove it for 15928",
+		"must be above 0, is %g", p.PeakPrefillThroughput)
 	return out
 }
 
@@ -91,7 +79,6 @@ func (p *PrefixAffinity) producer() (field, name, kind string) {
 	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
 }
 
-// part returns a problem unless v is from 0 to 1.
 func part(field string, v float64) []Problem {
 	if v >= 0 && v <= 1 {
 		return nil
@@ -101,8 +88,6 @@ func part(field string, v float64) []Problem {
 
 // NoHitLRU prefers the endpoints that have gone longest without a prompt of which they had cached
 // nothing.
-//
-// +kubebuilder:object:generate=false
 type NoHitLRU struct {
 	// LRUSize is the number of endpoints that are remembered.
 	LRUSize int `json:"lruSize"`
@@ -112,14 +97,10 @@ type NoHitLRU struct {
 	PrefixMatchInfoProducerName string  `json:"prefixMatchInfoProducerName"`
 }
 
-func (p *NoHitLRU) check() []Problem {
-	if p.LRUSize < 1 {
-		return []Problem{
-			invalid("lruSize", "write a number of endpoints, or remove it for 1024", "must be at least 1, is %d",
-				p.LRUSize),
-		}
-	}
-	return nil
+func (p *NoHitLRU) check() (out found) {
+	out.reject(p.LRUSize < 1, "lruSize", "write a number of endpoints, or remove it for 1024",
+		"must be at least 1, is %d", p.LRUSize)
+	return out
 }
 
 func (p *NoHitLRU) producer() (field, name, kind string) {
@@ -127,8 +108,6 @@ func (p *NoHitLRU) producer() (field, name, kind string) {
 }
 
 // ContextLength scores endpoints by the range of prompt lengths in their label.
-//
-// +kubebuilder:object:generate=false
 type ContextLength struct {
 	// Label has the range, in tokens, such as 0-2048.
 	Label string `json:"label"`
@@ -136,7 +115,7 @@ type ContextLength struct {
 	EnableFiltering bool `json:"enableFiltering"`
 }
 
-func (p *ContextLength) check() []Problem {
+func (p *ContextLength) check() found {
 	if p.Label == "" {
 		return []Problem{
 			{Field: "label", Problem: "is empty", Fix: "write the label of pods that has the range, or remove it"},
@@ -146,14 +125,12 @@ func (p *ContextLength) check() []Problem {
 }
 
 // HeaderLabel prefers the endpoints whose label equals a request's header.
-//
-// +kubebuilder:object:generate=false
 type HeaderLabel struct {
 	HeaderName string `json:"headerName"`
 	LabelKey   string `json:"labelKey"`
 }
 
-func (p *HeaderLabel) check() (out []Problem) {
+func (p *HeaderLabel) check() (out found) {
 	out = append(out, headerProblem("headerName", p.HeaderName)...)
 	if p.LabelKey == "" {
 		out = append(out,
@@ -162,7 +139,6 @@ func (p *HeaderLabel) check() (out []Problem) {
 	return out
 }
 
-// headerProblem returns a problem unless name is a valid header name.
 func headerProblem(field, name string) []Problem {
 	if httpguts.ValidHeaderFieldName(name) {
 		return nil
@@ -170,13 +146,12 @@ func headerProblem(field, name string) []Problem {
 	return []Problem{invalid(field, "write one, such as x-session-id", "must be the name of a header, is %q", name)}
 }
 
-// sessionID are the parameters of SessionIDProducer: where a request names its session.
 type sessionID struct {
 	HeaderName string `json:"headerName"`
 	CookieName string `json:"cookieName"`
 }
 
-func (p *sessionID) check() []Problem {
+func (p *sessionID) check() found {
 	switch {
 	case (p.HeaderName == "") == (p.CookieName == ""):
 		return []Problem{{Problem: "must have headerName or cookieName", Fix: "write one of them"}}
@@ -186,12 +161,11 @@ func (p *sessionID) check() []Problem {
 	return headerProblem("headerName", p.HeaderName)
 }
 
-// agentIdentity are the parameters of AgentIdentity: headers in which agents name their sessions.
 type agentIdentity struct {
 	AdditionalSessionHeaders []string `json:"additionalSessionHeaders"`
 }
 
-func (p *agentIdentity) check() (out []Problem) {
+func (p *agentIdentity) check() (out found) {
 	for i, name := range p.AdditionalSessionHeaders {
 		out = append(out, headerProblem(fmt.Sprintf("additionalSessionHeaders[%d]", i), name)...)
 	}

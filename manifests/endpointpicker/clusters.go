@@ -2,7 +2,6 @@ package endpointpicker
 
 import "strings"
 
-// Types of plugins of llm-d's picker for clusters.
 const (
 	ClusterQueueScorer    = "multicluster-queue-scorer"
 	ClusterKVCacheScorer  = "multicluster-kv-cache-utilization-scorer"
@@ -23,8 +22,6 @@ const (
 // Clusters configures the choice among the clusters of an import. Penstock compares clusters by one
 // cost in seconds, which includes waiting requests and cached prefixes. Weights of scorers have no
 // effect.
-//
-// +kubebuilder:object:generate=false
 type Clusters struct {
 	// Prefix: a scorer reads what clusters have cached of prompts. Session: sessions stay in a
 	// cluster.
@@ -32,17 +29,17 @@ type Clusters struct {
 	prefixField     string // of the plugin that sets Prefix
 }
 
-// clusterPrefix are the parameters of ClusterPrefixScorer.
 type clusterPrefix struct {
 	MatchLengthWeight           *float64 `json:"matchLengthWeight"`
 	MatchLengthScaleTokens      *int     `json:"matchLengthScaleTokens"`
 	PrefixMatchInfoProducerName *string  `json:"prefixMatchInfoProducerName"`
 }
 
-func (p *clusterPrefix) check() (out []Problem) {
+func (p *clusterPrefix) check() (out found) {
 	const why = "each token of a prompt that a cluster has not cached counts with the time that it takes there"
-	out = append(out, noEffect("matchLengthWeight", p.MatchLengthWeight != nil, why)...)
-	return append(out, noEffect("matchLengthScaleTokens", p.MatchLengthScaleTokens != nil, why)...)
+	out.noEffect("matchLengthWeight", p.MatchLengthWeight != nil, why)
+	out.noEffect("matchLengthScaleTokens", p.MatchLengthScaleTokens != nil, why)
+	return out
 }
 
 func (r *resolver) cluster(p *Profile, in *instance, weight float64, field string) {

@@ -3,6 +3,8 @@ package endpointpicker
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 )
 
 // A document is Group/Version or Group/NextVersion (llm-d's documentation), or FormerGroup/Version
@@ -17,8 +19,6 @@ const (
 
 // EndpointPickerConfig configures how a picker selects an endpoint. llm-d's router reads it from a
 // file. Here it is a named document in a folder, or the text of a ConfigMap.
-//
-// +kubebuilder:object:root=true
 type EndpointPickerConfig struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -41,6 +41,9 @@ type EndpointPickerConfig struct {
 	RequestHandler *runtime.RawExtension `json:"requestHandler,omitempty"`
 	Parser         *runtime.RawExtension `json:"parser,omitempty"`
 }
+
+// DeepCopyObject implements runtime.Object.
+func (in *EndpointPickerConfig) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // Plugin is an instance of a type of plugins.
 type Plugin struct {

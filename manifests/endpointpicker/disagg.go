@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// Types of plugins for servers with roles.
 const (
 	DecodeFilter  = "decode-filter"
 	PrefillFilter = "prefill-filter"
@@ -45,8 +44,6 @@ func HasRole(filter string, labels map[string]string) bool {
 
 // Disagg adds servers to a request: some encode its images, one reads its prompt (prefill). The
 // enclosing Profile chooses the server that receives the request and writes the answer (decode).
-//
-// +kubebuilder:object:generate=false
 type Disagg struct {
 	Handler, HandlerType string // the profile handler
 	Prefill, Encode      *Stage // nil: no such stage
@@ -56,16 +53,12 @@ type Disagg struct {
 }
 
 // Stage chooses additional servers for a request.
-//
-// +kubebuilder:object:generate=false
 type Stage struct {
 	*Profile
 	Decider Decider
 }
 
 // Decider selects the requests that use a stage.
-//
-// +kubebuilder:object:generate=false
 type Decider struct {
 	// Always selects all requests, Multimodal the requests with media. Otherwise the limits below
 	// apply.
@@ -89,17 +82,14 @@ func (d *Decider) Wants(tokens, cached int, media bool) bool {
 	return d.NonCachedTokens > 0 && tokens >= d.PromptTokens && tokens-cached >= d.NonCachedTokens
 }
 
-// prefixDecider are the parameters of prefix-based-pd-decider.
 type prefixDecider struct {
 	NonCachedTokens int `json:"nonCachedTokens"`
 	PromptTokens    int `json:"promptTokens"`
 }
 
-func (p *prefixDecider) check() (out []Problem) {
+func (p *prefixDecider) check() (out found) {
 	for field, value := range map[string]int{"nonCachedTokens": p.NonCachedTokens, "promptTokens": p.PromptTokens} {
-		if value < 0 {
-			out = append(out, invalid(field, "write a number of tokens", "must be at least 0, is %d", value))
-		}
+		out.reject(value < 0, field, "write a number of tokens", "must be at least 0, is %d", value)
 	}
 	if p.NonCachedTokens == 0 {
 		out = append(out,
@@ -109,7 +99,6 @@ func (p *prefixDecider) check() (out []Problem) {
 	return out
 }
 
-// handlerParameters are parameters of a profile handler for servers with roles.
 type handlerParameters interface {
 	stages() stageNames
 }
@@ -149,7 +138,7 @@ const (
 	prefillFirst = "prefill-first"
 )
 
-func (p *disaggParameters) check() (out []Problem) {
+func (p *disaggParameters) check() (out found) {
 	former := p.DecodeProfile + p.PrefillProfile + p.EncodeProfile + p.PrefillDeciderPluginName +
 		p.EncodeDeciderPluginName + p.DeciderPluginName
 	present := p.Profiles.Decode + p.Profiles.Prefill + p.Profiles.Encode + p.Deciders.Prefill + p.Deciders.Encode
@@ -201,12 +190,11 @@ type pdParameters struct {
 	HashBlockSize *int     `json:"hashBlockSize"`
 }
 
-func (p *pdParameters) check() (out []Problem) {
-	if p.Threshold != nil && *p.Threshold < 0 {
-		out = append(out, invalid("threshold", "write a number of tokens", "must be at least 0, is %g", *p.Threshold))
+func (p *pdParameters) check() (out found) {
+	if p.Threshold != nil {
+		out.reject(*p.Threshold < 0, "threshold", "write a number of tokens", "must be at least 0, is %g", *p.Threshold)
 	}
-	out = append(out,
-		noEffect("hashBlockSize", p.HashBlockSize != nil, "Penstock's index has one schedule of blocks")...)
+	out.noEffect("hashBlockSize", p.HashBlockSize != nil, "Penstock's index has one schedule of blocks")
 	return append(out, checkPrimaryPort(p.PrimaryPort)...)
 }
 
@@ -229,17 +217,14 @@ type dataParallelParameters struct {
 	PrimaryPort int `json:"primaryPort"`
 }
 
-func (p *dataParallelParameters) check() []Problem { return checkPrimaryPort(p.PrimaryPort) }
+func (p *dataParallelParameters) check() found { return checkPrimaryPort(p.PrimaryPort) }
 
 func (p *dataParallelParameters) stages() stageNames { return stageNames{primaryPort: p.PrimaryPort} }
 
-func checkPrimaryPort(port int) []Problem {
-	if port < 0 || port > 65535 {
-		return []Problem{
-			invalid("primaryPort", "write one of the InferencePool's targetPorts", "must be a port, is %d", port),
-		}
-	}
-	return nil
+func checkPrimaryPort(port int) (out found) {
+	out.reject(port < 0 || port > 65535, "primaryPort", "write one of the InferencePool's targetPorts",
+		"must be a port, is %d", port)
+	return out
 }
 
 // handler returns the document's profile handler for several profiles, or nil.
@@ -284,7 +269,7 @@ func (r *resolver) disagg(c *EndpointPickerConfig, in *instance) *Profile {
 			r.wrong(field, "give one of them another name", "%q is the name of another profile too", p.Name)
 		case p.Name == names.decode || p.Name == names.prefill || p.Name == names.encode && names.encode != "":
 		default:
-			r.problems = append(r.problems, noEffect(field, true, in.Type+" has no profile of this name")...)
+			r.problems.noEffect(field, true, in.Type+" has no profile of this name")
 		}
 	}
 	decode := &Profile{}

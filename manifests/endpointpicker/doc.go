@@ -15,6 +15,5 @@
 //
 // Tests: go test ./manifests/endpointpicker
 //
-// +kubebuilder:object:generate=true
 // +groupName=llm-d.ai
 package endpointpicker

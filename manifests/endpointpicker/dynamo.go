@@ -8,7 +8,6 @@ const DynamoHeaders = "dynamo-headers"
 // worker. By default the number is derived from the pod's name.
 const DynamoIDLabel = "penstock.dev/dynamo-instance-id"
 
-// The forms of Dynamo's header names.
 const (
 	namesDynamo = "dynamo" // x-dynamo-worker-instance-id
 	namesPlain  = "plain"  // x-worker-instance-id
@@ -16,13 +15,11 @@ const (
 )
 
 // Dynamo are the parameters of dynamo-headers.
-//
-// +kubebuilder:object:generate=false
 type Dynamo struct {
 	Names string `json:"names"`
 }
 
-func (p *Dynamo) check() []Problem {
+func (p *Dynamo) check() found {
 	switch p.Names {
 	case namesDynamo, namesPlain, namesBoth:
 		return nil
@@ -44,7 +41,6 @@ func (p *Dynamo) Headers(name string) []string {
 	return []string{"x-dynamo-" + name}
 }
 
-// dynamo returns the parameters of the document's dynamo-headers, or nil.
 func (r *resolver) dynamo() (first *Dynamo) {
 	for _, name := range r.names {
 		in := r.instances[name]

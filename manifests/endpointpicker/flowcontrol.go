@@ -18,7 +18,6 @@ const flowControlGate = "flowControl"
 // maxTTL bounds a request's wait. It is below Envoy's timeout for a picker.
 const maxTTL = 280 * time.Second
 
-// Types of plugins for flow control.
 const (
 	UtilizationDetector  = "utilization-detector"
 	FCFSOrdering         = "fcfs-ordering-policy"
@@ -69,7 +68,6 @@ type Ref struct {
 	MetricsStalenessThreshold *metav1.Duration `json:"metricsStalenessThreshold,omitempty"`
 }
 
-// thresholds returns the thresholds in the Ref itself, or nil.
 func (r *Ref) thresholds() *Utilization {
 	if r == nil || r.QueueDepthThreshold == nil && r.KVCacheUtilThreshold == nil {
 		return nil
@@ -85,8 +83,6 @@ func (r *Ref) thresholds() *Utilization {
 }
 
 // Flow is the flow control of a document. Zero values select the picker's defaults.
-//
-// +kubebuilder:object:generate=false
 type Flow struct {
 	Requests      int64         // limit of waiting requests per priority
 	Bytes         int64         // limit of their bodies, in bytes
@@ -98,8 +94,6 @@ type Flow struct {
 }
 
 // BandTTL limits the wait of one priority's requests.
-//
-// +kubebuilder:object:generate=false
 type BandTTL struct {
 	Priority int32
 	// Negative: applies to each priority below 0 without its own TTL.
@@ -108,8 +102,6 @@ type BandTTL struct {
 }
 
 // Utilization are the parameters of UtilizationDetector.
-//
-// +kubebuilder:object:generate=false
 type Utilization struct {
 	QueueDepthThreshold  float64 `json:"queueDepthThreshold"`
 	KVCacheUtilThreshold float64 `json:"kvCacheUtilThreshold"`
@@ -118,36 +110,28 @@ type Utilization struct {
 	Headroom                  *float64 `json:"headroom"`
 }
 
-func (p *Utilization) check() (out []Problem) {
-	if !(p.QueueDepthThreshold > 0) {
-		out = append(out,
-			invalid("queueDepthThreshold", "write a number of waiting requests, or remove it for 5",
-				"must be above 0, is %g", p.QueueDepthThreshold))
-	}
-	if !(p.KVCacheUtilThreshold > 0 && p.KVCacheUtilThreshold <= 1) {
-		out = append(out,
-			invalid("kvCacheUtilThreshold", "write a part of the KV cache, or remove it for 0.8",
-				"must be above 0 and at most 1, is %g", p.KVCacheUtilThreshold))
-	}
-	out = append(out, noEffect("metricsStalenessThreshold", p.MetricsStalenessThreshold != nil, whyStale)...)
-	return append(out, noEffect("headroom", p.Headroom != nil, "no endpoint is left out because it is saturated")...)
+func (p *Utilization) check() (out found) {
+	out.reject(!(p.QueueDepthThreshold > 0), "queueDepthThreshold",
+		"write a number of waiting requests, or remove it for 5", "must be above 0, is %g", p.QueueDepthThreshold)
+	out.reject(!(p.KVCacheUtilThreshold > 0 && p.KVCacheUtilThreshold <= 1), "kvCacheUtilThreshold",
+		"write a part of the KV cache, or remove it for 0.8", "must be above 0 and at most 1, is %g",
+		p.KVCacheUtilThreshold)
+	out.noEffect("metricsStalenessThreshold", p.MetricsStalenessThreshold != nil, whyStale)
+	out.noEffect("headroom", p.Headroom != nil, "no endpoint is left out because it is saturated")
+	return out
 }
 
 const whyStale = "a server without fresh metrics counts by what was sent there"
 
-// usageLimit are the parameters of StaticUsageLimit.
 type usageLimit struct {
 	Threshold float64 `json:"threshold"`
 }
 
-func (p *usageLimit) check() []Problem {
-	if !(p.Threshold > 0 && p.Threshold <= 1) {
-		return []Problem{
-			invalid("threshold", "write the saturation at which requests wait, or remove it for 1",
-				"must be above 0 and at most 1, is %g", p.Threshold),
-		}
-	}
-	return nil
+func (p *usageLimit) check() (out found) {
+	out.reject(!(p.Threshold > 0 && p.Threshold <= 1), "threshold",
+		"write the saturation at which requests wait, or remove it for 1", "must be above 0 and at most 1, is %g",
+		p.Threshold)
+	return out
 }
 
 func (r *resolver) gates(list []string) (flow bool) {
@@ -191,7 +175,7 @@ func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
 		}
 		f.Queue, f.KV = cmp.Or(f.Queue, 5)*at, cmp.Or(f.KV, 0.8)*at
 	}
-	r.problems = append(r.problems, noEffect("flowControl.enableEviction", spec.EnableEviction, noEviction)...)
+	r.problems.noEffect("flowControl.enableEviction", spec.EnableEviction, noEviction)
 	for _, limit := range []struct {
 		field string
 		set   *resource.Quantity
@@ -223,7 +207,7 @@ func (r *resolver) saturation(c *EndpointPickerConfig, f *Flow, on bool) {
 		f.Queue, f.KV = u.QueueDepthThreshold, u.KVCacheUtilThreshold
 	}
 	stale := detector != nil && detector.MetricsStalenessThreshold != nil
-	r.problems = append(r.problems, noEffect(field+".metricsStalenessThreshold", stale, whyStale)...)
+	r.problems.noEffect(field+".metricsStalenessThreshold", stale, whyStale)
 	if in := r.named(detector.ref(), field+".pluginRef", UtilizationDetector, ConcurrencyDetector); in != nil {
 		switch p := in.Parameters.(type) {
 		case *Utilization:
@@ -240,7 +224,6 @@ func (r *resolver) saturation(c *EndpointPickerConfig, f *Flow, on bool) {
 	}
 }
 
-// bands sets the limits of single priorities.
 func (r *resolver) bands(f *Flow, spec *FlowControl) {
 	bands := slices.Clone(spec.PriorityBands)
 	fields := make([]string, len(bands))
@@ -276,7 +259,6 @@ func (r *Ref) ref() string {
 	return r.PluginRef
 }
 
-// band applies the limits of one priority.
 func (r *resolver) band(f *Flow, b *PriorityBand, field string) {
 	if ttl := r.wait(field+".defaultRequestTTL", b.DefaultRequestTTL); ttl > 0 {
 		f.TTL = ttl

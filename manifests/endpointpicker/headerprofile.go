@@ -5,17 +5,14 @@ import (
 	"strings"
 )
 
-// headerProfile are the parameters of header-profile-handler.
 type headerProfile struct {
 	HeaderName     string `json:"headerName"`
 	DefaultProfile string `json:"defaultProfile"`
 }
 
-func (p *headerProfile) check() []Problem { return headerProblem("headerName", p.HeaderName) }
+func (p *headerProfile) check() found { return headerProblem("headerName", p.HeaderName) }
 
 // ByHeader chooses a profile by a request header.
-//
-// +kubebuilder:object:generate=false
 type ByHeader struct {
 	Header string // in lower case
 	// Default is the profile of requests without the header.
@@ -65,7 +62,6 @@ func (r *resolver) byHeader(c *EndpointPickerConfig, in *instance) *Profile {
 	return r.choice(all)
 }
 
-// merge adds what other reads.
 func (p *Profile) merge(other *Profile) {
 	p.Pages, p.Prompts, p.Sessions = p.Pages || other.Pages, p.Prompts || other.Prompts, p.Sessions || other.Sessions
 	p.Precise, p.Latency, p.Headers = p.Precise || other.Precise, p.Latency || other.Latency, p.Headers || other.Headers

@@ -5,8 +5,6 @@ import "math"
 // Parameters of plugins that use latency, and of admitters.
 
 // Latency scores by the difference between predicted latency and the request's objective.
-//
-// +kubebuilder:object:generate=false
 type Latency struct {
 	// TTFTWeight and TPOTWeight are the weights of the time to the first token and of the time per
 	// output token.
@@ -23,14 +21,13 @@ type Latency struct {
 	PrefixMatchInfoProducerName       string   `json:"prefixMatchInfoProducerName"`
 }
 
-func (p *Latency) check() (out []Problem) {
+func (p *Latency) check() (out found) {
 	for _, w := range []struct {
 		field string
 		value float64
 	}{{"ttftWeight", p.TTFTWeight}, {"tpotWeight", p.TPOTWeight}} {
-		if !(w.value >= 0) || math.IsInf(w.value, 0) {
-			out = append(out, invalid(w.field, "write a weight, such as 0.5", "must be at least 0, is %g", w.value))
-		}
+		out.reject(!(w.value >= 0) || math.IsInf(w.value, 0), w.field, "write a weight, such as 0.5",
+			"must be at least 0, is %g", w.value)
 	}
 	switch p.HeadroomSelectionStrategy {
 	case "", "least", "most":
@@ -40,7 +37,8 @@ func (p *Latency) check() (out []Problem) {
 				"must be least or most, is %q", p.HeadroomSelectionStrategy))
 	}
 	composite := p.CompositeKVWeight != nil || p.CompositeQueueWeight != nil || p.CompositePrefixWeight != nil
-	return append(out, noEffect("compositeKVWeight", composite, "each server's latency can be predicted")...)
+	out.noEffect("compositeKVWeight", composite, "each server's latency can be predicted")
+	return out
 }
 
 func (p *Latency) producer() (field, name, kind string) {
@@ -48,8 +46,6 @@ func (p *Latency) producer() (field, name, kind string) {
 }
 
 // HeadroomTier keeps the endpoints that are predicted to meet a request's objective.
-//
-// +kubebuilder:object:generate=false
 type HeadroomTier struct {
 	// EpsilonExploreNeg is the share of requests, from 0 to 1, for which the other endpoints stay
 	// instead.
@@ -58,12 +54,10 @@ type HeadroomTier struct {
 	LatencyPredictionInfoProducerName *string `json:"latencyPredictionInfoProducerName"`
 }
 
-func (p *HeadroomTier) check() []Problem { return part("epsilonExploreNeg", p.EpsilonExploreNeg) }
+func (p *HeadroomTier) check() found { return part("epsilonExploreNeg", p.EpsilonExploreNeg) }
 
 // Probabilistic rejects sheddable requests with a probability that grows with the pool's
 // saturation.
-//
-// +kubebuilder:object:generate=false
 type Probabilistic struct {
 	// QueueDepthThreshold and KVCacheUtilThreshold are the values at which a server is saturated.
 	QueueDepthThreshold  float64 `json:"queueDepthThreshold"`
@@ -73,23 +67,19 @@ type Probabilistic struct {
 	K     float64 `json:"k"`
 }
 
-func (p *Probabilistic) check() (out []Problem) {
+func (p *Probabilistic) check() (out found) {
 	for _, v := range []struct {
 		field string
 		value float64
 	}{{"queueDepthThreshold", p.QueueDepthThreshold}, {"kvCacheUtilThreshold", p.KVCacheUtilThreshold},
 		{"power", p.Power}, {"k", p.K}} {
-		if !(v.value > 0) || math.IsInf(v.value, 0) {
-			out = append(out,
-				invalid(v.field, "write a number above 0, or remove it", "must be above 0, is %g", v.value))
-		}
+		out.reject(!(v.value > 0) || math.IsInf(v.value, 0), v.field, "write a number above 0, or remove it",
+			"must be above 0, is %g", v.value)
 	}
 	return out
 }
 
 // Admission configures how a document rejects sheddable requests. The zero value rejects none.
-//
-// +kubebuilder:object:generate=false
 type Admission struct {
 	// Latency rejects a request that no server is predicted to serve within its objective.
 	Latency bool

@@ -10,8 +10,6 @@ import (
 // Parameters of filters that drop loaded endpoints, and of metrics pages.
 
 // UtilizationLimits keeps the endpoints within all limits.
-//
-// +kubebuilder:object:generate=false
 type UtilizationLimits struct {
 	Conditions []UtilizationLimit `json:"conditions"`
 	// FallbackOnEmpty keeps all endpoints if none is within the limits.
@@ -21,14 +19,11 @@ type UtilizationLimits struct {
 }
 
 // UtilizationLimit is the maximum of one metric.
-//
-// +kubebuilder:object:generate=false
 type UtilizationLimit struct {
 	Metric   string  `json:"metric"`
 	MaxValue float64 `json:"maxValue"`
 }
 
-// Metrics of a UtilizationLimit.
 const (
 	ActiveRequests     = "active-requests"
 	RunningRequests    = "running-requests"
@@ -36,30 +31,23 @@ const (
 	KVCacheUtilization = "kv-cache-utilization"
 )
 
-func (p *UtilizationLimits) check() (out []Problem) {
+func (p *UtilizationLimits) check() (out found) {
 	metrics := []string{ActiveRequests, RunningRequests, WaitingQueue, KVCacheUtilization}
 	if len(p.Conditions) == 0 {
 		out = append(out, Problem{Field: "conditions", Problem: "is empty", Fix: "write metric and maxValue"})
 	}
 	for i, c := range p.Conditions {
 		field := fmt.Sprintf("conditions[%d].", i)
-		if !slices.Contains(metrics, c.Metric) {
-			out = append(out,
-				invalid(field+"metric", "write one of them", "must be one of %s, is %q", strings.Join(metrics, ", "),
-					c.Metric))
-		}
-		if !(c.MaxValue >= 0) || c.Metric == KVCacheUtilization && c.MaxValue > 1 {
-			out = append(out,
-				invalid(field+"maxValue", "write the greatest value", "must be at least 0, and at most 1 for %s, is %g",
-					KVCacheUtilization, c.MaxValue))
-		}
+		out.reject(!slices.Contains(metrics, c.Metric), field+"metric", "write one of them", "must be one of %s, is %q",
+			strings.Join(metrics, ", "), c.Metric)
+		out.reject(!(c.MaxValue >= 0) || c.Metric == KVCacheUtilization && c.MaxValue > 1, field+"maxValue",
+			"write the greatest value", "must be at least 0, and at most 1 for %s, is %g", KVCacheUtilization,
+			c.MaxValue)
 	}
 	return out
 }
 
 // Concurrency are the parameters of ConcurrencyDetector.
-//
-// +kubebuilder:object:generate=false
 type Concurrency struct {
 	// MaxConcurrency is the number of requests in flight at which a server is saturated. The filter
 	// of this type keeps a server up to Headroom above it, as a share of MaxConcurrency.
@@ -72,29 +60,24 @@ type Concurrency struct {
 	InFlightLoadProducerName *string `json:"inFlightLoadProducerName"`
 }
 
-func (p *Concurrency) check() (out []Problem) {
-	if p.MaxConcurrency < 1 {
-		out = append(out,
-			invalid("maxConcurrency", "write a number of requests, or remove it for 100", "must be at least 1, is %d",
-				p.MaxConcurrency))
-	}
-	if !(p.Headroom >= 0) {
-		out = append(out,
-			invalid("headroom", "write a part of maxConcurrency, such as 0.2", "must be at least 0, is %g", p.Headroom))
-	}
+func (p *Concurrency) check() (out found) {
+	out.reject(p.MaxConcurrency < 1, "maxConcurrency", "write a number of requests, or remove it for 100",
+		"must be at least 1, is %d", p.MaxConcurrency)
+	out.reject(!(p.Headroom >= 0), "headroom", "write a part of maxConcurrency, such as 0.2",
+		"must be at least 0, is %g", p.Headroom)
 	const why = "tokens in flight do not count; a server's queue, its KV cache and its requests do"
 	switch p.ConcurrencyMode {
 	case "requests":
 	case "tokens", "hybrid":
-		out = append(out, noEffect("concurrencyMode", true, why)...)
+		out.noEffect("concurrencyMode", true, why)
 	default:
 		out = append(out,
 			invalid("concurrencyMode", "write one of them, or remove it for requests",
 				"must be requests, tokens or hybrid, is %q", p.ConcurrencyMode))
 	}
-	return append(out,
-		noEffect("maxTokenConcurrency", p.MaxTokenConcurrency != nil && p.ConcurrencyMode == "requests",
-			"concurrencyMode is requests")...)
+	out.noEffect("maxTokenConcurrency", p.MaxTokenConcurrency != nil && p.ConcurrencyMode == "requests",
+		"concurrencyMode is requests")
+	return out
 }
 
 // Requests returns the maximum number of requests in flight per server; 0 for no limit.
@@ -115,7 +98,7 @@ type attributeFilter struct {
 	Producer        json.RawMessage `json:"producer"`
 }
 
-func (p *attributeFilter) check() []Problem {
+func (p *attributeFilter) check() found {
 	if p.OnMissing != "Fail" || p.FallbackOnEmpty {
 		return nil
 	}
@@ -125,14 +108,13 @@ func (p *attributeFilter) check() []Problem {
 	}
 }
 
-// dataSource are the parameters of metrics-data-source.
 type dataSource struct {
 	Scheme             string `json:"scheme"`
 	Path               string `json:"path"`
 	InsecureSkipVerify *bool  `json:"insecureSkipVerify"`
 }
 
-func (p *dataSource) check() (out []Problem) {
+func (p *dataSource) check() (out found) {
 	switch p.Scheme {
 	case "", "http":
 	case "https":
@@ -146,16 +128,12 @@ func (p *dataSource) check() (out []Problem) {
 	default:
 		out = append(out, invalid("scheme", "write one of them", "must be http or https, is %q", p.Scheme))
 	}
-	if p.Path != "" && !strings.HasPrefix(p.Path, "/") {
-		out = append(out,
-			invalid("path", "write the path of the metrics page, such as /metrics", "must begin with /, is %q", p.Path))
-	}
+	out.reject(p.Path != "" && !strings.HasPrefix(p.Path, "/"), "path",
+		"write the path of the metrics page, such as /metrics", "must begin with /, is %q", p.Path)
 	return out
 }
 
 // PageSource is where metrics pages are read. The zero value selects the pool's own setting.
-//
-// +kubebuilder:object:generate=false
 type PageSource struct {
 	Path string // "" is the pool's
 	// TLS: read over TLS, unverified unless a BackendTLSPolicy applies.

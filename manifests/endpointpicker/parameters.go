@@ -14,15 +14,13 @@ import (
 type parameters interface {
 	// check returns the problems of decoded parameters; their fields are relative to the
 	// parameters.
-	check() []Problem
+	check() found
 }
 
 // LabelSelector keeps the endpoints whose pods have matching labels.
-//
-// +kubebuilder:object:generate=false
 type LabelSelector metav1.LabelSelector
 
-func (p *LabelSelector) check() []Problem {
+func (p *LabelSelector) check() found {
 	if _, err := metav1.LabelSelectorAsSelector((*metav1.LabelSelector)(p)); err != nil {
 		return []Problem{
 			{Problem: "is not a label selector: " + err.Error(),
@@ -34,8 +32,6 @@ func (p *LabelSelector) check() []Problem {
 }
 
 // ActiveRequest scores by requests in flight.
-//
-// +kubebuilder:object:generate=false
 type ActiveRequest struct {
 	// IdleThreshold is the number of requests up to which the score is 1.
 	IdleThreshold int `json:"idleThreshold"`
@@ -46,16 +42,13 @@ type ActiveRequest struct {
 	InFlightLoadProducerName string  `json:"inFlightLoadProducerName"`
 }
 
-func (p *ActiveRequest) check() (out []Problem) {
-	if p.IdleThreshold < 0 {
-		out = append(out,
-			invalid("idleThreshold", "write a number of requests", "must be at least 0, is %d", p.IdleThreshold))
-	}
-	if p.MaxBusyScore < 0 || p.MaxBusyScore > 1 {
-		out = append(out,
-			invalid("maxBusyScore", "write a score, such as 0.5", "must be from 0 to 1, is %g", p.MaxBusyScore))
-	}
-	return append(out, noEffect("requestTimeout", p.RequestTimeout != nil, "requests are in flight until they end")...)
+func (p *ActiveRequest) check() (out found) {
+	out.reject(p.IdleThreshold < 0, "idleThreshold", "write a number of requests", "must be at least 0, is %d",
+		p.IdleThreshold)
+	out.reject(p.MaxBusyScore < 0 || p.MaxBusyScore > 1, "maxBusyScore", "write a score, such as 0.5",
+		"must be from 0 to 1, is %g", p.MaxBusyScore)
+	out.noEffect("requestTimeout", p.RequestTimeout != nil, "requests are in flight until they end")
+	return out
 }
 
 func (p *ActiveRequest) producer() (field, name, kind string) {
@@ -63,8 +56,6 @@ func (p *ActiveRequest) producer() (field, name, kind string) {
 }
 
 // TokenLoad scores by queued prompt tokens.
-//
-// +kubebuilder:object:generate=false
 type TokenLoad struct {
 	// QueueThresholdTokens is the number of tokens at which the score reaches 0.
 	QueueThresholdTokens int64 `json:"queueThresholdTokens"`
@@ -72,14 +63,10 @@ type TokenLoad struct {
 	InFlightLoadProducerName string `json:"inFlightLoadProducerName"`
 }
 
-func (p *TokenLoad) check() []Problem {
-	if p.QueueThresholdTokens <= 0 {
-		return []Problem{
-			invalid("queueThresholdTokens", "write a number of tokens, or remove it for 4194304",
-				"must be at least 1, is %d", p.QueueThresholdTokens),
-		}
-	}
-	return nil
+func (p *TokenLoad) check() (out found) {
+	out.reject(p.QueueThresholdTokens <= 0, "queueThresholdTokens",
+		"write a number of tokens, or remove it for 4194304", "must be at least 1, is %d", p.QueueThresholdTokens)
+	return out
 }
 
 func (p *TokenLoad) producer() (field, name, kind string) {
@@ -87,26 +74,18 @@ func (p *TokenLoad) producer() (field, name, kind string) {
 }
 
 // LoadAware scores by waiting requests.
-//
-// +kubebuilder:object:generate=false
 type LoadAware struct {
 	// Threshold is the number of waiting requests at which the score reaches 0.
 	Threshold int `json:"threshold"`
 }
 
-func (p *LoadAware) check() []Problem {
-	if p.Threshold <= 0 {
-		return []Problem{
-			invalid("threshold", "write a number of waiting requests, or remove it for 128",
-				"must be at least 1, is %d", p.Threshold),
-		}
-	}
-	return nil
+func (p *LoadAware) check() (out found) {
+	out.reject(p.Threshold <= 0, "threshold", "write a number of waiting requests, or remove it for 128",
+		"must be at least 1, is %d", p.Threshold)
+	return out
 }
 
 // PrefixCache scores by the cached part of the prompt.
-//
-// +kubebuilder:object:generate=false
 type PrefixCache struct {
 	// MatchLengthWeight is the share of the score, 0 to 1, by the length of the match instead of
 	// its share of the prompt.
@@ -129,22 +108,16 @@ type PrefixCache struct {
 	Precise bool `json:"-"`
 }
 
-func (p *PrefixCache) check() (out []Problem) {
+func (p *PrefixCache) check() (out found) {
 	former := approximatePrefix{p.AutoTune, p.BlockSizeTokens, cmp.Or(p.BlockSize, p.HashBlockSize),
 		p.MaxPrefixBlocksToMatch, p.MaxPrefixTokensToMatch, p.LRUCapacityPerServer}
 	out = append(out, former.check()...)
 	p.AutoTune, p.BlockSizeTokens, p.BlockSize, p.HashBlockSize = nil, nil, nil, nil
 	p.MaxPrefixBlocksToMatch, p.MaxPrefixTokensToMatch, p.LRUCapacityPerServer = nil, nil, nil
-	if p.MatchLengthWeight < 0 || p.MatchLengthWeight > 1 {
-		out = append(out,
-			invalid("matchLengthWeight", "write a weight, such as 0.5", "must be from 0 to 1, is %g",
-				p.MatchLengthWeight))
-	}
-	if p.MatchLengthWeight > 0 && p.MatchLengthScaleTokens <= 0 {
-		out = append(out,
-			invalid("matchLengthScaleTokens", "write a number of tokens, or remove it for 8192",
-				"must be at least 1, is %d", p.MatchLengthScaleTokens))
-	}
+	out.reject(p.MatchLengthWeight < 0 || p.MatchLengthWeight > 1, "matchLengthWeight", "write a weight, such as 0.5",
+		"must be from 0 to 1, is %g", p.MatchLengthWeight)
+	out.reject(p.MatchLengthWeight > 0 && p.MatchLengthScaleTokens <= 0, "matchLengthScaleTokens",
+		"write a number of tokens, or remove it for 8192", "must be at least 1, is %d", p.MatchLengthScaleTokens)
 	return out
 }
 
@@ -170,12 +143,9 @@ type sessionAffinity struct {
 	ProfileName *string `json:"profileName"`
 }
 
-func (p *sessionAffinity) check() (out []Problem) {
-	if p.Strategy != "" && p.Strategy != "encoded_endpoint_header" && p.Strategy != "session_id" {
-		out = append(out,
-			invalid("strategy", "write one of them, or remove it",
-				"must be encoded_endpoint_header or session_id, is %q", p.Strategy))
-	}
+func (p *sessionAffinity) check() (out found) {
+	out.reject(p.Strategy != "" && p.Strategy != "encoded_endpoint_header" && p.Strategy != "session_id", "strategy",
+		"write one of them, or remove it", "must be encoded_endpoint_header or session_id, is %q", p.Strategy)
 	if h := p.EncodedEndpointHeaderConfig.Header; h != "" && !strings.EqualFold(h, "x-session-token") {
 		out = append(out,
 			invalid("encodedEndpointHeaderConfig.header", "remove it",
@@ -193,19 +163,16 @@ func (p *sessionAffinity) check() (out []Problem) {
 			out = append(out, Problem{Field: field, Problem: problem, Fix: "name a header that has the ID"})
 		}
 	}
-	out = append(out,
-		noEffect("sessionIdConfig.evictionTtlSeconds", p.SessionIDConfig.EvictionTTLSeconds != nil,
-			"spec.picker.session.ttlSeconds of the PoolPolicy sets it")...)
-	out = append(out,
-		noEffect("sessionIdConfig.evictionSweepSeconds", p.SessionIDConfig.EvictionSweepSeconds != nil,
-			"expired sessions make room as new ones begin")...)
-	return append(out, noEffect("profileName", p.ProfileName != nil, "there is one profile")...)
+	out.noEffect("sessionIdConfig.evictionTtlSeconds", p.SessionIDConfig.EvictionTTLSeconds != nil,
+		"spec.picker.session.ttlSeconds of the PoolPolicy sets it")
+	out.noEffect("sessionIdConfig.evictionSweepSeconds", p.SessionIDConfig.EvictionSweepSeconds != nil,
+		"expired sessions make room as new ones begin")
+	out.noEffect("profileName", p.ProfileName != nil, "there is one profile")
+	return out
 }
 
 // External scores in another process, over the gRPC service penstock.scoring.v1.Scorer
 // (picker/scoring/scoring.proto).
-//
-// +kubebuilder:object:generate=false
 type External struct {
 	// Service in the namespace of the pool.
 	Service string `json:"service"`
@@ -213,28 +180,22 @@ type External struct {
 	Port int32 `json:"port"`
 }
 
-func (p *External) check() (out []Problem) {
-	if len(validation.IsDNS1035Label(p.Service)) > 0 {
-		out = append(out,
-			invalid("service", "name a Service in the namespace of the pool", "must be the name of a Service, is %q",
-				p.Service))
-	}
-	if p.Port < 1 || p.Port > 65535 {
-		out = append(out,
-			invalid("port", "write a port of the Service, or remove it for 9003", "must be from 1 to 65535, is %d",
-				p.Port))
-	}
+func (p *External) check() (out found) {
+	out.reject(len(validation.IsDNS1035Label(p.Service)) > 0, "service", "name a Service in the namespace of the pool",
+		"must be the name of a Service, is %q", p.Service)
+	out.reject(p.Port < 1 || p.Port > 65535, "port", "write a port of the Service, or remove it for 9003",
+		"must be from 1 to 65535, is %d", p.Port)
 	return out
 }
 
-// pickerParameters are the parameters of llm-d's pickers.
 type pickerParameters struct {
 	MaxNumOfEndpoints *int `json:"maxNumOfEndpoints"`
 }
 
-func (p *pickerParameters) check() []Problem {
-	return noEffect("maxNumOfEndpoints", p.MaxNumOfEndpoints != nil,
+func (p *pickerParameters) check() (out found) {
+	out.noEffect("maxNumOfEndpoints", p.MaxNumOfEndpoints != nil,
 		"spec.picker.fallbacks of the PoolPolicy sets how many endpoints a pick names")
+	return out
 }
 
 // approximatePrefix are the parameters of the prefix index that picks fill. Penstock's index has
@@ -248,7 +209,7 @@ type approximatePrefix struct {
 	LRUCapacityPerServer   *int  `json:"lruCapacityPerServer"`
 }
 
-func (p *approximatePrefix) check() (out []Problem) {
+func (p *approximatePrefix) check() (out found) {
 	const why = "Penstock's index matches up to 131,072 tokens, and reads the capacity of caches from the metrics pages"
 	for field, set := range map[string]bool{
 		"autoTune": p.AutoTune != nil, "blockSizeTokens": p.BlockSizeTokens != nil, "blockSize": p.BlockSize != nil,
@@ -256,12 +217,11 @@ func (p *approximatePrefix) check() (out []Problem) {
 		"maxPrefixTokensToMatch": p.MaxPrefixTokensToMatch != nil,
 		"lruCapacityPerServer":   p.LRUCapacityPerServer != nil,
 	} {
-		out = append(out, noEffect(field, set, why)...)
+		out.noEffect(field, set, why)
 	}
 	return out
 }
 
-// precisePrefix are the parameters of the prefix index that KV events fill.
 type precisePrefix struct {
 	TokenProcessorConfig any `json:"tokenProcessorConfig"`
 	IndexerConfig        any `json:"indexerConfig"`
@@ -270,7 +230,7 @@ type precisePrefix struct {
 	SpeculativeTTL       any `json:"speculativeTTL"`
 }
 
-func (p *precisePrefix) check() (out []Problem) {
+func (p *precisePrefix) check() (out found) {
 	const why = "Penstock's index has keys of its own, counts picks as cached at once, and the PoolPolicy " +
 		"configures KV events"
 	for field, value := range map[string]any{
@@ -278,12 +238,11 @@ func (p *precisePrefix) check() (out []Problem) {
 		"kvEventsConfig":      p.KVEventsConfig,
 		"speculativeIndexing": p.SpeculativeIndexing, "speculativeTTL": p.SpeculativeTTL,
 	} {
-		out = append(out, noEffect(field, value != nil, why)...)
+		out.noEffect(field, value != nil, why)
 	}
 	return out
 }
 
-// inFlightLoad are the parameters of the accounting of requests and tokens in flight.
 type inFlightLoad struct {
 	AddEstimatedOutputTokens    bool     `json:"addEstimatedOutputTokens"`
 	OutputRatio                 *float64 `json:"outputRatio"`
@@ -292,14 +251,25 @@ type inFlightLoad struct {
 	SyncCrossReplicaState       *bool    `json:"syncCrossReplicaState"`
 }
 
-func (p *inFlightLoad) check() []Problem {
+func (p *inFlightLoad) check() (out found) {
 	set := p.AddEstimatedOutputTokens || p.OutputRatio != nil || p.MaxEstimatedOutputTokens != nil
-	return noEffect("addEstimatedOutputTokens", set, "output tokens are not estimated")
+	out.noEffect("addEstimatedOutputTokens", set, "output tokens are not estimated")
+	return out
 }
 
-func noEffect(field string, set bool, why string) []Problem {
-	if !set {
-		return nil
+// found collects the problems of a document or, with relative fields, of parameters.
+type found []Problem
+
+// reject adds an error about a field that is wrong.
+func (f *found) reject(wrong bool, field, fix, problem string, args ...any) {
+	if wrong {
+		*f = append(*f, invalid(field, fix, problem, args...))
 	}
-	return []Problem{{Warning: true, Field: field, Problem: "has no effect: " + why, Fix: "remove it"}}
+}
+
+// noEffect adds a Warning about a field that is set.
+func (f *found) noEffect(field string, set bool, why string) {
+	if set {
+		*f = append(*f, Problem{Warning: true, Field: field, Problem: "has no effect: " + why, Fix: "remove it"})
+	}
 }

@@ -25,7 +25,6 @@ const (
 	Other    Role = "request plugin"
 )
 
-// Types of plugins.
 const (
 	LabelSelectorFilter   = "label-selector-filter"
 	ByLabelFilter         = "by-label"

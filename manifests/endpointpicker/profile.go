@@ -12,15 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Bounds of a document.
 const (
 	maxPlugins  = 64
 	maxSelected = 32 // plugins of a profile
 )
 
 // Profile is the strategy in a document. It is immutable.
-//
-// +kubebuilder:object:generate=false
 type Profile struct {
 	Filters []Instance // in this order
 	Scorers []Instance
@@ -55,8 +52,6 @@ type Profile struct {
 }
 
 // Instance is a plugin with its parameters.
-//
-// +kubebuilder:object:generate=false
 type Instance struct {
 	Name, Type string
 	Weight     float64 // of a scorer
@@ -64,8 +59,6 @@ type Instance struct {
 }
 
 // Problem is an error or a Warning about a document.
-//
-// +kubebuilder:object:generate=false
 type Problem struct {
 	Warning bool   // the document works without the field
 	Field   string // its path in the document
@@ -113,14 +106,13 @@ func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 type resolver struct {
 	instances map[string]*instance
 	names     []string // of instances, in the document's order
-	problems  []Problem
+	problems  found
 	// strict makes unknown types and parameters errors: a PoolPolicy belongs to Penstock's own API.
 	strict bool
 	// all: the document has no profile, so each filter, scorer and picker is in force.
 	all bool
 }
 
-// instance is a plugin of the document.
 type instance struct {
 	Instance
 	kind  kind
@@ -128,7 +120,7 @@ type instance struct {
 }
 
 func (r *resolver) wrong(field, fix, problem string, args ...any) {
-	r.problems = append(r.problems, invalid(field, fix, problem, args...))
+	r.problems.reject(true, field, fix, problem, args...)
 }
 
 func invalid(field, fix, problem string, args ...any) Problem {
@@ -145,7 +137,7 @@ func (r *resolver) unsupported(c *EndpointPickerConfig) {
 		{"requestHandler", c.RequestHandler != nil, readsRequests},
 		{"parser", c.Parser != nil, readsRequests},
 	} {
-		r.problems = append(r.problems, noEffect(part.field, part.set, part.why)...)
+		r.problems.noEffect(part.field, part.set, part.why)
 	}
 }
 
@@ -197,7 +189,7 @@ func (r *resolver) upstream(in *instance, u *upstreamKind, raw *runtime.RawExten
 			raw = nil
 		}
 	default:
-		r.problems = append(r.problems, noEffect(in.field, true, u.why)...)
+		r.problems.noEffect(in.field, true, u.why)
 	}
 	if in.kind.parameters == nil {
 		return

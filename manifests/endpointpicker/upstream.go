@@ -123,8 +123,6 @@ var upstreamKinds = map[string]upstreamKind{
 }
 
 // Treatment is how Penstock handles a type of plugins.
-//
-// +kubebuilder:object:generate=false
 type Treatment string
 
 const (
@@ -135,8 +133,6 @@ const (
 )
 
 // TypeInfo describes one type of plugins, for documentation.
-//
-// +kubebuilder:object:generate=false
 type TypeInfo struct {
 	Type string
 	Role

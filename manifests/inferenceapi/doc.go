@@ -2,7 +2,6 @@
 // another shape or no longer: InferencePoolImport (a superset of upstream's controllers[] and of
 // the multi-cluster proposal's clusters[]) and InferenceModel of v1alpha2.
 //
-// +kubebuilder:object:generate=true
 // +groupName=inference.networking.x-k8s.io
 // +versionName=v1alpha1
 package inferenceapi

@@ -1,10 +1,14 @@
 package inferenceapi
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/penstock-project/penstock/manifests/deepcopy"
+)
 
 // InferenceModel maps a public model name to target models of one pool, as in v1alpha2.
 //
-// +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Model Name",type=string,JSONPath=`.spec.modelName`
@@ -20,11 +24,13 @@ type InferenceModel struct {
 	Status InferenceModelStatus `json:"status,omitzero"`
 }
 
+// DeepCopyObject implements runtime.Object.
+func (in *InferenceModel) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
+
 // InferenceModelStatus has the fields of the last release with this kind.
 type InferenceModelStatus struct {
 	// Conditions: Accepted.
 	//
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -43,12 +49,10 @@ type InferenceModelSpec struct {
 	ModelName string `json:"modelName"`
 	// Criticality of the model's requests: Critical, Standard or Sheddable.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=Critical;Standard;Sheddable
 	Criticality string `json:"criticality,omitempty"`
 	// TargetModels among which requests are split. By default requests keep the model's name.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=10
 	// +kubebuilder:validation:XValidation:rule="self.all(model, has(model.weight)) || self.all(model, !has(model.weight))",message="weights must be set for all targetModels, or for none"
 	// +listType=atomic
@@ -66,7 +70,6 @@ type TargetModel struct {
 	Name string `json:"name"`
 	// Weight relative to the other models. Set it for all models or for none.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	Weight *int32 `json:"weight,omitempty"`
@@ -76,25 +79,14 @@ type TargetModel struct {
 type ModelPoolRef struct {
 	// Group of the pool.
 	//
-	// +optional
 	// +kubebuilder:default="inference.networking.x-k8s.io"
 	Group string `json:"group,omitempty"`
 	// Kind of the pool.
 	//
-	// +optional
 	// +kubebuilder:default=InferencePool
 	Kind string `json:"kind,omitempty"`
 	// Name of the pool.
 	//
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
-}
-
-// InferenceModelList is a list of InferenceModels.
-//
-// +kubebuilder:object:root=true
-type InferenceModelList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []InferenceModel `json:"items"`
 }

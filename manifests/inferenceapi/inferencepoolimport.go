@@ -3,7 +3,10 @@ package inferenceapi
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
+
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 )
 
 // Group of the kinds in this package.
@@ -29,7 +32,6 @@ const ExportModeAnnotation = "inference.networking.x-k8s.io/export-mode"
 // InferencePoolImport is a pool that other clusters export. Controllers write its status; users
 // name it in routes.
 //
-// +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=infpimp;ipimp
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
@@ -46,10 +48,11 @@ type InferencePoolImport struct {
 	// +optional
 	Spec InferencePoolImportSpec `json:"spec,omitzero"`
 	// Status describes the import.
-	//
-	// +optional
 	Status InferencePoolImportStatus `json:"status,omitempty"`
 }
+
+// DeepCopyObject implements runtime.Object.
+func (in *InferencePoolImport) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // InferencePoolImportSpec is empty.
 type InferencePoolImportSpec struct{}
@@ -61,14 +64,12 @@ type InferencePoolImportStatus struct {
 	// parent are Accepted; ResolvedRefs, which is False with reason InvalidCluster if a cluster
 	// cannot be used as declared; and Ready.
 	//
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
 	Controllers []upstream.ImportController `json:"controllers,omitempty"`
 	// Clusters are the exporting clusters that back this import, and how to reach them.
 	//
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
@@ -78,15 +79,12 @@ type InferencePoolImportStatus struct {
 	// of another controller is False, its clusters take no new requests. The same applies to
 	// conditions of an entry of controllers that lists the cluster.
 	//
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// ObservedGeneration is the last generation that the controller which writes clusters has
 	// processed.
-	//
-	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
@@ -105,24 +103,19 @@ type ImportedCluster struct {
 	// TargetPortNumber is the port of the model servers, for EndpointMode. It is the proposal's
 	// form for a single port.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	TargetPortNumber int32 `json:"targetPortNumber,omitempty"`
 	// TargetPorts are the ports of the model servers, for EndpointMode.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	TargetPorts []Port `json:"targetPorts,omitempty"`
 	// EndpointPicker configures how to reach the pool's picker, for EndpointMode.
-	//
-	// +optional
 	EndpointPicker *EndpointPickerImport `json:"endpointPicker,omitempty"`
 	// Endpoints are the pool's pods, if the exporter lists them. If empty, Penstock's picker relays
 	// requests to the remote picker.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=1024
 	// +listType=atomic
 	Endpoints []ImportedEndpoint `json:"endpoints,omitempty"`
@@ -130,54 +123,44 @@ type ImportedCluster struct {
 	// in these ranges. The operator of Penstock and the import's PoolPolicy may narrow them
 	// further.
 	//
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=64
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
 	// Parents are the remote gateways, for ParentMode.
 	//
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Parents []ParentImport `json:"parents,omitempty"`
 	// Weight of this cluster within the import. Defaults to 1. 0 drains the cluster.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Weight *int32 `json:"weight,omitempty"`
 	// FailureMode selects where requests go when the remote picker does not answer: FailOpen (any
 	// known endpoint) or FailClose (the default).
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=FailOpen;FailClose
 	FailureMode string `json:"failureMode,omitempty"`
 	// AppProtocol of the model servers: http (the default) or kubernetes.io/h2c.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=http;kubernetes.io/h2c
 	AppProtocol string `json:"appProtocol,omitempty"`
 	// Region of the cluster, for a PoolPolicy that selects clusters by region.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Region string `json:"region,omitempty"`
 	// Zone of the cluster within its region.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Zone string `json:"zone,omitempty"`
 	// Local reports that this is the cluster with the import itself. Requests for it go to the
 	// local InferencePool with the import's name. The other fields serve controllers that do not
 	// read this one.
-	//
-	// +optional
 	Local bool `json:"local,omitempty"`
 	// Conditions of this cluster, such as its picker's health. A cluster whose condition Ready is
 	// False takes no new requests.
 	//
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -193,13 +176,11 @@ type Port struct {
 	Number int32 `json:"number"`
 	// Name of the port.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 	// AppProtocol, as in a Service's port. A picker is called over TLS unless it is
 	// kubernetes.io/h2c. A parent is reached in cleartext unless it is https.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	AppProtocol string `json:"appProtocol,omitempty"`
 }
@@ -212,15 +193,12 @@ type ImportedEndpoint struct {
 	Address string `json:"address"`
 	// Ports of this endpoint. Defaults to the pool's target ports.
 	//
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:Minimum=1
 	// +kubebuilder:validation:items:Maximum=65535
 	Ports []int32 `json:"ports,omitempty"`
 	// Draining excludes the endpoint from new requests.
-	//
-	// +optional
 	Draining bool `json:"draining,omitempty"`
 }
 
@@ -228,7 +206,6 @@ type ImportedEndpoint struct {
 type EndpointPickerImport struct {
 	// Name of the picker, for information only.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 	// Service lists the addresses at which the picker serves ext_proc. In a file it may be a single
@@ -238,27 +215,20 @@ type EndpointPickerImport struct {
 	// Penstock's own pickers do. It is sent in the gRPC metadata x-penstock-pool. If empty, no name
 	// is sent.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Pool string `json:"pool,omitempty"`
 	// Peer reports that the picker serves only Gateways of members of the exporter's cluster set,
 	// over mTLS, like peer listeners. The server name is POOL.NAMESPACE.CLUSTER.pool.penstock.
-	//
-	// +optional
 	Peer bool `json:"peer,omitempty"`
 	// Health is the port at which the picker serves gRPC health, at the addresses of Service.
 	// Without a secretRef it is called in cleartext. While it reports NOT_SERVING at all addresses,
 	// the cluster's condition EPPReady is False.
-	//
-	// +optional
 	Health *EndpointImport `json:"health,omitempty"`
 	// Metrics is the port at which the picker serves /metrics, at the addresses of Service. Without
 	// a secretRef it is read over HTTP. LeastLoad reads the number of the cluster's servers there
 	// (llm_d_epp_ready_endpoints or inference_pool_ready_pods), unless the cluster reports its
 	// load.
-	//
-	// +optional
 	Metrics *EndpointImport `json:"metrics,omitempty"`
 }
 
@@ -275,8 +245,6 @@ type EndpointImport struct {
 	// for the import, the cluster, or its section CLUSTER.picker. Otherwise the port is not called,
 	// and ResolvedRefs states why. The namespace defaults to the import's; a ReferenceGrant allows
 	// another. A secretRef that a member of the cluster set exports is ignored.
-	//
-	// +optional
 	SecretRef *corev1.SecretReference `json:"secretRef,omitempty"`
 }
 
@@ -284,12 +252,10 @@ type EndpointImport struct {
 type ParentImport struct {
 	// Name of the gateway, for information only.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 	// Namespace of the gateway, for information only.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Namespace string `json:"namespace,omitempty"`
 	// Service lists the gateway's addresses. In a file it may be a single object instead of a list.
@@ -298,19 +264,15 @@ type ParentImport struct {
 	// match the client's Host. A BackendTLSPolicy overrides the SNI. All parents of a cluster have
 	// the same hostname. Defaults to the client's Host. Only Penstock supports this field.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Hostname string `json:"hostname,omitempty"`
 	// Peer reports that Service is the gateway's peer listener, which serves only members of the
 	// exporter's cluster set, over mTLS. The server name and the authority are
 	// POOL.NAMESPACE.CLUSTER.pool.penstock. Members use only parents with peer.
-	//
-	// +optional
 	Peer bool `json:"peer,omitempty"`
 	// Conditions of the parent.
 	//
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -328,29 +290,17 @@ type ServiceImports []ServiceImport
 type ServiceImport struct {
 	// Type of the Service, for information only.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer;ExternalName
 	Type corev1.ServiceType `json:"type,omitempty"`
 	// Addresses are IP addresses or host names.
 	//
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	Addresses []string `json:"addresses,omitempty"`
 	// Ports of the Service. Penstock uses the first one.
 	//
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Ports []Port `json:"ports,omitempty"`
-}
-
-// InferencePoolImportList is a list of InferencePoolImports.
-//
-// +kubebuilder:object:root=true
-type InferencePoolImportList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []InferencePoolImport `json:"items"`
 }

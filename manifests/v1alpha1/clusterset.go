@@ -4,14 +4,16 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 )
 
 // ClusterSet configures this cluster's part in a set of clusters that share InferencePools: its
 // name in the set, and the other members. A cluster has one ClusterSet. If there are several, the
 // oldest is used, then the first by name.
 //
-// +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=cset
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
@@ -23,10 +25,12 @@ type ClusterSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec ClusterSetSpec `json:"spec"`
-	// +optional
+	Spec   ClusterSetSpec   `json:"spec"`
 	Status ClusterSetStatus `json:"status,omitempty"`
 }
+
+// DeepCopyObject implements runtime.Object.
+func (in *ClusterSet) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // ClusterSetSpec is the specification of a ClusterSet.
 type ClusterSetSpec struct {
@@ -35,57 +39,45 @@ type ClusterSetSpec struct {
 	// cluster's certificates. Defaults to spec.value of the ClusterProperty
 	// cluster.clusterset.k8s.io (about.k8s.io), which must follow the same pattern.
 	//
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Cluster string `json:"cluster,omitempty"`
 	// Region of this cluster, such as eu-west-1. If empty, the region is unknown.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
 	Region string `json:"region,omitempty"`
 	// Zone of this cluster within its region, such as eu-west-1a.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
 	Zone string `json:"zone,omitempty"`
 	// Imports selects the clusters that back an import: Others (the default), or All, which adds
 	// the pool of this cluster itself.
 	//
-	// +optional
 	// +kubebuilder:default=Others
 	Imports ImportsFrom `json:"imports,omitempty"`
 	// CreateNamespaces makes Penstock create the namespace of an import if it does not exist in
 	// this cluster. If false, such a pool is imported only once the namespace exists.
-	//
-	// +optional
 	CreateNamespaces bool `json:"createNamespaces,omitempty"`
 	// PodCIDRs are the address ranges of this cluster's pods. Other members accept only addresses
 	// in these ranges from the pickers and endpoints that this cluster exports.
 	//
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
 	// Members are the other clusters of the set.
 	//
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Members []ClusterSetMember `json:"members,omitempty"`
 	// PeerListener makes each Gateway of this cluster listen for requests from the members.
 	// Gateways listen only if the set has members.
-	//
-	// +optional
 	PeerListener *ClusterSetPeerListener `json:"peerListener,omitempty"`
 	// Draining makes the other members send no new requests to this cluster. Its pools stay
 	// exported, and requests in flight complete. `penstock clusters drain` sets it.
-	//
-	// +optional
 	Draining bool `json:"draining,omitempty"`
 }
 
@@ -104,7 +96,6 @@ func CheckClusterName(name string) string {
 // +kubebuilder:validation:Enum=Others;All
 type ImportsFrom string
 
-// The values of ImportsFrom.
 const (
 	// ImportOthers selects the other members that export the pool.
 	ImportOthers ImportsFrom = "Others"
@@ -116,14 +107,12 @@ const (
 type ClusterSetStatus struct {
 	// Members is the state of each member that Penstock keeps across a restart.
 	//
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Members []ClusterSetMemberStatus `json:"members,omitempty"`
 	// Conditions of the ClusterSet. Accepted is False if another ClusterSet is used.
 	//
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -139,33 +128,25 @@ type ClusterSetMemberStatus struct {
 	Name string `json:"name"`
 	// UID of the member's cluster. It differs if another cluster takes the same name later.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	UID string `json:"uid,omitempty"`
 	// Epoch of the last publication up to which all exports of the member are known.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Epoch int64 `json:"epoch,omitempty"`
 	// Sequence of that publication within the epoch.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Sequence int64 `json:"sequence,omitempty"`
 	// Draining reports that the member is draining: its exports take no new requests.
-	//
-	// +optional
 	Draining bool `json:"draining,omitempty"`
 	// Bundle is the member's current set of CA certificates, in PEM: the ones in
 	// spec.members[].peer.bundle, or newer ones that the member published.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Bundle string `json:"bundle,omitempty"`
 	// Started is when the member's process began to publish, by the member's clock. If the member's
 	// epoch decreases, it is followed at once only if its process began later than this.
-	//
-	// +optional
 	Started *metav1.MicroTime `json:"started,omitempty"`
 }
 
@@ -182,28 +163,18 @@ type ClusterSetMember struct {
 	Name string `json:"name"`
 	// Peer configures a member whose Penstock exchanges exports with this one. `penstock hub`
 	// ignores such a member.
-	//
-	// +optional
 	Peer *ClusterSetPeer `json:"peer,omitempty"`
 	// Kubeconfig configures a member whose API server `penstock hub` reads and writes. Only
 	// `penstock hub` uses it.
-	//
-	// +optional
 	Kubeconfig *ClusterSetKubeconfig `json:"kubeconfig,omitempty"`
 	// ClusterProfile configures a member of a cluster inventory, which `penstock hub` reads and
 	// writes. Only `penstock hub` uses it.
-	//
-	// +optional
 	ClusterProfile *ClusterSetProfile `json:"clusterProfile,omitempty"`
 	// Draining makes the hub send no new requests from the other members to this one. It applies
 	// only to members of a hub; other clusters set spec.draining in their own ClusterSet.
-	//
-	// +optional
 	Draining bool `json:"draining,omitempty"`
 	// Allow limits the exports that this cluster accepts from the member. It narrows the ranges
 	// that the operator of Penstock allows (--allowed-cidrs).
-	//
-	// +optional
 	Allow ClusterSetAllow `json:"allow,omitempty"`
 }
 
@@ -223,7 +194,6 @@ type ClusterSetPeer struct {
 	Bundle string `json:"bundle"`
 	// Hub must not be true. Earlier builds used it for a hub that relayed between Penstocks.
 	//
-	// +optional
 	// +kubebuilder:validation:XValidation:rule="!self",message="no hub relays between Penstocks any more: remove this member, and join the clusters that it relayed to each other with penstock clusters join; or use penstock hub with kubeconfig or clusterProfile"
 	Hub bool `json:"hub,omitempty"`
 }
@@ -239,7 +209,6 @@ type ClusterSetKubeconfig struct {
 	File string `json:"file"`
 	// Context of the kubeconfig. Defaults to its current-context.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Context string `json:"context,omitempty"`
 }
@@ -282,7 +251,6 @@ type ClusterSetPeerListener struct {
 	// Address at which members reach that port, as HOST:PORT. Defaults to the addresses of the
 	// Gateway with Port.
 	//
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=260
 	Address string `json:"address,omitempty"`
@@ -294,28 +262,24 @@ type ClusterSetAllow struct {
 	// PodCIDRs are the allowed address ranges of the member's model servers. Defaults to all ranges
 	// that the operator allows.
 	//
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
 	// Addresses are the allowed address ranges of the member's pickers and gateways. Defaults to
 	// all ranges that the operator allows.
 	//
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	Addresses []string `json:"addresses,omitempty"`
 	// Namespaces are the namespaces from which all of the member's pools are imported. Defaults to
 	// none.
 	//
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	Namespaces []string `json:"namespaces,omitempty"`
 	// Pools are further pools that are imported from the member, each as NAMESPACE/NAME. Defaults
 	// to none.
 	//
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MaxLength=317
@@ -323,30 +287,17 @@ type ClusterSetAllow struct {
 	Pools []string `json:"pools,omitempty"`
 	// Cleartext allows requests, including prompts and credentials, to reach gateways of the member
 	// (ParentMode) without TLS. Peer listeners always use TLS.
-	//
-	// +optional
 	Cleartext bool `json:"cleartext,omitempty"`
 	// Exports is the maximum number of pools that are imported from the member, in the order of
 	// namespace and name. Defaults to 1,000.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	Exports *int32 `json:"exports,omitempty"`
 	// Endpoints is the maximum number of model servers that are used, over all pools of the member.
 	// Defaults to 10,000.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	Endpoints *int32 `json:"endpoints,omitempty"`
-}
-
-// ClusterSetList is a list of ClusterSets.
-//
-// +kubebuilder:object:root=true
-type ClusterSetList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []ClusterSet `json:"items"`
 }

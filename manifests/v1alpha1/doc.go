@@ -2,6 +2,5 @@
 // ClusterSet and PoolExport. Markers on the fields declare defaults and validation rules; `make
 // generate` writes the CRDs from them.
 //
-// +kubebuilder:object:generate=true
 // +groupName=penstock.dev
 package v1alpha1

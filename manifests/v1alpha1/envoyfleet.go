@@ -5,6 +5,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 )
 
 // EnvoyFleet configures the proxies of a Gateway. A Gateway names an EnvoyFleet of its own
@@ -13,7 +15,6 @@ import (
 // schema has no defaults, so that an unset field can come from the class; the description of each
 // field states its default.
 //
-// +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ef
 type EnvoyFleet struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -22,12 +23,14 @@ type EnvoyFleet struct {
 	Spec EnvoyFleetSpec `json:"spec"`
 }
 
+// DeepCopyObject implements runtime.Object.
+func (in *EnvoyFleet) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
+
 // FleetMode selects who runs the proxies.
 //
 // +kubebuilder:validation:Enum=managed;external
 type FleetMode string
 
-// The modes of an EnvoyFleet.
 const (
 	// FleetManaged makes Penstock run a Deployment and a Service for each Gateway.
 	FleetManaged FleetMode = "managed"
@@ -43,36 +46,28 @@ const (
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'external' && (has(self.image) || has(self.replicas) || has(self.autoscaling) || has(self.resources) || has(self.concurrency) || has(self.drainSeconds) || has(self.service) || has(self.pod) || has(self.bootstrap) || has(self.networkPolicy)))",message="mode: external runs no proxies: remove all fields but mode, clients, routes and external"
 type EnvoyFleetSpec struct {
 	// Mode selects who runs the proxies: Penstock (managed, the default) or the user (external).
-	//
-	// +optional
 	Mode FleetMode `json:"mode,omitempty"`
 	// Image of Envoy, version 1.40 or newer. Defaults to the image that this release is tested
 	// with.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
 	// Replicas is the number of proxies. Defaults to 2.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	Replicas *int32 `json:"replicas,omitempty"`
 	// Autoscaling lets a HorizontalPodAutoscaler set the number of proxies.
-	//
-	// +optional
 	Autoscaling *FleetAutoscaling `json:"autoscaling,omitempty"`
 	// Resources of the Envoy container. Defaults to requests of 100m CPU and 128Mi memory, and a
 	// memory limit of 1Gi. The memory limit must be at least 64Mi. Envoy rejects requests before
 	// its heap reaches the limit, or at 2 GiB if there is no limit. The request bodies in one Envoy
 	// take at most 45 % of the limit; above that, requests with large bodies are answered with 503.
 	//
-	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || !isQuantity(string(self.limits['memory'])) || quantity(string(self.limits['memory'])).compareTo(quantity('64Mi')) >= 0",message="limits.memory must be at least 64Mi: with less, Envoy rejects every request"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 	// Concurrency is the number of worker threads. Defaults to one per CPU.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=512
 	Concurrency *int32 `json:"concurrency,omitempty"`
@@ -80,23 +75,17 @@ type EnvoyFleetSpec struct {
 	// their proxy stops or their listener is removed. The drain ends earlier when no request is
 	// left. Defaults to 600.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	DrainSeconds *int32 `json:"drainSeconds,omitempty"`
 	// Service configures the Service in front of the proxies.
-	//
-	// +optional
 	Service *FleetService `json:"service,omitempty"`
 	// Pod configures the proxies' pods.
-	//
-	// +optional
 	Pod *FleetPod `json:"pod,omitempty"`
 	// Bootstrap is merged into Envoy's bootstrap: objects field by field, lists by appending. It
 	// must not set node, admin or dynamic_resources, nor use names of Penstock's own clusters,
 	// listeners, runtime layers and overload actions. It is in a ConfigMap: write no credential.
 	//
-	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
@@ -104,23 +93,15 @@ type EnvoyFleetSpec struct {
 	// NetworkPolicy configures which clients may connect to the proxies' pods. By default every
 	// client may connect to the ports of listeners, including listeners in bootstrap, and to no
 	// other port.
-	//
-	// +optional
 	NetworkPolicy *FleetNetworkPolicy `json:"networkPolicy,omitempty"`
 	// Clients configures how the listeners handle connections and requests. A change of
 	// proxyProtocol closes the connections of all listeners. A change of any other field drains
 	// them.
-	//
-	// +optional
 	Clients *FleetClients `json:"clients,omitempty"`
 	// Routes limits the time that routes of other namespaces cost the proxies.
-	//
-	// +optional
 	Routes *FleetRoutes `json:"routes,omitempty"`
 	// External configures which proxies may attach in mode external, and the addresses at which
 	// clients reach them.
-	//
-	// +optional
 	External *FleetExternalSpec `json:"external,omitempty"`
 }
 
@@ -131,7 +112,6 @@ type FleetAutoscaling struct {
 	// MinReplicas is the smallest number of proxies. Defaults to 2, or to maxReplicas if that is
 	// less.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 	// MaxReplicas is the largest number of proxies.
@@ -141,7 +121,6 @@ type FleetAutoscaling struct {
 	MaxReplicas int32 `json:"maxReplicas"`
 	// CPUPercent is the target of average CPU usage, in percent of the CPU request. Defaults to 60.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	CPUPercent *int32 `json:"cpuPercent,omitempty"`
@@ -156,24 +135,20 @@ type FleetService struct {
 	// addresses are the addresses of the nodes that run its proxies, at most 16. The Service has
 	// the node ports; the Gateway's status has no field for them.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=LoadBalancer;NodePort;ClusterIP
 	Type corev1.ServiceType `json:"type,omitempty"`
 	// Annotations to add to the Service. They override the annotations of the Gateway's
 	// spec.infrastructure.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// LoadBalancerClass selects the implementation of the load balancer. It is immutable.
 	//
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
 	// ExternalTrafficPolicy is Cluster (the default of Kubernetes) or Local. Local preserves the
 	// clients' addresses.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=Cluster;Local
 	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
 }
@@ -182,39 +157,30 @@ type FleetService struct {
 type FleetPod struct {
 	// Labels to add to the pods. They override the labels of the Gateway's spec.infrastructure.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Labels map[string]string `json:"labels,omitempty"`
 	// Annotations to add to the pods. They override the annotations of the Gateway's
 	// spec.infrastructure.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// NodeSelector of the pods.
-	//
-	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	// Tolerations of the pods.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 	// TopologySpreadConstraints of the pods. A constraint without labelSelector selects the fleet's
 	// own pods. By default the pods are spread over nodes and zones on a best-effort basis.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
 	// PriorityClassName of the pods.
-	//
-	// +optional
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 	// ImagePullSecrets of the pods, in the Gateway's namespace.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
@@ -225,7 +191,6 @@ type FleetPod struct {
 // +kubebuilder:validation:Enum=managed;none
 type NetworkPolicyMode string
 
-// The modes of a fleet's NetworkPolicy.
 const (
 	// NetworkPolicyManaged makes Penstock apply a NetworkPolicy for the pods of each fleet.
 	NetworkPolicyManaged NetworkPolicyMode = "managed"
@@ -239,13 +204,10 @@ const (
 type FleetNetworkPolicy struct {
 	// Mode is managed (the default), or none, which creates no NetworkPolicy. NetworkPolicies are
 	// additive: a stricter policy of the user has an effect only with none.
-	//
-	// +optional
 	Mode NetworkPolicyMode `json:"mode,omitempty"`
 	// From lists the clients that may connect to listeners, and to a peerListener of the
 	// ClusterSet. Defaults to all.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
 	From []networkingv1.NetworkPolicyPeer `json:"from,omitempty"`
@@ -258,7 +220,6 @@ type FleetClients struct {
 	// a picker's queue has a separate limit of the same length, at most 300 seconds. The length of
 	// responses is not limited. Defaults to 600.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	RequestTimeoutSeconds *int32 `json:"requestTimeoutSeconds,omitempty"`
@@ -266,7 +227,6 @@ type FleetClients struct {
 	// requests wait at the client. A proxy uses about 70 KiB for each request, in addition to its
 	// body. Defaults to 1000.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	HTTP2Streams *int32 `json:"http2Streams,omitempty"`
@@ -275,34 +235,29 @@ type FleetClients struct {
 	// gRPC requests are rejected instead. RejectRequest answers with 400. UnescapeAndForward routes
 	// and forwards the unescaped path. KeepUnchanged routes and forwards the path as received.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=UnescapeAndRedirect;UnescapeAndForward;RejectRequest;KeepUnchanged
 	EscapedSlashes EscapedSlashes `json:"escapedSlashes,omitempty"`
 	// HeadersWithUnderscores selects how to handle a request with an underscore in a header name,
 	// which some servers treat as a hyphen. RejectRequest (the default) answers with 400.
 	// DropHeader removes the header. Allow keeps it.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=RejectRequest;DropHeader;Allow
 	HeadersWithUnderscores HeadersWithUnderscores `json:"headersWithUnderscores,omitempty"`
 	// HTTP10 selects how to handle HTTP/1.0 requests. Accept (the default) serves requests with a
 	// Host header and answers others with 400. Reject answers all with 426.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=Accept;Reject
 	HTTP10 HTTP10 `json:"http10,omitempty"`
 	// RequestIDs selects how to handle a client's x-request-id header, by which access logs, picks,
 	// processors and backends identify a request. Replace (the default) generates a new ID for each
 	// request. Keep preserves the client's ID, so that two requests may have the same.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=Replace;Keep
 	RequestIDs RequestIDs `json:"requestIDs,omitempty"`
 	// TrustedHops is the number of trusted proxies in front of the listeners that append to
 	// X-Forwarded-For. The client's address is the entry at that position from the right. Defaults
 	// to 0, which uses the address of the connection.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16
 	TrustedHops *int32 `json:"trustedHops,omitempty"`
@@ -310,7 +265,6 @@ type FleetClients struct {
 	// which carries the client's address: Disabled (the default), Required, or Optional. With
 	// Optional, any client that reaches the proxies can forge its address.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=Disabled;Required;Optional
 	ProxyProtocol ProxyProtocol `json:"proxyProtocol,omitempty"`
 }
@@ -325,7 +279,6 @@ type FleetRoutes struct {
 	// wildcard-hostname routes in more specific hosts. The budget does not apply to the Gateway's
 	// own namespace. 0 selects the default, 40.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=60000
 	BudgetMilliseconds int32 `json:"budgetMilliseconds,omitempty"`
@@ -334,7 +287,6 @@ type FleetRoutes struct {
 // EscapedSlashes selects how to handle a path with escaped slashes.
 type EscapedSlashes string
 
-// The values of EscapedSlashes.
 const (
 	UnescapeAndRedirect EscapedSlashes = "UnescapeAndRedirect"
 	UnescapeAndForward  EscapedSlashes = "UnescapeAndForward"
@@ -345,7 +297,6 @@ const (
 // HeadersWithUnderscores selects how to handle a header with an underscore in its name.
 type HeadersWithUnderscores string
 
-// The values of HeadersWithUnderscores.
 const (
 	RejectUnderscores HeadersWithUnderscores = "RejectRequest"
 	DropUnderscores   HeadersWithUnderscores = "DropHeader"
@@ -355,7 +306,6 @@ const (
 // HTTP10 selects how to handle HTTP/1.0 requests.
 type HTTP10 string
 
-// The values of HTTP10.
 const (
 	AcceptHTTP10 HTTP10 = "Accept"
 	RejectHTTP10 HTTP10 = "Reject"
@@ -364,7 +314,6 @@ const (
 // RequestIDs selects how to handle a client's x-request-id.
 type RequestIDs string
 
-// The values of RequestIDs.
 const (
 	ReplaceRequestIDs RequestIDs = "Replace"
 	KeepRequestIDs    RequestIDs = "Keep"
@@ -373,7 +322,6 @@ const (
 // ProxyProtocol selects whether connections begin with a PROXY protocol header.
 type ProxyProtocol string
 
-// The values of ProxyProtocol.
 const (
 	ProxyProtocolDisabled ProxyProtocol = "Disabled"
 	ProxyProtocolRequired ProxyProtocol = "Required"
@@ -386,7 +334,6 @@ type FleetExternalSpec struct {
 	// token for the audience penstock.dev, or with a certificate for
 	// spiffe://DOMAIN/ns/NAMESPACE/sa/NAME.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
@@ -395,7 +342,6 @@ type FleetExternalSpec struct {
 	// Subjects are DNS names and URIs. A proxy may attach if its certificate has one of them and is
 	// signed by an authority in --xds-client-ca.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=2048
@@ -404,20 +350,10 @@ type FleetExternalSpec struct {
 	// Addresses at which clients reach the proxies: IP addresses or host names. They are copied to
 	// the Gateway's status.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	// +kubebuilder:validation:items:XValidation:rule="isIP(self) || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$') && !self.matches('^[0-9.]+$')",message="write an IP address, or a host name in lower case, such as edge.example.com"
 	// +listType=set
 	Addresses []string `json:"addresses,omitempty"`
-}
-
-// EnvoyFleetList is a list of EnvoyFleets.
-//
-// +kubebuilder:object:root=true
-type EnvoyFleetList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []EnvoyFleet `json:"items"`
 }

@@ -4,6 +4,9 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 )
 
 // Group and Version of the kinds in this package.
@@ -28,7 +31,6 @@ const ConditionImported = "Imported"
 // ModelServers lists model servers that are not pods, by address. An InferencePool of the same
 // namespace selects them by label, like pods.
 //
-// +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ms,path=modelservers,singular=modelservers
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Resolved",type=string,JSONPath=`.status.conditions[?(@.type=="ResolvedRefs")].status`
@@ -43,13 +45,15 @@ type ModelServers struct {
 	Status ModelServersStatus `json:"status,omitzero"`
 }
 
+// DeepCopyObject implements runtime.Object.
+func (in *ModelServers) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
+
 // ModelServersStatus is the status of ModelServers.
 type ModelServersStatus struct {
 	// Conditions of the ModelServers. ResolvedRefs is False with reason AddressNotFound if a host
 	// name does not resolve, or AddressNotAllowed if an address is outside the ranges that the
 	// operator of Penstock allows.
 	//
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -76,27 +80,13 @@ type ModelServer struct {
 	Address string `json:"address"`
 	// Ports that the server listens on. Defaults to the target ports of the pool that selects it.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=set
 	// +kubebuilder:validation:items:Minimum=1
 	// +kubebuilder:validation:items:Maximum=65535
 	Ports []int32 `json:"ports,omitempty"`
 	// Labels of this server. They override the labels of the ModelServers object.
-	//
-	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 	// Draining excludes the server from new requests. Requests in flight complete.
-	//
-	// +optional
 	Draining bool `json:"draining,omitempty"`
-}
-
-// ModelServersList is a list of ModelServers.
-//
-// +kubebuilder:object:root=true
-type ModelServersList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []ModelServers `json:"items"`
 }

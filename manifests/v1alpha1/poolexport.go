@@ -2,7 +2,9 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
@@ -11,7 +13,6 @@ import (
 // restart. An export that the ClusterSet does not allow has no PoolExport. The name of a PoolExport
 // is POOL.CLUSTER.
 //
-// +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=pexp
 // +kubebuilder:storageversion
 // +kubebuilder:printcolumn:name=Pool,type=string,JSONPath=`.spec.pool`
@@ -23,10 +24,12 @@ type PoolExport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec PoolExportSpec `json:"spec"`
-	// +optional
+	Spec   PoolExportSpec   `json:"spec"`
 	Status PoolExportStatus `json:"status,omitempty"`
 }
+
+// DeepCopyObject implements runtime.Object.
+func (in *PoolExport) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // PoolExportSpec identifies the exported pool and its cluster.
 type PoolExportSpec struct {
@@ -51,41 +54,23 @@ type PoolExportStatus struct {
 	// ClusterUID is the UID of the exporting cluster. It differs if another cluster takes the same
 	// name later.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ClusterUID string `json:"clusterUID,omitempty"`
 	// Epoch orders the publications of the cluster, with Sequence. Older publications are ignored.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Epoch int64 `json:"epoch,omitempty"`
 	// Sequence of the publication within the epoch.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Sequence int64 `json:"sequence,omitempty"`
 	// Since is when this cluster first imported the export. If a name is ambiguous between two
 	// exports, the older one is used.
-	//
-	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
 	// Withdrawn reports that the cluster no longer exports the pool. The export takes no new
 	// requests and is removed after the drain time.
-	//
-	// +optional
 	Withdrawn bool `json:"withdrawn,omitempty"`
 	// Entry describes how to reach the pool: its picker with the type, addresses and ports of its
 	// Services, or its gateways. It has no endpoints, which never pass through an API server.
-	//
-	// +optional
 	Entry *inferenceapi.ImportedCluster `json:"entry,omitempty"`
-}
-
-// PoolExportList is a list of PoolExports.
-//
-// +kubebuilder:object:root=true
-type PoolExportList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []PoolExport `json:"items"`
 }

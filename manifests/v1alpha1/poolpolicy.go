@@ -1,12 +1,16 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/penstock-project/penstock/manifests/deepcopy"
+)
 
 // PoolPolicy configures how Penstock picks endpoints of one InferencePool or InferencePoolImport,
 // when the pool is full, and where its requests spill. Requests spill only if a PoolPolicy lists
 // spill targets; the weights of a route never cause it.
 //
-// +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=pp
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
@@ -22,6 +26,9 @@ type PoolPolicy struct {
 	Status PoolPolicyStatus `json:"status,omitzero"`
 }
 
+// DeepCopyObject implements runtime.Object.
+func (in *PoolPolicy) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
+
 // PoolPolicyStatus is the status of a PoolPolicy.
 type PoolPolicyStatus struct {
 	// Conditions of the policy. Accepted is False with reason TargetNotFound, Conflicted,
@@ -31,7 +38,6 @@ type PoolPolicyStatus struct {
 	// external-scorer names no Service with the port, or NoClusterWithin if selection.within
 	// excludes every cluster that exports the pool.
 	//
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -62,20 +68,15 @@ type PoolPolicySpec struct {
 	// namespace, in a filter of type ExtensionRef. If both exist, endpoints must match both. If no
 	// endpoint is picked, the request spills if the pool has spill targets, or is answered with
 	// 503, even with failureMode FailOpen.
-	//
-	// +optional
 	Subset *metav1.LabelSelector `json:"subset,omitempty"`
 	// ExternalPicker configures the names under which an external picker, or the picker of an
 	// exporting cluster, exchanges endpoints with the gateway. It is required only if that picker
 	// was started with names other than the endpoint picker protocol's.
-	//
-	// +optional
 	ExternalPicker *ExternalPickerSpec `json:"externalPicker,omitempty"`
 	// Spill lists, in order, the pools to which a request goes when this pool is full, or has no
 	// pick and no endpoint. A request spills once: spill targets of the target's own policy are not
 	// used.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	Spill []PoolRef `json:"spill,omitempty"`
@@ -86,15 +87,12 @@ type PoolPolicySpec struct {
 	Remote RemoteSpec `json:"remote,omitzero"`
 	// Selection configures which exporting clusters receive requests. It applies only to a whole
 	// InferencePoolImport.
-	//
-	// +optional
 	Selection *SelectionSpec `json:"selection,omitempty"`
 	// RetryOn lists failures that are retried on another exporting cluster although a model server
 	// may have started the request, which may then run twice. By default a request is retried only
 	// if no model server has started it, or if its remote picker dies. It applies only to a whole
 	// InferencePoolImport with several clusters.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=3
 	// +listType=set
 	RetryOn []RetryCause `json:"retryOn,omitempty"`
@@ -108,7 +106,6 @@ type PoolPolicySpec struct {
 // +kubebuilder:validation:Enum=TooManyRequests;ServiceUnavailable;LostGateway
 type RetryCause string
 
-// The values of RetryCause.
 const (
 	RetryTooManyRequests    RetryCause = "TooManyRequests"
 	RetryServiceUnavailable RetryCause = "ServiceUnavailable"
@@ -122,7 +119,6 @@ type ExternalPickerSpec struct {
 	// DestinationKey is the key of the dynamic metadata, and the header, in which the picker
 	// returns endpoints.
 	//
-	// +optional
 	// +kubebuilder:default=x-gateway-destination-endpoint
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -131,7 +127,6 @@ type ExternalPickerSpec struct {
 	// DestinationNamespace is the namespace of that metadata. In the same namespace the gateway
 	// reports the endpoint that served the request, under x-gateway-destination-endpoint-served.
 	//
-	// +optional
 	// +kubebuilder:default=envoy.lb
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -141,7 +136,6 @@ type ExternalPickerSpec struct {
 	// SubsetNamespace is the metadata namespace in which the gateway lists the endpoints among
 	// which the picker must choose.
 	//
-	// +optional
 	// +kubebuilder:default=envoy.lb.subset_hint
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -154,13 +148,11 @@ type ExternalPickerSpec struct {
 type PoolRef struct {
 	// Group of the kind.
 	//
-	// +optional
 	// +kubebuilder:default=inference.networking.k8s.io
 	// +kubebuilder:validation:Enum=inference.networking.k8s.io;inference.networking.x-k8s.io
 	Group string `json:"group,omitempty"`
 	// Kind is InferencePool or InferencePoolImport.
 	//
-	// +optional
 	// +kubebuilder:default=InferencePool
 	// +kubebuilder:validation:Enum=InferencePool;InferencePoolImport
 	Kind string `json:"kind,omitempty"`
@@ -170,8 +162,6 @@ type PoolRef struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// Namespace of a spill target. Defaults to the policy's namespace. Not allowed in targetRef.
-	//
-	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
 
@@ -182,7 +172,6 @@ type RemoteSpec struct {
 	// narrow the ranges that the operator of Penstock allows; podCIDRs of the import narrow them
 	// further.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=set
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
@@ -190,7 +179,6 @@ type RemoteSpec struct {
 	// are resolved. An address outside these ranges is not called. The ranges narrow the ranges
 	// that the operator of Penstock allows.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=set
 	Addresses []string `json:"addresses,omitempty"`
@@ -199,17 +187,7 @@ type RemoteSpec struct {
 	// has passed through more goes to the other backends of its rule, or is answered with 508. This
 	// breaks loops of gateways whose routes name each other's imports. Defaults to 4.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16
 	MaxGateways *int32 `json:"maxGateways,omitempty"`
-}
-
-// PoolPolicyList is a list of PoolPolicies.
-//
-// +kubebuilder:object:root=true
-type PoolPolicyList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []PoolPolicy `json:"items"`
 }

@@ -7,7 +7,6 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:Enum=load;round-robin;random;least-request;tree;chwbl;session;plugins
 type Strategy string
 
-// The strategies of Penstock's picker.
 const (
 	// StrategyLoad selects the endpoint with the lowest cost in seconds: the wait for queued
 	// prompts, then reading the uncached part of the prompt.
@@ -39,14 +38,12 @@ const (
 // +kubebuilder:validation:Enum=Critical;Standard;Sheddable
 type Criticality string
 
-// The criticalities.
 const (
 	Critical  Criticality = "Critical"
 	Standard  Criticality = "Standard"
 	Sheddable Criticality = "Sheddable"
 )
 
-// The values of PickerSpec.HeadersTimeout.
 const (
 	HeadersTimeoutLearned = "Learned"
 	HeadersTimeoutNone    = "None"
@@ -64,7 +61,6 @@ type PickerSpec struct {
 	// consistent hashing of the beginning of a conversation; session, the endpoint that the
 	// request's session is at; or plugins, by filters and scorers that plugins or configRef list.
 	//
-	// +optional
 	// +kubebuilder:default=load
 	Strategy Strategy `json:"strategy,omitempty"`
 	// Shadow is a strategy that evaluates each pick without any effect: load, round-robin, random,
@@ -72,7 +68,6 @@ type PickerSpec struct {
 	// penstock_picker_shadow_picks_total and penstock_picker_shadow_regret_total report how often
 	// it would have picked another endpoint, and how much lower its own cost would have been.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=load;round-robin;random;least-request;tree
 	// This is not of type Strategy: a second enum would come from the type, and validators explain
 	// neither.
@@ -82,7 +77,6 @@ type PickerSpec struct {
 	// most 5 waiting requests and 80 % of the KV cache in use, for Critical with fewer than 50
 	// waiting requests. Without one, a Sheddable request spills or is answered 429.
 	//
-	// +optional
 	// +kubebuilder:default=Standard
 	Criticality Criticality `json:"criticality,omitempty"`
 	// TrustHeaders enables request headers that affect priority. x-llm-d-inference-objective (or
@@ -91,14 +85,11 @@ type PickerSpec struct {
 	// ID, and x-llm-d-slo-ttft-ms is the deadline. If false, these headers have no effect, because
 	// any client can send them. Enable it only if a component in front of the gateway sets or
 	// removes them.
-	//
-	// +optional
 	TrustHeaders bool `json:"trustHeaders,omitempty"`
 	// ShedAfter is the maximum predicted time to the first token for requests of criticality
 	// Sheddable, such as 1500ms. If the prediction for the selected endpoint is longer, the request
 	// is answered with 429, or spills. By default no request is shed for its wait.
 	//
-	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m))+$`
 	// +kubebuilder:validation:MaxLength=16
@@ -108,8 +99,6 @@ type PickerSpec struct {
 	// first, and within a priority each fairness ID in turn. By default all requests go to the
 	// model servers at once, whose queues ignore both. A request that can spill does not wait: it
 	// spills while the pool is saturated.
-	//
-	// +optional
 	FlowControl *FlowControlSpec `json:"flowControl,omitempty"`
 	// Processor is a service that prepares requests before the pick, as in the Dynamo proposal
 	// (POST /process): it tokenizes prompts and may choose endpoints. The bodies of all requests
@@ -117,29 +106,19 @@ type PickerSpec struct {
 	// not answer. After five consecutive failures it is skipped for 10s. Failures with a body above
 	// 1MiB do not count, so that no client can disable it for others. Defaults to the environment
 	// variable EXTERNAL_LLM_PROCESSOR_ENDPOINT, else none.
-	//
-	// +optional
 	Processor *ProcessorSpec `json:"processor,omitempty"`
 	// CHWBL configures strategy chwbl.
-	//
-	// +optional
 	CHWBL *CHWBLSpec `json:"chwbl,omitempty"`
 	// Session configures strategy session and, for an InferencePoolImport, selection.affinity
 	// Session.
-	//
-	// +optional
 	Session *SessionSpec `json:"session,omitempty"`
 	// Plugins lists the filters and scorers of strategy plugins.
-	//
-	// +optional
 	Plugins *PluginsSpec `json:"plugins,omitempty"`
 	// ConfigRef names an EndpointPickerConfig, which lists the filters, scorers and picker of
 	// strategy plugins in the format of llm-d's router. While the document is missing or invalid,
 	// the last valid one stays in force; after a restart, strategy load is used. For an
 	// InferencePoolImport, it names a document whose plugins choose among clusters (such as
 	// multicluster-queue-scorer) instead of selection.policy and selection.affinity.
-	//
-	// +optional
 	ConfigRef *ConfigRef `json:"configRef,omitempty"`
 	// FailureMode selects where a request goes when no picker answers: to any endpoint (FailOpen),
 	// or to the spill targets, else 503 (FailClose). It applies to a pool without
@@ -147,24 +126,18 @@ type PickerSpec struct {
 	// if the picker replaces model names or has a processor, because servers would otherwise
 	// receive unmodified bodies.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=FailOpen;FailClose
 	FailureMode string `json:"failureMode,omitempty"`
 	// Full sets when an endpoint is full and takes no further requests. If every endpoint is full,
 	// requests spill, or are answered with 429. By default an endpoint is never full.
-	//
-	// +optional
 	Full *FullSpec `json:"full,omitempty"`
 	// Metrics configures where model servers expose their load. Defaults to vLLM's series at
 	// /metrics on the serving port.
-	//
-	// +optional
 	Metrics *MetricsSpec `json:"metrics,omitempty"`
 	// TokenUsage makes Envoy read the token count that each response reports in "usage" (also in
 	// streams that have it), for penstock_picker_model_output_tokens_total. It costs Envoy about 50
 	// us per response. Envoy marks the filter for it as work in progress.
 	//
-	// +optional
 	// +kubebuilder:default=false
 	TokenUsage bool `json:"tokenUsage,omitempty"`
 	// ResponseAffinity sends a request that names a response of the Responses API to the server
@@ -176,22 +149,18 @@ type PickerSpec struct {
 	// InferencePoolImport it applies with selection.policy LeastLoad and Latency: the request goes
 	// to the cluster that stores the response.
 	//
-	// +optional
 	// +kubebuilder:default=false
 	ResponseAffinity bool `json:"responseAffinity,omitempty"`
 	// KVEvents subscribes to the KV events of the model servers (vLLM's --kv-events-config, and
 	// SGLang's). For a prompt whose token IDs are known, strategy load then matches the prompt with
 	// the blocks that each server reports as cached. For other requests and servers, and by
 	// default, it matches with the prompts that were sent to each server.
-	//
-	// +optional
 	KVEvents *KVEventsSpec `json:"kvEvents,omitempty"`
 	// Fallbacks is the number of additional endpoints in a pick, on which Envoy retries in order.
 	// Only requests that no server has begun to answer are retried; such a request may run twice. 0
 	// disables retries. Defaults to 2, and to 0 in `penstock picker`, because a gateway may read
 	// only one address.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=8
 	Fallbacks *int32 `json:"fallbacks,omitempty"`
@@ -201,7 +170,6 @@ type PickerSpec struct {
 	// prompt. The first server that sends headers serves the request. Defaults to Learned, and to
 	// None in `penstock picker`, because a gateway may not support it.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=Learned;None
 	HeadersTimeout string `json:"headersTimeout,omitempty"`
 	// Prefix lets strategies load and plugins read prompts, so that a request goes to a server that
@@ -210,8 +178,6 @@ type PickerSpec struct {
 	// its body. Defaults to true for strategy load, and for plugins with prefix-cache-scorer or
 	// lora-affinity-scorer; other strategies read no prompts. If false, a request is picked when
 	// its headers arrive, by load only.
-	//
-	// +optional
 	Prefix *bool `json:"prefix,omitempty"`
 	// Body selects whether the picker receives the body of every request: None or Buffered.
 	// Defaults to Buffered for strategies tree and chwbl, else None. Without the body, tree knows
@@ -219,7 +185,6 @@ type PickerSpec struct {
 	// have the model's name with any strategy and API. Upgrades, multipart uploads and gRPC
 	// requests are never buffered.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=None;Buffered
 	Body string `json:"body,omitempty"`
 }
@@ -237,7 +202,6 @@ type ProcessorSpec struct {
 	Service string `json:"service"`
 	// Port of the Service.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +kubebuilder:default=8080
@@ -245,7 +209,6 @@ type ProcessorSpec struct {
 	// Timeout is how long a request waits for the response, such as 500ms. After five consecutive
 	// failures the service is skipped for 10 s.
 	//
-	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m))+$`
 	// +kubebuilder:validation:MaxLength=16
@@ -254,7 +217,6 @@ type ProcessorSpec struct {
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 	// Headers of requests that are sent to the service, in lower case, in addition to x-request-id.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=128
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9!#$%&'*+.^_|~-]+$`
@@ -267,8 +229,6 @@ type ProcessorSpec struct {
 	// a model server. A worker_address that is not an endpoint of the pool, or is outside the
 	// request's subset, is ignored. Defaults to the environment variable USE_EXTERNAL_LLM_ROUTER,
 	// else false.
-	//
-	// +optional
 	Route *bool `json:"route,omitempty"`
 }
 
@@ -277,7 +237,6 @@ type CHWBLSpec struct {
 	// VirtualNodesPerReplica is the number of places that each endpoint has on the hash ring. More
 	// places distribute requests more evenly.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +kubebuilder:default=100
@@ -286,7 +245,6 @@ type CHWBLSpec struct {
 	// the mean of all endpoints. A request that would exceed it goes to the next endpoint on the
 	// ring.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=10000
 	// +kubebuilder:default=125
@@ -295,7 +253,6 @@ type CHWBLSpec struct {
 	// hashed, together with the last system message before the last of them. For any other request
 	// the whole body is hashed.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	// +kubebuilder:default=2
@@ -310,7 +267,6 @@ type FlowControlSpec struct {
 	// Order selects which request of a fairness ID goes first: FCFS, the one with the longest wait,
 	// or Deadline, the one with the nearest deadline for the first token.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=FCFS;Deadline
 	// +kubebuilder:default=FCFS
 	Order string `json:"order,omitempty"`
@@ -318,21 +274,18 @@ type FlowControlSpec struct {
 	// answered with 429. If another fairness ID has more requests in the queue, one of its requests
 	// is answered with 429 instead.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	// +kubebuilder:default=5000
 	MaxRequests *int32 `json:"maxRequests,omitempty"`
 	// MaxBytes is the maximum size in bytes of the waiting requests' bodies, by content-length.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:default=1000000000
 	MaxBytes *int64 `json:"maxBytes,omitempty"`
 	// TTLSeconds is how long a request waits before it is answered with 429. While the pool has no
 	// endpoint, a request waits at most 10 s and is answered with 503.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=280
 	// +kubebuilder:default=60
@@ -347,14 +300,12 @@ type FlowControlSpec struct {
 type SaturationSpec struct {
 	// Queue is the number of waiting requests.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	// +kubebuilder:default=5
 	Queue *int32 `json:"queue,omitempty"`
 	// KVCachePercent is the usage of the KV cache in percent.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	// +kubebuilder:default=80
@@ -369,14 +320,12 @@ type SessionSpec struct {
 	// TTLSeconds is how long a session stays at its endpoint, or in its cluster, after its last
 	// request.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	// +kubebuilder:default=300
 	TTLSeconds *int32 `json:"ttlSeconds,omitempty"`
 	// CookieName is the cookie whose value is the ID of the session.
 	//
-	// +optional
 	// +kubebuilder:default=session-id
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[!#$%&'*+.^_|~0-9A-Za-z-]+$`
@@ -387,18 +336,15 @@ type SessionSpec struct {
 type FullSpec struct {
 	// Queue is the number of waiting requests.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Queue *int32 `json:"queue,omitempty"`
 	// KVCachePercent is the usage of the KV cache in percent.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	KVCachePercent *int32 `json:"kvCachePercent,omitempty"`
 	// InFlight is the number of requests in flight from all Gateways and all processes of Penstock.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	InFlight *int32 `json:"inFlight,omitempty"`
 }
@@ -408,25 +354,21 @@ type MetricsSpec struct {
 	// Engine selects the names of the series, for pods without the label llm-d.ai/engine-type or
 	// inference.networking.k8s.io/engine-type. The labels have the same values. Defaults to vllm.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=vllm;sglang;trtllm-serve;triton-tensorrt-llm;llamacpp
 	Engine string `json:"engine,omitempty"`
 	// Path of the metrics page. Defaults to /metrics, and to /prometheus/metrics for trtllm-serve.
 	//
-	// +optional
 	// +kubebuilder:validation:Pattern=`^/`
 	Path string `json:"path,omitempty"`
 	// Port of the metrics page. Defaults to the endpoint's own port, and to 8002 for
 	// triton-tensorrt-llm.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port *int32 `json:"port,omitempty"`
 	// MaxPageBytes is the maximum size of a metrics page in bytes. A larger page is an error, and
 	// its endpoint is treated as one without metrics.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=8388608
 	// +kubebuilder:default=1048576
@@ -437,7 +379,6 @@ type MetricsSpec struct {
 	// port, and so on. Metrics pages are not read while loads arrive. By default only metrics pages
 	// are read.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	LoadStatPort *int32 `json:"loadStatPort,omitempty"`
@@ -445,17 +386,14 @@ type MetricsSpec struct {
 	// engine's. With labels, as NAME{LABEL=VALUE}, only matching lines count. The same applies to
 	// running and kvCache.
 	//
-	// +optional
 	// +kubebuilder:validation:Pattern=`^([^\s{}",=]+\s*(\{\s*([a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*)(,\s*[a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*))*,?\s*)?\})?)?$`
 	Queue string `json:"queue,omitempty"`
 	// Running is the name of the series with the number of running requests.
 	//
-	// +optional
 	// +kubebuilder:validation:Pattern=`^([^\s{}",=]+\s*(\{\s*([a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*)(,\s*[a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*))*,?\s*)?\})?)?$`
 	Running string `json:"running,omitempty"`
 	// KVCache is the name of the series with the KV cache's usage, 0 to 1.
 	//
-	// +optional
 	// +kubebuilder:validation:Pattern=`^([^\s{}",=]+\s*(\{\s*([a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*)(,\s*[a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*))*,?\s*)?\})?)?$`
 	KVCache string `json:"kvCache,omitempty"`
 }
@@ -470,7 +408,6 @@ type KVEventsSpec struct {
 	// identified by its IP address. If several servers share an address, the topic must name the
 	// server, as kv@ADDRESS:PORT@MODEL or kv@POD@MODEL.
 	//
-	// +optional
 	// +kubebuilder:validation:Enum=Dial;Listen
 	// +kubebuilder:default=Dial
 	Mode string `json:"mode,omitempty"`
@@ -478,14 +415,12 @@ type KVEventsSpec struct {
 	// in the order of serving ports publishes at the next port, and so on, like vLLM's
 	// data-parallel ranks. Defaults to 5557.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port *int32 `json:"port,omitempty"`
 	// ReplayPort is the port at which each model server replays lost events, numbered like port.
 	// Without it, Penstock discards all events of a server when one is lost.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	ReplayPort *int32 `json:"replayPort,omitempty"`
@@ -494,12 +429,9 @@ type KVEventsSpec struct {
 	// /v1/chat/completions/render and /v1/completions/render. A pick waits for the response.
 	// Without it, and for prompts of more than 512 KiB, such requests match the prompts that were
 	// sent to each server.
-	//
-	// +optional
 	Render *RenderSpec `json:"render,omitempty"`
 	// Topic is the prefix of the topics to read in mode Dial. Defaults to all topics.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Topic string `json:"topic,omitempty"`
 }
@@ -508,7 +440,6 @@ type KVEventsSpec struct {
 type RenderSpec struct {
 	// TimeoutMilliseconds is the maximum wait of a pick for the token IDs, in milliseconds.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=500
 	// +kubebuilder:default=20

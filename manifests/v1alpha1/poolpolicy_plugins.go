@@ -7,13 +7,11 @@ import "k8s.io/apimachinery/pkg/runtime"
 type PluginsSpec struct {
 	// Filters remove endpoints. If no endpoint is left, requests spill, or are answered with 503.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	Filters []FilterPlugin `json:"filters,omitempty"`
 	// Scorers rate the endpoints. Without scorers, all endpoints have the same score.
 	//
-	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	Scorers []ScorerPlugin `json:"scorers,omitempty"`
@@ -21,7 +19,6 @@ type PluginsSpec struct {
 	// as weights (weighted-random), the higher of two random ones (power-of-two), or at random
 	// without regard to scores (random).
 	//
-	// +optional
 	// +kubebuilder:default=max-score
 	// +kubebuilder:validation:Enum=max-score;weighted-random;power-of-two;random
 	Choice string `json:"choice,omitempty"`
@@ -36,7 +33,6 @@ type FilterPlugin struct {
 	// Parameters of the filter, as in llm-d's router. label-selector-filter takes matchLabels and
 	// matchExpressions, as in a label selector.
 	//
-	// +optional
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -51,7 +47,6 @@ type ScorerPlugin struct {
 	Type string `json:"type"`
 	// Weight of the score in the sum, relative to the weights of the other scorers.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	// +kubebuilder:default=1
@@ -61,7 +56,6 @@ type ScorerPlugin struct {
 	// (load-aware-scorer), matchLengthWeight and matchLengthScaleTokens (prefix-cache-scorer),
 	// service and port (external-scorer).
 	//
-	// +optional
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -74,7 +68,6 @@ type ScorerPlugin struct {
 type ConfigRef struct {
 	// Kind of the object with the document: ConfigMap or, in a folder, EndpointPickerConfig.
 	//
-	// +optional
 	// +kubebuilder:default=ConfigMap
 	// +kubebuilder:validation:Enum=ConfigMap;EndpointPickerConfig
 	Kind string `json:"kind,omitempty"`
@@ -85,7 +78,6 @@ type ConfigRef struct {
 	Name string `json:"name"`
 	// Key of the ConfigMap with the document. Optional if the ConfigMap has one key.
 	//
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`

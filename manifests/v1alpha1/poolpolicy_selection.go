@@ -18,13 +18,11 @@ type SelectionSpec struct {
 	// round trip. Latency sends each request to the cluster whose responses begin earliest, by the
 	// round trip and the recent time to the first byte.
 	//
-	// +optional
 	// +kubebuilder:default=Weighted
 	Policy SelectionPolicy `json:"policy,omitempty"`
 	// Order lists clusters by precedence, for policy Priority. Clusters that it does not name
 	// follow: this cluster itself, then the others by name.
 	//
-	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
@@ -35,7 +33,6 @@ type SelectionSpec struct {
 	// LeastLoad and Latency. A larger margin keeps more requests in this cluster, and some wait
 	// longer. It applies only if this cluster backs the import. Defaults to 100ms.
 	//
-	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m))+$`
 	// +kubebuilder:validation:MaxLength=16
@@ -51,14 +48,10 @@ type SelectionSpec struct {
 	// name and the idle time after which a session starts again. None (the default for Latency)
 	// keeps nothing together. With Session and None no body is read, and a request's cost follows
 	// from its length.
-	//
-	// +optional
 	Affinity SelectionAffinity `json:"affinity,omitempty"`
 	// Within restricts the clusters to which requests go, for example where prompts must stay in
 	// some clusters. Requests never leave these clusters, even if all of them fail. A cluster
 	// outside is not part of the import here, not even under the name NAME-CLUSTER.
-	//
-	// +optional
 	Within *WithinSpec `json:"within,omitempty"`
 }
 
@@ -67,7 +60,6 @@ type SelectionSpec struct {
 // +kubebuilder:validation:Enum=Weighted;Locality;Priority;LeastLoad;Latency
 type SelectionPolicy string
 
-// The policies of selection.
 const (
 	SelectWeighted  SelectionPolicy = "Weighted"
 	SelectLocality  SelectionPolicy = "Locality"
@@ -81,7 +73,6 @@ const (
 // +kubebuilder:validation:Enum=Prefix;Session;None
 type SelectionAffinity string
 
-// The affinities of selection.
 const (
 	AffinityPrefix  SelectionAffinity = "Prefix"
 	AffinitySession SelectionAffinity = "Session"
@@ -94,7 +85,6 @@ const (
 type WithinSpec struct {
 	// Clusters are names of clusters in the cluster set.
 	//
-	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
@@ -104,7 +94,6 @@ type WithinSpec struct {
 	// Regions of the allowed clusters, as in each cluster's ClusterSet. A cluster with an unknown
 	// region does not match.
 	//
-	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
@@ -162,7 +163,7 @@ func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedClust
 			"it has no endpointPickerRef, and no PoolExport of its cluster's own Penstock that has the address of " +
 				"its picker: give Penstock there a ClusterSet and --picker-open, or export the pool in ParentMode"}
 	}
-	e.EndpointPicker, e.FailureMode = own.EndpointPicker.DeepCopy(), own.FailureMode
+	e.EndpointPicker, e.FailureMode = deepcopy.Of(own.EndpointPicker), own.FailureMode
 	if len(e.PodCIDRs) == 0 {
 		e.PodCIDRs = slices.Clone(own.PodCIDRs)
 	}

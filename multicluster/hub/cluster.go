@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/export"
@@ -261,7 +262,7 @@ func (c *cluster) restore() {
 		for _, e := range status.Clusters {
 			if slices.Contains(mine, e.Name) {
 				p := objectid.Pool{Namespace: obj.Namespace, Name: obj.Name}
-				entries[p] = append(entries[p], *e.DeepCopy())
+				entries[p] = append(entries[p], *deepcopy.Of(&e))
 			}
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/kube/leader"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/hub/decide"
 	"github.com/penstock-project/penstock/multicluster/set"
@@ -316,7 +317,7 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 		c.mu.Lock()
 		same := equalMember(&c.config, m) && slices.Equal(c.others, others)
 		c.mu.Unlock()
-		c.configure(*m.DeepCopy(), others, clusterSet.Spec.CreateNamespaces)
+		c.configure(*deepcopy.Of(m), others, clusterSet.Spec.CreateNamespaces)
 		if !same {
 			c.decideAgain()
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/imports"
@@ -315,7 +316,7 @@ func TestImports_EntryOfAnotherIsAConflict(t *testing.T) {
 	written.Namespace, written.Name = "ns", "chat"
 	put := func(clusters ...inferenceapi.ImportedCluster) {
 		t.Helper()
-		written := written.DeepCopy()
+		written := deepcopy.Of(written)
 		written.Status.Clusters = clusters
 		if _, err := w.store.Apply(store.InferencePoolImports.Put(written)); err != nil {
 			t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/federation"
@@ -28,7 +29,7 @@ type sharedRecords struct{ Records }
 func (s sharedRecords) Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error {
 	list := make([]registry.Record, len(changed))
 	for i, r := range changed {
-		r.Entry = *r.Entry.DeepCopy()
+		r.Entry = *deepcopy.Of(&r.Entry)
 		r.Entry.Endpoints = nil
 		list[i] = r
 	}

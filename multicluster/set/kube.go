@@ -27,6 +27,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/status/shape"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/export"
@@ -437,7 +438,7 @@ func poolExportName(pool, cluster string) string {
 func (k *Kubernetes) SetExports(list []export.Export) {
 	now := map[objectid.Pool]inferenceapi.ImportedCluster{}
 	for _, e := range list {
-		entry := e.Entry.DeepCopy()
+		entry := deepcopy.Of(&e.Entry)
 		entry.Endpoints = nil
 		now[e.Pool] = *entry
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/imports"
@@ -390,7 +391,7 @@ func ownEntries(s *inferenceapi.InferencePoolImportStatus, controller upstream.C
 // through an API server.
 func (k *Kubernetes) wantedStatus(status, live *inferenceapi.InferencePoolImportStatus,
 	now metav1.Time) inferenceapi.InferencePoolImportStatus {
-	out := *status.DeepCopy()
+	out := *deepcopy.Of(status)
 	entry := upstream.ImportController{Name: k.controller()}
 	for i := range out.Clusters {
 		c := &out.Clusters[i]

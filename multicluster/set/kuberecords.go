@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
@@ -42,7 +43,7 @@ func exportRecord(p *v1alpha1.PoolExport) registry.Record {
 }
 
 func exportStatus(r registry.Record) v1alpha1.PoolExportStatus {
-	entry := r.Entry.DeepCopy()
+	entry := deepcopy.Of(&r.Entry)
 	entry.Endpoints = nil
 	return v1alpha1.PoolExportStatus{
 		ClusterUID: r.UID, Epoch: int64(r.Stamp.Epoch), Sequence: int64(r.Stamp.Sequence), Since: sinceTime(r.Since),

@@ -15,6 +15,7 @@ import (
 	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
@@ -199,7 +200,7 @@ func (k *Kubernetes) noteRejected(p objectid.Pool, want inferenceapi.InferencePo
 		if k.rejected[p][c.Name].why != why {
 			k.cfg.Log.Warn("an entry of an import is left out", "pool", p.String(), "cluster", c.Name, "reason", why)
 		}
-		k.rejected[p][c.Name] = rejection{*c.DeepCopy(), why, time.Now()}
+		k.rejected[p][c.Name] = rejection{*deepcopy.Of(&c), why, time.Now()}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
@@ -81,7 +82,7 @@ func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, 
 func withOwnConfig(namespace string, written *v1alpha1.PoolPolicy) *v1alpha1.PoolPolicy {
 	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
 	if written != nil {
-		policy = written.DeepCopy()
+		policy = deepcopy.Of(written)
 	}
 	policy.Spec.Picker.Strategy, policy.Spec.Picker.Plugins = v1alpha1.StrategyPlugins, nil
 	policy.Spec.Picker.ConfigRef = &v1alpha1.ConfigRef{Kind: endpointpicker.Kind, Name: store.OwnPickerConfig}

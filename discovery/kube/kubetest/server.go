@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
@@ -163,7 +165,7 @@ func held(obj Object) bool {
 	return len(list) > 0
 }
 
-// remove removes an object. mu is held.
+// mu is held.
 func (s *Server) remove(path string, old Object) {
 	delete(s.objects[path], id(old))
 	s.version++
@@ -171,7 +173,7 @@ func (s *Server) remove(path string, old Object) {
 	s.publish(path, "DELETED", old)
 }
 
-// store stores an object under a new version and sends it to the watches. mu is held.
+// mu is held.
 func (s *Server) store(path, event string, obj Object) {
 	s.version++
 	obj["metadata"].(Object)["resourceVersion"] = strconv.Itoa(s.version)
@@ -279,10 +281,16 @@ func (s *Server) matching(w *watch) (out []any) {
 	return out
 }
 
-func kindOf(resource string) string {
+// kindOf returns the kind with a plural, or "".
+func kindOf(plural string) string {
+	kinds := []string{"CustomResourceDefinition", "PoolExport"}
 	for _, t := range store.Tables() {
-		if strings.EqualFold(t.Kind()+"s", resource) {
-			return t.Kind()
+		kinds = append(kinds, t.Kind())
+	}
+	for _, kind := range kinds {
+		guessed, same := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+		if guessed.Resource == plural || same.Resource == plural {
+			return kind
 		}
 	}
 	return ""
@@ -319,7 +327,7 @@ func (s *Server) watch(w http.ResponseWriter, hr *http.Request, opened *watch, i
 		}
 		parts := strings.Split(opened.resource, "/")
 		opened.events <- line("BOOKMARK", Object{
-			"apiVersion": strings.TrimPrefix(parts[0]+"/"+parts[1], "/"), "kind": kinds[parts[2]],
+			"apiVersion": strings.TrimPrefix(parts[0]+"/"+parts[1], "/"), "kind": kindOf(parts[2]),
 			"metadata": Object{"resourceVersion": strconv.Itoa(s.version),
 				"annotations": Object{"k8s.io/initial-events-end": "true"}},
 		})
@@ -346,22 +354,6 @@ func (s *Server) watch(w http.ResponseWriter, hr *http.Request, opened *watch, i
 			return
 		}
 	}
-}
-
-// kinds are the kinds of bookmarks, by plural.
-var kinds = map[string]string{
-	"customresourcedefinitions": "CustomResourceDefinition", "gatewayclasses": "GatewayClass", "gateways": "Gateway",
-	"httproutes": "HTTPRoute",
-	"grpcroutes": "GRPCRoute", "tlsroutes": "TLSRoute", "tcproutes": "TCPRoute", "udproutes": "UDPRoute",
-	"listenersets": "ListenerSet", "referencegrants": "ReferenceGrant",
-	"backendtlspolicies": "BackendTLSPolicy", "namespaces": "Namespace", "services": "Service",
-	"endpointslices": "EndpointSlice", "pods": "Pod",
-	"secrets": "Secret", "configmaps": "ConfigMap", "inferencepools": "InferencePool",
-	"inferencemodels":        "InferenceModel",
-	"inferencemodelrewrites": "InferenceModelRewrite", "inferenceobjectives": "InferenceObjective",
-	"inferencepoolimports": "InferencePoolImport", "modelservers": "ModelServers", "poolpolicies": "PoolPolicy",
-	"envoyfleets": "EnvoyFleet",
-	"clustersets": "ClusterSet", "poolexports": "PoolExport", "clusterproperties": "ClusterProperty",
 }
 
 func (s *Server) one(w http.ResponseWriter, hr *http.Request, r request) {

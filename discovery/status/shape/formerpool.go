@@ -1,8 +1,6 @@
 package shape
 
 import (
-	"slices"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
@@ -18,14 +16,6 @@ type FormerPoolStatus struct {
 type FormerParent struct {
 	ParentRef  inferencev1.ParentReference `json:"parentRef"`
 	Conditions []metav1.Condition          `json:"conditions,omitempty"`
-}
-
-// DeepCopy returns a deep copy of s.
-func (s FormerPoolStatus) DeepCopy() (out FormerPoolStatus) {
-	for _, p := range s.Parents {
-		out.Parents = append(out.Parents, FormerParent{*p.ParentRef.DeepCopy(), slices.Clone(p.Conditions)})
-	}
-	return out
 }
 
 // FormerPool is the shape of an InferencePool's status in v1alpha2, which has no controller names:

@@ -2,7 +2,6 @@
 // InferenceModelRewrite and InferenceObjective. Their schemas come from llm-d's router. Clusters
 // may have the same kinds in the former group, inference.networking.x-k8s.io/v1alpha2.
 //
-// +kubebuilder:object:generate=true
 // +groupName=llm-d.ai
 // +versionName=v1alpha2
 package llmd

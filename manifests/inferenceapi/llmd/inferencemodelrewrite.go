@@ -1,10 +1,14 @@
 package llmd
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/penstock-project/penstock/manifests/deepcopy"
+)
 
 // InferenceModelRewrite replaces the model names in requests to a pool.
 //
-// +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Inference Pool",type=string,JSONPath=`.spec.poolRef.name`
@@ -13,11 +17,13 @@ type InferenceModelRewrite struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// +optional
 	Spec InferenceModelRewriteSpec `json:"spec,omitempty"`
 	// +optional
 	Status InferenceModelRewriteStatus `json:"status,omitzero"`
 }
+
+// DeepCopyObject implements runtime.Object.
+func (in *InferenceModelRewrite) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // InferenceModelRewriteSpec is the specification of an InferenceModelRewrite.
 type InferenceModelRewriteSpec struct {
@@ -31,12 +37,9 @@ type InferenceModelRewriteSpec struct {
 // InferenceModelRewriteRule applies to requests for some models.
 type InferenceModelRewriteRule struct {
 	// Matches are the models that the rule applies to. If empty, it applies to all models.
-	//
-	// +optional
 	Matches []Match `json:"matches,omitempty"`
 	// Targets among which the requests are split. If empty, the requests keep their model.
 	//
-	// +optional
 	// +kubebuilder:validation:MinItems=1
 	Targets []TargetModel `json:"targets,omitempty"`
 }
@@ -45,7 +48,6 @@ type InferenceModelRewriteRule struct {
 type TargetModel struct {
 	// Weight relative to the rule's other targets. Set it for all targets or for none.
 	//
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	Weight *int32 `json:"weight,omitempty"`
@@ -63,7 +65,6 @@ type Match struct {
 type ModelMatch struct {
 	// Type of the match.
 	//
-	// +optional
 	// +kubebuilder:default=Exact
 	// +kubebuilder:validation:Enum=Exact
 	Type string `json:"type,omitempty"`
@@ -77,7 +78,6 @@ type ModelMatch struct {
 type InferenceModelRewriteStatus struct {
 	// Conditions: Accepted.
 	//
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -89,14 +89,12 @@ type InferenceModelRewriteStatus struct {
 type PoolObjectReference struct {
 	// Group of the pool.
 	//
-	// +optional
 	// +kubebuilder:default="inference.networking.k8s.io"
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^$|^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Group string `json:"group,omitempty"`
 	// Kind of the pool.
 	//
-	// +optional
 	// +kubebuilder:default="InferencePool"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -107,13 +105,4 @@ type PoolObjectReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-}
-
-// InferenceModelRewriteList is a list of InferenceModelRewrites.
-//
-// +kubebuilder:object:root=true
-type InferenceModelRewriteList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []InferenceModelRewrite `json:"items"`
 }

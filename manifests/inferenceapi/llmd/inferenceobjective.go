@@ -1,10 +1,14 @@
 package llmd
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/penstock-project/penstock/manifests/deepcopy"
+)
 
 // InferenceObjective is the priority of the requests to a pool that name it in a header.
 //
-// +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Inference Pool",type=string,JSONPath=`.spec.poolRef.name`
@@ -14,18 +18,18 @@ type InferenceObjective struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// +optional
 	Spec InferenceObjectiveSpec `json:"spec,omitempty"`
 	// +optional
 	Status InferenceObjectiveStatus `json:"status,omitzero"`
 }
 
+// DeepCopyObject implements runtime.Object.
+func (in *InferenceObjective) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
+
 // InferenceObjectiveSpec is the specification of an InferenceObjective.
 type InferenceObjectiveSpec struct {
 	// Priority of the requests; higher ones go first. Requests with a negative priority can be
 	// shed. Defaults to 0.
-	//
-	// +optional
 	Priority *int32 `json:"priority,omitempty"`
 	// PoolRef is the InferencePool that serves the requests.
 	PoolRef PoolObjectReference `json:"poolRef"`
@@ -35,19 +39,9 @@ type InferenceObjectiveSpec struct {
 type InferenceObjectiveStatus struct {
 	// Conditions: Accepted.
 	//
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:default={{type: "Ready", status: "Unknown", reason:"Pending", message:"Waiting for controller", lastTransitionTime: "1970-01-01T00:00:00Z"}}
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-}
-
-// InferenceObjectiveList is a list of InferenceObjectives.
-//
-// +kubebuilder:object:root=true
-type InferenceObjectiveList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []InferenceObjective `json:"items"`
 }

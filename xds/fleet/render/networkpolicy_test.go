@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
@@ -25,7 +26,7 @@ func rules(t *testing.T, change func(*render.Fleet)) (out []string) {
 		t.Fatal(err)
 	}
 	f := read(t, archive)
-	f.Spec = f.Spec.DeepCopy()
+	f.Spec = deepcopy.Of(f.Spec)
 	f.Ports = []render.Port{{Number: 80, Name: "http"}, {Number: 443, Name: "https"}}
 	change(&f)
 	objects, err := render.Objects(settings, f)
