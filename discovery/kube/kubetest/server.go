@@ -360,6 +360,7 @@ var kinds = map[string]string{
 	"inferencemodels":        "InferenceModel",
 	"inferencemodelrewrites": "InferenceModelRewrite", "inferenceobjectives": "InferenceObjective",
 	"inferencepoolimports": "InferencePoolImport", "modelservers": "ModelServers", "poolpolicies": "PoolPolicy",
+	"apikeys": "APIKey", "accesspolicies": "AccessPolicy",
 	"envoyfleets": "EnvoyFleet",
 	"clustersets": "ClusterSet", "poolexports": "PoolExport", "clusterproperties": "ClusterProperty",
 }
