@@ -96,7 +96,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	now := time.Now()
 	header := headerOf(headers)
 	request := schedule.Request{Model: headers[modelHeader],
-		Criticality: criticality(pool.priorityOf(header, headers[modelHeader]))}
+		Criticality: criticality(pool.priorityOf(pool.trustsHeaders, header, headers[modelHeader]))}
 	if e.Targets = pool.targets(request.Model); len(e.Targets) > 0 {
 		request.Model = slices.MaxFunc(e.Targets, func(a, b ModelTarget) int {
 			return cmp.Compare(a.Weight, b.Weight)

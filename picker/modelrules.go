@@ -131,15 +131,18 @@ const (
 	prioritySheddable = -1
 )
 
-// priority is a request's priority: by its objective if headers are trusted and the pool has it,
-// else by its model's criticality. The inference extension, whose models lack criticality now, uses
+// priority is a request's priority: by its objective if headers are trusted, or a gate wrote them,
+// and the pool has it, else by its model's criticality. The inference extension, whose models lack criticality now, uses
 // 0 for an unknown objective; here a misspelled header would then promote a Sheddable model.
 func (pool *pool) priority(r *extproc.Request) int32 {
-	return pool.priorityOf(r.Headers.Header, r.Facts.Model)
+	trusted := func() bool { return pool.TrustHeaders || len(caller(r)) > 0 }
+	return pool.priorityOf(trusted, r.Headers.Header, r.Facts.Model)
 }
 
-func (pool *pool) priorityOf(header func(string) []byte, model string) int32 {
-	if pool.TrustHeaders && pool.rules != nil && len(pool.rules.models.Objectives) > 0 {
+func (pool *pool) trustsHeaders() bool { return pool.TrustHeaders }
+
+func (pool *pool) priorityOf(trusted func() bool, header func(string) []byte, model string) int32 {
+	if pool.rules != nil && len(pool.rules.models.Objectives) > 0 && trusted() {
 		name := header(objectiveHeader)
 		if name == nil {
 			name = header(plainObjectiveHeader)

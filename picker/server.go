@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/authz"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/socket"
 )
@@ -106,7 +107,7 @@ func (p *Picker) Leave() {
 
 // healthServices are the names that gateways, kubelets and the conformance suite check. They are
 // SERVING when the picker has pools; "liveness" is the process's health.
-var healthServices = []string{"", "readiness", "inference-extension", extproc.ServiceName}
+var healthServices = []string{"", "readiness", "inference-extension", extproc.ServiceName, authz.ServiceName}
 
 func (p *Picker) startHealth() {
 	p.health.SetServingStatus("liveness", grpc_health_v1.HealthCheckResponse_SERVING)

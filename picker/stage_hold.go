@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-project/penstock/picker/authz"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/flow"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -147,11 +148,11 @@ func exceeded(queue *flow.Queue, q *flow.Request, outcome flow.Outcome, waited t
 func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
 	q := &flow.Request{Priority: int(pool.priority(r)), Model: servedModel(&r.Facts),
 		Bytes: int64(max(r.Facts.Size, contentLength(r)))}
+	id := pool.fairness(r)
+	q.Fairness = strings.ToValidUTF8(string(id[:min(len(id), maxFairnessID)]), "\uFFFD")
 	if !pool.TrustHeaders {
 		return q
 	}
-	id := pool.fairness(r)
-	q.Fairness = strings.ToValidUTF8(string(id[:min(len(id), maxFairnessID)]), "\uFFFD")
 	if seconds := milliseconds(r.Headers.Header(ttftHeader),
 		milliseconds(r.Headers.Header(plainTTFTHeader), 0)); seconds > 0 {
 		q.Deadline = now.Add(time.Duration(seconds * float64(time.Second)))
@@ -159,7 +160,19 @@ func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
 	return q
 }
 
+// caller returns the caller that a gate of this cluster found; empty without a gate. Other headers
+// are the client's own.
+func caller(r *extproc.Request) []byte {
+	if !r.Reported() || r.Member != "" {
+		return nil
+	}
+	return r.Headers.Header(authz.CallerHeader)
+}
+
 func (pool *pool) fairness(r *extproc.Request) []byte {
+	if id := caller(r); len(id) > 0 {
+		return id
+	}
 	if !pool.TrustHeaders {
 		return nil
 	}

@@ -58,7 +58,7 @@ func TestInferenceModel_CriticalityIsThatOfItsRequests(t *testing.T) {
 		Objectives: map[string]int32{"batch": -5, "live": 7},
 	}, mathrand.Uint64)
 	asked := func(model, name, value string) int32 {
-		return pool.priorityOf(func(header string) []byte {
+		return pool.priorityOf(pool.trustsHeaders, func(header string) []byte {
 			if header == name {
 				return []byte(value)
 			}

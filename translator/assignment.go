@@ -17,7 +17,7 @@ import (
 func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignment, bool) {
 	a := &model.Assignment{Cluster: id}
 	switch id {
-	case model.OurPicker:
+	case model.OurPicker, model.OurGate:
 		a.Endpoints = endpoints(t.cfg.Pickers)
 		for _, path := range t.cfg.PickerSockets {
 			a.Endpoints = append(a.Endpoints, model.Endpoint{Socket: path})

@@ -12,8 +12,12 @@ import (
 
 func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, bool) {
 	switch id {
-	case model.OurPicker:
+	case model.OurPicker, model.OurGate:
 		c := &model.Cluster{Name: id, Protocol: model.GRPC, Own: true}
+		if id == model.OurGate {
+			// A frozen process costs gates a try of 60 ms until the check finds it.
+			c.HealthService = gateHealth
+		}
 		if host := t.cfg.PickerName; host != "" {
 			c.Key, c.TLS = model.OwnKey, &model.UpstreamTLS{SNI: host, SANs: []string{host}, Trust: model.OwnTrust}
 		}
@@ -83,6 +87,9 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 	}
 	return nil, false
 }
+
+// gateHealth is the health service of our authorization service (picker/authz).
+const gateHealth = "envoy.service.auth.v3.Authorization"
 
 // endCalls makes Envoy end the calls in flight to a frozen picker, by changing its cluster. All
 // endpoints are unhealthy meanwhile, so the new cluster needs no first check.

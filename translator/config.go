@@ -49,7 +49,7 @@ type Config struct {
 }
 
 func (c Config) ownClusters() []model.ClusterID {
-	own := []model.ClusterID{model.OurPicker}
+	own := []model.ClusterID{model.OurPicker, model.OurGate}
 	if c.Collector.IsValid() {
 		own = append(own, model.Collector)
 	}

@@ -82,6 +82,7 @@ func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
 	if vh == nil {
 		return virtualHost{}, false
 	}
+	t.gate(r, vh)
 	enc, err := envoy.VirtualHost(vh)
 	if err != nil {
 		return encodeHost(vh, nil), true

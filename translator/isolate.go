@@ -45,6 +45,7 @@ func isolate(vh, last *model.VirtualHost) (*model.VirtualHost, []report.Ref) {
 		}
 		at = append(at, route.Owner)
 		if before, ok := routeNamed(last, route.Name); ok && encodes(vh, before) {
+			before.Gates = route.Gates // a newer gate stays closed
 			out.Routes = append(out.Routes, before)
 		} else if closed := shut(route); encodes(vh, closed) {
 			out.Routes = append(out.Routes, closed)
@@ -126,6 +127,7 @@ func (t *tables) recoverHost(r *graph.Reader, key hostKey, last virtualHost, _ b
 	if vh == nil {
 		return virtualHost{}, false
 	}
+	t.gate(r, vh)
 	out := encodeHost(vh, last.model)
 	out.at = append(at, out.at...)
 	if out.encoded != nil {

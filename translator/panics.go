@@ -80,6 +80,7 @@ var objects = map[string]store.Kind{
 	"listenerSetReports":  store.ListenerSets, "pools": store.InferencePools, "poolReports": store.InferencePools,
 	"imports": store.InferencePoolImports, "importReports": store.InferencePoolImports,
 	"poolPolicyReports":       store.PoolPolicies,
+	"accessPolicyReports":     store.AccessPolicies,
 	"backendTLSPolicyReports": store.BackendTLSPolicies, "inferenceModelReports": store.InferenceModels,
 	"inferenceModelRewriteReports": store.InferenceModelRewrites,
 	"inferenceObjectiveReports":    store.InferenceObjectives, "modelServersReports": store.ModelServers,

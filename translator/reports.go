@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/access"
 	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
@@ -65,6 +66,8 @@ func (t *tables) declarePolicyReports() {
 			}
 			return rep, ok
 		})
+	t.declareReport("accessPolicyReports", t.stored(store.AccessPolicies.Kind()),
+		func(r *graph.Reader, key string) (report.Report, bool) { return access.Report(r, key, lookup{t}) })
 	t.declareReport("backendTLSPolicyReports", t.stored(store.BackendTLSPolicies.Kind()),
 		func(r *graph.Reader, key string) (report.Report, bool) {
 			return gatewayapi.PolicyReport(r, key, lookup{t})

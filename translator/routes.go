@@ -134,7 +134,7 @@ func (t *tables) losses(r *graph.Reader, key string, c *model.Candidate) (losses
 			}
 		}
 	}
-	return append(losses, t.overBudget(r, key, c)...)
+	return slices.Concat(losses, t.overBudget(r, key, c), t.gatedStreams(r, c))
 }
 
 func (t *tables) indexAttachedHosts() {

@@ -22,6 +22,7 @@ type tables struct {
 	budgetTables
 	expressionTables
 	hostTables
+	gateTables
 	listenerTables
 	clusterTables
 	hopTables
@@ -39,6 +40,7 @@ func declare(cfg Config) *tables {
 	t.declareRoutes()
 	t.declareExpressions()
 	t.declareHosts()
+	t.declareGates()
 	t.declareListeners()
 	t.declareHops()
 	t.declarePeers()

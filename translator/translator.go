@@ -61,6 +61,8 @@ type Output struct {
 	// Names lists, sorted, host names that rows began to use, NamesGone the ones that no row uses
 	// any more.
 	Names, NamesGone []string
+	// Gates lists changes of the Gateways that have routes with an AccessPolicy.
+	Gates []PolicyGateways
 	// Wanted and Unwanted list the keys in Config.OnDemand's tables that rows began and ceased to
 	// read.
 	Wanted, Unwanted []graph.Key
@@ -74,6 +76,12 @@ type Output struct {
 	FailingChanged bool
 	// Work lists how many rows each table computed and changed.
 	Work string
+}
+
+// PolicyGateways lists the Gateways that have routes with an AccessPolicy.
+type PolicyGateways struct {
+	Policy   string   // "namespace/name"
+	Gateways []string // "namespace/name", sorted
 }
 
 // PoolParents lists the Gateways that route to an InferencePool; empty for other export modes.
@@ -125,6 +133,9 @@ func (t *Translator) Update(view *store.View, changes []store.Change, arrived ..
 	}
 	for _, c := range t.tables.parents.Changes(d) {
 		out.Parents = append(out.Parents, PoolParents{poolAt(c.Key), c.New})
+	}
+	for _, c := range t.tables.gates.Changes(d) {
+		out.Gates = append(out.Gates, PolicyGateways{c.Key, c.New})
 	}
 	for _, c := range t.tables.imports.Changes(d) {
 		if c.Had && c.Old.Ordered || c.Has && c.New.Ordered {

@@ -83,6 +83,8 @@ var aboutFields = []struct{ kind, field, page string }{
 	{"ClusterSet", "", "docs/clusters-first-import.md"},
 	{"ModelServers", "", "docs/reference/modelservers.md"},
 	{"EndpointPickerConfig", "", "docs/reference/plugins.md"},
+	{"AccessPolicy", "", "docs/access.md"},
+	{"APIKey", "", "docs/access.md"},
 	{"PoolPolicy", "spec.externalPicker", "docs/external-pickers.md"},
 	{"PoolPolicy", "spec.picker.configRef", "docs/pick-strategies.md"},
 	{"PoolPolicy", "spec.picker.flowControl", "docs/flow-control.md"},

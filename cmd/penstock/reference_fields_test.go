@@ -64,7 +64,7 @@ func fileVersions(t *testing.T) map[string][]string {
 	}
 	unread := map[string]bool{}
 	for _, f := range doc.Findings {
-		if f.Field == "apiVersion" || strings.Contains(f.Problem, "kind "+f.Owner.Kind+" of ") {
+		if f.Field == "apiVersion" || f.Field == "kind" || strings.Contains(f.Problem, "kind "+f.Owner.Kind+" of ") {
 			unread[f.Owner.Kind+" "+f.Owner.Name] = true
 		}
 	}

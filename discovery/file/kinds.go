@@ -33,7 +33,8 @@ func kinds() []*kind {
 		referenceGrantKind(), backendTLSPolicyKind(), namespaceKind(),
 		serviceKind(), serviceImportKind(), endpointSliceKind(), podKind(), secretKind(), configMapKind(),
 		inferencePoolKind(), inferenceModelKind(), inferenceModelRewriteKind(), inferenceObjectiveKind(),
-		inferencePoolImportKind(), modelServersKind(), poolPolicyKind(), endpointPickerConfigKind(), envoyFleetKind(),
+		inferencePoolImportKind(), modelServersKind(), poolPolicyKind(), apiKeyKind(), accessPolicyKind(),
+		endpointPickerConfigKind(), envoyFleetKind(),
 		clusterSetKind(), clusterPropertyKind(),
 	}
 }

@@ -88,6 +88,8 @@ func kinds() []*kind {
 		backend(custom(store.InferencePoolImports, "inferencepoolimports", "v1alpha1")),
 		custom(store.ModelServers, "modelservers", "v1alpha1"),
 		custom(store.PoolPolicies, "poolpolicies", "v1alpha1"),
+		custom(store.APIKeys, "apikeys", "v1alpha1"),
+		custom(store.AccessPolicies, "accesspolicies", "v1alpha1"),
 		custom(store.EnvoyFleets, "envoyfleets", "v1alpha1"),
 		custom(store.ClusterSets, "clustersets", "v1alpha1"),
 		custom(store.ClusterProperties, "clusterproperties", "v1beta1", "v1alpha1"),

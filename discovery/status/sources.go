@@ -20,6 +20,7 @@ const (
 	// gateways of other clusters without a route for requests, one instance an exporting cluster
 	// and process
 	Answers      = "answers"
+	Keys         = "keys"         // API keys that let nothing in, one instance a key
 	Rates        = "rates"        // model servers with a rate that the picker learns from elsewhere
 	Servers      = "servers"      // pools without a serving server, one instance a pool
 	Certificates = "certificates" // certificates that have ended, or end soon
@@ -31,7 +32,7 @@ const (
 // so that a proxy's NACK overrides translation. Instances of one source rank by name. Findings of
 // all sources are shown.
 var precedence = []string{Cluster, Files, Translation, Internal, Supervisor, Ports, Members, Imports, Pickers, Relay,
-	Answers, Rates, Servers, Certificates, Envoy, Proxy}
+	Answers, Keys, Rates, Servers, Certificates, Envoy, Proxy}
 
 // Instance names one of several sources of a kind, such as Instance(Proxy, "default/gw node-1").
 func Instance(source, name string) string { return source + " " + name }

@@ -88,6 +88,15 @@ var ofPenstock = []decision{
 	decide[v1alpha1.SelectionSpec](shown("Policy", "Order", "LocalMargin", "Affinity", "Within")),
 	decide[v1alpha1.WithinSpec](shown("Clusters", "Regions")),
 	decide[v1alpha1.PoolPolicyStatus](shown("Conditions")),
+	// A hash of 256 random bits is no secret, but one of a key that a user chose may be.
+	decide[v1alpha1.APIKey](shown("TypeMeta", "ObjectMeta", "Spec")),
+	decide[v1alpha1.APIKeySpec](
+		shown("Owner", "Groups", "Objective", "Expires", "Disabled"), omit("Hashes"),
+	),
+	decide[v1alpha1.AccessPolicy](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
+	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs", "APIKeys", "Ungated")),
+	decide[v1alpha1.AccessTarget](shown("Group", "Kind", "SectionName"), names("Name")),
+	decide[v1alpha1.AccessKeys](shown("Selector"), names("Namespaces")),
 	decide[endpointpicker.EndpointPickerConfig](
 		object("Plugins", "SchedulingProfiles", "FeatureGates", "FlowControl", "SaturationDetector"),
 		sizes("DataLayer", "RequestHandler", "Parser"),

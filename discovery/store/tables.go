@@ -46,6 +46,8 @@ const (
 	ByClass = "class"
 	// ByTarget has "Kind namespace/name" of the target of a policy or model.
 	ByTarget = "target"
+	// ByTargetKind has the kind of each target of an AccessPolicy.
+	ByTargetKind = "targetKind"
 	// ByModel has a ModelKey for each model in an InferenceModel or InferenceModelRewrite; with the
 	// model "" for a rule for all models.
 	ByModel = "model"
@@ -223,6 +225,23 @@ var (
 				return []string{TargetKey(kind, p.Namespace, p.Spec.TargetRef.Name)}
 			}},
 		}}
+	APIKeys        = &Table[*v1alpha1.APIKey]{group: v1alpha1.Group, kind: "APIKey"}
+	AccessPolicies = &Table[*v1alpha1.AccessPolicy]{group: v1alpha1.Group, kind: "AccessPolicy",
+		indexes: []Index[*v1alpha1.AccessPolicy]{
+			byNamespace[*v1alpha1.AccessPolicy](),
+			{ByTarget, func(p *v1alpha1.AccessPolicy) (keys []string) {
+				for _, t := range p.Spec.TargetRefs {
+					keys = append(keys, TargetKey(t.Kind, p.Namespace, t.Name))
+				}
+				return keys
+			}},
+			{ByTargetKind, func(p *v1alpha1.AccessPolicy) (keys []string) {
+				for _, t := range p.Spec.TargetRefs {
+					keys = append(keys, t.Kind)
+				}
+				return keys
+			}},
+		}}
 	EndpointPickerConfigs = &Table[*endpointpicker.EndpointPickerConfig]{group: endpointpicker.Group,
 		kind: endpointpicker.Kind, indexes: []Index[*endpointpicker.EndpointPickerConfig]{
 			byNamespace[*endpointpicker.EndpointPickerConfig](),
@@ -286,7 +305,7 @@ func Tables() []Kind {
 		BackendTLSPolicies, Namespaces,
 		Services, ServiceImports, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports,
-		ModelServers, PoolPolicies, EndpointPickerConfigs, EnvoyFleets, ClusterSets, ClusterProperties,
+		ModelServers, PoolPolicies, APIKeys, AccessPolicies, EndpointPickerConfigs, EnvoyFleets, ClusterSets, ClusterProperties,
 		Hosts, Invalids, LearnedEndpoints, Offers, Failbacks, Dialects, Authorities, Memberships, Exports,
 		AddressPolicies, ProcessorDefaults, Occupants,
 	}

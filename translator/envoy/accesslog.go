@@ -137,6 +137,7 @@ var logLine = map[string]string{
 	"id":         "%REQ(X-REQUEST-ID)%",
 	"client":     "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
 	"method":     "%REQ(:METHOD)%",
+	"caller":     "%DYNAMIC_METADATA(" + gateMetadata + ":" + callerMetadata + ")%",
 	"host":       "%REQ(:AUTHORITY)%",
 	"path":       pathWithoutQuery,
 	"route":      "%ROUTE_NAME%",

@@ -18,11 +18,17 @@ import (
 // notCopied are headers that describe one message only.
 const notCopied = "connection|content-length|date|keep-alive|server|te|trailer|transfer-encoding|upgrade|x-envoy-.*"
 
+// ourHeaders include the caller that a gate found.
+const ourHeaders = "x-penstock-.*"
+
 func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 	c := &authzv3.ExtAuthz{
 		TransportApiVersion: corev3.ApiVersion_V3,
 		// The service gave no answer, which is not a denial.
 		StatusOnError: &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
+		// It must not write our gate's metadata or headers.
+		EnableDynamicMetadataIngestion: boolean(false),
+		DecoderHeaderMutationRules:     &mutationv3.HeaderMutationRules{DisallowExpression: regex(ourHeaders)},
 	}
 	if len(a.Headers) > 0 {
 		c.AllowedHeaders = names(a.Headers)
@@ -49,7 +55,8 @@ func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 		PathPrefix:            a.Path,
 		AuthorizationResponse: &authzv3.AuthorizationResponse{AllowedUpstreamHeaders: copied},
 	}}
-	c.DecoderHeaderMutationRules = &mutationv3.HeaderMutationRules{DisallowExpression: regex(notCopied)}
+	c.DecoderHeaderMutationRules = &mutationv3.HeaderMutationRules{DisallowExpression: regex(
+		notCopied + "|" + ourHeaders)}
 	return b.fill(filterAuthz, c)
 }
 

@@ -45,6 +45,12 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	if picker && !(c.Own && c.TLS != nil) { // a busy machine needs longer for a handshake
 		cl.ConnectTimeout = seconds(pickerConnectTimeout)
 	}
+	if c.Name == model.OurGate {
+		cl.ConnectTimeout = seconds(gateConnectTimeout)
+		if c.TLS != nil {
+			cl.ConnectTimeout = seconds(gateTLSTimeout)
+		}
+	}
 	if c.HealthService != "" || c.Ejects || c.Protocol == model.UDP || picker && c.Name.External() {
 		// By default Envoy delays a health change for up to a second; a new picker would get no
 		// calls meanwhile.

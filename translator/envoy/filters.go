@@ -20,14 +20,14 @@ import (
 
 // Names of the HTTP filters in order; they are the keys of per-route configuration.
 const (
+	filterGateEarly   = "gate-early"
 	filterUploads     = "uploads" // composite: asks our picker whether a large body fits
 	filterScripts     = "scripts" // Lua: extracts the model's name from the body
 	filterStay        = "stay"    // Lua: keeps a session at an exporting cluster
 	filterCORS        = "cors"
-	filterAPIKey      = "api-key"   // composite: envoy.filters.http.api_key_auth
-	filterJWT         = "jwt"       // composite: envoy.filters.http.jwt_authn
-	filterAuthz       = "ext-authz" // composite: envoy.filters.http.ext_authz
-	filterRBAC        = "rbac"
+	filterGate        = "gate"      // ext_authz: asks our authorization service
+	filterAuthz       = "ext-authz" // composite: envoy.filters.http.ext_authz, a user's service
+	filterRBAC        = "rbac"      // also the lock of gated routes
 	filterRateLimit   = "local-rate-limit"
 	filterSession     = "stateful-session"
 	filterHeaders     = "header-mutation"
@@ -43,21 +43,22 @@ const (
 // filters from the first route, so a disabled filter would stay out when the model scanner's
 // clearRouteCache selects another route.
 //
-// API keys, JWT and external authorization have no configuration without effect, and the filter of
-// token usage logs a warning wherever it is configured. So each is a composite filter without a
-// match tree: an empty slot, into which a route puts the filter with its configuration.
+// External authorization has no configuration without effect, and the filter of token usage logs a
+// warning wherever it is configured. So each is a composite filter without a match tree: an empty
+// slot, into which a route puts the filter with its configuration. An empty slot would be an open
+// gate: the gates are whole filters, which route configurations switch off (gate.go).
 //
 // uploads is model.Edge.Uploads; 0 on hops, whose requests count at the edge. headers applies to
 // every request before its picker is called.
 func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64,
 	headers *headersv3.HeaderMutation) []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{
+		b.httpFilter(filterGateEarly, b.gate(true)),
 		b.httpFilter(filterUploads, b.uploads(uploads)),
 		b.httpFilter(filterScripts, scripts()),
 		b.httpFilter(filterStay, stays()),
 		b.httpFilter(filterCORS, &corsv3.Cors{}),
-		b.httpFilter(filterAPIKey, &compositev3.Composite{}),
-		b.httpFilter(filterJWT, &compositev3.Composite{}),
+		b.httpFilter(filterGate, b.gate(false)),
 		b.httpFilter(filterAuthz, &compositev3.Composite{}),
 		b.httpFilter(filterRBAC, &rbacv3.RBAC{}),
 		b.httpFilter(filterRateLimit, &ratelimitv3.LocalRateLimit{StatPrefix: "local_rate_limit"}),

@@ -32,6 +32,8 @@ var ownErrors = []localError{
 	{codeDetails + " in ['response_timeout', 'upstream_per_try_timeout', 'upstream_max_stream_duration_reached', " +
 		"'max_duration_timeout', 'stream_idle_timeout']", "timeout", "no answer in time"},
 	{codeDetails + " == 'request_overall_timeout'", "request_timeout", "the request has not arrived in time"},
+	{codeDetails + " == 'ext_authz_error'", "authorization_unavailable", "the request cannot be authorized now"},
+	{codeDetails + ".startsWith('rbac_access_denied')", "denied", "the request is not permitted"},
 }
 
 var otherReasons = []localError{

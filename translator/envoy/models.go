@@ -72,13 +72,13 @@ func behindHops(w *model.WeightedBackend) bool {
 }
 
 // ListsModels reports whether a host answers unrouted requests for the list of models: it has
-// routes by model, whose pools have models. A host with an authorization service does not, because
-// clients without permission would learn the names.
+// routes by model, whose pools have models. A host with an authorization service, or a route with
+// gates of its own, does not, because clients without permission would learn the names.
 func ListsModels(vh *model.VirtualHost) bool {
 	some := false
 	for i := range vh.Routes {
 		r := &vh.Routes[i]
-		if r.Action.Auth != nil {
+		if hidden(vh, r) {
 			return false
 		}
 		some = some || byModel(r) && r.Action.Forward != nil && slices.ContainsFunc(r.Action.Forward.Backends, listable)

@@ -140,6 +140,8 @@ func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.Htt
 	return m
 }
 
+// peerFilters adds three filters before httpFilters: the border, the authorization of members, and
+// the client's authority. There are no gates: the importing cluster's decided.
 func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	first := []*hcmv3.HttpFilter{
 		b.httpFilter(filterBorder,
@@ -151,8 +153,9 @@ func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 		// The pool's authority has selected the route, which stays.
 		b.httpFilter(filterRestore, &luav3.Lua{DefaultSourceCode: inline(peerScript), ClearRouteCache: boolean(false)}),
 	}
+	not := []string{filterRBAC, filterGateEarly, filterGate}
 	return append(first,
-		slices.DeleteFunc(slices.Clone(all), func(f *hcmv3.HttpFilter) bool { return f.Name == filterRBAC })...)
+		slices.DeleteFunc(slices.Clone(all), func(f *hcmv3.HttpFilter) bool { return slices.Contains(not, f.Name) })...)
 }
 
 // begun are the flags of responses after which a pod may have started the request.

@@ -31,6 +31,9 @@ func VirtualHost(vh *model.VirtualHost) (*Encoded, error) {
 		Domains: []string{vh.Host},
 		Routes:  b.routes(vh),
 	}
+	if gatedWhole(vh) {
+		b.gated(&host.TypedPerFilterConfig, vh.Gates)
+	}
 	out, err := b.encoded(host, vh.Owners)
 	if err != nil {
 		return nil, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, err)
@@ -66,19 +69,24 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 			}
 			if !scans[string(match)] {
 				scans[string(match)] = true
+				b.gateRoute(vh, scan, vh.Gates)
 				routes = append(routes, scan)
 			}
 		}
 		for _, own := range b.route(vh, r) {
 			hoistReason(own)
+			b.gateRoute(vh, own, r.Gates)
 			routes = append(routes, own)
 		}
 	}
 	if len(scans) > 0 {
 		if list := b.hostModelsRoute(vh); list != nil {
+			b.gateRoute(vh, list, vh.Gates)
 			routes = append(routes, list)
 		}
-		routes = append(routes, noModel(vh))
+		none := noModel(vh)
+		b.gateRoute(vh, none, vh.Gates)
+		routes = append(routes, none)
 		holdScanned(routes)
 	}
 	return routes
@@ -134,10 +142,15 @@ func NewBlock(hosts []*Encoded) (*Block, error) {
 // RouteConfiguration joins blocks of virtual hosts. Hosts of other listeners of the port
 // (chain.Misdirected) answer 421; unknown hosts get Envoy's 404.
 func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resource.Resource, error) {
+	b := &builder{}
 	rc := &routev3.RouteConfiguration{
 		Name: name,
 		// A Host header may have a port; the backend still receives it.
 		IgnorePortInHostMatching: true,
+		TypedPerFilterConfig:     b.ungated(),
+	}
+	if b.err != nil {
+		return nil, fmt.Errorf("route configuration %s: %w", name, b.err)
 	}
 	if m := misdirected(chain.Misdirected, hosts); m != nil {
 		rc.VirtualHosts = []*routev3.VirtualHost{m}

@@ -15,6 +15,9 @@ import (
 
 const reasonRouteConflict gatewayv1.RouteConditionReason = "RouteConflict"
 
+// reasonUngated is for a route of connections or datagrams at a gated listener.
+const reasonUngated gatewayv1.RouteConditionReason = "Ungated"
+
 // Attach decides a route's places, rule actions and report. losses are the route's, on every
 // listener. A route that is not Accepted because of its rules keeps its Places: requests get 500.
 func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []model.Loss) *model.Attachment {
@@ -74,6 +77,10 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 					messages = append(messages, loss.Over)
 				}
 			case loss.Gateway != place.Gateway || loss.Listener != place.Listener:
+			case loss.Gate != "":
+				gone, reason, fix = true, reasonUngated, "set spec.ungated: Allow in the policy, or choose another listener"
+				messages = append(messages, fmt.Sprintf("AccessPolicy %s gates listener %s, and no gate can read the %s "+
+					"of a %s", loss.Gate, place.Listener, carried(a.Route.Kind), a.Route.Kind))
 			case loss.Host == "":
 				gone = true
 				messages = append(messages,

@@ -33,7 +33,8 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 	if owner == nil || owner.Chain != chain {
 		return nil
 	}
-	vh := &model.VirtualHost{Gateway: gw.Ref.Key(), Chain: chain, Host: host, Owners: []report.Ref{owner.Owner}}
+	vh := &model.VirtualHost{Gateway: gw.Ref.Key(), Chain: chain, Host: host, Listener: owner.Key,
+		Owners: []report.Ref{owner.Owner}}
 	var all []candidate
 	wider := wideRules{allowed: budget.Wider}
 	exact := owner.Hostname == host

@@ -34,7 +34,7 @@ const PickerEncoding = 2
 type ClusterKind uint8
 
 const (
-	// FixedKind is for OurPicker and Collector, which have only a Name.
+	// FixedKind is for OurPicker, OurGate and Collector, which have only a Name.
 	FixedKind ClusterKind = iota
 	// ServiceKind is a Service's port, with the protocol of its appProtocol.
 	ServiceKind
@@ -98,6 +98,10 @@ var variants = [...]string{"", "last", "hops", "health", "imported"}
 
 // OurPicker is Penstock's own picker, which also receives access logs.
 var OurPicker = ClusterID{Name: "penstock-picker"}
+
+// OurGate is Penstock's authorization service, on the picker's port. It is a cluster of its own,
+// because gates have other timeouts than picks.
+var OurGate = ClusterID{Name: "penstock-gate"}
 
 // Collector is the OpenTelemetry collector.
 var Collector = ClusterID{Name: "penstock-otlp"}

@@ -199,6 +199,7 @@ type Loss struct {
 	Host     string // "" for the whole listener
 	Winner   report.Ref
 	Over     string // the budget and the route's cost
+	Gate     string // the AccessPolicy that gates Listener, if no gate can read the route's connections
 	Copies   bool   // only narrower hosts lack the route
 }
 
@@ -234,8 +235,13 @@ type VirtualHost struct {
 	Gateway string
 	Chain   string
 	Host    string // "*", "example.com" or "*.example.com"
-	Routes  []Route
-	Owners  []report.Ref // routes, and the Gateway
+	// Listener is the model.ListenerKey of the listener that has the host.
+	Listener string
+	Routes   []Route
+	Owners   []report.Ref // routes, the Gateway, and AccessPolicies
+	// Gates are the Gates that all routes have. They also apply to requests that no route takes, as
+	// far as the host answers them.
+	Gates []string
 }
 
 // Route is one match of a rule in a virtual host.
@@ -246,4 +252,7 @@ type Route struct {
 	RuleName string
 	Match    Match
 	Action   *Action
+	// Gates are the AccessPolicies that must let a request in ("namespace/name"), the outermost
+	// first.
+	Gates []string
 }

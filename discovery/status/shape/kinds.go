@@ -54,6 +54,9 @@ func ByKind() map[string]*Shape {
 		store.ClusterSets.Kind(): Conditions(
 			func(c *v1alpha1.ClusterSet) *v1alpha1.ClusterSetStatus { return &c.Status },
 			func(s *v1alpha1.ClusterSetStatus) *[]metav1.Condition { return &s.Conditions }),
+		store.AccessPolicies.Kind(): Ancestors(func(p *v1alpha1.AccessPolicy) *gatewayv1.PolicyStatus {
+			return &p.Status
+		}),
 		store.PoolPolicies.Kind(): Conditions(
 			func(p *v1alpha1.PoolPolicy) *v1alpha1.PoolPolicyStatus { return &p.Status },
 			func(s *v1alpha1.PoolPolicyStatus) *[]metav1.Condition { return &s.Conditions }),

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/expiry"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/gates"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/peers"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
 	"github.com/penstock-project/penstock/discovery/objectid"
@@ -31,11 +32,13 @@ import (
 	"github.com/penstock-project/penstock/multicluster/traffic/parents"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/authz"
 	"github.com/penstock-project/penstock/picker/probe"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/admission"
 	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/identity"
 	"github.com/penstock-project/penstock/xds/publish"
 	"github.com/penstock-project/penstock/xds/server"
 )
@@ -67,6 +70,7 @@ type App struct {
 	pools    *delivery.Pools
 	relays   *peers.Relays
 	access   *delivery.Access
+	gates    *gates.Keeper
 	entries  *peers.Entries
 	loads    *peers.Loads
 	shared   *peers.Picks
@@ -152,6 +156,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.failback = failback.New(a.store, a.log)
 	a.expiry = expiry.New(a.board, a.registry)
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
+	a.gates = gates.New(gates.Config{Store: a.store, Board: a.board, Now: clock(), Drain: cfg.DrainTime})
 	if err := a.share(); err != nil {
 		return nil, err
 	}
@@ -247,7 +252,7 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 		a.failback.Follow(c.Output.Ordered)
 	})
 	cfg.Delivery = delivery.New(append(own,
-		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.pools,
+		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.gates, a.pools,
 		pickers, delivery.Probes{Prober: a.prober}, a.holds, failback, a.expiry, a.progress)...)
 	return pipeline.New(cfg)
 }
@@ -266,7 +271,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	for _, run := range []func(context.Context) error{
 		a.hosts.Run, a.stops.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run,
 		a.picker.Run, a.learner.Run, a.failback.Run, a.expiry.Run, a.entries.Run, a.loads.Run, a.shared.Run,
-		a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run, a.clusterLoads.RunPages, a.parentHosts.Run,
+		a.gates.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run, a.clusterLoads.RunPages, a.parentHosts.Run,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
 		func(ctx context.Context) error { return compareRates(ctx, a.board, a.picker.Rates) },
 	} {
@@ -305,7 +310,11 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU()), keys), a.panics.calls(partPick),
 			credentials)
 		l := keyed(picker.Listener(a.cfg.Picker), a.security.keyed && !a.security.openPicks, a.log)
-		return a.servePicks(ctx, l, options, a.picker.Register)
+		return a.servePicks(ctx, l, options, func(r grpc.ServiceRegistrar) {
+			a.picker.Register(r)
+			authz.New(authz.Config{Table: a.gates.Table(), Gateway: identity.Gateway, Gates: a.gates.Gates, Now: clock()}).
+				Register(r)
+		})
 	})
 	for _, o := range a.cfg.Offers {
 		if o.Picker != nil {

@@ -76,10 +76,10 @@
   resources: [inferencemodelrewrites/status, inferenceobjectives/status]
   verbs: [patch]
 - apiGroups: [penstock.dev]
-  resources: [modelservers, poolpolicies, envoyfleets]
+  resources: [modelservers, poolpolicies, apikeys, accesspolicies, envoyfleets]
   verbs: [list, watch]
 - apiGroups: [penstock.dev]
-  resources: [modelservers/status, poolpolicies/status]
+  resources: [modelservers/status, poolpolicies/status, accesspolicies/status]
   verbs: [patch]
 {{- if .Values.clusterSet.enabled }}
 - apiGroups: [inference.networking.x-k8s.io]

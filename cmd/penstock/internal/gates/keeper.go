@@ -1,0 +1,202 @@
+package gates
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/picker/authz"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/access"
+)
+
+// Board receives reports. *status.Board implements it.
+type Board interface {
+	Replace(source string, reports ...report.Report)
+}
+
+// Config configures a Keeper.
+type Config struct {
+	Store *store.Store
+	Board Board
+	Now   func() time.Time
+	// Drain is how long a Gateway's proxies may ask about a policy after its last route left it.
+	Drain time.Duration
+}
+
+// Keeper keeps a Table current.
+type Keeper struct {
+	cfg   Config
+	table *authz.Table
+	sub   *store.Subscription
+
+	follow sync.Mutex // one change after the other
+
+	mu    sync.Mutex
+	gates map[string][]string // Gateways by policy
+	left  map[use]time.Time   // until when a former use is allowed
+}
+
+type use struct{ gateway, policy string }
+
+// New makes a Keeper, whose Table decides nothing before Run.
+func New(cfg Config) *Keeper {
+	return &Keeper{cfg: cfg, table: authz.NewTable(), sub: cfg.Store.Subscribe(), gates: map[string][]string{},
+		left: map[use]time.Time{}}
+}
+
+// Table returns the table.
+func (k *Keeper) Table() *authz.Table { return k.table }
+
+// Run follows the store until ctx ends.
+func (k *Keeper) Run(ctx context.Context) error {
+	defer k.sub.Close()
+	for {
+		k.catchUp()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-k.sub.Ready():
+		}
+	}
+}
+
+// Steps implements delivery.Part.
+func (k *Keeper) Steps() []delivery.Step {
+	return []delivery.Step{{Stage: delivery.Shrink, Deliver: func(_ context.Context, c *delivery.Change) {
+		k.catchUp()
+		k.use(c.Output.Gates)
+	}}}
+}
+
+// catchUp applies all changes of the store so far.
+func (k *Keeper) catchUp() {
+	k.follow.Lock()
+	defer k.follow.Unlock()
+	revisions, view := k.sub.Pending()
+	change := authz.Change{Keys: map[string]*authz.Key{}, Policies: map[string]*authz.Policy{}}
+	for _, r := range revisions {
+		for _, c := range r.Changes {
+			switch c.Table {
+			case store.APIKeys.Kind():
+				change.Keys[c.ID] = key(view, c.ID)
+			case store.AccessPolicies.Kind():
+				change.Policies[c.ID] = policy(view, c.ID)
+			}
+		}
+	}
+	affected := map[string]bool{}
+	mark := func() {
+		for name := range change.Keys {
+			affected[name] = true
+			for _, other := range k.table.Sharing(name) {
+				affected[other] = true
+			}
+		}
+	}
+	mark()
+	k.table.Apply(change, k.cfg.Now())
+	mark()
+	for _, name := range slices.Sorted(maps.Keys(affected)) {
+		k.report(view, name)
+	}
+}
+
+func key(view *store.View, id string) *authz.Key {
+	o, ok := store.APIKeys.Get(view, id)
+	if !ok {
+		return nil
+	}
+	out := &authz.Key{Namespace: o.Namespace, Name: o.Name, Labels: labels.Set(o.Labels),
+		Created: o.CreationTimestamp.Time, Caller: o.Namespace + "/" + cmp.Or(o.Spec.Owner, o.Name),
+		Objective: o.Spec.Objective, Disabled: o.Spec.Disabled}
+	if o.Spec.Expires != nil {
+		out.Expires = o.Spec.Expires.Time
+	}
+	for _, text := range o.Spec.Hashes {
+		if h, err := authz.ParseHash(text); err == nil && !authz.Weak(h) {
+			out.Hashes = append(out.Hashes, h)
+		}
+	}
+	return out
+}
+
+func policy(view *store.View, id string) *authz.Policy {
+	o, ok := store.AccessPolicies.Get(view, id)
+	if !ok {
+		return nil
+	}
+	selector, namespaces, _ := access.Selector(o) // its report has the error
+	return &authz.Policy{Namespaces: namespaces, Selector: selector}
+}
+
+// report reports the hashes of a key that let nothing in, or that an older key of its namespace has.
+func (k *Keeper) report(view *store.View, id string) {
+	source := status.Instance(status.Keys, id)
+	o, ok := store.APIKeys.Get(view, id)
+	if !ok {
+		k.cfg.Board.Replace(source)
+		return
+	}
+	rep := report.Report{Owner: store.APIKeys.Ref(o)}
+	found := func(severity report.Severity, i int, problem, fix string) {
+		rep.Findings = append(rep.Findings, report.Finding{Severity: severity, Owner: rep.Owner,
+			Field: fmt.Sprintf("spec.hashes[%d]", i), Problem: problem, Fix: fix})
+	}
+	for i, text := range o.Spec.Hashes {
+		h, err := authz.ParseHash(text)
+		switch {
+		case err != nil:
+			found(report.Error, i, "it lets nothing in: "+err.Error(), "write the hash that penstock keys create prints")
+			continue
+		case authz.Weak(h):
+			found(report.Error, i, "it lets nothing in: it is the hash of an empty or well-known key",
+				"make a key with penstock keys create or rotate")
+			continue
+		}
+		if older := k.table.First(h, o.Namespace); older != nil && older.Name != o.Name {
+			found(report.Warning, i, fmt.Sprintf("APIKey %s of the namespace has the same hash and is older, or first "+
+				"by name: where a policy selects both, it counts", older.Name), "remove one of them, or rotate one")
+		}
+	}
+	if len(rep.Findings) == 0 {
+		k.cfg.Board.Replace(source)
+		return
+	}
+	k.cfg.Board.Replace(source, rep)
+}
+
+// use records which Gateways have routes with which policies.
+func (k *Keeper) use(changes []translator.PolicyGateways) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.cfg.Now()
+	maps.DeleteFunc(k.left, func(_ use, until time.Time) bool { return !until.After(now) })
+	for _, c := range changes {
+		for _, gateway := range k.gates[c.Policy] {
+			if !slices.Contains(c.Gateways, gateway) {
+				k.left[use{gateway, c.Policy}] = now.Add(k.cfg.Drain)
+			}
+		}
+		if k.gates[c.Policy] = c.Gateways; len(c.Gateways) == 0 {
+			delete(k.gates, c.Policy)
+		}
+	}
+}
+
+// Gates reports whether a route of a Gateway has a policy, or had it within the drain time.
+func (k *Keeper) Gates(gateway, policy string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Contains(k.gates[policy], gateway) || k.cfg.Now().Before(k.left[use{gateway, policy}])
+}

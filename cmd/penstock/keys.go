@@ -1,0 +1,256 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/picker/authz"
+)
+
+func newKeys() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "Create, list, rotate and revoke the API keys of clients",
+		Long: `Create, list, rotate and revoke API keys, in a folder or in a Kubernetes cluster. An AccessPolicy decides which
+routes need one. Only hashes of keys are stored: a key is printed once. A change is in force within a watch event.`,
+		Example: `  penstock keys create alice -f config
+  penstock keys rotate alice -f config            # both keys count
+  penstock keys rotate alice -f config --finish   # only the new one does
+  penstock keys revoke alice -f config
+  penstock keys list -f config`,
+	}
+	cmd.AddCommand(newKeysCreate(), newKeysList(), newKeysRotate(), newKeysRevoke())
+	return cmd
+}
+
+// keyPlace is where API keys are: a folder, or a cluster.
+type keyPlace interface {
+	list(ctx context.Context) ([]v1alpha1.APIKey, error)
+	// create stores a new key, and returns where it is, in words. It fails if one has its name.
+	create(ctx context.Context, key *v1alpha1.APIKey) (string, error)
+	// change changes a key, which must exist.
+	change(ctx context.Context, namespace, name string, change func(*v1alpha1.APIKeySpec) error) error
+}
+
+type keyFlags struct {
+	paths                 []string
+	kubeconfig, namespace string
+}
+
+func (k *keyFlags) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVarP(&k.paths, "file", "f", nil,
+		"folder (read recursively) or file with YAML or JSON; may be repeated (required without --kubeconfig)")
+	f.StringVar(&k.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster with the keys, instead of a folder")
+	f.StringVarP(&k.namespace, "namespace", "n", "",
+		"namespace of the key (default: the kubeconfig's, or default in a folder)")
+	exclusive(cmd, "file", "kubeconfig")
+}
+
+func (k *keyFlags) place() (keyPlace, error) {
+	switch {
+	case k.kubeconfig != "":
+		return openKeyCluster(k)
+	case len(k.paths) == 0:
+		return nil, errors.New("no keys are named: add -f FOLDER, or --kubeconfig FILE of a cluster")
+	}
+	k.namespace = cmp.Or(k.namespace, metav1.NamespaceDefault)
+	return keyFolder{k.paths}, nil
+}
+
+func newKeysCreate() *cobra.Command {
+	var (
+		k       keyFlags
+		owner   string
+		groups  []string
+		labels  map[string]string
+		expires time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create an API key, and print it once",
+		Long: `Create an APIKey with the hash of a new key, and print the key. It is stored nowhere: give it to the client now.
+The folder gets a file apikey-NAME.yaml.`,
+		Example: `  penstock keys create alice -f config
+  penstock keys create batch --owner alice --label team=research --expires 720h -f config`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			place, err := k.place()
+			if err != nil {
+				return err
+			}
+			if problems := validation.IsDNS1123Subdomain(args[0]); len(problems) > 0 {
+				return fmt.Errorf("%q is not a name: %s", args[0], strings.Join(problems, "; "))
+			}
+			if expires < 0 {
+				return fmt.Errorf("--expires %s: write a duration from now, such as 720h", expires)
+			}
+			key, err := authz.NewKey(rand.Reader)
+			if err != nil {
+				return err
+			}
+			object := &v1alpha1.APIKey{
+				TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: store.APIKeys.Kind()},
+				ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: args[0], Labels: labels},
+				Spec:       v1alpha1.APIKeySpec{Hashes: []string{authz.HashOf(key).String()}, Owner: owner, Groups: groups},
+			}
+			if expires > 0 {
+				end := metav1.NewTime(time.Now().Add(expires).UTC().Truncate(time.Second))
+				object.Spec.Expires = &end
+			}
+			where, err := place.create(cmd.Context(), object)
+			if err != nil {
+				return err
+			}
+			handOver(cmd, key, fmt.Sprintf("APIKey %s/%s is in %s.", object.Namespace, object.Name, where))
+			return nil
+		},
+	}
+	k.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&owner, "owner", "", "whose requests the key's are, in logs and queues (default: the key's name)")
+	f.StringSliceVar(&groups, "group", nil, "group of the owner; may be repeated (default: none)")
+	f.StringToStringVar(&labels, "label", nil, "label, by which AccessPolicies select the key; may be repeated "+
+		"(default: none)")
+	f.DurationVar(&expires, "expires", 0, "how long the key is valid, such as 720h (default: without end)")
+	return cmd
+}
+
+// handOver prints a key on standard output, alone, and a remark on standard error.
+func handOver(cmd *cobra.Command, key, remark string) {
+	fmt.Fprintln(cmd.ErrOrStderr(), remark, "Its hash alone is stored: the key is printed once.")
+	fmt.Fprintln(cmd.OutOrStdout(), key)
+}
+
+func newKeysRotate() *cobra.Command {
+	var k keyFlags
+	var finish bool
+	cmd := &cobra.Command{
+		Use:   "rotate NAME",
+		Short: "Print a second key for an APIKey, and later end the first",
+		Long: `Print a new key for an APIKey. It and the newest one before it count until the command runs with --finish, which
+leaves the new one alone.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			place, err := k.place()
+			if err != nil {
+				return err
+			}
+			if finish {
+				err := place.change(cmd.Context(), k.namespace, args[0], func(spec *v1alpha1.APIKeySpec) error {
+					spec.Hashes = spec.Hashes[:min(1, len(spec.Hashes))]
+					return nil
+				})
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "APIKey %s/%s has its newest key alone.\n", k.namespace, args[0])
+				}
+				return err
+			}
+			key, err := authz.NewKey(rand.Reader)
+			if err != nil {
+				return err
+			}
+			err = place.change(cmd.Context(), k.namespace, args[0], func(spec *v1alpha1.APIKeySpec) error {
+				spec.Hashes = append([]string{authz.HashOf(key).String()}, spec.Hashes[:min(1, len(spec.Hashes))]...)
+				return nil
+			})
+			if err == nil {
+				handOver(cmd, key, fmt.Sprintf("APIKey %s/%s has two keys until --finish.", k.namespace, args[0]))
+			}
+			return err
+		},
+	}
+	k.flags(cmd)
+	cmd.Flags().BoolVar(&finish, "finish", false, "end the older of two keys")
+	return cmd
+}
+
+func newKeysRevoke() *cobra.Command {
+	var k keyFlags
+	cmd := &cobra.Command{
+		Use:   "revoke NAME",
+		Short: "Disable an API key",
+		Long: `Set spec.disabled of an APIKey: requests with its keys are answered with 401. Requests in flight go on to their
+end. Delete the object once no audit needs it.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			place, err := k.place()
+			if err != nil {
+				return err
+			}
+			err = place.change(cmd.Context(), k.namespace, args[0], func(spec *v1alpha1.APIKeySpec) error {
+				spec.Disabled = true
+				return nil
+			})
+			if err == nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "APIKey %s/%s is disabled.\n", k.namespace, args[0])
+			}
+			return err
+		},
+	}
+	k.flags(cmd)
+	return cmd
+}
+
+func newKeysList() *cobra.Command {
+	var k keyFlags
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List API keys: their owners, and whether they are valid",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			only := k.namespace
+			place, err := k.place()
+			if err != nil {
+				return err
+			}
+			all, err := place.list(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if only != "" {
+				all = slices.DeleteFunc(all, func(o v1alpha1.APIKey) bool { return o.Namespace != only })
+			}
+			return printKeys(cmd.OutOrStdout(), all, time.Now())
+		},
+	}
+	k.flags(cmd)
+	return cmd
+}
+
+func printKeys(out io.Writer, all []v1alpha1.APIKey, now time.Time) error {
+	slices.SortFunc(all, func(a, b v1alpha1.APIKey) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "KEY\tOWNER\tSTATE\tKEYS\tEXPIRES")
+	for i := range all {
+		o := &all[i]
+		state, expires := "valid", "never"
+		if e := o.Spec.Expires; e != nil {
+			if expires = e.UTC().Format(time.RFC3339); !now.Before(e.Time) {
+				state = "expired"
+			}
+		}
+		if o.Spec.Disabled {
+			state = "disabled"
+		}
+		fmt.Fprintf(w, "%s/%s\t%s\t%s\t%d\t%s\n", o.Namespace, o.Name, cmp.Or(o.Spec.Owner, o.Name), state,
+			len(o.Spec.Hashes), expires)
+	}
+	return w.Flush()
+}

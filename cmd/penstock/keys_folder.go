@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kyaml "sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/discovery/file"
+	"github.com/penstock-project/penstock/discovery/statefile"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// keyFolder has API keys in files.
+type keyFolder struct{ paths []string }
+
+// writtenKey is an APIKey as written in a file.
+type writtenKey struct {
+	*file.Written
+	object v1alpha1.APIKey
+}
+
+func (k keyFolder) find() ([]writtenKey, error) {
+	found, err := file.FindWritten(k.paths, v1alpha1.Group, store.APIKeys.Kind())
+	if err != nil {
+		return nil, err
+	}
+	out := make([]writtenKey, len(found))
+	for i, w := range found {
+		out[i].Written = w
+		raw, err := yaml.Marshal(w.Node)
+		if err == nil {
+			err = kyaml.Unmarshal(raw, &out[i].object)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: APIKey %s cannot be read: %w", w.Path, w.Line, w.Name, err)
+		}
+		out[i].object.Namespace = cmp.Or(out[i].object.Namespace, metav1.NamespaceDefault)
+	}
+	return out, nil
+}
+
+func (k keyFolder) list(context.Context) ([]v1alpha1.APIKey, error) {
+	found, err := k.find()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]v1alpha1.APIKey, len(found))
+	for i := range found {
+		out[i] = found[i].object
+	}
+	return out, nil
+}
+
+func (k keyFolder) named(namespace, name string) (*writtenKey, error) {
+	found, err := k.find()
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		if o := &found[i].object; o.Namespace == namespace && o.Name == name {
+			return &found[i], nil
+		}
+	}
+	return nil, nil
+}
+
+func (k keyFolder) create(_ context.Context, key *v1alpha1.APIKey) (string, error) {
+	folder := k.paths[0]
+	if info, err := os.Stat(folder); err != nil {
+		return "", err
+	} else if !info.IsDir() {
+		return "", fmt.Errorf("-f %s: name a folder: the key gets a file of its own there", folder)
+	}
+	if w, err := k.named(key.Namespace, key.Name); err != nil {
+		return "", err
+	} else if w != nil {
+		return "", fmt.Errorf("%s:%d: APIKey %s/%s exists: rotate it, or choose another name", w.Path, w.Line,
+			key.Namespace, key.Name)
+	}
+	base := "apikey-" + key.Name
+	if key.Namespace != metav1.NamespaceDefault {
+		base = "apikey-" + key.Namespace + "-" + key.Name
+	}
+	path := filepath.Join(folder, base+".yaml")
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("%s exists: rename it, or choose another name for the key", path)
+	}
+	raw, err := kyaml.Marshal(key)
+	if err != nil {
+		return "", err
+	}
+	raw = bytes.Replace(raw, []byte("  creationTimestamp: null\n"), nil, 1)
+	return path, statefile.Replace(path, raw)
+}
+
+func (k keyFolder) change(_ context.Context, namespace, name string,
+	change func(*v1alpha1.APIKeySpec) error) error {
+	w, err := k.named(namespace, name)
+	if err != nil {
+		return err
+	}
+	if w == nil {
+		return fmt.Errorf("there is no APIKey %s/%s in %s: penstock keys list shows all", namespace, name, k.paths[0])
+	}
+	if err := change(&w.object.Spec); err != nil {
+		return err
+	}
+	spec := file.Field(w.Node, "spec")
+	if spec == nil || spec.Kind != yaml.MappingNode {
+		return fmt.Errorf("%s:%d: APIKey %s: spec: it is missing", w.Path, w.Line, w.Name)
+	}
+	hashes, err := node(w.object.Spec.Hashes)
+	if err != nil {
+		return err
+	}
+	file.SetField(spec, "hashes", hashes)
+	if w.object.Spec.Disabled {
+		disabled, err := node(true)
+		if err != nil {
+			return err
+		}
+		file.SetField(spec, "disabled", disabled)
+	}
+	return w.Save()
+}

@@ -1,0 +1,107 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/manifests/deepcopy"
+)
+
+// AccessPolicy requires an API key for requests to its targets. All policies above a route apply
+// (those of its Gateway, listener, route, rule and pools), and each must let a request in. A request
+// without a valid key is answered with 401, one whose key some policy does not select with 403,
+// before its body is read.
+//
+// +kubebuilder:resource:scope=Namespaced,path=accesspolicies,singular=accesspolicy
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="gateway.networking.k8s.io/policy=Direct"
+type AccessPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec AccessPolicySpec `json:"spec"`
+	// Status has an ancestor for each Gateway with a gated route.
+	//
+	// +optional
+	Status gatewayv1.PolicyStatus `json:"status,omitzero"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (in *AccessPolicy) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
+
+// AccessPolicySpec is the specification of an AccessPolicy.
+type AccessPolicySpec struct {
+	// TargetRefs are the gated objects, in the policy's namespace. If several policies have one
+	// target, the oldest is in force there, then the first by name; the others have the condition
+	// Accepted False.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	TargetRefs []AccessTarget `json:"targetRefs"`
+	// APIKeys selects the API keys that are let in.
+	APIKeys *AccessKeys `json:"apiKeys"`
+	// Ungated is Allow to accept routes of TCP, UDP and TLS at a gated Gateway or listener, although
+	// no gate can read their connections. By default they are not accepted there.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=Allow;Deny
+	// +kubebuilder:default=Deny
+	Ungated UngatedRoutes `json:"ungated,omitempty"`
+}
+
+// UngatedRoutes decides about routes that no gate can read.
+type UngatedRoutes string
+
+// The values of UngatedRoutes.
+const (
+	UngatedAllow UngatedRoutes = "Allow"
+	UngatedDeny  UngatedRoutes = "Deny"
+)
+
+// AccessTarget is an object that an AccessPolicy gates.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.group) || (self.kind == 'InferencePool') == (self.group == 'inference.networking.k8s.io')",message="the kind belongs to another group: remove group, which defaults to the kind's"
+// +kubebuilder:validation:XValidation:rule="!has(self.sectionName) || self.kind != 'InferencePool'",message="an InferencePool has no sections: remove sectionName"
+type AccessTarget struct {
+	// Group of the kind. Defaults to the kind's.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=gateway.networking.k8s.io;inference.networking.k8s.io
+	Group string `json:"group,omitempty"`
+	// Kind is Gateway, HTTPRoute, GRPCRoute or InferencePool. A Gateway's policy also gates its
+	// ListenerSets, an InferencePool's every route that may reach the pool.
+	//
+	// +kubebuilder:validation:Enum=Gateway;HTTPRoute;GRPCRoute;InferencePool
+	Kind string `json:"kind"`
+	// Name of the object.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// SectionName is a listener of a Gateway, or a named rule of a route. By default all are gated.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SectionName string `json:"sectionName,omitempty"`
+}
+
+// AccessKeys selects APIKeys.
+type AccessKeys struct {
+	// Selector selects APIKeys by their labels. By default all of the namespaces are selected.
+	//
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	// Namespaces of the APIKeys. Whoever may write APIKeys there decides who is let in. Defaults to
+	// the policy's namespace.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +listType=set
+	Namespaces []string `json:"namespaces,omitempty"`
+}
+

@@ -1,0 +1,72 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/penstock-project/penstock/manifests/deepcopy"
+)
+
+// APIKey is a key with which a client calls gated routes. It holds only hashes of the key: `penstock
+// keys create` prints the key itself once. AccessPolicies select APIKeys by their labels.
+//
+// A key is 256 random bits and a checksum, so its hash is no secret. Removing a hash, or the object,
+// is in force within a watch event.
+//
+// +kubebuilder:resource:scope=Namespaced,path=apikeys,singular=apikey
+// +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.owner`
+// +kubebuilder:printcolumn:name="Disabled",type=boolean,JSONPath=`.spec.disabled`
+// +kubebuilder:printcolumn:name="Expires",type=date,JSONPath=`.spec.expires`
+type APIKey struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec APIKeySpec `json:"spec"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (in *APIKey) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
+
+// APIKeySpec is the specification of an APIKey.
+type APIKeySpec struct {
+	// Hashes are SHA-256 hashes of the key, in lower-case hexadecimal digits. During a rotation
+	// there are two: the old and the new key both count. If two APIKeys that a policy selects have
+	// one hash, the older counts.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:Pattern=`^[0-9a-f]{64}$`
+	// +listType=set
+	Hashes []string `json:"hashes"`
+	// Owner is the caller that requests with the key count for: in access logs, and as fairness ID
+	// of flow control, both as NAMESPACE/OWNER. Defaults to the object's name.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([A-Za-z0-9@._:-]*[A-Za-z0-9])?$`
+	Owner string `json:"owner,omitempty"`
+	// Groups are the owner's groups.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=128
+	// +listType=set
+	Groups []string `json:"groups,omitempty"`
+	// Objective names the InferenceObjective of requests with the key, which has their priority. The
+	// client's own headers for it are removed.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
+	Objective string `json:"objective,omitempty"`
+	// Expires is the time from which the key is denied. By default it never expires.
+	//
+	// +optional
+	Expires *metav1.Time `json:"expires,omitempty"`
+	// Disabled denies the key, like an unknown one.
+	//
+	// +optional
+	Disabled bool `json:"disabled,omitempty"`
+}
+

@@ -1,0 +1,30 @@
+// Package authz decides whether a request may pass: it is the authorization service of Envoy's
+// gates (translator/envoy, gate.go), on the picker's gRPC server.
+//
+// A gated route names the policies above it in its per-route configuration. The service reads them
+// and the client's API key from one CheckRequest, from headers alone, and answers before Envoy reads
+// a body. Every policy must let the key in. The answer lists the policies that did, in metadata that
+// the route's own RBAC filter (the lock) requires, because an empty answer would let a request pass.
+//
+//	key.go     what a key looks like, and its hash
+//	table.go   Table: keys by hash, and policies
+//	decide.go  Table.Decide: a decision, from headers
+//	reply.go   a decision as a CheckResponse, in the error format of the client's API
+//	server.go  Server: the gRPC service
+//
+// cmd fills the Table from the store's APIKeys and AccessPolicies: a changed key touches neither
+// translation nor Envoy. Only cmd uses this package.
+//
+// Invariants:
+//   - Fail closed. Only an answer with the decided policies lets a request pass. An unknown policy,
+//     and a Table that was never filled, make the call fail with UNAVAILABLE, which Envoy repeats at
+//     another process and otherwise answers with 503.
+//   - No key is stored: the Table has SHA-256 hashes, which are no secrets, because keys have 256
+//     random bits. No answer, log or error contains a presented key.
+//   - Unknown, malformed, disabled and expired keys get one answer, and take the same time.
+//   - The headers with credentials never pass a gate, so model servers do not receive them.
+//   - Clients cannot set a caller: the answer overwrites the headers of fairness and objective, and
+//     the edge strips x-penstock-*.
+//
+// Tests: go test ./picker/authz; conformance/features/access_test.go has the real Envoy.
+package authz

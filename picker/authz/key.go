@@ -1,0 +1,66 @@
+package authz
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+)
+
+// KeyPrefix begins every key that NewKey makes, so that scanners find keys in code and logs.
+const KeyPrefix = "sk-ps-"
+
+const (
+	secretBytes   = 32 // random
+	checksumBytes = 4  // CRC-32 of the prefix and the random bytes
+)
+
+// Hash is the SHA-256 hash of a whole key.
+type Hash [sha256.Size]byte
+
+// HashOf returns the hash of a key.
+func HashOf(key string) Hash { return sha256.Sum256([]byte(key)) }
+
+// ParseHash reads a hash in lower-case hexadecimal digits, as an APIKey has it.
+func ParseHash(text string) (h Hash, err error) {
+	if len(text) != hex.EncodedLen(len(h)) || strings.ToLower(text) != text {
+		return h, fmt.Errorf("a hash has %d lower-case hexadecimal digits", hex.EncodedLen(len(h)))
+	}
+	_, err = hex.Decode(h[:], []byte(text))
+	return h, err
+}
+
+// String returns the hash in lower-case hexadecimal digits.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// NewKey returns a new key, from 256 bits of a cryptographic random source.
+func NewKey(random io.Reader) (string, error) {
+	raw := make([]byte, secretBytes, secretBytes+checksumBytes)
+	if _, err := io.ReadFull(random, raw); err != nil {
+		return "", fmt.Errorf("random bits of a key: %w", err)
+	}
+	sum := checksum(raw)
+	return KeyPrefix + base64.RawURLEncoding.EncodeToString(append(raw, sum[:]...)), nil
+}
+
+// WellFormed reports whether a text has the form and the checksum of a key that NewKey makes. Gates
+// do not use it: they also let in imported keys.
+func WellFormed(key string) bool {
+	text, ok := strings.CutPrefix(key, KeyPrefix)
+	if !ok {
+		return false
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(raw) != secretBytes+checksumBytes {
+		return false
+	}
+	return checksum(raw[:secretBytes]) == [checksumBytes]byte(raw[secretBytes:])
+}
+
+func checksum(secret []byte) (sum [checksumBytes]byte) {
+	n := crc32.Update(crc32.ChecksumIEEE([]byte(KeyPrefix)), crc32.IEEETable, secret)
+	return [checksumBytes]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
+}

@@ -1,0 +1,137 @@
+package authz
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// Keys of the answer's metadata, in Envoy's namespace envoy.filters.http.ext_authz.
+const (
+	// MetadataDecided lists the policies that let the request in: the route's lock requires them.
+	MetadataDecided = "decided"
+	// MetadataCaller is the caller, for access logs; a 403 has it, too.
+	MetadataCaller = "caller"
+)
+
+// Headers that the answer writes. Clients cannot: the edge removes their x-penstock-*, and the
+// answer overwrites or removes the rest.
+const (
+	// CallerHeader has the caller for our picker, across hops.
+	CallerHeader    = "x-penstock-caller"
+	reasonHeader    = "x-penstock-reason"
+	fairnessHeader  = "x-gateway-inference-fairness-id"
+	objectiveHeader = "x-gateway-inference-objective"
+)
+
+// others are llm-d's names of these headers, which take precedence at pickers.
+var others = []string{"x-llm-d-inference-fairness-id", "x-llm-d-inference-objective"}
+
+// client has the parts of a request that select the form of an answer.
+type client struct {
+	path string // with the query
+	grpc bool
+}
+
+func (c client) anthropic() bool {
+	path, _, _ := strings.Cut(c.path, "?")
+	return strings.HasSuffix(path, "/v1/messages") || strings.HasSuffix(path, "/v1/messages/count_tokens")
+}
+
+// denial is an answer to a denied request. Its texts never depend on the key.
+type denial struct {
+	code          codes.Code
+	status        typev3.StatusCode
+	text          string
+	anthropicType string
+}
+
+var denials = map[string]denial{
+	ReasonInvalidKey: {codes.Unauthenticated, typev3.StatusCode_Unauthorized,
+		"no valid API key: send one as Authorization: Bearer KEY, x-api-key or api-key", "authentication_error"},
+	ReasonNotPermitted: {codes.PermissionDenied, typev3.StatusCode_Forbidden,
+		"the API key is valid, but a policy of this route does not let it in", "permission_error"},
+}
+
+// reply encodes a decision about the policies above a route.
+func reply(d Decision, policies []string, c client) *authv3.CheckResponse {
+	if d.Reason != "" {
+		return denied(d, c)
+	}
+	set := []*corev3.HeaderValueOption{overwrite(CallerHeader, d.Key.Caller), overwrite(fairnessHeader, d.Key.Caller)}
+	remove := append(d.Remove[:len(d.Remove):len(d.Remove)], others...)
+	if d.Key.Objective != "" {
+		set = append(set, overwrite(objectiveHeader, d.Key.Objective))
+	} else {
+		remove = append(remove, objectiveHeader)
+	}
+	decided := make([]*structpb.Value, len(policies))
+	for i, p := range policies {
+		decided[i] = structpb.NewStringValue(p)
+	}
+	return &authv3.CheckResponse{
+		Status:       &rpcstatus.Status{Code: int32(codes.OK)},
+		HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{Headers: set, HeadersToRemove: remove}},
+		DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{
+			MetadataDecided: structpb.NewListValue(&structpb.ListValue{Values: decided}),
+			MetadataCaller:  structpb.NewStringValue(d.Key.Caller),
+		}},
+	}
+}
+
+func denied(d Decision, c client) *authv3.CheckResponse {
+	how := denials[d.Reason]
+	response := &authv3.DeniedHttpResponse{
+		Status:  &typev3.HttpStatus{Code: how.status},
+		Headers: []*corev3.HeaderValueOption{overwrite(reasonHeader, d.Reason)},
+		Body:    how.text, // Envoy makes it a gRPC call's message
+	}
+	if how.status == http.StatusUnauthorized {
+		response.Headers = append(response.Headers, overwrite("www-authenticate", "Bearer"))
+	}
+	if !c.grpc {
+		response.Headers = append(response.Headers, overwrite("content-type", "application/json"))
+		response.Body = how.body(d.Reason, c.anthropic())
+	}
+	out := &authv3.CheckResponse{
+		Status:       &rpcstatus.Status{Code: int32(how.code)},
+		HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: response},
+	}
+	if d.Key != nil {
+		out.DynamicMetadata = &structpb.Struct{Fields: map[string]*structpb.Value{
+			MetadataCaller: structpb.NewStringValue(d.Key.Caller),
+		}}
+	}
+	return out
+}
+
+// body returns the error in the format of OpenAI's API, or of Anthropic's.
+func (d denial) body(reason string, anthropic bool) string {
+	type problem struct {
+		Message string  `json:"message"`
+		Type    string  `json:"type"`
+		Param   *string `json:"param"`
+		Code    string  `json:"code"`
+	}
+	var body any = map[string]problem{"error": {d.text, "invalid_request_error", nil, reason}}
+	if anthropic {
+		body = map[string]any{"type": "error",
+			"error": map[string]string{"type": d.anthropicType, "message": d.text}}
+	}
+	out, _ := json.Marshal(body) // strings alone
+	return string(out)
+}
+
+func overwrite(name, value string) *corev3.HeaderValueOption {
+	return &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: name, Value: value},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	}
+}

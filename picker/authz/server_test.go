@@ -1,0 +1,146 @@
+package authz_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/penstock-project/penstock/picker/authz"
+)
+
+type call struct {
+	path, policies, gateway string
+	headers                 []string // names and values
+}
+
+func check(tab *authz.Table, c call) (*authv3.CheckResponse, error) {
+	s := authz.New(authz.Config{
+		Table: tab, Now: func() time.Time { return noon }, Gateway: func(context.Context) string { return c.gateway },
+		Gates: func(gateway, policy string) bool { return gateway == "infra/edge" && policy == "infra/all" },
+	})
+	m := &corev3.HeaderMap{}
+	for i := 0; i < len(c.headers); i += 2 {
+		m.Headers = append(m.Headers, &corev3.HeaderValue{Key: c.headers[i], RawValue: []byte(c.headers[i+1])})
+	}
+	return s.Check(context.Background(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		ContextExtensions: map[string]string{authz.PoliciesKey: c.policies},
+		Request: &authv3.AttributeContext_Request{
+			Http: &authv3.AttributeContext_HttpRequest{Path: c.path, HeaderMap: m},
+		},
+	}})
+}
+
+func infra() *authz.Table {
+	return table([]*authz.Key{key("infra", "alice", "sk-secret", func(k *authz.Key) { k.Objective = "batch" })},
+		map[string]*authz.Policy{"infra/all": lets("", "infra"), "infra/b": lets("", "infra")})
+}
+
+// The lock of a route requires the policies in the metadata; the key is removed, and the caller
+// replaces what the client wrote.
+func TestCheck_PassesWithTheDecidedPoliciesAndWithoutTheKey(t *testing.T) {
+	got, err := check(infra(), call{policies: "infra/all,infra/b", headers: []string{"authorization", "Bearer sk-secret"}})
+	if err != nil || got.GetStatus().GetCode() != int32(codes.OK) {
+		t.Fatal(got, err)
+	}
+	var decided []string
+	for _, v := range got.GetDynamicMetadata().GetFields()["decided"].GetListValue().GetValues() {
+		decided = append(decided, v.GetStringValue())
+	}
+	if !slices.Equal(decided, []string{"infra/all", "infra/b"}) {
+		t.Error("decided:", decided)
+	}
+	ok := got.GetOkResponse()
+	if !slices.Contains(ok.GetHeadersToRemove(), "authorization") {
+		t.Error("removes", ok.GetHeadersToRemove())
+	}
+	want := map[string]string{authz.CallerHeader: "infra/alice", "x-gateway-inference-fairness-id": "infra/alice",
+		"x-gateway-inference-objective": "batch"}
+	for _, h := range ok.GetHeaders() {
+		if want[h.GetHeader().GetKey()] == h.GetHeader().GetValue() &&
+			h.GetAppendAction() == corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD {
+			delete(want, h.GetHeader().GetKey())
+		}
+	}
+	if len(want) > 0 {
+		t.Error("does not overwrite", want)
+	}
+	if strings.Contains(got.String(), "sk-secret") {
+		t.Error("the answer has the key")
+	}
+}
+
+func TestCheck_DeniesInTheFormatOfTheAPI(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		call         call
+		status, code int
+		says         []string
+	}{
+		{"openai", call{path: "/v1/chat/completions", policies: "infra/all"}, 401, 16, []string{"error.code invalid_api_key",
+			"error.type invalid_request_error"}},
+		{"anthropic", call{path: "/v1/messages?beta=true", policies: "infra/all"}, 401, 16,
+			[]string{"type error", "error.type authentication_error"}},
+		{"grpc", call{path: "/pkg.S/M", policies: "infra/all", headers: []string{"content-type", "application/grpc"}}, 401, 16,
+			nil},
+	} {
+		got, err := check(infra(), c.call)
+		denied := got.GetDeniedResponse()
+		if err != nil || int(denied.GetStatus().GetCode()) != c.status || int(got.GetStatus().GetCode()) != c.code {
+			t.Errorf("%s: %v %v", c.name, got, err)
+		}
+		headers := map[string]string{}
+		for _, h := range denied.GetHeaders() {
+			headers[h.GetHeader().GetKey()] = h.GetHeader().GetValue()
+		}
+		if headers["x-penstock-reason"] != "invalid_api_key" || headers["www-authenticate"] != "Bearer" {
+			t.Errorf("%s: %v", c.name, headers)
+		}
+		var body map[string]any
+		if err := json.Unmarshal([]byte(denied.GetBody()), &body); (err == nil) != (c.says != nil) {
+			t.Errorf("%s: %s", c.name, denied.GetBody())
+		}
+		for _, said := range c.says {
+			path, want, _ := strings.Cut(said, " ")
+			v := any(body)
+			for _, name := range strings.Split(path, ".") {
+				v = v.(map[string]any)[name]
+			}
+			if v != want {
+				t.Errorf("%s: %s is %v, want %s", c.name, path, v, want)
+			}
+		}
+	}
+}
+
+// An error denies, and UNAVAILABLE alone makes Envoy ask another process.
+func TestCheck_FailsClosed(t *testing.T) {
+	with := []string{"authorization", "Bearer sk-secret"}
+	for name, c := range map[string]call{
+		"no policy":             {headers: with},
+		"an unknown policy":     {policies: "infra/other", headers: with},
+		"of another Gateway":    {policies: "infra/b", gateway: "infra/edge", headers: with},
+		"by another Gateway":    {policies: "infra/all", gateway: "tenant/edge", headers: with},
+		"one of several":        {policies: "infra/all,infra/b", gateway: "infra/edge", headers: with},
+		"an empty policy":       {policies: ",", headers: with},
+		"policy and empty name": {policies: "infra/all,", headers: with},
+	} {
+		if got, err := check(infra(), c); status.Code(err) != codes.Unavailable || got != nil {
+			t.Errorf("%s: %v %v", name, got, err)
+		}
+	}
+	if _, err := check(infra(), call{policies: "infra/all", gateway: "infra/edge", headers: with}); err != nil {
+		t.Error("its own Gateway:", err)
+	}
+	empty := authz.New(authz.Config{Table: infra(), Now: time.Now, Gateway: func(context.Context) string { return "" }})
+	if got, err := empty.Check(context.Background(), nil); err == nil {
+		t.Error("an empty request:", got)
+	}
+}

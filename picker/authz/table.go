@@ -1,0 +1,169 @@
+package authz
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Key is an API key. Immutable.
+type Key struct {
+	Namespace, Name string
+	Labels          labels.Set
+	Created         time.Time // zero in folders
+	Hashes          []Hash
+	// Caller is the identity of requests with the key: "namespace/owner".
+	Caller    string
+	Objective string    // "" for none
+	Expires   time.Time // zero: never
+	Disabled  bool
+}
+
+// usable reports whether the key may be used at a time.
+func (k *Key) usable(now time.Time) bool {
+	return !k.Disabled && (k.Expires.IsZero() || now.Before(k.Expires))
+}
+
+// compare orders keys by age, then by name: of several with one hash the first counts.
+func (k *Key) compare(o *Key) int {
+	return cmp.Or(k.Created.Compare(o.Created), strings.Compare(k.Namespace, o.Namespace),
+		strings.Compare(k.Name, o.Name))
+}
+
+// Policy is an AccessPolicy: which keys it lets in. Immutable.
+type Policy struct {
+	Namespaces []string
+	Selector   labels.Selector
+}
+
+func (p *Policy) selects(k *Key) bool {
+	return slices.Contains(p.Namespaces, k.Namespace) && p.Selector.Matches(k.Labels)
+}
+
+// policyGrace is how long a removed policy still decides: Envoys may have routes with its gate.
+const policyGrace = 10 * time.Minute
+
+// Table has all keys and policies. Its methods are safe for concurrent use; a Decision sees a whole
+// Change or nothing of it.
+type Table struct {
+	mu       sync.RWMutex
+	filled   bool
+	byName   map[string]*Key
+	byHash   map[Hash][]*Key // sorted; slices are immutable
+	policies map[string]*Policy
+	removed  map[string]time.Time // policies that still decide
+}
+
+// NewTable makes a Table, which decides nothing before its first Change.
+func NewTable() *Table {
+	return &Table{byName: map[string]*Key{}, byHash: map[Hash][]*Key{}, policies: map[string]*Policy{},
+		removed: map[string]time.Time{}}
+}
+
+// Change is a change of a Table. Names are "namespace/name"; nil removes an object.
+type Change struct {
+	Keys     map[string]*Key
+	Policies map[string]*Policy
+}
+
+// Apply applies a change at a time. The first one, which may be empty, opens the Table.
+func (t *Table) Apply(c Change, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.filled = true
+	for name, k := range c.Keys {
+		t.setKey(name, k)
+	}
+	for name, p := range c.Policies {
+		if p == nil {
+			t.removed[name] = now
+			continue
+		}
+		t.policies[name] = p
+		delete(t.removed, name)
+	}
+	for name, since := range t.removed {
+		if now.Sub(since) > policyGrace {
+			delete(t.policies, name)
+			delete(t.removed, name)
+		}
+	}
+}
+
+// setKey replaces a key; nil removes it. t.mu is held.
+func (t *Table) setKey(name string, k *Key) {
+	old := t.byName[name]
+	if old != nil {
+		delete(t.byName, name)
+		for _, h := range old.Hashes {
+			left := slices.DeleteFunc(slices.Clone(t.byHash[h]), func(o *Key) bool { return o == old })
+			if t.byHash[h] = left; len(left) == 0 {
+				delete(t.byHash, h)
+			}
+		}
+	}
+	if k == nil {
+		return
+	}
+	t.byName[name] = k
+	for _, h := range k.Hashes {
+		all := append(slices.Clip(t.byHash[h]), k)
+		slices.SortFunc(all, (*Key).compare)
+		t.byHash[h] = all
+	}
+}
+
+// Sharing returns the names ("namespace/name") of the other keys that have a hash of the named key.
+func (t *Table) Sharing(name string) (names []string) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	k := t.byName[name]
+	if k == nil {
+		return nil
+	}
+	for _, h := range k.Hashes {
+		for _, o := range t.byHash[h] {
+			if o != k {
+				names = append(names, o.Namespace+"/"+o.Name)
+			}
+		}
+	}
+	return names
+}
+
+// First returns the oldest key of a namespace with a hash: where a policy selects several, it
+// counts. nil without one.
+func (t *Table) First(hash Hash, namespace string) *Key {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, k := range t.byHash[hash] {
+		if k.Namespace == namespace {
+			return k
+		}
+	}
+	return nil
+}
+
+// errUnknown is the error of a decision about a policy that the Table lacks.
+var errUnknown = errors.New("the policy is not known here, or not yet")
+
+// find returns the keys with a hash, and some policies. It fails if a policy is unknown.
+func (t *Table) find(hash Hash, names []string) ([]*Key, []*Policy, error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if !t.filled || len(names) == 0 {
+		return nil, nil, errUnknown
+	}
+	policies := make([]*Policy, len(names))
+	for i, name := range names {
+		if policies[i] = t.policies[name]; policies[i] == nil {
+			return nil, nil, errUnknown
+		}
+	}
+	return t.byHash[hash], policies, nil
+}

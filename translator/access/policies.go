@@ -1,0 +1,100 @@
+package access
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// Route is a route of a virtual host, for Above.
+type Route struct {
+	Gateway  string // "namespace/name"
+	Listener string // model.ListenerKey
+	Route    report.Ref
+	Rule     string            // name; "" without one
+	Pools    []objectid.Target // that its requests may reach
+}
+
+// Above returns the policies above a route, "namespace/name": of its Gateway, its listener, itself,
+// its rule, and its pools in order of their names.
+func Above(r store.Reader, route Route) (names []string) {
+	add := func(p *v1alpha1.AccessPolicy) {
+		if p != nil && !slices.Contains(names, store.ID(p)) {
+			names = append(names, store.ID(p))
+		}
+	}
+	gateway := store.RefOf(store.Gateways, route.Gateway)
+	add(winner(r, gateway, ""))
+	add(winner(r, gateway, route.Listener)) // a ListenerSet's key is no sectionName
+	add(winner(r, route.Route, ""))
+	if route.Rule != "" {
+		add(winner(r, route.Route, route.Rule))
+	}
+	for _, pool := range slices.SortedFunc(slices.Values(route.Pools), objectid.Target.Compare) {
+		add(winner(r, store.RefOf(store.InferencePools, pool.Pool.String()), ""))
+	}
+	return names
+}
+
+// GatesPools reports whether some policy targets an InferencePool: only then Above needs pools.
+func GatesPools(r store.Reader) bool {
+	return r.Rows(store.AccessPolicies.Kind(), store.ByTargetKind, store.InferencePools.Kind()).Len() > 0
+}
+
+// Ungated returns the policy that forbids streams at a listener, "namespace/name"; "" if none does.
+func Ungated(r store.Reader, gateway, listener string) string {
+	ref := store.RefOf(store.Gateways, gateway)
+	for _, section := range []string{"", listener} {
+		if p := winner(r, ref, section); p != nil && p.Spec.Ungated != v1alpha1.UngatedAllow {
+			return store.ID(p)
+		}
+	}
+	return ""
+}
+
+// winner returns the policy in force for a target; nil without one. section "" is the whole object.
+func winner(r store.Reader, target report.Ref, section string) (best *v1alpha1.AccessPolicy) {
+	key := store.TargetKey(target.Kind, target.Namespace, target.Name)
+	for _, p := range store.AccessPolicies.By(r, store.ByTarget, key) {
+		names := slices.ContainsFunc(p.Spec.TargetRefs, func(t v1alpha1.AccessTarget) bool {
+			return t.Kind == target.Kind && t.Name == target.Name && t.SectionName == section
+		})
+		if names && (best == nil || older(p, best)) {
+			best = p
+		}
+	}
+	return best
+}
+
+// older orders policies by age, then by name (GEP-713, conflict resolution).
+func older(a, b *v1alpha1.AccessPolicy) bool {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) < 0
+}
+
+// Selector returns which APIKeys a policy lets in, and their namespaces. With an error, it lets in
+// none.
+func Selector(p *v1alpha1.AccessPolicy) (selector labels.Selector, namespaces []string, err error) {
+	if p.Spec.APIKeys == nil {
+		return labels.Nothing(), nil, nil
+	}
+	namespaces = p.Spec.APIKeys.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{p.Namespace}
+	}
+	if p.Spec.APIKeys.Selector == nil {
+		return labels.Everything(), namespaces, nil
+	}
+	selector, err = metav1.LabelSelectorAsSelector(p.Spec.APIKeys.Selector)
+	if err != nil {
+		return labels.Nothing(), nil, err
+	}
+	return selector, namespaces, nil
+}

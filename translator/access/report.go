@@ -1,0 +1,138 @@
+package access
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+)
+
+// reasonInvalid is for a policy that lets nothing in because of a mistake.
+const reasonInvalid = gatewayv1.PolicyReasonInvalid
+
+// Targets looks up the Gateways to which a policy's target leads requests.
+type Targets interface {
+	// Gateways lists our Gateways above a target, sorted: the Gateway itself, or the ones at which a
+	// route, or a route to a pool, is attached.
+	Gateways(r store.Reader, target report.Ref) []report.Ref
+}
+
+// Report reports on an AccessPolicy for each Gateway above its targets: its ancestors (GEP-713).
+func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
+	p, ok := store.AccessPolicies.Get(r, key)
+	if !ok {
+		return report.Report{}, false
+	}
+	out := report.Report{Owner: store.AccessPolicies.Ref(p)}
+	wrong := func(field, problem, fix string) {
+		out.Findings = append(out.Findings, report.Finding{
+			Severity: report.Error, Owner: out.Owner, Field: field, Problem: problem, Fix: fix,
+		})
+	}
+	accepted := report.Condition{Type: string(gatewayv1.PolicyConditionAccepted), Status: report.True,
+		Reason: string(gatewayv1.PolicyReasonAccepted)}
+	var lost []report.Condition
+	var gateways []report.Ref
+	for i, t := range p.Spec.TargetRefs {
+		target := targetRef(p, t)
+		gateways = append(gateways, targets.Gateways(r, target)...)
+		reason, problem, fix := targetProblem(r, p, t, target)
+		if reason == "" {
+			continue
+		}
+		lost = append(lost, report.Condition{Type: accepted.Type, Status: report.False, Reason: string(reason),
+			Message: problem})
+		wrong(fmt.Sprintf("spec.targetRefs[%d]", i), problem, fix)
+	}
+	if len(lost) > 0 && len(lost) == len(p.Spec.TargetRefs) {
+		accepted = lost[0]
+	}
+	if _, _, err := Selector(p); err != nil {
+		accepted.Status, accepted.Reason = report.False, string(reasonInvalid)
+		accepted.Message = err.Error() + ": the targets are closed to all"
+		wrong("spec.apiKeys.selector", accepted.Message, "write matchLabels or matchExpressions as in a Deployment's selector")
+	}
+	slices.SortFunc(gateways, report.Ref.Compare)
+	for _, gw := range slices.Compact(gateways) {
+		out.Parents = append(out.Parents, report.Parent{
+			Ref:        report.ParentRef{Group: gw.Group, Kind: gw.Kind, Namespace: gw.Namespace, Name: gw.Name},
+			Conditions: []report.Condition{accepted},
+		})
+	}
+	return out, true
+}
+
+func targetRef(p *v1alpha1.AccessPolicy, t v1alpha1.AccessTarget) report.Ref {
+	group := gatewayv1.GroupName
+	if t.Kind == store.InferencePools.Kind() {
+		group = store.InferencePools.Group()
+	}
+	return report.Ref{Group: cmp.Or(t.Group, group), Kind: t.Kind, Namespace: p.Namespace, Name: t.Name}
+}
+
+// targetProblem returns why a policy does not apply to one of its targets; no reason if it does.
+func targetProblem(r store.Reader, p *v1alpha1.AccessPolicy, t v1alpha1.AccessTarget, target report.Ref) (
+	reason gatewayv1.PolicyConditionReason, problem, fix string) {
+	sections, exists := sectionsOf(r, target)
+	switch {
+	case !exists:
+		return gatewayv1.PolicyReasonTargetNotFound, gatewayapi.NotExist(r, store.AccessPolicies.Ref(p), target),
+			"name an object of the policy's own namespace"
+	case t.SectionName != "" && !slices.Contains(sections, t.SectionName):
+		return gatewayv1.PolicyReasonTargetNotFound, fmt.Sprintf("%s has no section %s%s", target, t.SectionName,
+			gatewayapi.DidYouMean(t.SectionName, sections)), "name a listener of the Gateway, or a rule of the route"
+	}
+	if w := winner(r, target, t.SectionName); store.ID(w) != store.ID(p) {
+		return gatewayv1.PolicyReasonConflicted, fmt.Sprintf("AccessPolicy %s has the same target and is older, or "+
+			"first by name: this policy is not in force there", store.ID(w)), "put both into one AccessPolicy"
+	}
+	return "", "", ""
+}
+
+// sectionsOf returns the names of a Gateway's listeners, or of a route's rules; false if the object
+// does not exist.
+func sectionsOf(r store.Reader, target report.Ref) (names []string, exists bool) {
+	rule := func(name *gatewayv1.SectionName) {
+		if name != nil {
+			names = append(names, string(*name))
+		}
+	}
+	switch key := target.Key(); target.Kind {
+	case store.Gateways.Kind():
+		o, ok := store.Gateways.Get(r, key)
+		if !ok {
+			return nil, false
+		}
+		for _, l := range o.Spec.Listeners {
+			names = append(names, string(l.Name))
+		}
+	case store.HTTPRoutes.Kind():
+		o, ok := store.HTTPRoutes.Get(r, key)
+		if !ok {
+			return nil, false
+		}
+		for _, spec := range o.Spec.Rules {
+			rule(spec.Name)
+		}
+	case store.GRPCRoutes.Kind():
+		o, ok := store.GRPCRoutes.Get(r, key)
+		if !ok {
+			return nil, false
+		}
+		for _, spec := range o.Spec.Rules {
+			rule(spec.Name)
+		}
+	case store.InferencePools.Kind():
+		_, ok := store.InferencePools.Get(r, key)
+		return nil, ok
+	default:
+		return nil, false
+	}
+	return names, true
+}
