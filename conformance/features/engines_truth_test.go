@@ -106,6 +106,7 @@ func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 	c := simulation.ServerConfig{Chunk: truthChunk, Sequences: 128, Blocks: truthBlocks}
 	c.PerSequence = max((together-alone)/(beside-1), time.Microsecond)
 	c.Step = max(alone-c.PerSequence, time.Microsecond)
+	c.Base, c.Step = c.Step/2, c.Step/2
 	var reads, tokenizes []float64
 	for i := range 24 {
 		n := 256 + 64*i
@@ -116,7 +117,7 @@ func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 	slices.Sort(reads)
 	slices.Sort(tokenizes)
 	c.PrefillRate, c.TokenizerRate = reads[len(reads)/2], tokenizes[len(tokenizes)/2]
-	t.Logf("calibrated: steps of %s, %s more for each request, %.0f tokens of prompts a second, %.0f tokenized",
+	t.Logf("calibrated: steps of twice %s, %s more for each request, %.0f tokens of prompts a second, %.0f tokenized",
 		c.Step, c.PerSequence, c.PrefillRate, c.TokenizerRate)
 	return c
 }
@@ -249,8 +250,9 @@ func simulated(t *testing.T, w *simulation.Workload, c simulation.ServerConfig) 
 	return run
 }
 
-// fit changes the rates, a step at a time, until the simulation takes as long as the engine did for
-// the calibration's workload.
+// fit changes the times of a step, one after the other, until the simulation takes as long as the
+// engine did for the calibration's workload. The rate of prompts stays: lone prompts measure it, and
+// only few requests of a workload have long ones.
 func fit(t *testing.T, w *simulation.Workload, c simulation.ServerConfig, engine *truthRun) simulation.ServerConfig {
 	t.Helper()
 	apart := func(c simulation.ServerConfig) (sum float64) {
@@ -270,9 +272,9 @@ func fit(t *testing.T, w *simulation.Workload, c simulation.ServerConfig, engine
 			for _, by := range []float64{step, 1 / step} {
 				longer := func(d time.Duration) time.Duration { return time.Duration(float64(d) * by) }
 				for _, change := range []func(*simulation.ServerConfig){
+					func(c *simulation.ServerConfig) { c.Base = longer(c.Base) },
 					func(c *simulation.ServerConfig) { c.Step = longer(c.Step) },
 					func(c *simulation.ServerConfig) { c.PerSequence = longer(c.PerSequence) },
-					func(c *simulation.ServerConfig) { c.PrefillRate *= by },
 				} {
 					other := c
 					change(&other)
@@ -283,8 +285,8 @@ func fit(t *testing.T, w *simulation.Workload, c simulation.ServerConfig, engine
 			}
 		}
 	}
-	t.Logf("fitted: steps of %s, %s more for each request, %.0f tokens of prompts a second; deciles differ by %.0f %%",
-		c.Step, c.PerSequence, c.PrefillRate, 100*(math.Exp(least/18)-1))
+	t.Logf("fitted: steps of %s and %s, %s more for each request; deciles differ by %.0f %%", c.Base, c.Step,
+		c.PerSequence, 100*(math.Exp(least/18)-1))
 	return c
 }
 

@@ -104,4 +104,3 @@ type AccessKeys struct {
 	// +listType=set
 	Namespaces []string `json:"namespaces,omitempty"`
 }
-

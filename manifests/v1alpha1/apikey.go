@@ -69,4 +69,3 @@ type APIKeySpec struct {
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
 }
-
