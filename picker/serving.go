@@ -78,6 +78,7 @@ type turn struct {
 	server int // for the next look
 	looked time.Time
 	inRing bool
+	used   bool     // had a pick, with this or an earlier snapshot
 	open   bool     // a look is in progress
 	found  Unserved // as last reported
 }
@@ -167,7 +168,7 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	}{{&w.nextUsed, true, lookUsed, usedProbes}, {&w.nextIdle, false, lookIdle, idleProbes}} {
 		for range min(len(w.ring), maxLooks) {
 			t := w.ring[*pass.next%len(w.ring)]
-			used := now.Sub(t.pool.snapshot.Used()) < usedFor
+			used := now.Sub(t.noteUse()) < usedFor
 			if used == pass.used && !t.open && now.Sub(t.looked) >= pass.pause {
 				probes := p.dueTurn(t, now)
 				if probes && pass.probes == 0 {
@@ -192,10 +193,17 @@ func (w *watch) watchUsed() {
 	for range min(len(w.all), maxLooks) {
 		t := w.all[w.nextUnused%len(w.all)]
 		w.nextUnused = (w.nextUnused + 1) % len(w.all)
-		if !t.inRing && (len(w.all) <= maxUnused || !t.pool.snapshot.Used().IsZero()) {
+		if t.noteUse(); !t.inRing && (len(w.all) <= maxUnused || t.used) {
 			t.inRing, w.ring = true, append(w.ring, t)
 		}
 	}
+}
+
+// noteUse sets used, and returns the time of the last pick of this snapshot. watch.mu is held.
+func (t *turn) noteUse() time.Time {
+	at := t.pool.snapshot.Used()
+	t.used = t.used || !at.IsZero()
+	return at
 }
 
 // dueTurn judges a pool, and reports whether to probe its servers. watch.mu is held.
@@ -233,11 +241,29 @@ func (p *Picker) followPools() {
 			w.turns[name], w.all = t, append(w.all, t)
 		}
 		if t.pool != pool {
+			t.noteUse()
 			t.pool, t.looked = pool, time.Time{}
 			t.forget()
 		}
 	}
 	w.set = set
+	if len(w.all) > maxUnused {
+		p.unwatchUnused()
+	}
+}
+
+// unwatchUnused removes pools without picks from the ring: the first pools of many arrive when
+// there are still few. watch.mu is held.
+func (p *Picker) unwatchUnused() {
+	p.watch.ring = slices.DeleteFunc(p.watch.ring, func(t *turn) bool {
+		if t.noteUse(); t.used {
+			return false
+		}
+		t.inRing = false
+		t.report(p, Unserved{})
+		clear(t.sights)
+		return true
+	})
 }
 
 func (t *turn) forget() {
@@ -323,7 +349,8 @@ func (p *Picker) look(ctx context.Context, t *turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t.open = false
-	if w.turns[t.pool.Name] == t { // otherwise the pool is gone, and nothing would resolve its report
+	// Otherwise the pool is gone or no longer watched, and nothing would resolve its report.
+	if w.turns[t.pool.Name] == t && t.inRing {
 		n, at = t.pool.watchedServers()
 		p.judge(t, n, at)
 	}

@@ -82,3 +82,27 @@ func TestServing_DeadPoolIsReportedUntilItServesOrIsGone(t *testing.T) {
 	p.Remove(pools[0].ID)
 	reports()
 }
+
+// Of more than maxUnused pools, those without a pick are not watched, although the first ones arrive
+// while there are few.
+func TestServing_PoolsWithoutPicksAreNotWatchedOnceThereAreMany(t *testing.T) {
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	dead := specs(strings.TrimPrefix(closed.URL, "http://"))
+	u := &unservedPools{pools: map[string]Unserved{}}
+	p := runPicker(t, Config{Troubles: u})
+	pools := []Pool{{ID: poolID("ns/unused"), Endpoints: dead}, {ID: poolID("ns/used"), Endpoints: dead}}
+	setPools(t, p, pools...)
+	poll.Until(t, "both are reported", func() bool { return strings.Count(u.list(), "ns/") == 2 })
+	p.pools.now.Load().byName["ns/used"].snapshot.MarkUsed()
+	for i := range maxUnused {
+		pools = append(pools, Pool{ID: poolID(fmt.Sprint("ns/more-", i)), Endpoints: dead})
+	}
+	setPools(t, p, pools...)
+	poll.Until(t, "the used one is reported alone", func() bool {
+		return strings.Count(u.list(), "ns/") == 1 && strings.Contains(u.list(), "ns/used:")
+	})
+	if all := p.Serving(); len(all) != 1 || all[0].Pool != pools[1].ID {
+		t.Errorf("watched are %+v, want the used pool alone", all)
+	}
+}

@@ -17,14 +17,14 @@ const (
 )
 
 type firstTokens struct {
-	ring  [keptFirsts]firstByte
+	ring  []firstByte
 	count int
 }
 
 func (m *motion) first(tokens int, after time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.firsts.ring[m.firsts.count%keptFirsts] = firstByte{int64(tokens), after}
+	m.firsts.ring = ring(m.firsts.ring, m.firsts.count, keptFirsts, firstByte{int64(tokens), after})
 	m.firsts.count++
 }
 
@@ -33,7 +33,7 @@ func (m *motion) first(tokens int, after time.Duration) {
 func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, f := range m.firsts.ring[:min(m.firsts.count, keptFirsts)] {
+	for _, f := range m.firsts.ring {
 		tokens := max(f.tokens, shortPrompt)
 		if prompt > longer*tokens {
 			continue

@@ -81,8 +81,8 @@ type prefill struct {
 	sent   atomic.Int64  // the server's nanoseconds for all prompts of this process
 
 	mu     sync.Mutex
-	rates  [samples]float64   // ring
-	firsts [samples]firstByte // ring
+	rates  []float64   // ring of samples
+	firsts []firstByte // ring of samples
 	count  int
 	early  atomic.Bool // first bytes come after a constant time
 	spans  spans
@@ -180,6 +180,16 @@ func (p *prefill) end(tokens int64, confirmed bool) {
 	}
 }
 
+// ring puts a value, the count-th from 0, into a ring of the last size values. Servers without
+// requests have none: most of thousands may be idle.
+func ring[T any](values []T, count, size int, value T) []T {
+	if len(values) < size {
+		return append(values, value)
+	}
+	values[count%size] = value
+	return values
+}
+
 // learn records the time from a request to its first token, and the tokens that the server read in
 // it. The rate is the 70th percentile of the last samples, so a few slow or wrong ones do not
 // change it; the median is too low, because most errors are requests that other clients' prompts
@@ -195,13 +205,15 @@ func (p *prefill) learn(tokens int64, after time.Duration) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rates[p.count%samples], p.firsts[p.count%samples] = rate, firstByte{tokens, after}
+	p.rates = ring(p.rates, p.count, samples, rate)
+	p.firsts = ring(p.firsts, p.count, samples, firstByte{tokens, after})
 	p.count++
-	n := min(p.count, samples)
-	sorted := p.rates
-	slices.Sort(sorted[:n])
+	n := len(p.rates)
+	var memory [samples]float64
+	sorted := memory[:copy(memory[:], p.rates)]
+	slices.Sort(sorted)
 	learned := max(sorted[n*7/10], minRate)
-	p.early.Store(constant(p.firsts[:n], p.early.Load()))
+	p.early.Store(constant(p.firsts, p.early.Load()))
 	if learned > maxRate || p.early.Load() {
 		learned = 0
 	}

@@ -117,6 +117,7 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })
 	specs = slices.CompactFunc(specs, func(a, b Spec) bool { return a.Addr == b.Addr })
 	s := &Snapshot{Endpoints: make([]Endpoint, len(specs)), registry: r, slots: slots}
+	dialects := map[Metrics]*dialect{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, spec := range specs {
@@ -138,19 +139,26 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 		engine := m.forServer(spec.Labels).Engine
 		s.Endpoints[i].earlyEvents = engine == "" || engine == VLLM
 		if !m.Off {
-			s.Endpoints[i].source = r.source(spec.Addr, m.forServer(spec.Labels), load)
+			s.Endpoints[i].source = r.source(spec.Addr, m.forServer(spec.Labels), load, dialects)
 		}
 	}
 	return s
 }
 
-func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
+// source returns the scraper of addr's page; a new one is idle. dialects has the Snapshot's. r.mu is
+// held.
+func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects map[Metrics]*dialect) *source {
 	by := m.Protocol
 	m.Protocol.TLS = nil // Protocol.Key represents it: equal pages share one scraper
 	key := sourceKey{addr, m}
 	src := r.sources[key]
 	if src == nil {
-		names := m.dialect()
+		names := dialects[m]
+		if names == nil {
+			own := m.dialect()
+			names = &own
+			dialects[m] = names
+		}
 		port := cmp.Or(names.port, addr.Port())
 		by.HTTP2 = by.HTTP2 && port == addr.Port()
 		src = &source{

@@ -159,9 +159,9 @@ type reported struct {
 	page   *source // the page that counts, if the server has several
 	last   int64
 	begin  mark
-	crowd  bool             // the window shows a queue, or prompts of other clients
-	ratios [windows]float64 // tokens of the server per token counted here
-	rates  [windows]float64 // in the server's tokens
+	crowd  bool      // the window shows a queue, or prompts of other clients
+	ratios []float64 // ring of windows: tokens of the server per token counted here
+	rates  []float64 // ring of windows: in the server's tokens
 	count  int
 }
 
@@ -202,7 +202,7 @@ func (r *reported) take(page *source, reading *Reading, quiet, crowd bool, now i
 	switch r.last = now; {
 	case page != r.page || restarted: // it may be another server now
 		if r.begin.tokens > 0 {
-			r.count = 0
+			r.ratios, r.rates, r.count = nil, nil, 0
 			r.rate.Store(0)
 		}
 		r.page, r.begin, r.crowd = page, next, crowd
@@ -236,17 +236,20 @@ func (r *reported) compare(next *mark, now int64, p *prefill) {
 	if !agree(unread, seconds) {
 		return
 	}
-	r.ratios[r.count%windows], r.rates[r.count%windows] = tokens/ours, 2*tokens/(seconds+unread)
+	r.ratios = ring(r.ratios, r.count, windows, tokens/ours)
+	r.rates = ring(r.rates, r.count, windows, 2*tokens/(seconds+unread))
 	r.count++
-	n := min(r.count, windows)
-	rate := median(r.rates, n) / median(r.ratios, n)
+	rate := median(r.rates) / median(r.ratios)
 	r.rate.Store(math.Float64bits(min(max(rate, minRate), maxRate)))
 	r.at.Store(now)
 }
 
 func agree(a, b float64) bool { return a <= agreeing*b && b <= agreeing*a }
 
-func median(values [windows]float64, n int) float64 {
-	slices.Sort(values[:n])
-	return (values[(n-1)/2] + values[n/2]) / 2
+func median(values []float64) float64 {
+	var memory [windows]float64
+	sorted := memory[:copy(memory[:], values)]
+	slices.Sort(sorted)
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

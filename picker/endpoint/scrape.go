@@ -53,7 +53,7 @@ type source struct {
 	received  atomic.Int64 // when a peer last read it, as sinceStart; 0 means never
 	url       string
 	transport http.RoundTripper // nil means a pageConn
-	names     dialect
+	names     *dialect          // shared by the servers of a Snapshot
 	load      *Load
 	problem   atomic.Pointer[string] // of the last scrape; nil if it found everything
 	// usedAt is the pool's last pick, in nanoseconds since processStart, up to markEvery late.
@@ -360,7 +360,7 @@ func (src *source) read(response *http.Response, page *bufio.Reader) (reading Re
 	fault(response.Header)
 	limit := min(cmp.Or(src.key.metrics.MaxPage, DefaultMaxPage), LargestMaxPage)
 	page.Reset(&limitedReader{response.Body, limit})
-	if reading, err = parsePage(page, &src.names); errors.Is(err, errLargePage) {
+	if reading, err = parsePage(page, src.names); errors.Is(err, errLargePage) {
 		err = fmt.Errorf("%w of %d bytes: set picker.metrics.maxPageBytes in a PoolPolicy, %d at most", err, limit,
 			LargestMaxPage)
 	}
