@@ -54,7 +54,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.ModelServers](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
 	decide[v1alpha1.ModelServersSpec](shown("Servers")),
 	decide[v1alpha1.ModelServer](shown("Address", "Ports", "Labels", "Draining")),
-	decide[v1alpha1.ModelServersStatus](shown("Conditions")),
+	decide[v1alpha1.ModelServersStatus](shown("Conditions", "ObservedGeneration")),
 	decide[v1alpha1.PoolPolicy](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
 	decide[v1alpha1.PoolPolicySpec](
 		shown("TargetRef", "Picker", "Subset", "ExternalPicker", "Spill", "Remote", "Selection", "RetryOn"),
@@ -87,7 +87,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.RemoteSpec](shown("PodCIDRs", "Addresses", "MaxGateways")),
 	decide[v1alpha1.SelectionSpec](shown("Policy", "Order", "LocalMargin", "Affinity", "Within")),
 	decide[v1alpha1.WithinSpec](shown("Clusters", "Regions")),
-	decide[v1alpha1.PoolPolicyStatus](shown("Conditions")),
+	decide[v1alpha1.PoolPolicyStatus](shown("Conditions", "ObservedGeneration")),
 	decide[endpointpicker.EndpointPickerConfig](
 		shown(
 			"TypeMeta", "ObjectMeta", "Plugins", "SchedulingProfiles", "FeatureGates", "FlowControl",
@@ -155,7 +155,7 @@ var ofPenstock = []decision{
 		names("Namespaces", "Pools"),
 	),
 	decide[v1alpha1.ClusterSetPeerListener](shown("Port", "Address")),
-	decide[v1alpha1.ClusterSetStatus](shown("Members", "Conditions")),
+	decide[v1alpha1.ClusterSetStatus](shown("Members", "Conditions", "ObservedGeneration")),
 	decide[v1alpha1.ClusterSetMemberStatus](
 		shown("UID", "Epoch", "Sequence", "Started", "Draining"),
 		names("Name"),
