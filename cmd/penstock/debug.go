@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/xds/server"
@@ -50,18 +51,20 @@ The commands query the penstock that runs for the same files (-f), the one whose
 // debugCommand returns a command that queries a running process; run receives the process and the
 // arguments.
 func debugCommand(use, short, example string, args cobra.PositionalArgs,
-	run func(cmd *cobra.Command, at running, args []string) error) *cobra.Command {
+	run func(cmd *cobra.Command, at running, args []string) error,
+	complete ...func(*target) cobra.CompletionFunc) *cobra.Command {
 	return debugAll(use, short, example, args, func(cmd *cobra.Command, all []running, args []string) error {
 		if len(all) > 1 {
 			return run(cmd, anyOf(all), args)
 		}
 		return run(cmd, all[0], args)
-	})
+	}, complete...)
 }
 
 // debugAll is debugCommand for pages of which each process has a part.
 func debugAll(use, short, example string, args cobra.PositionalArgs,
-	run func(cmd *cobra.Command, all []running, args []string) error) *cobra.Command {
+	run func(cmd *cobra.Command, all []running, args []string) error,
+	complete ...func(*target) cobra.CompletionFunc) *cobra.Command {
 	var a target
 	cmd := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: args,
@@ -72,6 +75,9 @@ func debugAll(use, short, example string, args cobra.PositionalArgs,
 			}
 			return run(cmd, all, args)
 		},
+	}
+	for _, c := range complete {
+		cmd.ValidArgsFunction = c(&a)
 	}
 	a.flags(cmd)
 	return cmd
@@ -106,7 +112,7 @@ func newStoreShow() *cobra.Command {
 				return printObjectNames(cmd.OutOrStdout(), answer.Objects)
 			}
 			return fmt.Errorf("--output %q is unknown: write name or yaml", output)
-		})
+		}, kindThenName)
 	cmd.Flags().StringVarP(&output, "output", "o", "name", "name or yaml")
 	return cmd
 }
@@ -163,7 +169,7 @@ func newStoreWatch() *cobra.Command {
 				return nil
 			}
 			return err
-		})
+		}, kindOnly)
 }
 
 // stream reads a page of JSON lines until it ends.
@@ -249,7 +255,7 @@ func newXDSDump() *cobra.Command {
 				return err
 			}
 			return printJSON(cmd.OutOrStdout(), dump)
-		})
+		}, first(store.Gateways.Kind()))
 }
 
 func newXDSDiff() *cobra.Command {
@@ -274,7 +280,7 @@ func newXDSDiff() *cobra.Command {
 				}
 			}
 			return t.Flush()
-		})
+		}, nodes)
 }
 
 func newPickerShow() *cobra.Command {
@@ -304,7 +310,7 @@ func newPickerShow() *cobra.Command {
 					fmt.Sprintf("%g", s.Running), s.InFlight, orDash(v.Out), costCell(v), orDash(v.Problem))
 			}
 			return t.Flush()
-		})
+		}, first(store.InferencePools.Kind(), store.InferencePoolImports.Kind()))
 }
 
 type columns struct{ *tabwriter.Writer }

@@ -19,13 +19,14 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := newRoot()
+	asPlugin(root, os.Args[0])
 	root.SetArgs(withCommand(root, os.Args[1:]))
 	if err := root.ExecuteContext(ctx); err != nil {
 		var code exitCode
 		if errors.As(err, &code) { // the error is already printed
 			os.Exit(int(code))
 		}
-		fmt.Fprintln(os.Stderr, "penstock:", err)
+		fmt.Fprintln(os.Stderr, root.DisplayName()+":", err)
 		os.Exit(1)
 	}
 }

@@ -211,7 +211,7 @@ func joinPicks(all []app.FoundPicks, last int) app.FoundPicks {
 func watchLines[T any](cmd *cobra.Command, replicas []running, page, output string, join func([]T) T,
 	text func(T) error) error {
 	type line struct {
-		of      int
+		replica int
 		content T
 		err     error
 	}
@@ -220,7 +220,7 @@ func watchLines[T any](cmd *cobra.Command, replicas []running, page, output stri
 	lines := make(chan line)
 	for i, at := range replicas {
 		go at.follow(ctx, page, func(decode func(any) error) bool {
-			l := line{of: i}
+			l := line{replica: i}
 			l.err = decode(&l.content)
 			select {
 			case lines <- l:
@@ -243,10 +243,10 @@ func watchLines[T any](cmd *cobra.Command, replicas []running, page, output stri
 				return unlessDone(ctx, l.err)
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), l.err)
-			delete(now, l.of)
+			delete(now, l.replica)
 			continue
 		}
-		now[l.of] = l.content
+		now[l.replica] = l.content
 		if len(now) < left {
 			continue // the first lines of the others arrive, too
 		}

@@ -54,7 +54,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.ModelServers](object("Spec", "Status")),
 	decide[v1alpha1.ModelServersSpec](shown("Servers")),
 	decide[v1alpha1.ModelServer](shown("Address", "Ports", "Labels", "Draining")),
-	decide[v1alpha1.ModelServersStatus](shown("Conditions")),
+	decide[v1alpha1.ModelServersStatus](shown("Conditions", "ObservedGeneration")),
 	decide[v1alpha1.PoolPolicy](object("Spec", "Status")),
 	decide[v1alpha1.PoolPolicySpec](
 		shown("TargetRef", "Picker", "Subset", "ExternalPicker", "Spill", "Remote", "Selection", "RetryOn"),
@@ -87,7 +87,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.RemoteSpec](shown("PodCIDRs", "Addresses", "MaxGateways")),
 	decide[v1alpha1.SelectionSpec](shown("Policy", "Order", "LocalMargin", "Affinity", "Within")),
 	decide[v1alpha1.WithinSpec](shown("Clusters", "Regions")),
-	decide[v1alpha1.PoolPolicyStatus](shown("Conditions")),
+	decide[v1alpha1.PoolPolicyStatus](shown("Conditions", "ObservedGeneration")),
 	// A hash of 256 random bits is no secret, but one of a key that a user chose may be.
 	decide[v1alpha1.APIKey](shown("TypeMeta", "ObjectMeta", "Spec")),
 	decide[v1alpha1.APIKeySpec](
@@ -161,7 +161,7 @@ var ofPenstock = []decision{
 		names("Namespaces", "Pools"),
 	),
 	decide[v1alpha1.ClusterSetPeerListener](shown("Port", "Address")),
-	decide[v1alpha1.ClusterSetStatus](shown("Members", "Conditions")),
+	decide[v1alpha1.ClusterSetStatus](shown("Members", "Conditions", "ObservedGeneration")),
 	decide[v1alpha1.ClusterSetMemberStatus](
 		shown("UID", "Epoch", "Sequence", "Started", "Draining"),
 		names("Name"),

@@ -105,13 +105,20 @@ const (
 
 // ClusterSetStatus is the status of a ClusterSet.
 type ClusterSetStatus struct {
+	// ObservedGeneration is the generation of the object that the conditions describe; absent
+	// before the first, and in a cluster that only has a hub. Tools such as kstatus wait until it
+	// is the generation of the object.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Members is the state of each member that Penstock keeps across a restart.
 	//
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Members []ClusterSetMemberStatus `json:"members,omitempty"`
-	// Conditions of the ClusterSet. Accepted is False if another ClusterSet is used.
+	// Conditions of the ClusterSet. Accepted is False if another ClusterSet is used. Stalled is
+	// True, with the same reason, while Accepted is False.
 	//
 	// +listType=map
 	// +listMapKey=type

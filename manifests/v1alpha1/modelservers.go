@@ -42,6 +42,7 @@ type ModelServers struct {
 	// Status reports whether all host names resolve.
 	//
 	// +optional
+	// +kubebuilder:default={}
 	Status ModelServersStatus `json:"status,omitzero"`
 }
 
@@ -50,9 +51,16 @@ func (in *ModelServers) DeepCopyObject() runtime.Object { return deepcopy.Of(in)
 
 // ModelServersStatus is the status of ModelServers.
 type ModelServersStatus struct {
+	// ObservedGeneration is the generation of the object that the conditions describe; -1 before
+	// the first. Tools such as kstatus wait until it is the generation of the object.
+	//
+	// +optional
+	// +kubebuilder:default=-1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Conditions of the ModelServers. ResolvedRefs is False with reason AddressNotFound if a host
 	// name does not resolve, or AddressNotAllowed if an address is outside the ranges that the
-	// operator of Penstock allows.
+	// operator of Penstock allows. Stalled is True, with the same reason, while ResolvedRefs is
+	// False.
 	//
 	// +listType=map
 	// +listMapKey=type

@@ -23,6 +23,7 @@ type PoolPolicy struct {
 	// Status of the policy.
 	//
 	// +optional
+	// +kubebuilder:default={}
 	Status PoolPolicyStatus `json:"status,omitzero"`
 }
 
@@ -31,12 +32,19 @@ func (in *PoolPolicy) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // PoolPolicyStatus is the status of a PoolPolicy.
 type PoolPolicyStatus struct {
+	// ObservedGeneration is the generation of the object that the conditions describe; -1 before
+	// the first. Tools such as kstatus wait until it is the generation of the object.
+	//
+	// +optional
+	// +kubebuilder:default=-1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Conditions of the policy. Accepted is False with reason TargetNotFound, Conflicted,
 	// InvalidPlugins or InvalidSubset. ResolvedRefs is False with reason InvalidSpillTarget if
 	// requests cannot spill to a target, InvalidProcessorRef if picker.processor names no Service
 	// with the port, InvalidConfigRef if configRef names no valid document, InvalidScorerRef if an
 	// external-scorer names no Service with the port, or NoClusterWithin if selection.within
-	// excludes every cluster that exports the pool.
+	// excludes every cluster that exports the pool. Stalled is True, with the reason of another
+	// condition, while one is False.
 	//
 	// +listType=map
 	// +listMapKey=type

@@ -26,6 +26,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests"
 	"github.com/penstock-project/penstock/manifests/features"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 const controller = "penstock.dev/gateway-controller"
@@ -169,6 +170,10 @@ func withoutStatus(obj store.Object) store.Object {
 		o.Status = gatewayv1.GatewayStatus{}
 	case *gatewayv1.ListenerSet:
 		o.Status = gatewayv1.ListenerSetStatus{}
+	case *v1alpha1.ModelServers:
+		o.Status = v1alpha1.ModelServersStatus{}
+	case *v1alpha1.PoolPolicy:
+		o.Status = v1alpha1.PoolPolicyStatus{}
 	}
 	return obj
 }

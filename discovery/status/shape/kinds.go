@@ -47,18 +47,24 @@ func ByKind() map[string]*Shape {
 		store.InferenceObjectives.Kind(): Conditions(
 			func(o *llmd.InferenceObjective) *llmd.InferenceObjectiveStatus { return &o.Status },
 			func(s *llmd.InferenceObjectiveStatus) *[]metav1.Condition { return &s.Conditions }),
-		store.ModelServers.Kind(): Conditions(
+		store.ModelServers.Kind(): Own(
 			func(m *v1alpha1.ModelServers) *v1alpha1.ModelServersStatus { return &m.Status },
-			func(s *v1alpha1.ModelServersStatus) *[]metav1.Condition { return &s.Conditions }),
+			func(s *v1alpha1.ModelServersStatus) (*[]metav1.Condition, *int64) {
+				return &s.Conditions, &s.ObservedGeneration
+			}, -1),
 		// members are records of multicluster, written by another field manager
-		store.ClusterSets.Kind(): Conditions(
+		store.ClusterSets.Kind(): Own(
 			func(c *v1alpha1.ClusterSet) *v1alpha1.ClusterSetStatus { return &c.Status },
-			func(s *v1alpha1.ClusterSetStatus) *[]metav1.Condition { return &s.Conditions }),
+			func(s *v1alpha1.ClusterSetStatus) (*[]metav1.Condition, *int64) {
+				return &s.Conditions, &s.ObservedGeneration
+			}, 0),
 		store.AccessPolicies.Kind(): Ancestors(func(p *v1alpha1.AccessPolicy) *gatewayv1.PolicyStatus {
 			return &p.Status
 		}),
-		store.PoolPolicies.Kind(): Conditions(
+		store.PoolPolicies.Kind(): Own(
 			func(p *v1alpha1.PoolPolicy) *v1alpha1.PoolPolicyStatus { return &p.Status },
-			func(s *v1alpha1.PoolPolicyStatus) *[]metav1.Condition { return &s.Conditions }),
+			func(s *v1alpha1.PoolPolicyStatus) (*[]metav1.Condition, *int64) {
+				return &s.Conditions, &s.ObservedGeneration
+			}, -1),
 	}
 }

@@ -1,6 +1,7 @@
 package shape
 
 import (
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,6 +120,43 @@ func Conditions[T store.Object, S any](status func(T) *S, conditions func(*S) *[
 			return &out
 		},
 	}
+}
+
+// stalled is the condition of kstatus (sigs.k8s.io/cli-utils) for an object that stays broken until
+// it, or another object, changes.
+const stalled = "Stalled"
+
+// Own is the shape of a status of our own kinds: conditions, and what kstatus reads. parts returns
+// the conditions and the observed generation, which is unset before the first write: -1 if the
+// schema has that default. It is 0 if the installed CRD lacks the field, and then stays 0.
+func Own[T store.Object, S any](status func(T) *S, parts func(*S) (*[]metav1.Condition, *int64), unset int64) *Shape {
+	return &Shape{
+		Take: func(obj store.Object) any { return take(status(obj.(T))) },
+		Make: func(in Input) any {
+			old := in.Old.(*S)
+			before, observed := parts(old)
+			if len(in.Report.Conditions) == 0 || in.later(*before) {
+				return old
+			}
+			out := *old
+			conditions, generation := parts(&out)
+			*conditions = in.conditions(*before, withStalled(in.Report.Conditions))
+			if *observed != 0 || unset == 0 {
+				*generation = in.Generation
+			}
+			return &out
+		},
+	}
+}
+
+// withStalled adds Stalled to conditions of which one is False.
+func withStalled(conditions []report.Condition) []report.Condition {
+	i := slices.IndexFunc(conditions, func(c report.Condition) bool { return c.Status == report.False })
+	if i < 0 {
+		return conditions
+	}
+	return append(slices.Clip(conditions), report.Condition{Type: stalled, Status: report.True,
+		Reason: conditions[i].Reason, Message: conditions[i].Message})
 }
 
 func take[S any](status *S) *S {

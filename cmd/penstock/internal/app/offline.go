@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/expiry"
@@ -29,6 +30,19 @@ func NewOffline(cfg OfflineConfig) (*Offline, error) {
 	}
 	_, err = core.store.Apply(cfg.Processor.object())
 	return &Offline{core, files}, err
+}
+
+// Names reads all files, and returns the names of the objects of some kinds.
+func (o *Offline) Names(ctx context.Context, kinds ...string) (out []string, err error) {
+	if err := o.files.Load(ctx); err != nil {
+		return nil, err
+	}
+	for _, c := range store.Everything(o.store.View()) {
+		if slices.Contains(kinds, c.Table) {
+			out = append(out, c.ID)
+		}
+	}
+	return out, nil
 }
 
 // nameRounds bounds how often resolved names may lead to further ones.

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/xds/server"
+)
+
+// completionTimeout bounds how long a shell waits for names.
+const completionTimeout = 2 * time.Second
+
+// asPlugin makes the root command kubectl's, if the program has the name of kubectl's plugin: help
+// and usage then name it as users call it.
+func asPlugin(root *cobra.Command, program string) {
+	name := strings.TrimSuffix(filepath.Base(program), ".exe")
+	if name != "kubectl-penstock" {
+		return
+	}
+	const called = "kubectl penstock"
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: called}
+	var rename func(*cobra.Command)
+	rename = func(cmd *cobra.Command) {
+		lines := strings.Split(cmd.Example, "\n")
+		for i, line := range lines {
+			if rest, ok := strings.CutPrefix(line, "  penstock "); ok {
+				lines[i] = "  " + called + " " + rest
+			}
+		}
+		cmd.Example = strings.Join(lines, "\n")
+		for _, sub := range cmd.Commands() {
+			rename(sub)
+		}
+	}
+	rename(root)
+}
+
+// suggest completes an argument or a flag by what list returns within completionTimeout. Without an
+// answer there are no suggestions: a shell has no place for an error.
+func suggest(list func(ctx context.Context, args []string) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		ctx := cmd.Context()
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+		defer cancel()
+		all := slices.DeleteFunc(list(ctx, args), func(name string) bool { return !strings.HasPrefix(name, begun) })
+		slices.Sort(all)
+		return slices.Compact(all), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// objects lists the objects of some kinds: of the running processes, else of the files.
+func (a *target) objects(ctx context.Context, kinds ...string) (out []string) {
+	at, err := a.running(ctx)
+	for _, kind := range kinds {
+		var answer struct {
+			Objects []struct {
+				Metadata struct{ Namespace, Name string }
+			}
+		}
+		if err == nil {
+			err = at.get(ctx, "/debug/store/"+kind, &answer)
+		}
+		if err != nil {
+			return a.written(ctx, kinds)
+		}
+		for _, o := range answer.Objects {
+			out = append(out, strings.TrimPrefix(objectid.Join(o.Metadata.Namespace, o.Metadata.Name), "/"))
+		}
+	}
+	return out
+}
+
+// written lists the objects of some kinds in the files.
+func (a *target) written(ctx context.Context, kinds []string) (out []string) {
+	if len(a.paths) == 0 || ctx.Err() != nil {
+		return nil
+	}
+	processor, err := defaultProcessor()
+	if err != nil {
+		return nil
+	}
+	files, err := app.NewOffline(app.OfflineConfig{Paths: a.paths, Processor: processor,
+		Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil
+	}
+	out, _ = files.Names(ctx, kinds...)
+	return out
+}
+
+// first completes the first argument by objects of some kinds.
+func first(kinds ...string) func(*target) cobra.CompletionFunc {
+	return func(a *target) cobra.CompletionFunc {
+		return suggest(func(ctx context.Context, args []string) []string {
+			if len(args) > 0 {
+				return nil
+			}
+			return a.objects(ctx, kinds...)
+		})
+	}
+}
+
+// kindThenName completes the arguments KIND and NAMESPACE/NAME.
+func kindThenName(a *target) cobra.CompletionFunc {
+	return suggest(func(ctx context.Context, args []string) (out []string) {
+		switch len(args) {
+		case 0:
+			for _, table := range store.Tables() {
+				out = append(out, table.Kind())
+			}
+		case 1:
+			return a.objects(ctx, args[0])
+		}
+		return out
+	})
+}
+
+// kindOnly completes the argument KIND.
+func kindOnly(a *target) cobra.CompletionFunc {
+	both := kindThenName(a)
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return both(cmd, args, begun)
+	}
+}
+
+// nodes completes the argument NODE by the connected proxies.
+func nodes(a *target) cobra.CompletionFunc {
+	return suggest(func(ctx context.Context, args []string) (out []string) {
+		all, err := a.replicas(ctx)
+		if err != nil || len(args) > 0 {
+			return nil
+		}
+		answers, _, _ := fromAll[[]server.ProxyStatus](ctx, all, "/proxies")
+		for _, proxy := range slices.Concat(answers...) {
+			out = append(out, proxy.Node)
+		}
+		return out
+	})
+}
+
+// targets completes --pool of explain: pools, and imports with the clusters that export them.
+func (a *target) targets() cobra.CompletionFunc {
+	return suggest(func(ctx context.Context, _ []string) []string {
+		out := a.objects(ctx, store.InferencePools.Kind())
+		imports := a.objects(ctx, store.InferencePoolImports.Kind())
+		if len(imports) == 0 {
+			return out
+		}
+		var members []string
+		if at, err := a.running(ctx); err == nil {
+			var status set.Status
+			if at.get(ctx, "/clusters", &status) == nil {
+				for _, m := range status.Members {
+					members = append(members, m.Name)
+				}
+			}
+		}
+		for _, name := range imports {
+			out = append(out, name+"@")
+			for _, member := range members {
+				out = append(out, name+"@"+member)
+			}
+		}
+		return out
+	})
+}

@@ -1,0 +1,123 @@
+//go:build lab
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	kstatus "sigs.k8s.io/cli-utils/pkg/kstatus/status"
+
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
+	"github.com/penstock-project/penstock/discovery/kube/kubetest"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/kubestatus"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/features"
+)
+
+// Flux and other tools compute whether an object is ready by kstatus. Our own kinds have no rules
+// there: the status that the writer writes must suffice.
+func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
+	s := start(t)
+	s.install(t, "modelservers", "poolpolicies", "clustersets")
+	changed := map[string]string{ // a change of each spec
+		"ModelServers": `{"spec": {"servers": [{"address": "10.0.0.2"}]}}`,
+		"PoolPolicy":   `{"spec": {"picker": {"strategy": "round-robin"}}}`,
+		"ClusterSet":   `{"spec": {"region": "eu-west-1"}}`,
+	}
+	var own []object
+	for _, o := range objects {
+		if changed[o.kind] != "" {
+			own = append(own, o)
+			s.create(t, o.resource, o.text())
+		}
+	}
+	if len(own) != len(changed) {
+		t.Fatalf("objects: %v", own)
+	}
+	for _, o := range own {
+		if o.kind != "ClusterSet" { // in the cluster of a hub it has no observer, and must not wait for one
+			s.expectKstatus(t, "before it is observed", o, kstatus.InProgressStatus)
+		}
+	}
+	world, source := follow(t, s)
+	board := status.NewBoard(nil)
+	writer, err := kubestatus.New(kubestatus.Config{
+		Source: source, Store: world, Board: board, Delivery: delivered{}, Controller: controller,
+		Features: features.Names(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Run(t, writer.Lead)
+	reports := func(what string, c report.Condition, want kstatus.Status) {
+		t.Helper()
+		for _, o := range own {
+			board.Set("translation", report.Report{Owner: o.ref(), Conditions: []report.Condition{c}})
+		}
+		for _, o := range own {
+			labtest.Until(t, what, func(ctx context.Context) error {
+				view := world.View()
+				writer.Observe(view, store.Everything(view))
+				if got := s.kstatus(t, o); got.Status != want {
+					return fmt.Errorf("%s is %s (%s), want %s", o.ref(), got.Status, got.Message, want)
+				}
+				return nil
+			})
+		}
+	}
+	broken := report.Condition{Type: "Accepted", Status: report.False, Reason: "TargetNotFound",
+		Message: "there is no pool"}
+	good := report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted"}
+	reports("the first report, of a mistake", broken, kstatus.FailedStatus)
+	for _, o := range own {
+		if got := s.kstatus(t, o); got.Message != broken.Message {
+			t.Errorf("%s: the message is %q", o.ref(), got.Message)
+		}
+	}
+	reports("the mistake is resolved", good, kstatus.CurrentStatus)
+	for _, o := range own { // nothing observes it until the next report
+		if _, err := s.resource(o).Patch(t.Context(), o.name, types.MergePatchType, []byte(changed[o.kind]),
+			metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.expectKstatus(t, "after a change", o, kstatus.InProgressStatus)
+	}
+	reports("the change is observed", good, kstatus.CurrentStatus)
+}
+
+func (s *server) resource(o object) dynamic.ResourceInterface {
+	kind := s.client.Resource(schema.GroupVersionResource{Group: o.group, Version: o.version, Resource: o.resource})
+	if o.ofCluster() {
+		return kind
+	}
+	return kind.Namespace("default")
+}
+
+func (s *server) kstatus(t *testing.T, o object) *kstatus.Result {
+	t.Helper()
+	u, err := s.resource(o).Get(t.Context(), o.name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := kstatus.Compute(u)
+	if err != nil {
+		t.Fatalf("%s: %v", o.ref(), err)
+	}
+	return result
+}
+
+func (s *server) expectKstatus(t *testing.T, what string, o object, want kstatus.Status) {
+	t.Helper()
+	if got := s.kstatus(t, o); got.Status != want {
+		t.Errorf("%s: %s is %s (%s), want %s", what, o.ref(), got.Status, got.Message, want)
+	}
+}
