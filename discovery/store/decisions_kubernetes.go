@@ -29,11 +29,11 @@ var ofKubernetes = []decision{
 	),
 	decide[metav1.LabelSelector](shown("MatchLabels", "MatchExpressions")),
 	decide[metav1.LabelSelectorRequirement](shown("Key", "Operator", "Values")),
-	decide[corev1.Namespace](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
+	decide[corev1.Namespace](object("Spec", "Status")),
 	decide[corev1.NamespaceSpec](shown("Finalizers")),
 	decide[corev1.NamespaceStatus](shown("Phase", "Conditions")),
 	decide[corev1.NamespaceCondition](shown("Type", "Status", "LastTransitionTime", "Reason", "Message")),
-	decide[corev1.Service](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
+	decide[corev1.Service](object("Spec", "Status")),
 	decide[corev1.ServiceSpec](
 		shown(
 			"Ports", "Selector", "ClusterIP", "ClusterIPs", "Type", "ExternalIPs", "SessionAffinity",
@@ -50,7 +50,7 @@ var ofKubernetes = []decision{
 	decide[corev1.LoadBalancerStatus](shown("Ingress")),
 	decide[corev1.LoadBalancerIngress](shown("IP", "Hostname", "IPMode", "Ports")),
 	decide[corev1.PortStatus](shown("Port", "Protocol", "Error")),
-	decide[mcsv1beta1.ServiceImport](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
+	decide[mcsv1beta1.ServiceImport](object("Spec", "Status")),
 	decide[mcsv1beta1.ServiceImportSpec](
 		shown(
 			"Ports", "IPs", "Type", "SessionAffinity", "SessionAffinityConfig", "IPFamilies",
@@ -60,7 +60,7 @@ var ofKubernetes = []decision{
 	decide[mcsv1beta1.ServicePort](shown("Name", "Protocol", "AppProtocol", "Port")),
 	decide[mcsv1beta1.ServiceImportStatus](shown("EndpointSliceObjects", "Clusters", "Conditions")),
 	decide[mcsv1beta1.ClusterStatus](shown("Cluster")),
-	decide[discoveryv1.EndpointSlice](shown("TypeMeta", "ObjectMeta", "AddressType", "Endpoints", "Ports")),
+	decide[discoveryv1.EndpointSlice](object("AddressType", "Endpoints", "Ports")),
 	decide[discoveryv1.Endpoint](
 		shown("Addresses", "Conditions", "Hostname", "TargetRef", "DeprecatedTopology", "NodeName", "Zone", "Hints"),
 	),
@@ -73,7 +73,7 @@ var ofKubernetes = []decision{
 	decide[discoveryv1.ForZone](shown("Name")),
 	decide[discoveryv1.ForNode](shown("Name")),
 	decide[discoveryv1.EndpointPort](shown("Name", "Protocol", "Port", "AppProtocol")),
-	decide[corev1.Pod](shown("TypeMeta", "ObjectMeta", "Status"), omit("Spec")),
+	decide[corev1.Pod](object("Status"), omit("Spec")),
 	decide[corev1.PodStatus](
 		shown("Phase", "Conditions", "HostIP", "PodIP", "PodIPs"),
 		omit(
@@ -87,8 +87,8 @@ var ofKubernetes = []decision{
 		shown("Type", "ObservedGeneration", "Status", "LastProbeTime", "LastTransitionTime", "Reason", "Message"),
 	),
 	decide[corev1.PodIP](shown("IP")),
-	decide[corev1.Secret](shown("TypeMeta", "ObjectMeta", "Immutable", "Type"), sizes("Data", "StringData")),
-	decide[corev1.ConfigMap](shown("TypeMeta", "ObjectMeta", "Immutable"), sizes("Data", "BinaryData")),
+	decide[corev1.Secret](object("Immutable", "Type"), sizes("Data", "StringData")),
+	decide[corev1.ConfigMap](object("Immutable"), sizes("Data", "BinaryData")),
 	decide[corev1.SecretReference](names("Name", "Namespace")),
 	decide[networkingv1.NetworkPolicyPeer](shown("PodSelector", "NamespaceSelector", "IPBlock")),
 	decide[networkingv1.IPBlock](shown("CIDR", "Except")),

@@ -40,6 +40,7 @@ type part struct {
 
 func annotations(fields ...string) part { return part{annotated, fields} }
 func shown(fields ...string) part       { return part{whole, fields} }
+func object(fields ...string) part      { return shown(append(fields, "TypeMeta", "ObjectMeta")...) }
 func names(fields ...string) part       { return part{naming, fields} }
 func omit(fields ...string) part        { return part{hidden, fields} }
 func sizes(fields ...string) part       { return part{lengths, fields} }

@@ -58,7 +58,6 @@ const (
 	ByAddresses = "addresses"
 )
 
-// The tables, one for each kind.
 var (
 	GatewayClasses = &Table[*gatewayv1.GatewayClass]{
 		group: gatewayv1.GroupName, kind: "GatewayClass", clusterWide: true,

@@ -32,13 +32,11 @@ func (s *Schema) Check(value any) (size int, bad *Violation) {
 	return c.size, c.bad
 }
 
-// checking is one call of Check.
 type checking struct {
 	size int
 	bad  *Violation
 }
 
-// fail records a violation and returns false.
 func (c *checking) fail(format string, args ...any) bool {
 	c.bad = &Violation{Problem: fmt.Sprintf(format, args...)}
 	return false

@@ -11,7 +11,6 @@ import (
 // GatewayStatus.addresses).
 const MaxAddresses = 16
 
-// Types of an address in a Gateway's status.
 const (
 	IPAddress = "IPAddress"
 	Hostname  = "Hostname"

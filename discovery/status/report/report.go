@@ -32,7 +32,6 @@ func (r Ref) Compare(o Ref) int {
 		strings.Compare(r.Name, o.Name), strings.Compare(r.Group, o.Group))
 }
 
-// Values of a condition's status.
 const (
 	True    = "True"
 	False   = "False"
