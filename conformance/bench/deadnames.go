@@ -3,25 +3,22 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/penstock-project/penstock/conformance/bench/world"
+	"github.com/penstock-project/penstock/conformance/promises/nameserver"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 // deadNames has 1,000 pools of ten model servers each.
 var deadNames = world.Size{Hosts: 2000, Backends: 2000, Endpoints: 10, Port: 8080}
 
-// measureDeadNames starts penstock serve with 10,000 host names whose DNS server drops every query,
-// and with the same objects with IP addresses, in turns.
 func measureDeadNames(ctx context.Context, c config, out report) error {
-	dns, err := net.ListenPacket("udp", "127.0.0.1:0")
+	dns, err := nameserver.Start() // it drops every query
 	if err != nil {
 		return err
 	}
 	defer func() { _ = dns.Close() }()
-	go drop(dns) // ends with Close
 	want, err := resourcesOf(deadNames)
 	if err != nil {
 		return err
@@ -32,7 +29,7 @@ func measureDeadNames(ctx context.Context, c config, out report) error {
 			adapt func(any) any
 			times *[]time.Duration
 		}{{named, &names}, {nil, &addresses}} {
-			took, err := startWith(ctx, c, dns.LocalAddr().String(), turn.adapt, want)
+			took, err := startWith(ctx, c, dns.Address(), turn.adapt, want)
 			if err != nil {
 				return err
 			}
@@ -43,7 +40,6 @@ func measureDeadNames(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// startWith measures one start with a new folder.
 func startWith(ctx context.Context, c config, dns string, adapt func(any) any, want int) (time.Duration, error) {
 	w, err := world.New(deadNames)
 	if err != nil {
@@ -63,7 +59,6 @@ func startWith(ctx context.Context, c config, dns string, adapt func(any) any, w
 	return took, nil
 }
 
-// named replaces the addresses of model servers by names.
 func named(object any) any {
 	m, ok := object.(*v1alpha1.ModelServers)
 	if !ok {
@@ -73,14 +68,4 @@ func named(object any) any {
 		m.Spec.Servers[i].Address = fmt.Sprintf("server-%d.%s.example", i, m.Name)
 	}
 	return m
-}
-
-// drop reads packets and ignores them until the connection is closed.
-func drop(conn net.PacketConn) {
-	packet := make([]byte, 1500)
-	for {
-		if _, _, err := conn.ReadFrom(packet); err != nil {
-			return
-		}
-	}
 }

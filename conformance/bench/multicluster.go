@@ -3,16 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"net/url"
@@ -25,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/conformance/bench/world"
+	"github.com/penstock-project/penstock/conformance/lab/pki"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -44,7 +39,6 @@ type simulatedMember struct {
 	stop       func()
 }
 
-// counted counts the bytes that connections of a listener send.
 type counted struct {
 	net.Listener
 	sent *atomic.Int64
@@ -72,7 +66,7 @@ func (c countedConn) Write(b []byte) (int, error) {
 // addresses.
 func simulate(number, pools int) (*simulatedMember, error) {
 	m := &simulatedMember{name: fmt.Sprintf("c%03d", number), sent: &atomic.Int64{}}
-	cert, bundle, err := issue("spiffe://" + m.name + federation.ProcessPath)
+	cert, bundle, err := issue(m.name, federation.ProcessPath)
 	if err != nil {
 		return nil, err
 	}
@@ -125,34 +119,17 @@ func simulate(number, pools int) (*simulatedMember, error) {
 }
 
 // issue returns a certificate of a SPIFFE ID, and the certificate of its CA.
-func issue(id string) (cert *tls.Certificate, bundle []byte, err error) {
-	ca, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+func issue(domain, path string) (cert *tls.Certificate, bundle []byte, err error) {
+	ca, err := pki.NewAuthority(domain, time.Now())
 	if err != nil {
 		return nil, nil, err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	pair, err := ca.Issue(pki.Subject{URI: &url.URL{Scheme: "spiffe", Host: domain, Path: path}})
 	if err != nil {
 		return nil, nil, err
 	}
-	uri, err := url.Parse(id)
-	if err != nil {
-		return nil, nil, err
-	}
-	until := time.Now().Add(24 * time.Hour)
-	top := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: until, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign}
-	topDER, err := x509.CreateCertificate(rand.Reader, top, top, ca.Public(), ca)
-	if err != nil {
-		return nil, nil, err
-	}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: until, URIs: []*url.URL{uri},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, leaf, top, key.Public(), ca)
-	if err != nil {
-		return nil, nil, err
-	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: topDER}), nil
+	own, err := tls.X509KeyPair(pair.Certificate, pair.Key)
+	return &own, ca.Certificate, err
 }
 
 // importer is a penstock serve that imports what simulated members export. No route names it.
@@ -170,7 +147,6 @@ type offered struct {
 	at   time.Time
 }
 
-// newImporter starts a penstock serve with a ClusterSet without members.
 func newImporter(ctx context.Context, c config) (i *importer, err error) {
 	i = &importer{}
 	files, state, remove, err := folder(func(dir string) error { return writeClusterSet(dir, "importer", nil) })
@@ -212,7 +188,6 @@ func (i *importer) identify(ctx context.Context, state string) error {
 	})
 }
 
-// writeClusterSet saves a ClusterSet.
 func writeClusterSet(dir, cluster string, members []*simulatedMember) error {
 	spec := v1alpha1.ClusterSetSpec{Cluster: cluster}
 	for _, m := range members {
@@ -261,7 +236,6 @@ func (i *importer) follow(ctx context.Context) error {
 	return nil
 }
 
-// join makes simulated members and the importer members of each other.
 func (i *importer) join(members []*simulatedMember) error {
 	for _, m := range members {
 		m.federation.SetMembers([]federation.Member{

@@ -16,14 +16,12 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// The simulated set.
 const (
 	syncMembers = 100
 	syncPools   = 100
 	syncTurns   = 3
 )
 
-// measureSync measures how long an importer of 100 members takes for the first sync.
 func measureSync(ctx context.Context, c config, out report) error {
 	var members []*simulatedMember
 	defer func() {
@@ -103,7 +101,7 @@ func newStreams(servers, size int) (*plainStreams, error) {
 		payload.Value[i] = byte(i)
 	}
 	for range servers {
-		cert, _, err := issue("spiffe://stream/x")
+		cert, _, err := issue("stream", "/x")
 		if err != nil {
 			return nil, err
 		}
@@ -172,7 +170,7 @@ func (p *plainStreams) read(ctx context.Context) (took time.Duration, err error)
 
 // runReader reads the streams of servers, once its standard input has a line.
 func runReader(addresses string) error {
-	cert, _, err := issue("spiffe://reader/x")
+	cert, _, err := issue("reader", "/x")
 	if err != nil {
 		return err
 	}

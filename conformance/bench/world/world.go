@@ -2,16 +2,9 @@ package world
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"time"
@@ -23,6 +16,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/penstock-project/penstock/conformance/lab/pki"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
@@ -65,29 +59,16 @@ type World struct {
 
 // New creates a World, with a certificate that is valid for its listeners.
 func New(size Size) (*World, error) {
-	w := &World{Size: size}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bench"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-	}
+	subject := pki.Subject{Name: "bench"}
 	for l := range size.Listeners {
-		template.DNSNames = append(template.DNSNames, "*"+domain(l))
+		subject.DNS = append(subject.DNS, "*"+domain(l))
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	ca, err := pki.NewAuthority("bench", time.Now())
 	if err != nil {
 		return nil, err
 	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	w.cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	w.key = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
-	return w, nil
+	pair, err := ca.Issue(subject)
+	return &World{Size: size, cert: pair.Certificate, key: pair.Key}, err
 }
 
 func domain(listener int) string { return fmt.Sprintf(".l%d.example", listener) }
@@ -164,7 +145,6 @@ func (w *World) Route(i, revision int) *gatewayv1.HTTPRoute {
 	return r
 }
 
-// pooled reports whether backend b is an InferencePool.
 func (w *World) pooled(b int) bool { return b%2 == 1 && !w.NoPools }
 
 // address returns the address of endpoint e of backend b. No process listens there.
@@ -191,7 +171,6 @@ func (w *World) Service(b, turn int) (*corev1.Service, *discoveryv1.EndpointSlic
 	return s, slice
 }
 
-// pool returns backend b, if it is an InferencePool, with its model servers.
 func (w *World) pool(b int) (*inferencev1.InferencePool, *v1alpha1.ModelServers) {
 	p := &inferencev1.InferencePool{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "inference.networking.k8s.io/v1", Kind: "InferencePool"},
@@ -293,7 +272,6 @@ func (w *World) StageRoutes(dir string, i, changed, revision int) error {
 	return w.write(dir, w.RouteFile(i)+"~", objects...)
 }
 
-// save writes objects to a temporary file, then renames it.
 func (w *World) save(dir, name string, objects ...any) error {
 	if err := w.write(dir, name+"~", objects...); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package pki creates the certificates of a lab's cluster: one CA, and the certificates that the
-// programs of Kubernetes serve and authenticate with. They are valid for a year and never renewed.
+// Package pki creates certificates, valid for a year and never renewed: a CA, and what it signs for
+// the programs of a lab's cluster, and for the parts of other harnesses.
 //
-// Package cluster calls it. Test alone with `go test ./lab/pki`.
+// Packages cluster, bench, zeroloss and clusterset call it. Test alone with `go test ./lab/pki`.
 package pki

@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"net"
 	"net/netip"
+	"net/url"
 	"time"
 )
 
@@ -32,68 +33,70 @@ type Subject struct {
 	Groups []string // Kubernetes' groups
 	DNS    []string
 	IPs    []netip.Addr
+	URI    *url.URL // nil: none
 }
 
 // NewAuthority creates a CA with a key of its own, valid from now on.
 func NewAuthority(name string, now time.Time) (*Authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("authority: %w", err)
-	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(lifetime),
+		Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(lifetime),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	a := &Authority{}
+	var err error
+	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return nil, fmt.Errorf("authority: %w", err)
+	}
+	raw, err := a.sign(template, template, a.key)
+	if err == nil {
+		a.cert, err = x509.ParseCertificate(raw)
+	}
+	if err == nil {
+		a.Pair, err = encode(raw, a.key)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("authority: %w", err)
 	}
-	cert, err := x509.ParseCertificate(raw)
-	if err != nil {
-		return nil, fmt.Errorf("authority: %w", err)
-	}
-	pair, err := encode(raw, key)
-	if err != nil {
-		return nil, err
-	}
-	return &Authority{Pair: pair, cert: cert, key: key}, nil
+	return a, nil
 }
 
 // Issue creates a certificate with a key of its own.
-func (a *Authority) Issue(s Subject) (Pair, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return Pair{}, fmt.Errorf("certificate of %s: %w", s.Name, err)
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return Pair{}, fmt.Errorf("certificate of %s: %w", s.Name, err)
-	}
+func (a *Authority) Issue(s Subject) (pair Pair, err error) {
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: s.Name, Organization: s.Groups},
-		NotBefore: a.cert.NotBefore, NotAfter: a.cert.NotAfter,
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		DNSNames:    s.DNS,
+		Subject: pkix.Name{CommonName: s.Name, Organization: s.Groups}, NotBefore: a.cert.NotBefore,
+		NotAfter: a.cert.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}, DNSNames: s.DNS,
 	}
 	for _, ip := range s.IPs {
 		template.IPAddresses = append(template.IPAddresses, net.IP(ip.AsSlice()))
 	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if s.URI != nil {
+		template.URIs = []*url.URL{s.URI}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err == nil {
+		var raw []byte
+		if raw, err = a.sign(template, a.cert, key); err == nil {
+			pair, err = encode(raw, key)
+		}
+	}
 	if err != nil {
 		return Pair{}, fmt.Errorf("certificate of %s: %w", s.Name, err)
 	}
-	return encode(raw, key)
+	return pair, nil
+}
+
+func (a *Authority) sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey) (der []byte, err error) {
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
+		return nil, err
+	}
+	return x509.CreateCertificate(rand.Reader, template, parent, key.Public(), a.key)
 }
 
 func encode(cert []byte, key *ecdsa.PrivateKey) (Pair, error) {
 	raw, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return Pair{}, fmt.Errorf("private key: %w", err)
-	}
 	return Pair{
 		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
 		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}),
-	}, nil
+	}, err
 }

@@ -15,12 +15,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/penstock-project/penstock/conformance/lab/pki"
 	"github.com/penstock-project/penstock/conformance/promises/nameserver"
 	"github.com/penstock-project/penstock/conformance/promises/process"
 	"github.com/penstock-project/penstock/conformance/promises/soak"
 )
 
-// options are a run's options; see the flags of the same names.
 type options struct {
 	Seed          uint64
 	Steps         int
@@ -45,20 +45,20 @@ type options struct {
 // run is one run, from the start of all processes to their end.
 type run struct {
 	options
-	world   *world
-	folder  *folder
-	remote  *folder // of the external picker
-	ports   process.Ports
-	issuer  *issuer
-	clients *clients
-	planes  []*plane
-	up      *process.Process
-	edges   []edge
-	picker  *plane             // the external picker
-	dns     *nameserver.Server // of a soak; it resolves the name of namedFleet
-	size    atomic.Int64       // of the configuration, in bytes
-	named   int                // how often its answer has changed
-	retired sync.WaitGroup
+	world     *world
+	folder    *folder
+	remote    *folder // of the external picker
+	ports     process.Ports
+	authority *pki.Authority
+	clients   *clients
+	planes    []*plane
+	up        *process.Process
+	edges     []edge
+	picker    *plane             // the external picker
+	dns       *nameserver.Server // of a soak; it resolves the name of namedFleet
+	size      atomic.Int64       // of the configuration, in bytes
+	named     int                // how often its answer has changed
+	retired   sync.WaitGroup
 
 	mu       sync.Mutex
 	failures []failure
@@ -83,11 +83,11 @@ type result struct {
 func newRun(o options) (*run, error) {
 	r := &run{options: o, faulted: map[string]int{}}
 	var err error
-	if r.issuer, err = newIssuer(); err != nil {
+	if r.authority, err = pki.NewAuthority("zeroloss", time.Now()); err != nil {
 		return nil, err
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(r.issuer.certificate)
+	roots.AppendCertsFromPEM(r.authority.Certificate)
 	r.clients = newClients(o.Rate, o.Streams, o.Events, roots, r.fail)
 	if r.folder, err = newFolder(filepath.Join(o.Dir, "config")); err != nil {
 		return nil, err
@@ -141,7 +141,10 @@ func (r *run) begin() (err error) {
 			return err
 		}
 	}
-	w.newSecret = r.issuer.issue
+	w.newSecret = func(host string) *secret {
+		pair, _ := r.authority.Issue(pki.Subject{DNS: []string{host}}) // an empty one fails the first request
+		return &secret{host: host, cert: string(pair.Certificate), key: string(pair.Key)}
+	}
 	made := 0
 	w.newServer = func(fleet string) (*server, error) {
 		made++
@@ -275,7 +278,6 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 	return res, nil
 }
 
-// work makes all changes with their restarts, or runs a soak with its faults.
 func (r *run) work(ctx context.Context, res *result) (err error) {
 	if r.Soak == 0 {
 		return r.changes(ctx, slices.Values(r.until(r.Steps)), r.restarts(), res)
@@ -375,7 +377,6 @@ func (r *run) quiet(ctx context.Context) error {
 	return nil
 }
 
-// expect updates the fleets that may answer.
 func (r *run) expect() {
 	known := map[string]*target{}
 	for _, t := range r.clients.all() {
@@ -392,7 +393,6 @@ func (r *run) expect() {
 	}
 }
 
-// announce starts requests to new hosts, once they are served.
 func (r *run) announce(ctx context.Context) error {
 	for _, t := range r.clients.all() {
 		t.mu.Lock()

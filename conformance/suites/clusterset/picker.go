@@ -1,12 +1,7 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"math/big"
 	"net"
 	"net/netip"
 	"strconv"
@@ -22,6 +17,8 @@ import (
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/penstock-project/penstock/conformance/lab/pki"
 )
 
 // Names of the endpoint picker protocol (docs/proposals/004-endpoint-picker-protocol).
@@ -70,14 +67,11 @@ func (r *run) picker(names netip.AddrPort) *picker {
 }
 
 func selfSigned() (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	own, err := pki.NewAuthority("picker", time.Now())
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	from := time.Now().Add(-time.Hour)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: from, NotAfter: from.Add(25 * time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+	return tls.X509KeyPair(own.Certificate, own.Key)
 }
 
 // follow makes the picker name an endpoint, or answer with a status that is not 0.
