@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// routeChanges is a rig with a follower, on which it measures changes of single routes.
 type routeChanges struct {
 	*rig
 	follower  *follower
@@ -60,7 +59,6 @@ func (c *routeChanges) one(ctx context.Context, how func(...store.Op) error) (to
 	return took, cpuTime() - used, err
 }
 
-// measure makes some incremental changes.
 func (c *routeChanges) measure(ctx context.Context, n int) error {
 	for range n {
 		took, cpu, err := c.one(ctx, c.change)
@@ -72,8 +70,6 @@ func (c *routeChanges) measure(ctx context.Context, n int) error {
 	return nil
 }
 
-// measureChange measures a route's change among 5,000 and among 100, in turns, and a full
-// translation.
 func measureChange(ctx context.Context, _ config, out report) error {
 	small, err := newRouteChanges(ctx, world.Routes100)
 	if err != nil {
@@ -115,7 +111,6 @@ func (c *routeChanges) catchUp() error {
 	return c.commit(view.Revision(), c.translator.Update(view, store.Everything(view)))
 }
 
-// measureCleartext measures a route's change among 5,000 that share one route configuration.
 func measureCleartext(ctx context.Context, _ config, out report) error {
 	c, err := newRouteChanges(ctx, world.Cleartext5000)
 	if err != nil {

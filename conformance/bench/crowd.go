@@ -59,7 +59,6 @@ func gather(ctx context.Context, address string, n, atOnce int, requests [][]byt
 	return c, nil
 }
 
-// join connects a proxy.
 func (c *crowd) join(ctx context.Context, i int, address string, requests [][]byte) error {
 	p, err := proxy.Connect(ctx,
 		proxy.Config{Address: address, Node: fmt.Sprint("bench-", i), Cluster: world.Gateway, Handle: c.handle})
@@ -105,7 +104,6 @@ func (c *crowd) close() {
 	_ = group.Wait() // Close has no error
 }
 
-// handle receives every proxy's responses.
 func (c *crowd) handle(r proxy.Response) {
 	if slices.Contains(r.Removed, probe) && int(c.answered.Add(1)) == len(c.proxies) {
 		c.at = r.At
@@ -125,14 +123,12 @@ func (c *crowd) handle(r proxy.Response) {
 	c.resent.Add(int64(len(r.Items)))
 }
 
-// expect starts to wait for a resource at every proxy.
 func (c *crowd) expect(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.want, c.left = name, len(c.proxies)
 }
 
-// wait returns when the last proxy has the expected resource.
 func (c *crowd) wait(ctx context.Context) (time.Time, error) {
 	select {
 	case at := <-c.arrived:
@@ -144,7 +140,6 @@ func (c *crowd) wait(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// errors returns the first few errors of the proxies.
 func (c *crowd) errors() error {
 	var all []error
 	for _, p := range c.proxies {

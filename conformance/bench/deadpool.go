@@ -19,9 +19,6 @@ const (
 	deadPoolLimit   = 20 * time.Second
 )
 
-// measureDeadPool ends the servers of a pool, all but one first, and measures how long penstock up
-// takes from the end of the last one to its Warning: without a request if they are killed, and with
-// requests if they freeze.
 func measureDeadPool(ctx context.Context, c config, out report) error {
 	for part, signal := range map[string]syscall.Signal{"": syscall.SIGKILL, "frozen": syscall.SIGSTOP} {
 		var took []float64
@@ -91,7 +88,6 @@ func deadPoolTurn(ctx context.Context, c config, signal syscall.Signal) (time.Du
 	return time.Since(began), nil
 }
 
-// ask sends a request every 50 ms until ctx ends, without waiting for responses.
 func (g *gateway) ask(ctx context.Context) {
 	every := time.NewTicker(50 * time.Millisecond)
 	defer every.Stop()

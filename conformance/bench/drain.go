@@ -17,7 +17,6 @@ const (
 	drainClients = 8   // that send short requests without a pause
 )
 
-// measureDrain ends penstock up in the middle of streams, while other clients send requests.
 func measureDrain(ctx context.Context, c config, out report) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -43,7 +43,6 @@ type dropinPicker struct {
 	process               *process
 }
 
-// measureDropin replaces the pickers one after the other while clients send, as a rollout does.
 func measureDropin(ctx context.Context, c config, out report) error {
 	var ports []int // picks.Models do not read chunked bodies, which this mode of ext_proc sends
 	for range pickModels {
@@ -105,7 +104,6 @@ func measureDropin(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// roll sends until both pickers have been replaced.
 func (d *dropin) roll(ctx context.Context) (failed, sent int64, err error) {
 	sending, end := context.WithCancel(ctx)
 	var clients sync.WaitGroup
@@ -169,7 +167,6 @@ func (d *dropin) stop() {
 	}
 }
 
-// request sends a chat completion.
 func (d *dropin) request(ctx context.Context, n int) error {
 	_, err := post(ctx, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/%s", d.Port, chatPath),
 		fmt.Sprintf(`{"model": "m", "messages": [{"role": "user", "content": "question %d"}]}`, n))

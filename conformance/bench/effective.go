@@ -12,8 +12,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// measureEffective measures from a saved file to the first request through a real Envoy that
-// follows it.
 func measureEffective(ctx context.Context, c config, out report) error {
 	size := world.Routes5000
 	var err error
@@ -81,7 +79,6 @@ type visitor struct {
 	url    string
 }
 
-// newVisitor returns a client of a URL whose host is at a port of this machine.
 func newVisitor(url string, port int32) *visitor {
 	return &visitor{url: url, client: http.Client{
 		Timeout:       timeout,
@@ -95,13 +92,11 @@ func newVisitor(url string, port int32) *visitor {
 	}}
 }
 
-// revision returns the revision that a request sees.
 func (v *visitor) revision(ctx context.Context) (string, error) {
 	header, _, err := get(ctx, &v.client, v.url)
 	return header.Get(world.RevisionHeader), err
 }
 
-// served waits until requests see revision 0.
 func (v *visitor) served(ctx context.Context, p *plane) error {
 	return eventually(ctx, func() error {
 		got, err := v.revision(ctx)

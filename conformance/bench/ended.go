@@ -26,8 +26,6 @@ var endedPools = []struct {
 	{"spare", 1, 4 * time.Millisecond, 0, ""},
 }
 
-// measureEnded sends one request after the other to penstock up. It measures how long each counts
-// after its end, and where the next requests go.
 func measureEnded(ctx context.Context, c config, out report) error {
 	objects := ""
 	for _, pool := range endedPools {
@@ -72,7 +70,6 @@ func measureEnded(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// endedServer starts a model server that answers after a time with its own address.
 func endedServer(takes time.Duration) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/explain"
 )
 
-// explainForms is how many requests of a seed are explained.
 const explainForms = 20_000
 
 // measureExplain compares explain with Envoy. The seed is $EXPLAIN_SEED, or the day.

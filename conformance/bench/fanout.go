@@ -14,7 +14,6 @@ import (
 
 const streams = 1000
 
-// measureFanout measures one changed endpoint of 50,000, until 1,000 proxies have it.
 func measureFanout(ctx context.Context, _ config, out report) error {
 	ours, assignments, err := fanout(ctx, out)
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"time"
 )
 
-// measurement is a run that produces one or several figures.
 type measurement struct {
 	what    string            // for progress
 	needs   func(config) bool // nil: nothing
@@ -38,7 +37,6 @@ func (m measurement) gives(chosen *regexp.Regexp) bool {
 	return slices.ContainsFunc(m.figures, func(f figure) bool { return chosen.MatchString(f.name) })
 }
 
-// profiled runs a measurement, with profiles if configured.
 func (m measurement) profiled(ctx context.Context, c config) error {
 	if c.profiles == "" {
 		return m.run(ctx, c, emit)
@@ -74,7 +72,6 @@ type output struct {
 	About string   `json:"about,omitempty"`
 }
 
-// declared returns the figure with a name.
 func declared(name string) (figure, bool) {
 	for _, m := range measurements {
 		for _, f := range m.figures {

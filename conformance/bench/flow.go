@@ -15,7 +15,6 @@ func lot(i int) float64 {
 	return float64((x^x>>27)>>11) / (1 << 53)
 }
 
-// measureFlowCritical compares Critical requests with and without Sheddable ones beside them.
 func measureFlowCritical(ctx context.Context, _ config, out report) error {
 	const load, sheddable, lasts = 0.5, 5, 2 * time.Minute
 	rate := (load + sheddable) * fullLoad["chat"]
@@ -39,7 +38,6 @@ func measureFlowCritical(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// criticalP99 returns the p99 of the TTFT of Critical requests, with flow control.
 func criticalP99(w *simulation.Workload, drawing int) float64 {
 	var times []time.Duration
 	for i, o := range simulation.Run(simulation.Scenario{

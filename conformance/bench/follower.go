@@ -70,7 +70,6 @@ func (f *follower) read(out io.Reader) error {
 	return lines.Err()
 }
 
-// complete waits until the follower has as many resources as there are.
 func (f *follower) complete(ctx context.Context, want int) error {
 	return eventually(ctx, func() error {
 		select {
@@ -102,7 +101,6 @@ func (f *follower) next(ctx context.Context, url string) (time.Time, error) {
 	}
 }
 
-// drop drops all arrivals so far.
 func (f *follower) drop() {
 	for len(f.arrived) > 0 {
 		<-f.arrived

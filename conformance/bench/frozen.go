@@ -64,7 +64,6 @@ func startFreezing(ctx context.Context, c config, headersTimeout string) (*freez
 	return f, nil
 }
 
-// one sends a stream with a prompt that no server has cached.
 func (f *freezing) one(ctx context.Context, n int) streamed {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -107,8 +106,6 @@ func failures(list []streamed) (n int) {
 	return n
 }
 
-// measureFrozenWait stops one of the servers at 60 % load. Streams whose headers it has sent are
-// lost with it.
 func measureFrozenWait(ctx context.Context, c config, out report) error {
 	f, err := startFreezing(ctx, c, "Learned")
 	if err != nil {
@@ -142,7 +139,6 @@ func measureFrozenWait(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// measureFrozenStorm offers 120 % load to servers none of which freezes.
 func measureFrozenStorm(ctx context.Context, c config, out report) error {
 	const load = 1.2
 	served := map[string]float64{}

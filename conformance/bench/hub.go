@@ -74,7 +74,6 @@ spec:
 
 func hubPool(turn int) string { return fmt.Sprintf("pool%d", turn) }
 
-// newHubSite starts the clusters, and the hub in a folder.
 func newHubSite(ctx context.Context, dir string) (s *hubSite, end func(), err error) {
 	l, err := installed.Prepare(ctx, lab.Config{Dir: "../.lab-bench", Clusters: 2})
 	if err != nil {
@@ -150,7 +149,6 @@ func (s *hubSite) furnish(ctx context.Context, l *lab.Lab, dir string) (err erro
 	return s.served(ctx)
 }
 
-// served waits until west's Gateway answers 500, because it has no backend yet.
 func (s *hubSite) served(ctx context.Context) error {
 	client := &http.Client{Timeout: time.Second}
 	return eventually(ctx, func() error {
@@ -170,7 +168,6 @@ func (s *hubSite) served(ctx context.Context) error {
 	})
 }
 
-// request sends a chat completion to a pool through west's Gateway.
 func (s *hubSite) request(ctx context.Context, client *http.Client, pool string) (status int, err error) {
 	req, err := jsonRequest(ctx, "http://"+s.address+"/"+chatPath,
 		`{"model":"sim-model","max_tokens":1,"messages":[{"role":"user","content":"a"}]}`)
@@ -186,7 +183,6 @@ func (s *hubSite) request(ctx context.Context, client *http.Client, pool string)
 	return resp.StatusCode, errors.Join(err, resp.Body.Close())
 }
 
-// annotate writes an annotation of a pool in east, and returns the version.
 func (s *hubSite) annotate(ctx context.Context, pool, key, value string) (version string, err error) {
 	u, err := s.east.client.Resource(inferencePools).Namespace("bench").
 		Patch(ctx, pool, types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"annotations": {%q: %q}}}`, key, value),
@@ -197,7 +193,6 @@ func (s *hubSite) annotate(ctx context.Context, pool, key, value string) (versio
 	return u.GetResourceVersion(), nil
 }
 
-// measureHub measures from an annotation to a request in another cluster, with a hub.
 func measureHub(ctx context.Context, _ config, out report) error {
 	dir, err := os.MkdirTemp("", "hub")
 	if err != nil {

@@ -29,7 +29,6 @@ type kubePlane struct {
 	arrived chan time.Time // of each response with route configurations
 }
 
-// startKube runs the control plane beside the cluster, and connects a proxy to it.
 func startKube(ctx context.Context, c config, cluster *cluster, state string) (*kubePlane, error) {
 	p, err := start(c.penstock, "serve", "--kubeconfig", cluster.kubeconfig, "--state", state, "--picker",
 		"127.0.0.1:0", "--log-level", "warn")
@@ -69,7 +68,6 @@ func (k *kubePlane) close() {
 	k.stop()
 }
 
-// has waits until the proxy has the clusters of so many routes, with their endpoints.
 func (k *kubePlane) has(ctx context.Context, routes int) error {
 	err := eventually(ctx, func() error {
 		if err := errors.Join(k.proxy.Err(), k.running()); err != nil {
@@ -126,7 +124,6 @@ func (c *cluster) inform(ctx context.Context, kind schema.GroupVersionResource) 
 	return n, nil
 }
 
-// at waits until a version of an object has arrived.
 func (n *informer) at(ctx context.Context, version string) (at time.Time, err error) {
 	err = eventually(ctx, func() error {
 		n.mu.Lock()
@@ -140,7 +137,6 @@ func (n *informer) at(ctx context.Context, version string) (at time.Time, err er
 	return at, err
 }
 
-// having counts the objects whose newest state is as wanted.
 func (n *informer) having(wanted func(*unstructured.Unstructured) bool) (count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -155,8 +151,6 @@ func (n *informer) having(wanted func(*unstructured.Unstructured) bool) (count i
 // kubeSize is world.Routes5000 with a Service for each route.
 var kubeSize = world.Size{Listeners: 50, Hosts: 5000, Backends: 5000, Endpoints: 10, Port: 443, NoPools: true}
 
-// measureKube measures one change on Kubernetes among 5,000 routes, and memory and a cold start
-// with them.
 func measureKube(ctx context.Context, c config, out report) error {
 	cluster, err := bareCluster(ctx)
 	if err != nil {
@@ -191,7 +185,6 @@ func measureKube(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// kubeChanges writes routes one after the other, and then measures memory.
 func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, out report) error {
 	k, err := startKube(ctx, c, cluster, state)
 	if err != nil {

@@ -25,7 +25,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab"
 )
 
-// The resources that the figures use.
 var (
 	namespaces     = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	services       = schema.GroupVersionResource{Version: "v1", Resource: "services"}
@@ -84,7 +83,6 @@ func inLab(ctx context.Context, l *lab.Lab, config *kuberest.Config) (c *cluster
 	})
 }
 
-// end ends the lab with everything in it.
 func (c *cluster) end() {
 	if err := c.lab.Down(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -161,7 +159,6 @@ func clusterService(w *world.World, b int) (*corev1.Service, *discoveryv1.Endpoi
 	return s, slice
 }
 
-// change writes a revision of a route, and returns its resourceVersion.
 func (c *cluster) change(ctx context.Context, i, revision int) (version string, err error) {
 	patch := fmt.Sprintf(
 		`[{"op":"replace","path":"/spec/rules/0/filters/0/responseHeaderModifier/set/0/value","value":"%d"}]`, revision)
@@ -173,7 +170,6 @@ func (c *cluster) change(ctx context.Context, i, revision int) (version string, 
 	return u.GetResourceVersion(), nil
 }
 
-// accepted reports whether a route's only parent has accepted it.
 func accepted(route *unstructured.Unstructured) bool {
 	parents, _, _ := unstructured.NestedSlice(route.Object, "status", "parents")
 	for _, parent := range parents {

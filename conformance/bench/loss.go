@@ -12,7 +12,6 @@ import (
 	"strings"
 )
 
-// measureLoss builds the zero-loss harness and runs it.
 func measureLoss(ctx context.Context, c config, out report) error {
 	dir, err := os.MkdirTemp("", "zl")
 	if err != nil {
@@ -38,7 +37,6 @@ func measureMembers(ctx context.Context, _ config, out report) error {
 		"./promises/members", "-figures"), out)
 }
 
-// measureHostileMembers runs the attacks of members, and measures their cost.
 func measureHostileMembers(ctx context.Context, _ config, out report) error {
 	return printed(ctx, exec.Command("go", "test", "-v", "-count=1", "-timeout", "60m", "./promises/attacks",
 		"-run", "ClusterSet_(HostileMember|RequestsOfAMember)|Hub_Millions", "-figures"), out)

@@ -80,7 +80,6 @@ func measure(ctx context.Context, run string, c config) error {
 	return nil
 }
 
-// load returns the machine's load average of the last minute.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -27,8 +27,6 @@ const (
 	neighbourChanges = 300 // of the small route in each place
 )
 
-// measureNeighbour changes a small route, in turns alone, beside the largest HTTPRoutes on another
-// chain, and beside them on its own.
 func measureNeighbour(ctx context.Context, c config, out report) error {
 	places := []string{"alone", "other_chain", "same_chain"}
 	all, times := map[string]*neighbour{}, map[string]float64{}
@@ -61,7 +59,6 @@ func measureNeighbour(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// start runs the process, and returns when the small route serves.
 func (n *neighbour) start(ctx context.Context, c config, place string) (stop func(), err error) {
 	own, err := freePort()
 	if err != nil {
@@ -107,7 +104,6 @@ spec:
 	return stop, nil
 }
 
-// save writes the small route, whose responses have its revision.
 func (n *neighbour) save() error {
 	text := fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute

@@ -25,7 +25,6 @@ type phantoms struct {
 	running []*process
 }
 
-// phantomsGateway is the Gateway of one of the Envoys.
 const phantomsGateway = `---
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -48,10 +47,8 @@ spec:
 // phantomsHeld is how many requests each Envoy has in flight.
 const phantomsHeld = 100
 
-// ownConnection sends each request on a new connection.
 var ownConnection = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// measurePhantoms kills one of two Envoys with requests in flight, and counts 5 s later.
 func measurePhantoms(ctx context.Context, c config, out report) error {
 	dir, err := os.MkdirTemp("", "ph") // the path of a Unix socket must be short
 	if err != nil {
@@ -144,7 +141,6 @@ func (p *phantoms) start(ctx context.Context, c config) (victim *process, urls [
 	return victim, urls, nil
 }
 
-// answers waits until a process answers a request.
 func (p *phantoms) answers(ctx context.Context, r *process, url string) error {
 	p.running = append(p.running, r)
 	return eventually(ctx, func() error {
@@ -153,7 +149,6 @@ func (p *phantoms) answers(ctx context.Context, r *process, url string) error {
 	})
 }
 
-// envoy starts an Envoy of a Gateway.
 func (p *phantoms) envoy(ctx context.Context, c config, gateway string, xds []string) (*process, error) {
 	text, err := exec.CommandContext(ctx, c.penstock, "bootstrap", "--gateway", "default/"+gateway, "--admin",
 		"unix:"+filepath.Join(p.dir, gateway+".sock"), "--concurrency", "2", "--xds", xds[0], "--xds", xds[1]).Output()

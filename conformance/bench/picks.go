@@ -27,7 +27,6 @@ type pickers struct {
 	stop    []func()
 }
 
-// startPickers starts the servers of some kinds, an Envoy with one worker, and model servers.
 func startPickers(ctx context.Context, c config, kinds ...string) (*pickers, error) {
 	p := &pickers{servers: map[string]*process{}}
 	if err := p.start(ctx, c, kinds); err != nil {
@@ -77,7 +76,6 @@ func (p *pickers) start(ctx context.Context, c config, kinds []string) error {
 	})
 }
 
-// startEnvoy starts an Envoy with one worker.
 func startEnvoy(c config, bootstrap []byte) (envoy *process, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "penstock-bench")
 	if err != nil {
@@ -94,7 +92,6 @@ func startEnvoy(c config, bootstrap []byte) (envoy *process, stop func(), err er
 	return envoy, func() { envoy.stop(); _ = os.RemoveAll(dir) }, nil
 }
 
-// child starts a server of picks in a process of its own.
 func (p *pickers) child(ctx context.Context, kind string, models []netip.AddrPort) (address netip.AddrPort, err error) {
 	cmd, err := again(picks.Environment(kind, models))
 	if err != nil {
@@ -178,8 +175,6 @@ func (s saturation) costs(ctx context.Context, routes ...string) (map[string]flo
 	return costs, nil
 }
 
-// measurePicks measures the CPU of picks by headers, and of picks that read prompts of several
-// sizes.
 func measurePicks(ctx context.Context, c config, out report) error {
 	p, err := startPickers(ctx, c, picks.Ours, picks.Echo, picks.JSON)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/picks"
 )
 
-// taxedRoutes are ways to the same servers, by the header x-bench.
 const taxedRoutes = `---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -39,8 +38,6 @@ ports: [{name: http, port: %[1]d}]
 endpoints: [{addresses: [127.0.0.1]}]
 `
 
-// measurePickTax measures the CPU of penstock up and its Envoy for a request of 1 KB to a pool, and
-// to a Service.
 func measurePickTax(ctx context.Context, c config, out report) error {
 	models, err := picks.StartModels(pickModels)
 	if err != nil {

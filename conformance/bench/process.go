@@ -18,7 +18,6 @@ import (
 	"time"
 )
 
-// process is a running penstock or Envoy.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -32,7 +31,6 @@ func start(path string, args ...string) (*process, error) {
 	return p, p.run()
 }
 
-// run starts the command of the process.
 func (p *process) run() error {
 	p.done = make(chan struct{})
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.SysProcAttr = p, p, dieWithParent()
@@ -77,7 +75,6 @@ func (p *process) Write(b []byte) (int, error) {
 	return p.out.Write(b)
 }
 
-// output returns the process's output so far.
 func (p *process) output() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +91,6 @@ func (p *process) stop() {
 	}
 }
 
-// running returns an error once the process has ended.
 func (p *process) running() error {
 	select {
 	case <-p.done:
@@ -104,7 +100,6 @@ func (p *process) running() error {
 	}
 }
 
-// cpu returns the process's CPU time so far.
 func (p *process) cpu() (time.Duration, error) { return cpuOf(p.cmd.Process.Pid) }
 
 // cpuOf returns the CPU time of a process so far. /proc counts hundredths of a second.
@@ -144,7 +139,6 @@ func (p *process) settled(ctx context.Context, idle time.Duration) error {
 	return errors.Join(err, p.running())
 }
 
-// rss returns the process's resident memory in MiB.
 func (p *process) rss() (float64, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -161,7 +155,6 @@ func (p *process) rss() (float64, error) {
 	return 0, errors.Join(errors.New("no VmRSS"), lines.Err())
 }
 
-// plane is penstock serve or up.
 type plane struct {
 	*process
 	api http.Client // for the socket in the state folder
@@ -178,7 +171,6 @@ func startPlane(c config, command, files, state string, args ...string) (*plane,
 	return planeOf(p, state), nil
 }
 
-// planeOf returns a penstock process with its state folder.
 func planeOf(p *process, state string) *plane {
 	socket := filepath.Join(state, "api.sock")
 	return &plane{process: p, api: http.Client{Transport: &http.Transport{
@@ -201,7 +193,6 @@ func (p *plane) adsAddress(ctx context.Context) (address string, err error) {
 	return address, err
 }
 
-// page returns a page of the process.
 func (p *plane) page(ctx context.Context, path string) ([]byte, error) {
 	_, body, err := get(ctx, &p.api, "http://penstock"+path)
 	return body, err
@@ -217,7 +208,6 @@ func metric(page []byte, series string) (float64, error) {
 	return 0, fmt.Errorf("no series %s", series)
 }
 
-// child returns the only child process of the process.
 func (p *process) child() (int, error) {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.cmd.Process.Pid))
 	if err != nil {

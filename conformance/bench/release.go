@@ -123,7 +123,6 @@ func differingBytes(a, b string) (differing, files int, err error) {
 	return differing, len(names), nil
 }
 
-// withoutGo is PATH on a machine without Go.
 const withoutGo = "/usr/bin:/bin:/usr/sbin:/sbin"
 
 // measureStart unpacks the archive and runs its demo until the streamed answer, in a network
@@ -183,7 +182,6 @@ func streamedAnswer(output string) bool {
 	return found && strings.Contains(after, "✓")
 }
 
-// measureSize measures the program in the archive.
 func measureSize(ctx context.Context, c config, out report) error {
 	archive, _, err := releaseArchive(c.dist)
 	if err != nil {

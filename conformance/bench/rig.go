@@ -20,7 +20,6 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// timeout ends a measurement that hangs.
 const timeout = 3 * time.Minute
 
 // translation is the configuration of penstock serve, without addresses.
@@ -62,7 +61,6 @@ func newRig(size world.Size, options ...grpc.ServerOption) (*rig, error) {
 	return r, err
 }
 
-// serve runs a gRPC server on a port of loopback.
 func serve(s *grpc.Server) (address string, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -100,14 +98,12 @@ func (r *rig) rebuild(ops ...store.Op) error {
 	return r.commit(rev.N, translator.New(translation).Update(view, store.Everything(view)))
 }
 
-// acked waits until all proxies have acknowledged a resource's newest version.
 func (r *rig) acked(ctx context.Context, ref resource.Ref) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return r.server.WaitAcked(ctx, world.Gateway, ref, "")
 }
 
-// attach connects a proxy and waits until it has all resources.
 func (r *rig) attach(ctx context.Context, handle func(proxy.Response)) (*proxy.Proxy, error) {
 	p, err := proxy.Connect(ctx,
 		proxy.Config{Address: r.address, Node: "bench", Cluster: world.Gateway, Follow: true, Handle: handle})
@@ -121,7 +117,6 @@ func (r *rig) attach(ctx context.Context, handle func(proxy.Response)) (*proxy.P
 	return p, complete(ctx, p, len(r.translator.Resources(world.Gateway)))
 }
 
-// complete waits until a proxy has a number of resources.
 func complete(ctx context.Context, p *proxy.Proxy, want int) error {
 	return eventually(ctx, func() error {
 		if err := p.Err(); err != nil {

@@ -16,7 +16,6 @@ const (
 	idleFor = 20 * time.Second
 )
 
-// measureProcess measures penstock serve as a process, from its start to 1,000 idle streams.
 func measureProcess(ctx context.Context, c config, out report) error {
 	w, err := world.New(world.Routes5000)
 	if err != nil {
@@ -60,7 +59,6 @@ func measureProcess(ctx context.Context, c config, out report) error {
 	return idle(ctx, p, out)
 }
 
-// storms reconnects all proxies a few times. It returns the last crowd, still connected.
 func storms(ctx context.Context, address string, have proxy.Have, out report) (*crowd, error) {
 	var times []time.Duration
 	var resent int64
@@ -82,7 +80,6 @@ func storms(ctx context.Context, address string, have proxy.Have, out report) (*
 	return last, nil
 }
 
-// resourcesOf returns the number of resources that a proxy receives of a world.
 func resourcesOf(size world.Size) (int, error) {
 	r, err := newRig(size)
 	if err != nil {
@@ -127,7 +124,6 @@ func firstPush(ctx context.Context, p *plane, start time.Time, want int) (time.D
 	return first.Last().Sub(start), first.Have(), err
 }
 
-// memoryAtRest returns the resident memory of an idle process in MiB.
 func memoryAtRest(ctx context.Context, p *plane) (float64, error) {
 	if err := pause(ctx, rest); err != nil {
 		return 0, err
@@ -135,7 +131,6 @@ func memoryAtRest(ctx context.Context, p *plane) (float64, error) {
 	return p.rss()
 }
 
-// pause waits for a time, unless ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -145,7 +140,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// idle measures an idle process.
 func idle(ctx context.Context, p *plane, out report) error {
 	rss, err := memoryAtRest(ctx, p) // memory of the storm is returned first
 	if err != nil {

@@ -76,12 +76,10 @@ func meansOf(summaries []simulation.Summary) (m means) {
 	return m
 }
 
-// rivals returns the names of all strategies except ours and reference.
 func rivals() []string {
 	return slices.DeleteFunc(simulation.Names(), func(name string) bool { return name == ours || name == reference })
 }
 
-// strategy returns the strategy with a name.
 func strategy(name string) simulation.Strategy {
 	s, err := simulation.Named(name)
 	if err != nil {
@@ -108,18 +106,15 @@ func plays(source simulation.Source, rate float64, scenarios ...simulation.Scena
 	return out
 }
 
-// cell is one workload at one load.
 type cell struct {
 	workload string
 	load     int // percent
 }
 
-// grid has the means of all strategies in all cells.
 type grid map[cell]map[string]means
 
 var loads = []int{50, 70, 90}
 
-// measureBest compares ours with all rivals.
 func measureBest(ctx context.Context, _ config, out report) error {
 	all, err := sources()
 	if err != nil {
@@ -190,7 +185,6 @@ func measureDocs(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// print writes a table of TTFT p90 and p50.
 func (g grid) print(to io.Writer, all []simulation.Source) {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprint(table, "TTFT p90 / p50 in s")
@@ -211,7 +205,6 @@ func (g grid) print(to io.Writer, all []simulation.Source) {
 	_ = table.Flush()
 }
 
-// report emits the figures.
 func (g grid) report(out report) {
 	var worst, worst90, worst50, worstE2E, logs float64
 	for c, played := range g {
@@ -232,7 +225,6 @@ func (g grid) report(out report) {
 	out("sim_best_e2e", "", worstE2E)
 }
 
-// least returns the best rival's value.
 func least(played map[string]means, value func(means) float64) float64 {
 	best := math.Inf(1)
 	for _, name := range rivals() {

@@ -16,7 +16,6 @@ var speeds = []float64{2000, 4000, 8000, 16000}
 
 const speedsLoad = 0.5 * (2000 + 4000 + 8000 + 16000) / (4 * 8000)
 
-// speedSources returns workloads with short prompts, long ones, and a trace.
 func speedSources() ([]simulation.Source, error) {
 	all, err := sources()
 	return slices.DeleteFunc(all, func(s simulation.Source) bool {

@@ -19,14 +19,12 @@ type tap struct {
 	sent, answers atomic.Int64 // messages to proxies, and from them, since begin
 }
 
-// tapped is one stream.
 type tapped struct {
 	grpc.ServerStream
 	tap *tap
 	mu  sync.Mutex // gRPC allows one sender at a time
 }
 
-// option installs the tap in a gRPC server.
 func (t *tap) option() grpc.ServerOption {
 	return grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
 		handler grpc.StreamHandler) error {

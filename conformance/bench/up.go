@@ -56,7 +56,6 @@ func startGateway(c config, objects string, args ...string) (*gateway, error) {
 		close: func() { p.stop(); remove() }}, nil
 }
 
-// serves waits until check succeeds.
 func (g *gateway) serves(ctx context.Context, check func() error) error {
 	if err := eventually(ctx, func() error { return errors.Join(check(), g.running()) }); err != nil {
 		return fmt.Errorf("%w; its output:\n%s", err, g.output())
@@ -83,7 +82,6 @@ spec: {servers: [%[2]s]}
 `, name, strings.Join(list, ", "))
 }
 
-// policyObject returns a PoolPolicy of a pool.
 func policyObject(pool, spec string) string {
 	return fmt.Sprintf(`---
 apiVersion: penstock.dev/v1alpha1
@@ -93,7 +91,6 @@ spec: {targetRef: {name: %[1]s}, %[2]s}
 `, pool, spec)
 }
 
-// routeObject returns an HTTPRoute to a pool, of requests that match.
 func routeObject(pool, match string) string {
 	return fmt.Sprintf(`---
 apiVersion: gateway.networking.k8s.io/v1
@@ -107,7 +104,6 @@ spec:
 `, pool, match)
 }
 
-// byPath matches the paths below a pool's name.
 func byPath(pool string) string { return fmt.Sprintf("{path: {value: /%s}}", pool) }
 
 // startServers starts n simulated model servers, which end with stop.
@@ -134,7 +130,6 @@ func startServers(c config, n int, args ...string) (servers []*process, ports []
 	return servers, ports, stop, nil
 }
 
-// freePort returns an unused port.
 func freePort() (int32, error) {
 	port, err := freeport.Find()
 	return int32(port), err
@@ -184,7 +179,6 @@ const (
 	sameChat = `{"model":"sim-model","messages":[{"role":"user","content":"The same question each time."}]}`
 )
 
-// streamed is the result of a streamed chat completion.
 type streamed struct {
 	first time.Duration // until the first byte of the body
 	by    string        // the simulated server that sent headers

@@ -14,8 +14,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/attacks"
 )
 
-// uploadsRequests is how many requests of another route are measured, with stalled uploads and
-// without.
 const uploadsRequests = 3000
 
 // uploaded is a penstock up with a route that holds bodies for their model's name, and a route of
@@ -27,8 +25,6 @@ type uploaded struct {
 	failed int
 }
 
-// measureUploads sends requests, in turns, through an Envoy that has stalled uploads and through
-// another one.
 func measureUploads(ctx context.Context, c config, out report) error {
 	server := httptest.NewServer(http.HandlerFunc(uploadsServer))
 	defer server.Close()
@@ -78,7 +74,6 @@ func measureUploads(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// start runs the process, and returns when both routes serve.
 func (u *uploaded) start(ctx context.Context, c config, server int) (err error) {
 	objects := routeObject("large", "{path: {value: /large}, headers: [{name: X-Gateway-Model-Name, value: m}]}") +
 		poolObjects("large", []int{server}) + routeObject("other", byPath("other")) +
@@ -95,7 +90,6 @@ func (u *uploaded) start(ctx context.Context, c config, server int) (err error) 
 	return nil
 }
 
-// request measures one request of the other route.
 func (u *uploaded) request(ctx context.Context) {
 	begin := time.Now()
 	if err := u.post(ctx, "other"); err != nil {
@@ -112,7 +106,6 @@ func (u *uploaded) post(ctx context.Context, path string) error {
 	return err
 }
 
-// uploadsServer is the model server.
 func uploadsServer(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/metrics" {
 		_, _ = fmt.Fprint(w, "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n")

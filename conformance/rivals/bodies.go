@@ -33,7 +33,6 @@ func appendBlock(text []byte, block uint64, n int) []byte {
 	return text
 }
 
-// body returns the JSON of a request as a streamed chat completion.
 func (r *request) body() []byte {
 	text := make([]byte, 0, 6*r.input)
 	for i, block := range r.blocks {

@@ -190,7 +190,6 @@ func written(port int, servers []int, backend string) string {
 
 const toPool = "{group: inference.networking.k8s.io, kind: InferencePool, name: model}"
 
-// pool is a route to a pool without a policy.
 func pool(port int, servers []int) string { return written(port, servers, toPool) }
 
 // poolByHeaders is a route to a pool whose picks read no prompt.
@@ -302,7 +301,6 @@ func liteLLM(_ int, servers []int) string {
 	return out
 }
 
-// writeConfig writes the configuration of a contender into a new folder, and returns the file.
 func (c *contender) writeConfig(folder string, port int, servers []int) (string, error) {
 	file := filepath.Join(folder, "all.yaml")
 	if c.config == nil {

@@ -253,7 +253,6 @@ func inMS(r ratio) string {
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", 1000*r.value, 1000*r.low, 1000*r.high)
 }
 
-// overheadFigures returns the figures of overhead: added_1k is a ratio to smg, if smg is there.
 func overheadFigures(all []added) (out []figure) {
 	for _, a := range all {
 		if r := a.overSMG; r != nil && a.size == overheads[0].name && r.value > 0 {

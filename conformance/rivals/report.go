@@ -91,7 +91,6 @@ func (c *comparison) print(to io.Writer) {
 	}
 }
 
-// text formats a ratio for the table. again are the ratios of Penstock over itself.
 func (r ratio) text(again []ratio, k int, itself bool) string {
 	interval := fmt.Sprintf("%.2f (%.2f to %.2f)", r.value, r.low, r.high)
 	switch {
@@ -113,8 +112,6 @@ type figure struct {
 	About string   `json:"about,omitempty"`
 }
 
-// figures returns the figures of all comparisons of a scenario; void workloads count only in
-// lateness.
 func figures(all []comparison, by scenario) (out []figure) {
 	add := func(name string, value float64, unit string, limit float64, about string) {
 		f := figure{Name: name + by.suffix(), Value: round(value), Unit: unit, About: about}

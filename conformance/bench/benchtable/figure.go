@@ -11,7 +11,6 @@ import (
 	"text/tabwriter"
 )
 
-// figure is one measured number, and its JSON form.
 type figure struct {
 	Name  string   `json:"name"`  // the benchmark's full name, without the number of CPUs
 	Value float64  `json:"value"` // as go test printed it
@@ -47,7 +46,6 @@ func parse(r io.Reader) (figures []figure, failed bool, err error) {
 	return figures, failed, lines.Err()
 }
 
-// parseObject parses a JSON line of bench.
 func parseObject(line string) (figure, error) {
 	var with struct {
 		figure
@@ -90,7 +88,6 @@ func parseLine(line string) []figure {
 	return figures
 }
 
-// write prints the table, the figures' meaning, and the JSON lines, with blank lines between.
 func write(w io.Writer, figures []figure) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "value\tunit\tlimit\t\t  figure")

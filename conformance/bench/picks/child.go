@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// The kinds of servers.
 const (
 	Ours = "ours" // the production picker, as penstock picker runs it
 	Echo = "echo" // grpc-go with its default codec; it answers every message with an empty one
@@ -39,7 +38,6 @@ const (
 // separated by spaces.
 const childEnv = "PENSTOCK_BENCH_PICKS"
 
-// maxMessage is the largest message of a server, in bytes.
 const maxMessage = 33 << 20
 
 // Environment returns the variable that makes this program's executable a server of a kind.

@@ -26,7 +26,6 @@ func Request(route string, body []byte) []byte {
 	return append([]byte(head), body...)
 }
 
-// chatModel is the model of Chat.
 const chatModel = "meta-llama/Llama-3.1-8B-Instruct"
 
 // Chat returns a chat completion of about size bytes. Prompts of different n differ at their ends.

@@ -133,7 +133,6 @@ func (g *Grammar) spoil(p string) string {
 	return pick(g, []string{"", "/x/..", "/%2e%2e"}) + p
 }
 
-// parameter draws a query parameter that is near a match.
 func (g *Grammar) parameter(match value) string {
 	v := match.Value
 	if match.Type == regex {
@@ -195,7 +194,6 @@ func (g *Grammar) header(f *Form, match value) {
 	}
 }
 
-// body gives some requests a body with a model.
 func (g *Grammar) body(f *Form) {
 	upgrade := slices.ContainsFunc(f.Header, func(h [2]string) bool { return strings.EqualFold(h[0], "upgrade") })
 	if upgrade { // the body of another method would not end

@@ -50,7 +50,6 @@ func (f *figures) experiment(failed bool) {
 	}
 }
 
-// print writes the figures as JSON lines, if there was an experiment.
 func (f *figures) print(w io.Writer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -289,7 +289,6 @@ const (
 	mostServers   = 5 // of a fleet
 )
 
-// addListener adds an HTTPS listener with a host of its own, or a second cleartext one.
 func addListener(w *world, rng *rand.Rand) (string, error) {
 	if !w.gateway.extra && rng.IntN(2) == 0 {
 		w.gateway.extra = true

@@ -65,7 +65,6 @@ func (t *target) may(fleet string, sent time.Time) bool {
 	return ok && (until.IsZero() || sent.Before(until))
 }
 
-// strict ends the tolerance for old answers, for requests from now on.
 func (t *target) strict(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,7 +192,6 @@ func (c *clients) choose() *target {
 	return nil
 }
 
-// run sends requests until ctx ends, then waits for the open ones.
 func (c *clients) run(ctx context.Context) {
 	for range c.streams {
 		c.unsettled.Go(func() {

@@ -174,7 +174,6 @@ func (r *run) nothingStale(ctx context.Context) error {
 	return nil
 }
 
-// stale reports how an Envoy differs from a fresh one, and from a fresh translation.
 func (r *run) stale(ctx context.Context, e, fresh edge) error {
 	names, err := r.translated(ctx)
 	if err != nil {
@@ -198,7 +197,6 @@ func (r *run) stale(ctx context.Context, e, fresh edge) error {
 	return errors.Join(differs(slices.Compact(has), names), got.differs(want))
 }
 
-// differs reports the names that only one list has.
 func differs(got, want []string) error {
 	var problems []error
 	for _, name := range got {

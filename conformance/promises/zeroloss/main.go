@@ -24,7 +24,6 @@ func main() {
 	}
 }
 
-// invocation is a run with its flags that are no options of the run itself.
 type invocation struct {
 	options
 	shrinking time.Duration

@@ -13,8 +13,6 @@ import (
 	"time"
 )
 
-// server is a simulated model server. Its responses contain its name and the checksum of the
-// request.
 type server struct {
 	fleet, name string
 	port        int

@@ -11,7 +11,6 @@ import (
 // reference has its object.
 var order = []string{"servers-", "secret-", "service-", "pool-", "import-", "policy-", "gateway", "route-"}
 
-// render returns the world's files: name to text.
 func (w *world) render() map[string]string {
 	files := map[string]string{"gateway.yaml": w.gateway.yaml()}
 	for name, f := range w.fleets {

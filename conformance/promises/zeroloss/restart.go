@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// processes starts everything and waits until it is ready.
 func (r *run) processes(ctx context.Context) error {
 	if err := r.servers(ctx); err != nil || r.Up {
 		return err
@@ -51,7 +50,6 @@ func (e edge) live(ctx context.Context) error {
 		func() error { return e.Answers(fmt.Sprintf("http://127.0.0.1:%d/ready", e.admin)) })
 }
 
-// servers starts the control planes and waits until they are ready.
 func (r *run) servers(ctx context.Context) error {
 	states := filepath.Join(r.Dir, "state")
 	serve := func(name, dir string, extra ...string) (*plane, error) {
@@ -175,7 +173,6 @@ func (r *run) freeze(ctx context.Context, p *plane) error {
 	return errors.Join(err, wait(ctx, apart))
 }
 
-// end ends all processes and model servers, and reports which had ended before.
 func (r *run) end() error {
 	var problems []error
 	stop := func(p *process.Process, grace time.Duration) {

@@ -95,8 +95,6 @@ func (r *run) soak(ctx context.Context) (*soak.Samples, error) {
 	return s, errors.Join(ctx.Err(), <-sampled)
 }
 
-// reportSoak prints the faults and the figures of a soak, and returns an error if the process
-// grows.
 func reportSoak(out io.Writer, res result) error {
 	for _, name := range sortedKeys(res.Faults) {
 		fmt.Fprintf(out, "soak: %d times %s\n", res.Faults[name], name)

@@ -34,7 +34,6 @@ func (res result) inStalls() (n int) {
 	return n
 }
 
-// watch records when the machine does not run this program.
 func (r *run) watch(ctx context.Context) {
 	const every = 100 * time.Millisecond
 	tick := time.NewTicker(every)

@@ -116,7 +116,6 @@ func (w *world) leads(b backend, spill bool) []string {
 	return out
 }
 
-// answers returns the fleets that may answer for a host.
 func (w *world) answers(r *route) []string {
 	var out []string
 	for _, b := range r.backends {
@@ -128,7 +127,6 @@ func (w *world) answers(r *route) []string {
 	return slices.Compact(out)
 }
 
-// refers calls f for every reference to a backend.
 func (w *world) refers(f func(b *backend)) {
 	for _, name := range sortedKeys(w.routes) {
 		for i := range w.routes[name].backends {

@@ -102,7 +102,6 @@ func (s suite) run(ctx context.Context, c config) error {
 	return read(text)
 }
 
-// report is the path of a suite's report; empty for a partial run.
 func (s suite) report(c config) string {
 	if c.core || c.test != "" || s.skip != "" {
 		return ""
@@ -159,7 +158,6 @@ type outcome struct {
 // notOurs reports whether a feature does not concern gateways.
 func notOurs(feature string) bool { return strings.HasPrefix(feature, "Mesh") }
 
-// read prints a line for each profile of a report, and returns all gaps as an error.
 func read(text []byte) error {
 	var r results
 	if err := yaml.Unmarshal(text, &r); err != nil {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The annotations of an exported pool.
 const (
 	exportAnnotation = importGroup + "/export"
 	modeAnnotation   = importGroup + "/export-mode"
@@ -93,7 +92,6 @@ func (m *member) becomes(pool, status string, words ...string) {
 		func() error { return m.exportedIs(pool, status, words...) })
 }
 
-// everywhere creates the test's namespace in each cluster.
 func (r *run) everywhere() {
 	for _, m := range r.members {
 		m.settle()

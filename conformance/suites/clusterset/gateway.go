@@ -70,7 +70,6 @@ func (e *entrance) reroute(to ...string) {
 	e.change(routes, "llm", `{"spec":{"rules":[{"backendRefs":`+backends(to)+`}]}}`)
 }
 
-// backends is JSON, which is YAML too.
 func backends(to []string) string {
 	var refs []map[string]any
 	for _, t := range to {

@@ -70,7 +70,6 @@ func mutualExporters(r *run) {
 	two.imported("llm", r.exportedBy(one.name))
 }
 
-// elsewhere creates the test's namespace in each cluster but the last.
 func (r *run) elsewhere() (last *member) {
 	for _, m := range r.members[:len(r.members)-1] {
 		m.settle()

@@ -68,7 +68,6 @@ type options struct {
 	implementation Implementation
 }
 
-// split splits at commas; "" has no elements.
 func split(text string) []string {
 	if text == "" {
 		return nil

@@ -21,7 +21,6 @@ const (
 	gatewayGroup   = "gateway.networking.k8s.io"
 )
 
-// The resources that the suite uses.
 var (
 	namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	services   = schema.GroupVersionResource{Version: "v1", Resource: "services"}
@@ -47,7 +46,6 @@ func (m *member) in(resource schema.GroupVersionResource) dynamic.ResourceInterf
 	return m.client.Resource(resource).Namespace(m.namespace)
 }
 
-// settle creates the test's namespace, which clean deletes.
 func (m *member) settle() {
 	ns := &unstructured.Unstructured{
 		Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
@@ -110,7 +108,6 @@ func (m *member) imported(name string, missing ...func(u *unstructured.Unstructu
 	})
 }
 
-// collected waits until the member has no import of a name.
 func (m *member) collected(name string) {
 	m.run.until(fmt.Sprintf("cluster %s: InferencePoolImport %s is removed", m.name, name),
 		func() error { return m.without(imports, name) })

@@ -15,7 +15,6 @@ import (
 // Profile is a role that an implementation claims.
 type Profile string
 
-// The profiles.
 const (
 	// Controller makes InferencePoolImports in the members of a cluster set.
 	Controller Profile = "controller"
@@ -29,7 +28,6 @@ var Profiles = []Profile{Controller, Gateway}
 // Shape is the form of an InferencePoolImport's status.
 type Shape string
 
-// The shapes.
 const (
 	// Upstream is the merged form: status.controllers[].exportingClusters.
 	Upstream Shape = "upstream"

@@ -133,7 +133,6 @@ func (d *dist) program(platform v1.Platform, name string) string {
 // imageLine is the image that a chart's values name.
 var imageLine = regexp.MustCompile(`(?m)^image: (\S+)$`)
 
-// images writes the OCI layout of each image as a tar archive, and the SBOM of each platform.
 func (d *dist) images() error {
 	for program, chart := range map[string]string{"penstock": "penstock", "penstock-external": "external"} {
 		values, err := os.ReadFile(filepath.Join(d.source, "manifests/charts", chart, "values.yaml"))

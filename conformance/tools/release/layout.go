@@ -105,7 +105,6 @@ func writeLayout(place, tag string, all []*built) (v1.Hash, error) {
 	return whole.Digest()
 }
 
-// dashed is a platform in the form of file names, such as linux-arm64.
 func dashed(platform v1.Platform) string { return strings.ReplaceAll(platform.String(), "/", "-") }
 
 func pushDist(dist string) error {

@@ -18,7 +18,6 @@ import (
 
 const homepage = "https://github.com/penstock-project/penstock"
 
-// packager writes a package of one format. It prepares info itself.
 type packager interface {
 	Package(info *nfpm.Info, w io.Writer) error
 	ConventionalFileName(info *nfpm.Info) string
@@ -103,7 +102,6 @@ func (d *dist) about(platform v1.Platform, unit, envoy string) *nfpm.Info {
 	})
 }
 
-// formula writes the Homebrew formula of the archives.
 func (d *dist) formula() error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `class Penstock < Formula
@@ -150,7 +148,6 @@ end
 	return d.put("penstock.rb", []byte(b.String()))
 }
 
-// readFile reads a file; nil if it does not exist.
 func readFile(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

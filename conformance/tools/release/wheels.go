@@ -15,7 +15,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// wheel is a wheel of Envoy: a zip archive with the program of one platform.
 type wheel struct {
 	platform      string // as it ends the name of a wheel
 	version       string // of Envoy
@@ -75,7 +74,6 @@ func (d *dist) readWheels() error {
 	return nil
 }
 
-// envoy is the wheel of a platform, or nil.
 func (d *dist) envoy(platform v1.Platform) *wheel {
 	end := wheelPlatforms[platform.String()]
 	for i, w := range d.envoys {
