@@ -4,11 +4,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// APIKey is a key with which a client calls gated routes. It holds only hashes of the key: `penstock
-// keys create` prints the key itself once. AccessPolicies select APIKeys by their labels.
+// APIKey is a key with which a client calls gated routes. It holds only hashes of the key:
+// `penstock keys create` prints the key itself once. AccessPolicies select APIKeys by their labels.
 //
-// A key is 256 random bits and a checksum, so its hash is no secret. Removing a hash, or the object,
-// is in force within a watch event.
+// A key is 256 random bits and a checksum, so its hash is no secret. Removing a hash, or the
+// object, is in force within a watch event.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,path=apikeys,singular=apikey
@@ -48,8 +48,8 @@ type APIKeySpec struct {
 	// +kubebuilder:validation:items:MaxLength=128
 	// +listType=set
 	Groups []string `json:"groups,omitempty"`
-	// Objective names the InferenceObjective of requests with the key, which has their priority. The
-	// client's own headers for it are removed.
+	// Objective names the InferenceObjective of requests with the key, which has their priority.
+	// The client's own headers for it are removed.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
