@@ -132,8 +132,9 @@ const (
 )
 
 // priority is a request's priority: by its objective if headers are trusted, or a gate wrote them,
-// and the pool has it, else by its model's criticality. The inference extension, whose models lack criticality now, uses
-// 0 for an unknown objective; here a misspelled header would then promote a Sheddable model.
+// and the pool has it, else by its model's criticality. The inference extension, whose models lack
+// criticality now, uses 0 for an unknown objective; here a misspelled header would then promote a
+// Sheddable model.
 func (pool *pool) priority(r *extproc.Request) int32 {
 	trusted := func() bool { return pool.TrustHeaders || len(caller(r)) > 0 }
 	return pool.priorityOf(trusted, r.Headers.Header, r.Facts.Model)

@@ -2,6 +2,7 @@ package translator_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,17 +24,20 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// gate is a policy for targets such as "Gateway/gw", "Gateway/gw/http" or "InferencePool/first".
+// gate is a policy for targets such as "Gateway gw", "Gateway gw http" or "InferencePool first".
 func gate(name string, targets ...string) *v1alpha1.AccessPolicy {
 	p := &v1alpha1.AccessPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	p.Spec.APIKeys = &v1alpha1.AccessKeys{}
 	for _, t := range targets {
-		parts := append(strings.Split(t, "/"), "")
+		parts := append(strings.Fields(t), "")
 		p.Spec.TargetRefs = append(p.Spec.TargetRefs,
 			v1alpha1.AccessTarget{Kind: parts[0], Name: parts[1], SectionName: parts[2]})
 	}
 	return p
 }
+
+// hash is the end of a route's name.
+var hash = regexp.MustCompile("/[0-9a-f]{16}$")
 
 type gateWorld struct {
 	t          *testing.T
@@ -72,7 +76,9 @@ func newGateWorld(t *testing.T) *gateWorld {
 	}
 	named.Spec.Rules = []gatewayv1.HTTPRouteRule{rule("a"), rule("b")}
 	streams := &gatewayv1.TCPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db"}}
-	streams.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "other", SectionName: ptr(gatewayv1.SectionName("tcp"))}}
+	streams.Spec.ParentRefs = []gatewayv1.ParentReference{
+		{Name: "other", SectionName: ptr(gatewayv1.SectionName("tcp"))},
+	}
 	streams.Spec.Rules = []gatewayv1.TCPRouteRule{{}}
 	w.apply(append(spillWorld(), store.PoolPolicies.Put(spills), store.Gateways.Put(other), store.HTTPRoutes.Put(named),
 		store.TCPRoutes.Put(streams))...)
@@ -120,9 +126,7 @@ func (w *gateWorld) effective(gateway string) map[string]string {
 		for _, vh := range rc.GetVirtualHosts() {
 			for _, route := range vh.GetRoutes() {
 				name := route.GetName()
-				if i := strings.LastIndex(name, "/"); i > 0 {
-					name = name[:i]
-				}
+				name = hash.ReplaceAllString(name, "")
 				out[fmt.Sprint(rc.GetName(), " ", name)] = w.policies(vh.GetTypedPerFilterConfig(),
 					route.GetTypedPerFilterConfig())
 			}
@@ -184,28 +188,28 @@ func TestAccessPolicy_GatesEveryRouteBelowItsTargets(t *testing.T) {
 		want     map[string]string
 	}{
 		{"without one", nil, "gw", map[string]string{"http/80 HTTPRoute/default/r": ""}},
-		{"a Gateway", []*v1alpha1.AccessPolicy{gate("p", "Gateway/gw")}, "gw",
+		{"a Gateway", []*v1alpha1.AccessPolicy{gate("p", "Gateway gw")}, "gw",
 			map[string]string{"http/80 HTTPRoute/default/r": "default/p"}},
-		{"another Gateway", []*v1alpha1.AccessPolicy{gate("p", "Gateway/other")}, "gw",
+		{"another Gateway", []*v1alpha1.AccessPolicy{gate("p", "Gateway other")}, "gw",
 			map[string]string{"http/80 HTTPRoute/default/r": ""}},
-		{"a listener", []*v1alpha1.AccessPolicy{gate("p", "Gateway/other/alt")}, "other",
+		{"a listener", []*v1alpha1.AccessPolicy{gate("p", "Gateway other alt")}, "other",
 			map[string]string{"http/81 HTTPRoute/default/named/a": "", "http/81 HTTPRoute/default/named/b": "",
 				"http/82 HTTPRoute/default/named/a": "default/p", "http/82 HTTPRoute/default/named/b": "default/p"}},
-		{"a rule", []*v1alpha1.AccessPolicy{gate("p", "HTTPRoute/named/b"), gate("all", "Gateway/other")}, "other",
+		{"a rule", []*v1alpha1.AccessPolicy{gate("p", "HTTPRoute named b"), gate("all", "Gateway other")}, "other",
 			map[string]string{
 				"http/81 HTTPRoute/default/named/a": "default/all", "http/82 HTTPRoute/default/named/a": "default/all",
 				"http/81 HTTPRoute/default/named/b": "default/all,default/p",
 				"http/82 HTTPRoute/default/named/b": "default/all,default/p"}},
-		{"all levels", []*v1alpha1.AccessPolicy{gate("a", "InferencePool/first"), gate("b", "HTTPRoute/r"),
-			gate("c", "Gateway/gw/http"), gate("d", "Gateway/gw")}, "gw",
+		{"all levels", []*v1alpha1.AccessPolicy{gate("a", "InferencePool first"), gate("b", "HTTPRoute r"),
+			gate("c", "Gateway gw http"), gate("d", "Gateway gw")}, "gw",
 			map[string]string{"http/80 HTTPRoute/default/r": "default/d,default/c,default/b,default/a"}},
-		{"a pool that spills get", []*v1alpha1.AccessPolicy{gate("z", "InferencePool/zebra")}, "gw",
+		{"a pool that spills get", []*v1alpha1.AccessPolicy{gate("z", "InferencePool zebra")}, "gw",
 			map[string]string{"http/80 HTTPRoute/default/r": "default/z"}},
-		{"a pool that no request reaches", []*v1alpha1.AccessPolicy{gate("z", "InferencePool/alpha")}, "gw",
+		{"a pool that no request reaches", []*v1alpha1.AccessPolicy{gate("z", "InferencePool alpha")}, "gw",
 			map[string]string{"http/80 HTTPRoute/default/r": ""}},
-		{"several targets", []*v1alpha1.AccessPolicy{gate("p", "Gateway/nowhere", "HTTPRoute/r")}, "gw",
+		{"several targets", []*v1alpha1.AccessPolicy{gate("p", "Gateway nowhere", "HTTPRoute r")}, "gw",
 			map[string]string{"http/80 HTTPRoute/default/r": "default/p"}},
-		{"a rival", []*v1alpha1.AccessPolicy{gate("b", "Gateway/gw"), gate("a", "Gateway/gw")}, "gw",
+		{"a rival", []*v1alpha1.AccessPolicy{gate("b", "Gateway gw"), gate("a", "Gateway gw")}, "gw",
 			map[string]string{"http/80 HTTPRoute/default/r": "default/a"}},
 	} {
 		w := newGateWorld(t)
@@ -234,7 +238,7 @@ func TestAccessPolicy_GatesEveryRouteBelowItsTargets(t *testing.T) {
 // Attaching a policy changes routes alone: no listener drains.
 func TestAccessPolicy_AttachingChangesRoutesAlone(t *testing.T) {
 	w := newGateWorld(t)
-	out := w.apply(store.AccessPolicies.Put(gate("p", "Gateway/gw", "InferencePool/zebra")))
+	out := w.apply(store.AccessPolicies.Put(gate("p", "Gateway gw", "InferencePool zebra")))
 	if len(out.Deltas) != 1 || out.Deltas[0].Gateway != "default/gw" {
 		t.Fatalf("%+v", out.Deltas)
 	}
@@ -257,7 +261,7 @@ func TestAccessPolicy_AttachingChangesRoutesAlone(t *testing.T) {
 // Keys are no input of translation: a changed one computes no row.
 func TestAPIKey_ChangeTouchesNoResource(t *testing.T) {
 	w := newGateWorld(t)
-	w.apply(store.AccessPolicies.Put(gate("p", "Gateway/gw")))
+	w.apply(store.AccessPolicies.Put(gate("p", "Gateway gw")))
 	before := w.translator.Rows()
 	for i := range 10 {
 		k := &v1alpha1.APIKey{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("k", i%3)}}
@@ -273,12 +277,12 @@ func TestAPIKey_ChangeTouchesNoResource(t *testing.T) {
 
 func TestAccessPolicy_ReportsItsAncestorsAndProblems(t *testing.T) {
 	w := newGateWorld(t)
-	young := gate("young", "Gateway/gw")
+	young := gate("young", "Gateway gw")
 	young.CreationTimestamp = metav1.NewTime(time.Unix(2000, 0))
-	old := gate("zold", "Gateway/gw", "HTTPRoute/named/a")
+	old := gate("zold", "Gateway gw", "HTTPRoute named a")
 	old.CreationTimestamp = metav1.NewTime(time.Unix(1000, 0))
-	lost := gate("lost", "HTTPRoute/named/c", "GRPCRoute/r")
-	broken := gate("broken", "InferencePool/first")
+	lost := gate("lost", "HTTPRoute named c", "GRPCRoute r")
+	broken := gate("broken", "InferencePool first")
 	broken.Spec.APIKeys.Selector = &metav1.LabelSelector{
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Like"}},
 	}
@@ -312,7 +316,8 @@ func TestAccessPolicy_ReportsItsAncestorsAndProblems(t *testing.T) {
 func TestAccessPolicy_ForbidsRoutesThatNoGateReads(t *testing.T) {
 	w := newGateWorld(t)
 	accepted := func() string {
-		rep := w.reports[report.Ref{Group: "gateway.networking.k8s.io", Kind: "TCPRoute", Namespace: "default", Name: "db"}]
+		rep := w.reports[report.Ref{Group: "gateway.networking.k8s.io", Kind: "TCPRoute", Namespace: "default",
+			Name: "db"}]
 		c := report.Find(rep.Parents[0].Conditions, "Accepted")
 		return c.Status + " " + c.Reason
 	}
@@ -327,11 +332,11 @@ func TestAccessPolicy_ForbidsRoutesThatNoGateReads(t *testing.T) {
 		policies []*v1alpha1.AccessPolicy
 		want     string
 	}{
-		{[]*v1alpha1.AccessPolicy{gate("p", "Gateway/other")}, "False Ungated"},
-		{[]*v1alpha1.AccessPolicy{gate("p", "Gateway/other/tcp")}, "False Ungated"},
-		{[]*v1alpha1.AccessPolicy{gate("p", "Gateway/other/http")}, "True Accepted"},
-		{[]*v1alpha1.AccessPolicy{allows(gate("p", "Gateway/other"))}, "True Accepted"},
-		{[]*v1alpha1.AccessPolicy{allows(gate("p", "Gateway/other")), gate("q", "Gateway/other/tcp")}, "False Ungated"},
+		{[]*v1alpha1.AccessPolicy{gate("p", "Gateway other")}, "False Ungated"},
+		{[]*v1alpha1.AccessPolicy{gate("p", "Gateway other tcp")}, "False Ungated"},
+		{[]*v1alpha1.AccessPolicy{gate("p", "Gateway other http")}, "True Accepted"},
+		{[]*v1alpha1.AccessPolicy{allows(gate("p", "Gateway other"))}, "True Accepted"},
+		{[]*v1alpha1.AccessPolicy{allows(gate("p", "Gateway other")), gate("q", "Gateway other tcp")}, "False Ungated"},
 	} {
 		for _, p := range c.policies {
 			w.apply(store.AccessPolicies.Put(p))

@@ -45,7 +45,8 @@ func (c *chaos) op() store.Op {
 	kinds := []func() (store.Op, func(id string) store.Op, string){
 		c.gateway, c.route, c.route, c.route, c.grpcRoute, c.tlsRoute, c.tcpRoute, c.udpRoute, c.udpRoute,
 		c.listenerSet, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
-		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.accessPolicy, c.namespace, c.host, c.addresses,
+		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.accessPolicy, c.namespace,
+		c.host, c.addresses,
 		c.learned, c.offer, c.offer, c.failback, c.dialect, c.class, c.model, c.model, c.rewrite, c.rewrite,
 		c.inferenceObjective, c.fleet, c.membership, c.export,
 	}

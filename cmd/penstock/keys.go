@@ -104,9 +104,13 @@ The folder gets a file apikey-NAME.yaml.`,
 				return err
 			}
 			object := &v1alpha1.APIKey{
-				TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: store.APIKeys.Kind()},
+				TypeMeta: metav1.TypeMeta{
+					APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: store.APIKeys.Kind(),
+				},
 				ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: args[0], Labels: labels},
-				Spec:       v1alpha1.APIKeySpec{Hashes: []string{authz.HashOf(key).String()}, Owner: owner, Groups: groups},
+				Spec: v1alpha1.APIKeySpec{
+					Hashes: []string{authz.HashOf(key).String()}, Owner: owner, Groups: groups,
+				},
 			}
 			if expires > 0 {
 				end := metav1.NewTime(time.Now().Add(expires).UTC().Truncate(time.Second))

@@ -42,8 +42,8 @@ func openKeyCluster(k *keyFlags) (*keyCluster, error) {
 // failed explains an error of the API server.
 func (k *keyCluster) failed(verb string, err error) error {
 	if apierrors.IsNotFound(err) && verb != "change" {
-		return fmt.Errorf("the API server at %s does not serve the kind APIKey (penstock.dev/v1alpha1): install the CRDs "+
-			"of Penstock's chart, or name another cluster with --kubeconfig", k.host)
+		return fmt.Errorf("the API server at %s does not serve the kind APIKey (penstock.dev/v1alpha1): install the "+
+			"CRDs of Penstock's chart, or name another cluster with --kubeconfig", k.host)
 	}
 	return fmt.Errorf("%s APIKeys at %s: %w", verb, k.host, err)
 }
@@ -98,11 +98,10 @@ func (k *keyCluster) change(ctx context.Context, namespace, name string,
 			return err
 		}
 		now.Object["spec"] = spec
-		if _, err = client.Update(ctx, now, metav1.UpdateOptions{FieldManager: keysManager}); apierrors.IsConflict(err) {
-			return err // again, with the newer object
-		} else if err != nil {
+		_, err = client.Update(ctx, now, metav1.UpdateOptions{FieldManager: keysManager})
+		if err != nil && !apierrors.IsConflict(err) { // then again, with the newer object
 			return k.failed("change", err)
 		}
-		return nil
+		return err
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 
 	"go.yaml.in/yaml/v3"
@@ -14,6 +14,7 @@ import (
 	kyaml "sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/discovery/file"
+	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -74,8 +75,8 @@ func (k keyFolder) named(namespace, name string) (*writtenKey, error) {
 }
 
 func (k keyFolder) create(_ context.Context, key *v1alpha1.APIKey) (string, error) {
-	folder := k.paths[0]
-	if info, err := os.Stat(folder); err != nil {
+	folder, disk := k.paths[0], new(filesystem.Disk)
+	if info, err := disk.Stat(folder); err != nil {
 		return "", err
 	} else if !info.IsDir() {
 		return "", fmt.Errorf("-f %s: name a folder: the key gets a file of its own there", folder)
@@ -91,7 +92,7 @@ func (k keyFolder) create(_ context.Context, key *v1alpha1.APIKey) (string, erro
 		base = "apikey-" + key.Namespace + "-" + key.Name
 	}
 	path := filepath.Join(folder, base+".yaml")
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+	if _, err := disk.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("%s exists: rename it, or choose another name for the key", path)
 	}
 	raw, err := kyaml.Marshal(key)

@@ -193,7 +193,8 @@ func TestAccess_EachPolicyAboveARouteMustLetTheRequestIn(t *testing.T) {
 	}
 }
 
-// Attaching a policy changes routes alone: a stream goes on to its end, and new requests need a key.
+// Attaching a policy changes routes alone: a stream goes on to its end, and new requests need a
+// key.
 func TestAccess_AttachedPolicyCutsNoStream(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

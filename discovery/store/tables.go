@@ -305,7 +305,8 @@ func Tables() []Kind {
 		BackendTLSPolicies, Namespaces,
 		Services, ServiceImports, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports,
-		ModelServers, PoolPolicies, APIKeys, AccessPolicies, EndpointPickerConfigs, EnvoyFleets, ClusterSets, ClusterProperties,
+		ModelServers, PoolPolicies, APIKeys, AccessPolicies, EndpointPickerConfigs, EnvoyFleets, ClusterSets,
+		ClusterProperties,
 		Hosts, Invalids, LearnedEndpoints, Offers, Failbacks, Dialects, Authorities, Memberships, Exports,
 		AddressPolicies, ProcessorDefaults, Occupants,
 	}

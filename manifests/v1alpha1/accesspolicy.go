@@ -9,9 +9,9 @@ import (
 )
 
 // AccessPolicy requires an API key for requests to its targets. All policies above a route apply
-// (those of its Gateway, listener, route, rule and pools), and each must let a request in. A request
-// without a valid key is answered with 401, one whose key some policy does not select with 403,
-// before its body is read.
+// (those of its Gateway, listener, route, rule and pools), and each must let a request in. A
+// request without a valid key is answered with 401, one whose key some policy does not select with
+// 403, before its body is read.
 //
 // +kubebuilder:resource:scope=Namespaced,path=accesspolicies,singular=accesspolicy
 // +kubebuilder:subresource:status
@@ -42,8 +42,8 @@ type AccessPolicySpec struct {
 	TargetRefs []AccessTarget `json:"targetRefs"`
 	// APIKeys selects the API keys that are let in.
 	APIKeys *AccessKeys `json:"apiKeys"`
-	// Ungated is Allow to accept routes of TCP, UDP and TLS at a gated Gateway or listener, although
-	// no gate can read their connections. By default they are not accepted there.
+	// Ungated is Allow to accept routes of TCP, UDP and TLS at a gated Gateway or listener,
+	// although no gate can read their connections. By default they are not accepted there.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Allow;Deny
@@ -94,8 +94,8 @@ type AccessKeys struct {
 	//
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Namespaces of the APIKeys. Whoever may write APIKeys there decides who is let in. Defaults to
-	// the policy's namespace.
+	// Namespaces of the APIKeys. A user who may write APIKeys there decides who is let in. Defaults
+	// to the policy's namespace.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=64

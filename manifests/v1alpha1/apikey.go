@@ -7,11 +7,11 @@ import (
 	"github.com/penstock-project/penstock/manifests/deepcopy"
 )
 
-// APIKey is a key with which a client calls gated routes. It holds only hashes of the key: `penstock
-// keys create` prints the key itself once. AccessPolicies select APIKeys by their labels.
+// APIKey is a key with which a client calls gated routes. It holds only hashes of the key:
+// `penstock keys create` prints the key itself once. AccessPolicies select APIKeys by their labels.
 //
-// A key is 256 random bits and a checksum, so its hash is no secret. Removing a hash, or the object,
-// is in force within a watch event.
+// A key is 256 random bits and a checksum, so its hash is no secret. Removing a hash, or the
+// object, is in force within a watch event.
 //
 // +kubebuilder:resource:scope=Namespaced,path=apikeys,singular=apikey
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.owner`
@@ -53,8 +53,8 @@ type APIKeySpec struct {
 	// +kubebuilder:validation:items:MaxLength=128
 	// +listType=set
 	Groups []string `json:"groups,omitempty"`
-	// Objective names the InferenceObjective of requests with the key, which has their priority. The
-	// client's own headers for it are removed.
+	// Objective names the InferenceObjective of requests with the key, which has their priority.
+	// The client's own headers for it are removed.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253

@@ -58,9 +58,9 @@ func (t *Table) Decide(policies []string, headers []Header, now time.Time) (d De
 // maxCredential bounds a credential, in bytes.
 const maxCredential = 1024
 
-// presented returns the credential of a request and the headers that have it. Clients of OpenAI send
-// Authorization, of Anthropic x-api-key, of Azure api-key. Some send one key in two of them. With
-// different credentials it is ambiguous which one counts, so none does.
+// presented returns the credential of a request and the headers that have it. Clients of OpenAI
+// send Authorization, of Anthropic x-api-key, of Azure api-key. Some send one key in two of them.
+// With different credentials it is ambiguous which one counts, so none does.
 func presented(headers []Header) (credential string, carriers []string) {
 	for _, h := range headers {
 		value := strings.TrimSpace(h.Value)

@@ -110,7 +110,8 @@ func TestDecide_UnknownPolicyIsNoDenialAndNoPass(t *testing.T) {
 
 // Envoys may have the gate of a policy for a while after its object is gone.
 func TestTable_RemovedPolicyStillDecidesForAWhile(t *testing.T) {
-	tab := table([]*authz.Key{key("infra", "alice", "k", nil)}, map[string]*authz.Policy{"infra/all": lets("", "infra")})
+	tab := table([]*authz.Key{key("infra", "alice", "k", nil)},
+		map[string]*authz.Policy{"infra/all": lets("", "infra")})
 	tab.Apply(authz.Change{Policies: map[string]*authz.Policy{"infra/all": nil}}, noon)
 	if d, err := tab.Decide([]string{"infra/all"}, bearer("k"), noon); err != nil || d.Key == nil {
 		t.Error("soon:", d, err)

@@ -2,9 +2,10 @@
 // gates (translator/envoy, gate.go), on the picker's gRPC server.
 //
 // A gated route names the policies above it in its per-route configuration. The service reads them
-// and the client's API key from one CheckRequest, from headers alone, and answers before Envoy reads
-// a body. Every policy must let the key in. The answer lists the policies that did, in metadata that
-// the route's own RBAC filter (the lock) requires, because an empty answer would let a request pass.
+// and the client's API key from one CheckRequest, from headers alone, and answers before Envoy
+// reads a body. Every policy must let the key in. The answer lists the policies that did, in
+// metadata that the route's own RBAC filter (the lock) requires, because an empty answer would let
+// a request pass.
 //
 //	key.go     what a key looks like, and its hash
 //	table.go   Table: keys by hash, and policies

@@ -77,8 +77,10 @@ func reply(d Decision, policies []string, c client) *authv3.CheckResponse {
 		decided[i] = structpb.NewStringValue(p)
 	}
 	return &authv3.CheckResponse{
-		Status:       &rpcstatus.Status{Code: int32(codes.OK)},
-		HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{Headers: set, HeadersToRemove: remove}},
+		Status: &rpcstatus.Status{Code: int32(codes.OK)},
+		HttpResponse: &authv3.CheckResponse_OkResponse{
+			OkResponse: &authv3.OkHttpResponse{Headers: set, HeadersToRemove: remove},
+		},
 		DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{
 			MetadataDecided: structpb.NewListValue(&structpb.ListValue{Values: decided}),
 			MetadataCaller:  structpb.NewStringValue(d.Key.Caller),

@@ -48,7 +48,7 @@ func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.Ch
 	if gateway := s.cfg.Gateway(ctx); gateway != "" {
 		for _, p := range policies {
 			if !s.cfg.Gates(gateway, p) {
-				return nil, status.Error(codes.Unavailable, "the policy gates no route of this Gateway here, or not yet")
+				return nil, status.Error(codes.Unavailable, "the policy gates no route of this Gateway, or not yet")
 			}
 		}
 	}

@@ -46,7 +46,8 @@ func infra() *authz.Table {
 // The lock of a route requires the policies in the metadata; the key is removed, and the caller
 // replaces what the client wrote.
 func TestCheck_PassesWithTheDecidedPoliciesAndWithoutTheKey(t *testing.T) {
-	got, err := check(infra(), call{policies: "infra/all,infra/b", headers: []string{"authorization", "Bearer sk-secret"}})
+	got, err := check(infra(),
+		call{policies: "infra/all,infra/b", headers: []string{"authorization", "Bearer sk-secret"}})
 	if err != nil || got.GetStatus().GetCode() != int32(codes.OK) {
 		t.Fatal(got, err)
 	}
@@ -82,14 +83,14 @@ func TestCheck_DeniesInTheFormatOfTheAPI(t *testing.T) {
 		name         string
 		call         call
 		status, code int
-		says         []string
+		fields       []string
 	}{
-		{"openai", call{path: "/v1/chat/completions", policies: "infra/all"}, 401, 16, []string{"error.code invalid_api_key",
-			"error.type invalid_request_error"}},
+		{"openai", call{path: "/v1/chat/completions", policies: "infra/all"}, 401, 16,
+			[]string{"error.code invalid_api_key", "error.type invalid_request_error"}},
 		{"anthropic", call{path: "/v1/messages?beta=true", policies: "infra/all"}, 401, 16,
 			[]string{"type error", "error.type authentication_error"}},
-		{"grpc", call{path: "/pkg.S/M", policies: "infra/all", headers: []string{"content-type", "application/grpc"}}, 401, 16,
-			nil},
+		{"grpc", call{path: "/pkg.S/M", policies: "infra/all",
+			headers: []string{"content-type", "application/grpc"}}, 401, 16, nil},
 	} {
 		got, err := check(infra(), c.call)
 		denied := got.GetDeniedResponse()
@@ -104,11 +105,11 @@ func TestCheck_DeniesInTheFormatOfTheAPI(t *testing.T) {
 			t.Errorf("%s: %v", c.name, headers)
 		}
 		var body map[string]any
-		if err := json.Unmarshal([]byte(denied.GetBody()), &body); (err == nil) != (c.says != nil) {
+		if err := json.Unmarshal([]byte(denied.GetBody()), &body); (err == nil) != (c.fields != nil) {
 			t.Errorf("%s: %s", c.name, denied.GetBody())
 		}
-		for _, said := range c.says {
-			path, want, _ := strings.Cut(said, " ")
+		for _, field := range c.fields {
+			path, want, _ := strings.Cut(field, " ")
 			v := any(body)
 			for _, name := range strings.Split(path, ".") {
 				v = v.(map[string]any)[name]

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
 // Key is an API key. Immutable.
@@ -129,7 +131,7 @@ func (t *Table) Sharing(name string) (names []string) {
 	for _, h := range k.Hashes {
 		for _, o := range t.byHash[h] {
 			if o != k {
-				names = append(names, o.Namespace+"/"+o.Name)
+				names = append(names, objectid.Join(o.Namespace, o.Name))
 			}
 		}
 	}

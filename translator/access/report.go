@@ -18,8 +18,8 @@ const reasonInvalid = gatewayv1.PolicyReasonInvalid
 
 // Targets looks up the Gateways to which a policy's target leads requests.
 type Targets interface {
-	// Gateways lists our Gateways above a target, sorted: the Gateway itself, or the ones at which a
-	// route, or a route to a pool, is attached.
+	// Gateways lists our Gateways above a target, sorted: the Gateway itself, or the ones at which
+	// a route, or a route to a pool, is attached.
 	Gateways(r store.Reader, target report.Ref) []report.Ref
 }
 
@@ -56,7 +56,8 @@ func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 	if _, _, err := Selector(p); err != nil {
 		accepted.Status, accepted.Reason = report.False, string(reasonInvalid)
 		accepted.Message = err.Error() + ": the targets are closed to all"
-		wrong("spec.apiKeys.selector", accepted.Message, "write matchLabels or matchExpressions as in a Deployment's selector")
+		wrong("spec.apiKeys.selector", accepted.Message,
+			"write matchLabels or matchExpressions as in a Deployment's selector")
 	}
 	slices.SortFunc(gateways, report.Ref.Compare)
 	for _, gw := range slices.Compact(gateways) {

@@ -85,7 +85,9 @@ func (g gateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		end("0", frame(out))
 	case "bad header":
 		ok.DynamicMetadata = decided(policies...)
-		ok.GetOkResponse().Headers = []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: "x y", Value: "a\nb"}}}
+		ok.GetOkResponse().Headers = []*corev3.HeaderValueOption{
+			{Header: &corev3.HeaderValue{Key: "x y", Value: "a\nb"}},
+		}
 		out, _ := proto.Marshal(ok)
 		end("0", frame(out))
 	default:
@@ -104,7 +106,8 @@ var gateCluster = model.Cluster{Name: model.OurGate, Protocol: model.GRPC, Own: 
 // gatedHost adds a host with two routes, of which one has gates.
 func (r *rig) gatedHost(host string, gates ...string) {
 	r.t.Helper()
-	action := &model.Action{Forward: &model.Forward{Backends: []model.WeightedBackend{{Cluster: named("a"), Weight: 1}}}}
+	action := &model.Action{Forward: &model.Forward{
+		Backends: []model.WeightedBackend{{Cluster: named("a"), Weight: 1}}}}
 	vh, err := VirtualHost(&model.VirtualHost{Chain: r.chain().Name, Host: host, Routes: []model.Route{
 		{Name: "gated", Match: prefix("/v1"), Action: action, Gates: gates},
 		{Name: "open", Match: prefix("/"), Action: action},
@@ -161,7 +164,7 @@ func TestGate_FailsClosedWithoutAService(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
 	for name, endpoint := range map[string][]model.Endpoint{
-		"refused": endpoints(closedPort(t)), "no endpoint": {}, "no cluster": nil,
+		"closed port": endpoints(closedPort(t)), "no endpoint": {}, "no cluster": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, closedPort(t))

@@ -42,9 +42,9 @@ const (
 var gateHeaders = []string{"authorization", "x-api-key", "api-key", "content-type", ModelHeader,
 	"access-control-request-method"}
 
-// gate asks our authorization service on routes that switch it on (gated). Every route configuration
-// switches it off (ungated), so that a forgotten switch denies. HttpFilter.disabled would do so
-// too, but not after a script's clearRouteCache: a gated route would pass.
+// gate asks our authorization service on routes that switch it on (gated). Every route
+// configuration switches it off (ungated), so that a forgotten switch denies. HttpFilter.disabled
+// would do so too, but not after a script's clearRouteCache: a gated route would pass.
 //
 // The service answers from headers alone, and fails closed. The early gate precedes whatever waits
 // for a body; its route may still change.

@@ -110,8 +110,8 @@ const noModelText = "this host has no route for model %CEL('" + ModelHeader +
 	"'] : '(none)')%%METADATA(ROUTE:" + noModelRoute + ":models)%"
 
 // noModel answers 404 to requests for a model that no route of the host has. The answer lists the
-// routes' models, except where clients without permission would learn them (hidden). It is no direct
-// response, like scanRoute.
+// routes' models, except where clients without permission would learn them (hidden). It is no
+// direct response, like scanRoute.
 func noModel(vh *model.VirtualHost) *routev3.Route {
 	var names []string
 	for i := range vh.Routes {

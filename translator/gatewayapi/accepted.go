@@ -78,9 +78,10 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 				}
 			case loss.Gateway != place.Gateway || loss.Listener != place.Listener:
 			case loss.Gate != "":
-				gone, reason, fix = true, reasonUngated, "set spec.ungated: Allow in the policy, or choose another listener"
-				messages = append(messages, fmt.Sprintf("AccessPolicy %s gates listener %s, and no gate can read the %s "+
-					"of a %s", loss.Gate, place.Listener, carried(a.Route.Kind), a.Route.Kind))
+				gone, reason = true, reasonUngated
+				fix = "set spec.ungated: Allow in the policy, or choose another listener"
+				messages = append(messages, fmt.Sprintf("AccessPolicy %s gates listener %s, and no gate can read the "+
+					"%s of a %s", loss.Gate, place.Listener, carried(a.Route.Kind), a.Route.Kind))
 			case loss.Host == "":
 				gone = true
 				messages = append(messages,

@@ -252,7 +252,8 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 		a.failback.Follow(c.Output.Ordered)
 	})
 	cfg.Delivery = delivery.New(append(own,
-		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.gates, a.pools,
+		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.gates,
+		a.pools,
 		pickers, delivery.Probes{Prober: a.prober}, a.holds, failback, a.expiry, a.progress)...)
 	return pipeline.New(cfg)
 }
@@ -271,7 +272,8 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	for _, run := range []func(context.Context) error{
 		a.hosts.Run, a.stops.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run,
 		a.picker.Run, a.learner.Run, a.failback.Run, a.expiry.Run, a.entries.Run, a.loads.Run, a.shared.Run,
-		a.gates.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run, a.clusterLoads.RunPages, a.parentHosts.Run,
+		a.gates.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run, a.clusterLoads.RunPages,
+		a.parentHosts.Run,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
 		func(ctx context.Context) error { return compareRates(ctx, a.board, a.picker.Rates) },
 	} {
@@ -312,8 +314,8 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 		l := keyed(picker.Listener(a.cfg.Picker), a.security.keyed && !a.security.openPicks, a.log)
 		return a.servePicks(ctx, l, options, func(r grpc.ServiceRegistrar) {
 			a.picker.Register(r)
-			authz.New(authz.Config{Table: a.gates.Table(), Gateway: identity.Gateway, Gates: a.gates.Gates, Now: clock()}).
-				Register(r)
+			authz.New(authz.Config{Table: a.gates.Table(), Gateway: identity.Gateway, Gates: a.gates.Gates,
+				Now: clock()}).Register(r)
 		})
 	})
 	for _, o := range a.cfg.Offers {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -118,7 +119,7 @@ func key(view *store.View, id string) *authz.Key {
 		return nil
 	}
 	out := &authz.Key{Namespace: o.Namespace, Name: o.Name, Labels: labels.Set(o.Labels),
-		Created: o.CreationTimestamp.Time, Caller: o.Namespace + "/" + cmp.Or(o.Spec.Owner, o.Name),
+		Created: o.CreationTimestamp.Time, Caller: objectid.Join(o.Namespace, cmp.Or(o.Spec.Owner, o.Name)),
 		Objective: o.Spec.Objective, Disabled: o.Spec.Disabled}
 	if o.Spec.Expires != nil {
 		out.Expires = o.Spec.Expires.Time
@@ -140,7 +141,8 @@ func policy(view *store.View, id string) *authz.Policy {
 	return &authz.Policy{Namespaces: namespaces, Selector: selector}
 }
 
-// report reports the hashes of a key that let nothing in, or that an older key of its namespace has.
+// report reports the hashes of a key that let nothing in, or that an older key of its namespace
+// has.
 func (k *Keeper) report(view *store.View, id string) {
 	source := status.Instance(status.Keys, id)
 	o, ok := store.APIKeys.Get(view, id)
@@ -157,7 +159,7 @@ func (k *Keeper) report(view *store.View, id string) {
 		h, err := authz.ParseHash(text)
 		switch {
 		case err != nil:
-			found(report.Error, i, "it lets nothing in: "+err.Error(), "write the hash that penstock keys create prints")
+			found(report.Error, i, "it lets nothing in: "+err.Error(), "make a key with penstock keys create or rotate")
 			continue
 		case authz.Weak(h):
 			found(report.Error, i, "it lets nothing in: it is the hash of an empty or well-known key",
