@@ -172,7 +172,8 @@ func (c *chaos) accessPolicy() (store.Op, func(string) store.Op, string) {
 	p.Spec.Ungated = pick(c, v1alpha1.UngatedAllow, v1alpha1.UngatedDeny)
 	for range 1 + c.IntN(2) {
 		p.Spec.TargetRefs = append(p.Spec.TargetRefs, pick(c,
-			v1alpha1.AccessTarget{Kind: "Gateway", Name: fmt.Sprint("gw", c.IntN(2)), SectionName: pick(c, "", "", "http")},
+			v1alpha1.AccessTarget{Kind: "Gateway", Name: fmt.Sprint("gw", c.IntN(2)),
+				SectionName: pick(c, "", "", "http")},
 			v1alpha1.AccessTarget{Kind: "HTTPRoute", Name: fmt.Sprint("route", c.IntN(4))},
 			v1alpha1.AccessTarget{Kind: "GRPCRoute", Name: fmt.Sprint("route", c.IntN(4))},
 			v1alpha1.AccessTarget{Kind: "InferencePool", Name: fmt.Sprint("pool", c.IntN(3))}))

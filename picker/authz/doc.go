@@ -14,12 +14,12 @@
 //	server.go  Server: the gRPC service
 //
 // cmd fills the Table from the store's APIKeys and AccessPolicies: a changed key touches neither
-// translation nor Envoy. Only cmd uses this package.
+// translation nor Envoy. cmd wires it; package picker knows its headers.
 //
 // Invariants:
 //   - Fail closed. Only an answer with the decided policies lets a request pass. An unknown policy,
-//     and a Table that was never filled, make the call fail with UNAVAILABLE, which Envoy repeats at
-//     another process and otherwise answers with 503.
+//     and a Table that was never filled, make the call fail with UNAVAILABLE: Envoy repeats it at
+//     another process, and otherwise answers with 503.
 //   - No key is stored: the Table has SHA-256 hashes, which are no secrets, because keys have 256
 //     random bits. No answer, log or error contains a presented key.
 //   - Unknown, malformed, disabled and expired keys get one answer, and take the same time.

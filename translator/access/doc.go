@@ -11,10 +11,10 @@
 // the first by name.
 //
 // Invariants:
-//   - Pure, like all of translator. It reads AccessPolicies, never APIKeys: a changed key changes no
-//     row.
+//   - Pure, like all of translator. It reads AccessPolicies, never APIKeys: a changed key changes
+//     no row.
 //   - Whatever is wrong with a policy, its targets stay closed: a policy without a usable selector
 //     lets nothing pass.
 //
-// Tests: go test ./translator/access
+// Tests: go test ./translator -run AccessPolicy
 package access
