@@ -83,8 +83,8 @@ func TestServing_DeadPoolIsReportedUntilItServesOrIsGone(t *testing.T) {
 	reports()
 }
 
-// Of more than maxUnused pools, those without a pick are not watched, although the first ones arrive
-// while there are few.
+// Of more than maxUnused pools, those without a pick are not watched, although the first ones
+// arrive while there are few.
 func TestServing_PoolsWithoutPicksAreNotWatchedOnceThereAreMany(t *testing.T) {
 	closed := httptest.NewServer(nil)
 	closed.Close()

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
@@ -22,9 +21,9 @@ const printedAtOnce = 100
 // resolved.
 func printFindings(ctx context.Context, board *status.Board, out io.Writer) error {
 	printed := map[string]bool{}
-	err := board.Stream(ctx, app.Controller, func(doc *status.Document) error {
+	err := board.StreamFindings(ctx, func(all []report.Finding) error {
 		now, added := map[string]bool{}, 0
-		for _, f := range doc.Findings {
+		for _, f := range all {
 			if f.Severity == report.Info {
 				continue
 			}

@@ -171,13 +171,24 @@ func (b *Board) Settle(ctx context.Context, debounce time.Duration) error {
 // emitted.
 func (b *Board) Stream(ctx context.Context, controller string, emit func(*Document) error) error {
 	var last *Document
+	return b.follow(ctx, func(all []report.Report) error {
+		last = NewDocument(all, controller, last, time.Now())
+		return emit(last)
+	})
+}
+
+// StreamFindings is Stream with the findings alone. It keeps no document of all objects.
+func (b *Board) StreamFindings(ctx context.Context, emit func([]report.Finding) error) error {
+	return b.follow(ctx, func(all []report.Report) error { return emit(findings(all)) })
+}
+
+func (b *Board) follow(ctx context.Context, emit func([]report.Report) error) error {
 	for {
 		if err := b.Settle(ctx, streamDebounce); err != nil {
 			return err
 		}
 		ws := NewWatchSet()
-		last = NewDocument(b.List(ws), controller, last, time.Now())
-		if err := emit(last); err != nil {
+		if err := emit(b.List(ws)); err != nil {
 			return err
 		}
 		if err := ws.WatchCtx(ctx); err != nil {

@@ -98,15 +98,23 @@ func NewDocument(reports []report.Report, controller string, before *Document, n
 	if before != nil {
 		m.remember(before)
 	}
-	doc := &Document{Objects: []Object{}, Findings: []report.Finding{}}
+	doc := &Document{Objects: []Object{}, Findings: findings(reports)}
 	for _, r := range reports {
-		doc.Findings = append(doc.Findings, r.Findings...)
 		if r.Owner != (report.Ref{}) && len(r.Conditions)+len(r.Parents)+len(r.Listeners)+len(r.Addresses) > 0 {
 			doc.Objects = append(doc.Objects, m.object(r))
 		}
 	}
-	slices.SortStableFunc(doc.Findings, compareFindings)
 	return doc
+}
+
+// findings returns the findings of reports, the most severe first.
+func findings(reports []report.Report) []report.Finding {
+	all := []report.Finding{}
+	for _, r := range reports {
+		all = append(all, r.Findings...)
+	}
+	slices.SortStableFunc(all, compareFindings)
+	return all
 }
 
 func (m *maker) remember(before *Document) {

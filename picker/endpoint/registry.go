@@ -145,8 +145,8 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	return s
 }
 
-// source returns the scraper of addr's page; a new one is idle. dialects has the Snapshot's. r.mu is
-// held.
+// source returns the scraper of addr's page; a new one is idle. dialects has the Snapshot's. r.mu
+// is held.
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects map[Metrics]*dialect) *source {
 	by := m.Protocol
 	m.Protocol.TLS = nil // Protocol.Key represents it: equal pages share one scraper
