@@ -32,6 +32,8 @@ func (o Output) Then(later Output) Output {
 		nil, objectid.Pool.Compare)
 	out.Unusable, _ = joinSets(o.Unusable, later.Unusable, func(u UnusableClusters) objectid.Pool { return u.Import },
 		nil, nil, objectid.Pool.Compare)
+	out.Gates, _ = joinSets(o.Gates, later.Gates, func(g PolicyGateways) string { return g.Policy }, nil, nil,
+		strings.Compare)
 	out.Pickers, out.PickersGone = joinSets(o.Pickers, later.Pickers,
 		func(p model.ExternalPicker) model.ClusterID { return p.Cluster }, o.PickersGone, later.PickersGone,
 		model.ClusterID.Compare)

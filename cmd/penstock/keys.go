@@ -76,7 +76,6 @@ func newKeysCreate() *cobra.Command {
 	var (
 		k       keyFlags
 		owner   string
-		groups  []string
 		labels  map[string]string
 		expires time.Duration
 	)
@@ -109,7 +108,7 @@ The folder gets a file apikey-NAME.yaml.`,
 				},
 				ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: args[0], Labels: labels},
 				Spec: v1alpha1.APIKeySpec{
-					Hashes: []string{authz.HashOf(key).String()}, Owner: owner, Groups: groups,
+					Hashes: []string{authz.HashOf(key).String()}, Owner: owner,
 				},
 			}
 			if expires > 0 {
@@ -127,7 +126,6 @@ The folder gets a file apikey-NAME.yaml.`,
 	k.flags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&owner, "owner", "", "whose requests the key's are, in logs and queues (default: the key's name)")
-	f.StringSliceVar(&groups, "group", nil, "group of the owner; may be repeated (default: none)")
 	f.StringToStringVar(&labels, "label", nil, "label, by which AccessPolicies select the key; may be repeated "+
 		"(default: none)")
 	f.DurationVar(&expires, "expires", 0, "how long the key is valid, such as 720h (default: without end)")
@@ -148,6 +146,8 @@ func newKeysRotate() *cobra.Command {
 		Short: "Print a second key for an APIKey, and later end the first",
 		Long: `Print a new key for an APIKey. It and the newest one before it count until the command runs with --finish, which
 leaves the new one alone.`,
+		Example: `  penstock keys rotate alice -f config
+  penstock keys rotate alice -f config --finish`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			place, err := k.place()
@@ -190,7 +190,8 @@ func newKeysRevoke() *cobra.Command {
 		Short: "Disable an API key",
 		Long: `Set spec.disabled of an APIKey: requests with its keys are answered with 401. Requests in flight go on to their
 end. Delete the object once no audit needs it.`,
-		Args: cobra.ExactArgs(1),
+		Example: `  penstock keys revoke alice -f config`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			place, err := k.place()
 			if err != nil {
@@ -215,7 +216,9 @@ func newKeysList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List API keys: their owners, and whether they are valid",
-		Args:  cobra.NoArgs,
+		Example: `  penstock keys list -f config
+  penstock keys list --kubeconfig ~/.kube/config`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			only := k.namespace
 			place, err := k.place()

@@ -251,8 +251,8 @@ func simulated(t *testing.T, w *simulation.Workload, c simulation.ServerConfig) 
 }
 
 // fit changes the times of a step, one after the other, until the simulation takes as long as the
-// engine did for the calibration's workload. The rate of prompts stays: lone prompts measure it, and
-// only few requests of a workload have long ones.
+// engine did for the calibration's workload. The rate of prompts stays: lone prompts measure it,
+// and few requests of a workload have long ones.
 func fit(t *testing.T, w *simulation.Workload, c simulation.ServerConfig, engine *truthRun) simulation.ServerConfig {
 	t.Helper()
 	apart := func(c simulation.ServerConfig) (sum float64) {

@@ -101,7 +101,7 @@ func (c *comparison) print(to io.Writer) {
 }
 
 // factor is the simulated ratio of TTFT p90 over the one of real processes. It is 1 where the
-// simulation tells the truth about a rival.
+// simulation re-states a rival exactly.
 func (c *comparison) factor(rival string) (float64, bool) {
 	r, ok := c.ratios[rival]
 	if !ok || c.simulated[rival] == 0 {
@@ -187,8 +187,8 @@ func figures(all []comparison, by scenario) (out []figure) {
 			add("rivals_p90_mean."+name, each[name].mean(), "ratio", 0,
 				fmt.Sprintf("The same over %s alone, of %d workloads.", name, each[name].n))
 			add("rivals_restated."+name, factors[name].mean(), "ratio", 0,
-				"TTFT p90 of Penstock over it as picker/simulation re-states it, over the ratio of real processes: the "+
-					"geometric mean. Below 1, the simulation flatters Penstock.")
+				"TTFT p90 of Penstock over it as picker/simulation re-states it, over the ratio of real "+
+					"processes: the geometric mean. Below 1, the simulation flatters Penstock.")
 		}
 		add("rivals_p50_mean", top[0].mean(), "ratio", 0,
 			"The same for TTFT p50, over the best rival of each workload.")

@@ -91,7 +91,7 @@ var ofPenstock = []decision{
 	// A hash of 256 random bits is no secret, but one of a key that a user chose may be.
 	decide[v1alpha1.APIKey](shown("TypeMeta", "ObjectMeta", "Spec")),
 	decide[v1alpha1.APIKeySpec](
-		shown("Owner", "Groups", "Objective", "Expires", "Disabled"), omit("Hashes"),
+		shown("Owner", "Objective", "Expires", "Disabled"), omit("Hashes"),
 	),
 	decide[v1alpha1.AccessPolicy](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
 	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs", "APIKeys", "Ungated")),

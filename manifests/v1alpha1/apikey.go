@@ -45,14 +45,6 @@ type APIKeySpec struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([A-Za-z0-9@._:-]*[A-Za-z0-9])?$`
 	Owner string `json:"owner,omitempty"`
-	// Groups are the owner's groups.
-	//
-	// +optional
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=128
-	// +listType=set
-	Groups []string `json:"groups,omitempty"`
 	// Objective names the InferenceObjective of requests with the key, which has their priority.
 	// The client's own headers for it are removed.
 	//

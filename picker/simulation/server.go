@@ -143,7 +143,8 @@ func (s *server) step() {
 		return
 	}
 	s.began = s.clock.now
-	s.each = s.config.Base + max(s.config.Step, time.Duration(float64(prompt)/s.config.PrefillRate*float64(time.Second))) +
+	reads := time.Duration(float64(prompt) / s.config.PrefillRate * float64(time.Second))
+	s.each = s.config.Base + max(s.config.Step, reads) +
 		time.Duration(len(s.running))*s.config.PerSequence + loading
 	steps := 1
 	if prompt == 0 {

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
@@ -165,7 +163,7 @@ func held(obj Object) bool {
 	return len(list) > 0
 }
 
-// mu is held.
+// remove removes an object. mu is held.
 func (s *Server) remove(path string, old Object) {
 	delete(s.objects[path], id(old))
 	s.version++
@@ -173,7 +171,7 @@ func (s *Server) remove(path string, old Object) {
 	s.publish(path, "DELETED", old)
 }
 
-// mu is held.
+// store stores an object under a new version and sends it to the watches. mu is held.
 func (s *Server) store(path, event string, obj Object) {
 	s.version++
 	obj["metadata"].(Object)["resourceVersion"] = strconv.Itoa(s.version)
@@ -281,16 +279,10 @@ func (s *Server) matching(w *watch) (out []any) {
 	return out
 }
 
-// kindOf returns the kind with a plural, or "".
-func kindOf(plural string) string {
-	kinds := []string{"CustomResourceDefinition", "PoolExport"}
+func kindOf(resource string) string {
 	for _, t := range store.Tables() {
-		kinds = append(kinds, t.Kind())
-	}
-	for _, kind := range kinds {
-		guessed, same := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
-		if guessed.Resource == plural || same.Resource == plural {
-			return kind
+		if strings.EqualFold(t.Kind()+"s", resource) {
+			return t.Kind()
 		}
 	}
 	return ""
@@ -327,7 +319,7 @@ func (s *Server) watch(w http.ResponseWriter, hr *http.Request, opened *watch, i
 		}
 		parts := strings.Split(opened.resource, "/")
 		opened.events <- line("BOOKMARK", Object{
-			"apiVersion": strings.TrimPrefix(parts[0]+"/"+parts[1], "/"), "kind": kindOf(parts[2]),
+			"apiVersion": strings.TrimPrefix(parts[0]+"/"+parts[1], "/"), "kind": kinds[parts[2]],
 			"metadata": Object{"resourceVersion": strconv.Itoa(s.version),
 				"annotations": Object{"k8s.io/initial-events-end": "true"}},
 		})
@@ -354,6 +346,23 @@ func (s *Server) watch(w http.ResponseWriter, hr *http.Request, opened *watch, i
 			return
 		}
 	}
+}
+
+// kinds are the kinds of bookmarks, by plural.
+var kinds = map[string]string{
+	"customresourcedefinitions": "CustomResourceDefinition", "gatewayclasses": "GatewayClass", "gateways": "Gateway",
+	"httproutes": "HTTPRoute",
+	"grpcroutes": "GRPCRoute", "tlsroutes": "TLSRoute", "tcproutes": "TCPRoute", "udproutes": "UDPRoute",
+	"listenersets": "ListenerSet", "referencegrants": "ReferenceGrant",
+	"backendtlspolicies": "BackendTLSPolicy", "namespaces": "Namespace", "services": "Service",
+	"endpointslices": "EndpointSlice", "pods": "Pod",
+	"secrets": "Secret", "configmaps": "ConfigMap", "inferencepools": "InferencePool",
+	"inferencemodels":        "InferenceModel",
+	"inferencemodelrewrites": "InferenceModelRewrite", "inferenceobjectives": "InferenceObjective",
+	"inferencepoolimports": "InferencePoolImport", "modelservers": "ModelServers", "poolpolicies": "PoolPolicy",
+	"apikeys": "APIKey", "accesspolicies": "AccessPolicy",
+	"envoyfleets": "EnvoyFleet",
+	"clustersets": "ClusterSet", "poolexports": "PoolExport", "clusterproperties": "ClusterProperty",
 }
 
 func (s *Server) one(w http.ResponseWriter, hr *http.Request, r request) {

@@ -90,9 +90,9 @@ func (k *Keeper) catchUp() {
 		for _, c := range r.Changes {
 			switch c.Table {
 			case store.APIKeys.Kind():
-				change.Keys[c.ID] = key(view, c.ID)
+				change.Keys[c.ID] = KeyOf(view, c.ID)
 			case store.AccessPolicies.Kind():
-				change.Policies[c.ID] = policy(view, c.ID)
+				change.Policies[c.ID] = PolicyOf(view, c.ID)
 			}
 		}
 	}
@@ -113,7 +113,8 @@ func (k *Keeper) catchUp() {
 	}
 }
 
-func key(view *store.View, id string) *authz.Key {
+// KeyOf returns what the table has of an APIKey; nil if it does not exist.
+func KeyOf(view *store.View, id string) *authz.Key {
 	o, ok := store.APIKeys.Get(view, id)
 	if !ok {
 		return nil
@@ -132,7 +133,8 @@ func key(view *store.View, id string) *authz.Key {
 	return out
 }
 
-func policy(view *store.View, id string) *authz.Policy {
+// PolicyOf returns what the table has of an AccessPolicy; nil if it does not exist.
+func PolicyOf(view *store.View, id string) *authz.Policy {
 	o, ok := store.AccessPolicies.Get(view, id)
 	if !ok {
 		return nil

@@ -16,6 +16,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/gates"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/set"
@@ -24,6 +26,7 @@ import (
 
 // withoutEffect maps fields that may be without effect, with the fields below them, to the reasons.
 var withoutEffect = map[string]string{
+	"AccessPolicy.spec.targetRefs[].group": "each kind has one group, and another one is invalid",
 	"ClusterProperty": "it names this cluster in its cluster set, which is not translation: " +
 		"clusterset's tests",
 	"ClusterSet": "the cluster set is not translation: tests of clusterset and multicluster",
@@ -108,6 +111,7 @@ var effective = []string{
 
 // validValues are further values of fields whose schema does not list them.
 var validValues = map[string][]any{
+	"APIKey.spec.hashes[]":      {strings.Repeat("ab", sha256.Size)},
 	"EndpointSlice.addressType": {"FQDN"}, "EndpointSlice.ports[].protocol": {"UDP"},
 	"Service.spec.ports[].protocol":          {"UDP"},
 	"Pod.spec.containers[].ports[].protocol": {"UDP"}, "Pod.spec.initContainers[].ports[].protocol": {"UDP"},
@@ -452,9 +456,21 @@ func observe(t *testing.T, objects []map[string]any) (out observation) {
 	o := done.out
 	note([]any{o.Reports, o.Parents, o.Ordered, o.Unusable, o.Pickers, o.Names})
 	note(o.Pools)
+	noteGates(done.view, note)
 	note(set.Check(done.view, time.Unix(0, 0)))
 	out.digest = [sha256.Size]byte(h.Sum(nil))
 	return out
+}
+
+// noteGates notes what the authorization service gets.
+func noteGates(view *store.View, note func(any)) {
+	for _, k := range store.APIKeys.All(view) {
+		note(gates.KeyOf(view, objectid.Join(k.Namespace, k.Name)))
+	}
+	for _, p := range store.AccessPolicies.All(view) {
+		policy := gates.PolicyOf(view, objectid.Join(p.Namespace, p.Name))
+		note([]any{policy.Namespaces, fmt.Sprint(policy.Selector)})
+	}
 }
 
 func errorsOf(reports []report.Report) (out []string) {
