@@ -15,6 +15,7 @@ var tenantWrites = []string{
 	"ListenerSet", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute", "ReferenceGrant", "BackendTLSPolicy",
 	"Service", "ServiceImport", "EndpointSlice", "Pod", "Secret", "ConfigMap", "InferencePool", "InferenceModel",
 	"InferenceModelRewrite", "InferenceObjective", "ModelServers", "PoolPolicy", "EndpointPickerConfig",
+	"APIKey", "AccessPolicy",
 }
 
 const (
@@ -72,6 +73,7 @@ var tenantUnread = []unread{
 	{"InferenceObjective.status", routeController},
 	{"ModelServers.status", routeController},
 	{"PoolPolicy.status", routeController},
+	{"AccessPolicy.status", routeController},
 	{"Service.spec.sessionAffinity", notOfServices},
 	{"Service.spec.sessionAffinityConfig", notOfServices},
 	{"Service.spec.loadBalancerIP", notOfServices},
