@@ -47,7 +47,8 @@ func TestHeldOut_SeedDrawsWorkloads(t *testing.T) {
 		}
 		return text
 	}
-	if about(1) != about(1) || about(1) == about(2) {
-		t.Errorf("got %s and %s", about(1), about(2))
+	one, again, other := about(1), about(1), about(2)
+	if one != again || one == other {
+		t.Errorf("got %s, again %s, and %s", one, again, other)
 	}
 }
