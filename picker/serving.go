@@ -18,8 +18,9 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
-// Once a probe fails, or takes longer than hedgeAfter, all servers are probed, and dead ones at
-// each further look.
+// Pools are watched without requests: each look probes one server of a pool, in turn, unless pages
+// or responses show a working one. Once a probe fails, or takes longer than hedgeAfter, all servers
+// are probed, and dead ones at each further look.
 const (
 	// Used pools are probed every lookUsed, idle ones every lookIdle. At most idleProbes looks at
 	// idle pools and usedProbes at used ones begin per watchEvery; others are late.
@@ -63,9 +64,10 @@ type Out struct {
 }
 
 type watch struct {
-	mu        sync.Mutex
-	set       *poolSet // the basis of turns
-	turns     map[string]*turn
+	mu    sync.Mutex
+	set   *poolSet // the basis of turns
+	turns map[string]*turn
+	// all has the turns of all pools, ring the watched ones.
 	all, ring []*turn
 	// Positions of the next look: in all for unused pools, in ring for used and idle ones.
 	nextUnused, nextUsed, nextIdle int
@@ -119,6 +121,7 @@ func (w watched) good() time.Time {
 
 func (w watched) read() bool { return w.end != nil && w.end.PageRead() }
 
+// out returns why the server does not serve, or an empty Why.
 func (w watched) out(s *liveness.Sight, at endpoint.Moment) (o Out) {
 	if o.Why, o.Since = s.Down(w.good()); o.Why != "" || w.end == nil {
 		return o
@@ -154,6 +157,7 @@ func (p *Picker) watchServers(ctx context.Context) error {
 	}
 }
 
+// dueTurns judges the due pools, and returns the ones to probe now, within the limits.
 func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	w := &p.watch
 	w.mu.Lock()

@@ -122,7 +122,7 @@ func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 	return c
 }
 
-// shape is what the documents, questions and answers of a workload have in the mean.
+// shape describes a workload of questions about documents. tail and output are mean tokens.
 type shape struct {
 	seed            uint64
 	documents, most int // and the most blocks of a document

@@ -35,6 +35,7 @@ type named struct { // by its plugin
 	name string
 }
 
+// narrow moves the candidates that all narrowers keep to the front, and returns their number.
 // Suspect ones are excluded while others remain.
 func (p *plugins) narrow(v view, by func(lot uint32, name string)) int {
 	kept := len(v.c)

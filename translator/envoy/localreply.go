@@ -74,6 +74,7 @@ type localClass struct {
 	add    []*corev3.HeaderValueOption
 }
 
+// localReplies adds a reason to local replies, and the API's error format to Envoy's own bodies.
 // Each class has its own mappers, because only the first match counts.
 func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 	var mappers []*hcmv3.ResponseMapper

@@ -178,6 +178,22 @@ func withoutStatus(obj store.Object) store.Object {
 	return obj
 }
 
+// statuses runs a status writer for a board, over a store that follows the server.
+func (s *server) statuses(t *testing.T) (*store.Store, *status.Board, *kubestatus.Writer) {
+	t.Helper()
+	world, source := follow(t, s)
+	board := status.NewBoard(nil)
+	writer, err := kubestatus.New(kubestatus.Config{
+		Source: source, Store: world, Board: board, Delivery: delivered{}, Controller: controller,
+		Features: features.Names(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Run(t, writer.Lead)
+	return world, board, writer
+}
+
 type delivered struct{}
 
 func (delivered) Delivered(string, int64) (int, bool) { return 1, true }
@@ -189,16 +205,7 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 	for _, o := range objects {
 		s.create(t, o.resource, o.text())
 	}
-	world, source := follow(t, s)
-	board := status.NewBoard(nil)
-	writer, err := kubestatus.New(kubestatus.Config{
-		Source: source, Store: world, Board: board, Delivery: delivered{}, Controller: controller,
-		Features: features.Names(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubetest.Run(t, writer.Lead)
+	world, board, writer := s.statuses(t)
 	parent := report.ParentRef{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: "default", Name: "gw"}
 	accepted := []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted", Message: "accepted"}}
 	for _, o := range objects {

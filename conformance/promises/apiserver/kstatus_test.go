@@ -5,7 +5,6 @@ package apiserver
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,12 +14,8 @@ import (
 	kstatus "sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
-	"github.com/penstock-project/penstock/discovery/kube/kubetest"
-	"github.com/penstock-project/penstock/discovery/status"
-	"github.com/penstock-project/penstock/discovery/status/kubestatus"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/features"
 )
 
 // Flux and other tools compute whether an object is ready by kstatus. Our own kinds have no rules
@@ -48,16 +43,7 @@ func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 			s.expectKstatus(t, "before it is observed", o, kstatus.InProgressStatus)
 		}
 	}
-	world, source := follow(t, s)
-	board := status.NewBoard(nil)
-	writer, err := kubestatus.New(kubestatus.Config{
-		Source: source, Store: world, Board: board, Delivery: delivered{}, Controller: controller,
-		Features: features.Names(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubetest.Run(t, writer.Lead)
+	world, board, writer := s.statuses(t)
 	reports := func(what string, c report.Condition, want kstatus.Status) {
 		t.Helper()
 		for _, o := range own {
