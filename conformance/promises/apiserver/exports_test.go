@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// With the policy of docs/restrict-exports.md, a tenant that may write pools writes no exported one,
-// and ends no export.
+// With the policy of docs/restrict-exports.md, a tenant that may write pools neither writes an
+// exported pool nor ends an export.
 func TestExports_PolicyOfThePage(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/restrict-exports.md")
 	if err != nil {
@@ -35,11 +35,13 @@ func TestExports_PolicyOfThePage(t *testing.T) {
 	admit, bind, _ := strings.Cut(string(policy[1]), "\n---\n")
 	s.create(t, "validatingadmissionpolicies", admit)
 	s.create(t, "validatingadmissionpolicybindings", bind)
-	s.create(t, "clusterroles", "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: tenant}, "+
-		"rules: [{apiGroups: [inference.networking.k8s.io], resources: [inferencepools], verbs: ['*']}]}")
-	s.create(t, "clusterrolebindings", "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: "+
-		"{name: tenant}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenant}, "+
-		"subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}]}")
+	s.create(t, "clusterroles", `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole,
+  metadata: {name: tenant},
+  rules: [{apiGroups: [inference.networking.k8s.io], resources: [inferencepools], verbs: ['*']}]}`)
+	s.create(t, "clusterrolebindings", `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding,
+  metadata: {name: tenant},
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenant},
+  subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}]}`)
 
 	as := rest.CopyConfig(s.rest)
 	as.Impersonate.UserName = "tenant"
