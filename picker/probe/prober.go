@@ -343,8 +343,8 @@ func (t *target) failing() (why string) {
 	return why
 }
 
-// gone reports whether at least one address is lost, and no other one accepts connections.
-// connections.
+// gone reports whether at least one address is lost, and every other one is lost or has
+// a closed port.
 func (t *target) gone() (some bool) {
 	for addr := range t.stop {
 		if !t.lost[addr] && t.down[addr] != extproc.ReasonClosedPort {
