@@ -3,10 +3,10 @@ package endpoint
 import "time"
 
 // A request may have parts at other servers, which read its prompt or encode its images. Each part
-// has its own lease, which ends with the first token or the request.
+// has a lease of its own, which ends with the first token or with the request.
 
-// AddParts makes leases parts of lease's request, which ends them. The caller must not use them
-// afterwards.
+// AddParts makes leases parts of lease's request, whose first token or end ends them. The caller
+// must not use them from then on.
 func (lease *Lease) AddParts(parts ...*Lease) {
 	for _, part := range parts {
 		part.KeepUntilEnd()
