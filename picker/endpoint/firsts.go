@@ -28,8 +28,8 @@ func (m *motion) first(tokens int, after time.Duration) {
 	m.firsts.count++
 }
 
-// slowest returns how many first tokens are comparable with a prompt, and their longest time, scaled
-// to all tokens of the prompt and of the prompts read with it.
+// slowest returns how many first tokens are comparable with a prompt, and their longest time,
+// scaled to all tokens of the prompt and of the prompts read with it.
 func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
