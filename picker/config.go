@@ -41,7 +41,8 @@ type Config struct {
 	// Troubles receives failures. If it is nil, idle pools are not watched.
 	Troubles Troubles
 	// HeldBodies bounds the bodies held for picks, in bytes for all streams together; 0 means
-	// extproc.DefaultBodies. Calls from other clusters have another quarter of it for their bodies.
+	// extproc.DefaultBodies. Calls from other clusters have a separate bound, a quarter of this
+	// one.
 	HeldBodies int64
 	// KVEvents accepts model servers that publish KV events; may be nil. Run closes it.
 	KVEvents net.Listener
@@ -410,7 +411,7 @@ type Scorer struct {
 }
 
 // Relay is the external picker that chooses for a pool: the remote picker of a pool whose pods are
-// unknown here, or a local picker that gateways ask without this one where they send it bodies.
+// unknown here, or a local picker, which gateways that send it bodies call directly.
 type Relay struct {
 	Pickers []dial.Address
 	// TLS is for addresses that are not Cleartext.

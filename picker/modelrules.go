@@ -117,7 +117,7 @@ func (m *modelRules) target(model string) *request.Target {
 	case len(r.targets) == 1:
 		return r.targets[0]
 	}
-	n, _ := bits.Mul64(r.drawn.Add(golden), r.until[len(r.until)-1]) // as a fraction of 2^64
+	n, _ := bits.Mul64(r.drawn.Add(golden), r.until[len(r.until)-1]) // scales the draw to the sum of the weights
 	return r.targets[sort.Search(len(r.until), func(i int) bool { return r.until[i] > n })]
 }
 

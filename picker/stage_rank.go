@@ -6,9 +6,9 @@ import (
 )
 
 // rank chooses the request's destinations, best first: model servers by the pool's strategy or
-// processor, an import's clusters by cost, or a remote picker's endpoints. It opens no lease. But
-// it charges an import's first cluster, or calls a remote picker; settle ends both. It ends the
-// pick of an import without a cluster.
+// processor, an import's clusters by cost, or a remote picker's endpoints. It opens no lease, but
+// it charges an import's first cluster or calls a remote picker; settle ends both. It ends the pick
+// of an import without a cluster.
 func rank(k *pick) { k.target.rank(k) }
 
 // rank may be repeated by lease and spill, if other picks take the chosen endpoint. Before chwbl

@@ -62,8 +62,7 @@ func stages() []stage {
 	}
 }
 
-// maxStages bounds the number of stages, because notes and the bits of pick.passed and note.passed
-// have so many places.
+// maxStages bounds the number of stages: notes, pick.passed and note.passed have room for so many.
 const maxStages = 32
 
 // pick is the state of one request in the stages, for one call of the gateway.

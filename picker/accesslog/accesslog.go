@@ -24,7 +24,7 @@ import (
 // Entry is the access log's entry for one picked request. Processes exchange it as JSON.
 type Entry struct {
 	Lease   string // endpoint.Lease.ID of the pick
-	Gateway string `json:",omitempty"` // "namespace/name", whose key the call has; "" if calls need no key
+	Gateway string `json:",omitempty"` // Gateway ("namespace/name") whose key the call has; "" if calls need no key
 	Pool    string `json:"-"`
 	// Open marks a request in flight. Envoy logs it periodically, with the current values of the
 	// fields.

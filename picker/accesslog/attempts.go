@@ -33,7 +33,7 @@ const maxDetails = 160 // of Attempt.Details, in bytes
 // Attempt is a request that ended at an exporting cluster of an import, or at another target of a
 // hop. A declined request goes on to another cluster, as another Attempt.
 type Attempt struct {
-	Gateway string          // "namespace/name", whose key the call has; "" if calls need no key
+	Gateway string          // Gateway ("namespace/name") whose key the call has; "" if calls need no key
 	Member  objectid.Target // exporting cluster; zero behind a hop
 	Served  string          // endpoint that served (Entry.Served), possibly a hop
 	Cluster string          // Envoy cluster (model.ClusterID); "" if it had no host

@@ -61,8 +61,8 @@ func (l *Load) expected(w *Work) time.Duration {
 	return max(w.First, own, unseen)
 }
 
-// unseen returns the expected time while too few first tokens were seen. The slowest servers need
-// so long to read the prompt.
+// unseen returns the expected time while too few first tokens were seen. It is the time that the
+// slowest servers need to read the prompt.
 func (w *Work) unseen() time.Duration {
 	const most = unknownWait / beyond
 	slowest := w.Slowest

@@ -20,8 +20,8 @@ const (
 )
 
 const (
-	// Most recent responses of a server, of at least headersSeen, show whether it sends headers
-	// before it reads the prompt: then headers precede the body by at least headersGap.
+	// A server is known to send headers before it reads the prompt if in most of its recent
+	// responses, at least headersSeen, the headers precede the body by at least headersGap.
 	headersGap  = 10 * time.Millisecond
 	headersSeen = 20
 
@@ -55,7 +55,7 @@ type headers struct {
 	limits atomic.Pointer[HeaderLimits] // nil if too few responses were seen
 
 	mu          sync.Mutex
-	seen, first float64 // number of responses, and of these with clearly early headers, both with decay
+	seen, first float64 // number of responses, and number with clearly early headers; both decay
 	kept        [lengths]lastHeaders
 	longer      [lengths]headersTook // for prompts of a class and longer ones
 }

@@ -74,7 +74,7 @@ type shard struct {
 // Open, Find, Resume and Adopt return a lease for use until Done. A released lease's memory is
 // reused after the last Done. A missing Done only leaves the memory to the garbage collector.
 type Lease struct {
-	uses    atomic.Int32 // one use of the table until Release, and one of each user until Done
+	uses    atomic.Int32 // number of uses: by the table until Release, and by each user until Done
 	id      uint64
 	adopted string // the ID, if another process opened the lease
 	holder  Holder

@@ -63,8 +63,8 @@ func (l *Load) InFlight() int64 { return l.inFlight.Load() }
 // Total returns the number of requests in flight of all processes, as far as known.
 func (l *Load) Total() int64 { return l.inFlight.Load() + l.elsewhere.Load() }
 
-// start counts a request. It does not if limit requests are already in flight, including peers'. A
-// limit of 0 or less means no limit.
+// start counts a request. If limit requests are already in flight, including peers', it returns
+// false. A limit of 0 or less means no limit.
 func (l *Load) start(limit int64) bool {
 	if limit > 0 {
 		for {

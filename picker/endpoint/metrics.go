@@ -36,8 +36,9 @@ type Reading struct {
 
 // parsePage reads a dialect's series from a page in Prometheus's text format. It fails without the
 // queue's series, and if the queue, the running requests or the KV cache usage is invalid: as
-// zeros, they would make a broken server or a wrong port look idle. Some servers lack the latter
-// two series. It skips lines longer than page's buffer, because no series has such a line.
+// zeros, they would make a broken server or a wrong port look idle. Some servers lack the series of
+// running requests and of the KV cache usage. It skips lines longer than page's buffer, because no
+// series has such a line.
 func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	p := pageParser{d: d}
 	for {

@@ -67,8 +67,8 @@ type motion struct {
 	mu     sync.Mutex
 	moved  int64 // time at which the server last showed progress
 	proven int64 // time at which a probe last got a token
-	// Requests have waited from from until to, except for a gap; from is 0 if no request waited.
-	// limit is the longest wait that is allowed for one of them.
+	// Requests have waited between the times from and to, except for a gap. from is 0 if no request
+	// waited. limit is the longest wait that is allowed for one of them.
 	from, to, limit int64
 	// overdue is when a request exceeds its own limit; reported is when that request was last in
 	// flight.

@@ -90,8 +90,8 @@ func (c *callContext) Value(key any) any {
 }
 
 // ReadCall is a tap.ServerInHandle. It parses a call's metadata where gRPC has it at hand. A
-// handler would copy all of it, or search it once for each key, though most keys are absent. That
-// takes 1.2 us of a pick of 50.
+// handler would copy the metadata, or search it once for each key, though most keys are absent;
+// this would take 1.2 us of a pick's 50 us.
 func ReadCall(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if info.FullMethodName != processMethod {
 		return ctx, nil

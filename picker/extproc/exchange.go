@@ -20,7 +20,7 @@ import (
 
 // Request is an HTTP request at the time of its pick.
 type Request struct {
-	Gateway     string   // "namespace/name", whose key the call has; "" if calls need no key
+	Gateway     string   // Gateway ("namespace/name") whose key the call has; "" if calls need no key
 	Member      string   // the other cluster that the connection proves; "" if it proves none
 	Pool        string   // "" if the gateway named none
 	Open        bool     // see MetadataKeyOpen

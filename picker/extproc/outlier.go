@@ -13,7 +13,7 @@ const (
 
 // outlier ejects a picker that did not answer in time, so that only one request waits for it. As in
 // Envoy's outlier detection, an ejected picker gets no requests, and then one trial request.
-// Failures that are found at once, such as a closed connection, do not eject.
+// Failures that are found at once, such as a closed connection, do not eject a picker.
 type outlier struct {
 	mu       sync.Mutex
 	failures int

@@ -409,9 +409,10 @@ func (m *mix) add(taken mix, after time.Duration) {
 	m.all, m.sheddable = m.all*kept+taken.all, m.sheddable*kept+taken.sheddable
 }
 
-// reserve is the number of servers that are kept free of sheddable prompts: the share of requests
-// that are not sheddable among the admitted ones, at most half of the servers. A server reads one
-// prompt at a time, so a request that arrives while all servers read sheddable prompts has to wait.
+// reserve returns the number of servers to keep free of sheddable prompts. It is proportional to
+// the share of admitted requests that are not sheddable, and at most half of the servers. A server
+// reads one prompt at a time, so a request that arrives while all servers read sheddable prompts
+// has to wait.
 func (m *mix) reserve(servers int) int {
 	if m.all <= 0 {
 		return 0

@@ -40,7 +40,7 @@ type loadSource struct {
 	LoadSource
 	refs    int
 	gone    chan struct{}          // closed when no subscription is left
-	problem atomic.Pointer[string] // why no loads arrive; nil while they do
+	problem atomic.Pointer[string] // why no loads arrive; nil while loads arrive
 }
 
 // LoadSubscription has the load sources of one pool.

@@ -54,7 +54,7 @@ const (
 	lostAfter = 10 * time.Second
 	// replayEvery is the shortest time between two replays of a server.
 	replayEvery = time.Second
-	// tried is the minimum duration of a good connection.
+	// tried is the duration from which a connection does not count as a failure.
 	tried = 10 * time.Second
 )
 

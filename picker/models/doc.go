@@ -16,5 +16,6 @@
 // an immutable view. They cause the lists to be read: every 5 s, and at least 250 ms apart after a
 // 404 and for an unlisted name. One reading queries at most 64 servers. Marks, answers and awaited
 // names are limited to 256 each.
+//
 // Only package picker calls it. Tests: go test ./picker/models.
 package models

@@ -34,7 +34,7 @@ func (e *kvEvents) removed(hashes []uint64) {
 	}
 }
 
-// stored publishes all blocks but the first known ones.
+// stored publishes the new blocks of hashes. The first blocks, known in number, are not new.
 func (e *kvEvents) stored(hashes []uint64, known int, tokens []uint32, lora, salt string) {
 	if e == nil || known == len(hashes) {
 		return

@@ -12,7 +12,7 @@ import (
 type Chain []uint64
 
 const (
-	// MaxBlocks is the maximum length of a Chain. So long a Chain covers MaxTokens.
+	// MaxBlocks is the maximum length of a Chain. A Chain of this length covers MaxTokens.
 	MaxBlocks = 512
 	MaxTokens = 131072
 

@@ -55,7 +55,7 @@ func arrayAt(set uint64) (log uint, offset int) { return uint(set>>32) & 31, int
 
 const (
 	minSlots = 16
-	maxReads = 8 // after so many reads, a reader assumes that the table lacks the block
+	maxReads = 8 // after this many reads, a reader assumes that the table lacks the block
 )
 
 // secret randomizes places in tables. Clients write prompts and so determine keys. With known

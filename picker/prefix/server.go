@@ -65,8 +65,8 @@ const alwaysUsed = math.MaxUint8
 // longBytesPerToken is the length of a token in text whose tokens are long.
 const longBytesPerToken = 5
 
-// Fits reports whether a server's cache can hold a prompt whose length, at BytesPerToken, is
-// tokens; with long tokens it has fewer. A server denies prompts that do not fit.
+// Fits reports whether a server's cache can hold a prompt. tokens is the prompt's length at
+// BytesPerToken; if its tokens are long, it has fewer. A server denies prompts that do not fit.
 func (s *Server) Fits(tokens int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,8 +27,8 @@ type Health struct {
 }
 
 // SetHealth sets where a picker serves health. A picker whose health port reports that it does not
-// serve is down. A picker whose health port is unreachable is not, because a firewall may allow
-// only picks.
+// serve is down. A picker whose health port is unreachable is not down, because a firewall may
+// allow only picks.
 func (p *Prober) SetHealth(name string, at Health) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -79,9 +79,9 @@ func (s *Scanner) happened(e topEvent) {
 // first Write.
 func (s *Scanner) FindMembers() { s.top.on = true }
 
-// Route returns the body's member "route", and whether it is a boolean. Values that are not boolean
-// are ignored, because other gateways use the member for something else, but also removed. The last
-// member counts.
+// Route returns the body's member "route", and whether it is a boolean. A value that is not a
+// boolean is ignored and removed, because other gateways use the member for something else. The
+// last member counts.
 func (s *Scanner) Route() (route, given bool) {
 	return s.route == 't', s.route == 't' || s.route == 'f'
 }

@@ -6,9 +6,9 @@ import (
 	"math/bits"
 )
 
-// closing returns the index of the first quote that is not escaped in p from i on, or len(p). In
-// the latter case, escaped reports whether p ends inside an escape. No escape is open at i. Prompts
-// have many escaped quotes, so the search continues after each of them.
+// closing returns the index of the first quote that is not escaped in p from i on, or len(p). If p
+// has no such quote, escaped reports whether p ends inside an escape. No escape is open at i.
+// Prompts have many escaped quotes, so the search continues after each of them.
 func closing(p []byte, i int) (end int, escaped bool) {
 	for from := i; ; from = end + 1 { // from is where the count of backslashes starts
 		end = nextQuote(p, from)

@@ -172,7 +172,7 @@ type ringOf struct {
 	first  *endpoint.Endpoint
 	size   int
 	ring   *ring
-	before *ringOf // the ringOf before; its own before is nil
+	before *ringOf // the previous ringOf, whose before is nil
 }
 
 func (s *rings) of(list []endpoint.Endpoint) *ring {

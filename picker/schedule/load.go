@@ -52,7 +52,7 @@ import (
 const (
 	uncachedWeight = 1.5
 	perHeldUp      = 0.1   // added for each request there
-	maxHeldUp      = 30    // maximum of these requests
+	maxHeldUp      = 30    // maximum of requests that count
 	perRequest     = 0.020 // seconds
 	// defaultRate, in tokens a second, is used until a server's rate is known. defaultPrompt, in
 	// tokens, is used until prompts were read.

@@ -47,7 +47,7 @@ type Suspicion string
 const (
 	Silent  Suspicion = "silent" // the server sends no tokens
 	Failing Suspicion = "failing"
-	Stale   Suspicion = "stale" // its metrics page is stale, without a successful request since
+	Stale   Suspicion = "stale" // the server's metrics page is stale, and no request succeeded since
 )
 
 // Suspicions lists all reasons.

@@ -27,7 +27,7 @@ func HeldOut(n int, seed uint64, drawn int) []Source {
 	return all
 }
 
-// toolagent draws requests with one of a set of long tool descriptions, in loops of few calls.
+// toolagent draws loops of few calls. Each loop begins with one of a set of long tool descriptions.
 func toolagent(d *drawing) {
 	tools := d.prompts(150, func() int { return 4 + d.IntN(13) })
 	popular := d.zipf(len(tools), 0.9)

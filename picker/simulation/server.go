@@ -74,7 +74,7 @@ type sequence struct {
 	number    int
 	request   *Request
 	outcome   *Outcome
-	left      int // tokens to compute: of the prompt, and generated ones of before a preemption
+	left      int // tokens to compute: prompt tokens, and tokens that were generated before a preemption
 	generated int
 	allocated int // number of blocks, including shared blocks
 	computed  int
