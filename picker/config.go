@@ -49,7 +49,7 @@ type Config struct {
 	// Peers are the pickers of other processes for the same gateways; may be nil.
 	Peers Peers
 	// Settle bounds how long a pick that may take an endpoint's last slot waits until Peers count
-	// it; 0 means 100 ms. Then the pick takes the slot, because a peer may be frozen.
+	// its request; 0 means 100 ms. Then the pick takes the slot, because a peer may be frozen.
 	Settle time.Duration
 	// EndWait bounds how long a pick waits for the end of another request before its pool counts as
 	// full or chwbl passes over the key's endpoint; 0 means 15 ms. Envoy sends its access log every
@@ -292,7 +292,7 @@ type Pool struct {
 	// Strategy is one of schedule.Names; "" means "load".
 	Strategy string
 	// Shadow is a strategy that evaluates Strategy's picks, without effect on them. It reads the
-	// same of each request as Strategy. It may be "".
+	// same parts of each request as Strategy. It may be "".
 	Shadow string
 	// Plugins is the profile of the strategy "plugins"; nil if invalid. An invalid profile leaves
 	// the pool its last valid strategy, or "load".

@@ -33,7 +33,7 @@ import (
 	"github.com/penstock-project/penstock/picker/upload"
 )
 
-// Picker picks for many pools. It picks from when it has pools. It scrapes metrics and expires
+// Picker picks for many pools. It picks as soon as it has pools. It scrapes metrics and expires
 // leases only during Run.
 type Picker struct {
 	config   Config

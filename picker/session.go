@@ -157,8 +157,8 @@ func (by sessionBy) String() string {
 	return strings.TrimPrefix(cmp.Or(token, "; none"), "; ") + ": it begins at " + begins
 }
 
-// sessions are servers with sessions. A session's requests go to the session's server while that
-// accepts requests.
+// sessions are servers with sessions. A session's requests go to the session's server while the
+// server accepts requests.
 type sessions struct{ servers }
 
 func (sessions) answer(k *pick) {

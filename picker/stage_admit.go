@@ -96,9 +96,9 @@ func (p *Picker) waitAllowed(ctx context.Context, gateway string, pool objectid.
 	return waitFor(ctx, p, func() (bool, <-chan struct{}) { return p.config.Access.Allowed(gateway, pool) })
 }
 
-// waitFor waits until has returns true, for at most permitTimeout. It calls has again when the
-// channel that has returned closes or has a value. It returns false at once if maxPermitWaits calls
-// already wait.
+// waitFor calls has until it returns true, for at most permitTimeout. It waits between two calls
+// until the channel from the first one closes or receives a value. It returns false at once if
+// maxPermitWaits calls already wait.
 func waitFor[T any](ctx context.Context, p *Picker, has func() (ok bool, changed <-chan T)) bool {
 	defer p.gate.waiting.Add(-1)
 	if p.gate.waiting.Add(1) > maxPermitWaits {

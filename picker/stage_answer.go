@@ -11,7 +11,7 @@ import (
 )
 
 // answer puts the choice into the gateway's answer, best first, and sets the request's tracker. It
-// ends no pick. The answer of an ended pick it only adapts to gateways that Penstock does not
+// ends no pick. If the pick has ended, it only adapts the answer to gateways that Penstock does not
 // configure.
 func answer(k *pick) {
 	if !k.over {

@@ -14,7 +14,7 @@ import (
 )
 
 // stayingClusters are an import's clusters with sessions. A session's requests go to the session's
-// cluster while that accepts requests.
+// cluster while the cluster accepts requests.
 type stayingClusters struct{ clusters }
 
 func (stayingClusters) rank(k *pick) {

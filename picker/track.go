@@ -178,7 +178,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	ok, now := failure(&e) == "", time.Now()
 	status := max(e.Status, e.Error)
 	picked := lease.Picked()
-	// Envoy tried picked first, but another endpoint responded, or none did.
+	// Envoy tried the picked endpoint first, but another endpoint responded, or none did.
 	passed := picked != nil && picked != served && e.Status > 0
 	p.records.notes.ended(lease.Tag().Number, e, now)
 	p.keepResponse(lease.Holder().Pool, &e)

@@ -34,9 +34,9 @@ type Entry struct {
 	// Sent is the time from the request's start until its last byte was sent; 0 if it was not sent.
 	Sent time.Duration `json:",omitempty"`
 	// Headers is the time from the request's start to the response's headers; FirstByte is the time
-	// to the first byte of the response's body. Each is 0 if that has not arrived. Servers send a
-	// stream's headers before they read the prompt, so only FirstByte shows the first token.
-	// Earlier versions send Headers as FirstByte.
+	// to the first byte of the response's body. Each is 0 until then. Servers send a stream's
+	// headers before they read the prompt, so only FirstByte shows the first token. Earlier
+	// versions send Headers as FirstByte.
 	Headers   time.Duration `json:"FirstByte"`
 	FirstByte time.Duration `json:"FirstBodyByte,omitempty"`
 	// Whole means by its content type that the response is not streamed: its first byte comes with
@@ -169,8 +169,8 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 }
 
 // answered returns the endpoint that answered. When a request has two concurrent attempts, the
-// metadata names the endpoint of the later one, and the address is the endpoint that sent headers
-// first. Hops have no such address.
+// metadata names the endpoint of the later attempt, and the address belongs to the endpoint that
+// sent headers first. Hops have no such address.
 func answered(named string, from *corev3.SocketAddress) string {
 	addr := at(from)
 	if own, err := netip.ParseAddrPort(named); !addr.IsValid() || err == nil && own == addr {

@@ -46,7 +46,7 @@ type Attempt struct {
 	Status int // status of the response; 0 without a response
 	// Declined means that no server there has begun the request.
 	Declined bool
-	// Details is Envoy's reason for a response of its own (%RESPONSE_CODE_DETAILS%), or "".
+	// Details is why Envoy responded itself (%RESPONSE_CODE_DETAILS%), or "".
 	Details string
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool
@@ -64,8 +64,8 @@ type Attempt struct {
 	Reached bool
 }
 
-// mayBeAttempt is a cheap check before attempt, which takes a microsecond: most entries are not of
-// such requests.
+// mayBeAttempt is a cheap check before attempt, which takes a microsecond: most entries are for
+// other requests.
 func mayBeAttempt(logged *datav3.HTTPAccessLogEntry) bool {
 	common := logged.GetCommonProperties()
 	return strings.Contains(common.GetUpstreamCluster(), "import/") || strings.HasPrefix(common.GetRouteName(), "hop.")

@@ -8,8 +8,8 @@ import (
 
 // Requests in flight count at their server, whichever process picked it. Each process publishes its
 // counts by address, and adds its peers' counts. A count is a state, not an event, so the next
-// publication corrects one that was late, repeated or partial. A peer's count may lack the picks of
-// the last milliseconds; picker.confirm waits for these picks where a limit requires it.
+// publication corrects a late, repeated or partial one. A peer's count may lack the picks of the
+// last milliseconds; picker.confirm waits for these picks where a limit requires it.
 
 // Count is this process's Share at an address.
 type Count struct {

@@ -14,11 +14,11 @@
 // themselves. Receive stores a sample that a peer read, so that only one process reads each page
 // (shared.go).
 //
-// A pick opens a lease. The access log, the end of the stream or a timeout releases the lease. It
-// carries the request's Work: the uncached prompt counts at the endpoint until the first token is
-// reported. Load does this accounting: prefill.go (prompts to read, inferred rate), reported.go
-// (rate by metrics, which takes precedence), health.go (failures), silence.go (servers that send no
-// tokens), latency.go (latency by the Work's Features).
+// A pick opens a lease. The access log, the end of the stream or a timeout releases the lease. The
+// lease carries the request's Work: the uncached prompt counts at the endpoint until the first
+// token is reported. Load does this accounting: prefill.go (prompts to read, inferred rate),
+// reported.go (rate by metrics, which takes precedence), health.go (failures), silence.go (servers
+// that send no tokens), latency.go (latency by the Work's Features).
 //
 // Invariants:
 //   - Stale is not zero. A server whose page cannot be read keeps its last sample, marked as not

@@ -27,7 +27,7 @@ type Metrics struct {
 	Engine  Engine
 	Path    string
 	Port    uint16 // port of the page; 0 means the engine's port or else the endpoint's
-	Queue   string // series of waiting requests, as NAME or NAME{LABEL=VALUE}; likewise the next two
+	Queue   string // series of waiting requests, as NAME or NAME{LABEL=VALUE}, like the next two
 	Running string // series of running requests
 	KVCache string // series of KV cache usage, 0 to 1
 	MaxPage int64  // maximum page size in bytes; 0 means DefaultMaxPage
@@ -125,7 +125,7 @@ type State struct {
 	Failing bool `json:"failing,omitempty"`
 	Trial   bool `json:"-"`
 	// Silent is why the endpoint is suspect although no request fails, or nil. Given counts the
-	// requests sent to the endpoint since it is silent.
+	// requests sent to the endpoint since it became silent.
 	Silent *Silence `json:"silent,omitempty"`
 	Given  int64    `json:"-"`
 

@@ -102,7 +102,7 @@ func (l *Load) Succeeded() time.Time {
 // Revived records that a dead server answers a probe again. No request has succeeded at it yet.
 func (l *Load) Revived() { l.health.works() }
 
-// Died records that the server is dead. It stays suspect until a request succeeds.
+// Died records that the server is dead. The server stays suspect until a request succeeds.
 func (l *Load) Died(now time.Time) {
 	for l.health.score.Load() < failing {
 		l.health.fail("its /health fails", sinceStart(now))

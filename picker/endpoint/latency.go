@@ -82,10 +82,10 @@ func dot(a, b *[terms]float64) (sum float64) {
 // which older samples count less. The prior counts as a few samples, so an unusual server is known
 // after about ten requests. One regression fits the time to the first byte, the other the time
 // after the first byte, by the number of tokens. For servers with early events, the terms of the
-// second one that have no tokens are part of the time to the first token.
+// second regression that do not contain tokens are part of the time to the first token.
 type latency struct {
 	current atomic.Pointer[Latency]
-	// lesson is when it last learned, or when a request was sent to relearn, in nanoseconds since
+	// lesson is when latency last learned, or a request was sent to relearn, in nanoseconds since
 	// processStart.
 	lesson atomic.Int64
 

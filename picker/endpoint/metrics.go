@@ -155,7 +155,7 @@ func (r *Reading) value(line []byte) (float64, bool) {
 // a moment. The value then counts as the maximum.
 const slack = 1.1
 
-// sampleValue reads a sample's value of at most most, or returns why it is invalid.
+// sampleValue reads a sample's value, whose maximum is most, or returns why the value is invalid.
 func sampleValue(most float64, line []byte) (v float64, problem string) {
 	text := valueText(line)
 	v, err := strconv.ParseFloat(string(text), 64)

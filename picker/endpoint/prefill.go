@@ -68,8 +68,8 @@ type Work struct {
 
 // prefill accounts for the prompts that a server has not read yet, and learns how fast it reads. Q
 // is the sum of the uncached tokens of all requests without a first byte. W is Q less the tokens
-// that the server has read since at its rate. W is stored as the time at which all tokens are read:
-// this needs no timer, and only one atomic operation to add a prompt or read it.
+// that the server has read in the meantime, at its rate. W is stored as the time at which all
+// tokens are read: this needs no timer, and only one atomic operation to add a prompt or read it.
 type prefill struct {
 	unread    atomic.Int64                             // this process's part of Q
 	confirmed atomic.Int64                             // part of unread that a report showed to wait
@@ -196,7 +196,7 @@ func ring[T any](values []T, count, size int, value T) []T {
 // server read in that time. The rate is the 70th percentile of the last samples, so a few slow or
 // wrong samples do not change it. The median would be too low, because most errors are requests
 // that other clients' prompts delayed. A server with early events shows rates above the limit; no
-// rate is learned while the percentile is such a rate.
+// rate is learned while the percentile is above the limit.
 func (p *prefill) learn(tokens int64, after time.Duration) {
 	if tokens < learnFrom || after <= 0 {
 		return

@@ -191,8 +191,8 @@ func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own b
 	}
 }
 
-// stopped reports whether the server became silent after the time since. Requests sent before show
-// no speed.
+// stopped reports whether the server became silent after the time since. Requests sent before then
+// show no speed.
 func (m *motion) stopped(since int64) bool {
 	began := m.began.Load()
 	return began != 0 && began >= since

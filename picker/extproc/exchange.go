@@ -191,7 +191,7 @@ func (x *exchange) requestHeaders(m *Message) error {
 	}
 	if !x.waits(m) {
 		// Envoy buffers the body for the picker unless the call ends. A gateway without an access
-		// log keeps the call, because its end is the request's end.
+		// log keeps the call, because the call's end is the request's end.
 		x.done = x.request.Reported() && !x.policy.Whole &&
 			(x.requestMode == ModeBuffered || x.requestMode == ModeBufferedPartial)
 		return x.choose(replyRequestHeaders)

@@ -14,7 +14,7 @@ const HeaderDead = "penstock-server-dead"
 // Failures determines whether servers with failed responses are dead.
 type Failures interface {
 	// Dead reports whether a server of a pool is dead. gateway is the Gateway that picks from the
-	// pool. It may block.
+	// pool. Dead may block.
 	Dead(ctx context.Context, gateway, pool string, server netip.AddrPort) bool
 }
 

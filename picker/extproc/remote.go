@@ -120,7 +120,7 @@ type RemoteAnswer struct {
 
 const maxFollowed = 1 << 14
 
-// Crowded reports whether so many calls are open that no call may last longer than its gateway's.
+// Crowded reports whether too many calls are open for one to last longer than its gateway's call.
 func (r *Remote) Crowded() bool { return r.users.Load() > maxFollowed }
 
 // Open returns the number of open calls.
@@ -166,7 +166,7 @@ func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 }
 
 func (r *Remote) turn(ctx context.Context, p *peer, limit time.Time, q *Request) (RemoteAnswer, outcome, error) {
-	// The call may last longer than the gateway's, which may end with the pick.
+	// The call may last longer than the gateway's call, which may end with the pick.
 	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 	timer := time.AfterFunc(time.Until(limit), func() { cancel(errLate) })

@@ -216,8 +216,8 @@ func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) 
 	return src.paid(frames, time.Since(began)), err
 }
 
-// replay requests a server's messages from number from on. If the replay fails, the reports stay
-// until the next message shows a gap. A gap soon after the last replay waits for replayEvery,
+// replay requests a server's messages, starting with number from. If the replay fails, the reports
+// stay until the next message shows a gap. A gap soon after the last replay waits for replayEvery,
 // because its messages are not requested again later.
 func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 	if pause(ctx, time.Until(src.replayed.Add(replayEvery))) != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/picker/zmtp"
 )
 
-// DefaultBlocks is the default of Config.Blocks. So many blocks take about 200 MiB.
+// DefaultBlocks is the default of Config.Blocks. That many blocks take about 200 MiB.
 const DefaultBlocks = 4 << 20
 
 // Config configures a Subscriber. A zero value means the default given.

@@ -8,9 +8,9 @@
 // request; a Sight keeps the result. Only package picker calls this package, with servers of its
 // pools.
 //
-// Invariants: each server has at most one probe of Dead at a time, and one per pause, however many
-// requests wait for it. Without a waiting request Dead sends no probe. A timeout never makes Dead
-// report a dead server. A Sight is not down while requests to the server succeed.
+// Invariants: each server has at most one probe of Dead at a time, with a pause before the next
+// one, however many requests wait for it. Without a waiting request Dead sends no probe. A timeout
+// never makes Dead report a dead server. A Sight is not down while requests to the server succeed.
 //
 // Tests: go test ./picker/liveness
 package liveness

@@ -28,7 +28,7 @@ type Shown struct {
 }
 
 // Look probes a server once. take records the result. up means that the sight now shows a working
-// server, and again that it was down before.
+// server; again means that the server was down before.
 func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
 	by upstream.Protocol) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()

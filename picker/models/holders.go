@@ -22,8 +22,8 @@ const (
 	perServer = 20 * time.Millisecond
 	// maxRead bounds the servers that one reading queries, the least recently queried ones first.
 	maxRead = 64
-	// awaitLists bounds a request's wait for an unlisted name. Requests wait for a name once in
-	// each forget.
+	// awaitLists bounds a request's wait for an unlisted name. Requests wait for the same name at
+	// most once in forget.
 	awaitLists, forget = 400 * time.Millisecond, 30 * time.Second
 	// markFor is how long a 404 of a server whose list is not readable has an effect.
 	markFor = time.Minute

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// tokenID returns the token ID of a word. A word that is a number is its ID, as in a prompt of
-// token IDs.
+// tokenID returns the token ID of a word. If the word is a number, the ID is that number, as in a
+// prompt of token IDs.
 func tokenID(word string) uint32 {
 	n := uint64(0)
 	for i := range len(word) {

@@ -85,7 +85,7 @@ func (e *engine) changed() {
 	}
 }
 
-// prefilled records that the prompt of seq is read, so that the next prompt can be.
+// prefilled records that the prompt of seq is read, so that the next prompt can be read.
 func (e *engine) prefilled(seq *sequence) {
 	if e.partial == 0 {
 		return

@@ -34,7 +34,8 @@ func (e *kvEvents) removed(hashes []uint64) {
 	}
 }
 
-// stored publishes the new blocks of hashes. The first blocks, known in number, are not new.
+// stored publishes a prompt's blocks, except the first ones, which were cached before; known is
+// their number.
 func (e *kvEvents) stored(hashes []uint64, known int, tokens []uint32, lora, salt string) {
 	if e == nil || known == len(hashes) {
 		return

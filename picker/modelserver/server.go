@@ -48,7 +48,7 @@ type Config struct {
 	// read again and does not add to the time to the first token.
 	PrefixCaching bool
 	// KVEvents, with PrefixCaching, is the host:port at which the cache's events are published over
-	// ZeroMQ. KVEventsReplay is the host:port that sends them again. KVEventsConnect is the
+	// ZeroMQ. KVEventsReplay is the host:port at which they are sent again. KVEventsConnect is the
 	// host:port of a subscriber that the server connects to.
 	KVEvents, KVEventsReplay, KVEventsConnect string
 	KVEventsTopic                             string // "" means kv@NAME@MODEL

@@ -62,14 +62,14 @@ const (
 // places, a client could put all blocks into one run of slots, which each look-up would read.
 var secret = [2]uint64{rand.Uint64(), rand.Uint64()}
 
-// home is a block's place before it is reduced to a table's size. With only one multiplication, for
-// some secrets keys in an arithmetic progression formed one run over most slots.
+// home is a block's place before it is reduced to a table's size. With only one multiplication,
+// keys in an arithmetic progression formed one run over most slots, for some secrets.
 func home(key uint64) uint64 { return mix(mix(key^secret[0], secret[1]), secret[0]) }
 
 func (h *holders) shard(key uint64) *shard { return &h.shards[home(key)>>56] }
 
-// intersect sets out to those servers of in that have a block, and reports whether there are any.
-// Bit k of word i stands for the server with ID 32 x (first + i) + k.
+// intersect makes out the set of the servers in the set in that have a block, and reports whether
+// there are any. Bit k of word i stands for the server with ID 32 x (first + i) + k.
 func (h *holders) intersect(key uint64, first uint32, in, out []uint32) (found bool) {
 	s := h.shard(key)
 	for range maxReads {

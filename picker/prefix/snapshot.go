@@ -56,7 +56,7 @@ func (s *Server) snapshot(n int) []byte {
 
 // Restore adds the blocks of another process's snapshot to a server, as far as there is room. If
 // the Index lacks the server, the snapshot waits up to a minute for the server to be added. Run
-// restores.
+// restores the snapshots.
 func (x *Index) Restore(key netip.AddrPort, snapshot []byte) error {
 	if len(snapshot)%snapshotBlock != 0 {
 		return errSnapshot

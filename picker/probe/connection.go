@@ -89,8 +89,8 @@ func (p *Prober) servesHealth(ctx context.Context, conn *grpc.ClientConn) bool {
 		(r.Status == healthv1.HealthCheckResponse_SERVING || r.Status == healthv1.HealthCheckResponse_NOT_SERVING)
 }
 
-// unreachable returns why a connection failed; "" if it is connected by now. It finds out by a
-// call, which fails at once.
+// unreachable returns why a connection failed; "" if it is connected by now. It makes a call, which
+// fails at once.
 func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()

@@ -10,7 +10,7 @@
 // request is an unused pick.
 //
 // The Prober also finds whether a picker serves health on its port, because Envoy's gRPC health
-// check treats a picker that does not as down.
+// check treats a picker without it as down.
 //
 // The Prober keeps its connection to each picker. So it detects an unreachable picker, and at once
 // a picker that has ended (Answer.Lost): Envoy's health check takes up to 2 s, in which the request

@@ -43,7 +43,7 @@ const (
 	// maxHeader bounds an answer's header, maxKey a token key, and maxAddress a worker's address,
 	// in bytes.
 	maxHeader, maxKey, maxAddress = 16 << 10, 1 << 10, 256
-	// After as many failures in a row the breaker opens; after leftOut, one request tries the
+	// After this many failures in a row the breaker opens; after leftOut, one request tries the
 	// service again.
 	failures = 5
 	// maxAddresses of a service are used, maxAttempts of them for one request.

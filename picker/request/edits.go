@@ -86,7 +86,8 @@ func (s *Scanner) Route() (route, given bool) {
 	return s.route == 't', s.route == 't' || s.route == 'f'
 }
 
-// RemoveRoute makes Splices remove the member "route". It returns false if the body has too many.
+// RemoveRoute makes Splices remove the member "route". It returns false if the body has too many of
+// them.
 func (s *Scanner) RemoveRoute() bool {
 	s.removed = append(s.removed, MemberRoute)
 	return !s.top.tooMany

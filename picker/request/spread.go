@@ -50,8 +50,8 @@ func (s *Spread) Write(chunk []byte) {
 	_, _ = s.sum.Write(chunk)
 }
 
-// Sum returns the hash of the body's key: the first 16 hex digits of its MD5; 1 replaces 0. The
-// error is SpreadKey's.
+// Sum returns the hash of the body's key: the first 16 hex digits of its MD5; 1 replaces 0. It
+// returns the same error as SpreadKey.
 func (s *Spread) Sum() (uint64, error) {
 	if s.kind == ChatCompletions {
 		key, err := SpreadKey(s.kind, s.users, s.body, s.key)

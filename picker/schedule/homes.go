@@ -9,8 +9,8 @@ import (
 )
 
 // Each adapter has homes: servers that load it first. A rendezvous hash of the adapter's name and
-// the servers' addresses determines them, so pickers that share nothing, or see old pages, choose
-// the same servers and do not use up all slots. Loading an adapter at another server costs
+// the servers' addresses determines the homes, so pickers that share nothing, or see old pages,
+// choose the same servers and do not use up all slots. Loading an adapter at another server costs
 // awaitSlot more, or half of awaitSlot while the slots of its first home are in use. A loaded
 // adapter costs nothing at any server. Each adapter has as many homes as there are slots per
 // requested adapter, but at least one; slots are counted over all servers.

@@ -16,21 +16,21 @@ import (
 //	((1.5 + r/10 + E) u + clamp(W, C/2, Q)) / P + 20 ms x in flight + others + pressure + adapter
 //
 // Q counts the uncached tokens of all requests there whose first token has not come. W is Q less
-// the tokens that the server has read since then at its rate. C is the part of Q that is known to
-// wait. u has a factor above 1, because reading a prompt twice also delays all later requests. In
-// simulations of eight servers at 70 % load with six workloads, TTFT p90 is 4.4 times as high
-// without the prefix term, 1.5 times without the backlog, and 1.04 times (1.65 for the worst
-// workload) without the 20 ms. A rate that is wrong by a factor of two changes it by 3 %.
+// the tokens that the server has read in the meantime, at its rate. C is the part of Q that is
+// known to wait. u has a factor above 1, because reading a prompt twice also delays all later
+// requests. In simulations of eight servers at 70 % load with six workloads, TTFT p90 is 4.4 times
+// as high without the prefix term, 1.5 times without the backlog, and 1.04 times (1.65 for the
+// worst workload) without the 20 ms. A rate that is wrong by a factor of two changes it by 3 %.
 //
 // r counts the requests there, of all clients, up to 30. While a server reads a prompt its steps
 // take longer. This delays each running response by u / P, which counts as a tenth of a wait for a
 // first token. So long prompts go where few responses run, and short or cached prompts where many
 // run. With a factor of three on u and no r, in simulations at 50, 70 and 90 % load, the mean time
 // to the end of responses is 3 % longer (10 % with long conversations), and TTFT p90 of bursts of
-// long prompts 2 to 5 %. The limit of r makes all requests with a popular prefix go to the server
-// that has it while that server runs as many as it can; other requests wait for a place. Without
-// the limit, and with a factor of three on u, TTFT p90 of a chat at 90 % load is ten times as long.
-// With a limit of 40, the chat's capacity is 4 % lower.
+// long prompts is 2 to 5 % longer. With the limit of r, a server with a popular prefix gets all
+// requests for the prefix, even while it runs as many requests as it can and others wait for a
+// place. Without the limit, and with a factor of three on u, TTFT p90 of a chat at 90 % load is ten
+// times as long. With a limit of 40, the chat's capacity is 4 % lower.
 //
 // E is how many tokens later requests read again for each token read into a full cache
 // (prefix.Server.Evicts). It is the mean over the servers with full caches, and 0 at a server with
@@ -39,11 +39,11 @@ import (
 // servers of known rates at 90 % load, TTFT p90 is 26 s with E, 38 s without E, and 51 s if E is
 // each server's Evicts: a server that lost its documents then looks cheap, and attracts other
 // servers' documents. A prompt that no server holds any more pays no E at its former home, the last
-// server that held it (prefix.Index.Former), because its eviction made room there. Otherwise such
-// prompts move and evict each other: in a simulation of eight servers at 50 % load, TTFT p90 is
-// 0.14 s instead of 0.07 s. A home whose Evicts is above the mean has more prompts than room. Such
-// a home pays the mean for a part of the prompt, 1 - mean / Evicts. If it pays nothing, four
-// servers at 70 % load have a TTFT p90 of 3.3 s instead of 0.99 s.
+// server that held it (prefix.Index.Former), because the prompt's eviction made room there.
+// Otherwise such prompts move and evict each other: in a simulation of eight servers at 50 % load,
+// TTFT p90 is 0.14 s instead of 0.07 s. A home whose Evicts is above the mean has more prompts than
+// room. Such a home pays the mean for a part of the prompt, 1 - mean / Evicts. If it pays nothing,
+// four servers at 70 % load have a TTFT p90 of 3.3 s instead of 0.99 s.
 //
 // Others is the cost of requests on the page beyond the counted requests: a mean prompt for each
 // waiting request, 20 ms for each running one. Pressure is the cost of the part of the prompt that

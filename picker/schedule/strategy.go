@@ -103,7 +103,7 @@ type Candidate struct {
 	// all.
 	TTFT, TPOT float64
 	// Trial means that the request tests a suspect endpoint. Relearn means that it measures the
-	// speed again.
+	// endpoint's speed again.
 	Trial   bool
 	Relearn bool
 	// Rate is the assumed prefill rate, in tokens a second; 0 if the strategy does not compare
