@@ -15,7 +15,6 @@ const (
 	plainTPOTHeader = "x-slo-tpot-ms"
 )
 
-// objective reads a request's latency objective.
 func (pool *pool) objective(header func(string) []byte) (o schedule.Objective) {
 	if !schedule.UsesObjective(&pool.options) {
 		return o

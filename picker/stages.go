@@ -110,7 +110,7 @@ type pick struct {
 	shadow shadowed
 	// byWorker selects the endpoints of the processor's worker; nil if the strategy decides.
 	byWorker func(*endpoint.Endpoint) bool
-	strategy *schedule.Strategy // strategy that ranked
+	strategy *schedule.Strategy
 	ranked   []schedule.Candidate
 	at       time.Time
 	further  further

@@ -40,7 +40,7 @@ var (
 type Features struct {
 	Prefill  float64 // seconds to read the prompts before this one, and this prompt
 	Queue    float64 // waiting requests
-	InFlight float64 // requests in flight
+	InFlight float64
 }
 
 func (f *Features) terms() [terms]float64 {

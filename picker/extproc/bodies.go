@@ -14,8 +14,8 @@ const DefaultBodies = 256 << 20
 const ReasonOverloaded = "picker_overloaded"
 
 const (
-	chunkBytes   = 512      // bytes of a pooled buffer and its view, for a chunk of a few bytes
-	scannerBytes = 44 << 10 // bytes of a request.Scanner
+	chunkBytes   = 512 // bytes of a pooled buffer and its view, for a chunk of a few bytes
+	scannerBytes = 44 << 10
 )
 
 // Bodies bounds the memory of bodies that the streams of a process hold until their picks. Above

@@ -93,9 +93,9 @@ type exchange struct {
 	held    int64            // bytes that this request holds in Bodies
 	scanner *request.Scanner // nil before the first body bytes
 	spread  *request.Spread  // nil before the first body bytes, and if the pool needs no hash
-	change  change           // change to the request
-	sent    mem.BufferSlice  // body before changes, if the answer may change it further; otherwise nil
-	renamed mem.BufferSlice  // sent with the replaced model, for the pool's processor; nil if the model stays
+	change  change
+	sent    mem.BufferSlice // body before changes, if the answer may change it further; otherwise nil
+	renamed mem.BufferSlice // sent with the replaced model, for the pool's processor; nil if the model stays
 	rewrite *request.Rewriter
 
 	done        bool // the call may end

@@ -23,9 +23,9 @@ type change struct {
 	dropModel  bool   // remove headerModel
 	dropLength bool   // remove content-length
 	set        []Header
-	remote     Changes  // changes of a remote picker
-	remove     []string // headers to remove
-	replaced   bool     // body replaces the request's body, in this message
+	remote     Changes
+	remove     []string
+	replaced   bool // body replaces the request's body, in this message
 	body       mem.BufferSlice
 }
 

@@ -22,7 +22,6 @@ type api struct {
 	fail   func(http.ResponseWriter, *apiError)
 }
 
-// object is a JSON object for encoding.
 type object = map[string]any
 
 // reply is the answer to a valid request. Its usage is known once the request runs.
@@ -255,7 +254,6 @@ func sender(w http.ResponseWriter) func(...event) error {
 	}
 }
 
-// pause waits for the duration d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	if d == 0 {
 		return ctx.Err()

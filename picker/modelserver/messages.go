@@ -34,7 +34,6 @@ func (r *reply) message(outputTokens int, content ...object) object {
 		"model": r.model, "stop_reason": nil, "stop_sequence": nil, "usage": r.messageUsage(outputTokens)}
 }
 
-// messageUsage counts cached tokens separately from input tokens.
 func (r *reply) messageUsage(outputTokens int) object {
 	cached := r.tokens.cached()
 	return object{"input_tokens": r.tokens.PromptTokens - cached, "cache_creation_input_tokens": 0,

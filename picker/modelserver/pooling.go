@@ -19,7 +19,7 @@ import (
 
 const (
 	maxInputs        = 2048 // inputs of a request: OpenAI's limit
-	defaultDimension = 16   // dimension of an embedding
+	defaultDimension = 16
 	maxDimension     = 4096
 )
 

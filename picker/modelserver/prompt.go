@@ -173,7 +173,6 @@ func (s *Server) job(f fields, limit *int, text string, promptTokens int) (job, 
 
 func (j *job) text() string { return strings.Join(j.words, " ") }
 
-// atLeastOne returns an error if a limit is below 1. The limit may be nil.
 func atLeastOne(field string, limit *int) (*int, error) {
 	if limit != nil && *limit < 1 {
 		return nil, badRequest("%s must be at least 1, got %d", field, *limit)

@@ -78,8 +78,8 @@ type Server struct {
 	listeners []net.Listener
 	started   time.Time
 
-	tokenizer        chan struct{}            // holds a value while the tokenizer is in use
-	adapters         atomic.Pointer[[]string] // loaded adapters
+	tokenizer        chan struct{} // holds a value while the tokenizer is in use
+	adapters         atomic.Pointer[[]string]
 	draining         atomic.Bool
 	requests         atomic.Uint64 // number of requests to a model so far
 	promptTokens     atomic.Uint64
@@ -91,7 +91,6 @@ type Server struct {
 	last             atomic.Pointer[received]
 }
 
-// check returns an error if the configuration is invalid.
 func (cfg *Config) check() error {
 	if cfg.Model == "" {
 		return errors.New("sim: Config needs Model")

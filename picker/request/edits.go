@@ -20,8 +20,8 @@ type topEvent uint8
 
 const (
 	topComma topEvent = 1 + iota // comma after a member
-	topKey                       // start of a key
-	topEnd                       // end of a value
+	topKey
+	topEnd
 )
 
 type topMember struct {

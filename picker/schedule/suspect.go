@@ -125,7 +125,6 @@ func withoutSilent(c []Candidate, serving int) []Candidate {
 	return kept
 }
 
-// eligible and fresh count the pool's endpoints.
 func suspect(c []Candidate, eligible, fresh int) {
 	decisive := decides(eligible, fresh)
 	for i := range c {

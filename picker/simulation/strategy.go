@@ -34,7 +34,7 @@ type Pool struct {
 
 // Oracle reads the servers' state.
 type Oracle interface {
-	InFlight(server int) int // requests in flight
+	InFlight(server int) int
 	Cached(server int, r *Request) (tokens int)
 }
 

@@ -8,7 +8,7 @@ import (
 
 // Summary describes the outcomes of a part of a run.
 type Summary struct {
-	Requests int // served requests
+	Requests int
 	Streams  int
 	Shed     int
 	// TTFT50 and TTFT90 are percentiles of the time from arrival to the first byte of a stream,
