@@ -99,7 +99,7 @@ const (
 	sessionUnreadable // the token is invalid
 	sessionKnown      // the session is at an endpoint
 	sessionKept       // the pick goes to that endpoint
-	sessionPicked     // by strategy "session"
+	sessionPicked     // picked by strategy "session"
 	bySessionRoute    // SessionHeader, with another strategy
 )
 

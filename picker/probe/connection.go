@@ -54,7 +54,7 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 		defer close(healthy)
 		p.followHealth(ctx, at, results)
 	}()
-	defer func() { <-healthy }() // lasts until ctx ends, as ready does
+	defer func() { <-healthy }() // followHealth runs until ctx ends, as ready does
 
 	var lost time.Time // time of the last loss
 	closed := false    // the port was closed since then

@@ -72,7 +72,7 @@ type run struct {
 	gates    []*gate
 	outcomes []Outcome
 	picks    []*Pick
-	pickers  []int // by request
+	pickers  []int // picker of each request
 	ended    int   // number of ended requests, including shed ones
 }
 
