@@ -25,7 +25,7 @@ type Config struct {
 	Slow      time.Duration
 	PerSecond int           // maximum of scrapes of all pages by all processes (see Share); default 1,000
 	IdleAfter time.Duration // how long scraping continues after the last pick; default 1 minute
-	Timeout   time.Duration // per scrape; default 1 s
+	Timeout   time.Duration // limit of a scrape; default 1 s
 	// StaleAfter is the number of failures in a row after which an endpoint is stale; default 3.
 	StaleAfter int
 	// Concurrent is the maximum of running scrapes, each of which has a buffer of 8 KiB; default

@@ -42,9 +42,9 @@ type sourceKey struct {
 type source struct {
 	// Fields that every pick reads come first, in one cache line.
 	sample     atomic.Pointer[sample]
-	failures   atomic.Int64 // in a row
+	failures   atomic.Int64 // failed scrapes in a row
 	staleAfter int64
-	freshFor   *atomic.Int64 // of the Registry
+	freshFor   *atomic.Int64 // Registry.freshFor
 	due        atomic.Uint64 // value of Load.sent that triggers the next scrape
 	idle       atomic.Bool   // no scraper runs; written under Registry.mu
 

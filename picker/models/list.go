@@ -18,10 +18,10 @@ type Model struct {
 // Limits of names, in bytes, and of the number of models.
 const (
 	maxName   = 256
-	maxAnswer = 256     // of one server's answer; a gateway may list maxList
-	maxPool   = 4096    // of a pool's kept answers
-	maxList   = 1000    // of a list
-	maxBytes  = 1 << 20 // of an answer
+	maxAnswer = 256     // models in a server's answer; a gateway may list maxList
+	maxPool   = 4096    // models in a pool's kept answers
+	maxList   = 1000    // models in a list
+	maxBytes  = 1 << 20 // size of an answer
 )
 
 func parse(body []byte, limit int) ([]Model, error) {

@@ -47,7 +47,7 @@ const (
 	dropped sink = iota
 	captured
 	digested
-	written // to frame.to
+	written // values are written to frame.to
 )
 
 type frame struct {

@@ -76,12 +76,13 @@ type load struct {
 	adapters     adapters
 }
 
+// parts are the parts of a cost, in seconds.
 type parts struct {
-	prompt   float64 // to read the uncached prompt, and the delay of other requests
+	prompt   float64 // to read the uncached prompt, including the delay of other requests
 	evicted  float64 // to read again the tokens that the prompt evicts
 	backlog  float64 // to read the earlier prompts
-	inFlight float64 // of requests in flight
-	others   float64 // of uncounted requests on the server's page
+	inFlight float64 // for the requests in flight
+	others   float64 // for uncounted requests on the server's page
 	kv       float64 // to read again the preempted part
 	adapter  float64 // to load the LoRA adapter, including the extra cost away from its homes
 }

@@ -128,7 +128,7 @@ type Candidate struct {
 	ahead    float64 // seconds to read the earlier prompts and to load the adapter
 	adapter  uint64  // hash of the LoRA adapter; 0 if none is needed
 	slots    int     // number of adapter slots
-	affinity uint64  // of the adapter to the server (func affinity)
+	affinity uint64  // affinity of the adapter to the server
 	away     float64 // additional seconds to load the adapter away from its homes
 	loads    bool    // the server must load the adapter
 	crowded  bool    // loads, and its page shows other adapters in all slots
@@ -170,7 +170,7 @@ type Scratch struct {
 	room    room // for a sheddable request
 	servers []*prefix.Server
 	cached  []int32
-	state   endpoint.State   // of one endpoint at a time
+	state   endpoint.State   // state of one endpoint at a time
 	states  []endpoint.State // states of all endpoints, for a chooser
 }
 

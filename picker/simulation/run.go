@@ -34,7 +34,7 @@ type Pages struct {
 	Every time.Duration // from the end of a scrape to the next; default 50 ms
 	Takes time.Duration // duration of a scrape, which shows the state at its start
 	Gone  bool          // all scrapes fail
-	Bare  bool          // without the prefill series
+	Bare  bool          // pages lack the prefill series
 }
 
 // The intervals of Envoy's periodic entries and of its access log, as in translator/envoy.
