@@ -28,6 +28,7 @@
 //     Envoy.
 //   - Rivals are favored: they learn first bytes and ends at once.
 //
-// conformance/bench has the figures (make bench-picker); the command is `penstock replay`. Tests: go
-// test ./picker/simulation.
+// conformance/bench has the figures (make bench-picker); the command is `penstock replay`.
+//
+// Tests: go test ./picker/simulation.
 package simulation
