@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// choose ranks the endpoints by a strategy.
 func (k *pick) choose(s *schedule.Strategy) bool {
 	k.strategy, k.at = s, time.Now()
 	allowed := k.allowed
@@ -36,8 +35,9 @@ func (k *pick) byStrategy() bool {
 	return k.choose(k.pool.strategy)
 }
 
-// amongHolders ranks the endpoints with the request's model. It returns false if all have it, or if
-// none of them is up or has room, unless the others are known to answer 404.
+// amongHolders ranks the endpoints that have the request's model. It returns false if all endpoints
+// have it. It also returns false if no endpoint with the model is up or has room, unless the others
+// are known to answer 404.
 func (k *pick) amongHolders(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.lacking == nil {
 		return false

@@ -19,16 +19,17 @@ import (
 type Chooser interface {
 	SetClusters(pool objectid.Target, c *Clusters)
 	// Choose appends the ranked clusters of a pool to out, best first. With charged, the request is
-	// charged to the first until the Charge ends; it is nil without a cluster.
+	// charged to the first cluster until the Charge ends; charge is nil if there is no cluster.
 	Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) (ranked []ClusterCost, charge Charge)
-	// Sender names this process to the clusters' pickers, which count each sender's requests.
+	// Sender returns this process's name for the clusters' pickers, which count each sender's
+	// requests.
 	Sender() string
 }
 
-// Charge is a request charged to the first cluster of its pick, until End.
+// Charge is a request that is charged to the first cluster of its pick, until End.
 type Charge interface {
 	FirstByte(after time.Duration)
-	// Declined means that another cluster serves the request, or none.
+	// Declined means that another cluster serves the request, or no cluster does.
 	Declined()
 	End()
 }
@@ -43,10 +44,10 @@ type ClusterPrompt struct {
 	GRPC bool
 }
 
-// ClusterCost is a request's cost at a cluster, in seconds: the wait there, three times the time to
-// read its uncached prompt, the round trip, and the margin by which another cluster must be cheaper
-// than the own one. With Clusters.Latency, the wait is the time to the first byte of the cluster's
-// responses less the round trip, and prompts do not count.
+// ClusterCost is a request's cost at a cluster, in seconds. It is the sum of the wait there, three
+// times the time to read the request's uncached prompt, the round trip and, for clusters other than
+// the own one, the margin by which they must be cheaper. With Clusters.Latency, the wait is the
+// time to the first byte of the cluster's responses less the round trip, and prompts do not count.
 type ClusterCost struct {
 	Cluster   string  `json:"cluster"`
 	Hop       string  `json:"-"`
@@ -55,32 +56,33 @@ type ClusterCost struct {
 	Prompt    float64 `json:"prompt"`
 	RoundTrip float64 `json:"roundTrip"`
 	Margin    float64 `json:"margin"`
-	// Basis of the wait: a report, own requests, responses, or a trial.
+	// Basis is the source of the wait: a report, own requests, responses, or a trial.
 	Basis  string `json:"basis"`
-	Barred string `json:"barred,omitempty"` // why it comes last, or ""
-	// Session means that the request's session is there, so it comes first unless barred.
+	Barred string `json:"barred,omitempty"` // why the cluster comes last, or ""
+	// Session means that the request's session is at the cluster, so the cluster comes first unless
+	// barred.
 	Session bool `json:"session,omitempty"`
-	Cached  int  `json:"cached,omitempty"` // tokens of the prompt sent there before
+	Cached  int  `json:"cached,omitempty"` // tokens of the prompt that were sent there before
 }
 
-// SenderHeader is the Sender of the process that chose this cluster.
+// SenderHeader holds the Sender of the process that chose this cluster.
 const SenderHeader = "penstock-peer-sender"
 
-// Headers of a request to one of an import's clusters. Gateways remove them from clients' requests,
-// and before model servers.
+// Headers of a request to a cluster of an import. Gateways remove them from clients' requests, and
+// from requests to model servers.
 const (
 	// OthersHeader is the number of further clusters and spill targets that the route tries in
 	// turn.
 	OthersHeader = "penstock-peer-others"
-	// AttemptHeader numbers these attempts, from 1, the default.
+	// AttemptHeader is the number of the attempt, from 1, the default.
 	AttemptHeader = "penstock-peer-attempt"
 )
 
-// ClusterHeader is the hop to the import's cluster of the request's session (sessionPersistence of
-// its route).
+// ClusterHeader holds the hop to the import's cluster of the request's session (sessionPersistence
+// of its route).
 const ClusterHeader = "penstock-peer-cluster"
 
-const resultCluster = "cluster" // the pick lists clusters of an import, by hops
+const resultCluster = "cluster" // the pick lists clusters of an import, as hops
 
 const (
 	leastLoad = "LeastLoad"
@@ -117,7 +119,7 @@ type clusters struct{}
 
 func (clusters) restrict(*pick) {}
 
-// rank orders all clusters by the request's cost: if one declines, the next is tried.
+// rank orders all clusters by the request's cost, because the next one is tried if one declines.
 func (clusters) rank(k *pick) { k.rankClusters(k.routeCluster()) }
 
 func (k *pick) routeCluster() string {
@@ -193,7 +195,7 @@ func (clusters) answer(k *pick) {
 		texts = append(texts, k.clusters[i].Hop)
 	}
 	texts = append(texts, further...)
-	// The route has a retry per hop.
+	// The route has one retry for each hop.
 	k.answer = extproc.Answer{Endpoints: texts[:min(len(texts), maxEndpoints)], MaxRetries: -1}
 	k.answer.Headers = []extproc.Header{{Name: SenderHeader, Value: k.picker.config.Chooser.Sender()}}
 	if k.follows == followsKept { // the other clusters lack the response
@@ -211,11 +213,11 @@ type charged struct {
 	Charge
 	hop   string
 	once  sync.Once
-	moved func(served string) // called once another hop serves; nil without a session
+	moved func(served string) // called when another hop serves the request; nil without a session
 }
 
-// An import's hops never move a request that a model server has begun, so a request served by
-// another hop was declined.
+// An import's hops never move a request that a model server has begun. So the first cluster has
+// declined a request that another hop serves.
 func (c *charged) Follow(e accesslog.Entry) {
 	switch {
 	case e.Served != "" && e.Served != c.hop:
@@ -234,7 +236,7 @@ type chosen struct {
 	pool  *pool
 }
 
-// With session affinity, it puts the serving cluster into the session's token.
+// With session affinity, it sets the session's token, which names the cluster that serves.
 func (c *chosen) Response(r extproc.Response) extproc.Header {
 	if c.pool.stays == nil || r.Status >= 500 {
 		return extproc.Header{}
@@ -252,9 +254,9 @@ func anotherTakes(r *extproc.Request) bool {
 	return attempt <= extproc.Number(r.Headers.Header(OthersHeader))
 }
 
-// Waiting returns the expected wait of another cluster's request at a pool, including flow control,
-// and how many blocks of prompts its servers cache. ok is false unless this picker picks from the
-// pool by strategy "load".
+// Waiting returns how long another cluster's request is expected to wait at a pool, including flow
+// control, and how many blocks of prompts the pool's servers cache. ok is false unless this picker
+// picks from the pool by strategy "load".
 func (p *Picker) Waiting(id objectid.Pool) (w schedule.Wait, capacity int, ok bool) {
 	pool := p.pools.now.Load().byName[id.String()]
 	if pool == nil || pool.Relay != nil || pool.Gateways || pool.Clusters != nil {

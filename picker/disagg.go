@@ -56,9 +56,9 @@ func (pool *pool) dynamo() *endpointpicker.Dynamo {
 }
 
 type further struct {
-	prefill *endpoint.Endpoint // reads the prompt; nil for the main server
+	prefill *endpoint.Endpoint // reads the prompt; nil if the main server does
 	encode  []*endpoint.Endpoint
-	lacks   []string // stages without a free server
+	lacks   []string // stages for which no server is free
 	leases  []*endpoint.Lease
 }
 
@@ -91,8 +91,8 @@ func (f *further) text(stage string) string {
 	return ""
 }
 
-// addFurther chooses a request's further servers and opens their leases. A stage without a free
-// server is omitted: the main server does its work. work is the main server's.
+// addFurther chooses a request's further servers and opens their leases. It omits a stage without a
+// free server, whose work the main server then does. work is the work of the main server.
 func (k *pick) addFurther(work *endpoint.Work) {
 	d := k.pool.disagg()
 	if d == nil || len(k.ranked) == 0 {
@@ -113,16 +113,18 @@ func (k *pick) addFurther(work *endpoint.Work) {
 			k.further.lacks = append(k.further.lacks, stagePrefill)
 		case servers[0] != first.Endpoint: // otherwise one server has both roles
 			k.further.prefill = servers[0]
-			// The prompt is read elsewhere, so its time shows nothing about this server.
+			// Another server reads the prompt, so the time to the first byte shows nothing about
+			// this server.
 			work.Tokens, work.Measure, work.Features = 0, false, endpoint.Features{}
 		}
 	}
 }
 
-// stageAttempts bounds how often a stage is ranked while other picks take its last slots.
+// stageAttempts bounds how often a stage is ranked again because other picks took its last slots.
 const stageAttempts = 3
 
-// rankStage opens leases at up to n servers of a stage. prompt means that they read the prompt.
+// rankStage opens leases at up to n servers of a stage. prompt means that these servers read the
+// prompt.
 func (k *pick) rankStage(s *schedule.Strategy, n int, prompt bool) (servers []*endpoint.Endpoint) {
 	for range stageAttempts {
 		ranked := s.Rank(&k.query, k.at, k.endpoints, k.allowed, n, &k.others)
@@ -155,8 +157,8 @@ func (k *pick) rankStage(s *schedule.Strategy, n int, prompt bool) (servers []*e
 	return nil
 }
 
-// front returns the endpoint that forwards requests to the first ranked one, by its data-parallel
-// rank, or nil.
+// front returns the endpoint that forwards requests to the first ranked endpoint by its
+// data-parallel rank, or nil.
 func (k *pick) front() *endpoint.Endpoint {
 	d := k.pool.disagg()
 	if d == nil || d.PrimaryPort == 0 {
@@ -205,8 +207,8 @@ func (k *pick) nameFurther(a *extproc.Answer) {
 	}
 }
 
-// only reduces an answer to one endpoint and the spill targets, for headers that are wrong at
-// another endpoint.
+// only reduces an answer to one endpoint and the spill targets, because the answer's headers would
+// be wrong at another endpoint.
 func (k *pick) only(a *extproc.Answer, to *endpoint.Endpoint) {
 	one := listed(append([]string{to.Text}, k.spillTo...), retries(k.request))
 	a.Endpoints, a.MaxRetries = one.Endpoints, one.MaxRetries

@@ -11,15 +11,15 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// sources returns where each endpoint publishes KV events. endpoints are sorted by address; several
-// at one IP address use consecutive ports.
+// sources returns where each endpoint publishes KV events. endpoints are sorted by address.
+// Endpoints at one IP address use consecutive ports.
 func (e *KVEvents) sources(endpoints []endpoint.Endpoint) []kvevents.Source {
 	out := make([]kvevents.Source, 0, len(endpoints))
 	for at, rank := range ranked(endpoints) {
 		s := kvevents.Source{Server: at.Addr, Pod: at.Pod}
 		if e.Port != 0 {
 			s.Publisher, s.Topic = publisherAt(at.Addr.Addr(), e.Port, rank), e.Topic
-			s.Pod = "" // irrelevant there
+			s.Pod = "" // the name is not needed there
 		}
 		if e.ReplayPort != 0 {
 			s.Replay = publisherAt(at.Addr.Addr(), e.ReplayPort, rank)

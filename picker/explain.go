@@ -15,36 +15,37 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Explanation describes the choice of a pool now, and its reasons.
+// Explanation describes which endpoints a pool would choose now, and why.
 type Explanation struct {
 	Pool     string `json:"pool"`
-	Known    bool   `json:"known"` // false if this picker lacks the pool; the rest is then unset
+	Known    bool   `json:"known"` // false if this picker lacks the pool; the other fields are then unset
 	Strategy string `json:"strategy,omitempty"`
 	Choice   string `json:"choice,omitempty"`
-	Body     string `json:"body,omitempty"` // what it reads of bodies; "" for nothing
+	Body     string `json:"body,omitempty"` // what the pool reads of bodies; "" for nothing
 	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
-	// Targets are the replacements of the request's model. The rest is for the one with the most
-	// weight.
+	// Targets are the replacements of the request's model. The other fields are for the target with
+	// the greatest weight.
 	Targets []ModelTarget `json:"targets,omitempty"`
-	// Scored is the time of the recorded pick with the external scores, or nil.
+	// Scored is the time of the recorded pick whose external scores are used, or nil.
 	Scored *time.Time `json:"scored,omitempty"`
-	// Processor is asked before each pick; may be nil. The rest ignores its answer.
+	// Processor is called before each pick; may be nil. The other fields ignore its answer.
 	Processor *Prepares `json:"processor,omitempty"`
-	// Flow is the state of flow control, or nil. The rest is for an admitted request.
+	// Flow is the state of flow control, or nil. The other fields are for an admitted request.
 	Flow *Held `json:"flow,omitempty"`
-	// Relay lists the remote pickers that choose; the rest is then unset.
+	// Relay lists the remote pickers that choose; the other fields are then unset.
 	Relay []string `json:"relay,omitempty"`
-	// Clusters are an import's, best first, for a request without a prompt; the rest is then unset.
+	// Clusters are the clusters of an import, best first, for a request without a prompt; the other
+	// fields are then unset.
 	Clusters []ClusterCost `json:"clusters,omitempty"`
-	// Endpoints is the list for Envoy; "" with a Status (429 or 503) and its Reason.
+	// Endpoints is the list for Envoy. It is "" with a Status (429 or 503) and its Reason.
 	Endpoints  string             `json:"endpoints,omitempty"`
 	MaxRetries int                `json:"maxRetries"`
 	Status     int                `json:"status,omitempty"`
 	Reason     string             `json:"reason,omitempty"`
 	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"` // the limits behind Reason
-	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // on every endpoint, by address
-	// Stages have further servers, for requests that need them.
+	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // one for each endpoint, by address
+	// Stages have the further servers, for requests that need them.
 	Stages []Stage `json:"stages,omitempty"`
 }
 
@@ -57,14 +58,14 @@ type Stage struct {
 
 // Held is the state of a pool's flow control.
 type Held struct {
-	Saturation float64     `json:"saturation"` // requests wait from 1 on
+	Saturation float64     `json:"saturation"` // from 1 on, requests wait
 	Waiting    []flow.Band `json:"waiting,omitempty"`
 }
 
 const explainTimeout = 300 * time.Millisecond
 
-// Explain returns what the pool would choose for a request now. It opens no lease, keeps the
-// round-robin position, and asks no other picker. The names in headers are in lower case.
+// Explain returns which endpoints the pool would choose for a request now. It opens no lease, keeps
+// the round-robin position, and calls no other picker. The names in headers are in lower case.
 func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	pool := p.pool(name)
 	if pool == nil {
@@ -172,8 +173,8 @@ func headerOf(headers map[string]string) func(string) []byte {
 	}
 }
 
-// History returns a pool's picks with verdicts, newest first, at most 64 and one per 20 ms. It
-// returns nil for an unknown pool.
+// History returns a pool's picks with verdicts, newest first. It keeps at most 64 picks, and at
+// most one for each 20 ms. It returns nil for an unknown pool.
 func (p *Picker) History(name string) []*Record {
 	pool := p.pool(name)
 	if pool == nil {
@@ -199,5 +200,5 @@ func (p *Picker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(answer) // fails only if the client is gone
+	_ = encoder.Encode(answer) // fails only if the client has left
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Dead implements extproc.Failures. A dead server is suspect at once, so further picks rank it
+// Dead implements extproc.Failures. A dead server is suspect from then on, so further picks rank it
 // last.
 func (p *Picker) Dead(ctx context.Context, gateway, name string, server netip.AddrPort) bool {
 	pool := p.pool(name)

@@ -14,16 +14,17 @@ import (
 
 // Models are a pool's rules for models and objectives. They are immutable.
 type Models struct {
-	Named map[string]ModelRule // by the request's model
+	Named map[string]ModelRule // by the model that the request names
 	Other *ModelRule           // for other models; may be nil
-	// Objectives maps objectives to priorities. Higher ones go first; usual requests have 0.
+	// Objectives maps objectives to priorities. Higher priorities go first; requests without an
+	// objective have 0.
 	Objectives map[string]int32
 }
 
 // ModelRule is the rule for a model.
 type ModelRule struct {
-	Criticality schedule.Criticality // "" means the pool's
-	Targets     []ModelTarget        // one of them replaces the model; empty keeps it
+	Criticality schedule.Criticality // "" means the pool's criticality
+	Targets     []ModelTarget        // one of them replaces the model; if empty, the model stays
 }
 
 // ModelTarget is a replacement model.
@@ -45,7 +46,7 @@ type modelRules struct {
 	models   *Models
 	named    map[string]*modelRule
 	other    *modelRule
-	rewrites bool                               // some rule has targets
+	rewrites bool                               // at least one rule has targets
 	draw     func(model string) *request.Target // see target
 }
 
@@ -56,12 +57,12 @@ type modelRule struct {
 	drawn       atomic.Uint64
 }
 
-// golden is 2^64 divided by the golden ratio. Its multiples modulo 2^64 are so even that each
-// target gets its share of any run of requests, within a few (Weyl's sequence; Knuth, TAOCP 6.4).
-// With random draws, one in 20 runs of 10,000 requests is off by 1 %.
+// golden is 2^64 divided by the golden ratio. Its multiples modulo 2^64 are distributed so evenly
+// that in any run of requests each target gets its share, within a few requests (Weyl's sequence;
+// Knuth, TAOCP 6.4). With random draws, one in 20 runs of 10,000 requests is off by 1 %.
 const golden = 0x9e3779b97f4a7c15
 
-// start gives each picker its own start of the sequences.
+// newModelRules calls start for the position at which each picker's sequences start.
 func newModelRules(m *Models, start func() uint64) *modelRules {
 	if m == nil {
 		return nil
@@ -116,11 +117,11 @@ func (m *modelRules) target(model string) *request.Target {
 	case len(r.targets) == 1:
 		return r.targets[0]
 	}
-	n, _ := bits.Mul64(r.drawn.Add(golden), r.until[len(r.until)-1]) // as a fraction of 2^64
+	n, _ := bits.Mul64(r.drawn.Add(golden), r.until[len(r.until)-1]) // scales the draw to the sum of the weights
 	return r.targets[sort.Search(len(r.until), func(i int) bool { return r.until[i] > n })]
 }
 
-// llm-d's header of a request's objective, and the one without its name.
+// The header of a request's objective in llm-d, and the same header without llm-d's name.
 const (
 	objectiveHeader      = "x-llm-d-inference-objective"
 	plainObjectiveHeader = "x-gateway-inference-objective"
@@ -131,10 +132,11 @@ const (
 	prioritySheddable = -1
 )
 
-// priority is a request's priority: by its objective if headers are trusted, or a gate wrote them,
-// and the pool has it, else by its model's criticality. The inference extension, whose models lack
-// criticality now, uses 0 for an unknown objective; here a misspelled header would then promote a
-// Sheddable model.
+// priority returns a request's priority. It is the priority of the request's objective, if the pool
+// has that objective and either headers are trusted or a gate wrote them. Otherwise it follows from
+// the criticality of the request's model. The inference extension, whose models have no criticality
+// now, uses 0 for an unknown objective; here a misspelled header would then promote a Sheddable
+// model.
 func (pool *pool) priority(r *extproc.Request) int32 {
 	trusted := func() bool { return pool.TrustHeaders || len(caller(r)) > 0 }
 	return pool.priorityOf(trusted, r.Headers.Header, r.Facts.Model)

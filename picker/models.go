@@ -34,16 +34,17 @@ func asksForModels(h *extproc.Message) bool {
 	return method == http.MethodGet || method == http.MethodHead
 }
 
-// listsAlone reports whether a call asks for the models of a whole import (objectid.Target), whose
-// clusters are pools of their own and picked among only by policies LeastLoad and Latency.
+// listsAlone reports whether a call requests the models of a whole import (objectid.Target). The
+// import's clusters are pools themselves; picks choose among the clusters only with the policies
+// LeastLoad and Latency.
 func listsAlone(r *extproc.Request) bool {
 	return r.Bodyless && len(r.Pools) > 0 && strings.HasSuffix(r.Pool, "@") && asksForModels(r.Headers)
 }
 
 // listModels answers a request for the list of models with the models of all pools of its route. It
-// returns false if no server reports any; the request is then picked for. pool may be nil. A
-// gateway ignores our own responses for a pool that can spill (translator/envoy), except on its
-// routes for these requests.
+// returns false if no server reports a model; the request is then picked for. pool may be nil. For
+// a pool that can spill, a gateway ignores our immediate responses (translator/envoy), except on
+// its routes for lists of models.
 func (k *pick) listModels() bool {
 	p, r, pool := k.picker, k.request, k.pool
 	if !r.Bodyless || len(r.Pools) == 0 && len(r.Spill) > 0 || pool == nil && !listsAlone(r) ||
@@ -108,8 +109,9 @@ func (k *pick) listedBy(pool *pool, listed models.Pool) models.Pool {
 }
 
 const (
-	poolSubset = "subset" // label selector of a share's subset
-	// The route's changes for gateways: the host, the whole path, or a prefix and its replacement.
+	poolSubset = "subset" // label selector of the subset that a share of the route uses
+	// The changes that the route makes for gateways: the host, the whole path, or a prefix and its
+	// replacement.
 	poolHost, poolPath, poolPrefix, poolReplace = "host", "path", "prefix", "replace"
 )
 
@@ -123,11 +125,11 @@ func rulePool(entry string) (name string, how url.Values) {
 	return name, how
 }
 
-// Limits of requests to gateways, in bytes.
+// Limits of the host and path of requests to gateways, in bytes.
 const maxHost, maxPath = 255, 1024
 
-// gateways returns a pool's gateways to query for models; none if the request has passed another
-// Penstock gateway, against loops between two routes.
+// gateways returns the gateways of a pool to query for models. It returns none if the request has
+// passed another Penstock gateway, because two routes could form a loop.
 func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 	out := models.Pool{Name: pool.Name, Protocol: pool.Metrics.Protocol, Host: string(h.Header(":authority"))}
 	out.Path, _, _ = strings.Cut(string(h.Header(":path")), "?")
@@ -155,7 +157,7 @@ func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 }
 
 func (pool *pool) servers(subset string) models.Pool {
-	pool.snapshot.MarkUsed() // so that pages list the loaded adapters
+	pool.snapshot.MarkUsed() // so that pages are read, which list the loaded adapters
 	out := models.Pool{Name: pool.Name, Subset: subset, Protocol: pool.Metrics.Protocol}
 	selected := func(*endpoint.Endpoint) bool { return true }
 	if subset != "" {

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Headers of a request's latency objective, in milliseconds: llm-d's, which take precedence, and
-// the same without its name.
+// Headers of a request's latency objective, in milliseconds: llm-d's headers, which take
+// precedence, and the same headers without llm-d's name.
 const (
 	ttftHeader      = "x-llm-d-slo-ttft-ms"
 	tpotHeader      = "x-llm-d-slo-tpot-ms"
@@ -15,7 +15,6 @@ const (
 	plainTPOTHeader = "x-slo-tpot-ms"
 )
 
-// objective reads a request's latency objective.
 func (pool *pool) objective(header func(string) []byte) (o schedule.Objective) {
 	if !schedule.UsesObjective(&pool.options) {
 		return o

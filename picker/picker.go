@@ -33,8 +33,8 @@ import (
 	"github.com/penstock-project/penstock/picker/upload"
 )
 
-// Picker picks for many pools. It picks as soon as it has pools; metrics are scraped and leases
-// expire only during Run.
+// Picker picks for many pools. It picks as soon as it has pools. It scrapes metrics and expires
+// leases only during Run.
 type Picker struct {
 	config   Config
 	stages   []stage
@@ -60,7 +60,7 @@ type asks struct {
 }
 
 type others struct {
-	nowhere  *endpoint.Load // has the requests without a pool's endpoint
+	nowhere  *endpoint.Load // counts the requests that no endpoint of a pool serves
 	imported atomic.Int64   // requests in flight from other clusters
 }
 
@@ -89,11 +89,11 @@ type records struct {
 
 type poolSet struct {
 	byName    map[string]*pool // by the text of its ID, as gateways send it
-	byDefault *pool            // for gateways that send none; may be nil
+	byDefault *pool            // for gateways that send no pool; may be nil
 }
 
-// pool is one pool's runtime. A changed configuration makes a new one, which inherits the lasting
-// state.
+// pool is one pool's runtime. A changed configuration makes a new one, which takes over the state
+// that lasts.
 type pool struct {
 	Pool
 	Name     string // text of ID, for records, messages and metrics
@@ -105,8 +105,8 @@ type pool struct {
 	// unlimited is strategy without thresholds; nil if a full pool rejects requests (Pool.Spills).
 	unlimited   *schedule.Strategy
 	snapshot    *endpoint.Snapshot
-	events      *kvevents.Subscription     // nil if its servers publish none
-	loads       *kvevents.LoadSubscription // likewise
+	events      *kvevents.Subscription     // nil if the servers publish no KV events
+	loads       *kvevents.LoadSubscription // nil if the servers publish no load
 	rendering   *tokenize.Pool
 	counters    *poolMetrics
 	history     *history
@@ -119,15 +119,15 @@ type pool struct {
 	slots       *endpoint.Slots
 	remote      *extproc.Remote
 	relayHealth *relayHealth
-	scorers     []*scoring.Client // of Pool.Scorers; nil for one without an address
+	scorers     []*scoring.Client // clients of Pool.Scorers; nil for a scorer without an address
 	processor   *processor.Client
 	holders     *models.Holders // which servers lack a model
 	storm       *storm
 }
 
-// leaseTimeout ends the lease of a request without reports: its Envoy is gone. Envoys report each
-// request every 2 s (translator/envoy, renewalInterval), at most 100 ms late, so one report may be
-// lost.
+// leaseTimeout ends the lease of a request that is no longer reported, because its Envoy has ended.
+// Envoys report each request every 2 s (translator/envoy, renewalInterval), at most 100 ms late, so
+// one report may be lost.
 const leaseTimeout = 4300 * time.Millisecond
 
 // New returns a Picker without pools.
@@ -174,8 +174,8 @@ func New(c Config) (*Picker, error) {
 }
 
 // SetPools replaces all pools in one step and makes the picker ready. An invalid pool (an unknown
-// strategy, a duplicate name) keeps its last good configuration, or is omitted, and is in the
-// error. The others take effect.
+// strategy, a duplicate name) is reported in the error. It keeps its last valid configuration, or
+// is omitted if it has none. The other pools take effect.
 func (p *Picker) SetPools(pools []Pool) error {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()
@@ -219,7 +219,7 @@ func (p *Picker) Update(c Pool) error {
 	return nil
 }
 
-// Remove removes a pool; its requests are answered with 503 from then on.
+// Remove removes a pool. From then on requests for it are answered with 503.
 func (p *Picker) Remove(id objectid.Target) {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()
@@ -231,8 +231,8 @@ func (p *Picker) Remove(id objectid.Target) {
 	}
 }
 
-// build makes a pool's runtime. Strategy (with its round-robin position), history and counters
-// survive changes of other parts.
+// build makes a pool's runtime. Strategy (with its round-robin position), history and counters of
+// the old runtime are kept when other parts change.
 func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	defer func() {
 		if err != nil {
@@ -245,7 +245,7 @@ func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	c.setDefaults(old)
 	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter,
 		Profile: c.Plugins}
-	options.ShedFull = c.ShedAfter == 0 && c.FlowControl == nil // else these decide what is shed
+	options.ShedFull = c.ShedAfter == 0 && c.FlowControl == nil // otherwise these decide which requests are shed
 	c.Metrics.Off = c.Metrics.Off || c.Relay != nil ||
 		!schedule.UsesMetrics(&options) && c.FlowControl == nil &&
 			(c.Shadow == "" || !schedule.UsesMetrics(&schedule.Options{Name: c.Shadow}))
@@ -299,7 +299,7 @@ func (c *Pool) setDefaults(old *pool) {
 	if c.Strategy == schedule.Plugins && c.Plugins == nil {
 		if c.Strategy = "load"; old != nil {
 			c.Strategy, c.Plugins, c.Scorers = old.Strategy, old.Plugins, old.Scorers
-			if c.FlowControl == nil { // it may be the document's
+			if c.FlowControl == nil { // it may belong to the document
 				c.FlowControl = old.FlowControl
 			}
 		}
@@ -336,7 +336,7 @@ func (p *Picker) inherit(next, old *pool) {
 		next.responses = orNew(old.responses)
 	}
 	if next.Full.InFlight > 0 || schedule.UsesSpread(next.Strategy) {
-		next.slots = orNew(old.slots) // picks wait there
+		next.slots = orNew(old.slots) // because picks wait there
 	}
 }
 
@@ -360,8 +360,9 @@ func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 	return err
 }
 
-// swap makes next current and releases the replaced and removed pools among changed. p.mu is held.
-// Changing one of ten thousand pools copies the map, but does not visit the others.
+// swap makes next current. It releases the pools among changed that were replaced or removed. p.mu
+// is held. If one of ten thousand pools changes, it copies the map but does not visit the other
+// pools.
 func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	old := p.pools.now.Load()
 	set := &poolSet{byName: next, byDefault: old.byDefault}
@@ -415,7 +416,7 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	}
 }
 
-// pool returns the pool of a gateway's call, or nil; "" is the default pool.
+// pool returns the pool that a gateway's call names, or nil; "" means the default pool.
 func (p *Picker) pool(name string) *pool {
 	set := p.pools.now.Load()
 	if name == "" {

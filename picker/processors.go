@@ -14,18 +14,19 @@ import (
 
 // Processor is a service that prepares a pool's requests before their picks (package processor).
 type Processor struct {
-	Host      string         // in requests
+	Host      string         // host in requests
 	Path      string         // "" means processor.Path
-	Addresses []dial.Address // asked in turn; without any, it never answers
+	Addresses []dial.Address // called in turn; without an address the processor never answers
 	TLS       dial.TLS       // for addresses that are not Cleartext
 	Timeout   time.Duration  // 0 means processor.DefaultTimeout
-	// Headers that it receives, in lower case, besides x-request-id.
+	// Headers are the names of the headers that the processor receives besides x-request-id, in
+	// lower case.
 	Headers []string
-	// Route makes it choose endpoints, unless a body decides otherwise.
+	// Route makes the processor choose endpoints, unless a body decides otherwise.
 	Route bool
 }
 
-// extendAbove is the longest wait for a processor within Envoy's own timeout of 2 s for a pick.
+// extendAbove is the longest wait for a processor that Envoy's own timeout of a pick, 2 s, allows.
 const extendAbove = time.Second
 
 func (pool *pool) connectProcessor(old *pool, log *slog.Logger) (err error) {
@@ -73,10 +74,10 @@ type Processed struct {
 	Outcome string        `json:"outcome"`
 	Took    time.Duration `json:"took"`
 	Tokens  int           `json:"tokens,omitempty"`
-	Worker  string        `json:"worker,omitempty"` // that it chose
-	// Own is why the pool's strategy decided although a worker was requested.
+	Worker  string        `json:"worker,omitempty"` // worker that the processor chose
+	// Own is why the pool's strategy decided although the request asked for a worker.
 	Own   string `json:"fallback,omitempty"`
-	Error string `json:"error,omitempty"` // why it did not answer, in at most 200 bytes
+	Error string `json:"error,omitempty"` // why the processor did not answer, in at most 200 bytes
 }
 
 func (d *processed) summary() (out Processed) {
@@ -94,7 +95,7 @@ type Prepares struct {
 	Host      string `json:"host"`
 	Addresses int    `json:"addresses"`
 	Open      bool   `json:"breakerOpen,omitempty"`
-	Route     bool   `json:"route,omitempty"` // chooses endpoints, unless a request decides otherwise
+	Route     bool   `json:"route,omitempty"` // the processor chooses endpoints, unless a request decides otherwise
 }
 
 func (pool *pool) prepares() *Prepares {

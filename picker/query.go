@@ -40,9 +40,9 @@ func (pool *pool) profile() *endpointpicker.Profile {
 
 func promptTokens(r *extproc.Request) int {
 	if r.Bodyless {
-		return 1 // there is no prompt
+		return 1 // the request has no prompt
 	}
-	if r.Facts.Size == 0 { // the body is not read; most of it is the prompt
+	if r.Facts.Size == 0 { // the body is not read; the prompt is most of it
 		return min(contentLength(r)/prefix.BytesPerToken, prefix.MaxTokens)
 	}
 	return r.Facts.Tokens

@@ -2,30 +2,27 @@ package picker
 
 // Reasons of immediate responses, for x-penstock-reason, metrics and traces.
 const (
-	ReasonUnknownPool = "unknown_pool" // 503: the gateway sent no pool, and there is no default
-	ReasonNoEndpoints = "no_endpoints" // 503: no endpoint of the pool accepts requests
-	ReasonSubset      = "subset_empty" // 503: no endpoint in the subset hint is eligible
-	ReasonFull        = "pool_full"    // 429: every endpoint is full
-	// ReasonShed is 429: no endpoint has capacity for a sheddable request, or serves it in time.
-	ReasonShed     = "shed"
-	ReasonQueue    = "queue_full"  // 429: the pool is saturated, and its queue is full
-	ReasonTTL      = "queue_ttl"   // 429: the pool was saturated for a request's maximum wait
-	ReasonCanceled = "client_left" // the client left while its request waited, so it gets no response
-	// ReasonRelay is 503: the remote picker did not answer, or Envoy did not learn its endpoint.
-	ReasonRelay      = "relay_failed"
-	ReasonOutOfRange = "relay_out_of_range" // 503: all of the remote picker's addresses are outside the declared ranges
+	ReasonUnknownPool = "unknown_pool"       // 503: the gateway sent no pool, and there is no default
+	ReasonNoEndpoints = "no_endpoints"       // 503: no endpoint of the pool accepts requests
+	ReasonSubset      = "subset_empty"       // 503: no endpoint in the subset hint is eligible
+	ReasonFull        = "pool_full"          // 429: every endpoint is full
+	ReasonShed        = "shed"               // 429: no endpoint has room for a sheddable request, or serves it in time
+	ReasonQueue       = "queue_full"         // 429: the pool is saturated, and its queue is full
+	ReasonTTL         = "queue_ttl"          // 429: the pool was saturated during the request's maximum wait
+	ReasonCanceled    = "client_left"        // the client left while its request waited, so it gets no response
+	ReasonRelay       = "relay_failed"       // 503: the remote picker did not answer, or Envoy lacks its endpoint
+	ReasonOutOfRange  = "relay_out_of_range" // 503: all addresses of the remote picker are outside the declared ranges
 )
 
-// Results of picks, for metrics and traces, besides the reasons.
+// Results of picks, for metrics and traces. The reasons are results, too.
 const (
 	resultPicked  = "picked"  // the picker chose an endpoint of the pool
-	resultSpilled = "spilled" // no pod can take the request; the pick names the spill targets alone
+	resultSpilled = "spilled" // no pod can take the request; the pick has only the spill targets
 	resultRelayed = "relayed" // a remote picker chose the endpoint
-	// the remote picker named no endpoint, and the pool fails open: the pick names some that are
-	// known
+	// the remote picker named no endpoint, and the pool fails open: the pick has known endpoints
 	resultOpen   = "relay_open"
 	resultPassed = "relay_immediate" // a remote picker's 429 or 503, passed on
 )
 
-// maxEndpoints bounds a pick's list, so that many retries make no large header.
+// maxEndpoints bounds a pick's list, so that many retries do not make a large header.
 const maxEndpoints = 16

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// recordedBlock is the number of tokens per hash in a trace, as in Mooncake's.
+	// recordedBlock is the number of tokens for each hash in a trace, as in Mooncake's traces.
 	recordedBlock = 512
-	// tokenBytes is the size of a token in JSON, and eventBytes in an event of a stream.
+	// tokenBytes is the size of a token in JSON, eventBytes its size in an event of a stream.
 	tokenBytes, eventBytes = 4, 200
 	// maxRecordedTokens bounds a prompt and a response, as in package simulation.
 	maxRecordedTokens = 1 << 20
@@ -33,7 +33,7 @@ func (k *pick) line() *recording.Line {
 		Model:   k.model[:min(len(k.model), maxRecordedName)], Pool: k.pool.Name, Stream: r.Facts.Stream,
 		Request: text(r.Headers.Header("x-request-id")),
 	}
-	l.OutputLength = r.Facts.MaxTokens // until the end is known
+	l.OutputLength = r.Facts.MaxTokens // replaced when the end is known
 	if k.compared > 0 {
 		l.Cached = int(k.choices[0].cached)
 	}
@@ -68,8 +68,8 @@ func (p *Picker) recorded(tag endpoint.Tag, e accesslog.Entry, now time.Time) {
 	p.config.Recording.Add(done)
 }
 
-// hashIDs returns an ID per 512 tokens of a prompt. Two prompts have equal IDs for their known
-// common beginning; IDs beyond the chain's blocks are unique.
+// hashIDs returns an ID for each 512 tokens of a prompt. Two prompts have equal IDs for their
+// common beginning, as far as it is known. IDs for tokens beyond the chain's blocks are unique.
 func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 	ids := make([]int64, (tokens+recordedBlock-1)/recordedBlock)
 	block, seed := 0, key
@@ -89,5 +89,5 @@ func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 	return ids
 }
 
-// number is a hash that every JSON parser reads exactly.
+// number returns a hash as an integer that every JSON parser reads exactly.
 func number(hash uint64) int64 { return int64(hash >> 11) }

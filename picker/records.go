@@ -13,17 +13,18 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Every pick is noted in a ring of fixed size, with its comparison, and its outcome once the access
-// log reports it. A note is written in place without allocation; in a pool of a thousand endpoints
-// it has the best ones. A sample of the picks has full verdicts (history.go).
+// Every pick is noted in a ring of fixed size: its comparison, and its outcome once the access log
+// reports it. A note is written in place, without allocation. In a pool of a thousand endpoints it
+// has the best endpoints. A sample of the picks also has verdicts on the endpoints (history.go).
 const (
-	// maxNotes bounds the notes of all pools, at most 12 MiB: 80 s at 100 picks a second.
+	// maxNotes bounds the notes of all pools, which take at most 12 MiB: 80 s at 100 picks a
+	// second.
 	maxNotes = 8192
-	// notesAtFirst is the initial size of the ring, which doubles.
+	// notesAtFirst is the initial size of the ring. The ring doubles when it is full.
 	notesAtFirst = 64
-	maxChoices   = 8 // endpoints of a note
-	// notedEndpoints is the number of endpoints in a note without a copy; by default, a pick has
-	// three.
+	maxChoices   = 8 // maximum of endpoints in a note
+	// notedEndpoints is the number of endpoints that a note holds without a copy. By default, a
+	// pick has three.
 	notedEndpoints = 4
 	// maxNoted bounds a request's ID and model in a note, in bytes.
 	maxNoted = 64
@@ -32,7 +33,7 @@ const (
 type notes struct {
 	mu   sync.Mutex
 	ring []note
-	next uint64 // of the next note, from 1
+	next uint64 // number of the next note, from 1
 }
 
 type note struct {
@@ -44,7 +45,7 @@ type note struct {
 	gateway            string
 	result             string
 	endpoints          [notedEndpoints]string
-	further            string // the rest
+	further            string // endpoints that do not fit into endpoints
 	prefill, encode    string
 	lacks              []string
 	exceeded           []schedule.Excess
@@ -60,15 +61,15 @@ type note struct {
 	follows            follows
 	id, model          [maxNoted]byte
 	choices            [maxChoices]choice
-	took               [maxStages]float32 // of each stage, in seconds
-	passed             uint32             // stages, as bits
+	took               [maxStages]float32 // time of each stage, in seconds
+	passed             uint32             // passed stages, as bits
 	bytes              int
-	served             string // replacement model, or ""
+	served             string // model that replaced the request's, or ""
 	outcome            Outcome
 	without            Lacks // servers that lack the model
 }
 
-type choice struct { // of an endpoint that a pick compared
+type choice struct { // an endpoint that a pick compared
 	text     string
 	value    float64
 	cached   int32
@@ -77,45 +78,47 @@ type choice struct { // of an endpoint that a pick compared
 	speed    bool
 	drawn    bool
 	session  bool
-	reported bool // its rate is the server's own
+	reported bool // the rate is reported by the server
 	rate     float32
-	// Of a cluster, as in ClusterCost.
+	// Fields of a cluster, as in ClusterCost.
 	wait, prompt, roundTrip, margin float32
 	basis, barred                   string
 }
 
 // Choice is an endpoint or a cluster that a pick compared, with the values at that moment.
 type Choice struct {
-	Address string `json:"address"` // name of a cluster
-	// Cost is in seconds for strategies load, LeastLoad and Latency, in requests for least-request.
-	// Score is for strategy plugins. Other strategies have neither.
+	Address string `json:"address"` // for a cluster, its name
+	// Cost is in seconds for the strategies load, LeastLoad and Latency, and in requests for
+	// least-request. Score is for the strategy plugins. Other strategies have neither.
 	Cost   *float64 `json:"cost,omitempty"`
 	Score  *float64 `json:"score,omitempty"`
 	Cached int      `json:"cached,omitempty"`
-	Trial  bool     `json:"trial,omitempty"` // suspect, or Speed: the request tests whether it works
+	Trial  bool     `json:"trial,omitempty"` // the request tests a suspect endpoint, or with Speed a slow one
 	Speed  bool     `json:"speed,omitempty"` // its prediction was outdated: the request measures its speed
 	Drawn  bool     `json:"drawn,omitempty"` // drawn by power-of-two-picker
-	// Rate is the prefill rate, in tokens a second, RateFrom its source; zero if unknown.
+	// Rate is the prefill rate, in tokens a second. RateFrom is its source. Both are zero if
+	// unknown.
 	Rate     float64             `json:"rate,omitempty"`
 	RateFrom endpoint.RateSource `json:"rateFrom,omitempty"`
-	// Parts of a cluster's cost, the basis of the wait, and why it comes last (ClusterCost).
+	// Parts of a cluster's cost, the basis of the wait, and why the cluster comes last
+	// (ClusterCost).
 	Wait      float64 `json:"wait,omitempty"`
 	Prompt    float64 `json:"prompt,omitempty"`
 	RoundTrip float64 `json:"roundTrip,omitempty"`
 	Margin    float64 `json:"margin,omitempty"`
 	Basis     string  `json:"basis,omitempty"`
 	Barred    string  `json:"barred,omitempty"`
-	Session   bool    `json:"session,omitempty"` // the request's session was there
+	Session   bool    `json:"session,omitempty"` // the request's session was at the cluster
 }
 
-// Outcome is a request's outcome by its latest access log entry.
+// Outcome is a request's outcome, as its latest access log entry reports it.
 type Outcome struct {
 	Ended  bool   `json:"ended"` // false while in flight
 	Served string `json:"served,omitempty"`
 	Status int    `json:"status,omitempty"`
-	// Headers (of the response), Begun (first body byte) and Took (end) count from the request's
-	// arrival at Envoy. For a gateway that Penstock does not configure, they count from the pick,
-	// and Begun is 0 unless the gateway sends response bodies here as they arrive.
+	// Headers (of the response), Begun (first body byte) and Took (end) are times since the
+	// request's arrival at Envoy. For a gateway that Penstock does not configure, they are times
+	// since the pick, and Begun is 0 unless the gateway sends response bodies here as they arrive.
 	Headers  time.Duration `json:"headers,omitempty"`
 	Begun    time.Duration `json:"firstByte,omitempty"`
 	Took     time.Duration `json:"took,omitempty"`
@@ -133,7 +136,7 @@ func (n *notes) add(k *pick) uint64 {
 	}
 	to := &n.ring[n.next%uint64(len(n.ring))]
 	to.number, to.at, to.gateway = n.next, k.started, r.Gateway
-	// The pool itself may be replaced often.
+	// Only names are kept, because the pool may be replaced often.
 	to.pool, to.strategy, to.history = pool.Name, pool.strategyName(), pool.history
 	to.kind = pool.choiceName()
 	to.result, to.lease, to.status = k.result, a.Lease.Number, a.Status
@@ -203,14 +206,14 @@ func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 
 // Picks selects records.
 type Picks struct {
-	Last int    `json:"last,omitempty"` // maximum number, newest first; 0 means all
-	Pool string `json:"pool,omitempty"` // see Of; "" means all
-	// Request is an ID (x-request-id); a spilled request has several picks.
+	Last int    `json:"last,omitempty"` // maximum number of picks, newest first; 0 means all
+	Pool string `json:"pool,omitempty"` // pool or import, see Of; "" means all
+	// Request is a request's ID (x-request-id). A spilled request has several picks.
 	Request string `json:"request,omitempty"`
 }
 
-// Of reports whether picks of a pool are selected. "namespace/name" also selects the imports of
-// that name: choices among their clusters ("namespace/name@"), and picks for one of them
+// Of reports whether the picks of a pool are selected. "namespace/name" also selects imports of
+// that name: picks among their clusters ("namespace/name@"), and picks for one of the clusters
 // ("namespace/name@cluster").
 func (q Picks) Of(pool string) bool {
 	rest, ok := strings.CutPrefix(pool, q.Pool)
@@ -328,7 +331,8 @@ func (n *note) list() string {
 	return l.String()
 }
 
-// compare keeps a pick's best candidates: its ranked ones, then the lowest costs or highest scores.
+// compare keeps a pick's best candidates: first the ranked ones, then those with the lowest costs
+// or highest scores.
 func (k *pick) compare(ranked int, all []schedule.Candidate, by schedule.Measure) {
 	k.candidates, k.compared = len(all), 0
 	for i := range all {
@@ -374,8 +378,9 @@ func costOf(v *schedule.Verdict) float64 {
 	return *v.Cost
 }
 
-// trim keeps the verdicts that explain a pick: on its endpoints, the best others, and a few
-// excluded ones. It counts the rest by the filter that removed them, or as candidates.
+// trim keeps the verdicts that explain a pick: on its endpoints, on the best other endpoints, and
+// on a few excluded ones. rest counts the other verdicts by the filter that removed the endpoint,
+// or as candidates.
 func trim(verdicts []schedule.Verdict, named string) (kept []schedule.Verdict, rest map[string]int) {
 	if len(verdicts) <= maxVerdicts {
 		return verdicts, nil

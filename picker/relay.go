@@ -47,7 +47,7 @@ func (remote) rank(k *pick) {
 	}
 	p, rules := k.picker, k.pool.Relay
 	if now := p.pool(k.request.Pool); now != nil && now.Relay != nil {
-		rules = now.Relay // Envoys may lack what only the earlier configuration declares
+		rules = now.Relay // Envoys may lack endpoints that only the earlier configuration allows
 	}
 	addrs, outOfRange := p.nameable(rules, k.remote.Endpoints)
 	failure := RelayFailure{}
@@ -86,7 +86,7 @@ func (k *pick) ask(started time.Time) bool {
 		if !errors.Is(err, extproc.ErrClosed) || now == nil || now == k.pool || now.remote == nil {
 			break
 		}
-		k.pool = now // it was replaced between the lookup and the call
+		k.pool = now // the pool was replaced between the lookup and the call
 		answer, err = now.remote.Ask(k.ctx, k.request)
 	}
 	k.remote = answer
@@ -115,8 +115,9 @@ func (k *pick) rejected(reason, message string) {
 	}
 }
 
-// lease keeps the remote picker's call open until the access log reports the request's end, as the
-// request counts there. Without a lease, the call ends with the gateway's.
+// lease keeps the remote picker's call open until the access log reports the request's end, because
+// the remote picker counts the request until then. Without a lease, the call ends with the
+// gateway's call.
 func (remote) lease(k *pick) {
 	p, r, call := k.picker, k.request, k.remote.Track
 	if k.answer.Track = call; call == nil || !r.Reported() || k.pool.remote.Crowded() || p.leases.Bounded(r.Gateway) {
@@ -127,8 +128,8 @@ func (remote) lease(k *pick) {
 	k.answer.Track = &relayedRequest{Tracker: call, lease: k.lease}
 }
 
-// spill sends a request without a pick to any endpoint if the pool fails open, else to spill
-// targets. A remote picker's own 429 or 503 does not make the pool fail open.
+// spill sends a request without a pick to any endpoint if the pool fails open, otherwise to spill
+// targets. A 429 or 503 from a remote picker does not make the pool fail open.
 func (remote) spill(k *pick) {
 	if len(k.names) > 0 {
 		return
@@ -157,8 +158,8 @@ func (remote) answer(k *pick) {
 	}
 }
 
-// maxOpen bounds the endpoints tried in turn without a pick: only their own picker knows which are
-// gone.
+// maxOpen bounds the endpoints that are tried in turn without a pick. Only the remote picker knows
+// which of them have ended.
 const maxOpen = 8
 
 func (pool *pool) anyEndpoints() (texts []string) {
@@ -175,7 +176,7 @@ type relayedRequest struct {
 	lease *endpoint.Lease
 }
 
-// The gateway's call has ended, but the request goes on.
+// The gateway's call has ended, but the request continues.
 func (t *relayedRequest) End() { t.lease.Done() }
 
 func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort, outOfRange []string) {
@@ -193,9 +194,9 @@ func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort,
 	return addrs, outOfRange
 }
 
-// inside reports whether a remote pod may have an address. Without declared ranges, only addresses
-// of this machine or link are excluded, which no remote pod has: loopback, link-local (a cloud's
-// metadata server), multicast.
+// inside reports whether a remote pod may have an address. Without declared ranges, the only
+// excluded addresses are addresses of this machine or link, which no remote pod has: loopback,
+// link-local (a cloud's metadata server) and multicast.
 func (relay *Relay) inside(ip netip.Addr) bool {
 	if relay.Listed {
 		return true

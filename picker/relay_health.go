@@ -9,17 +9,17 @@ import (
 // RelayFailure is why relayed picks of a pool fail. The zero value means success; otherwise
 // NoAnswer or OutOfRange is set.
 type RelayFailure struct {
-	NoAnswer   string // why the remote picker can't be asked; the same text for the same cause
-	OutOfRange string // one of its addresses outside the declared ranges
+	NoAnswer   string // why the remote picker gave no answer; the same text for the same cause
+	OutOfRange string // one of the remote picker's addresses outside the declared ranges
 	Denied     string // why Config.Outside forbids that address, or ""
 }
 
 const (
-	// minAnswerWait distinguishes canceled calls: later, the gateway has given up on the remote
-	// picker; earlier, it has lost its client.
+	// minAnswerWait distinguishes canceled calls. After it, the gateway has given up on the remote
+	// picker; before it, the gateway has lost its client.
 	minAnswerWait = time.Second
-	// outOfRangeHold is the time without an address out of range that resolves OutOfRange: if only
-	// some pods are outside, good and bad picks alternate.
+	// outOfRangeHold is the time without an address out of range after which OutOfRange is
+	// resolved. If only some pods are outside the ranges, good and bad picks alternate.
 	outOfRangeHold = 5 * time.Second
 )
 
@@ -27,13 +27,13 @@ type relayHealth struct {
 	failure atomic.Pointer[RelayFailure] // nil on success
 
 	mu         sync.Mutex // serializes changes
-	outOfRange time.Time  // when the remote picker last sent an address outside the ranges
+	outOfRange time.Time  // when the remote picker last named an address outside the ranges
 }
 
 func (p *Picker) reportRelay(pool *pool, f RelayFailure, at time.Time) {
 	h := pool.relayHealth
 	if f == (RelayFailure{}) && h.failure.Load() == nil {
-		return // the usual case takes no lock
+		return // usually no lock is needed
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,12 +16,13 @@ import (
 const (
 	// responseTTL is how long a response's place is kept.
 	responseTTL = time.Hour
-	// maxResponses bounds a pool's responses, at some 250 bytes each. Beyond it, the oldest is
-	// dropped, or a client's own oldest if it has clientShare.
+	// maxResponses bounds a pool's responses, at some 250 bytes each. Beyond it, the oldest
+	// response is dropped. A client that has clientShare responses loses its own oldest one
+	// instead.
 	maxResponses = 1 << 16
 	clientShare  = maxResponses / 8
 	responseWait = 100 * time.Millisecond
-	// maxResponseWaits bounds the waiting picks of a pool; further ones do not wait.
+	// maxResponseWaits bounds a pool's waiting picks; further picks do not wait.
 	maxResponseWaits = 256
 )
 
@@ -39,7 +40,7 @@ type keptResponse struct {
 	at     string
 	client uint64
 	on     time.Time
-	own    *linked.Element // in its client's list
+	own    *linked.Element // element in the list of its client
 }
 
 func (s *responses) find(id request.ResponseID, now time.Time) string {
@@ -88,8 +89,9 @@ func (s *responses) await(ctx context.Context, id request.ResponseID) string {
 	}
 }
 
-// add records a response's place, and reports whether it was unknown. A known response keeps its
-// place: clients may choose IDs (vLLM's request_id), and must not move others' responses.
+// add records a response's place, and reports whether the response was unknown. A known response
+// keeps its place: clients may choose IDs (vLLM's request_id), and must not move other clients'
+// responses.
 func (s *responses) add(id request.ResponseID, at string, client uint64, on, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +151,8 @@ func (s *responses) each(now time.Time, f func(*keptResponse) bool) {
 	}
 }
 
-// place returns the pool's own text of a server's address or a hop; "" for unknown ones. Envoys and
-// peers may send texts of any length.
+// place returns the pool's text for a server's address or a hop; "" if it is unknown. Envoys and
+// peers may send texts of any length, so theirs are not kept.
 func (pool *pool) place(served string) string {
 	if addr, err := netip.ParseAddrPort(served); err == nil {
 		if pool.snapshot.Find(addr) == nil {
@@ -190,8 +192,9 @@ func (pool *pool) learnResponse(s Session, now time.Time) {
 	}
 }
 
-// namedResponse returns the stored response that a request needs, by its path or as the one it
-// continues. names reports whether the request is about responses at all, new ones included.
+// namedResponse returns the stored response that a request needs: the response in its path, or the
+// one that it continues. names reports whether the request is about responses at all, even if it
+// creates one.
 func namedResponse(path []byte, f *request.Facts) (id request.ResponseID, names bool) {
 	if id = request.ResponseInPath(path); id == (request.ResponseID{}) {
 		id = f.Previous
@@ -204,12 +207,12 @@ type follows uint8
 const (
 	followsNone follows = iota
 	followsUnknown
-	followsKept // the request goes to it
-	followsFull // its server is full
-	followsLost // its server accepts no requests
+	followsKept // the request goes to the response's server
+	followsFull // the response's server is full
+	followsLost // the response's server accepts no requests
 )
 
-// String describes it to users; "" if the request names no response.
+// String describes the result to users; "" if the request names no response.
 func (f follows) String() string {
 	switch f {
 	case followsUnknown:

@@ -17,7 +17,8 @@ import (
 	"github.com/penstock-project/penstock/picker/socket"
 )
 
-// window is the HTTP/2 flow control window, in bytes: large bodies need no window updates.
+// window is the HTTP/2 flow control window, in bytes. It is so large that large bodies need no
+// window updates.
 const window = 8 << 20
 
 const writeBuffer = 128 << 10 // in bytes
@@ -28,14 +29,15 @@ const maxMessage = DefaultBodyLimit + 1<<20
 // keepaliveTimeout bounds a gateway's time to acknowledge data.
 const keepaliveTimeout = 2 * time.Second
 
-// Listener wraps l in a listener with cheaper connections for a server with ServerOptions.
+// Listener wraps l. The new listener's connections are cheaper for a server with ServerOptions.
 func Listener(l net.Listener) net.Listener { return socket.Listener(l, keepaliveTimeout) }
 
 // ServerOptions returns the options of a gRPC server for a Picker.
 //
-// workers is the number of goroutines kept for streams, so that their stacks grow once: four times
-// the number of CPUs is a good value, 0 keeps none. admit decides which calls may begin, and
-// precedes the picker's own tap handle, because gRPC allows one per server. nil admits all.
+// workers is the number of goroutines that are kept for streams, so that each of their stacks grows
+// only once. Four times the number of CPUs is a good value; 0 keeps no goroutines. admit decides
+// which calls may begin. It runs before the picker's tap handle, because gRPC allows only one per
+// server. A nil admit admits all calls.
 func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption {
 	begin := extproc.ReadCall
 	if admit != nil {
@@ -54,13 +56,14 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 		grpc.InitialConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxMessage),
 		experimental.BufferPool(new(extproc.Frames)),
-		// A changed body leaves in few system calls. A connection has a buffer only while it sends.
+		// A changed body is sent in few system calls. A connection has a buffer only while it
+		// sends.
 		grpc.WriteBufferSize(writeBuffer),
-		// A gateway whose machine is gone closes no stream, so its requests without an access log
-		// would not end. Connections in use, or on which Envoy pings, cause no ping.
+		// If a gateway's machine fails, its streams stay open, so its requests without an access
+		// log would not end. Connections that are in use, or on which Envoy pings, cause no ping.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: keepaliveTimeout}),
-		// Envoy keeps idle connections alive with pings. By default gRPC treats more than one in
-		// five minutes as abuse and closes the connection, which loses picks.
+		// Envoy keeps idle connections alive with pings. By default, gRPC treats more than one ping
+		// in five minutes as abuse and closes the connection, which loses picks.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 100 * time.Millisecond, PermitWithoutStream: true,
 		}),
@@ -94,8 +97,8 @@ func (p *Picker) RegisterHealth(r grpc.ServiceRegistrar) {
 	grpc_health_v1.RegisterHealthServer(r, p.health)
 }
 
-// Leave makes health checks fail because this picker is about to end, so that gateways ask another
-// one. It still picks.
+// Leave makes health checks fail because this picker is about to end, so that gateways call another
+// picker. Picks still work.
 func (p *Picker) Leave() {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()

@@ -18,22 +18,23 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
-// Pools are watched without requests: each look probes one server of a pool, in turn, unless pages
-// or responses show a working one. Once a probe fails, or takes longer than hedgeAfter, all servers
-// are probed, and dead ones at each further look.
+// Pools without requests are watched, too. Each look probes one server of a pool, in turn, unless
+// pages or responses show a working server. Once a probe fails, or takes longer than hedgeAfter,
+// all servers are probed. Each further look also probes the dead servers.
 const (
-	// Used pools are probed every lookUsed, idle ones every lookIdle. At most idleProbes looks at
-	// idle pools and usedProbes at used ones begin per watchEvery; others are late.
+	// Used pools are looked at every lookUsed, idle pools every lookIdle. In each watchEvery, at
+	// most usedProbes looks at used pools and idleProbes looks at idle pools begin; others are
+	// late.
 	watchEvery         = 250 * time.Millisecond
 	lookUsed, lookIdle = 500 * time.Millisecond, time.Second
 	idleProbes         = 2
 	usedProbes         = 50
-	// usedFor is how long a pool counts as used after a pick, shownFor how long a page or response
-	// shows a working server.
+	// usedFor is how long a pool counts as used after a pick. shownFor is how long a page or
+	// response shows a working server.
 	usedFor, shownFor = 5 * time.Second, 300 * time.Millisecond
 	hedgeAfter        = 100 * time.Millisecond
-	// maxLooks bounds the pools per watchEvery, maxLooked the servers per look, maxAtOnce its
-	// concurrent probes.
+	// maxLooks bounds the pools in each watchEvery, maxLooked the servers in a look, and maxAtOnce
+	// the concurrent probes of a look.
 	maxLooks, maxLooked, maxAtOnce = 500, 64, 16
 	// maxUnused is the number of pools up to which pools without picks are probed.
 	maxUnused = 64
@@ -41,14 +42,14 @@ const (
 	maxOut = 32
 )
 
-// Unserved is a pool without a serving server.
+// Unserved is a pool that no server serves.
 type Unserved struct {
 	Servers int
 	Server  string
 	Why     string
 }
 
-// Serving is the number of a pool's serving servers.
+// Serving describes how many of a pool's servers serve.
 type Serving struct {
 	Pool    objectid.Target `json:"pool"`
 	Servers int             `json:"servers"`
@@ -65,11 +66,11 @@ type Out struct {
 
 type watch struct {
 	mu    sync.Mutex
-	set   *poolSet // the basis of turns
+	set   *poolSet // the pools for which turns were made
 	turns map[string]*turn
-	// all has the turns of all pools, ring the watched ones.
+	// all has the turns of all pools, ring the turns of watched pools.
 	all, ring []*turn
-	// Positions of the next look: in all for unused pools, in ring for used and idle ones.
+	// Positions of the next look: in all for unused pools, in ring for used and for idle pools.
 	nextUnused, nextUsed, nextIdle int
 }
 
@@ -77,19 +78,19 @@ type watch struct {
 type turn struct {
 	pool   *pool
 	sights map[netip.AddrPort]*liveness.Sight
-	server int // for the next look
+	server int // index of the server for the next look
 	looked time.Time
 	inRing bool
-	used   bool     // had a pick, with this or an earlier snapshot
+	used   bool     // the pool had a pick, with this or an earlier snapshot
 	open   bool     // a look is in progress
-	found  Unserved // as last reported
+	found  Unserved // last report
 }
 
 type watched struct {
 	addr netip.AddrPort
 	end  *endpoint.Endpoint // nil if another picker picks for the pool
 	by   upstream.Protocol
-	// gateway marks another cluster's gateway, which is only connected to.
+	// gateway marks another cluster's gateway: probes only connect to it.
 	gateway bool
 }
 
@@ -121,7 +122,7 @@ func (w watched) good() time.Time {
 
 func (w watched) read() bool { return w.end != nil && w.end.PageRead() }
 
-// out returns why the server does not serve, or an empty Why.
+// out returns why the server does not serve; its Why is "" if the server serves.
 func (w watched) out(s *liveness.Sight, at endpoint.Moment) (o Out) {
 	if o.Why, o.Since = s.Down(w.good()); o.Why != "" || w.end == nil {
 		return o
@@ -157,7 +158,7 @@ func (p *Picker) watchServers(ctx context.Context) error {
 	}
 }
 
-// dueTurns judges the due pools, and returns the ones to probe now, within the limits.
+// dueTurns judges the due pools, and returns the pools to probe now, within the limits.
 func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	w := &p.watch
 	w.mu.Lock()
@@ -176,7 +177,7 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 			if used == pass.used && !t.open && now.Sub(t.looked) >= pass.pause {
 				probes := p.dueTurn(t, now)
 				if probes && pass.probes == 0 {
-					break // it is first the next time
+					break // the pool is first the next time
 				}
 				if t.looked = now; probes {
 					pass.probes--
@@ -203,7 +204,7 @@ func (w *watch) watchUsed() {
 	}
 }
 
-// noteUse sets used, and returns the time of the last pick of this snapshot. watch.mu is held.
+// noteUse sets used, and returns the time of the last pick from this snapshot. watch.mu is held.
 func (t *turn) noteUse() time.Time {
 	at := t.pool.snapshot.Used()
 	t.used = t.used || !at.IsZero()
@@ -256,8 +257,8 @@ func (p *Picker) followPools() {
 	}
 }
 
-// unwatchUnused removes pools without picks from the ring: the first pools of many arrive when
-// there are still few. watch.mu is held.
+// unwatchUnused removes pools without picks from the ring. They are in the ring because the first
+// of many pools arrive when there are still few. watch.mu is held.
 func (p *Picker) unwatchUnused() {
 	p.watch.ring = slices.DeleteFunc(p.watch.ring, func(t *turn) bool {
 		if t.noteUse(); t.used {
@@ -286,8 +287,8 @@ func (t *turn) forget() {
 	}
 }
 
-// shown reports whether a page or response shows a working server, no probe shows a dead one, and
-// all are known to be reachable or not.
+// shown reports whether a page or response shows a working server, no probe shows a dead server,
+// and of each server it is known whether it is reachable.
 func (t *turn) shown(n int, at func(int) watched, now time.Time) bool {
 	works := false
 	for i := range min(n, maxLooked) {
@@ -301,7 +302,7 @@ func (t *turn) shown(n int, at func(int) watched, now time.Time) bool {
 	return works
 }
 
-// judge reports a pool without a serving server. watch.mu is held.
+// judge reports the pool if no server serves it. watch.mu is held.
 func (p *Picker) judge(t *turn, n int, server func(int) watched) {
 	at := endpoint.At(time.Now())
 	next := Unserved{Servers: n}
@@ -319,7 +320,8 @@ func (p *Picker) judge(t *turn, n int, server func(int) watched) {
 	t.report(p, next)
 }
 
-// report reports when a pool loses its last serving server or regains one. The first reason stays.
+// report reports when a pool loses its last serving server, and when a server serves again. The
+// first reason stays.
 func (t *turn) report(p *Picker, next Unserved) {
 	if next.Servers != t.found.Servers {
 		t.found = next
@@ -353,7 +355,7 @@ func (p *Picker) look(ctx context.Context, t *turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t.open = false
-	// Otherwise the pool is gone or no longer watched, and nothing would resolve its report.
+	// Otherwise the pool is removed or no longer watched, and nothing would resolve the report.
 	if w.turns[t.pool.Name] == t && t.inRing {
 		n, at = t.pool.watchedServers()
 		p.judge(t, n, at)
@@ -389,7 +391,8 @@ func (p *Picker) probeServers(ctx context.Context, t *turn, first watched, other
 	_ = probes.Wait() // no probe returns an error
 }
 
-// probeServer probes a server, and returns whether it works. A revived one gets requests at once.
+// probeServer probes a server, and returns whether it works. A server that works again gets
+// requests at once.
 func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -436,8 +439,8 @@ func (t *turn) serving(at endpoint.Moment) Serving {
 	return out
 }
 
-// Serving returns the number of serving servers of each pool, by pool. Pools without their own
-// servers are omitted.
+// Serving returns the number of serving servers of each pool, ordered by pool. Pools that have no
+// servers of their own are omitted.
 func (p *Picker) Serving() (all []Serving) {
 	p.watch.mu.Lock()
 	defer p.watch.mu.Unlock()
@@ -452,7 +455,7 @@ func (p *Picker) Serving() (all []Serving) {
 	return all
 }
 
-// ServingOf is Serving for one pool; false if it is omitted.
+// ServingOf is Serving for one pool. It returns false if the pool is omitted.
 func (p *Picker) ServingOf(name string) (Serving, bool) {
 	p.watch.mu.Lock()
 	defer p.watch.mu.Unlock()
@@ -464,7 +467,7 @@ func (p *Picker) ServingOf(name string) (Serving, bool) {
 	return t.serving(endpoint.At(time.Now())), true
 }
 
-// String describes how many servers serve, and why others do not.
+// String describes how many servers serve, and why the others do not.
 func (s *Serving) String() string {
 	text := fmt.Sprintf("%d of %d serve", s.Serving, s.Servers)
 	for i, o := range s.Out {

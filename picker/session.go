@@ -16,24 +16,25 @@ import (
 )
 
 // Headers of sessions (strategy "session"). The picker makes the token, which names an endpoint or
-// an import's cluster (stays.go) and is sent with every response. The client chooses the ID.
+// an import's cluster (stays.go), and sends it with every response. The client chooses the ID.
 const (
 	sessionTokenHeader = "x-session-token"
 	sessionIDHeader    = "x-session-id"
 )
 
-// SessionHeader is the ID of a route's session (sessionPersistence), whose requests stay at one
-// server of the pool with any strategy. Gateways remove it from clients' requests, and before model
-// servers.
+// SessionHeader is the ID of a route's session (sessionPersistence). With any strategy, requests of
+// the session stay at one server of the pool. Gateways remove this header from clients' requests,
+// and from requests to model servers.
 const SessionHeader = "penstock-peer-session"
 
-// Defaults of Pool.
+// Defaults of the fields in Pool.
 const (
 	DefaultSessionTTL    = 5 * time.Minute
 	DefaultSessionCookie = "session-id"
 )
 
-// maxSessionID is how many bytes of an ID count; maxSessionToken bounds a token.
+// maxSessionID is the number of bytes of an ID that count; maxSessionToken bounds the bytes of a
+// token.
 const (
 	maxSessionID    = 1 << 10
 	maxSessionToken = 128
@@ -96,9 +97,9 @@ const (
 	bySessionToken    // takes precedence
 	sessionExpired    // the token is too old
 	sessionUnreadable // the token is invalid
-	sessionKnown      // at an endpoint
+	sessionKnown      // the session is at an endpoint
 	sessionKept       // the pick goes to that endpoint
-	sessionPicked     // by strategy "session"
+	sessionPicked     // picked by strategy "session"
 	bySessionRoute    // SessionHeader, with another strategy
 )
 
@@ -156,8 +157,8 @@ func (by sessionBy) String() string {
 	return strings.TrimPrefix(cmp.Or(token, "; none"), "; ") + ": it begins at " + begins
 }
 
-// sessions are servers with sessions: a session's requests go to its server while it accepts
-// requests.
+// sessions are servers with sessions. A session's requests go to the session's server while the
+// server accepts requests.
 type sessions struct{ servers }
 
 func (sessions) answer(k *pick) {
@@ -176,7 +177,8 @@ func (k *pick) keep() {
 	}
 }
 
-// It returns false without one, or if it accepts no requests: the session then moves.
+// It returns false if the session has no endpoint, or the endpoint accepts no requests; the session
+// then moves.
 func (k *pick) atSession(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	at := k.query.Session.At
 	if sessionBy(k.query.Session.By)&bySessionRoute == 0 || !at.IsValid() {
@@ -202,7 +204,8 @@ func (p *Picker) keepSession(pool *pool, id uint64, at netip.AddrPort, now time.
 	}
 }
 
-// LearnSession records another process's session. It ignores unknown pools, endpoints and clusters.
+// LearnSession records a session that another process reported. It ignores unknown pools, endpoints
+// and clusters.
 func (p *Picker) LearnSession(s Session) {
 	pool := p.pools.now.Load().byName[s.Pool.String()]
 	if pool != nil && s.Response != (request.ResponseID{}) {
@@ -222,8 +225,8 @@ func (p *Picker) LearnSession(s Session) {
 	}
 }
 
-// Sessions calls f for the sessions of all pools, each pool's last used first, until f returns
-// false.
+// Sessions calls f for the sessions of all pools, in each pool the last used one first, until f
+// returns false.
 func (p *Picker) Sessions(f func(Session) bool) {
 	now, more := time.Now(), true
 	for _, pool := range p.pools.now.Load().byName {
@@ -263,14 +266,14 @@ func cookie(header []byte, name string) []byte {
 	return nil
 }
 
-// sessionToken returns a session's token at an endpoint: "ip:port" and the Unix time in seconds. It
-// is not secret: a forged one only reaches endpoints of the pool.
+// sessionToken returns the token of a session at an endpoint: "ip:port" and the Unix time in
+// seconds. The token is not secret, because a forged token only reaches endpoints of the pool.
 func sessionToken(endpoint string, now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(strconv.AppendInt(append([]byte(endpoint), ' '), now.Unix(), 10))
 }
 
-// readSessionToken returns the endpoint of a token made within ttl, or zero and the reason. Clocks
-// may differ by ttl.
+// readSessionToken returns the endpoint of a token that was made within ttl, or zero and the
+// reason. Clocks may differ by up to ttl.
 func readSessionToken(token []byte, now time.Time, ttl time.Duration) (at netip.AddrPort, by sessionBy) {
 	if len(token) > maxSessionToken {
 		return at, sessionUnreadable

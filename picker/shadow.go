@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// A pool's shadow is a second strategy. It chooses for every request before the pool's own, from
-// the same state and without effect: it opens no lease, and its choices only count in metrics.
+// A pool's shadow is a second strategy. It chooses for every request, before the pool's strategy
+// and from the same state. It has no effect: it opens no lease, and its choices only count in
+// metrics.
 
 func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 	if pool.Shadow == "" {

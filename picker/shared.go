@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// A prompt that one picker sends to a server is cached there for all pickers. So each pick is
-// published to the other processes, which record its prompt and adapter as if they had picked.
+// When one picker sends a prompt to a server, the server caches it for all pickers. So each pick is
+// published to the other processes. They record its prompt and its adapter as if they had picked.
 // Requests in flight are published as sums (endpoint.Registry.Counts).
 
 const maxSender = 128 // in bytes
@@ -23,7 +23,7 @@ func sender(r *extproc.Request) string {
 func (k *pick) sent() {
 	share, observe := k.picker.config.Sharing, k.picker.config.Observer
 	to := &k.ranked[0]
-	if e := k.further.prefill; e != nil && k.sentTo(e, 1) { // both will cache the prompt
+	if e := k.further.prefill; e != nil && k.sentTo(e, 1) { // both servers will cache the prompt
 		if share != nil && len(k.query.Chain) > 0 {
 			share.Sent(Sent{Pool: k.pool.ID, Server: e.Addr, Chain: k.query.Chain})
 		}
@@ -68,8 +68,8 @@ func (p *Picker) Learn(s Sent) {
 	}
 }
 
-// Snapshot calls each with a snapshot of each server's cached prefixes, in at most limit bytes, for
-// a starting process.
+// Snapshot calls each with a snapshot of each server's cached prefixes, for a process that starts.
+// All snapshots together take at most limit bytes.
 func (p *Picker) Snapshot(limit int, each func(server netip.AddrPort, snapshot []byte)) {
 	p.prompts.prefixes.Snapshot(limit, each)
 }
@@ -79,8 +79,8 @@ func (p *Picker) Restore(server netip.AddrPort, snapshot []byte) error {
 	return p.prompts.prefixes.Restore(server, snapshot)
 }
 
-// Owner identifies this picker to other processes; see Peers.
+// Owner returns this picker's name for other processes; see Peers.
 func (p *Picker) Owner() string { return p.leases.Owner() }
 
-// Loads returns the requests in flight, by address.
+// Loads returns the registry with the requests in flight of each address.
 func (p *Picker) Loads() *endpoint.Registry { return p.registry }

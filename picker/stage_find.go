@@ -4,8 +4,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// find looks up the pool of the call, and its kind of target. It sets the pool, the target and the
-// span. It ends a request for the list of models if some server reports any, and a request for an
+// find looks up the pool of the call, and the kind of its target. It sets the pool, the target and
+// the span. It ends a request for the list of models if a server reports any, and a request for an
 // unknown pool.
 func find(k *pick) {
 	p, r := k.picker, k.request
@@ -27,8 +27,8 @@ func find(k *pick) {
 	}
 }
 
-// decide ends a pick with an answer. A result counts in the pool's metrics and records; "" means
-// that the answer is no pick.
+// decide ends a pick with an answer. The pool's metrics and records count the result; "" means that
+// the answer is no pick.
 func (k *pick) decide(a extproc.Answer, result string) {
 	k.answer, k.result, k.over = a, result, true
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Headers of a request's fairness ID: llm-d's, which takes precedence, and the inference
+// Headers of a request's fairness ID: llm-d's header, which takes precedence, and the inference
 // extension's.
 const (
 	fairnessHeader      = "x-llm-d-inference-fairness-id"
@@ -19,18 +19,18 @@ const (
 )
 
 const (
-	// maxFairnessID is how many bytes of a fairness ID count.
+	// maxFairnessID is the number of bytes of a fairness ID that count.
 	maxFairnessID = 128
-	// answerTime is the time for a pick after its request has waited.
+	// answerTime is the time for the rest of the pick, after the wait.
 	answerTime    = 5 * time.Second
 	maxRetryAfter = time.Minute
 )
 
 // hold makes a request wait while its pool is saturated, if the pool has flow control. It reads the
-// request's priority, fairness ID, deadline and size. It may replace the pool by its newer
-// configuration after the wait. It ends a request with 429 if it waits too long or finds the queue
-// full, with 503 if its pool has no endpoint or its client leaves. A request with spill targets
-// goes there at once; one that another cluster accepts gets a 429 at once. An admitted request has
+// request's priority, fairness ID, deadline and size. After the wait it may replace the pool by the
+// pool's newer configuration. It ends a request with 429 if the request waits too long or finds the
+// queue full, and with 503 if the pool has no endpoint or the client leaves. A request with spill
+// targets goes there at once; another cluster's request gets a 429 at once. An admitted request has
 // a place in the queue until settle.
 func hold(k *pick) {
 	pool, r := k.pool, k.request
@@ -139,7 +139,7 @@ func exceeded(queue *flow.Queue, q *flow.Request, outcome flow.Outcome, waited t
 	default:
 		return nil
 	}
-	if room := queue.Room(); room.Saturation >= 1 { // sheddable requests also wait below that
+	if room := queue.Room(); room.Saturation >= 1 { // otherwise only sheddable requests wait
 		all = append(all, schedule.Excess{Limit: "saturation", Max: 1, Value: room.Saturation})
 	}
 	return all
@@ -160,8 +160,8 @@ func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
 	return q
 }
 
-// caller returns the caller that a gate of this cluster found; empty without a gate. Other headers
-// are the client's own.
+// caller returns the caller that a gate of this cluster found; it is empty without a gate. On other
+// calls, the header is the client's.
 func caller(r *extproc.Request) []byte {
 	if !r.Reported() || r.Member != "" {
 		return nil

@@ -10,8 +10,8 @@ import (
 
 // lease counts the request at its destination: the first endpoint and the further servers, an
 // import's cluster, or a remote picker. The count lasts until the access log reports the request's
-// end, its reports stop (endpoint.Leases), or the call of a gateway without an access log ends. A
-// Gateway with too many leases gets none. It ends no pick.
+// end, or until reports stop (endpoint.Leases). For a gateway without an access log it lasts until
+// the call ends. A Gateway with too many leases gets no lease. lease ends no pick.
 func lease(k *pick) { k.target.lease(k) }
 
 func (servers) lease(k *pick) {
@@ -32,8 +32,8 @@ func (servers) lease(k *pick) {
 		k.pool.strategy.Rank(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)...)
 }
 
-// addLacking appends other endpoints to the ones with the model, for retries: an engine may serve a
-// name that its list lacks.
+// addLacking appends endpoints that lack the model after the ones that have it, for retries: an
+// engine may serve a name that its list lacks.
 func (k *pick) addLacking() {
 	lacking, free := k.leftOut(), 1+k.pool.Fallbacks-len(k.ranked)
 	if lacking == nil || k.bound() || lacking.Strict || free <= 0 {

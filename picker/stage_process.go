@@ -18,10 +18,10 @@ import (
 	"github.com/penstock-project/penstock/picker/processor"
 )
 
-// It waits at most for the processor's timeout; after that, or while its breaker is open, the pick
-// continues without. It reads the body and headers for the processor, and sets its result. It may
-// replace the pool by its newer configuration after the wait. It ends a request whose client has
-// left.
+// process calls the pool's processor. It waits at most for the processor's timeout. Then, and while
+// the processor's breaker is open, the pick continues without an answer. It reads the body and
+// headers for the processor, and sets the processor's result. After the wait it may replace the
+// pool by the pool's newer configuration. It ends a request whose client has left.
 func process(k *pick) {
 	pool, r, d := k.pool, k.request, &k.processed
 	if pool.processor == nil {
@@ -44,7 +44,7 @@ func process(k *pick) {
 		if timeout := pool.processor.Timeout(); timeout > extendAbove && !pool.processor.Open() {
 			r.Extend(timeout + answerTime)
 		}
-		d.Answer, d.outcome, err = pool.processor.Process(k.ctx, q) // skipped while the breaker is open
+		d.Answer, d.outcome, err = pool.processor.Process(k.ctx, q) // not called while the breaker is open
 	}
 	d.took = time.Since(started)
 	if err != nil {
@@ -71,7 +71,7 @@ func processedBy(r *Record) string {
 	return "the processor's outcome is " + r.Processor.Outcome
 }
 
-// Never sent to a processor.
+// credentials are headers that are never sent to a processor.
 var credentials = []string{"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie", "set-cookie"}
 
 func (pool *pool) processedHeaders(r *extproc.Request) map[string]string {
@@ -85,12 +85,13 @@ func (pool *pool) processedHeaders(r *extproc.Request) map[string]string {
 	return out
 }
 
-// Why the pool's strategy decides although the processor was asked for a worker.
+// Reasons why the pool's strategy decides although the processor was asked for a worker.
 const (
 	noAnswer      = "no_answer"
-	noWorker      = "no_worker"      // the answer has none
-	unknownWorker = "unknown_worker" // not an endpoint of the pool
-	// busyWorker accepts no further request, or is not among the request's allowed endpoints.
+	noWorker      = "no_worker"      // the answer names no worker
+	unknownWorker = "unknown_worker" // the worker is not an endpoint of the pool
+	// busyWorker means that the worker accepts no further request, or is not among the request's
+	// allowed endpoints.
 	busyWorker = "busy_worker"
 )
 
@@ -111,8 +112,8 @@ func (k *pick) findWorker() {
 	}
 }
 
-// worker returns a filter for the pool's endpoints with an address: IP:PORT, or NAME:PORT of a pod
-// or of a host in a ModelServers object; nil if none matches.
+// worker returns a filter for the pool's endpoints at an address: IP:PORT, or NAME:PORT of a pod or
+// of a host in a ModelServers object. It returns nil if no endpoint matches.
 func (pool *pool) worker(address string) func(*endpoint.Endpoint) bool {
 	list := pool.snapshot.Endpoints
 	if addr, err := netip.ParseAddrPort(address); err == nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-project/penstock/picker/tokenize"
 )
 
-// prompt finds the length of a request's prompt and, if model servers report their caches, its
-// token IDs: the processor's, or else a server's. It changes the prompt as strategies see it, and
-// ends no pick.
+// prompt finds the length of a request's prompt. If model servers report their caches, it also
+// finds the token IDs, from the processor or else from a server. It changes the prompt as
+// strategies see it, and ends no pick.
 func prompt(k *pick) {
 	if k.working == nil {
 		return
@@ -19,7 +19,7 @@ func prompt(k *pick) {
 	k.model, k.tokens = k.request.Facts.Model, k.query.Tokens
 	if name := k.request.Headers.Header(modelHeader); k.model == "" && len(name) > 0 &&
 		(k.request.Reported() || k.pool.TrustHeaders) {
-		k.model = string(name) // from a gateway that sets it itself
+		k.model = string(name) // from a gateway that sets the header itself
 	}
 }
 
@@ -30,8 +30,8 @@ func prompted(r *Record) string {
 	return several(r.Tokens, "token")
 }
 
-// useTokens uses the processor's tokens, which the server gets. They are compared with servers'
-// reports unless the prompt has images, which are part of the blocks' hashes.
+// useTokens uses the processor's tokens, which are also sent to the server. They are compared with
+// servers' reports, except for a prompt with images, because images are part of the blocks' hashes.
 func (k *pick) useTokens() {
 	found, q := k.processed.Answer, &k.query
 	if found == nil || found.Count == 0 {
@@ -77,6 +77,7 @@ func (p *Picker) renderBase(pool *pool) string {
 	return ""
 }
 
-// modelHeader is a request's model on Gateways that route by it (scan.lua in translator/envoy). On
-// others a client may set it, which only affects the choice among the pool's endpoints.
+// modelHeader is a request's model on Gateways that route by the model (scan.lua in
+// translator/envoy). On other Gateways a client may set it; this only affects the choice among the
+// pool's endpoints.
 const modelHeader = "x-gateway-model-name"

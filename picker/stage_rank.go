@@ -5,14 +5,15 @@ import (
 	"math"
 )
 
-// rank chooses the request's destinations, best first: model servers by the pool's strategy or its
+// rank chooses the request's destinations, best first: model servers by the pool's strategy or
 // processor, an import's clusters by cost, or a remote picker's endpoints. It opens no lease, but
-// charges an import's first cluster, or calls a remote picker; settle ends both. It ends the pick
+// it charges an import's first cluster or calls a remote picker; settle ends both. It ends the pick
 // of an import without a cluster.
 func rank(k *pick) { k.target.rank(k) }
 
-// rank may be repeated by lease and spill, if other picks take its choice. It waits for the report
-// of an end before chwbl passes over the endpoint of the request's key.
+// rank may be repeated by lease and spill, if other picks take the chosen endpoint. Before chwbl
+// passes over the endpoint of the request's key, rank waits for the report of another request's
+// end.
 func (servers) rank(k *pick) {
 	k.foreshadow()
 	if k.byWorker = k.processed.worker; k.keptHere() {
@@ -26,15 +27,16 @@ func (servers) rank(k *pick) {
 	}
 }
 
-// awaitKeys ranks again once the endpoint of the request's key, which chwbl passed over for its
-// load, has fewer requests in flight. The previous request may have ended unreported.
+// awaitKeys ranks again once the endpoint of the request's key has fewer requests in flight. chwbl
+// passed over that endpoint because of its load, but the end of its previous request may not be
+// reported yet.
 func (k *pick) awaitKeys() {
 	strategy, load := k.pool.strategy, k.scratch.Passed.Load()
-	before := int64(math.MaxInt64) // the first call ranks: a request may have ended since the rank
+	before := int64(math.MaxInt64) // so that the first call ranks: a request may have ended since the last rank
 	found := k.awaitEnd(func() bool {
 		now := load.Total()
 		if now >= before {
-			return false // a request at another endpoint ended: a rank would change nothing
+			return false // a request at another endpoint ended: to rank again would change nothing
 		}
 		before = now
 		return k.choose(strategy) && k.scratch.Passed == nil

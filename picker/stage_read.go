@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// read determines the pick's need of the request's body by the pool's configuration; extproc reads
-// it. It sets the policy, and ends no pick: an Unavailable policy leaves the call to another
-// picker.
+// read determines from the pool's configuration which part of the request's body the pick needs;
+// extproc reads it. It sets the policy, and ends no pick. An Unavailable policy leaves the call to
+// another picker.
 func read(k *pick) {
 	pool := k.picker.pool(k.request.Pool)
 	if pool == nil {
@@ -49,8 +49,8 @@ func (p *Picker) reads(pool *pool) extproc.BodyPolicy {
 	return policy
 }
 
-// needsPrompts reports whether a profile depends on the prompt alone: all its scorers compare
-// cached prompts. All other strategies except chwbl work without a body.
+// needsPrompts reports whether a profile depends only on the prompt: all its scorers compare cached
+// prompts. Except for chwbl, all other strategies work without a body.
 func needsPrompts(profile *endpointpicker.Profile) bool {
 	return profile != nil && len(profile.Scorers) > 0 &&
 		!slices.ContainsFunc(profile.Scorers, func(in endpointpicker.Instance) bool {

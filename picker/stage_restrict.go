@@ -15,9 +15,9 @@ import (
 
 // restrict determines the allowed destinations of a request: by the gateway's subset hint, the
 // route's subset, and the spill targets that Envoys have. For model servers it sets the endpoints,
-// the filter, the servers that lack the model, and the request as strategies see it. It waits up to
-// 400 ms for lists of models if no list has the model. It ends the pick of a pool behind gateways,
-// which has no picks.
+// the filter, the servers that lack the model, and the request as strategies see it. If no list has
+// the model, it waits up to 400 ms for lists of models. It ends the pick of a pool that consists of
+// another cluster's gateways.
 func restrict(k *pick) { k.target.restrict(k) }
 
 func (servers) restrict(k *pick) {
@@ -26,7 +26,7 @@ func (servers) restrict(k *pick) {
 	k.endpoints, k.sampled = pool.snapshot.Endpoints, pool.history.due(k.started, len(pool.snapshot.Endpoints))
 	entries, restricted := k.picker.config.Protocol.subset(r.Headers)
 	if k.restricted = restricted; restricted {
-		k.allowed = subset(entries) // it bounds the pick, and contains no hop
+		k.allowed = subset(entries) // the hint bounds the pick, and contains no hop
 	} else {
 		k.spillTo = pool.spill(r.Spill)
 		if hop := k.hopToKeeper(k.spillTo); hop != "" {
@@ -75,8 +75,8 @@ func (p *Picker) showsModel(tag endpoint.Tag, pool string, e *accesslog.Entry, n
 	}
 }
 
-// Lacks counts the servers that a pick excludes because they lack the model: by their lists of
-// models, and by a 404.
+// Lacks counts the servers that a pick excludes because they lack the model, as their lists of
+// models or a 404 show.
 type Lacks struct {
 	Unlisted int `json:"unlisted,omitempty"`
 	NotFound int `json:"notFound,omitempty"`
@@ -97,7 +97,8 @@ func restrictedBy(r *Record) string {
 	}
 }
 
-// subset returns a filter for a subset hint: "ip:port" allows an endpoint, "ip" all its ports.
+// subset returns a filter for a subset hint: "ip:port" allows one endpoint, "ip" allows all ports
+// of an address.
 func subset(entries []string) func(*endpoint.Endpoint) bool {
 	addrs := map[netip.AddrPort]bool{}
 	hosts := map[netip.Addr]bool{}

@@ -7,14 +7,14 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// spill decides about a request that no endpoint accepts. It waits for the report of an end that
-// may be on its way. Then the request goes to spill targets, or is picked for as if no endpoint
-// were full; or, if a remote picker fails open, to any endpoint. It may open the lease. Otherwise
-// it ends the pick with 429 or 503.
+// spill decides about a request that no endpoint accepts. It first waits for the end of another
+// request, which may be about to be reported. Then the request goes to spill targets, or is picked
+// for as if no endpoint were full, or goes to any endpoint if a remote picker fails open. spill may
+// open the lease. Otherwise it ends the pick with 429 or 503.
 func spill(k *pick) { k.target.spill(k) }
 
 func (servers) spill(k *pick) {
-	if k.bound() { // no other pool has the response
+	if k.bound() { // no other pool has the stored response
 		k.spillTo = nil
 	}
 	if len(k.ranked) == 0 && k.scratch.Eligible > 0 && !k.scratch.Shed {
@@ -36,8 +36,8 @@ func (servers) spill(k *pick) {
 	}
 }
 
-// whenFull picks for a request at a full pool: an endpoint that becomes free, or any if the pool
-// has spill targets but the request's route lacks them.
+// whenFull picks for a request at a full pool: an endpoint that becomes free, or any endpoint if
+// the pool has spill targets but the request's route lacks them.
 func (k *pick) whenFull() {
 	pool := k.pool
 	if pool.Full.InFlight > 0 {
@@ -78,7 +78,7 @@ func (pool *pool) reject(by *schedule.Scratch, restricted bool) extproc.Answer {
 func (pool *pool) spill(asked []string) []string {
 	unknown := func(target string) bool { return !slices.Contains(pool.Spill, target) }
 	if !slices.ContainsFunc(asked, unknown) {
-		return asked // the usual case, without a copy
+		return asked // usually there is nothing to copy
 	}
 	return slices.DeleteFunc(slices.Clone(asked), unknown)
 }

@@ -15,15 +15,16 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// stage is a step of a pick. Its function's comment states what it reads, what it may change, and
-// when it ends the pick.
+// stage is a step of a pick. The comment of its function states what the stage reads, what it may
+// change, and when it ends the pick.
 type stage struct {
 	name string
 	at   moment
 	run  func(*pick)
-	// shown describes the stage's effect on a pick to users, or ""; nil if it decides nothing.
+	// shown describes the stage's effect on a pick to users, or returns ""; it is nil if the stage
+	// decides nothing.
 	shown  func(*Record) string
-	always bool // runs also after a stage ended the pick
+	always bool // runs even if a stage has ended the pick
 }
 
 type moment uint8
@@ -31,15 +32,15 @@ type moment uint8
 const (
 	atCall    moment = iota // the call's metadata, before any message
 	atHeaders               // the headers
-	atModel                 // a model in the body; in STREAMED after the answer, with nothing else
-	atRequest               // all that the pick needs
+	atModel                 // a model in the body; in STREAMED it comes alone, after the answer
+	atRequest               // all parts of the request that the pick needs
 )
 
-// stages are the stages of a pick, in order. A request for the list of models, or for an unknown
-// pool, ends in find.
+// stages returns the stages of a pick, in order. A request for the list of models, or for an
+// unknown pool, ends in find.
 //
-// Restrict, rank, lease, spill and answer depend on the pick's target: a pool's model servers, such
-// servers with sessions, an import's clusters, or a remote picker.
+// Restrict, rank, lease, spill and answer depend on the pick's target: a pool's model servers,
+// model servers with sessions, an import's clusters, or a remote picker.
 func stages() []stage {
 	return []stage{
 		{name: "admit", at: atCall, run: admit, shown: admitted},
@@ -61,80 +62,80 @@ func stages() []stage {
 	}
 }
 
-// maxStages bounds the stages in notes, and in the bits of pick.passed and note.passed.
+// maxStages bounds the number of stages: notes, pick.passed and note.passed have room for so many.
 const maxStages = 32
 
-// pick is one request in the stages, for one call of the gateway.
+// pick is the state of one request in the stages, for one call of the gateway.
 type pick struct {
 	picker  *Picker
 	ctx     context.Context
 	request *extproc.Request
 
-	denied error          // by admit: the call ends
-	over   bool           // a stage ended it: only stages with always follow
+	denied error          // set by admit: the call ends
+	over   bool           // a stage ended the pick: only stages with always follow
 	answer extproc.Answer // for the gateway
 	left   time.Time      // when the last stage ended
 	last   int            // the last stage before the body
 	took   [maxStages]float32
 	passed uint32 // passed stages, as bits
 
-	policy extproc.BodyPolicy // by read
-	rules  *modelRules        // likewise
-	asked  string             // the body's model, for rewrite
-	drawn  *request.Target    // by rewrite
+	policy extproc.BodyPolicy // set by read
+	rules  *modelRules        // set by read
+	asked  string             // the body's model, read by rewrite
+	drawn  *request.Target    // set by rewrite
 
-	pool    *pool  // by find; a wait may replace it by the pool's newer configuration
-	target  target // by find; nil if the pick ended there
+	pool    *pool  // set by find; a wait may replace the pool by its newer configuration
+	target  target // set by find; nil if the pick ended there
 	span    trace.Span
-	started time.Time // of the time in metrics, without waits for others
+	started time.Time // start of the time in metrics, which excludes waits for others
 
-	keeper  string // by recall: the place of the response that the request names; "" if unknown
+	keeper  string // set by recall: place of the response that the request names; "" if unknown
 	follows follows
 
-	queue     *flow.Queue // by hold, if it admitted the request; may be nil
+	queue     *flow.Queue // set by hold, if it admitted the request; may be nil
 	waited    time.Duration
 	processed processed
 
-	spillTo    []string // by restrict, as the fields down to lease; except this one, for model servers only
+	spillTo    []string // set by restrict, like the fields down to lease; the others are for model servers only
 	restricted bool
 	allowed    func(*endpoint.Endpoint) bool
 	lacking    *models.Lacking // servers that lack the model while others have it; may be nil
 	endpoints  []endpoint.Endpoint
-	sampled    bool // the pick gets verdicts
+	sampled    bool // the pick is recorded with verdicts
 	holder     endpoint.Holder
 	query      schedule.Request // the request as strategies see it
 	*working                    // memory of restrict and later stages
 
-	ids    []byte // by prompt: token IDs, as a JSON array
+	ids    []byte // set by prompt: token IDs, as a JSON array
 	shadow shadowed
-	// byWorker selects the processor's endpoints; nil if the strategy decides.
+	// byWorker selects the endpoints of the processor's worker; nil if the strategy decides.
 	byWorker func(*endpoint.Endpoint) bool
-	strategy *schedule.Strategy // of the rank
+	strategy *schedule.Strategy
 	ranked   []schedule.Candidate
 	at       time.Time
 	further  further
-	staged   bool // the pool's profile handler decided about further servers
-	// Verdicts of a sampled pick are made after its rank and before its lease, because they
+	staged   bool // the profile handler of the pool has decided about further servers
+	// verdicts of a sampled pick are made after its rank and before its lease, because they
 	// describe the decision.
 	verdicts  []schedule.Verdict
-	lacks     Lacks         // by the last choose
+	lacks     Lacks         // set by the last choose
 	endWaited time.Duration // total time in awaitEnd
-	// contested is the requests in flight of all processes where this one exceeded the limit; 0 if
-	// nowhere.
+	// contested is the number of requests in flight of all processes at the endpoint where this
+	// pick exceeded the limit; 0 if there was no such endpoint.
 	contested int64
 	lease     *endpoint.Lease
 	unread    *endpoint.Unread // the prompt sent to servers; nil without a lease or a prompt
 
-	clusters  []ClusterCost        // by rank, for an import
-	stay      uint64               // the request's session there
-	charge    *charged             // likewise
-	remote    extproc.RemoteAnswer // by rank, for a remote picker
-	names     []string             // its addresses
-	otherwise extproc.Answer       // if nothing accepts the request
+	clusters  []ClusterCost        // set by rank, for an import
+	stay      uint64               // the request's session at the import
+	charge    *charged             // set by rank, for an import
+	remote    extproc.RemoteAnswer // set by rank, for a remote picker
+	names     []string             // addresses that the remote picker named
+	otherwise extproc.Answer       // answer if nothing accepts the request
 
 	result     string
-	held       flow.Outcome  // flow control's outcome; Queued without flow control
-	entered    time.Duration // time that flow control took to decide
+	held       flow.Outcome  // outcome of flow control; Queued without flow control
+	entered    time.Duration // time until flow control decided
 	tokens     int
 	model      string
 	candidates int
@@ -142,13 +143,13 @@ type pick struct {
 	choices    [maxChoices]choice
 	exceeded   []schedule.Excess // why the answer is 429
 	outOfRange []string          // the remote picker's addresses outside the declared ranges
-	problem    string            // why it did not answer
+	problem    string            // why the remote picker did not answer
 	session    sessionBy
 }
 
 type working struct {
 	scratch schedule.Scratch
-	others  schedule.Scratch // for another choice: of further servers, or for retries
+	others  schedule.Scratch // for a second choice: of further servers, or for retries
 }
 
 var (
@@ -175,7 +176,7 @@ func (p *Picker) begin(ctx context.Context, r *extproc.Request) *pick {
 	return k
 }
 
-// Pick answers a request that is admitted and read, by the remaining stages.
+// Pick answers a request that is admitted and read, by running the other stages.
 func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	k := p.begin(ctx, r)
 	defer k.End()
@@ -206,12 +207,12 @@ func (k *pick) End() {
 	picks.Put(k)
 }
 
-// settle releases a pick's place in the queue, its memory and, unless its answer was given to the
-// gateway, all that counts its request. A stage may undo its own part; only settle releases the
-// rest.
+// settle gives back a pick's place in the queue and its working memory. If its answer was not given
+// to the gateway, it also ends the pick's lease, charge or track, so that the request no longer
+// counts anywhere. A stage may undo its own part; only settle releases the rest.
 func (k *pick) settle(given bool) {
 	if k.queue != nil {
-		k.queue.Placed() // it has a lease now, or is not sent
+		k.queue.Placed() // the request has a lease now, or is not sent
 	}
 	if !given {
 		k.giveBack()
@@ -242,7 +243,7 @@ func (k *pick) giveBack() {
 	}
 }
 
-// The time until the body has arrived counts for the stage that waits for it.
+// The time until the body has arrived counts for the stage that waits for the body.
 func (k *pick) pass(m moment) {
 	now := time.Now()
 	if m == atRequest && !k.left.IsZero() {

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// maxSubsets bounds a pool's selectors with cached endpoints. Further ones are evaluated for
-	// each request.
+	// maxSubsets bounds the selectors of a pool whose endpoints are cached. Further selectors are
+	// evaluated for each request.
 	maxSubsets = 64
-	// maxSelector bounds a selector, in bytes. Longer ones match no endpoint.
+	// maxSelector bounds a selector, in bytes. Longer selectors match no endpoint.
 	maxSelector = 16 << 10
 )
 
-// subsets caches the endpoints of requests' label selectors. A change of the endpoints makes
-// another pool.
+// subsets caches the endpoints that requests' label selectors match. When a pool's endpoints
+// change, a new pool replaces it.
 type subsets struct {
 	known sync.Map // selector -> map[netip.AddrPort]bool
 	count atomic.Int32
 }
 
-// selected returns a filter for the endpoints that match a selector and pass within, which may be
-// nil. An invalid selector matches none.
+// selected returns a filter for the endpoints that match a selector and pass the filter within,
+// which may be nil. An invalid selector matches no endpoint.
 func (pool *pool) selected(selector string, within func(*endpoint.Endpoint) bool) func(*endpoint.Endpoint) bool {
 	var match map[netip.AddrPort]bool
 	if found, ok := pool.subsets.known.Load(selector); ok {

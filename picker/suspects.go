@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Suspect is a suspect server: a silent one gets no requests, others get one at a time.
+// Suspect is a suspect server. A silent server gets no requests, any other suspect server one at a
+// time.
 type Suspect struct {
 	Pool   objectid.Target    `json:"pool"`
 	Server string             `json:"server"`
@@ -45,7 +46,7 @@ func (pool *pool) suspects(now time.Time) []schedule.Suspicion {
 func why(kind schedule.Suspicion, e *endpoint.Endpoint) string {
 	switch kind {
 	case schedule.Silent:
-		if s := e.Load().Silence(); s != nil { // nil if it just showed progress
+		if s := e.Load().Silence(); s != nil { // nil if the server has just shown progress
 			return s.String()
 		}
 	case schedule.Failing:

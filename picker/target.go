@@ -4,7 +4,7 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// target is a kind of destination. Its methods are stages, with their state in the pick.
+// target is a kind of destination. Its methods are stages; their state is in the pick.
 type target interface {
 	restrict(*pick)
 	rank(*pick)
@@ -29,7 +29,7 @@ func (pool *pool) targetOf() target {
 	return servers{}
 }
 
-// gateways are another cluster's gateways, which have no picks.
+// gateways are another cluster's gateways as a target. No picks are made for them.
 type gateways struct{}
 
 func (gateways) restrict(k *pick) {
@@ -37,8 +37,8 @@ func (gateways) restrict(k *pick) {
 		k.decide(extproc.Answer{Pass: true}, "")
 		return
 	}
-	// Envoy has newer configuration: the pool has a picker now, known to the process that
-	// configured Envoy.
+	// Envoy has newer configuration than this process: in that configuration, the pool has a
+	// picker.
 	k.decide(
 		extproc.Answer{
 			Unavailable: true, Message: "this picker does not pick for pool " + k.request.Pool +

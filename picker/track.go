@@ -14,21 +14,21 @@ import (
 )
 
 // tracker follows a request on its ext_proc stream. A gateway that Penstock configures ends the
-// stream soon after the pick and reports the request's end in its access log. Others send no access
-// log, but keep the stream until the response, as the protocol demands; its end is the best known
-// end of their requests.
+// stream soon after the pick and reports the request's end in its access log. Other gateways send
+// no access log, but keep the stream until the response, as the protocol requires. The end of the
+// stream is then the best known end of the request.
 type tracker struct {
 	picker   *Picker
 	lease    *endpoint.Lease
 	untilEnd bool
-	shown    bool // with untilEnd: the gateway sends response bodies
+	shown    bool // set with untilEnd, if the gateway sends response bodies
 	imported bool // from another cluster
 	pool     *pool
 	session  uint64               // schedule.Session.ID
-	texts    [maxEndpoints]string // of the answer
+	texts    [maxEndpoints]string // the texts in the answer
 
-	// With untilEnd: when the gateway was answered, the serving endpoint's counters, and the entry
-	// that an access log would have.
+	// Only with untilEnd: when the gateway was answered, the counters of the serving endpoint, and
+	// the entry that an access log would have.
 	sent   time.Time
 	served *endpoint.Load
 	entry  accesslog.Entry
@@ -59,7 +59,7 @@ func (t *tracker) Response(r extproc.Response) (set extproc.Header) {
 	return extproc.Header{Name: sessionTokenHeader, Value: sessionToken(served, now)}
 }
 
-// A response that is not streamed begins at its end.
+// For headers, a response that is not streamed begins at its end.
 func (t *tracker) headers(load *endpoint.Load, r extproc.Response, now time.Time) {
 	t.served = load
 	t.entry = accesslog.Entry{Open: true, Served: r.Served, Status: r.Status, Headers: now.Sub(t.sent)}
@@ -118,15 +118,15 @@ func (t *tracker) End() {
 	trackers.Put(t)
 }
 
-// Imported returns the number of other clusters' requests in flight that this picker has sent to
-// endpoints.
+// Imported returns the number of other clusters' requests that this picker has sent to endpoints
+// and that are in flight.
 func (p *Picker) Imported() int64 { return p.others.imported.Load() }
 
 var _ accesslog.Sink = (*Picker)(nil)
 
-// Log implements accesslog.Sink. It renews the lease of a continuing request, and releases an ended
-// one's. It forwards entries of another picker's lease. If that picker is gone, the request is
-// counted here.
+// Log implements accesslog.Sink. It renews the lease of a request that continues, and releases the
+// lease of a request that has ended. It forwards entries with another picker's lease. If that
+// picker has ended, the request is counted here.
 func (p *Picker) Log(e accesslog.Entry) {
 	if p.leases.Owns(e.Lease) {
 		p.LogOwn(e)
@@ -140,7 +140,7 @@ func (p *Picker) Log(e accesslog.Entry) {
 	switch {
 	case adopted != nil && adopted.Holder().Gateway != e.Gateway:
 		return
-	case adopted != nil && alive: // it was only temporarily gone
+	case adopted != nil && alive: // the other picker was only temporarily unreachable
 		adopted.Release()
 	case adopted != nil:
 		p.follow(adopted, e)
@@ -157,8 +157,8 @@ func (p *Picker) Log(e accesslog.Entry) {
 	p.config.Reports.Forward(e)
 }
 
-// LogOwn is Log for entries that another process forwarded. It drops entries of other pickers'
-// leases, and of Gateways that did not open the lease.
+// LogOwn is Log for entries that another process forwarded. It drops entries with other pickers'
+// leases, and entries of Gateways that did not open the lease.
 func (p *Picker) LogOwn(e accesslog.Entry) {
 	lease := p.leases.Find(e.Lease)
 	switch {
@@ -178,7 +178,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	ok, now := failure(&e) == "", time.Now()
 	status := max(e.Status, e.Error)
 	picked := lease.Picked()
-	// Envoy tried it first, but another endpoint or none responded.
+	// Envoy tried the picked endpoint first, but another endpoint responded, or none did.
 	passed := picked != nil && picked != served && e.Status > 0
 	p.records.notes.ended(lease.Tag().Number, e, now)
 	p.keepResponse(lease.Holder().Pool, &e)
@@ -189,7 +189,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	switch {
 	case served != nil:
 		lease.MoveTo(served, now)
-	case e.Open && e.Served != "": // a hop, whose own pick counts the request, or an endpoint that left
+	case e.Open && e.Served != "": // a hop, whose picker counts the request, or an endpoint that was removed
 		lease.MoveTo(p.others.nowhere, now)
 	}
 	switch {

@@ -7,13 +7,13 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A prompt counts as cached at a server from the pick on, so that the next one with the same
-// beginning follows it. If the server denies the request, or never gets it, this is reverted, also
-// in other processes. Evictions of other prompts stay, and so do reports to other clusters
-// (Config.Observer), which have no retraction.
+// A prompt counts as cached at a server from the pick on, so that the next prompt with the same
+// beginning follows it. If the server denies the request, or never gets it, this is reverted, in
+// other processes too. Two effects stay: other prompts were evicted, and the prompt was reported to
+// other clusters (Config.Observer), which have no retraction.
 
-// sentTo records that a server is sent the prompt. It returns false if the server's cache is too
-// small, so that it denies the prompt.
+// sentTo records that a prompt is sent to a server. It returns false if the server's cache is too
+// small, because the server then denies the prompt.
 func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 	server := e.Load().Prefixes()
 	if !server.Fits(k.query.Tokens) {
@@ -32,8 +32,8 @@ func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 }
 
 // denied reports whether the server has not read the prompt, judged by the last access log entry. A
-// response that is not streamed has its headers only at its end. So if the client or a timeout ends
-// such a request before the headers, the server counts as one that has read the prompt.
+// response that is not streamed has its headers only at its end. If the client or a timeout ends
+// such a request before the headers, denied assumes that the server has read the prompt.
 func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	switch {
 	case e.Status > 0 && e.Status < 400:
@@ -46,9 +46,9 @@ func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	return true
 }
 
-// endUnread ends the wait for the response to a lease's prompt, and removes the prompt from servers
-// that have not read it: all if the request is denied, or the pick's first endpoint if another one
-// served.
+// endUnread ends the wait for the response to a lease's prompt. It removes the prompt from servers
+// that have not read it: from all servers if the request is denied, or from the pick's first
+// endpoint if another endpoint served.
 func (p *Picker) endUnread(lease *endpoint.Lease, e accesslog.Entry, passed bool) {
 	u := lease.TakeUnread()
 	if u == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/picker/upload"
 )
 
-// Upload implements extproc.Uploads. Each process handles an equal part of an Envoy's limit,
+// Upload implements extproc.Uploads. Each process may give an equal part of an Envoy's limit,
 // because an Envoy's calls are spread over all processes.
 func (p *Picker) Upload(ctx context.Context, gateway string, limit int64) extproc.Upload {
 	proxy := upload.Proxy{Gateway: gateway}

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/picker/flow"
 )
 
-// upstreamMetrics are the applicable series of llm-d's EPP (v0.10), with its names, labels and
-// buckets, and with their former names, for existing dashboards and autoscalers. A nil one measures
-// nothing.
+// upstreamMetrics are the applicable series of llm-d's EPP (v0.10), with the EPP's names, labels
+// and buckets. They also have their former names, for existing dashboards and autoscalers. A nil
+// upstreamMetrics measures nothing.
 type upstreamMetrics struct {
 	upstreamSeries
 	picker                                 *Picker
@@ -32,7 +32,7 @@ type upstreamMetrics struct {
 	models, fairness                       boundedLabel
 }
 
-// Labels of requests and plugins. The numbers below are places in a series' labels.
+// Labels of requests and plugins. The numbers below are indexes into a series' labels.
 var (
 	requestLabels = []string{"model_name", "target_model_name", "fairness_id", "priority"}
 	pluginLabels  = []string{"plugin_name", "plugin_type"}

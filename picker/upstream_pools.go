@@ -21,7 +21,7 @@ type upstreamPools struct {
 	models, fairness *boundedLabel
 }
 
-// Gauges computed when the page is read, with their former names.
+// Gauges that are computed when the page is read, with their former names.
 var (
 	flowQueueLabels = []string{"fairness_id", "priority", "inference_pool", "model_name", "target_model_name"}
 	inFlightLabels  = []string{"endpoint_name", "namespace", "producer_name", "fairness_id", "priority"}
@@ -101,11 +101,11 @@ func (upstreamPools) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Upstream's label name has no namespace.
+// The label for the pool's name has no namespace upstream.
 func (c upstreamPools) Collect(ch chan<- prometheus.Metric) {
 	c.process(ch)
 	for _, pool := range c.picker.pools.now.Load().byName {
-		if !pool.Default { // a stand-alone picker serves only this one
+		if !pool.Default { // a stand-alone picker serves only the default pool
 			continue
 		}
 		c.flow(ch, pool)
@@ -173,8 +173,8 @@ func (c upstreamPools) process(ch chan<- prometheus.Metric) {
 	emit(ch, info, prometheus.GaugeValue, 1, commit, release.Version())
 }
 
-// flow sends a pool's saturation and queue. Without flow control, autoscalers get a saturation,
-// too, and the size of an empty queue.
+// flow sends a pool's saturation and queue. For autoscalers, a pool without flow control also has a
+// saturation, and an empty queue.
 func (c upstreamPools) flow(ch chan<- prometheus.Metric, pool *pool) {
 	name, by := pool.ID.Pool.Name, flow.Saturation{}
 	if pool.FlowControl != nil {

@@ -25,7 +25,7 @@ const upstreamPrefix = "llm_d_epp_"
 
 // Series describes a series of llm-d's EPP, for documentation.
 type Series struct {
-	Name, Former string // Former is "" if it had no other name
+	Name, Former string // Former is "" if the series had no other name
 	Type         string
 	Labels       []string
 	Help         string
@@ -36,7 +36,7 @@ type upstreamSeries struct {
 	series []Series
 }
 
-// add records a series. keep are the places of the former series' labels.
+// add records a series. keep has the indexes of the labels that the former series has.
 func (u *upstreamSeries) add(kind, name, help string, labels []string, former string, keep []int) (
 	own prometheus.Opts, old *prometheus.Opts, oldLabels []string,
 ) {

@@ -21,45 +21,46 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// Entry is the access log's entry of one picked request. Its JSON form is exchanged between
-// processes.
+// Entry is the access log's entry for one picked request. Processes exchange it as JSON.
 type Entry struct {
 	Lease   string // endpoint.Lease.ID of the pick
-	Gateway string `json:",omitempty"` // whose key the call has, "namespace/name"; "" if calls need none
+	Gateway string `json:",omitempty"` // Gateway ("namespace/name") whose key the call has; "" if calls need no key
 	Pool    string `json:"-"`
-	// Open marks a request in flight, which Envoy logs periodically with the fields' current
-	// values.
+	// Open marks a request in flight. Envoy logs it periodically, with the current values of the
+	// fields.
 	Open   bool   `json:",omitempty"`
 	Served string // "ip:port" of the serving endpoint, or a hop's address; "" if none
-	Status int    // of the response, as the client saw it; 0 without one
-	// Sent is the time from the request's start until its last byte was sent; 0 if it was not.
+	Status int    // response status that the client received; 0 without a response
+	// Sent is the time from the request's start until its last byte was sent; 0 if it was not sent.
 	Sent time.Duration `json:",omitempty"`
-	// Headers is the time from the request's start to the response's headers, FirstByte to its
-	// body's first byte; 0 without one. Servers send a stream's headers before they read the
-	// prompt, so only FirstByte shows the first token. Earlier versions send Headers as FirstByte.
+	// Headers is the time from the request's start to the response's headers; FirstByte is the time
+	// to the first byte of the response's body. Each is 0 until then. Servers send a stream's
+	// headers before they read the prompt, so only FirstByte shows the first token. Earlier
+	// versions send Headers as FirstByte.
 	Headers   time.Duration `json:"FirstByte"`
 	FirstByte time.Duration `json:"FirstBodyByte,omitempty"`
-	// Whole responses are not streamed, by their content type: the first byte comes with the last
-	// token.
+	// Whole means by its content type that the response is not streamed: its first byte comes with
+	// its last token.
 	Whole bool `json:",omitempty"`
 	// Took is the time from the request's start to its end; 0 if not reported.
 	Took time.Duration `json:",omitempty"`
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool `json:",omitempty"`
-	// LastByte is the time from the request's start to the response's last byte, Bytes its body's
-	// size.
+	// LastByte is the time from the request's start to the response's last byte. Bytes is the size
+	// of the response's body.
 	LastByte time.Duration `json:",omitempty"`
 	Bytes    int64         `json:",omitempty"`
 	// OutputTokens is the number of tokens that the response reports; 0 if not read.
 	OutputTokens int64 `json:",omitempty"`
-	// Response is the Responses API response that the server stores, and Client identifies its
-	// client's address; zero if Envoy read no ID.
+	// Response is the Responses API response that the server stores. Client identifies the client's
+	// address. Both are zero if Envoy read no response ID.
 	Response request.ResponseID `json:",omitzero"`
 	Client   uint64             `json:",omitempty"`
-	// Error is the status in the event by which the server ended a failed stream, or the event
-	// kind's; for a gRPC call, its status'. 0 if unknown or not read.
+	// Error is the status of a failed stream: the status in the event by which the server ended the
+	// stream, or else the status for the event's kind of error. For a gRPC call it is the HTTP
+	// status for the call's status. 0 if unknown or not read.
 	Error int `json:",omitempty"`
-	// Cut means that the server's connection or stream ended before the response.
+	// Cut means that the server's connection or stream ended before the end of the response.
 	Cut bool `json:",omitempty"`
 	// Body means that a part of the response's body was sent to the client.
 	Body bool `json:",omitempty"`
@@ -73,14 +74,14 @@ type Sink interface {
 // Config configures a Server.
 type Config struct {
 	Sink Sink // required
-	// Gateway returns the Gateway whose key a call has; "" if calls need none.
+	// Gateway returns the Gateway whose key a call has; "" if calls need no key.
 	Gateway func(context.Context) string
 	// Attempts receives the outcomes of requests, including requests to exporting clusters of
-	// imports, concurrently; may be nil.
+	// imports. It is called concurrently, and may be nil.
 	Attempts func(Attempt)
 }
 
-// Server is envoy.service.accesslog.v3.AccessLogService.
+// Server implements envoy.service.accesslog.v3.AccessLogService.
 type Server struct {
 	accesslogv3.UnimplementedAccessLogServiceServer
 	cfg Config
@@ -124,7 +125,8 @@ func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAcce
 	}
 }
 
-// It returns false without a lease, and for kinds other than periodic entries and ends.
+// It returns false if the request has no lease, and for entries that are neither periodic nor
+// final.
 func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	common := logged.GetCommonProperties()
 	e := Entry{
@@ -166,8 +168,9 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	return e, true
 }
 
-// answered returns the endpoint that answered. With two concurrent attempts, the metadata has the
-// later one, and the address the first to send headers. Hops have no such address.
+// answered returns the endpoint that answered. When a request has two concurrent attempts, the
+// metadata names the endpoint of the later attempt, and the address belongs to the endpoint that
+// sent headers first. Hops have no such address.
 func answered(named string, from *corev3.SocketAddress) string {
 	addr := at(from)
 	if own, err := netip.ParseAddrPort(named); !addr.IsValid() || err == nil && own == addr {
@@ -176,8 +179,8 @@ func answered(named string, from *corev3.SocketAddress) string {
 	return addr.String()
 }
 
-// Begun is the time from when the endpoint had the request to the response body's first byte; 0 if
-// unknown.
+// Begun is the time from the end of sending the request to the first byte of the response's body; 0
+// if unknown.
 func (e *Entry) Begun() time.Duration {
 	if e.FirstByte == 0 {
 		return 0
@@ -185,8 +188,8 @@ func (e *Entry) Begun() time.Duration {
 	return max(e.FirstByte-e.Sent, 0)
 }
 
-// firstBodyTag has the microseconds from the request's last byte to the body's first byte
-// (translator/envoy), once it is sent.
+// firstBodyTag holds the microseconds from the request's last byte to the first byte of the
+// response's body (translator/envoy). It is absent until that byte is sent.
 const firstBodyTag = "first_body"
 
 func begun(common *datav3.AccessLogCommon) (headers, body time.Duration) {
@@ -198,16 +201,17 @@ func begun(common *datav3.AccessLogCommon) (headers, body time.Duration) {
 	return headers, common.GetTimeToLastUpstreamTxByte().AsDuration() + time.Duration(after)*time.Microsecond
 }
 
-// Whole reports whether a content type is of responses without streaming.
+// Whole reports whether responses with this content type are not streamed.
 func Whole(contentType string) bool {
 	kind, _, _ := strings.Cut(contentType, ";")
 	return strings.EqualFold(strings.TrimSpace(kind), "application/json")
 }
 
-// responseNamespace has the ID of a stored response (translator/envoy, response.lua).
+// responseNamespace is the metadata namespace with the ID of a stored response (translator/envoy,
+// response.lua).
 const responseNamespace = "penstock.response"
 
-// client identifies the client at an address. With IPv6 it is a network of 64 bits.
+// client identifies the client at an address; for IPv6, by its network of 64 bits.
 func client(address string) uint64 {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -251,8 +255,9 @@ func streamError(m *corev3.Metadata) int {
 	return cmp.Or(statusOf(code.GetStringValue()), statusOf(found["kind"].GetStringValue()))
 }
 
-// kinds of errors in the streams of TGI, vLLM, SGLang, llama.cpp, Anthropic's API and the Responses
-// API, by a part of their names in lower case, without separators. The first match counts.
+// kinds classifies errors in the streams of TGI, vLLM, SGLang, llama.cpp, Anthropic's API and the
+// Responses API. names holds parts of the error names, in lower case and without separators. The
+// first match counts.
 var kinds = []struct {
 	status int
 	names  []string
@@ -267,8 +272,8 @@ var kinds = []struct {
 	}},
 }
 
-// statusOf returns the HTTP status of an error's names; 0 if unknown. An error of unknown kind may
-// be the client's, so it counts against no server.
+// statusOf returns the HTTP status for an error's name; 0 if unknown. The client may have caused an
+// error of unknown kind, so such an error counts against no server.
 func statusOf(names string) int {
 	names = strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(names))
 	for _, kind := range kinds {
@@ -279,7 +284,7 @@ func statusOf(names string) int {
 	return 0
 }
 
-// cutDetails begins the details of a response that the server reset (Envoy's StreamInfo).
+// cutDetails is the prefix of the details (Envoy's StreamInfo) of a response that the server reset.
 const cutDetails = "upstream_reset_after_response_started"
 
 func grpcError(r *datav3.HTTPResponseProperties) int {

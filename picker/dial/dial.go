@@ -20,8 +20,8 @@ type Address struct {
 	Cleartext bool // without TLS
 }
 
-// TLS configures addresses that are not Cleartext. The zero value accepts any certificate, because
-// pickers' are usually self-signed.
+// TLS configures the connections to addresses that are not Cleartext. The zero value accepts any
+// certificate, because pickers usually have self-signed certificates.
 type TLS struct {
 	ServerName string  // SNI; "" for none
 	Verify     *Verify // nil accepts any certificate
@@ -29,17 +29,18 @@ type TLS struct {
 	Certificate, Key []byte
 }
 
-// Verify has the requirements on a picker's certificate.
+// Verify lists the requirements on a picker's certificate.
 type Verify struct {
-	// Roots are the trusted CAs, in PEM; nil means this machine's. Without a certificate in it,
-	// every connection fails.
+	// Roots are the trusted CAs, in PEM; nil means the system's CAs. If Roots is not nil and holds
+	// no certificate, every connection fails.
 	Roots []byte
-	// SANs and URIs are names, of which the certificate must have one. A wildcard matches any first
-	// label.
+	// SANs and URIs are names; the certificate must have at least one of them. A wildcard matches
+	// any first label.
 	SANs, URIs []string
 }
 
-// Connect returns a connection to a picker, which connects at its first call. The caller closes it.
+// Connect returns a connection to a picker. The connection opens at its first call. The caller
+// closes it.
 func Connect(a Address, t TLS, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if !a.Cleartext {

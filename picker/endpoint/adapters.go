@@ -3,7 +3,7 @@ package endpoint
 import "sync/atomic"
 
 // recentAdapters holds the LoRA adapters that picks made a server load. Metrics pages list only
-// adapters with requests, but a server keeps others until it needs their slots.
+// adapters with requests, but a server keeps other adapters until it needs their slots.
 type recentAdapters struct {
 	ring [16]atomic.Uint64 // hashes, in load order
 	next atomic.Uint32
@@ -26,10 +26,10 @@ func (r *recentAdapters) add(adapter uint64, slots int) {
 }
 
 // HasAdapter reports whether e's server still holds a LoRA adapter that an earlier pick made it
-// load. adapter is a hash of its name; slots is how many adapters the server holds.
+// load. adapter is the hash of its name; slots is the number of adapters that the server can hold.
 func (e *Endpoint) HasAdapter(adapter uint64, slots int) bool {
 	return e.load.adapters.has(adapter, slots)
 }
 
-// AddAdapter records an adapter that a pick of a peer made the server load.
+// AddAdapter records an adapter that a peer's pick made the server load.
 func (l *Load) AddAdapter(adapter uint64, slots int) { l.adapters.add(adapter, slots) }

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// budget limits the rate of scrapes after a burst. Without it, a pool's first pick would scrape all
-// its idle servers at once.
+// budget limits the rate of scrapes after a burst. Without it, the first pick from a pool would
+// scrape all idle servers of the pool at once.
 type budget struct {
-	every time.Duration // between two scrapes, over all processes
+	every time.Duration // time between two scrapes of all processes together
 	share atomic.Int64  // number of processes; 0 counts as 1
 
 	mu   sync.Mutex
 	next time.Time
 }
 
-// scrapeBurst is how many scrapes need no wait after a time without scrapes.
+// scrapeBurst is the number of scrapes that need no wait after a time without scrapes.
 const scrapeBurst = 64
 
 func newBudget(perSecond int) budget { return budget{every: time.Second / time.Duration(perSecond)} }
@@ -48,8 +48,8 @@ func (l *Load) follow(sent uint64) {
 
 const picksPerScrape = 2
 
-// countScrapers adds n running scrapers. If the budget does not suffice, samples stay fresh for
-// longer.
+// countScrapers adds n to the number of running scrapers. If the budget is too small for them,
+// samples stay fresh for longer.
 func (r *Registry) countScrapers(n int64) {
 	running := time.Duration(r.running.Add(n))
 	period := max(r.config.Slow, running*r.budget.every)

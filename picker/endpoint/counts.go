@@ -6,48 +6,47 @@ import (
 	"time"
 )
 
-// Requests in flight count at their server no matter which process picked it. Each process
-// publishes its counts by address, and adds its peers'. A count is a state, not an event, so the
-// next publication corrects a late, repeated or partial one. A peer's count may lack the picks of
-// the last milliseconds; picker.confirm waits for them where a limit demands it.
+// Requests in flight count at their server, whichever process picked it. Each process publishes its
+// counts by address, and adds its peers' counts. A count is a state, not an event, so the next
+// publication corrects a late, repeated or partial one. A peer's count may lack the picks of the
+// last milliseconds; picker.confirm waits for these picks where a limit requires it.
 
 // Count is this process's Share at an address.
 type Count struct {
 	Addr netip.AddrPort
 	Share
-	// NewHeaders means that Headers changed. Headers is nil once the address has left all pools.
+	// NewHeaders means that Headers changed. Headers is nil once the address is in no pool.
 	NewHeaders bool
 	Headers    *HeaderLimits
 }
 
-// Share holds the requests of one process in flight at an address. Without requests it counts as
-// nothing.
+// Share is one process's load at an address. Without requests in flight it counts as nothing.
 type Share struct {
 	InFlight int64
-	// Unread is the number of uncached prompt tokens of requests without a reported first token,
-	// Confirmed the part that is known to wait.
+	// Unread is the number of uncached prompt tokens of requests whose first token is not reported.
+	// Confirmed is the part of Unread that is known to wait.
 	Unread, Confirmed int64
-	// Sent is the server's estimated time for all prompts that the process has sent so far.
+	// Sent is the server's estimated time to read all prompts that the process has sent so far.
 	Sent time.Duration
-	// Reading is the estimated time until the server has read all prompts, including other
-	// processes'.
+	// Reading is the estimated time until the server has read all prompts, including prompts of
+	// other processes.
 	Reading time.Duration
-	// Rate is the prefill rate by the server's metrics, else as inferred; 0 if unknown.
+	// Rate is the prefill rate by the server's metrics or else the inferred rate; 0 if unknown.
 	Rate float64
 }
 
 // Elsewhere sums the Shares of peers at an address.
 type Elsewhere struct {
 	InFlight, Unread, Confirmed int64
-	Sent                        time.Duration // since the last call
-	Reading                     time.Duration // at least this; from peers whose earlier Sent is unknown
-	Rate                        float64       // of a peer that has learned it; 0 if unknown
+	Sent                        time.Duration // sent since the last call
+	Reading                     time.Duration // minimum, from peers whose earlier Sent is unknown
+	Rate                        float64       // rate that a peer has learned; 0 if unknown
 }
 
 // Counted receives a value when Counts has a change.
 func (r *Registry) Counted() <-chan struct{} { return r.counted }
 
-// Counts returns the counts that changed since the last call.
+// Counts returns the counts that changed since the last call of Counts.
 func (r *Registry) Counts(now time.Time) []Count {
 	r.publishing.Lock()
 	loads := r.unpublished
@@ -55,7 +54,7 @@ func (r *Registry) Counts(now time.Time) []Count {
 	r.publishing.Unlock()
 	out := make([]Count, len(loads))
 	for i, l := range loads {
-		l.dirty.Store(false) // first: a later change is then reported again
+		l.dirty.Store(false) // cleared before reading, so that a later change is reported again
 		out[i] = Count{Addr: l.addr, Share: l.share(sinceStart(now)), NewHeaders: l.newHeaders.Swap(false)}
 		if out[i].NewHeaders && !l.gone.Load() {
 			out[i].Headers = l.headerLimits()
@@ -88,8 +87,8 @@ func (r *Registry) publish(l *Load) {
 	notify(r.counted)
 }
 
-// SetElsewhere sets what peers have in flight at an address. An address without an endpoint keeps
-// its value until it has one.
+// SetElsewhere sets the load of peers at an address. If the address has no endpoint, the value is
+// kept until it has one.
 func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time) {
 	r.mu.Lock()
 	if r.peers[addr] = e; e.InFlight == 0 {
@@ -102,8 +101,8 @@ func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time)
 	}
 }
 
-// SetHeadersElsewhere sets the header limits that peers learned for an address, with or without an
-// endpoint. limits is nil if no peer has any; the server's endpoint then keeps its earlier ones.
+// SetHeadersElsewhere sets the header limits that peers learned for an address, which may lack an
+// endpoint. limits is nil if no peer has limits; the server's endpoint then keeps its earlier ones.
 func (r *Registry) SetHeadersElsewhere(addr netip.AddrPort, limits *HeaderLimits) {
 	if limits != nil && !limits.valid() {
 		return
@@ -143,7 +142,7 @@ func (l *Load) limit(slots *Slots) {
 	l.limited.Store(&next)
 }
 
-// unlimit removes one of a pool's entries. Registry.mu is held.
+// unlimit removes one entry of a pool. Registry.mu is held.
 func (l *Load) unlimit(slots *Slots) {
 	next := slices.Clone(*l.limited.Load())
 	i := slices.Index(next, slots)

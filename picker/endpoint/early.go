@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// Some servers send an event before they read the prompt, so the first byte is not the first token:
-// by their engine and API, or as the first byte takes a constant time for any prompt length. Such
-// first bytes neither end a backlog nor show a rate.
+// Some servers send an event before they read the prompt, so their first byte is not the first
+// token. They are known by their engine and API, or because the first byte takes a constant time
+// for any prompt length. Such first bytes neither end a backlog nor show a rate.
 
 // FirstEventIsEarly reports whether e's engine begins a stream of OpenAI's Responses API before it
 // has read the prompt. vLLM does; unknown engines count as vLLM.
 func (e *Endpoint) FirstEventIsEarly() bool { return e.earlyEvents }
 
-// Thresholds for times to first bytes, which grow in proportion to the prompt where a server reads
-// it first. They are constant below constantBelow of that growth, and stay so until constantAbove,
-// given earlyFrom samples. earlyWithin is in seconds: an early event precedes the engine's queue
-// too, so later times that look constant are a queue's.
+// Thresholds for the times to first bytes. Where a server reads the prompt first, these times grow
+// in proportion to the prompt. They are constant if they grow by less than constantBelow of that,
+// and stay constant until they grow by constantAbove; earlyFrom samples are needed. earlyWithin is
+// in seconds: an early event also precedes the engine's queue, so later times that look constant
+// are due to a queue.
 const (
 	earlyFrom     = 16
 	constantBelow = 0.1
@@ -30,10 +31,10 @@ type firstByte struct {
 	after  time.Duration
 }
 
-// constant reports whether the times to first bytes are independent of prompt lengths; before is
-// the previous result. It compares the shorter half of the prompts with the longer, by the second
-// fastest quarter of each: the fastest may be cached, and slower ones wait for an adapter or other
-// clients' prompts.
+// constant reports whether the times to first bytes do not depend on prompt lengths; before is the
+// previous result. It compares the shorter half of the prompts with the longer half, by the second
+// fastest quarter of each: the fastest prompts may be cached, and slower ones wait for an adapter
+// or for other clients' prompts.
 func constant(all []firstByte, before bool) bool {
 	if len(all) < earlyFrom {
 		return before
@@ -80,7 +81,7 @@ func (lease *Lease) event(after time.Duration) {
 
 // lease.mu is held.
 func (lease *Lease) measure(after time.Duration) {
-	// The backlog is an estimate, so it must not be most of what the server read.
+	// The backlog is only an estimate, so it must not be most of the tokens that the server read.
 	if tokens := int64(lease.work.Tokens); lease.work.Measure && lease.load == lease.picked && lease.ahead <= tokens {
 		lease.load.prefill.learn(lease.ahead+tokens, after)
 	}

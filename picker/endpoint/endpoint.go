@@ -15,24 +15,25 @@ import (
 // Spec identifies a model server.
 type Spec struct {
 	Addr     netip.AddrPort
-	Pod      string            // pod or ModelServers object, for display; may be empty
+	Pod      string            // name of its pod or ModelServers object, for display; may be empty
 	Labels   map[string]string // immutable once passed to a Registry
-	Draining bool              // takes no new requests
+	Draining bool              // accepts no new requests
 }
 
 // Metrics describes a model server's metrics page.
 type Metrics struct {
-	// Engine names the metrics of servers without an engine label; "" is VLLM. The next five fields
+	// Engine names the engine of servers without an engine label; "" is VLLM. The next five fields
 	// override the engine's values.
 	Engine  Engine
 	Path    string
-	Port    uint16 // of the page; 0: the engine's, or the endpoint's own
-	Queue   string // series of waiting requests, as NAME or NAME{LABEL=VALUE}; likewise the next two
+	Port    uint16 // port of the page; 0 means the engine's port or else the endpoint's
+	Queue   string // series of waiting requests, as NAME or NAME{LABEL=VALUE}, like the next two
 	Running string // series of running requests
 	KVCache string // series of KV cache usage, 0 to 1
 	MaxPage int64  // maximum page size in bytes; 0 means DefaultMaxPage
 	Off     bool   // read no page, for strategies that need none
-	// Protocol is for calls and the page, except a page on its own port (HTTP/1.1).
+	// Protocol is for calls and for the page, except that a page at a port of its own is read over
+	// HTTP/1.1.
 	Protocol upstream.Protocol
 }
 
@@ -45,7 +46,7 @@ type Endpoint struct {
 	earlyEvents bool    // see FirstEventIsEarly
 }
 
-// maxProblem bounds a page's problem, in bytes: it contains the server's text.
+// maxProblem bounds the text of a page's problem, in bytes, because it contains text of the server.
 const maxProblem = 256
 
 func bounded(text string) string {
@@ -65,8 +66,8 @@ func bounded(text string) string {
 // HasPage reports whether e's metrics page is read.
 func (e *Endpoint) HasPage() bool { return e.source != nil }
 
-// Problem returns why the last scrape failed, what it ignored, or what the page lacks; "" if there
-// is no problem or no scrape.
+// Problem returns why the last scrape failed, what it ignored, or what the page lacks; "" without a
+// problem or a scrape.
 func (e *Endpoint) Problem() string {
 	if e.source == nil {
 		return ""
@@ -95,7 +96,8 @@ func (e *Endpoint) Staleness(at Moment) string {
 // PageRead reports whether the metrics page was ever read.
 func (e *Endpoint) PageRead() bool { return e.source != nil && e.source.sample.Load() != nil }
 
-// Shown returns when a scrape or a response last succeeded; the zero time if none did.
+// Shown returns the time of the last successful scrape or response; the zero time if there was no
+// success.
 func (e *Endpoint) Shown() time.Time {
 	shown := e.load.Succeeded()
 	if src := e.source; src != nil && src.failures.Load() == 0 {
@@ -110,7 +112,7 @@ func (e *Endpoint) Shown() time.Time {
 
 // State is an endpoint's load at one moment.
 type State struct {
-	// Fresh is false without a usable scrape: none yet, several failures in a row, or too old.
+	// Fresh is false if there is no usable scrape: none yet, several failures in a row, or too old.
 	// Queue, Running and KV are then the last known values, which a strategy must not use.
 	Fresh bool `json:"fresh"`
 	// Idle means that scraping has stopped because the endpoint's pools had no pick for a while.
@@ -118,62 +120,62 @@ type State struct {
 	Idle bool `json:"idle,omitempty"`
 	// Proven means that a request succeeded since the endpoint became stale.
 	Proven bool `json:"proven,omitempty"`
-	// Failing means that requests often fail. Trial means that a suspect endpoint may get one more.
+	// Failing means that requests often fail. Trial means that a suspect endpoint may get one more
+	// request.
 	Failing bool `json:"failing,omitempty"`
 	Trial   bool `json:"-"`
 	// Silent is why the endpoint is suspect although no request fails, or nil. Given counts the
-	// requests sent to it since.
+	// requests sent to the endpoint since it became silent.
 	Silent *Silence `json:"silent,omitempty"`
 	Given  int64    `json:"-"`
 
 	Queue   float64 `json:"queue"`   // waiting requests at the last scrape
 	Running float64 `json:"running"` // running requests at the last scrape
 	KV      float64 `json:"kvCache"` // KV cache usage at the last scrape, 0 to 1
-	// Adapters is nil if the last scrape shows none.
+	// Adapters is nil if the last scrape shows no adapters.
 	Adapters *Adapters `json:"adapters,omitempty"`
-	// OthersQueue and OthersRunning are other clients' parts of Queue and Running, not in InFlight.
+	// OthersQueue and OthersRunning are the parts of Queue and Running that are requests of other
+	// clients.
 	OthersQueue   float64 `json:"othersQueue,omitempty"`
 	OthersRunning float64 `json:"othersRunning,omitempty"`
 	// InFlight includes peers' requests.
 	InFlight int64 `json:"inFlight"`
-	// Unseen counts this process's requests since the last scrape began, which neither Queue nor
-	// Running includes.
+	// Unseen counts this process's requests since the last scrape began. Queue and Running do not
+	// include them.
 	Unseen int64 `json:"unseen"`
-	// UnseenElsewhere is by how much the peers' requests in flight grew since the last scrape
-	// began.
+	// UnseenElsewhere is the growth of the peers' requests in flight since the last scrape began.
 	UnseenElsewhere int64 `json:"-"`
 
-	// Unread is the number of uncached prompt tokens of all requests, including peers', without a
-	// reported first token, Confirmed the part that is known to wait.
+	// Unread is the number of uncached prompt tokens of all requests, including peers', whose first
+	// token is not reported. Confirmed is the part of Unread that is known to wait.
 	Unread    int64 `json:"unread,omitempty"`
 	Confirmed int64 `json:"-"`
-	// Reading is how long the server still reads the prompts it was sent, in seconds, at the rates
-	// assumed then.
+	// Reading is the time, in seconds, until the server has read all prompts sent to it, at the
+	// rates that were assumed when they were sent.
 	Reading float64 `json:"-"`
-	// Rate is the prefill rate in tokens a second, 0 if unknown; RateFrom is its source. Inferred
-	// is the rate by first tokens if RateFrom is Reported.
+	// Rate is the prefill rate in tokens a second, 0 if unknown. RateFrom is its source.
 	Rate     float64    `json:"rate,omitempty"`
 	RateFrom RateSource `json:"rateFrom,omitempty"`
 	Inferred float64    `json:"inferredRate,omitempty"`
-	// Early servers send first bytes before they read prompts.
+	// Early means that the server sends first bytes before it reads prompts.
 	Early bool `json:"early,omitempty"`
-	// Hint is the rate by the first samples, or 0. HintWeight is their number over the number
-	// required for a Rate.
+	// Hint is the rate by the first samples, or 0. HintWeight is their number divided by the number
+	// that a Rate requires.
 	Hint       float64 `json:"-"`
 	HintWeight float64 `json:"-"`
 	// Latency predicts the server's latency; nil until it is learned.
 	Latency *Latency `json:"-"`
-	// Prompt is the mean of uncached tokens of recent requests; 0 before the first.
+	// Prompt is the mean number of uncached tokens of recent requests; 0 before the first.
 	Prompt float64 `json:"-"`
-	// Evicts is how many tokens the server must read again for each token that its full cache takes
-	// in, 0 to 8; 0 while the cache has room or unknown content.
+	// Evicts is how many tokens the server must read again for each token read into its full cache,
+	// 0 to 8; 0 while the cache has room or its content is unknown.
 	Evicts float64 `json:"-"`
 }
 
 // Moment is nanoseconds since the process started, by the monotonic clock.
 type Moment int64
 
-// At converts a time once, for callers that read many endpoints.
+// At converts a time. Callers that read many endpoints convert once.
 func At(now time.Time) Moment { return Moment(now.Sub(processStart)) }
 
 // State returns e's load now.
@@ -229,12 +231,12 @@ func (e *Endpoint) ReadState(s *State, at Moment) {
 type Snapshot struct {
 	Endpoints []Endpoint
 	registry  *Registry
-	slots     *Slots       // nil if the pool has no limit of requests in flight
+	slots     *Slots       // nil if the pool does not limit requests in flight
 	used      atomic.Int64 // last time MarkUsed notified the scrapers, in nanoseconds since processStart
 }
 
-// Used returns the time of the pool's last pick, at most markEvery late; the zero time if it had
-// none.
+// Used returns the time of the pool's last pick, at most markEvery too early; the zero time if
+// there was no pick.
 func (s *Snapshot) Used() time.Time {
 	if at := s.used.Load(); at != 0 {
 		return processStart.Add(time.Duration(at))

@@ -11,7 +11,7 @@ import (
 // Engine is a model server's program, which determines the names of its metrics.
 type Engine string
 
-// Any other value counts as VLLM.
+// The engines. Any other value counts as VLLM.
 const (
 	VLLM        Engine = "vllm"
 	SGLang      Engine = "sglang"
@@ -22,16 +22,16 @@ const (
 
 type dialect struct {
 	path                   string
-	port                   uint16 // 0: the endpoint's own
+	port                   uint16 // 0 means the endpoint's port
 	queue, running         series
 	kv, kvOld              series
-	lora                   series // one line per set of adapters, listed in labels
-	shape                  series // has the KV cache's shape in its labels
+	lora                   series // one line for each set of adapters, listed in labels
+	shape                  series // labels contain the KV cache's shape
 	sizeLabel, blocksLabel string
 	size, blocks           series // the shape as numbers
 	tokens                 series // the KV cache's size in tokens
-	computed, seconds      series // counters: uncached prompt tokens, and the time to read them
-	prefills               series // counter: prompts included in seconds
+	computed, seconds      series // counters: uncached prompt tokens, and the time in which they were read
+	prefills               series // counter: number of prompts whose time is in seconds
 	read, written          series // counters: tokens of prompts and of responses
 }
 
@@ -79,8 +79,8 @@ var dialects = map[Engine]dialect{
 	},
 }
 
-// forServer returns one server's metrics: with the known engine of its labels, else the pool's. The
-// translator reports unknown engines.
+// forServer returns one server's metrics: with the engine that its labels name, if known, or else
+// the pool's. The translator reports unknown engines.
 func (m Metrics) forServer(labels map[string]string) Metrics {
 	_, name := endpointpicker.EngineOf(labels)
 	e := Engine(name)

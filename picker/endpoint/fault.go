@@ -4,5 +4,5 @@ package endpoint
 
 import "net/http"
 
-// In builds with tag faults, it panics for metrics pages that request it.
+// fault panics in builds with the tag faults, for metrics pages that request it.
 func fault(http.Header) {}

@@ -2,17 +2,17 @@ package endpoint
 
 import "time"
 
-// The first tokens of past requests bound how long a working server takes while its rate is
-// unknown. A prompt is compared with prompts at least a quarter as long: short ones do not show a
+// While a server's rate is unknown, the first tokens of past requests bound how long the server may
+// take. A prompt is compared with prompts at least a quarter as long: shorter ones do not show a
 // server's speed, and on a CPU a long prompt takes minutes. A server with too few first tokens is
 // compared with the slowest other server of its pool.
 const (
-	// A server's last keptFirsts first tokens count; enoughFirsts are required.
+	// The last keptFirsts first tokens of a server count; enoughFirsts are required.
 	keptFirsts, enoughFirsts = 32, 5
-	// A prompt is compared with others of at least 1/longer its length; all up to shortPrompt
-	// tokens count as equal.
+	// A prompt is compared with prompts of at least 1/longer of its length. All lengths up to
+	// shortPrompt tokens count as equal.
 	longer, shortPrompt = 4, 64
-	// slower is how many times as slow as the pool's slowest other server a server may be.
+	// slower is the factor by which a server may be slower than the pool's slowest other server.
 	slower = 4
 )
 
@@ -28,8 +28,8 @@ func (m *motion) first(tokens int, after time.Duration) {
 	m.firsts.count++
 }
 
-// slowest returns how many first tokens are comparable with a prompt, and the longest time scaled
-// to all: the tokens of the prompt and of those read with it.
+// slowest returns how many first tokens are comparable with a prompt, and their longest time,
+// scaled to all tokens of the prompt and of the prompts read with it.
 func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,8 +61,8 @@ func (l *Load) expected(w *Work) time.Duration {
 	return max(w.First, own, unseen)
 }
 
-// unseen is the expected time while too few first tokens were seen. The slowest servers need it to
-// read the prompt.
+// unseen returns the expected time while too few first tokens were seen. It is the time that the
+// slowest servers need to read the prompt.
 func (w *Work) unseen() time.Duration {
 	const most = unknownWait / beyond
 	slowest := w.Slowest

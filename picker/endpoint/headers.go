@@ -10,35 +10,35 @@ import (
 )
 
 // Bounds of the wait for a stream's headers. minHeadersLimit allows for a pause of a busy server.
-// MaxHeadersLimit applies to prompt lengths with fewer than headersEnough samples.
+// MaxHeadersLimit is for prompt lengths with fewer than headersEnough samples.
 const (
 	minHeadersLimit = time.Second
 	MaxHeadersLimit = 20 * time.Second
 	headersEnough   = 100
-	// headersTimes is the limit as a multiple of the 99th percentile.
+	// headersTimes is the limit divided by the 99th percentile of the times.
 	headersTimes = 4
 )
 
 const (
-	// A server that sends headers before it reads the prompt sends them at least headersGap before
-	// the body, by most of its recent responses, headersSeen or more.
+	// A server is known to send headers before it reads the prompt if in most of its recent
+	// responses, at least headersSeen, the headers precede the body by at least headersGap.
 	headersGap  = 10 * time.Millisecond
 	headersSeen = 20
 
-	// lengths is the number of prompt classes: powers of two of their tokens. Each keeps its last
-	// headersKept samples, so that rare lengths have enough.
+	// lengths is the number of prompt classes: powers of two of the prompts' tokens. Each class
+	// keeps its last headersKept samples, so that rare lengths have enough.
 	lengths     = 21
 	headersKept = 128
-	// headersSteps is the number of time classes: eight per doubling, from shortestStep on.
+	// headersSteps is the number of time classes: eight for each doubling, from shortestStep on.
 	headersSteps = 128
 	shortestStep = time.Millisecond
 )
 
-// HeaderLimits holds what a process learned about a server's headers.
+// HeaderLimits holds the facts that a process learned about a server's headers.
 type HeaderLimits struct {
-	// First means that headers precede the reading of the prompt.
+	// First means that the server sends headers before it reads the prompt.
 	First bool
-	// Of is the limit by prompt class; 0 if too few responses were seen.
+	// Of is the limit for each prompt class; 0 if too few responses were seen.
 	Of [lengths]time.Duration
 }
 
@@ -55,14 +55,14 @@ type headers struct {
 	limits atomic.Pointer[HeaderLimits] // nil if too few responses were seen
 
 	mu          sync.Mutex
-	seen, first float64 // responses, and those with clearly early headers, both with decay
+	seen, first float64 // number of responses, and number with clearly early headers; both decay
 	kept        [lengths]lastHeaders
-	longer      [lengths]headersTook // for prompts of a class and longer
+	longer      [lengths]headersTook // for prompts of a class and longer ones
 }
 
 type lastHeaders struct {
 	ring  [headersKept]uint8
-	count int // of all samples
+	count int // number of all samples
 }
 
 type headersTook struct {
@@ -83,7 +83,7 @@ func stepEnds(step int) time.Duration {
 	return time.Duration(math.Exp2(float64(step)/8) * float64(shortestStep))
 }
 
-// It reports whether the limits changed.
+// It returns true if the limits changed.
 func (h *headers) add(tokens int, took, gap time.Duration) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +110,7 @@ func (h *headers) add(tokens int, took, gap time.Duration) (changed bool) {
 	return true
 }
 
-// keep replaces its class's oldest sample. mu is held.
+// keep replaces the oldest sample of the class. mu is held.
 func (h *headers) keep(class int, step uint8) {
 	kept := &h.kept[class]
 	place := &kept.ring[kept.count%headersKept]
@@ -139,8 +139,8 @@ func (t *headersTook) limit() time.Duration {
 }
 
 // HeadersLimit returns how long a stream waits for the server's headers before the gateway tries
-// another server. It is 0 unless the server is known to send headers before it reads the prompt.
-// Peers' limits apply where this process has seen too few responses.
+// another server. It is 0 unless the server is known to send headers before it reads the prompt. If
+// this process has seen too few responses, the limits of peers apply.
 func (l *Load) HeadersLimit(tokens int) time.Duration {
 	own, elsewhere := l.headerLimits(), l.headersElsewhere.Load()
 	if own == nil {
@@ -164,8 +164,8 @@ func (l *Load) headerLimits() *HeaderLimits {
 }
 
 // Answered records the times of the response's headers and of its body's first byte, both since the
-// server got the request. It is called before Begun. Only a stream's first call, at the server that
-// was picked, counts.
+// server got the request. The caller calls it before Begun. Only the first call for a stream
+// counts, and only at the server that was picked.
 func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -174,7 +174,7 @@ func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	}
 	gap := max(first-headersAfter, 0)
 	if lease.work.Early {
-		gap = -1 // the first byte is an event that comes with the headers
+		gap = -1 // the first byte is that of an event, which comes with the headers
 	}
 	at := lease.load
 	learned := at.headers.Load()
@@ -188,16 +188,16 @@ func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	}
 }
 
-// LimitHeaders records after how long without headers the gateway tries another server; 0 if it
-// does not.
+// LimitHeaders records the time without headers after which the gateway tries another server; 0 if
+// it tries none.
 func (lease *Lease) LimitHeaders(limit time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	lease.headersLimit = limit
 }
 
-// Exceeds reports whether the time to the headers exceeded the limit; it does so at most once.
-// passed means that another server sent the headers, so that Frozen is true from now on.
+// Exceeds reports, at most once, whether the time to the headers exceeded the limit. passed means
+// that another server sent the headers; Frozen then returns true from now on.
 func (lease *Lease) Exceeds(after time.Duration, passed bool) bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -207,7 +207,7 @@ func (lease *Lease) Exceeds(after time.Duration, passed bool) bool {
 	return exceeds
 }
 
-// Frozen reports whether the picked server exceeded its limit and another one responded.
+// Frozen reports whether the picked server exceeded its limit and another server responded.
 func (lease *Lease) Frozen() bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	// A failed request adds failed to a server's score, a successful one subtracts one. At failing
-	// the server is suspect: after three failures in a row, or if more than one in three fails in
-	// the long run.
+	// A failed request adds failed to a server's score, a successful request subtracts one. A
+	// server whose score is at least failing is suspect: after three failures in a row, or if in
+	// the long run more than one request in three fails.
 	failed, failing = 2, 6
-	// The first trial comes firstTrial after the last failure, each further one after twice the
+	// The first trial comes firstTrial after the last failure, each further trial after twice the
 	// time.
 	firstTrial, lastTrial = time.Second, 30 * time.Second
 )
@@ -27,7 +27,7 @@ type health struct {
 	trial  atomic.Bool  // a trial is in flight
 	// proven means that a request succeeded since the page became stale.
 	proven atomic.Bool
-	// good is the last success, in nanoseconds since processStart; 0 means never.
+	// good is the time of the last success, in nanoseconds since processStart; 0 means never.
 	good atomic.Int64
 	last atomic.Pointer[Failure] // nil if no request failed
 }
@@ -90,7 +90,8 @@ func (l *Load) LastFailure() Failure {
 	return Failure{}
 }
 
-// Succeeded returns when a response last succeeded; the zero time if none did.
+// Succeeded returns the time of the last successful response; the zero time if there was no
+// success.
 func (l *Load) Succeeded() time.Time {
 	if at := l.health.good.Load(); at != 0 {
 		return processStart.Add(time.Duration(at))
@@ -98,10 +99,10 @@ func (l *Load) Succeeded() time.Time {
 	return time.Time{}
 }
 
-// Revived records that a dead server answers a probe again. No request has succeeded there yet.
+// Revived records that a dead server answers a probe again. No request has succeeded at it yet.
 func (l *Load) Revived() { l.health.works() }
 
-// Died records that the server is dead. It stays suspect until a request succeeds.
+// Died records that the server is dead. The server stays suspect until a request succeeds.
 func (l *Load) Died(now time.Time) {
 	for l.health.score.Load() < failing {
 		l.health.fail("its /health fails", sinceStart(now))

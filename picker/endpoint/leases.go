@@ -16,15 +16,15 @@ import (
 const leaseShards = 64
 
 const (
-	// maxID bounds an adopted lease's ID, in bytes: another process wrote it.
+	// maxID bounds the ID of an adopted lease, in bytes, because another process wrote the ID.
 	maxID = 64
-	// A lease can expire although its request goes on, for example when its Envoy had no CPU for
-	// seconds. The next renewal resumes it, within resumable and for at most maxExpired leases. A
-	// later renewal may be for a request that has ended.
+	// A lease can expire although its request continues, for example when its Envoy had no CPU for
+	// seconds. The next renewal resumes the lease, within resumable and for at most maxExpired
+	// leases. A later renewal may belong to a request that has ended.
 	resumable  = time.Minute
 	maxExpired = 1 << 16
-	// MaxOpen bounds a Gateway's open leases, because a holder of its key may open any number. It
-	// is far above a Gateway's requests in flight.
+	// MaxOpen bounds a Gateway's open leases, because a client with the Gateway's key may open any
+	// number. It is far above the number of a Gateway's requests in flight.
 	MaxOpen = 1 << 16
 )
 
@@ -40,14 +40,15 @@ type Leases struct {
 	mu      sync.Mutex
 	adopted map[string]*Lease
 	expired map[uint64]expired
-	forget  []forget // of expired, oldest first, resumed ones included
+	forget  []forget // expired leases, oldest first, including resumed ones
 	ledgers sync.Map // Gateway -> *ledger
 }
 
-// Holder identifies who a lease is opened for.
+// Holder identifies the Gateway and the pool of a lease's pick. Reports from other Gateways do not
+// change the lease.
 type Holder struct {
 	Gateway string // "namespace/name"; "" if picker calls need no key
-	Pool    string // its ID's text, as in access logs
+	Pool    string // the pool's ID as text, as in access logs
 }
 
 type ledger struct{ open atomic.Int64 }
@@ -68,43 +69,43 @@ type shard struct {
 	due  agenda
 }
 
-// Lease is one request in flight at an endpoint: picked, and not known to have ended.
+// Lease is one request in flight at an endpoint: it was picked, and is not known to have ended.
 //
 // Open, Find, Resume and Adopt return a lease for use until Done. A released lease's memory is
 // reused after the last Done. A missing Done only leaves the memory to the garbage collector.
 type Lease struct {
-	uses    atomic.Int32 // one for the table until Release, and one per user until Done
+	uses    atomic.Int32 // number of uses: by the table until Release, and by each user until Done
 	id      uint64
-	adopted string // ID if another process opened it
+	adopted string // the ID, if another process opened the lease
 	holder  Holder
 	ledger  *ledger
 	leases  *Leases
 	picked  *Load // the picked endpoint; nil if adopted or resumed
 	work    Work
-	reached int64        // when the request was sent, or its first byte came, in nanoseconds since processStart
+	reached int64        // when the request was sent or its first byte came, in nanoseconds since processStart
 	renewed atomic.Int64 // in nanoseconds since processStart; untilEnd if it never expires
 
 	mu     sync.Mutex
 	load   *Load         // nil after Release
-	prompt promptState   // at load
-	begun  bool          // the first token, or an event before it, was seen
-	first  time.Duration // time of such an event; 0 if there was none
+	prompt promptState   // state of the prompt at load
+	begun  bool          // the first token, or an event before the first token, was seen
+	first  time.Duration // time of that event; 0 if there was no event
 	ahead  int64         // tokens that load reads before this prompt
-	trial  bool          // picked waits for the outcome
+	trial  bool          // picked waits for the outcome of this trial
 	tag    Tag
-	parts  []*Lease // leases at other servers, until the first token
+	parts  []*Lease // leases at other servers, which end with the first token
 	onEnd  func()   // called once after Release; may be nil
-	front  *Load    // address that passes requests on to picked, or nil
+	front  *Load    // address that passes requests on to the picked endpoint, or nil
 	sent   int64    // when load got the request, in nanoseconds since processStart
-	shown  int64    // when the last report came, likewise
-	bytes  int64    // of the response, at that report
+	shown  int64    // when the last report came, in nanoseconds since processStart
+	bytes  int64    // bytes of the response at that report
 	plain  bool     // counted in load.motion.plain
 
-	headersLimit time.Duration // see LimitHeaders; until the headers arrive
+	headersLimit time.Duration // until the headers arrive; see LimitHeaders
 	frozen       bool          // see Frozen
 }
 
-// untilEnd is the renewal of a lease that lives until Release.
+// untilEnd in Lease.renewed marks a lease that lives until Release.
 const untilEnd = math.MinInt64
 
 // NewLeases returns an empty Leases. owner identifies this process in lease IDs, and contains no
@@ -129,10 +130,10 @@ func (l *Leases) ledger(gateway string) *ledger {
 	return found.(*ledger)
 }
 
-// Bounded reports whether a Gateway has MaxOpen leases, and thus gets no more.
+// Bounded reports whether a Gateway has MaxOpen leases, so that it gets no more.
 func (l *Leases) Bounded(gateway string) bool { return l.ledger(gateway).open.Load() >= MaxOpen }
 
-// Open counts a request and its work at e. It returns nil if limit requests are in flight there (0
+// Open counts a request and its work at e. It returns nil if limit requests are in flight at e (0
 // means no limit), or if the work is a trial and another trial is in flight.
 func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time) *Lease {
 	if w.Trial && !e.load.health.trial.CompareAndSwap(false, true) {
@@ -177,16 +178,16 @@ func (l *Leases) insert(lease *Lease, at *Load, now time.Time) *Lease {
 	return lease
 }
 
-// OpenAt counts a request at an address that this process has not picked. Release calls onEnd,
-// which must not block.
+// OpenAt counts a request at an address that this process did not pick. Release calls onEnd, which
+// must not block.
 func (l *Leases) OpenAt(at *Load, h Holder, onEnd func(), now time.Time) *Lease {
 	at.start(0)
 	return l.insert(&Lease{id: l.next.Add(1), leases: l, holder: h, onEnd: onEnd}, at, now)
 }
 
-// Resume reopens an expired lease of this process whose request goes on. at returns the address
-// that serves the pool's request, or nil. Resume returns nil for other IDs and for leases of other
-// Gateways.
+// Resume reopens an expired lease of this process if its request continues. at returns the address
+// that serves the pool's request, or nil. Resume returns nil for IDs of other processes and leases
+// of other Gateways.
 func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time.Time) *Lease {
 	number, ok := l.number(id)
 	if !ok {
@@ -203,7 +204,7 @@ func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time
 		return nil
 	}
 	l.mu.Lock()
-	_, ok = l.expired[number] // may have been resumed meanwhile
+	_, ok = l.expired[number] // it may have been resumed meanwhile
 	delete(l.expired, number)
 	l.mu.Unlock()
 	if !ok {
@@ -213,8 +214,8 @@ func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time
 	return l.insert(&Lease{id: number, leases: l, holder: old.holder}, load, now)
 }
 
-// Adopt counts a request that a process which is gone had picked for. It returns the lease with
-// that ID if there is one, and nil for an ID that no process issues.
+// Adopt counts a request that was picked for by a process that has ended. If a lease with the ID
+// exists, Adopt returns it. It returns nil for an ID that no process can issue.
 func (l *Leases) Adopt(id string, h Holder, at *Load, now time.Time) *Lease {
 	if Owner(id) == "" || len(id) > maxID || l.Bounded(h.Gateway) {
 		return nil
@@ -258,10 +259,10 @@ func (lease *Lease) Done() {
 	unused.Put(lease)
 }
 
-// Number identifies the lease within its process; 0 for an adopted one.
+// Number identifies the lease within its process; 0 for an adopted lease.
 func (lease *Lease) Number() uint64 { return lease.id }
 
-// ID is the lease's name in a pick's metadata, as Find takes it.
+// ID returns the lease's name, as in a pick's metadata and in Find.
 func (lease *Lease) ID() string {
 	if lease.adopted != "" {
 		return lease.adopted
@@ -278,7 +279,7 @@ func Owner(id string) string {
 	return owner
 }
 
-// Owns reports whether this process issued an ID, whether open or not.
+// Owns reports whether this process issued an ID, for an open lease or not.
 func (l *Leases) Owns(id string) bool { return Owner(id) == l.owner }
 
 func (l *Leases) number(id string) (uint64, bool) {
@@ -289,7 +290,7 @@ func (l *Leases) number(id string) (uint64, bool) {
 	return n, err == nil
 }
 
-// Find returns the open lease with an ID, opened or adopted here, or nil.
+// Find returns the open lease with this ID that was opened or adopted here, or nil.
 func (l *Leases) Find(id string) *Lease {
 	if !l.Owns(id) {
 		l.mu.Lock()
@@ -306,7 +307,7 @@ func (l *Leases) Find(id string) *Lease {
 	return shard.open[number].use()
 }
 
-// Its table's lock is held.
+// The lock of the lease's table is held.
 func (lease *Lease) use() *Lease {
 	if lease != nil {
 		lease.uses.Add(1)
@@ -324,25 +325,25 @@ func (lease *Lease) Renew(now time.Time) {
 // KeepUntilEnd makes the lease live until Release.
 func (lease *Lease) KeepUntilEnd() { lease.renewed.Store(untilEnd) }
 
-// Holder returns who the lease was opened for.
+// Holder returns the Gateway and the pool that the lease was opened for.
 func (lease *Lease) Holder() Holder { return lease.holder }
 
 // Tag is data that the opener keeps with a lease.
 type Tag struct {
 	Number         uint64 // chosen by the opener; 0 for none
-	Model          string // that the request names; "" if unknown
-	Asks           string // model sent to the server, if a 404 may be about it; else ""
+	Model          string // model that the request names; "" if unknown
+	Asks           string // model sent to the server, if a 404 may be about the model; otherwise ""
 	Early          bool   // the response's first byte is not its first token
-	Tokens, Cached int    // of the prompt, and the cached part
-	// Line is the request's line in the recording, which its end completes; may be nil.
+	Tokens, Cached int    // tokens of the prompt, and how many of them are cached
+	// Line is the request's line in the recording, completed at the request's end; may be nil.
 	Line *recording.Line
-	// Charge is the charge of an import's cluster; may be nil.
+	// Charge is the request's charge at a cluster of an import; may be nil.
 	Charge Charge
 	// Unread is the request's prompt until TakeUnread; may be nil.
 	Unread *Unread
 }
 
-// Charge follows a request by its access log entries.
+// Charge follows a request by the access log entries for it.
 type Charge interface{ Follow(accesslog.Entry) }
 
 // SetTag stores a tag.
@@ -359,8 +360,8 @@ func (lease *Lease) Tag() Tag {
 	return lease.tag
 }
 
-// TakeUnread returns the tag's prompt once, to one caller; then nil. It is nil once the prompt is
-// read or the request has ended.
+// TakeUnread returns the tag's prompt at its first call, and then nil. It also returns nil once the
+// prompt is read or the request has ended.
 func (lease *Lease) TakeUnread() *Unread {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -373,8 +374,8 @@ func (lease *Lease) TakeUnread() *Unread {
 // or resumed.
 func (lease *Lease) Picked() *Load { return lease.picked }
 
-// Release ends the lease and uncounts its request. It returns false if the lease was released
-// before.
+// Release ends the lease, and its request no longer counts. It returns false if the lease was
+// released before.
 func (lease *Lease) Release() bool {
 	lease.mu.Lock()
 	load := lease.load
@@ -408,12 +409,12 @@ func (lease *Lease) Release() bool {
 	}
 	lease.ledger.open.Add(-1)
 	l.open.Add(-1)
-	lease.Done() // for the table
+	lease.Done() // ends the table's use
 	return true
 }
 
-// MoveTo moves the request to the endpoint that serves it: after a retry it may differ from the
-// picked one.
+// MoveTo moves the request to the endpoint that serves it. After a retry this may not be the picked
+// endpoint.
 func (lease *Lease) MoveTo(to *Load, now time.Time) {
 	lease.mu.Lock()
 	from := lease.load
@@ -465,7 +466,7 @@ func (l *Leases) Run(ctx context.Context) error {
 	}
 }
 
-// expire releases leases not renewed in time. now is since processStart.
+// expire releases the leases that were not renewed in time. now is the time since processStart.
 func (l *Leases) expire(now time.Duration) {
 	var old []*Lease
 	add := func(lease *Lease) time.Duration {
@@ -495,7 +496,7 @@ func (l *Leases) expire(now time.Duration) {
 		add(lease)
 	}
 	for len(l.forget) > 0 && now-l.forget[0].at >= resumable {
-		if f := l.forget[0]; l.expired[f.id].at == f.at { // otherwise it has expired again since
+		if f := l.forget[0]; l.expired[f.id].at == f.at { // otherwise the lease was resumed and has expired again
 			delete(l.expired, f.id)
 		}
 		l.forget = l.forget[1:]

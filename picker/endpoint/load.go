@@ -9,18 +9,19 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Load accounts for the requests to one address. Snapshots share it, and it outlives them.
+// Load accounts for the requests to one address. Snapshots share a Load; it may exist longer than
+// each of them.
 type Load struct {
 	// Fields that every pick reads come first, in two cache lines.
-	inFlight         atomic.Int64  // this process's
-	elsewhere        atomic.Int64  // its peers'
-	sent             atomic.Uint64 // all picks; scrapes miss the ones since their sample
+	inFlight         atomic.Int64  // requests of this process
+	elsewhere        atomic.Int64  // requests of its peers
+	sent             atomic.Uint64 // number of picks; a scrape does not show the picks after it
 	health           health
 	prefill          prefill
 	adapters         recentAdapters
-	latency          atomic.Pointer[latency]      // nil until something is learned
-	headers          atomic.Pointer[headers]      // likewise
-	headersElsewhere atomic.Pointer[HeaderLimits] // by peers; may be nil
+	latency          atomic.Pointer[latency]      // nil until a latency is learned
+	headers          atomic.Pointer[headers]      // nil until a response is seen
+	headersElsewhere atomic.Pointer[HeaderLimits] // learned by peers; may be nil
 	reported         reported
 	motion           motion
 	prefixes         *prefix.Server // nil if the process tracks no prefixes
@@ -31,13 +32,13 @@ type Load struct {
 	failed   atomic.Uint64
 	waited   atomic.Int64 // total nanoseconds to the first byte of served requests
 
-	limited    atomic.Pointer[[]*Slots]  // of pools that limit requests in flight; replaced under Registry.mu
+	limited    atomic.Pointer[[]*Slots]  // slots of pools that limit requests in flight; replaced under Registry.mu
 	sources    atomic.Pointer[[]*source] // the address's pages; replaced under Registry.mu
 	dirty      atomic.Bool               // the count must be published
 	newHeaders atomic.Bool               // the header limits must be published, too
-	gone       atomic.Bool               // in no Snapshot
+	gone       atomic.Bool               // no Snapshot contains the address
 
-	refs int // from Snapshots; guarded by Registry.mu
+	refs int // references from Snapshots; guarded by Registry.mu
 }
 
 // Registry.mu is held.
@@ -56,14 +57,14 @@ func (e *Endpoint) Load() *Load { return e.load }
 // Prefixes returns the prompt prefixes cached by the server; nil if the process tracks none.
 func (l *Load) Prefixes() *prefix.Server { return l.prefixes }
 
-// InFlight returns how many requests this process has in flight.
+// InFlight returns the number of requests that this process has in flight.
 func (l *Load) InFlight() int64 { return l.inFlight.Load() }
 
-// Total returns the known requests in flight of all processes.
+// Total returns the number of requests in flight of all processes, as far as known.
 func (l *Load) Total() int64 { return l.inFlight.Load() + l.elsewhere.Load() }
 
-// start counts a request, unless limit requests are in flight, including peers'. A limit of 0 or
-// less means none.
+// start counts a request. If limit requests are already in flight, including peers', it returns
+// false. A limit of 0 or less means no limit.
 func (l *Load) start(limit int64) bool {
 	if limit > 0 {
 		for {
@@ -87,7 +88,7 @@ func (l *Load) end() {
 	l.changed(true)
 }
 
-// changed publishes the count. After a decrease, pools with a limit retry their waiting picks.
+// changed publishes the count. After a decrease, waiting picks of pools with a limit try again.
 func (l *Load) changed(less bool) {
 	l.markDirty()
 	if limited := l.limited.Load(); limited != nil && less {
@@ -105,13 +106,14 @@ func (l *Load) Record(firstByte time.Duration, now time.Time) {
 	l.waited.Add(int64(firstByte))
 }
 
-// RecordFailed counts a request that the server did not serve, and why, in a few words.
+// RecordFailed counts a request that the server did not serve. why describes the failure in a few
+// words.
 func (l *Load) RecordFailed(why string, now time.Time) {
 	l.failed.Add(1)
 	l.health.fail(why, sinceStart(now))
 }
 
-// RecordCanceled counts a request that its client canceled before a response. It shows nothing
+// RecordCanceled counts a request that its client canceled before a response. It is no evidence
 // about the server.
 func (l *Load) RecordCanceled() { l.failed.Add(1) }
 

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Adapters are a model server's LoRA adapters by its metrics page. They are immutable.
+// Adapters are a model server's LoRA adapters as its metrics page shows them. They are immutable.
 type Adapters struct {
-	Running []string `json:"running,omitempty"` // with running requests
-	Waiting []string `json:"waiting,omitempty"` // with waiting requests only
-	Max     int      `json:"max"`               // how many can run at a time; 0 if unknown
+	Running []string `json:"running,omitempty"` // adapters with running requests
+	Waiting []string `json:"waiting,omitempty"` // adapters with waiting requests only
+	Max     int      `json:"max"`               // maximum of adapters that run at a time; 0 if unknown
 }
 
 // Has reports whether the server has loaded an adapter, or is about to.
@@ -19,10 +19,10 @@ func (a *Adapters) Has(model string) bool {
 	return a != nil && (slices.Contains(a.Running, model) || slices.Contains(a.Waiting, model))
 }
 
-// Runs reports whether requests for an adapter run.
+// Runs reports whether requests for the adapter run.
 func (a *Adapters) Runs(model string) bool { return a != nil && slices.Contains(a.Running, model) }
 
-// Free reports whether the server can load another adapter without waiting for one to become
+// Free reports whether the server can load another adapter without waiting until a loaded one is
 // unused.
 func (a *Adapters) Free() bool { return a != nil && len(a.Running)+len(a.Waiting) < a.Max }
 

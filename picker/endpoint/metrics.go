@@ -14,29 +14,31 @@ const setNames = "set picker.metrics in a PoolPolicy, or the label llm-d.ai/engi
 
 var errNoSeries = errors.New("the page has none of the series that are read: " + setNames)
 
-// Reading holds the values of one metrics page. Series of one name (one per model or engine) are
-// summed; of several KV caches the fullest counts.
+// Reading holds the values of one metrics page. Series with the same name (one for each model or
+// engine) are added up; of several KV caches the fullest one counts.
 type Reading struct {
 	Queue, Running, KV float64
 	Adapters           *Adapters // nil if the page has none
 	CacheTokens        int       // capacity of the KV cache; 0 if unknown
-	// PrefillTokens counts the prompt tokens computed since the server's start, in PrefillSeconds;
-	// 0 if unknown.
+	// PrefillTokens counts the prompt tokens computed since the server's start. PrefillSeconds is
+	// the time that this took. Both are 0 if unknown.
 	PrefillTokens  float64 `json:",omitempty"`
 	PrefillSeconds float64 `json:",omitempty"`
-	Prefills       float64 `json:",omitempty"` // prompts included in PrefillSeconds
-	// Tokens counts the tokens of prompts and responses since the server's start, if CountsTokens.
+	Prefills       float64 `json:",omitempty"` // number of prompts whose time is in PrefillSeconds
+	// Tokens counts the tokens of prompts and responses since the server's start. It is valid if
+	// CountsTokens.
 	Tokens       float64 `json:",omitempty"`
 	CountsTokens bool    `json:",omitempty"`
-	// Problem describes the first ignored value, and missing series of Queue, Running and KV, in
-	// maxProblem bytes.
+	// Problem describes the first ignored value, and which of the series for Queue, Running and KV
+	// are missing, in at most maxProblem bytes.
 	Problem string `json:",omitempty"`
 }
 
 // parsePage reads a dialect's series from a page in Prometheus's text format. It fails without the
-// queue series, and for an invalid queue, running requests or KV cache: as zeros, these would make
-// a broken server or a wrong port look idle. Some servers lack the latter two series. Lines longer
-// than page's buffer are skipped: no series has such a line.
+// queue's series, and if the queue, the running requests or the KV cache usage is invalid: as
+// zeros, they would make a broken server or a wrong port look idle. Some servers lack the series of
+// running requests and of the KV cache usage. It skips lines longer than page's buffer, because no
+// series has such a line.
 func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	p := pageParser{d: d}
 	for {
@@ -94,7 +96,7 @@ func (p *pageParser) sample(line []byte) {
 	case d.read.matches(line), d.written.matches(line):
 		v, ok := p.value(line)
 		p.Tokens, p.CountsTokens = p.Tokens+v, p.CountsTokens || ok
-		if d.computed.matches(line) { // llama.cpp has one series for both
+		if d.computed.matches(line) { // llama.cpp has one series for computed and read
 			p.PrefillTokens += v
 		}
 	case d.computed.matches(line):
@@ -136,7 +138,8 @@ func (p *pageParser) result() (Reading, error) {
 	return p.Reading, nil
 }
 
-// value reads a sample of other series than the load's. It notes the first invalid one.
+// value reads a sample of a series that does not describe the load. It records the first invalid
+// one.
 func (r *Reading) value(line []byte) (float64, bool) {
 	v, problem := sampleValue(maxValue, line)
 	if problem == "" {
@@ -148,15 +151,15 @@ func (r *Reading) value(line []byte) (float64, bool) {
 	return 0, false
 }
 
-// slack is the tolerated excess over a maximum, which it counts as: blocks are counted twice for a
-// moment.
+// slack is the factor by which a value may exceed its maximum, because blocks are counted twice for
+// a moment. The value then counts as the maximum.
 const slack = 1.1
 
-// sampleValue reads a sample's value, at most most, or returns why it is invalid.
+// sampleValue reads a sample's value, whose maximum is most, or returns why the value is invalid.
 func sampleValue(most float64, line []byte) (v float64, problem string) {
 	text := valueText(line)
 	v, err := strconv.ParseFloat(string(text), 64)
-	if err == nil && v >= 0 && v <= slack*most { // NaN is neither
+	if err == nil && v >= 0 && v <= slack*most { // false for NaN, too
 		return min(v, most), ""
 	}
 	return 0,
@@ -198,7 +201,7 @@ func endOfLabels(b []byte) int {
 	return -1
 }
 
-// Far above any real server's.
+// These limits are far above the values of any real server.
 const (
 	maxBlock  = 1 << 16
 	maxBlocks = 1 << 30

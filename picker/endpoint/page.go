@@ -14,8 +14,9 @@ import (
 )
 
 // pageConn reads one metrics page repeatedly over HTTP/1.1 without TLS, in the caller's goroutine.
-// A net/http.Transport's two goroutines per connection and its allocations make a page cost 50 %
-// more CPU: at 20 pages a second of each endpoint, a tenth of the CPU of picks by headers.
+// The two goroutines per connection and the allocations of a net/http.Transport make reading a page
+// cost 50 % more CPU: with 20 pages a second for each endpoint, a tenth of the CPU of picks by
+// headers.
 type pageConn struct {
 	invalid error
 	address string

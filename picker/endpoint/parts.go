@@ -3,10 +3,10 @@ package endpoint
 import "time"
 
 // A request may have parts at other servers, which read its prompt or encode its images. Each part
-// has its own lease, which ends with the first token or the request.
+// has a lease of its own, which ends with the first token or with the request.
 
-// AddParts makes leases parts of lease's request, which ends them. The caller must not use them
-// afterwards.
+// AddParts adds parts to lease's request. The request's first token or its end ends the parts. The
+// caller must not use the parts any more.
 func (lease *Lease) AddParts(parts ...*Lease) {
 	for _, part := range parts {
 		part.KeepUntilEnd()
@@ -37,7 +37,7 @@ func endParts(parts []*Lease, after time.Duration) {
 	}
 }
 
-// Behind records that the request is sent to an address that passes it on to the picked one.
+// Behind records that the request is sent to an address that passes it on to the picked endpoint.
 func (lease *Lease) Behind(front *Load) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

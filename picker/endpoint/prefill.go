@@ -8,29 +8,30 @@ import (
 	"time"
 )
 
-// Limits of the inferred prefill rate, in tokens a second: a small model on a CPU, a large fleet of
-// accelerators.
+// Limits of the inferred prefill rate, in tokens a second: from a small model on a CPU to a large
+// fleet of accelerators.
 const (
 	minRate = 100
 	maxRate = 200_000
 )
 
 const (
-	// learnFrom is the least number of tokens of a sample: below, the time to the first byte is
-	// mostly one step of the engine.
+	// learnFrom is the minimum number of tokens in a sample. With fewer tokens, the time to the
+	// first byte is mostly one step of the engine.
 	learnFrom = 256
-	// step is the shortest time from a request to its first token.
+	// step is the shortest possible time from a request to its first token.
 	step = 20 * time.Millisecond
-	// samples is how many rates are kept, and enough how many a server needs.
+	// samples is the number of rates that are kept; enough is the number from which a server's rate
+	// is known.
 	samples, enough = 31, 5
 )
 
-// Work describes the cost of a request for its server.
+// Work describes the cost of a request for the server that gets it.
 type Work struct {
 	// Tokens counts the prompt's tokens that are not known to be cached.
 	Tokens int
-	// Rate is the prefill rate that the pick assumed, in tokens a second; 0 if it did not use
-	// prompts.
+	// Rate is the prefill rate that the pick assumed, in tokens a second; 0 if the pick did not
+	// compare prompts.
 	Rate float64
 	// Stream means that the server sends each token at once, so the first byte shows the end of
 	// prefill.
@@ -39,64 +40,65 @@ type Work struct {
 	Early bool
 	// Measure means that the time to the first byte shows the prefill rate.
 	Measure bool
-	// Generates means that the response has tokens. Other APIs' requests show no progress.
+	// Generates means that the response has tokens. Requests of other APIs show no progress.
 	Generates bool
-	// First is the predicted time to the first token, and Whole to the end of a response that is
-	// not streamed; 0 if unknown. Held is how long the request was held before.
+	// First is the predicted time to the first token, Whole to the end of a response that is not
+	// streamed; 0 if unknown. Held is how long the picker held the request before.
 	First, Whole, Held time.Duration
 	// Slowest is the time to the first token at the lowest plausible rate if First assumes a rate,
-	// else 0. The first tokens of Pool's servers then decide whether the server is silent. Prompt
-	// is the prompt's length in tokens, including cached ones; 0 if unknown.
+	// otherwise 0. The first tokens of the servers in Pool then decide whether the server is
+	// silent. Prompt is the prompt's length in tokens, including cached tokens; 0 if unknown.
 	Slowest time.Duration
 	Prompt  int
 	Pool    *Snapshot
-	// Adapter is the hash of the LoRA adapter needed, or 0. The server has Slots for adapters.
+	// Adapter is the hash of the LoRA adapter that the request needs, or 0. The server has Slots
+	// for adapters.
 	Adapter  uint64
 	Slots    int
 	Features Features
-	// TokenBytes is the size of a token in a streamed response, and MaxTokens its maximum number; 0
-	// if unknown.
+	// TokenBytes is the size of a token in a streamed response. MaxTokens is the maximum number of
+	// its tokens. Each is 0 if unknown.
 	TokenBytes, MaxTokens int
-	// Trial allows at most one such request in flight at the server: it is suspect, or relearns its
-	// speed.
+	// Trial marks a request to a server that is suspect, or that relearns its speed. A server has
+	// at most one such request in flight.
 	Trial bool
 	// Relearn means that the request relearns the server's speed (Endpoint.Outdated).
 	Relearn bool
 }
 
 // prefill accounts for the prompts that a server has not read yet, and learns how fast it reads. Q
-// is the sum of the uncached tokens of all requests without a first byte, W is Q less what the
-// server has read since at its rate. W is kept as the time at which all is read, so it needs no
-// timer, and one atomic operation to add a prompt or read it.
+// is the sum of the uncached tokens of all requests without a first byte. W is Q less the tokens
+// that the server has read in the meantime, at its rate. W is stored as the time at which all
+// tokens are read: this needs no timer, and only one atomic operation to add a prompt or read it.
 type prefill struct {
 	unread    atomic.Int64                             // this process's part of Q
-	confirmed atomic.Int64                             // the part of it that a report showed to wait
-	elsewhere struct{ unread, confirmed atomic.Int64 } // peers'
+	confirmed atomic.Int64                             // part of unread that a report showed to wait
+	elsewhere struct{ unread, confirmed atomic.Int64 } // of peers
 	// readBy is when W is 0, in nanoseconds since processStart; valid only while Q > 0.
 	readBy atomic.Int64
 	rate   atomic.Uint64
-	hint   atomic.Uint64 // the rate by fewer than enough samples
+	hint   atomic.Uint64 // rate by fewer than enough samples
 	hints  atomic.Int64
 	mean   atomic.Uint64 // uncached tokens per request, over about meanOver requests; bits of a float64
-	sent   atomic.Int64  // the server's nanoseconds for all prompts of this process
+	sent   atomic.Int64  // nanoseconds that the server needs for all prompts of this process
 
 	mu     sync.Mutex
 	rates  []float64   // ring of samples
 	firsts []firstByte // ring of samples
 	count  int
-	early  atomic.Bool // first bytes come after a constant time
+	early  atomic.Bool // first bytes come after a constant time, so they are early
 	spans  spans
 }
 
 const (
-	// meanOver is the window of prefill.mean in requests, and a prompt's maximum as a multiple of
-	// the mean, so no prompt more than doubles it.
+	// meanOver is the window of prefill.mean, in requests. It also bounds a prompt's length as a
+	// multiple of the mean, so no prompt more than doubles the mean.
 	meanOver = 32
 	// firstMean is the maximum of the first mean, in tokens.
 	firstMean = 4096
 )
 
-// begin adds a prompt. It returns how many tokens the server reads first.
+// begin adds a prompt. It returns the number of tokens that the server reads before this prompt.
 func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	tokens := int64(w.Tokens)
 	if tokens <= 0 || w.Rate <= 0 {
@@ -106,8 +108,8 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	took := int64(float64(tokens) / w.Rate * 1e9)
 	p.sent.Add(took)
 	from := p.extend(took, 0, before, now)
-	// The server may well deny a prompt of millions of tokens, which would dominate the mean for
-	// hundreds of requests.
+	// The server probably denies a prompt of millions of tokens. Such a prompt would dominate the
+	// mean for hundreds of requests.
 	mean, prompt := math.Float64frombits(p.mean.Load()), float64(tokens)
 	if mean == 0 {
 		prompt = min(prompt, firstMean)
@@ -118,9 +120,9 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	return min(before, int64(float64(from-now)/1e9*w.Rate))
 }
 
-// extend adds the server's time for further prompts to W, which is then at least reading, in
-// nanoseconds. before is the number of unread tokens so far. It returns when the server starts on
-// the further prompts.
+// extend adds took, the server's time for further prompts, to W, and then makes W at least reading,
+// both in nanoseconds. before is the number of unread tokens so far. extend returns when the server
+// begins to read the further prompts.
 func (p *prefill) extend(took, reading, before, now int64) (from int64) {
 	for {
 		old := p.readBy.Load()
@@ -144,7 +146,7 @@ func (p *prefill) setElsewhere(e Elsewhere, now int64) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.count < enough { // with enough samples, this process uses its own
+	if p.count < enough { // with enough samples, this process uses its own rate
 		p.rate.Store(math.Float64bits(min(max(e.Rate, minRate), maxRate)))
 	}
 }
@@ -180,8 +182,8 @@ func (p *prefill) end(tokens int64, confirmed bool) {
 	}
 }
 
-// ring puts a value, the count-th from 0, into a ring of the last size values. Servers without
-// requests have none: most of thousands may be idle.
+// ring puts a value, the count-th from 0, into a ring of the last size values. A ring is made at
+// the first value: of thousands of servers, most may be idle.
 func ring[T any](values []T, count, size int, value T) []T {
 	if len(values) < size {
 		return append(values, value)
@@ -190,11 +192,11 @@ func ring[T any](values []T, count, size int, value T) []T {
 	return values
 }
 
-// learn records the time from a request to its first token, and the tokens that the server read in
-// it. The rate is the 70th percentile of the last samples, so a few slow or wrong ones do not
-// change it; the median is too low, because most errors are requests that other clients' prompts
-// delayed. A server with early events shows rates above the limit; no rate is learned while these
-// are the percentile.
+// learn records the time from a request to its first token, and the number of tokens that the
+// server read in that time. The rate is the 70th percentile of the last samples, so a few slow or
+// wrong samples do not change it. The median would be too low, because most errors are requests
+// that other clients' prompts delayed. A server with early events shows rates above the limit; no
+// rate is learned while the percentile is above the limit.
 func (p *prefill) learn(tokens int64, after time.Duration) {
 	if tokens < learnFrom || after <= 0 {
 		return

@@ -29,7 +29,7 @@ func (lease *Lease) endPrompt() bool {
 	return before != promptRead
 }
 
-// endTrial allows the picked endpoint another trial. lease.mu is held.
+// endTrial lets the picked endpoint get another trial. lease.mu is held.
 func (lease *Lease) endTrial() {
 	if lease.trial {
 		lease.trial = false
@@ -47,7 +47,7 @@ func (lease *Lease) Begun(after time.Duration) {
 		return
 	}
 	if lease.load != nil && lease.load.motion.stopped(lease.sent) {
-		after = 0 // shows no speed
+		after = 0 // the time shows no speed
 	}
 	parts, first := lease.takeParts(), after
 	if !lease.work.Stream {
@@ -69,7 +69,7 @@ func (lease *Lease) Begun(after time.Duration) {
 	}
 }
 
-// Whole records that the response is not streamed, although the request may ask for it: its first
+// Whole records that the response is not streamed, even if the request asks for a stream: its first
 // byte is not its first token.
 func (lease *Lease) Whole() {
 	lease.mu.Lock()
@@ -77,7 +77,7 @@ func (lease *Lease) Whole() {
 	lease.work.Stream, lease.work.Measure, lease.work.Early = false, false, false
 }
 
-// Streams reports whether the server sends each token at once.
+// Streams reports whether the server sends each token when it is generated.
 func (lease *Lease) Streams() bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -91,7 +91,8 @@ func (lease *Lease) Early() bool {
 	return lease.work.Early
 }
 
-// measured reports whether a prediction chose the server that serves the request. lease.mu is held.
+// measured reports whether the lease has a prediction for the server that serves the request.
+// lease.mu is held.
 func (lease *Lease) measured() bool {
 	return lease.load != nil && lease.load == lease.picked && lease.work.Features != Features{}
 }
@@ -118,8 +119,8 @@ func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	}
 }
 
-// Waits records a report without a first token. If the server sends tokens at once, the prompt is
-// now known to be unread.
+// Waits records a report of a request whose response has not begun. If the server streams, and its
+// first byte is its first token, this proves that the prompt is not read yet.
 func (lease *Lease) Waits() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

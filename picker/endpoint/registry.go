@@ -14,31 +14,33 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Config configures a Registry. Zero values mean the defaults given.
+// Config configures a Registry. A zero value means the default given.
 type Config struct {
-	// Transport reads metrics pages that need no TLS, for tests. By default, each scraper has its
-	// own connection.
+	// Transport reads metrics pages that need no TLS; for tests. By default, each scraper has a
+	// connection of its own.
 	Transport http.RoundTripper
 	Fast      time.Duration // shortest interval between scrapes; default 50 ms
-	// Slow is the longest interval without picks; default 1 s. Two picks of an endpoint start an
-	// earlier scrape.
+	// Slow is the longest interval between scrapes without picks; default 1 s. After two picks of
+	// an endpoint the next scrape is earlier.
 	Slow      time.Duration
-	PerSecond int           // scrapes of all pages by all processes (see Share); default 1,000
+	PerSecond int           // maximum of scrapes of all pages by all processes (see Share); default 1,000
 	IdleAfter time.Duration // how long scraping continues after the last pick; default 1 minute
-	Timeout   time.Duration // per scrape; default 1 s
+	Timeout   time.Duration // limit of a scrape; default 1 s
 	// StaleAfter is the number of failures in a row after which an endpoint is stale; default 3.
 	StaleAfter int
-	// Concurrent limits the running scrapes, each with a buffer of 8 KiB; default 256.
+	// Concurrent is the maximum of running scrapes, each of which has a buffer of 8 KiB; default
+	// 256.
 	Concurrent int
-	// Never returns the kind of an address that must not be scraped, or ""; nil allows all.
+	// Never returns the kind of an address that must not be scraped, and "" for others; nil allows
+	// all.
 	Never func(netip.Addr) string
 	// Prefixes tracks the servers' cached prefixes; may be nil.
 	Prefixes *prefix.Index
 	Jitter   func() float64
-	// Read receives each scrape's reading, for other processes (Receive). It must not block, and
-	// may be nil.
+	// Read receives the reading of each scrape, for other processes (Receive). It must not block.
+	// It may be nil.
 	Read func(addr netip.AddrPort, page uint64, r Reading)
-	// OnPanic receives a panic of a page's scrape; may be nil.
+	// OnPanic receives the panic of a scrape of page; may be nil.
 	OnPanic func(page string, value any, stack []byte)
 }
 
@@ -48,10 +50,10 @@ type Registry struct {
 
 	mu      sync.Mutex
 	loads   map[netip.AddrPort]*Load
-	peers   map[netip.AddrPort]Elsewhere     // requests in flight of peers
-	headers map[netip.AddrPort]*HeaderLimits // learned by peers
+	peers   map[netip.AddrPort]Elsewhere     // peers' requests in flight
+	headers map[netip.AddrPort]*HeaderLimits // header limits that peers learned
 	sources map[sourceKey]*source
-	resumed []*source     // no longer idle; Run starts their scrapers
+	resumed []*source     // sources that are no longer idle; Run starts their scrapers
 	changed chan struct{} // signals resumed
 
 	buffers  chan *bufio.Reader
@@ -65,11 +67,11 @@ type Registry struct {
 	counted     chan struct{}
 
 	watching sync.Mutex // guards watched
-	watched  []*Load    // servers with waiting requests, and silent ones
+	watched  []*Load    // servers with waiting requests, and silent servers
 	waits    chan struct{}
 }
 
-// pageBuffer limits the lines of a metrics page, in bytes.
+// pageBuffer is the maximum length of a line in a metrics page, in bytes.
 const pageBuffer = 8 << 10
 
 // NewRegistry returns an empty Registry. Scrapers run during Run.
@@ -110,8 +112,8 @@ func NewRegistry(c Config) *Registry {
 func (r *Registry) ScrapeFailures() uint64 { return r.failures.Load() }
 
 // Snapshot returns a pool's list. It holds references to the shared loads and scrapers until
-// Release. The first of several specs with one address counts. slots is where picks wait for ends
-// of requests, or nil.
+// Release. Of several specs with one address the first counts. slots is where picks wait until
+// requests end, or nil.
 func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	specs = slices.Clone(specs)
 	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })
@@ -145,8 +147,8 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	return s
 }
 
-// source returns the scraper of addr's page; a new one is idle. dialects has the Snapshot's. r.mu
-// is held.
+// source returns the scraper of addr's page; a new scraper is idle. dialects has the dialects of
+// the Snapshot. r.mu is held.
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects map[Metrics]*dialect) *source {
 	by := m.Protocol
 	m.Protocol.TLS = nil // Protocol.Key represents it: equal pages share one scraper
@@ -182,8 +184,8 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects m
 	return src
 }
 
-// Release drops the references of s. Scrapers and counters without another Snapshot end. Picks that
-// still hold s stay valid.
+// Release drops the references of s. Scrapers and counters that no other Snapshot uses end. Picks
+// that still use s stay valid.
 func (r *Registry) Release(s *Snapshot) {
 	if s == nil {
 		return
@@ -235,7 +237,7 @@ func (r *Registry) resume(list []*source) {
 	defer r.mu.Unlock()
 	for _, src := range list {
 		switch {
-		case src.refs == 0: // its Snapshot was released
+		case src.refs == 0: // its Snapshot was released meanwhile
 		case src.idle.Load():
 			src.idle.Store(false)
 			r.resumed = append(r.resumed, src)
@@ -244,8 +246,8 @@ func (r *Registry) resume(list []*source) {
 	notify(r.changed)
 }
 
-// finishScrape runs after each scrape. It returns true if the page became idle, so its scraper
-// ends. MarkUsed sets usedAt before it takes the lock, so no pick is missed.
+// finishScrape runs after each scrape. It returns true if the page has become idle, so that its
+// scraper ends. MarkUsed sets usedAt before it takes the lock, so no pick is missed.
 func (r *Registry) finishScrape(src *source) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,9 +2,9 @@ package endpoint
 
 import "time"
 
-// After relearnAfter without requests, one request measures a server's speed again, because a
-// server that was slow once would get none and stay slow forever. The interval is long compared
-// with a slow response, and short compared with a restart.
+// After relearnAfter without requests, one request measures a server's speed again. Otherwise a
+// server that was slow once would get no requests and stay slow forever. The interval is long
+// compared with a slow response, and short compared with a restart.
 const relearnAfter = 10 * time.Second
 
 // Outdated reports whether a request may be sent to e to measure its speed again. s is e's state at
@@ -35,7 +35,7 @@ func (lease *Lease) teach(after time.Duration) {
 }
 
 // sentWhole relearns the speed from a response that is not streamed. Its first token came earlier,
-// so the time counts only if the prediction was longer.
+// so the time counts only if the predicted time was longer.
 func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +50,7 @@ func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.learn(&l.first, f.row(0), after)
 }
 
-// shorten scales earlier samples that predict more than y for x, because the server became faster
+// shorten scales down earlier samples that predict more than y for x. The server has become faster,
 // and a single sample changes little.
 func (r *regression) shorten(x *[restTerms]float64, y float64) {
 	w := r.solve()

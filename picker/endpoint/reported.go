@@ -9,30 +9,31 @@ import (
 	"time"
 )
 
-// Metrics pages count the prompt tokens computed and the seconds taken. With one prompt at a time,
-// their quotient is the server's rate. With several, each second counts once per prompt, and vLLM
-// adds both when a request ends. So a second reading must agree: the tokens over the time with
-// unread prompts of this control plane. It misses other clients' prompts, and includes waits for a
-// slot; then the two differ and the earlier rate stays. A window lasts from one moment without
-// requests to the next, or reportedWindow.
+// Metrics pages count the prompt tokens computed and the seconds taken. If the server reads one
+// prompt at a time, their quotient is the server's rate. If it reads several, each second counts
+// once for each prompt, and vLLM adds both numbers when a request ends. So a second rate must
+// agree: the tokens divided by the time in which this control plane had unread prompts there. It
+// misses other clients' prompts, and includes waits for a slot; then the two rates differ and the
+// earlier rate stays. A window lasts from one moment without requests to the next, or for
+// reportedWindow.
 //
-// Responses that are not streamed, and early events, hide the first token. Such a prompt counts as
-// unread from when it was sent, for its share of the server's seconds, at most until its response
-// ended. So both readings agree when prompts follow each other, and differ when they overlap. Such
-// windows must show no queue and no prompts of other clients.
+// Responses that are not streamed, and early events, hide the first token. Such a hidden prompt
+// counts as unread from when it was sent, for its share of the server's seconds, but at most until
+// its response ended. So both rates agree when prompts follow each other, and differ when prompts
+// overlap. Windows with hidden prompts must show no queue and no prompts of other clients.
 const (
 	reportedWindow = 30 * time.Second
-	// agreeing is the largest quotient of two rates that agree.
+	// agreeing is the largest quotient of two rates that count as equal.
 	agreeing = 1.3
-	// tokenizing is the largest quotient of a prompt's token counts here and at a server.
+	// tokenizing is the largest plausible quotient of a prompt's token counts here and at a server.
 	tokenizing = 4
 	// reportedFor is how long a rate is valid.
 	reportedFor = 10 * time.Minute
-	// longFrom is the minimum mean of tokens per request in a window. In a simulation of short
-	// questions about long documents, where one request in 20 reads its document, a mean of 600
-	// tokens makes a server with 8,000 tokens a second look like one with 3,000.
+	// longFrom is the minimum mean number of tokens per request in a window. In a simulation of
+	// short questions about long documents, in which one request in 20 reads its document, with a
+	// mean of 600 tokens a server of 8,000 tokens a second looks like a server of 3,000.
 	longFrom = 1024
-	// windows is the number of rates for the median.
+	// windows is the number of rates whose median is used.
 	windows = 9
 )
 
@@ -44,12 +45,12 @@ const (
 	Inferred RateSource = "inferred" // from first tokens
 )
 
-// In nanoseconds since processStart.
+// from and to are in nanoseconds since processStart.
 type span struct{ from, to int64 }
 
-// progress counts a server's unread prompts by first tokens: the time in nanoseconds, requests and
-// tokens. hidden requests have no visible first token; answered ones have any prompt, short ones
-// included.
+// progress is a server's total, by first tokens, of the time with unread prompts in nanoseconds, of
+// requests and of tokens. hidden counts requests without a visible first token. answered counts
+// requests with any prompt, short ones included.
 type progress struct{ unread, requests, tokens, hidden, answered int64 }
 
 func (p *progress) hides(end *progress) bool {
@@ -63,20 +64,20 @@ type asked struct {
 	hidden bool
 }
 
-// spans add up to a progress. Responses are not reported in the order of their beginnings, so the
-// last spans stay apart.
+// spans add up to a progress. Responses are not reported in the order in which they begin, so the
+// last spans are kept separately.
 type spans struct {
 	progress
 	last []span // disjoint, sorted
-	// prompts is a ring of the last prompts, by their number in progress.requests.
+	// prompts is a ring of the last prompts; the index is their number in progress.requests.
 	prompts []asked
 }
 
-// maxSpans bounds spans.last. Reports of first tokens are at most 2 s late.
+// maxSpans bounds spans.last. First tokens are reported at most 2 s late.
 const maxSpans = 32
 
-// maxAsked bounds spans.prompts. A window also ends with fewHidden hidden prompts that are most of
-// its prompts: under load there may be no moment without requests.
+// maxAsked bounds spans.prompts. A window also ends when it has fewHidden hidden prompts and most
+// of its prompts are hidden, because under load there may be no moment without requests.
 const maxAsked, fewHidden = 64, 8
 
 func (s *spans) prompt(p asked) {
@@ -125,13 +126,13 @@ func (p *prefill) progress() progress {
 	return p.spans.progress
 }
 
-// unreadBy returns a window's seconds with unread prompts if each hidden prompt took its share of
-// the page's seconds; 0 if unknown.
+// unreadBy returns a window's seconds with unread prompts, assuming that each hidden prompt took
+// its share of the page's seconds; 0 if unknown.
 func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.spans.requests-begin.requests > maxAsked {
-		return 0 // the first ones are overwritten
+		return 0 // the ring no longer has the window's first prompts
 	}
 	share := seconds * 1e9 / float64(end.tokens-begin.tokens)
 	var prompts []asked
@@ -153,26 +154,26 @@ func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 
 type reported struct {
 	rate atomic.Uint64 // in tokens as counted here; bits of a float64; 0 if unknown
-	at   atomic.Int64  // when both readings last agreed, in nanoseconds since processStart
+	at   atomic.Int64  // time at which both rates last agreed, in nanoseconds since processStart
 
 	mu     sync.Mutex
-	page   *source // the page that counts, if the server has several
+	page   *source // page that is used, if the server has several
 	last   int64
 	begin  mark
 	crowd  bool      // the window shows a queue, or prompts of other clients
-	ratios []float64 // ring of windows: tokens of the server per token counted here
-	rates  []float64 // ring of windows: in the server's tokens
+	ratios []float64 // ring over windows: the server's tokens for each token counted here
+	rates  []float64 // ring over windows: rates in the server's tokens
 	count  int
 }
 
 type mark struct {
 	at              int64
-	tokens, seconds float64 // by the page
-	prefills        float64 // prompts included in seconds; 0 if unknown
+	tokens, seconds float64 // as the page counts them
+	prefills        float64 // number of prompts whose time is in seconds; 0 if unknown
 	progress
 }
 
-// 0 if unknown.
+// read returns 0 if the rate is unknown.
 func (r *reported) read(now int64) float64 {
 	bits := r.rate.Load()
 	if bits == 0 || now-r.at.Load() > int64(reportedFor) {
@@ -181,14 +182,15 @@ func (r *reported) read(now int64) float64 {
 	return math.Float64frombits(bits)
 }
 
-// SetReported sets a reported rate, for callers with another source than the server's page.
+// SetReported sets the reported rate, for callers that know it from another source than the
+// server's page.
 func (l *Load) SetReported(rate float64, now time.Time) {
 	l.reported.rate.Store(math.Float64bits(rate))
 	l.reported.at.Store(sinceStart(now))
 }
 
-// take records a page. quiet means that the server has no requests; crowd means that requests wait,
-// or that other clients send some.
+// take records a page. quiet means that the server has no requests. crowd means that requests wait,
+// or that other clients send requests.
 func (r *reported) take(page *source, reading *Reading, quiet, crowd bool, now int64, p *prefill) {
 	done := p.progress()
 	r.mu.Lock()
@@ -200,7 +202,7 @@ func (r *reported) take(page *source, reading *Reading, quiet, crowd bool, now i
 	r.crowd = r.crowd || crowd
 	restarted := reading.PrefillTokens < r.begin.tokens || reading.PrefillSeconds < r.begin.seconds
 	switch r.last = now; {
-	case page != r.page || restarted: // it may be another server now
+	case page != r.page || restarted: // the page may belong to another server now
 		if r.begin.tokens > 0 {
 			r.ratios, r.rates, r.count = nil, nil, 0
 			r.rate.Store(0)
@@ -217,12 +219,12 @@ func (r *reported) compare(next *mark, now int64, p *prefill) {
 	tokens, seconds := next.tokens-r.begin.tokens, next.seconds-r.begin.seconds
 	unread := float64(next.unread-r.begin.unread) / 1e9
 	requests, ours := float64(next.requests-r.begin.requests), float64(next.progress.tokens-r.begin.progress.tokens)
-	// A short prompt takes mostly one step, and waits for another.
+	// A short prompt takes about one step, and waits for another step.
 	seconds -= requests * step.Seconds()
 	if requests == 0 || ours < longFrom*requests || tokens < longFrom*requests/2 || seconds <= 0 || unread <= 0 {
 		return
 	}
-	// Beyond tokenizing, the assumed cached part was wrong.
+	// If the token counts differ by more than tokenizing, the assumed cached part was wrong.
 	if tokens > tokenizing*ours || ours > tokenizing*tokens {
 		return
 	}

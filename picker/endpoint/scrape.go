@@ -24,9 +24,9 @@ const maxHeader = 64 << 10
 
 const markEvery = 100 * time.Millisecond
 
-// A scrape slower than the fast interval is followed by a pause of a multiple of its time. A server
-// that is slow, or fails once, keeps a fresh sample; a stale one occupies a buffer for a sixteenth
-// of the time.
+// A scrape that takes longer than the fast interval is followed by a pause of a multiple of its
+// time. So a server that is slow, or fails once, keeps a fresh sample, and a stale server uses a
+// buffer for a sixteenth of the time.
 const (
 	pauseAfterSlow  = 2
 	pauseAfterStale = 15
@@ -42,49 +42,50 @@ type sourceKey struct {
 type source struct {
 	// Fields that every pick reads come first, in one cache line.
 	sample     atomic.Pointer[sample]
-	failures   atomic.Int64 // in a row
+	failures   atomic.Int64 // failed scrapes in a row
 	staleAfter int64
-	freshFor   *atomic.Int64 // of the Registry
+	freshFor   *atomic.Int64 // Registry.freshFor
 	due        atomic.Uint64 // value of Load.sent that triggers the next scrape
-	idle       atomic.Bool   // without a scraper; written under Registry.mu
+	idle       atomic.Bool   // no scraper runs; written under Registry.mu
 
 	key       sourceKey
 	number    uint64       // Metrics.number
-	received  atomic.Int64 // when a peer last read it, as sinceStart; 0 means never
+	received  atomic.Int64 // when a peer last read the page, as sinceStart; 0 means never
 	url       string
 	transport http.RoundTripper // nil means a pageConn
 	names     *dialect          // shared by the servers of a Snapshot
 	load      *Load
-	problem   atomic.Pointer[string] // of the last scrape; nil if it found everything
-	// usedAt is the pool's last pick, in nanoseconds since processStart, up to markEvery late.
+	problem   atomic.Pointer[string] // problem of the last scrape; nil if it found everything
+	// usedAt is the time of the pool's last pick, in nanoseconds since processStart, up to
+	// markEvery late.
 	usedAt atomic.Int64
 
 	scrapeNow chan struct{}
-	gone      chan struct{} // closed when no Snapshot has it
+	gone      chan struct{} // closed when no Snapshot has the source
 
 	refs    int           // guarded by Registry.mu
-	scraped chan struct{} // closed by the first scrape since it was idle; guarded by Registry.mu
+	scraped chan struct{} // closed by the first scrape after an idle time; guarded by Registry.mu
 }
 
 type sample struct {
 	Reading
 	at                         int64  // in nanoseconds since processStart
 	sentBefore                 uint64 // Load.sent when the scrape began
-	elsewhere                  int64  // Load.elsewhere then
+	elsewhere                  int64  // Load.elsewhere when the scrape began
 	othersQueue, othersRunning float64
 }
 
 // Scrape is one reading of an endpoint's page, in progress.
 type Scrape struct {
 	src  *source
-	sent uint64 // Load.sent when it began
-	ours int64  // requests in flight when it began
-	// elsewhere is the peers' part of ours.
+	sent uint64 // Load.sent when the scrape began
+	ours int64  // requests in flight when the scrape began
+	// elsewhere is the part of ours that peers have in flight.
 	elsewhere int64
 }
 
-// BeginScrape begins a reading of e's page, for callers that obtain pages themselves. Without
-// metrics it returns the zero value, whose methods do nothing.
+// BeginScrape begins a reading of e's page, for callers that get the page themselves. If e has no
+// metrics page, it returns the zero value, whose methods do nothing.
 func (e *Endpoint) BeginScrape() Scrape {
 	if e.source == nil {
 		return Scrape{}
@@ -97,8 +98,8 @@ func (src *source) begin() Scrape {
 	return Scrape{src: src, sent: src.load.sent.Load(), ours: src.load.InFlight() + elsewhere, elsewhere: elsewhere}
 }
 
-// Succeed stores a reading. It may count our requests in flight when the scrape began, and those
-// sent meanwhile. The rest belongs to other clients.
+// Succeed stores a reading. The reading may include our requests that were in flight when the
+// scrape began, and requests that we sent during the scrape. All others belong to other clients.
 func (s Scrape) Succeed(r Reading, now time.Time) {
 	if s.src == nil {
 		return
@@ -126,7 +127,7 @@ func (s Scrape) Succeed(r Reading, now time.Time) {
 	s.src.problem.Store(&text)
 }
 
-// Fail stores that the page could not be read.
+// Fail records that the page could not be read.
 func (s Scrape) Fail(err error) {
 	if s.src == nil {
 		return
@@ -143,8 +144,8 @@ var processStart = time.Now()
 
 func sinceStart(now time.Time) int64 { return int64(At(now)) }
 
-// MarkUsed records a pick from the pool, and starts scrapes of idle pages. Every pick calls it; all
-// but ten calls a second return at once.
+// MarkUsed records a pick from the pool, and starts the scrapers of idle pages. Every pick calls
+// it; all but ten calls a second return at once.
 func (s *Snapshot) MarkUsed() {
 	now := int64(time.Since(processStart))
 	last := s.used.Load()
@@ -162,8 +163,8 @@ func (s *Snapshot) MarkUsed() {
 	}
 }
 
-// ReadSoon triggers scrapes for a pool with waiting requests, which has no picks to trigger them.
-// It does not block.
+// ReadSoon triggers scrapes for a pool whose requests wait, because such a pool has no picks that
+// trigger them. It does not block.
 func (s *Snapshot) ReadSoon() {
 	s.MarkUsed()
 	for i := range s.Endpoints {
@@ -173,8 +174,8 @@ func (s *Snapshot) ReadSoon() {
 	}
 }
 
-// Refresh scrapes a pool's idle pages, so that its endpoints can be shown. It returns when all were
-// scraped, or after timeout.
+// Refresh scrapes a pool's idle pages, so that its endpoints can be shown. It returns when all
+// pages were scraped, or after timeout.
 func (s *Snapshot) Refresh(timeout time.Duration) {
 	s.MarkUsed()
 	expired := time.NewTimer(timeout)
@@ -223,7 +224,7 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 			}
 		}
 		least, most := r.interval(src, took)
-		for { // each reading by a peer postpones the next scrape
+		for { // each reading of a peer postpones the next scrape
 			if r.finishScrape(src) {
 				return
 			}
@@ -253,10 +254,10 @@ func (r *Registry) scrapeOnce(ctx context.Context, src *source, conn *pageConn) 
 		return 0, false
 	case page = <-r.buffers:
 	}
-	if page == nil { // first use
+	if page == nil { // allocated on first use
 		page = bufio.NewReaderSize(nil, pageBuffer)
 	}
-	select { // this scrape covers all picks so far
+	select { // the scrape that begins covers all picks so far
 	case <-src.scrapeNow:
 	default:
 	}
@@ -279,8 +280,8 @@ func (r *Registry) scrapeOnce(ctx context.Context, src *source, conn *pageConn) 
 	return took, true
 }
 
-// interval returns the shortest and longest wait until the next scrape. Picks shorten it, except
-// while scrapes fail.
+// interval returns the shortest and the longest wait until the next scrape. Picks make the wait
+// shorter, except while scrapes fail.
 func (r *Registry) interval(src *source, took time.Duration) (least, most time.Duration) {
 	failures, factor := src.failures.Load(), time.Duration(pauseAfterSlow)
 	if failures >= src.staleAfter {
@@ -293,8 +294,9 @@ func (r *Registry) interval(src *source, took time.Duration) (least, most time.D
 	return r.jittered(least), r.jittered(most)
 }
 
-// aligned prolongs a wait so that many pages are read together: in a pool of 100 servers with few
-// picks, the wake-ups cost more than the reading. Short waits, as with picks, are unchanged.
+// aligned makes a wait longer so that many pages are read together: in a pool of 100 servers with
+// few picks, the wake-ups cost more than the reading. It does not change short waits, as with many
+// picks.
 func (r *Registry) aligned(now time.Time, wait time.Duration) time.Duration {
 	every := r.config.Fast
 	if wait < 4*every {
@@ -310,7 +312,7 @@ func (r *Registry) jittered(d time.Duration) time.Duration {
 
 var errPanic = errors.New("metrics page: reading it panicked")
 
-// A panic counts as a failure.
+// A panic counts as a failed scrape.
 func (r *Registry) scrape(ctx context.Context, src *source, conn *pageConn, page *bufio.Reader) (reading Reading,
 	err error) {
 	defer func() {
@@ -367,8 +369,8 @@ func (src *source) read(response *http.Response, page *bufio.Reader) (reading Re
 	return reading, err
 }
 
-// limitedReader fails beyond left bytes. io.LimitedReader would make a truncated page look
-// complete.
+// limitedReader returns an error after left bytes. With io.LimitedReader, a truncated page would
+// look complete.
 type limitedReader struct {
 	r    io.Reader
 	left int64

@@ -11,9 +11,9 @@ import (
 )
 
 // Some loads arrive without a scrape: from a peer that read the page (Receive), or from the server
-// (Push). Each process publishes its readings (Config.Read). A receiver waits a quarter longer
-// before it reads the page itself. So one process reads each page, until it is gone or slow, or
-// another's own picks trigger a scrape.
+// (Push). Each process publishes its readings (Config.Read). A process that receives a reading
+// waits a quarter longer before it reads the page itself. So one process reads each page, until
+// that process has ended or is slow, or until another process's picks trigger a scrape.
 
 func follow(least, most, age time.Duration) (time.Duration, time.Duration) {
 	return max(0, least-age), max(0, most+most/4-age)
@@ -62,7 +62,7 @@ func (r *Registry) Receive(addr netip.AddrPort, page uint64, reading Reading, no
 	return nil
 }
 
-// Push stores the load that a server published, in place of its pages.
+// Push stores the load that a server published, instead of a reading of its page.
 func (r *Registry) Push(addr netip.AddrPort, reading Reading, now time.Time) error {
 	if !reading.valid() {
 		return errReading
@@ -90,9 +90,9 @@ func (r *Registry) receive(addr netip.AddrPort, reading Reading, now time.Time, 
 	}
 }
 
-// Share sets how many processes share the budget of scrapes.
+// Share sets the number of processes that share the budget of scrapes.
 func (r *Registry) Share(processes int) { r.budget.share.Store(int64(max(processes, 1))) }
 
 func (m *Metrics) number() uint64 {
-	return xxhash.Sum64String(fmt.Sprintf("%+v", *m)) // TLS is nil: TLSKey represents it
+	return xxhash.Sum64String(fmt.Sprintf("%+v", *m)) // TLS is nil here; the protocol's Key represents it
 }

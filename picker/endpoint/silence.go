@@ -10,19 +10,19 @@ import (
 
 // An engine that hangs behind a healthy API server accepts requests and sends headers but no
 // tokens. A server is silent, and so suspect, when requests wait far longer than predicted for
-// their first token while it shows no progress: no body byte of any request, and no change of its
-// page's token counters. A long response changes the counters. Without counters, a response that is
-// not streamed shows nothing until its end, so only its predicted total time counts, and streams
-// beside it show nothing. Reports of waiting requests arrive every 2 s. Late ends of requests whose
-// clients gave up count, too. A silent server is probed (Registry.Silent), and serves again once a
-// probe gets a token or it shows progress.
+// their first token while the server shows no progress: no body byte of any request, and no change
+// of the token counters on its page. A long response changes the counters. Without counters, a
+// response that is not streamed shows nothing until its end. So only its predicted total time
+// counts for it, and while it runs, streams that wait show nothing. Reports of waiting requests
+// arrive every 2 s. Late ends of requests whose clients gave up count, too. A silent server is
+// probed (Registry.Silent). It serves again once a probe gets a token or the server shows progress.
 const (
-	// beyond is the factor on the predicted time.
+	// beyond is the factor by which a wait must exceed the predicted time.
 	beyond = 4
-	// leastWait is the minimum wait; leastBlind where no page has counters, because streams report
-	// their bytes every 2 s.
+	// leastWait is the minimum wait. leastBlind is the minimum where no page has counters, because
+	// streams report their bytes only every 2 s.
 	leastWait, leastBlind = 2 * time.Second, 4500 * time.Millisecond
-	// unknownWait applies without a prediction and with few first tokens.
+	// unknownWait is the wait without a prediction, while few first tokens were seen.
 	unknownWait = 20 * time.Second
 	// forgetWait is the longest gap between requests whose waits are added up.
 	forgetWait = 30 * time.Second
@@ -35,7 +35,7 @@ const (
 type Silence struct {
 	// Since is when the server last showed progress.
 	Since time.Time `json:"since"`
-	// Headers means that it sent headers and nothing else.
+	// Headers means that the server sent headers and nothing else.
 	Headers bool `json:"headersOnly,omitempty"`
 	// Probe is the outcome of the last probe; "" before the first.
 	Probe string `json:"probe,omitempty"`
@@ -58,25 +58,26 @@ func (s *Silence) String() string {
 
 type motion struct {
 	silence atomic.Pointer[Silence] // nil if not silent
-	given   atomic.Int64            // requests sent to the silent server
-	plain   atomic.Int64            // requests in flight without streaming
-	page    atomic.Int64            // when a page last showed progress
-	blind   atomic.Bool             // a stream progressed since, but no page did
-	began   atomic.Int64            // when the last silence was found; 0 means never
+	given   atomic.Int64            // requests sent to the server since it is silent
+	plain   atomic.Int64            // number of requests in flight whose responses are not streamed
+	page    atomic.Int64            // time at which a page last showed progress
+	blind   atomic.Bool             // since then a stream progressed, but no page did
+	began   atomic.Int64            // when the last silence began; 0 means never
 
 	mu     sync.Mutex
-	moved  int64 // when the server last showed progress
-	proven int64 // when a probe last got a token
-	// Requests have waited between from and to, less a gap; from is 0 if none has. limit is the
-	// longest allowed wait of one.
+	moved  int64 // time at which the server last showed progress
+	proven int64 // time at which a probe last got a token
+	// Requests have waited between the times from and to, except for a gap. from is 0 if no request
+	// waited. limit is the longest wait that is allowed for one of them.
 	from, to, limit int64
-	// overdue is when a request exceeds its own limit, reported when it was last in flight.
+	// overdue is when a request exceeds its own limit; reported is when that request was last in
+	// flight.
 	overdue, reported int64
 	headers           bool
-	model             string // of a waiting request
-	tries             int    // user requests sent as trials because probes are denied
+	model             string // model of a waiting request
+	tries             int    // number of user requests sent as trials because probes are denied
 	denied            bool
-	retry             int64 // when the next trial may be sent
+	retry             int64 // time from which the next trial may be sent
 	firsts            firstTokens
 	watched           bool
 }
@@ -85,11 +86,11 @@ type motion struct {
 type Progress struct {
 	Status   int
 	Bytes    int64         // of the response body
-	Sent     time.Duration // from the request's start until the server had it; 0 if it does not have it yet
-	First    time.Duration // from then to the first body byte; 0 if unknown
+	Sent     time.Duration // from the request's start until the server had the request; 0 if it does not have it yet
+	First    time.Duration // from then until the first body byte; 0 if unknown
 	Streams  bool          // the headers arrived and allow a stream
 	Ended    bool
-	Canceled bool // by the client or a timeout
+	Canceled bool // by the client or by a timeout
 }
 
 // Progress records a report of the request.
@@ -101,14 +102,14 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 		return
 	}
 	if p.Status >= 400 {
-		p.Bytes = 0 // an error, perhaps from Envoy, is no progress
+		p.Bytes = 0 // the body is an error, perhaps of Envoy, and no progress
 	}
 	at, bytes, before := sinceStart(now), lease.bytes, lease.shown
 	lease.bytes, lease.shown = p.Bytes, at
 	if p.Streams = p.Streams || lease.work.Stream; p.Streams {
-		lease.movePlain(nil) // its body was not read
+		lease.movePlain(nil) // the request's body was not read, so the pick did not know this
 	}
-	event := lease.work.Early && !p.Ended // its first byte is not a token
+	event := lease.work.Early && !p.Ended // the first byte is not a token
 	switch {
 	case p.Status >= 400 && !p.Canceled:
 	case p.Bytes > bytes && bytes == 0 && event:
@@ -129,7 +130,7 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 	case p.Bytes > 0 && !event:
 	case p.Ended && !p.Canceled:
 	case p.Sent == 0:
-		lease.sent = at // still being uploaded
+		lease.sent = at // the request is still being uploaded
 	default:
 		lease.waits(p, at)
 	}
@@ -146,14 +147,15 @@ func (lease *Lease) waits(p Progress, at int64) {
 		expected := load.expected(&lease.work)
 		first := max(leastWait, beyond*expected)
 		w.limit = int64(load.longest(first, lease.work.Whole, p.Streams, at, load == lease.load))
-		late := !p.Ended || at-w.from >= int64(expected) // earlier, a client that gives up shows nothing
+		late := !p.Ended || at-w.from >= int64(expected) // otherwise a client that gives up early shows nothing
 		if w.limit > 0 && late {
 			load.waits(w, at)
 		}
 	}
 }
 
-// movePlain moves the count of a response that is not streamed; nil removes it. lease.mu is held.
+// movePlain moves the count of a response that is not streamed to another server; nil removes the
+// count. lease.mu is held.
 func (lease *Lease) movePlain(to *Load) {
 	if !lease.plain {
 		return
@@ -164,7 +166,7 @@ func (lease *Lease) movePlain(to *Load) {
 	}
 }
 
-// waitsAt returns the servers that the first token waits for. lease.mu is held.
+// waitsAt returns the servers for which the first token waits. lease.mu is held.
 func (lease *Lease) waitsAt() []*Load {
 	all := []*Load{lease.load}
 	for _, part := range lease.parts {
@@ -174,8 +176,8 @@ func (lease *Lease) waitsAt() []*Load {
 }
 
 // longest is how long a request may wait for a token before the server is silent; 0 means forever.
-// first is the limit by its first token, whole the predicted time to its end. own means that the
-// server generates the response, beyond reading the prompt.
+// first is the limit by the first token, whole the predicted time to the request's end. own means
+// that the server also generates the response, and not only reads the prompt.
 func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own bool) time.Duration {
 	switch {
 	case l.counts(at) != nil:
@@ -189,7 +191,8 @@ func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own b
 	}
 }
 
-// stopped reports whether the server became silent after a moment. Later requests show no speed.
+// stopped reports whether the server became silent after the time since. Requests sent before then
+// show no speed.
 func (m *motion) stopped(since int64) bool {
 	began := m.began.Load()
 	return began != 0 && began >= since
@@ -208,8 +211,8 @@ func (m *motion) read(l *Load, old, next *sample) {
 	}
 }
 
-// counts returns the last sample of a page if it is fresh and has token counters that follow the
-// bytes of streams; else nil.
+// counts returns the last sample of a page, if the sample is fresh and has token counters that
+// follow the bytes of streams; otherwise nil.
 func (l *Load) counts(at int64) *sample {
 	list := l.sources.Load()
 	if list == nil || l.motion.blind.Load() {
@@ -260,7 +263,7 @@ func (l *Load) waits(w wait, now int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.proven != 0 && w.from < m.proven {
-		return // a later probe succeeded: only the request is lost
+		return // a later probe got a token, so only this request is lost
 	}
 	from := w.from
 	if m.moved != 0 {
@@ -305,7 +308,7 @@ func (l *Load) judge(now int64) {
 	together := m.from + m.limit
 	silent := m.to >= together || m.overdue != 0 && m.to >= m.overdue
 	if page := l.counts(now); page != nil {
-		// The page shows whether requests in flight at the last report still wait.
+		// The page shows whether requests that were in flight at the last report still wait.
 		waiting := m.overdue != 0 && now >= m.overdue && now-m.reported < int64(reportGap) && l.Total() > 0
 		due := together
 		if m.overdue != 0 {
@@ -367,7 +370,7 @@ func (l *Load) Model() string {
 	return l.motion.model
 }
 
-// Answers records that a probe sent at a moment got a token: the server serves.
+// Answers records that a probe got a token. The probe was sent at the time sent. The server serves.
 func (l *Load) Answers(sent, now time.Time) {
 	l.moves(sinceStart(now))
 	l.health.succeed(sinceStart(now))
@@ -377,8 +380,8 @@ func (l *Load) Answers(sent, now time.Time) {
 	m.proven = sinceStart(sent)
 }
 
-// Probed records a probe without a token. denied means that the server denies all probes: then
-// single user requests try it, at growing intervals.
+// Probed records a probe that got no token. denied means that the server denies all probes; then
+// single user requests are sent as trials, at growing intervals.
 func (l *Load) Probed(outcome string, denied bool, now time.Time) {
 	m := &l.motion
 	m.mu.Lock()
@@ -425,8 +428,8 @@ func (r *Registry) watch(l *Load) {
 // Waiting receives a value when Silent has a new server to judge.
 func (r *Registry) Waiting() <-chan struct{} { return r.waits }
 
-// Silent judges the servers with waiting requests, and returns the silent ones to be probed. more
-// means that servers are still watched, so the caller must call again soon.
+// Silent judges the servers with waiting requests, and returns the silent servers that must be
+// probed. more means that servers are still watched, so the caller must call Silent again soon.
 func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	r.watching.Lock()
 	list := r.watched
@@ -448,7 +451,7 @@ func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	return silent, len(r.watched) > 0
 }
 
-// stays reports whether to keep watching a server. A server outside all pools is not silent.
+// stays reports whether a server is still watched. A server outside all pools is not silent.
 func (l *Load) stays(in bool) bool {
 	m := &l.motion
 	m.mu.Lock()

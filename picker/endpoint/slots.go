@@ -9,16 +9,16 @@ import (
 
 const maxWaiting = 1024
 
-// Slots lets picks of a pool wait until a request ends. Ends are reported late, by the access log's
-// interval and the delay from peers. Without the wait, a client's next request would find the pool
-// full, or its server busy, although its previous request has ended.
+// Slots lets picks of a pool wait until a request ends. Ends are reported late, because of the
+// access log's interval and the delay from peers. Without the wait, a client's next request would
+// find the pool full or its server busy, although its previous request has ended.
 type Slots struct {
 	mu      sync.Mutex
-	waiting []chan struct{} // longest wait first
+	waiting []chan struct{} // the longest wait first
 }
 
 // Wait calls try whenever a slot may have become free, until try returns true, or timeout or ctx
-// ends. A slot that try does not take passes to the next waiting pick. Wait returns false at once
+// ends. If try does not use a slot, the next waiting pick is notified. Wait returns false at once
 // if maxWaiting picks already wait.
 func (s *Slots) Wait(ctx context.Context, timeout time.Duration, try func() bool) bool {
 	freed := make(chan struct{}, 1)
@@ -32,7 +32,7 @@ func (s *Slots) Wait(ctx context.Context, timeout time.Duration, try func() bool
 	defer s.leave(freed)
 	over := time.NewTimer(timeout)
 	defer over.Stop()
-	if try() { // a slot that was freed before this pick waited sends no notification
+	if try() { // if a slot became free before this pick waits, no notification follows
 		return true
 	}
 	for {

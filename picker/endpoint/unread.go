@@ -12,13 +12,14 @@ import (
 type Unread struct {
 	Pool   objectid.Target
 	Stream bool
-	// To are the pick's first endpoint, and the server that reads the prompt for it, or zero.
+	// To are the pick's first endpoint and the server that reads the prompt for it; each may be
+	// zero.
 	To     [2]UnreadAt
 	blocks int
 	chain  [prefix.MaxBlocks]uint64
 }
 
-// UnreadAt is a server that got the prompt.
+// UnreadAt is a server to which the prompt was sent.
 type UnreadAt struct {
 	At     netip.AddrPort
 	Server *prefix.Server
@@ -26,7 +27,7 @@ type UnreadAt struct {
 
 var unreads = sync.Pool{New: func() any { return new(Unread) }}
 
-// NewUnread returns a prompt of a pool. It copies chain.
+// NewUnread returns a prompt that was sent to servers of a pool. It copies chain.
 func NewUnread(pool objectid.Target, stream bool, chain prefix.Chain) *Unread {
 	u := unreads.Get().(*Unread)
 	u.Pool, u.Stream, u.To, u.blocks = pool, stream, [2]UnreadAt{}, copy(u.chain[:], chain)

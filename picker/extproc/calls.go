@@ -8,13 +8,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// MaxCalls bounds the open calls of another cluster at one process. Each has a stream and a
+// MaxCalls bounds the open calls of another cluster at one process. Each call has a stream and a
 // goroutine until its request ends.
 const MaxCalls = 16384
 
 // Calls bounds the open calls of each other cluster separately, because a member of a cluster set
-// is not trusted further. Calls whose connections prove no cluster share one bound. This cluster's
-// Gateways have none.
+// is not trusted to limit them. Calls whose connections prove no cluster share one bound. Calls of
+// this cluster's Gateways are not bounded.
 type Calls struct {
 	limit  int
 	excess atomic.Uint64
@@ -23,7 +23,7 @@ type Calls struct {
 	open map[string]int
 }
 
-// NewCalls returns a bound; 0 means MaxCalls.
+// NewCalls returns Calls with a limit; 0 means MaxCalls.
 func NewCalls(limit int) *Calls {
 	if limit == 0 {
 		limit = MaxCalls
@@ -31,7 +31,7 @@ func NewCalls(limit int) *Calls {
 	return &Calls{limit: limit, open: map[string]int{}}
 }
 
-// Excess returns the number of calls above the limit.
+// Excess returns the number of calls that were rejected because of the limit.
 func (c *Calls) Excess() uint64 { return c.excess.Load() }
 
 func (c *Calls) begin(cluster string) (err error) {

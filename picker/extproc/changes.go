@@ -17,21 +17,22 @@ import (
 // Bounds of a remote picker's changes to a request.
 const (
 	maxChangedHeaders = 64
-	maxChangedBytes   = 32 << 10 // of names and values
-	// maxBodyGrowth is by how much a body may grow, in bytes: the token IDs of a long prompt.
+	maxChangedBytes   = 32 << 10 // bytes of names and values
+	// maxBodyGrowth bounds the growth of a body, in bytes. A picker may add the token IDs of a long
+	// prompt.
 	maxBodyGrowth = 4 << 20
 )
 
-// Changes are a remote picker's changes to a request, apart from its endpoints.
+// Changes are a remote picker's changes to a request, without its choice of endpoints.
 type Changes struct {
 	headers  *extprocv3.HeaderMutation // may be nil
 	body     []byte
-	replaced bool // body replaces the request's own
-	bytes    int  // of names and values
+	replaced bool // body replaces the request's body
+	bytes    int  // bytes of names and values
 }
 
-// connectionHeaders control the connection and message framing; ownHeaders are the gateway's. No
-// remote picker may change either.
+// connectionHeaders control the connection and the message framing; ownHeaders belong to the
+// gateway. A remote picker may change neither.
 var (
 	connectionHeaders = []string{"host", "content-length", "connection", "keep-alive", "proxy-authenticate",
 		"proxy-authorization", "proxy-connection", "te", "trailer", "trailers",
@@ -48,7 +49,7 @@ func (n *Names) changeable(name string) bool {
 	if name == "" || reserved(name) || slices.Contains(ownHeaders, name) || name == strings.ToLower(n.Destination) {
 		return false
 	}
-	for i := range len(name) { // excludes pseudo-headers
+	for i := range len(name) { // rejects pseudo-headers, too
 		if c := name[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) >= 0 {
 			return false
 		}
@@ -115,16 +116,16 @@ func (c *Changes) sets(name string) bool {
 	})
 }
 
-// returned compares the body that a remote picker returns with the sent one. Only a changed body
-// takes memory.
+// returned compares the body that a remote picker returns with the body sent to it. It keeps a copy
+// only of a changed body.
 type returned struct {
 	sent    mem.BufferSlice
-	size    int // of sent
+	size    int // length of sent
 	same    int // length of the unchanged beginning
 	own     []byte
 	changed bool
 	begun   bool
-	take    func(bytes int) bool // reserves memory for bodies
+	take    func(bytes int) bool // reserves memory in Bodies
 }
 
 func (b *returned) write(chunk []byte) error {

@@ -10,7 +10,8 @@ import (
 
 var errTruncated = errors.New("message ends inside a field")
 
-// maxGroupDepth bounds the nesting of skipped unknown groups. This protocol has no groups.
+// maxGroupDepth bounds the nesting of unknown groups, which are skipped. The protocol has no
+// groups.
 const maxGroupDepth = 32
 
 // cursor reads protobuf from gRPC's buffers without joining them.
@@ -29,7 +30,7 @@ func newCursor(bufs mem.BufferSlice) cursor {
 	return c
 }
 
-// advance makes c.cur non-empty; bytes must be left.
+// advance makes c.cur non-empty. The caller checks that bytes are left.
 func (c *cursor) advance() {
 	for len(c.cur) == 0 {
 		c.idx++
@@ -70,7 +71,7 @@ func (c *cursor) tag() (protowire.Number, protowire.Type, error) {
 	return num, typ, nil
 }
 
-// length reads the length of a length-delimited field, at most the bytes left.
+// length reads the length of a length-delimited field. It returns an error if fewer bytes are left.
 func (c *cursor) length() (int, error) {
 	v, err := c.varint()
 	if err != nil {
@@ -82,7 +83,7 @@ func (c *cursor) length() (int, error) {
 	return int(v), nil
 }
 
-// bytes returns the next n bytes: a view of one buffer, or a copy.
+// bytes returns the next n bytes: a view if one buffer has all of them, otherwise a copy.
 func (c *cursor) bytes(n int) []byte {
 	if n == 0 {
 		return nil
@@ -106,7 +107,7 @@ func (c *cursor) bytes(n int) []byte {
 	return b
 }
 
-// slice appends views of the next n bytes to dst, each with its own reference.
+// slice appends views of the next n bytes to dst. Each view has a reference of its own.
 func (c *cursor) slice(dst mem.BufferSlice, n int) mem.BufferSlice {
 	for n > 0 {
 		c.advance()
@@ -172,8 +173,8 @@ func (c *cursor) skip(num protowire.Number, typ protowire.Type, depth int) error
 	return fmt.Errorf("wire type %d does not exist", typ)
 }
 
-// fields calls f for every field of the flat message b: val is the payload of length-delimited
-// fields, num64 the value of varints. Other wire types are skipped.
+// fields calls f for every field of the flat message b. val is the content of a length-delimited
+// field, num64 the value of a varint. Fields of other wire types are skipped.
 func fields(b []byte, f func(num protowire.Number, val []byte, num64 uint64, typ protowire.Type) error) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)

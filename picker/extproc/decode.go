@@ -7,12 +7,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Kind is the phase that a Message belongs to: the oneof of ProcessingRequest.
+// Kind is the phase of a Message: the member of ProcessingRequest's oneof.
 type Kind uint8
 
 // The kinds, numbered as the fields of ProcessingRequest.
 const (
-	NoKind           Kind = 0 // without a phase, such as a flow control update
+	NoKind           Kind = 0 // no phase, as in a flow control update
 	RequestHeaders   Kind = 2
 	ResponseHeaders  Kind = 3
 	RequestBody      Kind = 4
@@ -24,8 +24,8 @@ const (
 // Mode is how a gateway sends bodies: ProcessingMode.BodySendMode.
 type Mode int8
 
-// Numbered as in ProcessingMode. Gateways that do not send their mode (Envoy before 1.33, other
-// data planes) have ModeUnknown.
+// The modes, numbered as in ProcessingMode. ModeUnknown is for gateways that do not send their mode
+// (Envoy before 1.33, other data planes).
 const (
 	ModeUnknown            Mode = -1
 	ModeNone               Mode = 0
@@ -35,16 +35,16 @@ const (
 	ModeFullDuplexStreamed Mode = 4
 )
 
-// Message is one ProcessingRequest, reduced to the fields that a picker reads. Views into it are
-// valid until Free.
+// Message is one ProcessingRequest, reduced to the fields that a picker reads. Slices of its data
+// are valid until Free.
 type Message struct {
 	Kind        Kind
-	EndOfStream bool // of headers or a body chunk; also for a body's end_of_stream_without_message
-	// Observe is observability_mode: no response may be sent.
+	EndOfStream bool // of headers or of a body chunk; true for end_of_stream_without_message, too
+	// Observe is observability_mode: the picker must not respond.
 	Observe bool
 	// RequestMode and ResponseMode are ModeUnknown except in a stream's first message.
 	RequestMode, ResponseMode Mode
-	// Body views the chunk; each view holds a reference until Free or TakeBody.
+	// Body consists of views of the chunk. Each view holds a reference until Free or TakeBody.
 	Body mem.BufferSlice
 
 	bodyEnd, bodyEndAlone bool // end_of_stream and end_of_stream_without_message
@@ -53,7 +53,7 @@ type Message struct {
 	headers [][]byte        // encoded HeaderMaps
 	named   [names][]byte   // first values of the headers in nameOf; nil if absent
 	context [][]byte
-	routing bool // headers has one of endpointpicker.RoutingHeaders
+	routing bool // headers contains one of endpointpicker.RoutingHeaders
 }
 
 var messages = sync.Pool{New: func() any { return new(Message) }}
@@ -72,7 +72,7 @@ func (m *Message) Free() {
 	messages.Put(m)
 }
 
-// DropBody frees the body before the message, which must have no headers.
+// DropBody frees the body earlier than the message. The message must have no headers.
 func (m *Message) DropBody() {
 	m.Body.Free()
 	m.raw.Free()
@@ -81,7 +81,7 @@ func (m *Message) DropBody() {
 	m.Body, m.raw = m.Body[:0], m.raw[:0]
 }
 
-// TakeBody moves the body's views and references to the end of dst.
+// TakeBody appends the body's views to dst and gives their references to the caller.
 func (m *Message) TakeBody(dst mem.BufferSlice) mem.BufferSlice {
 	dst = append(dst, m.Body...)
 	clear(m.Body)
@@ -128,8 +128,8 @@ func (m *Message) unmarshal(data mem.BufferSlice) error {
 	return nil
 }
 
-// phase reads one member of the oneof. As in all protobuf readers, a later member replaces another
-// one, or merges with an earlier one of the same number.
+// phase reads one member of the oneof. As in all protobuf readers, a later member replaces an
+// earlier member with another number, and merges with one that has the same number.
 func (m *Message) phase(c *cursor, kind Kind) error {
 	n, err := c.length()
 	if err != nil {
@@ -154,7 +154,7 @@ func (m *Message) phase(c *cursor, kind Kind) error {
 	})
 }
 
-// body reads an HttpBody that ends where rest bytes are left.
+// body reads an HttpBody. It ends where rest bytes are left.
 func (m *Message) body(c *cursor, rest int) error {
 	for c.left > rest {
 		num, typ, err := c.tag()

@@ -17,66 +17,68 @@ const MaxChunk = 62 << 10
 
 // Answer is a Picker's decision about one request.
 type Answer struct {
-	// Status is 0 for a pick, else an immediate response's: 429 or 503 by the protocol, 413 for a
-	// too large body, 400 for an invalid one, 200 with a Body.
+	// Status is 0 for a pick. Otherwise it is the status of an immediate response: 429 or 503 by
+	// the protocol, 413 for a body that is too large, 400 for an invalid body, 200 with a Body.
 	Status int
-	// Endpoints is the pick: "ip:port", or "envoy://hops/NAME" for a hop. The Picker owns its
-	// memory until Track's End.
+	// Endpoints is the pick. Each is "ip:port", or "envoy://hops/NAME" for a hop. The Picker owns
+	// the memory until the End of Track.
 	Endpoints List
-	// MaxRetries is x-envoy-max-retries; if negative, the header is unchanged.
+	// MaxRetries is the value of x-envoy-max-retries. If it is negative, the header is not changed.
 	MaxRetries int
-	// HeadersLimit is how long an endpoint may take for its headers before the next one is tried in
-	// parallel; 0 means no limit.
+	// HeadersLimit is how long an endpoint may take to send headers before Envoy tries the next
+	// endpoint in parallel; 0 means no limit.
 	HeadersLimit time.Duration
-	// Headers are set in the request, from endpointpicker.RoutingHeaders; the others of that list
-	// are removed.
+	// Headers are set in the request. They are from endpointpicker.RoutingHeaders; the other
+	// headers of that list are removed.
 	Headers []Header
-	// TokenData is a JSON array of token IDs for the body's nvext.token_data, or nil. It needs a
-	// body that is read (BodyPolicy.OwnWorkers).
+	// TokenData is a JSON array of token IDs for the body's nvext.token_data, or nil. The body must
+	// be read (BodyPolicy.OwnWorkers).
 	TokenData []byte
-	// TokenIDs likewise replaces the body's "token_ids". It needs BodyPolicy.Process.
+	// TokenIDs replaces the body's "token_ids", if not nil. It needs BodyPolicy.Process.
 	TokenIDs []byte
-	// Changes are a remote picker's.
+	// Changes are a remote picker's changes to the request.
 	Changes Changes
-	// Pool and Lease return in the access log, by the metadata namespace "penstock"; unset without
-	// a lease.
+	// Pool and Lease appear in the access log, in the metadata namespace "penstock". They are not
+	// set without a lease.
 	Pool  string
 	Lease Lease
-	// Keeps means that the server stores the response, so the gateway reads its ID
+	// Keeps means that the server stores the response, so the gateway reads the response's ID
 	// (translator/envoy, response.lua).
 	Keeps bool
-	// Reason is short and stable ("pool_full"), for x-penstock-reason; Message is for display. Both
+	// Reason is short and stable ("pool_full"), for x-penstock-reason. Message is for display. Both
 	// need a Status.
 	Reason, Message string
 	// Body is the JSON body of an immediate response with Status 200 and no Reason.
 	Body string
-	// RetryAfter is the header Retry-After, rounded up to seconds, Dropped
-	// x-llm-d-request-dropped-reason. Both need a Status; zero omits them.
+	// RetryAfter is the value of Retry-After, rounded up to seconds. Dropped is the value of
+	// x-llm-d-request-dropped-reason. Both need a Status; a zero value omits the header.
 	RetryAfter time.Duration
 	Dropped    string
-	// ServedNamespace is the metadata namespace of the endpoint that served; "" means
-	// Config.Names'.
+	// ServedNamespace is the metadata namespace in which the gateway names the endpoint that
+	// served; "" means the one in Config.Names.
 	ServedNamespace string
-	// Track receives the response's outcome and the stream's end; may be nil.
+	// Track receives the response's headers and the stream's end; may be nil.
 	Track Tracker
-	// Unavailable ends the call with gRPC's UNAVAILABLE and Message. The gateway then asks another
+	// Unavailable ends the call with gRPC's UNAVAILABLE and Message. The gateway then calls another
 	// picker, or continues without a pick.
 	Unavailable bool
-	// Pass forwards the request unchanged and without a pick, if the call has only headers yet.
+	// Pass forwards the request unchanged and without a pick. It applies while the call has only
+	// sent headers.
 	Pass bool
-	// Passthrough is a remote picker's encoded ImmediateResponse, sent in place of Status's.
+	// Passthrough is a remote picker's encoded ImmediateResponse. It is sent instead of a response
+	// with Status.
 	Passthrough []byte
 }
 
 // List is a pick's endpoints in order.
 type List []string
 
-// String returns the list comma-separated, as on the wire.
+// String returns the list as on the wire, separated by commas.
 func (l List) String() string { return strings.Join(l, ",") }
 
-// Lease is the ID of a request in flight; the zero value is no lease.
+// Lease is the ID of a request in flight. The zero value means no lease.
 type Lease struct {
-	Owner  string // without a dot
+	Owner  string // contains no dot
 	Number uint64
 }
 
@@ -91,28 +93,29 @@ func (l Lease) String() string {
 // Header is a header of a request or a response.
 type Header struct{ Name, Value string }
 
-// Response is the part of a response's headers that a picker reads.
+// Response has the fields of a response's headers that a picker reads.
 type Response struct {
 	Status      int
 	Served      string // endpoint that served; "" if none did
-	Token       string // x-session-token of another picker behind; "" if absent
+	Token       string // x-session-token of the picker behind the gateway; "" if absent
 	ContentType []byte
 }
 
-// Tracker follows one request after its pick. The stream's goroutine calls it, End last.
+// Tracker follows one request after its pick. The stream's goroutine calls its methods, End last.
 type Tracker interface {
-	// Response reports the response's headers, and returns a header to set, or the zero Header.
+	// Response receives the response's headers. It returns a header to set, or the zero Header.
 	Response(Response) Header
-	// Begun reports the first body byte, from gateways that send bodies as they arrive.
+	// Begun is called at the first body byte, if the gateway sends bodies as they arrive.
 	Begun()
-	// End reports the end of the stream; in modes that skip the response, soon after the pick.
+	// End is called at the end of the stream. In modes that skip the response, this is soon after
+	// the pick.
 	End()
 }
 
-// BodyTracker is a Tracker that reads response bodies, from gateways that send them.
+// BodyTracker is a Tracker that reads response bodies, if the gateway sends them.
 type BodyTracker interface {
 	Tracker
-	// Piece reports a part of the body, valid during the call.
+	// Piece receives a part of the body, valid during the call.
 	Piece(mem.BufferSlice)
 }
 
@@ -128,7 +131,7 @@ const (
 	replyTimeout          protowire.Number = 10
 )
 
-// writer encodes a message backwards, so a nested message's length is known when its tag is
+// writer encodes a message backwards, so that a nested message's length is known when its tag is
 // written.
 type writer struct {
 	buf []byte
@@ -190,13 +193,13 @@ func (w *writer) uint(num protowire.Number, v uint64) {
 	w.tag(num, protowire.VarintType)
 }
 
-// header writes a HeaderValueOption into field 1 (HeaderMutation.set_headers). It replaces the
-// header's values.
+// header writes a HeaderValueOption into field 1 (HeaderMutation.set_headers). The new value
+// replaces all values of the header.
 func (w *writer) header(name string, value ...string) {
 	option := w.len()
 	w.uint(3, 2) // OVERWRITE_IF_EXISTS_OR_ADD
 	header := w.len()
-	w.list(3, value) // raw_value; Envoy drops value
+	w.list(3, value) // raw_value, because Envoy ignores value
 	w.str(1, name)
 	w.close(1, header)
 	w.close(1, option)
@@ -211,7 +214,7 @@ func (w *writer) field(key string, value ...string) {
 	w.close(1, entry)
 }
 
-// namespace makes the fields since mark a Struct called name in dynamic_metadata.
+// namespace makes the fields since mark a Struct with this name in dynamic_metadata.
 func (w *writer) namespace(name string, mark int) {
 	w.close(5, mark) // Value.struct_value: the fields are the payload of the Struct
 	w.close(2, mark)
@@ -219,7 +222,7 @@ func (w *writer) namespace(name string, mark int) {
 	w.close(1, mark)
 }
 
-// Trailers have no header mutation, only metadata.
+// A response to trailers can only carry metadata, no header mutation.
 func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *reply {
 	if c.replaced {
 		w := newWriter(replyBytes)
@@ -234,7 +237,7 @@ func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *repl
 	return r.set(&w)
 }
 
-// pick writes a message that ends with the oneof, so that a new body can follow.
+// pick writes a message whose last field is the oneof, so that a new body can follow.
 func (w *writer) pick(phase protowire.Number, a *Answer, c *change, names *Names) {
 	if phase == replyRequestTrailers {
 		w.varint(0)
@@ -272,7 +275,7 @@ func (w *writer) oneof(phase protowire.Number, a *Answer, c *change, names *Name
 	}
 	if a.HeadersLimit > 0 {
 		w.header("x-envoy-upstream-rq-per-try-timeout-ms", strconv.FormatInt(a.HeadersLimit.Milliseconds(), 10))
-		w.header("x-envoy-hedge-on-per-try-timeout", "true") // no timeout ends an attempt, even the last
+		w.header("x-envoy-hedge-on-per-try-timeout", "true") // with it, a timeout ends no attempt, not even the last
 	}
 	w.header(names.Destination, a.Endpoints...)
 	c.headers(w)
@@ -296,7 +299,7 @@ func (w *writer) lease(l Lease) {
 	w.close(1, entry)
 }
 
-// Dynamic metadata with a pick's pool and lease for the access log. The filter's
+// Dynamic metadata that contains a pick's pool and lease, for the access log. The filter's
 // receiving_namespaces must list MetadataNamespace and envoy.lb.
 const (
 	MetadataNamespace = "penstock"
@@ -359,7 +362,7 @@ func errorBody(a *Answer, anthropic bool) string {
 	return string(body)
 }
 
-// Responses without changes: an empty member of the oneof, shared by all streams. They hold no
+// Responses without changes: an empty member of the oneof. All streams share them. They hold no
 // pooled memory, so gRPC's Free has no effect.
 var (
 	passRequestHeaders   = passReply(replyRequestHeaders)
@@ -400,7 +403,7 @@ func passReply(phase protowire.Number) *reply {
 }
 
 // echoReply sends a chunk of a body back, as FULL_DUPLEX_STREAMED requires. chunk has at most
-// MaxChunk bytes; its references move to the reply.
+// MaxChunk bytes. The reply takes its references.
 func echoReply(phase protowire.Number, chunk mem.BufferSlice, end bool) *reply {
 	size := chunk.Len()
 	w := newWriter(48)

@@ -18,27 +18,27 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// Request is an HTTP request at its pick.
+// Request is an HTTP request at the time of its pick.
 type Request struct {
-	Gateway     string   // whose key the call has, "namespace/name"; "" if calls need none
+	Gateway     string   // Gateway ("namespace/name") whose key the call has; "" if calls need no key
 	Member      string   // the other cluster that the connection proves; "" if it proves none
 	Pool        string   // "" if the gateway named none
 	Open        bool     // see MetadataKeyOpen
 	Imported    bool     // from another cluster's gateway, which imports the pool
 	One         bool     // the gateway reads a single address: Envoy's ORIGINAL_DST clusters read no list
-	Retries     int      // by the route's own retry policy
+	Retries     int      // by the route's retry policy
 	Fixed       bool     // see MetadataKeyTries
 	Spill       []string // targets, in order
 	Subset      string   // label selector of the endpoints; "" for all
 	Pools       []string // of the route's rule; nil if the gateway does not list them
-	Last        bool     // was spilled already
-	Bodyless    bool     // ended with its headers
+	Last        bool     // the request was already spilled
+	Bodyless    bool     // the request ended with its headers
 	TraceParent string   // W3C trace context of the ext_proc call; "" without tracing
 	Headers     *Message
-	// Body is set in BUFFERED and FULL_DUPLEX_STREAMED if the pool requires (BodyPolicy.Whole) or
-	// keeps it, maybe incomplete without Whole.
+	// Body is set in BUFFERED and FULL_DUPLEX_STREAMED if the pool requires bodies
+	// (BodyPolicy.Whole) or keeps them. If the pool only keeps them, Body may be incomplete.
 	Body mem.BufferSlice
-	// Facts are zero without a body, or if too many bodies are held. Their Chain is valid during
+	// Facts are zero without a body, and if too many bodies are held. Their Chain is valid during
 	// Pick.
 	Facts request.Facts
 
@@ -47,7 +47,8 @@ type Request struct {
 }
 
 // Reported means that an access log reports the request's end, because Penstock configures the
-// gateway here. For other gateways, the call's end is the best known end of the request.
+// gateway and the gateway belongs to this cluster. For other gateways, the call's end is the best
+// known end of the request.
 func (r *Request) Reported() bool { return r.Pool != "" && !r.Imported }
 
 // MaxExtension bounds Extend, below Envoy's configured maximum (translator/envoy,
@@ -55,18 +56,18 @@ func (r *Request) Reported() bool { return r.Pool != "" && !r.Imported }
 const MaxExtension = 290 * time.Second
 
 // Extend makes the gateway wait up to d from now for the next response, instead of 2 s. It works
-// once per request, because Envoy accepts it once per message. It does nothing in
-// FULL_DUPLEX_STREAMED, where responses have no timeout.
+// once per request, because Envoy accepts it once per message. In FULL_DUPLEX_STREAMED, where
+// responses have no timeout, it does nothing.
 func (r *Request) Extend(d time.Duration) {
 	x := r.exchange
 	if x == nil || r.extended || x.requestMode == ModeFullDuplexStreamed {
 		return
 	}
 	r.extended = true
-	_ = x.send(timeoutReply(min(d, MaxExtension))) // fails if the gateway ended the call, as ctx shows
+	_ = x.send(timeoutReply(min(d, MaxExtension))) // fails if the gateway has ended the call, which ctx shows
 }
 
-// ShowsFirstByte means that the gateway sends the response body as it arrives.
+// ShowsFirstByte reports whether the gateway sends the response's body as it arrives.
 func (r *Request) ShowsFirstByte() bool { return r.exchange != nil && r.exchange.showsFirstByte() }
 
 func (x *exchange) showsFirstByte() bool {
@@ -82,26 +83,26 @@ type exchange struct {
 
 	request      Request
 	policy       BodyPolicy
-	served       string // namespace of the endpoint that served
+	served       string // metadata namespace of the endpoint that served
 	requestMode  Mode
 	responseMode Mode
 	observe      bool
 
-	waiting bool // for the body
+	waiting bool // the pick waits for the body
 	size    int
-	held    int64            // share of bodies
+	held    int64            // bytes that this request holds in Bodies
 	scanner *request.Scanner // nil before the first body bytes
-	spread  *request.Spread  // likewise; nil if the pool needs none
-	change  change           // to the request
-	sent    mem.BufferSlice  // body before changes, if the pick's answer may change it further; else nil
-	renamed mem.BufferSlice  // sent with the replaced model, for the pool's processor; nil if unchanged
+	spread  *request.Spread  // nil before the first body bytes, and if the pool needs no hash
+	change  change
+	sent    mem.BufferSlice // body before changes, if the answer may change it further; otherwise nil
+	renamed mem.BufferSlice // sent with the replaced model, for the pool's processor; nil if the model stays
 	rewrite *request.Rewriter
 
 	done        bool // the call may end
-	rejected    bool // an immediate response was sent: no further replies
-	requestEnd  bool // the request's end was sent back to Envoy (FULL_DUPLEX_STREAMED)
+	rejected    bool // an immediate response was sent, so no replies follow
+	requestEnd  bool // the end of the request was sent back to Envoy (FULL_DUPLEX_STREAMED)
 	responseEnd bool
-	begun       bool // first byte of the response body arrived
+	begun       bool // the first byte of the response's body arrived
 	track       Tracker
 }
 
@@ -128,7 +129,8 @@ func (x *exchange) close() {
 
 func (x *exchange) send(r *reply) error { return x.stream.SendMsg(r) }
 
-// handle answers one message and frees it; the request's headers live as long as the stream.
+// handle answers one message and frees it. A message with the request's headers lives as long as
+// the stream.
 func (x *exchange) handle(m *Message) error {
 	x.learnModes(m)
 	if m.Kind == RequestHeaders && x.request.Headers == nil {
@@ -188,8 +190,8 @@ func (x *exchange) requestHeaders(m *Message) error {
 		return x.choose(replyRequestHeaders)
 	}
 	if !x.waits(m) {
-		// Envoy buffers the body for the picker unless the call ends. Other gateways send no access
-		// log, so there the call's end is the request's end.
+		// Envoy buffers the body for the picker unless the call ends. A gateway without an access
+		// log keeps the call, because the call's end is the request's end.
 		x.done = x.request.Reported() && !x.policy.Whole &&
 			(x.requestMode == ModeBuffered || x.requestMode == ModeBufferedPartial)
 		return x.choose(replyRequestHeaders)
@@ -197,13 +199,13 @@ func (x *exchange) requestHeaders(m *Message) error {
 	switch x.requestMode {
 	case ModeBuffered, ModeBufferedPartial:
 		if !x.bodies.room(declared(m)) {
-			// gRPC receives a whole message before it is counted, so Envoy must not send a body
-			// without room. The picker's members cannot be removed from a body that Envoy does not
-			// send here.
+			// gRPC receives a whole message before the message is counted, so Envoy must not send a
+			// body without room for it. Envoy then does not send the body here, so members for the
+			// picker cannot be removed from it.
 			if problem := x.overloaded(x.policy.Process && x.request.Reported()); problem != nil {
 				return x.answer(replyRequestHeaders, problem)
 			}
-			if x.done = x.request.Reported(); !x.done { // the gateway sends the body anyway
+			if x.done = x.request.Reported(); !x.done { // other gateways send the body anyway
 				x.passUnread()
 			}
 			return x.choose(replyRequestHeaders)
@@ -212,14 +214,14 @@ func (x *exchange) requestHeaders(m *Message) error {
 		return x.send(passRequestHeaders)
 	case ModeFullDuplexStreamed:
 		x.waiting = true
-		return nil // the pick answers the headers once the body was read
+		return nil // the pick answers the headers once the body is read
 	}
 	x.rewriteChunks()
 	return x.choose(replyRequestHeaders)
 }
 
-// waits reports whether a request's pick waits for its body. Streams might never end: upgrades and
-// gRPC, except unary calls with a prompt. Multipart bodies have no prompt.
+// waits reports whether the pick of a request waits for the body. A stream might never end: this
+// concerns upgrades, and gRPC except unary calls with a prompt. Multipart bodies have no prompt.
 func (x *exchange) waits(headers *Message) bool {
 	if !x.policy.Wait && !x.policy.Prompts {
 		return false
@@ -245,7 +247,7 @@ func prefixed(value []byte, text string) bool {
 func (x *exchange) choose(phase protowire.Number) error {
 	x.waiting = false
 	a := x.pick.Answer()
-	x.track, x.served = a.Track, cmp.Or(a.ServedNamespace, x.names.Namespace) // ended by close from here on
+	x.track, x.served = a.Track, cmp.Or(a.ServedNamespace, x.names.Namespace) // from here on close ends the track
 	x.edit(&a)
 	x.endScan()
 	return x.answer(phase, &a)
@@ -314,8 +316,8 @@ func (x *exchange) requestBody(m *Message) error {
 	case problem != nil:
 		return x.answer(replyRequestBody, problem)
 	case !streamed:
-		// The access log reports the request's end, so the call is no longer needed. An imported
-		// request counts until its call ends.
+		// The access log reports the request's end, so the call is no longer needed. A request from
+		// another cluster counts until its call ends.
 		x.done = x.request.Reported() && !x.request.Imported
 		err := x.choose(replyRequestBody)
 		x.dropBody()
@@ -326,8 +328,8 @@ func (x *exchange) requestBody(m *Message) error {
 	return x.pickAndReturnBody(m.EndOfStream)
 }
 
-// overloaded counts a body that is not read because too many are held. It returns an answer if the
-// body is required, by needed or the pool's policy.
+// overloaded counts a body that is not read because too many bodies are held. It returns an answer
+// if the body is required, because of needed or the pool's policy.
 func (x *exchange) overloaded(needed bool) *Answer {
 	if needed || x.policy.Whole || x.policy.Rewrite || x.policy.OwnWorkers {
 		x.bodies.rejected.Add(1)
@@ -340,9 +342,9 @@ func (x *exchange) overloaded(needed bool) *Answer {
 
 func declared(m *Message) int64 { return int64(Digits(m.Header("content-length"), 12)) }
 
-// read reads a chunk of the body that the pick waits for, and holds it if needed later. It returns
-// an answer for a too large body. If too many bodies are held, whole is false: the pick does
-// without the body, or read returns an answer.
+// read reads a chunk of the body that the pick waits for, and holds it if it is needed later. It
+// returns an answer for a body that is too large. If too many bodies are held, whole is false: the
+// pick continues without the body, or read returns an answer.
 func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer) {
 	if x.size += m.Body.Len(); x.size > x.policy.Limit {
 		return false, &Answer{Status: 413, Reason: "body_too_large",
@@ -406,7 +408,7 @@ func (x *exchange) pickAndReturnBody(end bool) error {
 	return x.echo(replyRequestBody, body, end)
 }
 
-// echo sends body back in chunks. It consumes body's references, also on errors.
+// echo sends body back in chunks. It consumes body's references, even if it returns an error.
 func (x *exchange) echo(phase protowire.Number, body mem.BufferSlice, end bool) error {
 	if len(body) == 0 && !end {
 		return nil
@@ -436,7 +438,8 @@ func (x *exchange) requestTrailers() error {
 			}
 		}
 		if x.requestMode != ModeFullDuplexStreamed {
-			// BUFFERED with trailers and no body: the trailers are the last message to answer.
+			// BUFFERED with trailers and no body: the pick answers the trailers, which are the last
+			// message.
 			return x.choose(replyRequestTrailers)
 		}
 		if err := x.pickAndReturnBody(false); err != nil || x.rejected {
@@ -444,7 +447,7 @@ func (x *exchange) requestTrailers() error {
 		}
 	}
 	if x.rewrite != nil && x.requestMode == ModeFullDuplexStreamed && !x.requestEnd {
-		if body, ok := x.rewrite.Write(nil, true); ok && len(body) > 0 { // held back from a body that is not JSON
+		if body, ok := x.rewrite.Write(nil, true); ok && len(body) > 0 { // bytes held back from a body that is not JSON
 			if err := x.echo(replyRequestBody, body, false); err != nil {
 				return err
 			}

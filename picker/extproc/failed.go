@@ -7,13 +7,14 @@ import (
 	"google.golang.org/grpc"
 )
 
-// HeaderDead marks the response of a dead server: the gateway retries the request on another one.
+// HeaderDead marks the response of a dead server, so that the gateway retries the request at
+// another server.
 const HeaderDead = "penstock-server-dead"
 
-// Failures judges failed responses.
+// Failures determines whether servers with failed responses are dead.
 type Failures interface {
-	// Dead reports whether a server of a pool is dead, for a Gateway that picks from it. It may
-	// block.
+	// Dead reports whether a server of a pool is dead. gateway is the Gateway that picks from the
+	// pool. Dead may block.
 	Dead(ctx context.Context, gateway, pool string, server netip.AddrPort) bool
 }
 

@@ -20,14 +20,14 @@ type conversation struct {
 	peer   *peer
 	q      *Request
 	cancel func()
-	extend func(time.Duration) // receives the time that the remote picker asks for
+	extend func(time.Duration) // receives the time for which the remote picker extends the timeout
 	answer RemoteAnswer
 	body   returned
-	quit   chan struct{} // closed when no further message matters
+	quit   chan struct{} // closed when no further message is needed
 }
 
-// silence bounds the time between a remote picker's pick and the returned body, which the protocol
-// demands, but not all pickers send.
+// silence bounds the time between a remote picker's pick and the returned body. The protocol
+// requires the body, but not all pickers return it.
 const silence = 250 * time.Millisecond
 
 type received struct {
@@ -54,7 +54,7 @@ func (c *conversation) converse() (RemoteAnswer, error) {
 		if err != nil {
 			return RemoteAnswer{}, err
 		}
-		if c.body.begun { // in one chunk with the answer, too
+		if c.body.begun { // the body may be in one chunk with the answer
 			c.peer.returns.Store(true)
 		}
 		if done {
@@ -89,15 +89,15 @@ func (c *conversation) send() error {
 			RequestBody: &extprocv3.HttpBody{Body: chunk, EndOfStream: body.Remaining() == 0},
 		}
 		if c.stream.Send(&extprocv3.ProcessingRequest{Request: m}) != nil {
-			break // the remote ended the stream; RecvMsg returns its answer or error
+			break // the remote picker ended the stream; RecvMsg returns its answer or error
 		}
 	}
 	return nil
 }
 
-// receive reads until the call ends, and discards messages after the answer: unread ones would
-// block a remote picker from reading the response headers. More than a body and a message more end
-// the call.
+// receive reads until the call ends. It discards messages after the answer, because unread messages
+// would prevent a remote picker from reading the response headers. It ends the call if the messages
+// are larger than the body and one more message.
 func (c *conversation) receive(messages chan<- received) {
 	limit := c.body.size + maxMessage
 	for {
@@ -133,7 +133,7 @@ func (c *conversation) take(r received) (done bool, err error) {
 	}
 	switch {
 	case r.err != nil && len(c.answer.Endpoints) > 0 && !c.body.begun:
-		return true, nil // it does not return the body
+		return true, nil // the picker does not return the body
 	case r.err != nil:
 		return false, fmt.Errorf("no pick: %w", r.err)
 	case len(m.immediate) > maxImmediate:
@@ -150,7 +150,7 @@ func (c *conversation) take(r received) (done bool, err error) {
 	if len(c.answer.Endpoints) == 0 {
 		c.answer.Endpoints = m.endpoints
 	}
-	// Some pickers acknowledge bodies without returning them.
+	// Some pickers acknowledge bodies, but do not return them.
 	end := len(c.q.Body) == 0 || m.body && m.chunk == nil && !c.body.begun
 	if m.chunk != nil {
 		if err := c.body.write(m.chunk.GetBody()); err != nil {
@@ -168,17 +168,17 @@ func (c *conversation) take(r received) (done bool, err error) {
 }
 
 const (
-	maxEndpoints    = 16       // of a list; the rest is dropped
-	maxEndpointText = 64       // in bytes each; the longest IPv6 address with port has 47
-	maxImmediate    = 64 << 10 // in bytes
-	maxMessages     = 64       // before the pick
+	maxEndpoints    = 16       // maximum of endpoints in a list; further ones are dropped
+	maxEndpointText = 64       // bytes of each; the longest IPv6 address with a port has 47
+	maxImmediate    = 64 << 10 // bytes
+	maxMessages     = 64       // maximum of messages before the pick
 )
 
 func endpoints(list string) []string {
 	out := strings.SplitN(list, ",", maxEndpoints+1)
 	out = out[:min(len(out), maxEndpoints)]
 	for i, text := range out {
-		out[i] = strings.Clone(text[:min(len(text), maxEndpointText)]) // releases the possibly long list
+		out[i] = strings.Clone(text[:min(len(text), maxEndpointText)]) // so that the list, which may be long, is freed
 	}
 	return out
 }
@@ -222,15 +222,15 @@ func (t *remoteTracker) Response(r Response) Header {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.ended {
-		_ = t.stream.Send(m) // fails if the remote is gone and needs no report
+		_ = t.stream.Send(m) // fails if the remote picker has ended, which then needs no report
 	}
 	return Header{}
 }
 
-// Remote pickers receive no response bodies.
+// A remote picker receives no response bodies.
 func (*remoteTracker) Begun() {}
 
-// It may be called from any goroutine, repeatedly.
+// End may be called from any goroutine, and repeatedly.
 func (t *remoteTracker) End() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -247,19 +247,19 @@ type encoded []byte
 
 type discarded int
 
-// remoteMessage has a ProcessingResponse's fields for a relay, except header changes.
+// remoteMessage has the fields of a ProcessingResponse that a relay needs, except header changes.
 type remoteMessage struct {
 	endpoints []string
 	problem   error
 	immediate []byte        // encoded ImmediateResponse, or nil
 	status    int           // of the immediate response
-	timeout   time.Duration // requested extension
+	timeout   time.Duration // extension of the timeout that the remote picker requests
 	body      bool
-	chunk     *extprocv3.StreamedBodyResponse // of the body, or nil
+	chunk     *extprocv3.StreamedBodyResponse // chunk of the body, or nil
 }
 
-// read decodes a message, and adds its header changes to the answer. A Remote decodes one message
-// at a time, because many small fields decode to many times their size.
+// read decodes a message, and adds its header changes to the answer. A Remote decodes only one
+// message at a time, because many small fields take many times their size when decoded.
 func (c *conversation) read(b encoded) (m remoteMessage, err error) {
 	c.remote.decoding.Lock()
 	defer c.remote.decoding.Unlock()
@@ -273,7 +273,7 @@ func (c *conversation) read(b encoded) (m remoteMessage, err error) {
 		return m, err
 	}
 	if m.timeout = r.GetOverrideMessageTimeout().AsDuration(); m.timeout > 0 {
-		return m, nil // gateways ignore such a message's other fields
+		return m, nil // gateways ignore the other fields of such a message
 	}
 	common := r.GetRequestHeaders().GetResponse()
 	if body := r.GetRequestBody(); body != nil {
@@ -301,7 +301,7 @@ func destination(r *extprocv3.ProcessingResponse, mutation *extprocv3.HeaderMuta
 	return named
 }
 
-// Current pickers use raw_value.
+// Current pickers use raw_value; others may still use value.
 func headerValue(h *corev3.HeaderValue) []byte {
 	if len(h.GetRawValue()) > 0 {
 		return h.GetRawValue()

@@ -4,13 +4,13 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec that everything else uses
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec for all other messages
 	"google.golang.org/grpc/mem"
 )
 
 // Codec returns the gRPC server's codec, for grpc.ForceServerCodecV2. It encodes gateways' external
-// processing messages itself, and all else (health, reflection, the access log, calls of remote
-// pickers) as ordinary proto messages.
+// processing messages itself. It encodes all other messages (health, reflection, the access log,
+// calls of remote pickers) as ordinary proto messages.
 func Codec() encoding.CodecV2 { return codec{proto: encoding.GetCodecV2("proto")} }
 
 type codec struct{ proto encoding.CodecV2 }

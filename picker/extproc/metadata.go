@@ -6,9 +6,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Subset returns the endpoints of the subset hint in a metadata namespace, and whether there is a
-// hint. An empty hint allows no endpoint. Entries are strings, "ip:port" or "ip"; other types are
-// skipped.
+// Subset returns the endpoints in the subset hint of a metadata namespace. set reports whether
+// there is a hint; an empty hint allows no endpoint. Entries are strings, "ip:port" or "ip"; values
+// of other types are skipped.
 func (m *Message) Subset(namespace string) (entries []string, set bool) {
 	value, ok := m.metadata(namespace, keySubset)
 	if !ok {
@@ -38,9 +38,9 @@ func (m *Message) Subset(namespace string) (entries []string, set bool) {
 	return entries, true
 }
 
-// Served returns the endpoint that served the request ("ip:port"), which Envoy sends with the
-// response headers, or nil. A data plane with its own namespace for picks may still report in the
-// protocol's.
+// Served returns the endpoint that served the request ("ip:port"), or nil. Envoy sends it with the
+// response headers. A data plane with a namespace of its own for picks may still report the
+// endpoint in the protocol's namespace.
 func (m *Message) Served(namespace string) []byte {
 	value, ok := m.metadata(namespace, keyServed)
 	if !ok && namespace != namespaceLB {
@@ -101,7 +101,7 @@ const (
 	valueList   = 6
 )
 
-// A member with another wire type is an unknown field.
+// Wire types of the members. A member with another wire type counts as an unknown field.
 var valueTypes = [...]protowire.Type{1: protowire.VarintType, 2: protowire.Fixed64Type,
 	valueString: protowire.BytesType,
 	4:           protowire.VarintType, 5: protowire.BytesType, valueList: protowire.BytesType}

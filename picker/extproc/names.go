@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// Names are the names by which a data plane and a picker exchange endpoints. The zero value has the
-// endpoint picker protocol's names.
+// Names are the names that a data plane and a picker use to exchange endpoints. The zero value
+// stands for the names of the endpoint picker protocol.
 type Names struct {
 	// Destination is the header and metadata key of a pick; default x-gateway-destination-endpoint.
 	Destination string
 	// Namespace is the metadata namespace of picks and serving endpoints; default envoy.lb.
 	Namespace string
-	// Subset is the metadata namespace of the endpoints to choose among; default
-	// envoy.lb.subset_hint.
+	// Subset is the metadata namespace of the subset hint; default envoy.lb.subset_hint.
 	Subset string
 }
 
@@ -26,14 +25,14 @@ const (
 	keyServed       = "x-gateway-destination-endpoint-served"
 )
 
-// WithDefaults returns n with the protocol's names in place of empty ones.
+// WithDefaults returns n, with the protocol's names instead of empty ones.
 func (n Names) WithDefaults() Names {
 	return Names{cmp.Or(n.Destination, keyDestination), cmp.Or(n.Namespace, namespaceLB),
 		cmp.Or(n.Subset, namespaceSubset)}
 }
 
-// Reserved reports whether Destination has its own meaning, such as host, so that a gateway would
-// misread the pick.
+// Reserved reports whether Destination is a header with another meaning, such as host, so that a
+// gateway would misread the pick.
 func (n Names) Reserved() bool { return reserved(strings.ToLower(n.Destination)) }
 
 // DefaultNames returns the endpoint picker protocol's names.

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// The first ejection lasts firstEjection, each further one twice as long.
+// The first ejection lasts firstEjection, each further ejection twice as long as the previous one.
 const (
 	firstEjection = time.Second
 	maxEjection   = 30 * time.Second
 )
 
 // outlier ejects a picker that did not answer in time, so that only one request waits for it. As in
-// Envoy's outlier detection, an ejected picker gets no requests, then one trial. Immediate
-// failures, such as a closed connection, do not eject.
+// Envoy's outlier detection, an ejected picker gets no requests, and then one trial request.
+// Failures that are found at once, such as a closed connection, do not eject a picker.
 type outlier struct {
 	mu       sync.Mutex
 	failures int
@@ -22,8 +22,8 @@ type outlier struct {
 	err      error
 }
 
-// admit returns why no request may be sent now, or nil. trial is set for the request after an
-// ejection. The caller passes each admitted request's outcome to done.
+// admit returns why no request may be sent now, or nil. trial is true for the first request after
+// an ejection. The caller passes the outcome of each admitted request to done.
 func (o *outlier) admit(now time.Time) (trial bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -46,9 +46,9 @@ func (o *outlier) open(now time.Time) bool {
 type outcome int
 
 const (
-	answered outcome = iota // or failed at once: the picker is not stalled
+	answered outcome = iota // the picker answered or failed at once, so it is not stalled
 	late                    // no answer in time
-	canceled                // by the client; shows nothing
+	canceled                // the client canceled, so nothing is known about the picker
 )
 
 func (o *outlier) done(now time.Time, trial bool, how outcome, err error) {
@@ -61,7 +61,7 @@ func (o *outlier) done(now time.Time, trial bool, how outcome, err error) {
 	case answered:
 		o.failures, o.err = 0, nil
 	case late:
-		if o.failures > 0 && !trial { // one of several in flight
+		if o.failures > 0 && !trial { // of several late requests in flight, one counts
 			return
 		}
 		o.until = now.Add(min(firstEjection<<min(o.failures, 10), maxEjection))

@@ -22,17 +22,18 @@ import (
 
 const (
 	connectTimeout = 500 * time.Millisecond
-	// turnTimeout bounds a remote picker's answer while another one can be asked.
+	// turnTimeout bounds the wait for a remote picker's answer while another address can be tried.
 	turnTimeout = 700 * time.Millisecond
-	// answerTimeout bounds Ask, below Envoy's 2 s, so that a request can still be spilled or
+	// answerTimeout bounds Ask. It is below Envoy's 2 s, so that a request can still be spilled or
 	// answered.
 	answerTimeout = 1700 * time.Millisecond
 	// maxMessage bounds a remote picker's messages, in bytes: a pick, or a chunk of a body.
 	maxMessage = 1 << 20
 )
 
-// pings detect a frozen or disconnected remote picker while calls are open. gRPC-Go's servers close
-// the connections of clients that ping more often by default; gRPC-Go then pings less often.
+// pings detect a frozen or disconnected remote picker while calls are open. By default, servers of
+// gRPC-Go close the connections of clients that ping more often; a client of gRPC-Go then pings
+// less often.
 var pings = keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 2 * time.Second}
 
 // RemoteConfig locates a remote picker.
@@ -48,7 +49,7 @@ type Remote struct {
 	peers []*peer
 	names Names
 	pool  string
-	users atomic.Int64 // open calls, plus one until Close
+	users atomic.Int64 // number of open calls, plus one until Close
 
 	decoding sync.Mutex
 }
@@ -56,15 +57,15 @@ type Remote struct {
 type peer struct {
 	*grpc.ClientConn
 	outlier outlier
-	returns atomic.Bool // it returned a body before
+	returns atomic.Bool // the picker returned a body before
 }
 
-// ErrClosed is Ask's error after Close.
+// ErrClosed is the error of Ask after Close.
 var ErrClosed = errors.New("the connections to this picker were closed")
 
 var errLate = errors.New("no answer in time")
 
-// NewRemote returns a Remote, which connects at the first Ask. The caller closes it.
+// NewRemote returns a Remote. It connects at the first Ask. The caller closes it.
 func NewRemote(c RemoteConfig) (*Remote, error) {
 	r := &Remote{names: c.Names.WithDefaults(), pool: c.Pool}
 	r.users.Store(1)
@@ -80,7 +81,7 @@ func NewRemote(c RemoteConfig) (*Remote, error) {
 	return r, nil
 }
 
-// Close closes all connections once their calls have ended. Call it once.
+// Close closes all connections once the open calls have ended. Call it once.
 func (r *Remote) Close() { r.release() }
 
 // use keeps the connections open until release. It returns false after Close.
@@ -107,34 +108,34 @@ func (r *Remote) release() {
 
 // RemoteAnswer is a remote picker's response.
 type RemoteAnswer struct {
-	Endpoints []string // the pick, in order, at most maxEndpoints; empty with Immediate
+	Endpoints []string // the pick, in order, at most maxEndpoints; empty if Immediate is set
 	Immediate []byte   // encoded ImmediateResponse, for Answer.Passthrough; nil with a pick
 	Status    int
 	// Changes are the changes to the request, for Answer.Changes.
 	Changes Changes
 	// Track forwards the response headers to the remote picker, if the gateway sends them, and ends
-	// its call. End may be called from any goroutine, repeatedly.
+	// the call of the remote picker. End may be called from any goroutine, repeatedly.
 	Track Tracker
 }
 
 const maxFollowed = 1 << 14
 
-// Crowded reports that too many calls are open for one to outlive its gateway's.
+// Crowded reports whether too many calls are open for one to last longer than its gateway's call.
 func (r *Remote) Crowded() bool { return r.users.Load() > maxFollowed }
 
 // Open returns the number of open calls.
 func (r *Remote) Open() int64 { return max(r.users.Load()-1, 0) }
 
-// Ask forwards q's headers and body, and returns the remote picker's answer. The remote picker
-// always sees FULL_DUPLEX_STREAMED, the only mode that every picker of this protocol supports. A
-// request whose body was not read is sent without a body, because the remote would wait for it in
-// vain.
+// Ask forwards q's headers and body, and returns the remote picker's answer. The mode is always
+// FULL_DUPLEX_STREAMED, the only mode that every picker of this protocol supports. A request whose
+// body was not read is sent as one without a body, because the remote picker would wait for the
+// body in vain.
 //
 // A remote picker that needs longer, for example to queue requests, may extend the timeout once
-// with override_message_timeout. The gateway's timeout is then extended a little further.
+// with override_message_timeout. Ask then extends the gateway's timeout, by a little more.
 //
-// An address that does not answer in time is ejected for a while (outlier), and the next one is
-// asked. Ask fails at once if all are ejected.
+// Ask ejects an address that does not answer in time for a while (outlier), and tries the next
+// address. If all addresses are ejected, it fails at once.
 func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 	if !r.use() {
 		return RemoteAnswer{}, ErrClosed
@@ -165,7 +166,7 @@ func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 }
 
 func (r *Remote) turn(ctx context.Context, p *peer, limit time.Time, q *Request) (RemoteAnswer, outcome, error) {
-	// The call outlives the gateway's, which may end with the pick.
+	// The call may last longer than the gateway's call, which may end with the pick.
 	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 	timer := time.AfterFunc(time.Until(limit), func() { cancel(errLate) })
@@ -223,7 +224,7 @@ func connected(ctx context.Context, conn *grpc.ClientConn) error {
 }
 
 func unreachable(ctx context.Context, conn *grpc.ClientConn) error {
-	ctx, cancel := context.WithCancel(ctx) // ends the call if conn is ready by now
+	ctx, cancel := context.WithCancel(ctx) // ends the call, if conn is ready by now
 	defer cancel()
 	if _, err := extprocv3.NewExternalProcessorClient(conn).Process(ctx); err != nil {
 		return err
@@ -231,7 +232,7 @@ func unreachable(ctx context.Context, conn *grpc.ClientConn) error {
 	return errors.New("not reachable")
 }
 
-// Results of Reason if only one side uses TLS, and if no process listens at the address.
+// Results of Reason if only one side uses TLS, and if the address has a closed port.
 const (
 	ReasonCleartext  = "it answers in cleartext to a TLS handshake"
 	ReasonHandshake  = "the TLS handshake fails"
@@ -241,7 +242,7 @@ const (
 var ephemeral = regexp.MustCompile(
 	`(read|write) tcp \S+->|rpc error: code = \w+ desc = |connection error: desc = |transport: |passthrough:///`)
 
-// Reason returns why Ask failed, for display. The same cause gives the same text.
+// Reason returns why Ask failed, for display. The same cause always gives the same text.
 func Reason(err error) string {
 	text := err.Error()
 	for _, known := range []struct{ part, reason string }{
@@ -256,8 +257,9 @@ func Reason(err error) string {
 	return strings.Join(strings.Fields(ephemeral.ReplaceAllString(text, "")), " ")
 }
 
-// ask calls one remote picker. After success the call's end calls cancel and releases r; after an
-// error the caller does. extend receives the time that the remote picker asks for.
+// ask calls one remote picker. After success, the end of the call calls cancel and releases r;
+// after an error the caller of ask does both. extend receives the time for which the remote picker
+// extends the timeout.
 func (r *Remote) ask(ctx context.Context, cancel func(), p *peer, q *Request, extend func(time.Duration)) (RemoteAnswer,
 	error) {
 	if q.TraceParent != "" {

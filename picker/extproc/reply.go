@@ -8,17 +8,17 @@ import (
 
 const replyBytes = 1 << 10
 
-// reply is one encoded ProcessingResponse, whose buffers gRPC frees once sent.
+// reply is one encoded ProcessingResponse. gRPC frees its buffers once it is sent.
 type reply struct{ bufs mem.BufferSlice }
 
-// pooledReply is a reply for one stream. It returns to its pool when gRPC frees its only buffer,
-// possibly after the stream's end: gRPC's writer runs concurrently. After the last Free, gRPC reads
-// neither the buffer nor bufs.
+// pooledReply is a reply for one stream. It returns to its pool when gRPC frees its only buffer.
+// This may be after the stream's end, because gRPC's writer runs concurrently. After the last Free,
+// gRPC reads neither the buffer nor bufs.
 type pooledReply struct {
 	reply
 	one  [1]mem.Buffer
 	view []byte
-	// The unused second half exists because gRPC pools no smaller buffer.
+	// gRPC pools no smaller buffer, so the second half exists, but is not used.
 	memory [2*replyBytes + 1]byte
 }
 
@@ -44,7 +44,7 @@ func (r *pooledReply) Put(*[]byte) {
 	replies.Put(r)
 }
 
-// It is unused.
+// Get is unused.
 func (*pooledReply) Get(length int) *[]byte {
 	b := make([]byte, length)
 	return &b
@@ -52,7 +52,7 @@ func (*pooledReply) Get(length int) *[]byte {
 
 func newWriter(size int) writer { return writer{buf: make([]byte, size), at: size} }
 
-// done returns an unpooled reply, which several streams may send.
+// done returns a reply that is not pooled, so several streams may send it.
 func (w *writer) done() *reply {
 	return &reply{bufs: mem.BufferSlice{mem.SliceBuffer(w.buf[w.at:])}}
 }

@@ -10,21 +10,22 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// headerModel is the model that the client asked for, by the body.
+// headerModel is the model that the client asked for, as read from the body.
 const headerModel = "x-gateway-model-name"
 
-// maxModelHeader bounds headerModel, in bytes, as in the script that routes by it.
+// maxModelHeader bounds headerModel, in bytes. The script that routes by this header has the same
+// limit.
 const maxModelHeader = 1024
 
 type change struct {
-	model      string // value of headerModel; "" leaves it
-	length     int    // new content-length; 0 leaves it
+	model      string // value of headerModel; "" does not change it
+	length     int    // new content-length; 0 does not change it
 	dropModel  bool   // remove headerModel
 	dropLength bool   // remove content-length
 	set        []Header
-	remote     Changes  // of a remote picker
-	remove     []string // headers to remove
-	replaced   bool     // body replaces the body, in this message
+	remote     Changes
+	remove     []string
+	replaced   bool // body replaces the request's body, in this message
 	body       mem.BufferSlice
 }
 
@@ -50,18 +51,18 @@ func (c *change) headers(w *writer) {
 	}
 }
 
-// tooManyModels rejects a body from which a server might read a model that was not replaced.
+// tooManyModels rejects a body from which a server might read another model than the replaced one.
 var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: it has too many members \"model\"", MaxRetries: -1}
 
-// notUTF8 rejects a body in which a server, but not this picker, would find a model or the picker's
-// members.
+// notUTF8 rejects a body in which a server would find a model, or members for the picker, that this
+// picker does not find.
 var notUTF8 = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: write JSON in UTF-8", MaxRetries: -1}
 
-// rewriteBody replaces the model in a body that is read, and removes the client's workers and the
-// picker's own members. It returns the client's model. The scanner's facts then describe the new
-// body.
+// rewriteBody replaces the model in a body that was read, and removes the client's workers and the
+// members for the picker. It returns the client's model. From then on the scanner's facts describe
+// the new body.
 func (x *exchange) rewriteBody() (model string, problem *Answer) {
 	if x.scanner.NotUTF8() && (x.policy.Rewrite || x.policy.OwnWorkers || x.policy.Process) {
 		return "", &notUTF8
@@ -130,7 +131,7 @@ func (r *Request) takeBody(bytes int) bool {
 	return x == nil || x.bodies.take(int64(bytes), &x.held)
 }
 
-// Sent is the client's body with the replaced model, for a pool with BodyPolicy.Process. It is
+// Sent returns the client's body with the replaced model, for a pool with BodyPolicy.Process. It is
 // valid during Pick.
 func (r *Request) Sent() mem.BufferSlice {
 	switch x := r.exchange; {
@@ -142,8 +143,8 @@ func (r *Request) Sent() mem.BufferSlice {
 	return r.Body
 }
 
-// Valid reports whether Sent is one JSON value. It is false if too many bodies are held to copy
-// this one.
+// Valid reports whether Sent is one JSON value. It returns false if too many bodies are held to
+// copy this one.
 func (r *Request) Valid() bool {
 	body := r.Sent()
 	if len(body) == 1 {
@@ -184,9 +185,9 @@ func (x *exchange) replaceModel() (model string, problem *Answer) {
 	return model, nil
 }
 
-// clientsModel is the model that the client asked for. Behind a hop, the body may have the model of
-// an earlier, lost pick for the same pool, which set the header; the edge removes a client's
-// header.
+// clientsModel returns the model that the client asked for. Behind a hop the body may already name
+// a replacement: of an earlier pick for the same pool that was lost. That pick left the client's
+// model in headerModel. A client cannot set this header, because the edge removes it.
 func (x *exchange) clientsModel(served string) string {
 	if name := x.request.Headers.Header(headerModel); x.request.Last && len(name) > 0 {
 		return string(name)
@@ -214,31 +215,31 @@ func validHeader(text string) bool {
 	return text != "" && len(text) <= maxModelHeader && text[0] != ' ' && text[len(text)-1] != ' '
 }
 
-// If the reply carries the new body, it moves out of the request.
+// If the reply carries the new body, the request gives it to the reply.
 func (x *exchange) changed(phase protowire.Number) *change {
 	c := &x.change
 	if !x.request.Reported() && x.request.Facts.Size == 0 && x.request.Headers.Header(headerModel) != nil {
-		c.dropModel = true // this gateway does not remove it
+		c.dropModel = true // the gateway does not remove the header
 	}
 	if c.replaced {
 		if phase == replyRequestBody {
 			c.body, x.request.Body = x.request.Body, nil
 		} else {
-			c.replaced = false // sent back after the headers
+			c.replaced = false // the new body is sent back after the headers
 		}
 		if x.request.Headers.Header("content-length") == nil {
 			c.length = 0
 		}
-		if x.requestMode == ModeBufferedPartial { // its rest is unknown
+		if x.requestMode == ModeBufferedPartial { // the rest of the body is unknown
 			c.length, c.dropLength = 0, true
 		}
 	}
 	return c
 }
 
-// rewriteChunks starts to replace models, and to remove the picker's members, in a body that passes
-// in chunks after the pick (STREAMED). The pick uses the header's model only if headers are
-// trusted: a client could name a Critical one.
+// rewriteChunks starts to replace models, and to remove members for the picker, in a body that
+// passes in chunks after the pick (STREAMED). The pick uses the model in the header only if headers
+// are trusted, because a client could name a Critical model.
 func (x *exchange) rewriteChunks() {
 	if x.requestMode != ModeStreamed {
 		return
@@ -255,7 +256,7 @@ func (x *exchange) rewriteChunks() {
 	}
 	last, drawn := f.Model, f.Target
 	x.rewrite = request.NewRewriter(func(model string) *request.Target {
-		if model != last { // one target for a repeated name
+		if model != last { // a repeated name gets the same target
 			last, drawn = model, x.pick.Replacement(model)
 		}
 		return drawn
@@ -269,15 +270,15 @@ func (x *exchange) passUnread() {
 	}
 }
 
-// readNothing continues without the body because too many are held. It returns an answer if the
-// body is required.
+// readNothing continues without the body, because too many bodies are held. It returns an answer if
+// the body is required.
 func (x *exchange) readNothing(m *Message, streamed bool) (problem *Answer) {
 	switch problem = x.overloaded(false); {
 	case problem != nil:
 	case streamed:
 		x.request.Body = m.TakeBody(x.request.Body) // sent back with the pick
 		x.passUnread()
-	case x.policy.Process: // m has the whole body: only this message is held
+	case x.policy.Process: // m has the whole body, so only this message is held
 		size, rewriter := m.Body.Len(), request.NewRewriter(nil, true)
 		defer rewriter.Release()
 		body, ok := rewriter.Write(m.TakeBody(nil), true)
@@ -291,7 +292,7 @@ func (x *exchange) readNothing(m *Message, streamed bool) (problem *Answer) {
 	return problem
 }
 
-// tooManyMembers rejects a body in chunks with too many members to replace or remove.
+// tooManyMembers rejects a body in chunks that has too many members to replace or remove.
 var tooManyMembers = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: it has too many members \"model\", \"route\" or \"token_ids\", or is " +
 		"not in UTF-8", MaxRetries: -1}

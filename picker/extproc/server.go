@@ -12,59 +12,62 @@ import (
 
 // Picker decides about requests. Many streams call it concurrently.
 type Picker interface {
-	// Begin begins the pick of a call's request, before any message. An error ends the call: the
-	// gateway may not pick from the pool. It may set r.Imported.
+	// Begin begins the pick of a call's request, before any message. It may set r.Imported. An
+	// error ends the call, because the gateway may not pick from the pool.
 	Begin(ctx context.Context, r *Request) (Pick, error)
 }
 
 // Pick decides about one stream's request.
 type Pick interface {
-	// Body returns the need of the request's body, and the mode assumed for gateways that do not
-	// send theirs. The headers have arrived.
+	// Body returns which part of the request's body the pick needs, and the mode assumed for
+	// gateways that do not send theirs. The headers have arrived.
 	Body() BodyPolicy
 	// Replacement returns the replacement of a model in the body, or nil. It needs
-	// BodyPolicy.Rewrite; in STREAMED it is called after Answer, too.
+	// BodyPolicy.Rewrite. In STREAMED it may also be called after Answer.
 	Replacement(model string) *request.Target
-	// Answer answers the request, once. It must not keep any part of it after Answer.Track's End.
+	// Answer answers the request, once. After the End of Answer.Track it must not keep any part of
+	// the request.
 	Answer() Answer
 	// End ends the use of the Pick.
 	End()
 }
 
-// BodyPolicy is a pool's need of request bodies.
+// BodyPolicy describes which part of request bodies a pool needs, and what happens to them.
 type BodyPolicy struct {
 	// Wait delays the pick until the body has been read, except in NONE and STREAMED and for
-	// streams. Prompts does so only for APIs with known prompts.
+	// streams. Prompts does so only for APIs whose prompts are known.
 	Wait, Prompts bool
 	// Whole means that Pick needs the body itself, not only its Facts.
 	Whole bool
-	// Keep means that Pick can use the body, and does without if too many are held.
+	// Keep means that Pick can use the body. If too many bodies are held, Pick continues without
+	// it.
 	Keep bool
-	// Valid rejects with 400 bodies that are not JSON, for APIs with known prompts. It needs Keep.
+	// Valid rejects bodies that are not JSON with 400, for APIs whose prompts are known. It needs
+	// Keep.
 	Valid bool
-	// Rewrite replaces models by Pick.Replacement. Bodies are held in modes that allow it; a
+	// Rewrite replaces models by Pick.Replacement. Bodies are held in the modes that allow it. A
 	// request whose body cannot be held gets a 503.
 	Rewrite bool
-	// TrustHeaders makes a pick in STREAMED, before the body, use x-gateway-model-name.
+	// TrustHeaders makes a pick that precedes the body, in STREAMED, use x-gateway-model-name.
 	TrustHeaders bool
 	// OwnWorkers removes the workers and token IDs in a body's nvext, because the pick decides
-	// about them. Bodies are held as with Rewrite. In STREAMED they pass unchanged.
+	// about them. Bodies are held as with Rewrite. In STREAMED the workers and token IDs stay.
 	OwnWorkers bool
 	// Process means that Pick sends the body elsewhere (Request.Sent) and may add token IDs. The
 	// member "route", which is for the picker, is removed. As with Keep, a request continues if too
-	// many bodies are held. The member is then still removed, except in BUFFERED from a body that
-	// the gateway is not asked for, because it would arrive in one piece.
+	// many bodies are held; the member is removed even then. It stays only in BUFFERED if the
+	// gateway is not asked for the body, because the body would arrive in one piece.
 	Process bool
-	// UserMessages is how many user messages of a chat completion Facts.Spread hashes; 0 means
-	// none. A chat completion that is not JSON gets a 400.
+	// UserMessages is the number of user messages of a chat completion that Facts.Spread hashes; 0
+	// means no hash. A chat completion that is not JSON gets a 400.
 	UserMessages int
-	// Assume is the mode of gateways that do not send theirs: ModeNone, ModeBuffered or
+	// Assume is the assumed mode of gateways that do not send their mode: ModeNone, ModeBuffered or
 	// ModeFullDuplexStreamed.
 	Assume Mode
-	// Limit bounds a body held for a pick, in bytes; larger ones get a 413.
+	// Limit bounds a body that is held for a pick, in bytes. A larger body gets a 413.
 	Limit int
-	// Unavailable is like Answer.Unavailable, before the first response: Envoy does not retry a
-	// partly answered call.
+	// Unavailable is like Answer.Unavailable, but takes effect before the first response, because
+	// Envoy does not retry a call that has a response.
 	Unavailable bool
 }
 
@@ -72,26 +75,26 @@ type BodyPolicy struct {
 type Config struct {
 	Picker Picker  // required
 	Bodies *Bodies // for this cluster's Gateways; default: NewBodies(0)
-	// ImportBodies are for calls from other clusters, which take no room from Bodies; default
+	// ImportBodies are for calls from other clusters, which use no room of Bodies; default
 	// NewBodies(0).
 	ImportBodies *Bodies
 	Calls        *Calls // for other clusters; default: NewCalls(0)
-	// Gateway returns the Gateway whose key a call has; "" if calls need none.
+	// Gateway returns the Gateway whose key a call has; "" if calls need no key.
 	Gateway func(context.Context) string
 	// Member returns the other cluster that a call's connection proves; may be nil.
 	Member   func(context.Context) string
 	Uploads  Uploads // nil means no limit
 	Failures Failures
 	Names    Names
-	// Pool is the only pool that this server's callers, from another cluster, may pick from,
-	// without naming it; "" means that they name one.
+	// Pool is the only pool that callers of this server, which are from another cluster, may pick
+	// from. They need not name it. "" means that they name a pool.
 	Pool string
 }
 
-// Server is envoy.service.ext_proc.v3.ExternalProcessor. Its state is in Config.
+// Server implements envoy.service.ext_proc.v3.ExternalProcessor. Its state is in Config.
 type Server struct{ Config }
 
-// New returns a Server with defaults in place of c's zero values.
+// New returns a Server, with defaults for c's zero values.
 func New(c Config) *Server {
 	if c.Gateway == nil {
 		c.Gateway = func(context.Context) string { return "" }
@@ -138,8 +141,8 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// Envoy resets the stream as soon as it needs no more responses, so no end of the stream is an
-// error.
+// process treats no end of the stream as an error, because Envoy resets the stream as soon as it
+// needs no more responses.
 func (s *Server) process(stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	call := callOf(ctx)
@@ -173,7 +176,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	if x.pick, err = s.Picker.Begin(ctx, &x.request); err != nil {
 		return err
 	}
-	if x.request.Imported { // the other fields are about this cluster's routes
+	if x.request.Imported { // the other fields describe this cluster's routes
 		x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset, x.request.Open = nil, 0,
 			nil, false, "", false
 		x.request.Fixed = false
@@ -201,10 +204,11 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	}
 }
 
-// Number parses up to four decimal digits, such as a status or a number of retries, else 0.
+// Number parses up to four decimal digits, such as a status or a number of retries. It returns 0
+// for other text.
 func Number[T string | []byte](text T) int { return Digits(text, 4) }
 
-// Digits parses up to most decimal digits, else 0.
+// Digits parses up to most decimal digits. It returns 0 for other text.
 func Digits[T string | []byte](text T, most int) (n int) {
 	if len(text) > most {
 		return 0

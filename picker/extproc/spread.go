@@ -2,8 +2,8 @@ package extproc
 
 import "github.com/penstock-project/penstock/picker/request"
 
-// ReasonInvalidBody is the reason of a 400: the pool's strategy needs the body, which is not JSON
-// or nests too deep.
+// ReasonInvalidBody is the reason of a 400: the pool needs the body, which is not JSON or is nested
+// too deeply.
 const ReasonInvalidBody = "invalid_body"
 
 func (x *exchange) readFacts() *Answer {
@@ -35,7 +35,7 @@ func invalidBody(err error) *Answer {
 		MaxRetries: -1}
 }
 
-// It passes if too many bodies are held to copy this one.
+// check lets the request pass if too many bodies are held to copy this one.
 func (x *exchange) check() error {
 	if len(x.request.Body) == 1 {
 		return request.Check(x.request.Body[0].ReadOnlyData())
@@ -55,6 +55,6 @@ func (x *exchange) spreadOfNothing() uint64 {
 	}
 	s := request.NewSpread(request.OtherKind, x.policy.UserMessages)
 	defer s.Release()
-	hash, _ := s.Sum() // no error without a chat completion
+	hash, _ := s.Sum() // there is no error, as this is no chat completion
 	return hash
 }

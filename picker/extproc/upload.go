@@ -16,7 +16,7 @@ type Uploads interface {
 	Upload(ctx context.Context, gateway string, limit int64) Upload
 }
 
-// Upload is one request's share of its Envoy's memory.
+// Upload is the share of one request in its Envoy's memory.
 type Upload interface {
 	Take(n int64) bool // reserves n more bytes, if there is room
 	Close()            // returns the reserved bytes
@@ -28,11 +28,11 @@ func (unlimited) Upload(context.Context, string, int64) Upload { return unlimite
 func (unlimited) Take(int64) bool                              { return true }
 func (unlimited) Close()                                       {}
 
-// maxHeld bounds the part of a body that an Envoy holds. It rejects a larger one with 413, or
+// maxHeld bounds the part of a body that an Envoy holds. Envoy rejects a larger body with 413, or
 // forwards it without retries (translator/envoy, maxBody).
 const maxHeld = 32 << 20
 
-// A declared length is reserved at once; other bodies count as they arrive.
+// upload reserves a declared length at once. Other bodies count as they arrive.
 func (s *Server) upload(stream grpc.ServerStream, limit int64) error {
 	u := s.Uploads.Upload(stream.Context(), s.Gateway(stream.Context()), limit)
 	defer u.Close()
@@ -98,8 +98,8 @@ func passUpload(m *Message) *reply {
 var noRoom = Answer{Status: 503, Reason: "too_many_uploads",
 	Message: "this gateway holds too many large requests: send a smaller one, or try again later"}
 
-// watchBody passes headers and requests the body as it arrives (ProcessingResponse.mode_override).
-// It removes the header by which Envoy marks such a request.
+// watchBody passes the headers and requests the body as it arrives
+// (ProcessingResponse.mode_override). It removes the header with which Envoy marks such a request.
 var watchBody = func() *reply {
 	w := newWriter(16)
 	mode := w.len()

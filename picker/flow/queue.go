@@ -19,11 +19,11 @@ const (
 )
 
 const (
-	// maxFlows bounds a pool's flows. Further fairness IDs share one.
+	// maxFlows bounds a pool's flows. All further fairness IDs share one more flow.
 	maxFlows = 1000
-	// maxBands bounds a pool's bands. Further priorities share the lowest.
+	// maxBands bounds a pool's bands. Further priorities use the lowest band.
 	maxBands = 64
-	// interval is the shortest time between measurements, and the interval of attempts to admit.
+	// interval is the shortest time between measurements, and between attempts to admit requests.
 	interval = 5 * time.Millisecond
 	// emptyInterval is how often requests for a pool without endpoints are checked.
 	emptyInterval = 100 * time.Millisecond
@@ -34,7 +34,7 @@ const (
 // Order determines which request of a flow goes first.
 type Order string
 
-// The orders. With Deadline, requests without Request.Deadline go last.
+// The orders. With Deadline, requests that have no Request.Deadline go last.
 const (
 	FCFS     Order = "FCFS"
 	Deadline Order = "Deadline"
@@ -42,23 +42,23 @@ const (
 
 // Limits of a Queue. Zero values mean the defaults.
 type Limits struct {
-	Requests int // waiting in each band
+	Requests int // requests that may wait in each band
 	Bytes    int64
 	TTL      time.Duration // maximum wait
-	TTLs     []BandTTL     // replace TTL by priority
+	TTLs     []BandTTL     // replace TTL for some priorities
 	EmptyTTL time.Duration // maximum wait while the pool has no endpoint
 	Order    Order
 }
 
-// BandTTL is the maximum wait of one priority. Negative applies to each priority below 0 without
-// its own.
+// BandTTL is the maximum wait of the requests of one priority. With Negative it is for every
+// priority below 0 that has no BandTTL itself; Priority is then not read.
 type BandTTL struct {
 	Priority int
 	Negative bool
 	TTL      time.Duration
 }
 
-// Wait returns the maximum wait of a request of a priority.
+// Wait returns the maximum wait of a request of this priority.
 func (l Limits) Wait(priority int) time.Duration {
 	wait := l.TTL
 	for _, b := range l.TTLs {
@@ -81,33 +81,35 @@ func (l Limits) withDefaults() Limits {
 
 // Room is a pool's room at one moment.
 type Room struct {
-	Endpoints int // that accept requests
-	// Requests is how many more requests the pool accepts, Sheddable how many below priority 0.
+	Endpoints int // endpoints that accept requests
+	// Requests is the number of further requests that the pool accepts. Sheddable is the number of
+	// these that may have a priority below 0.
 	Requests, Sheddable int
-	// Saturation of the pool; saturated from 1 on.
+	// Saturation of the pool. The pool is saturated from 1 on.
 	Saturation float64
-	// Others counts the other processes that admit requests to the same servers, all after this one
-	// if First.
+	// Others counts the other processes that admit requests to the same servers. First means that
+	// this process is the first of all in their common order; it gets the remainder when room is
+	// divided.
 	Others int
 	First  bool
 }
 
-// Request asks to be admitted.
+// Request is a request that waits for admission.
 type Request struct {
 	Priority int // higher goes first; below 0 is sheddable
 	Fairness string
 	Bytes    int64
-	Deadline time.Time // zero without one
+	Deadline time.Time // zero if the request has none
 	Model    string
 
 	full    Waiting
 	state   Outcome // guarded by Queue.mu
 	result  chan struct{}
 	arrived time.Time
-	number  uint64 // of its arrival
+	number  uint64 // number of its arrival
 	band    *band
 	flow    *flow
-	index   int // in flow.requests
+	index   int // index in flow.requests
 }
 
 // Outcome is the outcome of a request.
@@ -118,40 +120,40 @@ const (
 	Queued      Outcome = iota
 	Admitted            // its endpoint may be chosen now
 	Rejected            // its band is full
-	Expired             // it waited for its TTL
+	Expired             // it waited as long as its TTL
 	NoEndpoints         // it waited for EmptyTTL, and the pool has no endpoint
 	Canceled
 )
 
 var outcomes = [...]string{"queued", "admitted", "rejected", "expired", "no_endpoints", "canceled"}
 
-// String is the outcome in metrics.
+// String returns the outcome's name in metrics.
 func (o Outcome) String() string { return outcomes[o] }
 
 // Queue holds the waiting requests of one pool.
 type Queue struct {
 	waiting   atomic.Int64
-	room      atomic.Int64 // requests to admit until the next measurement
+	room      atomic.Int64 // requests that may be admitted until the next measurement
 	sheddable atomic.Int64 // sheddable part of room
 	measured  atomic.Int64 // time in nanoseconds since begin
 	admitted  atomic.Int64 // total number of requests
 	placed    atomic.Int64 // number of calls of Placed
 	settings  atomic.Pointer[settings]
 	last      atomic.Pointer[Room]
-	begin     time.Time // monotonic: jumps of the clock have no effect
+	begin     time.Time // monotonic: changes of the clock have no effect
 
 	mu      sync.Mutex
 	bands   []*band // non-empty, highest priority first
-	flows   int     // of all bands
+	flows   int     // number of flows of all bands
 	number  uint64
 	pumping bool
 	delay   time.Duration
 	emptyAt time.Time
 	granted mix   // room by the last measurement
-	usual   mix   // admissions over the last seconds
-	counted int64 // part of placed that is in lately
+	usual   mix   // admissions of the last seconds
+	counted int64 // number of placed requests that lately contains
 	lately  [2]struct {
-		window int64 // of length lag, since begin
+		window int64 // number of the time window, of length lag, since begin
 		placed int
 	}
 }
@@ -178,16 +180,16 @@ func (q *Queue) Set(l Limits, measure func(now time.Time) Room) {
 // Limits returns the current limits.
 func (q *Queue) Limits() Limits { return q.settings.Load().Limits }
 
-// On reports whether there is flow control: otherwise the Queue is nil.
+// On reports whether there is flow control. Without flow control the Queue is nil.
 func (q *Queue) On() bool { return q != nil }
 
-// Pass admits a request without a lock if none waits and there is room, as for most requests.
-// Otherwise Enter must be called.
+// Pass admits a request without a lock if no request waits and there is room, which is so for most
+// requests. Otherwise it returns false, and the caller calls Enter.
 func (q *Queue) Pass(priority int, now time.Time) bool {
 	if q.waiting.Load() > 0 || q.due(now) {
 		return false
 	}
-	q.admitted.Add(1) // before taking room, so that each measurement counts one or the other
+	q.admitted.Add(1) // before take, so that each measurement counts the request or its place
 	if !q.take(priority) {
 		q.admitted.Add(-1)
 		return false
@@ -245,25 +247,25 @@ func (q *Queue) Await(ctx context.Context, r *Request) Outcome {
 	return r.state
 }
 
-// Placed records that an admitted request is measured from now on, or not sent. Call it once for
-// each admitted request.
+// Placed records that measurements count an admitted request from now on, or that it is not sent.
+// Call it once for each admitted request.
 func (q *Queue) Placed() { q.placed.Add(1) }
 
-// Unplaced returns the number of admitted requests before Placed.
+// Unplaced returns the number of admitted requests for which Placed was not called yet.
 func (q *Queue) Unplaced() int { return int(q.admitted.Load() - q.placed.Load()) }
 
-// Remove removes a queued request, which is not sent.
+// Remove removes a queued request that is not sent.
 func (q *Queue) Remove(r *Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if r.state == Admitted { // after Enter had queued it
+	if r.state == Admitted { // after Enter had queued the request
 		q.Placed()
 		return
 	}
 	q.finish(r, Canceled)
 }
 
-// Admit admits requests for which there is room, and returns how many still wait.
+// Admit admits the requests for which there is room, and returns how many still wait.
 func (q *Queue) Admit(now time.Time) (waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -291,11 +293,11 @@ type Band struct {
 	Priority int       `json:"priority"`
 	Requests int       `json:"requests"`
 	Flows    int       `json:"flows"`
-	Bytes    int64     `json:"bytes"` // of their bodies
+	Bytes    int64     `json:"bytes"` // bytes of the requests' bodies
 	Oldest   time.Time `json:"oldest"`
 }
 
-// Bands returns the waiting requests by priority, highest first.
+// Bands returns the waiting requests of each priority, the highest first.
 func (q *Queue) Bands() []Band {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -319,7 +321,7 @@ type Ahead struct {
 	Oldest   time.Duration
 }
 
-// Ahead returns the waiting requests of a priority and higher ones.
+// Ahead returns the waiting requests of this priority and of higher ones.
 func (q *Queue) Ahead(priority int, now time.Time) (a Ahead) {
 	if q.waiting.Load() == 0 {
 		return a
@@ -375,7 +377,7 @@ func (q *Queue) admit(now time.Time) {
 func (q *Queue) measure(now time.Time) {
 	s := q.settings.Load()
 	at := int64(now.Sub(q.begin))
-	placed := q.placed.Load() // before measure: a request placed meanwhile then counts twice rather than never
+	placed := q.placed.Load() // read before measure: a request placed in between counts twice rather than not at all
 	m := s.measure(now)
 	q.roll(at)
 	taken := mix{q.granted.all - float64(max(q.room.Load(), 0)),
@@ -407,9 +409,10 @@ func (m *mix) add(taken mix, after time.Duration) {
 	m.all, m.sheddable = m.all*kept+taken.all, m.sheddable*kept+taken.sheddable
 }
 
-// reserve is the number of servers kept free of sheddable prompts: the share of other requests
-// among the admitted ones, at most half. A server reads prompts one by one, so a request that
-// arrives while all read sheddable ones must wait.
+// reserve returns the number of servers to keep free of sheddable prompts. It is proportional to
+// the share of admitted requests that are not sheddable, and at most half of the servers. A server
+// reads one prompt at a time, so a request that arrives while all servers read sheddable prompts
+// has to wait.
 func (m *mix) reserve(servers int) int {
 	if m.all <= 0 {
 		return 0
@@ -417,8 +420,8 @@ func (m *mix) reserve(servers int) int {
 	return int(min(1-m.sheddable/m.all, 0.5) * float64(servers))
 }
 
-// share returns this process's share of a room after its unplaced requests, assuming equal numbers
-// of unplaced and recently placed requests in the other processes.
+// share returns this process's share of n requests' room, after its unplaced requests. It assumes
+// that each other process has as many unplaced and recently placed requests as this one.
 func (q *Queue) share(n, unplaced int, m *Room) int {
 	if n -= unplaced; m.Others == 0 || n <= 0 {
 		return n
@@ -554,8 +557,8 @@ func (q *Queue) add(b *band, r *Request) {
 }
 
 // makePlace rejects a request of the band's longest flow in favor of r, so that no flow takes the
-// places of others. It returns false if r belongs to that flow, or one place is not enough. q.mu is
-// held.
+// places of other flows. It returns false if r belongs to the longest flow, or if r needs more than
+// one request's place. q.mu is held.
 func (q *Queue) makePlace(b *band, r *Request, s *settings) bool {
 	longest := b.longest()
 	if longest == nil || longest.id == r.Fairness {

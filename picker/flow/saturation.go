@@ -8,30 +8,31 @@ import (
 )
 
 const (
-	// DefaultQueue and DefaultKV are the waiting requests and the KV cache usage of a saturated
-	// server.
+	// DefaultQueue and DefaultKV are the number of waiting requests and the KV cache usage at which
+	// a server is saturated.
 	DefaultQueue = 5
 	DefaultKV    = 0.8
-	// sheddableQueue is for sheddable requests: more urgent ones wait for a server's queue.
+	// sheddableQueue is the queue at which a server accepts no sheddable requests. More urgent
+	// requests use the rest of Saturation.Queue.
 	sheddableQueue = 1
-	// prefillRate, in tokens a second, replaces an unknown rate.
+	// prefillRate, in tokens a second, is used when a server's rate is unknown.
 	prefillRate = 4000
 )
 
-// Saturation configures when a server is saturated. Zero values mean the defaults.
+// Saturation configures when a server is saturated. A zero value means the default.
 type Saturation struct {
 	Queue    float64
 	KV       float64 // usage, 0 to 1
 	InFlight int64   // 0 means no limit
 }
 
-// Measure returns the room of the endpoints. A server's saturation is max(queue / Queue, KV / KV),
-// and a pool's is the mean. Below 1, it has room for as many requests as raise it to 1 if all are
-// queued. With InFlight, the saturation is at least the used part of the allowed requests in
-// flight.
+// Measure returns the room of the endpoints. A server's saturation is the larger of queue / s.Queue
+// and KV cache usage / s.KV. The pool's saturation is the mean of its servers. A pool below 1 has
+// room for as many requests as would raise it to 1 if all of them were queued. With InFlight, the
+// saturation is at least the requests in flight divided by the requests allowed in flight.
 //
-// A server's queue is its page's plus the requests sent since. With a stale page, it is estimated
-// from the requests in flight.
+// A server's queue is the queue on its metrics page plus the requests sent since. If the page is
+// stale, the queue is estimated from the requests in flight.
 func (s Saturation) Measure(list []endpoint.Endpoint, now time.Time) Room {
 	if s.Queue <= 0 {
 		s.Queue = DefaultQueue
@@ -90,7 +91,8 @@ func queued(s *endpoint.State) float64 {
 	if !s.Fresh {
 		unread = max(0, float64(s.InFlight)-s.Running)
 	}
-	// Sent prompts are accounted for, and read ones run. A server with a queue cannot run more.
+	// A sent request leaves the queue once its prompt is read. A server that reports a queue cannot
+	// run more requests.
 	if s.Prompt > 0 && !(s.Fresh && s.Queue > 0) {
 		rate := s.Rate
 		if rate <= 0 {

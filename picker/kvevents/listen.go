@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	maxConns  = 4096 // of dialing publishers
-	maxOfHost = 32   // per address
-	// againAfter is how long a short connection keeps its place, which limits connections with
-	// broken events.
+	maxConns  = 4096 // connections of all dialing publishers
+	maxOfHost = 32   // connections per address
+	// againAfter is how long a short connection still counts after its end, to limit connections
+	// with broken events.
 	againAfter = 5 * time.Second
 )
 
@@ -93,7 +93,7 @@ func (s *Subscriber) publisher(ctx context.Context, nc net.Conn, host netip.Addr
 	}
 	released := make(chan struct{})
 	defer close(released)
-	go func() { // ends with the connection
+	go func() { // runs until the connection ends
 		select {
 		case <-src.gone:
 			_ = c.Close()
@@ -132,8 +132,8 @@ func (s *Subscriber) failAt(host netip.Addr, err error) {
 	}
 }
 
-// publishedBy returns a host's server by topic: kv@POD@MODEL, where POD is an address or a pod's
-// name. A host's only server matches any topic.
+// publishedBy returns the server at host that a topic names: kv@POD@MODEL, where POD is an address
+// or a pod's name. If host has only one server, any topic matches it.
 func (s *Subscriber) publishedBy(host netip.Addr, topic string) (*source, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 )
 
 // SGLang publishes each scheduler's load at a second PUB socket (--load-publish-endpoint, since
-// 0.5.19; scheduler_components/load_publisher.py), upon changes and every second. A message has the
-// frames of a KV event: the topic "load", a sequence number, and the MessagePack of ["LoadStat",
-// running, waiting, tokens in use, tokens that fit, rank].
+// 0.5.19; scheduler_components/load_publisher.py), upon each change and every second. A message has
+// the frames of a KV event: the topic "load", a sequence number, and a batch, the MessagePack of
+// ["LoadStat", running, waiting, tokens in use, tokens that fit, rank].
 
 // LoadSource is a model server that publishes its load.
 type LoadSource struct {
@@ -31,16 +31,16 @@ type Load struct {
 
 const loadTopic = "load" // prefix of the topics to read
 
-// maxLoad bounds a message, in bytes. SGLang's have less than 100.
+// maxLoad bounds a message, in bytes. SGLang's messages have less than 100.
 const maxLoad = 4 << 10
 
-const maxCount = 1 << 40 // maximum of a number in a load
+const maxCount = 1 << 40 // maximum of each number in a load
 
 type loadSource struct {
 	LoadSource
 	refs    int
-	gone    chan struct{}          // closed without subscriptions
-	problem atomic.Pointer[string] // why no loads arrive; nil while they do
+	gone    chan struct{}          // closed when no subscription is left
+	problem atomic.Pointer[string] // why no loads arrive; nil while loads arrive
 }
 
 // LoadSubscription has the load sources of one pool.
@@ -49,7 +49,7 @@ type LoadSubscription struct {
 	sources    []*loadSource
 }
 
-// SubscribeLoads adds sources; equal ones are shared. Release ends their use.
+// SubscribeLoads adds sources. Subscriptions share equal sources. Release ends their use.
 func (s *Subscriber) SubscribeLoads(list []LoadSource) *LoadSubscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (n *LoadSubscription) Release() {
 	}
 }
 
-// Problem returns why a server's load does not arrive; "" if it does, or without a subscription.
+// Problem returns why a server's load does not arrive; "" if it arrives, or without a subscription.
 func (n *LoadSubscription) Problem(server netip.AddrPort) string {
 	if n == nil {
 		return ""
@@ -136,7 +136,7 @@ func (s *Subscriber) readLoads(ctx context.Context, src *loadSource) (err error)
 		if err != nil {
 			return err
 		}
-		if string(topic) == loadTopic { // a PUB socket may send other topics, too
+		if string(topic) == loadTopic { // a PUB socket may also send other topics
 			load, ok := decodeLoad(stat)
 			if !ok {
 				return errors.New("a message is not SGLang's LoadStat")

@@ -6,7 +6,7 @@ import (
 )
 
 // reader reads MessagePack from memory, without allocations. It trusts no length: an array of n
-// elements needs at least n bytes. After an error, bad is true and all results are zero.
+// elements must have at least n bytes. After an error, bad is true and all results are zero.
 type reader struct {
 	p   []byte
 	at  int
@@ -47,13 +47,13 @@ const (
 	invalid kind = iota
 	null
 	integer
-	text // or binary
+	text // text or binary data
 	array
 	mapping
 	other
 )
 
-// value is the head of a value: its number, or the number of following bytes or elements.
+// value is the head of a value: a number, or the number of bytes or elements that follow.
 type value struct {
 	kind kind
 	n    uint64

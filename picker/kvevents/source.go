@@ -16,10 +16,11 @@ import (
 
 // Source is a model server that publishes KV events.
 type Source struct {
-	Server    netip.AddrPort // as in picks
-	Pod       string         // name of its pod, which a topic may have instead of an address
+	Server    netip.AddrPort // address of the server in picks
+	Pod       string         // name of the server's pod; a topic may contain it instead of an address
 	Publisher netip.AddrPort
-	// Replay is the server's ROUTER socket for lost messages; zero without one.
+	// Replay is the server's ROUTER socket, which sends lost messages again; zero without such a
+	// socket.
 	Replay netip.AddrPort
 	// Topic is the prefix of the topics to read; "" reads all.
 	Topic string
@@ -28,32 +29,32 @@ type Source struct {
 type source struct {
 	Source
 	refs  int
-	ended bool // its prefix.Server was released; guarded by reading
+	ended bool // the prefix.Server was released; guarded by reading
 	gone  chan struct{}
 
-	restart  atomic.Bool            // another source of the server ended and dropped the reports of both
+	restart  atomic.Bool            // another source of the server ended; this dropped both sources' reports
 	problem  atomic.Pointer[string] // why no events arrive; nil while a connection is open
 	failures atomic.Uint64          // number of problems
 	// unreplayed is why the last replay failed, or nil.
 	unreplayed atomic.Pointer[string]
 
-	reading  sync.Mutex // held by the one connection that is read
+	reading  sync.Mutex // held by the connection that is read; at most one is
 	stream   stream
 	pace     pace
 	replayed time.Time // time of the last replay; guarded by reading
 
 	mu     sync.Mutex
 	conn   *zmtp.Conn
-	lostAt time.Time // when the last connection ended; zero once its reports were dropped
+	lostAt time.Time // end of the last connection; zero once its reports were dropped
 }
 
 const (
-	// lostAfter is how long a server without a connection keeps its reports. No server restarts
-	// within it.
+	// lostAfter is how long the reports of a server without a connection stay. No server restarts
+	// in less time.
 	lostAfter = 10 * time.Second
 	// replayEvery is the shortest time between two replays of a server.
 	replayEvery = time.Second
-	// tried is the minimum duration of a good connection.
+	// tried is the duration from which a connection does not count as a failure.
 	tried = 10 * time.Second
 )
 
@@ -199,8 +200,8 @@ func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, firs
 	}
 }
 
-// receive applies one message, after missing earlier ones, and returns the pause until the next
-// read.
+// receive applies one message. If earlier messages are missing, it requests a replay first. It
+// returns the pause until the next read.
 func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) (wait time.Duration, err error) {
 	_, seq, batch, err := parse(frames)
 	if err != nil {
@@ -215,9 +216,9 @@ func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) 
 	return src.paid(frames, time.Since(began)), err
 }
 
-// replay requests a server's messages from a number on. If that fails, the reports stay until the
-// next message shows a gap. A gap soon after the last replay waits, because it is not requested
-// again later.
+// replay requests a server's messages, starting with number from. If the replay fails, the reports
+// stay until the next message shows a gap. A gap soon after the last replay waits for replayEvery,
+// because its messages are not requested again later.
 func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 	if pause(ctx, time.Until(src.replayed.Add(replayEvery))) != nil {
 		return
@@ -238,14 +239,14 @@ func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 const (
 	maxReplayed   = 10_000 // messages of an answer: as many as vLLM keeps
 	replayTimeout = 10 * time.Second
-	// replayIdle bounds the wait for an answer's next message. A publisher's ROUTER socket drops
-	// messages, even the end of the answer, when 1,000 wait for a connection: a slow reader gets
-	// 6,000 of 9,000.
+	// replayIdle bounds the wait for the next message of an answer. A publisher's ROUTER socket
+	// drops messages when 1,000 wait for a connection, even the message that ends the answer: a
+	// slow reader receives 6,000 of 9,000 messages.
 	replayIdle    = 2 * time.Second
 	replayAnswers = 16
 )
 
-// readReplay repeats the request while the server drops messages of a replay.
+// readReplay repeats the request while the server drops messages of the replay.
 func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, replayTimeout)
 	defer cancel()
@@ -259,7 +260,8 @@ func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) e
 	return fmt.Errorf("it is incomplete after %d answers", replayAnswers)
 }
 
-// readReplayed reads one answer, until its end or first gap. It reports whether to request more.
+// readReplayed reads one answer until its end or its first gap. more means that messages are
+// missing, so the caller sends the request again.
 func (s *Subscriber) readReplayed(ctx context.Context, src *source, from uint64) (more bool, err error) {
 	c, end, err := s.dial(ctx, src.Replay, zmtp.Dealer, 0)
 	if err != nil {

@@ -13,14 +13,14 @@ var errMessage = errors.New("KV events: a message is not a topic, a sequence num
 type stream struct {
 	tree    tree
 	started bool
-	// complete means that all messages since the publisher's first, or the last clearing of its
-	// cache, were read.
+	// complete means that every message was read since the publisher's first one, or since its
+	// cache was last cleared.
 	complete bool
 	next     uint64
 	replayed uint64 // messages below the end of a replay may arrive again
 }
 
-// parse returns a message's parts. The first is a topic, or an empty frame in older engines'
+// parse returns the parts of a message. Its first frame is a topic, or empty in older engines'
 // replays.
 func parse(frames [][]byte) (topic []byte, seq uint64, batch []byte, err error) {
 	if len(frames) != 3 || len(frames[1]) != 8 {
@@ -29,8 +29,8 @@ func parse(frames [][]byte) (topic []byte, seq uint64, batch []byte, err error) 
 	return frames[0], binary.BigEndian.Uint64(frames[1]), frames[2], nil
 }
 
-// missing reports whether messages before seq are missing, and from which number on. A publisher
-// that counts from the beginning again has restarted with an empty cache.
+// missing reports whether messages before number seq are missing, and the first missing number. If
+// the numbers start again from the beginning, the publisher has restarted with an empty cache.
 func (s *stream) missing(seq uint64) (from uint64, missing bool) {
 	if s.started && seq < s.next && seq >= s.replayed {
 		s.forget()
@@ -41,10 +41,10 @@ func (s *stream) missing(seq uint64) (from uint64, missing bool) {
 	return s.next, seq > s.next
 }
 
-// message applies a message. Reports before a gap are dropped.
+// message applies a message. After a gap it first drops the reports of earlier messages.
 func (s *stream) message(seq uint64, batch []byte) error {
 	if s.started && seq < s.next && seq < s.replayed {
-		return nil // repeated
+		return nil // already read
 	}
 	if s.started && seq != s.next {
 		s.forget()

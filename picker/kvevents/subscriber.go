@@ -18,25 +18,27 @@ import (
 	"github.com/penstock-project/penstock/picker/zmtp"
 )
 
-// DefaultBlocks is the default of Config.Blocks. When all are in use, they take about 200 MiB.
+// DefaultBlocks is the default of Config.Blocks. That many blocks take about 200 MiB.
 const DefaultBlocks = 4 << 20
 
-// Config configures a Subscriber. Zero values mean the defaults given.
+// Config configures a Subscriber. A zero value means the default given.
 type Config struct {
 	Prefixes *prefix.Index // required
-	// Listener accepts dialing publishers; may be nil. Run closes it.
+	// Listener accepts publishers that dial; may be nil. Run closes it.
 	Listener net.Listener
-	// Blocks bounds the engines' blocks of all servers; default DefaultBlocks.
+	// Blocks bounds the blocks that the Subscriber keeps for all servers together; default
+	// DefaultBlocks.
 	Blocks int
 	// Load receives each published load (LoadSource); may be nil.
 	Load func(server netip.AddrPort, l Load)
-	// Never returns the kind of an address that must not be dialed, or ""; nil allows all.
+	// Never returns the kind of an address that must not be dialed, and "" for others; nil allows
+	// all.
 	Never func(netip.Addr) string
 	// Retry is the initial pause between attempts to connect, which doubles up to 30 s; default 1
 	// s.
 	Retry time.Duration
 	Log   *slog.Logger // default: slog.Default()
-	// OnPanic receives panics of reading events; may be nil.
+	// OnPanic receives panics that occur while events are read; may be nil.
 	OnPanic func(source string, value any, stack []byte)
 }
 
@@ -50,8 +52,8 @@ type Subscriber struct {
 	mu      sync.Mutex
 	sources map[Source]*source
 	added   []*source
-	dialled map[netip.Addr][]*source // with dialing publishers, by address
-	own     map[netip.Addr]*places   // places of large messages, by address
+	dialled map[netip.Addr][]*source // sources whose publishers dial, by address
+	own     map[netip.Addr]*places   // places for large messages, by address
 	loads   map[LoadSource]*loadSource
 	begun   []*loadSource
 }
@@ -61,7 +63,8 @@ type places struct {
 	conns int
 }
 
-// readers bounds the large messages read at a time, and ownReaders per address.
+// readers bounds the large messages that are read at a time; ownReaders bounds them for each
+// address.
 const (
 	readers    = 16
 	ownReaders = 4
@@ -103,7 +106,7 @@ type Subscription struct {
 	sources    []*source
 }
 
-// Subscribe adds sources; equal ones are shared. Release ends their use.
+// Subscribe adds sources. Subscriptions share equal sources. Release ends their use.
 func (s *Subscriber) Subscribe(list []Source) *Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,8 +134,8 @@ func (s *Subscriber) Subscribe(list []Source) *Subscription {
 	return out
 }
 
-// Release ends the subscription. Sources without another one are no longer read, and their reports
-// are dropped.
+// Release ends the subscription. Sources that no other subscription has are no longer read, and
+// their reports are dropped.
 func (n *Subscription) Release() {
 	if n == nil {
 		return
@@ -189,8 +192,8 @@ func (n *Subscription) Problem(server netip.AddrPort) (problem string, known pre
 	return "", prefix.Guessed
 }
 
-// Failures calls f for each server of a subscription, with the number of failed or ended
-// connections.
+// Failures calls f for each server of the subscription, with the number of its connections that
+// failed or ended.
 func (n *Subscription) Failures(f func(server netip.AddrPort, times uint64)) {
 	if n == nil {
 		return
@@ -271,19 +274,19 @@ func (s *Subscriber) end(src *source) {
 	src.ended = true
 	s.config.Prefixes.Release(src.stream.tree.server)
 	for _, other := range s.list() {
-		if other.Server == src.Server { // its settings changed
+		if other.Server == src.Server { // the server's settings changed, so it has a new source
 			other.restart.Store(true)
 			other.disconnect()
 		}
 	}
 }
 
-// keepConnected repeats connect until gone closes. failed receives each connection's error.
+// keepConnected repeats connect until gone closes. It calls failed with each error of connect.
 func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, connect func(context.Context) error,
 	failed func(error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // ends with ctx
+	go func() { // runs until ctx ends
 		select {
 		case <-gone:
 			cancel()
@@ -309,7 +312,7 @@ func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, co
 	}
 }
 
-// pause returns ctx's error if it ends meanwhile.
+// pause waits; if ctx ends first, it returns ctx's error.
 func pause(ctx context.Context, wait time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -336,8 +339,8 @@ func (s *Subscriber) connect(ctx context.Context, src *source) error {
 
 const dialTimeout = 3 * time.Second
 
-// dial connects to a socket, until end or the end of ctx, with messages of up to most bytes; 0
-// means zmtp.DefaultMessage.
+// dial connects to a socket. The connection lasts until end is called or ctx ends. It accepts
+// messages of up to most bytes; 0 means zmtp.DefaultMessage.
 func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string, most int) (c *zmtp.Conn,
 	end func(), err error) {
 	if s.config.Never != nil {

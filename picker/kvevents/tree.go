@@ -13,16 +13,17 @@ type tree struct {
 	server *prefix.Server
 	quota  *quota
 	blocks map[uint64]block
-	// inner are the keys of prefix blocks that end within an engine's block, not at its end.
+	// inner maps an engine's block to the keys of the prefix blocks that end inside it, before its
+	// end.
 	inner   map[uint64][]uint64
-	dropped uint64 // blocks that were not recorded: unknown parents, or too many
+	dropped uint64 // blocks that were not recorded, because their parent is unknown or the quota is used
 }
 
 type block struct {
-	seed  uint64 // of its prompt
+	seed  uint64 // seed of the block's prompt
 	end   prefix.Place
 	media media
-	held  bool // prefix.Server has the key of its end
+	held  bool // prefix.Server has the key of the block's end
 }
 
 type media uint8
@@ -30,7 +31,7 @@ type media uint8
 const (
 	gpu media = 1 << iota
 	cpu
-	elsewhere // for example a disk
+	elsewhere // for example on a disk
 )
 
 type quota struct {
@@ -39,7 +40,8 @@ type quota struct {
 	servers atomic.Int64
 }
 
-// take reserves room for a block of a server with n blocks, at most an equal share per server.
+// take reserves room for another block of a server that has n blocks. A server has at most an equal
+// share.
 func (q *quota) take(n int) bool {
 	if int64(n) >= q.limit/max(q.servers.Load(), 1) {
 		return false
@@ -54,7 +56,7 @@ func (q *quota) take(n int) bool {
 // maxBlockSize bounds an engine's block size, in tokens.
 const maxBlockSize = 1 << 16
 
-// It reports whether the server's cache is now empty.
+// It returns true if the server's cache is now empty.
 func (t *tree) apply(e *event) (cleared bool) {
 	if e.tag == allBlocksCleared {
 		t.clear()
@@ -142,8 +144,8 @@ func (t *tree) parent(e *event, adapter uint64) (place prefix.Place, seed uint64
 }
 
 // mixExtra adds a block's extra keys to its prompt. The adapter's name is already in the seed. A
-// text in the first block is a cache salt, which also seeds requests. Other keys, such as images'
-// hashes, match no request's tokens.
+// text in the first block is a cache salt, which is also part of a request's seed. Other keys, such
+// as hashes of images, match no request's tokens.
 func (t *tree) mixExtra(extra *reader, e *event, place *prefix.Place, seed *uint64, first bool) {
 	raw := extra.skip()
 	keys, n := list(raw)
@@ -166,7 +168,7 @@ func (t *tree) mixExtra(extra *reader, e *event, place *prefix.Place, seed *uint
 }
 
 func (t *tree) add(hash uint64, tokens *reader, size int, place *prefix.Place, seed uint64, at media) bool {
-	if b, known := t.blocks[hash]; known { // the same block again, or in another medium
+	if b, known := t.blocks[hash]; known { // the block is known, possibly from another medium
 		for range size {
 			tokens.head()
 		}

@@ -15,19 +15,20 @@ import (
 )
 
 const (
-	// Within is the time for a responsive server to prove dead, and silence for an unresponsive
-	// one, because a dying engine answers late. A probe takes at most Within, so Dead returns after
-	// at most their sum.
+	// Within bounds the wait for proof that a responsive server is dead; silence bounds it for an
+	// unresponsive server, because a dying engine answers late. A probe takes at most Within, so
+	// Dead returns after at most their sum.
 	Within, silence = 500 * time.Millisecond, 2 * time.Second
 	pause           = 50 * time.Millisecond
-	// maxProbes bounds concurrent probes, maxWaiting waiting requests. Beyond them, no server is
-	// dead.
+	// maxProbes bounds concurrent probes, maxWaiting the requests that wait for them. Beyond these
+	// limits Dead reports no server as dead.
 	maxProbes, maxWaiting = 64, 4096
 )
 
 // Config configures a Checker. Zero values mean the defaults given.
 type Config struct {
-	// Never returns the kind of an address that must not be called, or ""; nil allows all.
+	// Never returns the kind of an address that must not be called, and "" for others; nil allows
+	// all.
 	Never func(netip.Addr) string
 	// Transport sends probes. By default, it keeps no connections.
 	Transport func(upstream.Protocol) http.RoundTripper
@@ -40,7 +41,7 @@ type Checker struct {
 
 	mu      sync.Mutex
 	waiting int
-	servers map[netip.AddrPort]*server // with waiting requests
+	servers map[netip.AddrPort]*server // servers with waiting requests
 }
 
 type server struct {
@@ -55,7 +56,7 @@ type result uint8
 const (
 	silent      result = iota // no answer in time
 	works                     // an answer without a failure
-	unreachable               // no connection, possibly from here only
+	unreachable               // no connection; possibly only from this process
 	dead
 )
 
@@ -70,8 +71,8 @@ func New(c Config) *Checker {
 	return &Checker{config: c, probes: make(chan struct{}, maxProbes), servers: map[netip.AddrPort]*server{}}
 }
 
-// Dead reports whether a server is dead. It returns when a probe shows that, after Within, or later
-// if the server is silent. by is the server's protocol.
+// Dead reports whether a server is dead. It returns once a probe proves that, or else after Within,
+// or later if the server is silent. by is the server's protocol.
 func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) bool {
 	if c.config.Never(addr.Addr()) != "" {
 		return false
@@ -149,13 +150,13 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by
 	s.running = running
 	c.mu.Unlock()
 
-	defer func() { // also after a panic
+	defer func() { // releases the server also after a panic
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		s.running, s.ended, s.last = nil, time.Now(), found
 		close(running)
 	}()
-	// The probe is shared, so it does not end with this request.
+	// Several requests share the probe, so it does not end with this one.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Within)
 	defer cancel()
 	select {
@@ -169,8 +170,8 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by
 	return found
 }
 
-// probe reads a server's /health. A status of 500 or more, and the system's "connection refused",
-// show a dead server; other statuses and protocols a working one.
+// probe reads a server's /health. A status of 500 or more, or the error "connection refused", shows
+// a dead server. Any other status, or a response in another protocol, shows a working server.
 func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) (found result, why string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, by.URL(addr)+"/health", nil)
 	if err != nil {

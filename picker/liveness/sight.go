@@ -15,20 +15,20 @@ const lookTime = 700 * time.Millisecond
 // concurrent use.
 type Sight struct {
 	answered bool // the server answered a probe
-	misled   bool // requests succeed although probes fail, which therefore only fail from here
+	misled   bool // requests succeed although probes fail: only probes from this process fail
 	began    time.Time
-	why      string // of the last probe; "" if it showed a working server
+	why      string // why the last probe showed a dead server; "" if it showed a working one
 	since    time.Time
 }
 
 // Shown is further evidence that a server works.
 type Shown struct {
-	Good time.Time // last successful request; zero means never
+	Good time.Time // time of the last successful request; zero means never
 	Read bool      // its metrics page was read
 }
 
-// Look probes a server once. take records the result, and returns whether the sight now shows a
-// working server, and whether it is up again.
+// Look probes a server once. take records the result. up means that the sight now shows a working
+// server; again means that the server was down before.
 func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
 	by upstream.Protocol) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
@@ -41,8 +41,8 @@ func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
 	return taking(found, why, began)
 }
 
-// Reach is Look for a gateway of another cluster: it only connects, because the gateway would log a
-// request.
+// Reach is Look for a gateway of another cluster. It only opens a connection, because the gateway
+// would log a request.
 func (c *Checker) Reach(ctx context.Context, addr netip.AddrPort) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
@@ -62,8 +62,8 @@ func taking(found result, why string, began time.Time) func(*Sight, Shown) (up, 
 	return func(s *Sight, shown Shown) (up, again bool) { return s.take(found, why, began, shown) }
 }
 
-// take records a probe's result. Without an answer, it shows a dead server only if the server was
-// reached before: its protocol may lack an answer, or it may be unreachable from here.
+// take records a probe's result. A probe without an answer shows a dead server only if the server
+// answered before. Otherwise it may have no /health in this protocol, or be unreachable from here.
 func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up, again bool) {
 	before := s.why
 	if s.misled = s.misled || before != "" && shown.Good.After(s.began); found == works {
@@ -83,8 +83,8 @@ func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up
 // Probed reports whether the server was probed.
 func (s *Sight) Probed() bool { return s != nil && !s.began.IsZero() }
 
-// Down describes why the server is down, and since when; "" if it is not. A successful request
-// since the last probe shows a working server.
+// Down describes why the server is down, and since when; "" if it is not down. A request that
+// succeeded after the last probe, at good, shows a working server.
 func (s *Sight) Down(good time.Time) (why string, since time.Time) {
 	if s == nil || s.why == "" || good.After(s.began) {
 		return "", time.Time{}

@@ -13,47 +13,49 @@ import (
 )
 
 const (
-	// Lists are read every readAfter while the pool has picks, and at once, at least readGap apart,
-	// for an unlisted name and after a 404. A server without a list is queried again after
-	// askAfter.
+	// Lists are read every readAfter while the pool has picks. After a 404 and for an unlisted name
+	// they are read at once, but at least readGap apart. A server without a list is queried again
+	// after askAfter.
 	readAfter, askAfter, readGap = 5 * time.Second, 10 * time.Second, 250 * time.Millisecond
-	// perServer bounds the readings of a large pool's lists: 50 a second.
+	// perServer makes readAfter longer for a large pool, so that at most 50 lists are read per
+	// second.
 	perServer = 20 * time.Millisecond
-	// maxRead bounds the servers of a reading, least recently queried first.
+	// maxRead bounds the servers that one reading queries, the least recently queried ones first.
 	maxRead = 64
-	// awaitLists bounds a request's wait for an unlisted name. A name waits once in forget.
+	// awaitLists bounds a request's wait for an unlisted name. Requests wait for the same name at
+	// most once in forget.
 	awaitLists, forget = 400 * time.Millisecond, 30 * time.Second
-	// markFor bounds the effect of a 404 at a server with an unreadable list.
+	// markFor is how long a 404 of a server whose list is not readable has an effect.
 	markFor = time.Minute
-	// staleAfter is how long a list is used after its server's last answer.
+	// staleAfter is how long a list is used after its server's last answer to a query.
 	staleAfter = time.Minute
 	// Limits of a pool: listed names, marks, answers, unlisted names.
 	maxListed, maxMarks, maxUnlisted = 16 << 10, 256, 256
 )
 
-// Holders finds which servers of one pool lack a model that others have: by the servers' lists,
-// their 404s, and successes without a listed model.
+// Holders finds which servers of one pool lack a model that others have. It uses the servers'
+// lists, their 404s, and their successes with models that they do not list.
 type Holders struct {
 	lister *Lister
 	view   atomic.Pointer[view]
-	alone  atomic.Bool  // the pool has at most one server: no choice
+	alone  atomic.Bool  // the pool has at most one server, so there is no choice
 	next   atomic.Int64 // when lists are read again, in Unix nanoseconds
 
 	mu       sync.Mutex
 	pool     Pool
 	servers  map[netip.AddrPort]*holder
 	marks    []mark
-	answers  []mark // successes for models that a list lacks, or that another server answers with 404
+	answers  []mark // successes with models that the server's list lacks, or that another server answers with 404
 	unlisted map[string]awaited
 	began    time.Time
-	reading  chan struct{} // closed when it ends; nil without one
+	reading  chan struct{} // closes at the end of the current reading; nil without one
 }
 
 type holder struct {
 	asked, good time.Time
 	again       time.Time
-	names       []string // its list, sorted; nil without one
-	// strict means that it answered 404 for an unlisted model, and never with success.
+	names       []string // the server's list, sorted; nil without a list
+	// strict means that the server answered 404 for an unlisted model, and served no such model.
 	strict bool
 }
 
@@ -102,8 +104,9 @@ func (h *Holders) List(server netip.AddrPort) []string {
 	return nil
 }
 
-// Lacking returns the servers that lack a model; nil if none lacks it, or no other server has it.
-// It triggers due readings of the lists, and waits for them if no list has the name.
+// Lacking returns the servers that lack a model; nil if no server lacks it, or no other server has
+// it. It starts a reading of the lists if one is due. If no list has the name, it waits for the
+// reading.
 func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lacking {
 	if h.alone.Load() {
 		return nil
@@ -118,7 +121,7 @@ func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lac
 	return h.Known(model)
 }
 
-// Known is Lacking without a reading.
+// Known is Lacking, but starts no reading.
 func (h *Holders) Known(model string) *Lacking {
 	v := h.view.Load()
 	if v == nil {
@@ -142,10 +145,10 @@ func (h *Holders) await(ctx context.Context, model string, now time.Time) {
 		return
 	}
 	defer close(done)
-	if open != nil { // it may have passed the server that has the model now
+	if open != nil { // the open reading may already have passed the server that now has the model
 		wait(ctx, open)
 	}
-	if pause == 0 { // it was opened for this request
+	if pause == 0 { // the open reading was started for this request
 		return
 	}
 	if pause > 0 {
@@ -177,8 +180,9 @@ func wait(ctx context.Context, closes <-chan struct{}) {
 	}
 }
 
-// awaiting returns what a request for an unlisted name waits for: a pause and an open reading
-// before its own reading or, without done, only a reading.
+// awaiting returns what a request for an unlisted name waits for: the open reading and, unless
+// pause is 0, then the pause and a reading of its own. At the end it closes done. Without done it
+// only waits for open.
 func (h *Holders) awaiting(model string, now time.Time) (pause time.Duration, open <-chan struct{},
 	done chan struct{}) {
 	due := now.UnixNano() >= h.next.Load()
@@ -240,7 +244,8 @@ func (h *Holders) NotFound(model string, server netip.AddrPort, now time.Time) {
 	}
 }
 
-// Answered records that a server served a model, unless it is known to have it.
+// Answered records that a server served a model, unless the server is already known to have the
+// model.
 func (h *Holders) Answered(model string, server netip.AddrPort, now time.Time) {
 	v := h.view.Load()
 	if v == nil {
@@ -278,7 +283,7 @@ func without(list []mark, server netip.AddrPort, model string) []mark {
 	return slices.DeleteFunc(list, func(m mark) bool { return m.server == server && m.model == model })
 }
 
-// The channel closes when it ends.
+// The returned channel closes at the end of the reading.
 func (h *Holders) read(now time.Time) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -317,7 +322,8 @@ func (h *Holders) every() time.Duration {
 	return max(readAfter, time.Duration(len(h.servers))*perServer)
 }
 
-// ask stores each list when it arrives, so that a hanging server delays no other.
+// ask stores each list when it arrives, so that a server that hangs does not delay other servers'
+// lists.
 func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -336,7 +342,7 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 		calls.Go(func() error {
 			list, err := h.lister.ask(ctx, p.Protocol, s.Addr, &p)
 			var names []string
-			if err == nil && len(list) < maxAnswer { // otherwise there may be more
+			if err == nil && len(list) < maxAnswer { // a longer list may be incomplete
 				for _, m := range list {
 					names = append(names, m.ID)
 				}
@@ -350,8 +356,8 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 	_ = calls.Wait() // no call returns an error
 }
 
-// store stores a server's list, or nil without a valid answer. A changed list ends the server's
-// marks. h.mu is held.
+// store stores a server's list; names is nil if the server gave no valid answer. If the list has
+// changed, store ends the server's marks. h.mu is held.
 func (h *Holders) store(s Server, names []string, now time.Time) {
 	known := h.servers[s.Addr]
 	if known == nil {

@@ -14,19 +14,19 @@ type view struct {
 
 // Lacking are the servers of a pool that lack a model. It is immutable.
 type Lacking struct {
-	Unlisted, NotFound int  // by their lists, and by a 404
-	Strict             bool // all of them are known to answer 404
+	Unlisted, NotFound int  // lacking servers by their lists, and by a 404
+	Strict             bool // all lacking servers are known to answer 404
 	has                map[netip.AddrPort]bool
-	lacks              map[netip.AddrPort]bool // by a 404
-	unknown            map[netip.AddrPort]bool // without a list; shared by all models
+	lacks              map[netip.AddrPort]bool // servers that answered 404
+	unknown            map[netip.AddrPort]bool // servers without a list; shared by all models
 	others             func(*endpoint.Endpoint) bool
 	keep               func(*endpoint.Endpoint) bool
 }
 
-// Keep reports whether a server may have the model.
+// Keep returns a function that reports whether a server may have the model.
 func (l *Lacking) Keep() func(*endpoint.Endpoint) bool { return l.keep }
 
-// Others is the reverse of Keep.
+// Others returns the negation of Keep.
 func (l *Lacking) Others() func(*endpoint.Endpoint) bool { return l.others }
 
 func (l *Lacking) keeps(server netip.AddrPort) bool {
@@ -95,7 +95,8 @@ func (h *Holders) refresh(models ...string) {
 	h.view.Store(next)
 }
 
-// lack returns which servers lack a model, given the servers that list it, or nil. h.mu is held.
+// lack returns the servers that lack a model, or nil. has are the servers that list the model. h.mu
+// is held.
 func (h *Holders) lack(model string, has, unknown map[netip.AddrPort]bool) *Lacking {
 	l := &Lacking{has: has, unknown: unknown, lacks: map[netip.AddrPort]bool{}, Strict: true}
 	for _, m := range h.answers {

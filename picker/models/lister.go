@@ -19,20 +19,21 @@ import (
 )
 
 const (
-	// A pool's servers are queried at most every refreshAfter, or retryAfter while none has
-	// answered.
+	// A pool's servers are queried at most every refreshAfter, or every retryAfter while no server
+	// has answered.
 	refreshAfter, retryAfter = 30 * time.Second, 2 * time.Second
 	// keepFor is how long an answer is used after its server stopped answering or being queried.
 	keepFor = 10 * time.Minute
 	// askTimeout bounds a call, below Envoy's timeout of a pick (2 s).
 	askTimeout = time.Second
-	// maxAsked bounds the servers queried for a list, maxCalls the concurrent calls for all pools.
+	// maxAsked bounds the servers that are queried for one list; maxCalls bounds the concurrent
+	// calls for all pools.
 	maxAsked, maxCalls = 8, 64
-	// maxParts bounds the parts of a pool with kept answers: its subsets, or requests to its
-	// gateways. A further one replaces a part not queried for refreshAfter; otherwise it has no
-	// models.
+	// maxParts bounds the parts of a pool whose answers are kept: subsets of the pool, or requests
+	// to its gateways. A further part replaces a part that was not queried for refreshAfter; if
+	// there is no such part, the further part has no models.
 	maxParts = 16
-	// via marks calls for gateways of other clusters, like forwarded requests (translator/envoy).
+	// via marks calls of gateways of other clusters, like forwarded requests (translator/envoy).
 	via = "1.1 penstock"
 )
 
@@ -40,9 +41,10 @@ const (
 type Config struct {
 	// Transport calls servers over HTTP/1.1 in cleartext. By default, it keeps no connections.
 	Transport http.RoundTripper
-	// Never returns the kind of an address that must not be called, or ""; nil allows all.
+	// Never returns the kind of an address that must not be called, and "" for others; nil allows
+	// all.
 	Never func(netip.Addr) string
-	// OnPanic receives panics of reading a pool's lists for Holders; may be nil.
+	// OnPanic receives panics that occur while a pool's lists are read for Holders; may be nil.
 	OnPanic func(pool string, value any, stack []byte)
 }
 
@@ -63,17 +65,18 @@ type part struct{ subset, host, path string }
 type Pool struct {
 	Name    string
 	Servers []Server
-	// Subset selects Servers in the pool; "" for all.
+	// Subset names the part of the pool that Servers are; "" means all.
 	Subset string
-	// Host and Path are the request's if Servers are gateways of another cluster, which answer by
-	// their routes; else "".
+	// Host and Path are the request's if Servers are another cluster's gateways, which answer by
+	// their routes; otherwise "".
 	Host, Path string
-	// Names are further models of the pool, which its picker replaces by the servers'.
+	// Names are models that the pool's picker replaces by models of the servers. They are listed,
+	// too.
 	Names []string
 	// Protocol is used to call the servers.
 	Protocol upstream.Protocol
-	// Picker queries the pool's picker in another cluster, with its own names, for its list as
-	// JSON; may be nil. It counts as a server without an address.
+	// Picker queries the pool's picker in another cluster for its list, as JSON, with that pool's
+	// own Names; may be nil. It counts as a server without an address.
 	Picker func(context.Context) ([]byte, error)
 }
 
@@ -88,7 +91,7 @@ func (p *Pool) servers() []Server {
 type Server struct {
 	Addr      netip.AddrPort
 	Adapters  []string // on its metrics page
-	Cleartext bool     // without TLS, whatever Pool.Protocol
+	Cleartext bool     // called without TLS, whatever Pool.Protocol is
 }
 
 type pool struct {
@@ -129,8 +132,8 @@ func (l *Lister) Forget(name string) {
 	delete(l.pools, name)
 }
 
-// List returns the models of some pools that a server reports. It queries servers if due, within
-// askTimeout.
+// List returns those models of the pools that a server reports. If a query is due, it queries
+// servers, for at most askTimeout.
 func (l *Lister) List(ctx context.Context, pools []Pool) []Model {
 	found := make([][]Model, len(pools))
 	var asked errgroup.Group
@@ -213,12 +216,12 @@ func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan st
 		known.asking = nil
 		close(done)
 	}()
-	// The answers outlive a client that goes away.
+	// The answers are also for later requests, so a client that leaves does not end the calls.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
 	by := p.Protocol
 	if config := by.TLS; config != nil && config.ServerName == "" && p.Host != "" {
-		by.TLS = config.Clone() // a gateway chooses its certificate by host
+		by.TLS = config.Clone() // because a gateway chooses its certificate by host
 		by.TLS.ServerName, _, _ = strings.Cut(p.Host, ":")
 	}
 	servers := known.due(p)
@@ -304,14 +307,14 @@ func (known *pool) merge(p *Pool) (list []Model) {
 			}
 			has[name] = true
 			adapter := Model{ID: name, Object: "model"}
-			if len(bases) == 1 { // otherwise the adapter's base is unknown
+			if len(bases) == 1 { // with several base models, the adapter's base is unknown
 				adapter.Parent, adapter.Created, adapter.OwnedBy = bases[0].ID, bases[0].Created, bases[0].OwnedBy
 			}
 			list = append(list, adapter)
 		}
 	}
 	if len(list) == 0 {
-		return nil // Names alone would list models that no server has
+		return nil // Names alone would be models that no server has
 	}
 	for _, name := range p.Names {
 		if !has[name] && named(name) && len(list) < maxPool {

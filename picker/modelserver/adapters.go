@@ -10,16 +10,16 @@ import (
 
 const maxAdapters = 1024
 
-// adapterName is the body of vLLM's requests to load and to unload an adapter.
+// adapterName is the body of vLLM's requests that load or unload an adapter.
 type adapterName struct {
 	Name string `json:"lora_name"`
 	Path string `json:"lora_path"` // not read
 }
 
-// loras returns the loaded adapters. Callers must not change the list.
+// loras returns the loaded adapters. Callers must not change the slice.
 func (s *Server) loras() []string { return *s.adapters.Load() }
 
-// loadAdapter is vLLM's POST /v1/load_lora_adapter. It accepts any path.
+// loadAdapter implements vLLM's POST /v1/load_lora_adapter. It accepts any path.
 func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) {
 	s.changeAdapters(w, r, "loaded", func(adapter adapterName, list []string) ([]string, error) {
 		switch {
@@ -34,7 +34,7 @@ func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// unloadAdapter is vLLM's POST /v1/unload_lora_adapter.
+// unloadAdapter implements vLLM's POST /v1/unload_lora_adapter.
 func (s *Server) unloadAdapter(w http.ResponseWriter, r *http.Request) {
 	s.changeAdapters(w, r, "removed", func(adapter adapterName, list []string) ([]string, error) {
 		i := slices.Index(list, adapter.Name)
@@ -47,7 +47,8 @@ func (s *Server) unloadAdapter(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// changeAdapters replaces the list of adapters by change's result for the adapter of a request.
+// changeAdapters replaces the list of adapters by the result of change for the adapter that the
+// request names.
 func (s *Server) changeAdapters(w http.ResponseWriter, r *http.Request, done string,
 	change func(adapterName, []string) ([]string, error)) {
 	var adapter adapterName

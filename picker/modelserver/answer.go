@@ -10,22 +10,21 @@ import (
 	"time"
 )
 
-// api holds what differs between the APIs that generate text.
+// api contains the parts that differ between the APIs that generate text.
 type api struct {
-	prefix string // of ids
+	prefix string // prefix of answers' IDs
 	// prompt returns the text that the answer repeats, and the words of the whole prompt.
 	prompt func(*fields) (last string, words []string, err error)
-	// limit returns how many tokens the answer may have; nil: no limit.
+	// limit returns the maximum number of tokens in the answer; nil means no limit.
 	limit  func(*fields) (*int, error)
-	whole  func(*reply) any    // the JSON of an answer that is not streamed
-	events func(*reply) stream // the events of one that is
+	whole  func(*reply) any    // returns the JSON of an answer that is not streamed
+	events func(*reply) stream // returns the events of a streamed answer
 	fail   func(http.ResponseWriter, *apiError)
 }
 
-// object is a JSON object that is written once.
 type object = map[string]any
 
-// reply is an answer to a valid request. Its usage is complete once the request runs.
+// reply is the answer to a valid request. Its usage is known once the request runs.
 type reply struct {
 	job
 	id      string
@@ -33,12 +32,12 @@ type reply struct {
 	tokens  usage
 }
 
-// stream returns the events of a streamed answer, stage by stage.
+// stream holds functions that return the events of a streamed answer, one for each stage.
 type stream struct {
-	queued func() []event // before the request waits in the queue; nil: none
-	first  func() []event // right before the first piece; nil: none
+	queued func() []event // events before the request waits in the queue; may be nil
+	first  func() []event // events right before the first piece; may be nil
 	piece  func(i int, text string) event
-	last   func() []event // after the last piece
+	last   func() []event // events after the last piece
 }
 
 type event struct {
@@ -46,7 +45,7 @@ type event struct {
 	data any
 }
 
-// done ends a stream: [DONE] without quotes.
+// done is the event that ends a stream: [DONE] without quotes.
 var done = event{data: json.RawMessage("[DONE]")}
 
 type usage struct {
@@ -54,7 +53,7 @@ type usage struct {
 	CompletionTokens int `json:"completion_tokens"`
 	TotalTokens      int `json:"total_tokens"`
 
-	Details *promptDetails `json:"prompt_tokens_details,omitempty"` // with prefix caching
+	Details *promptDetails `json:"prompt_tokens_details,omitempty"` // set with prefix caching
 }
 
 type promptDetails struct {
@@ -68,8 +67,8 @@ func (u *usage) cached() int {
 	return u.Details.CachedTokens
 }
 
-// generate returns the handler of an API: it reads the request, waits for a slot, and generates the
-// answer.
+// generate returns the handler of an API. The handler reads a request, waits for a slot, and
+// generates the answer.
 func (s *Server) generate(a api) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		job, err := s.read(w, r, a)
@@ -98,7 +97,7 @@ func (s *Server) generate(a api) http.HandlerFunc {
 		}
 		run, err := s.enter(r.Context(), job.lora, job.salt, job.tokens, len(job.words))
 		if err != nil {
-			return // the client went away before the first token
+			return // the client left before the first token
 		}
 		defer run.leave()
 		answer.tokens = usage{job.promptTokens, len(job.words), job.promptTokens + len(job.words), run.cached}
@@ -108,14 +107,14 @@ func (s *Server) generate(a api) http.HandlerFunc {
 			w.Header().Set("content-type", "application/json")
 			err = json.NewEncoder(w).Encode(a.whole(answer))
 		}
-		if err == nil { // else the client went away during the answer
+		if err == nil { // otherwise the client left during the answer
 			s.ended(len(job.words), job.finish)
 		}
 	}
 }
 
-// tokenize takes the tokenizer's time for a prompt, after earlier prompts. It returns an error if
-// the client goes away.
+// tokenize waits while the tokenizer works on earlier prompts, and then on this one. It returns an
+// error if the client leaves.
 func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	if s.cfg.TokenizerRate <= 0 {
 		return nil
@@ -129,8 +128,8 @@ func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	}
 }
 
-// count counts a request; err is not nil if it is invalid. It returns the request's number and the
-// error to answer with: err, a simulated failure, or nil.
+// count counts a request. Its argument err is not nil if the request is invalid. It returns the
+// request's number, and the error to respond with: err, a simulated failure, or nil.
 func (s *Server) count(err error) (uint64, error) {
 	number := s.requests.Add(1)
 	if err == nil && s.fails(number) {
@@ -139,21 +138,21 @@ func (s *Server) count(err error) (uint64, error) {
 	return number, err
 }
 
-// fails reports whether the n-th request, from 1, fails: the number of failures after n is n times
-// FailRate, rounded down.
+// fails reports whether the n-th request, from 1, fails. Of the first n requests, n times FailRate
+// fail, rounded down.
 func (s *Server) fails(n uint64) bool {
 	return math.Floor(float64(n)*s.cfg.FailRate) > math.Floor(float64(n-1)*s.cfg.FailRate)
 }
 
-// running is a request that has its first token.
+// running is a request whose first token is generated.
 type running struct {
-	cached *promptDetails // how much of the prompt was cached; nil without prefix caching
-	leave  func()         // to be called at the end of the answer
-	// await waits until an answer that had some tokens has another number of them.
+	cached *promptDetails // how many tokens of the prompt were cached; nil without prefix caching
+	leave  func()         // the caller calls it at the end of the answer
+	// await waits until the number of the answer's tokens has grown from had to tokens.
 	await func(ctx context.Context, had, tokens int) error
 }
 
-// enter waits until a prompt of tokens has its first token.
+// enter waits until a request with a prompt of these tokens has its first token.
 func (s *Server) enter(ctx context.Context, lora, salt string, tokens []uint32, answer int) (r running, err error) {
 	seq := &sequence{lora: lora, blocks: (len(tokens) + answer + blockSize - 1) / blockSize, answer: max(answer, 1)}
 	read := len(tokens)
@@ -212,7 +211,7 @@ func (s *Server) ended(tokens int, finish string) {
 	}
 }
 
-// stream sends the events of an answer, one for each token, at the time of each.
+// stream sends the events of an answer: one for each token, when the token is generated.
 func (r *running) stream(ctx context.Context, send func(...event) error, events stream, words []string) error {
 	space := ""
 	for i, word := range words {
@@ -255,7 +254,6 @@ func sender(w http.ResponseWriter) func(...event) error {
 	}
 }
 
-// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	if d == 0 {
 		return ctx.Err()
@@ -270,7 +268,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// failWith answers with err if it is an *apiError. Any other error means that the client is gone.
+// failWith responds with err if it is an *apiError. Any other error means that the client has left.
 func failWith(w http.ResponseWriter, err error, fail func(http.ResponseWriter, *apiError)) {
 	if failure := (*apiError)(nil); errors.As(err, &failure) {
 		fail(w, failure)
@@ -287,5 +285,5 @@ func writeError(w http.ResponseWriter, e *apiError) {
 func writeStatus(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("content-type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // fails only if the client is gone
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has left
 }

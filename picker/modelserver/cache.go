@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// tokenID returns the token of a word: a number is its own token, as in a prompt of token IDs.
+// tokenID returns the token ID of a word. If the word is a number, the ID is that number, as in a
+// prompt of token IDs.
 func tokenID(word string) uint32 {
 	n := uint64(0)
 	for i := range len(word) {
@@ -30,23 +31,24 @@ func tokenIDs(words []string) []uint32 {
 	return out
 }
 
-// cache is vLLM's prefix cache: the blocks of the prompts that the server has read, the least
-// recently used evicted first.
+// cache is vLLM's prefix cache. It holds blocks of the prompts that the server has read, and evicts
+// the least recently used block first.
 type cache struct {
 	limit  int
-	events *kvEvents // nil: none
+	events *kvEvents // may be nil
 
 	mu     sync.Mutex
 	blocks map[uint64]*list.Element // by hash
-	order  *list.List               // of hashes, the last used in front
+	order  *list.List               // hashes, the most recently used in front
 }
 
 func newCache(blocks int, e *kvEvents) *cache {
 	return &cache{limit: blocks, events: e, blocks: map[uint64]*list.Element{}, order: list.New()}
 }
 
-// read adds a prompt to the cache. It returns how many of its tokens were cached; the last token
-// never is, because a server computes it for the first one of the answer.
+// read adds a prompt to the cache. It returns the number of prompt tokens that were cached. The
+// last token never counts, because a server computes it in order to generate the answer's first
+// token.
 func (c *cache) read(tokens []uint32, lora, salt string) (cached int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +58,7 @@ func (c *cache) read(tokens []uint32, lora, salt string) (cached int) {
 	for known < len(hashes) && c.blocks[hashes[known]] != nil {
 		known++
 	}
-	c.use(hashes[:known]) // before others are evicted
+	c.use(hashes[:known]) // moved first, so that the prompt's new blocks do not evict them
 	var removed []uint64
 	for len(c.blocks)+len(hashes)-known > c.limit {
 		hash := c.order.Remove(c.order.Back()).(uint64)
@@ -69,7 +71,7 @@ func (c *cache) read(tokens []uint32, lora, salt string) (cached int) {
 	return min(known*blockSize, max(len(tokens)-1, 0))
 }
 
-// use moves blocks to the front, the first one foremost.
+// use moves blocks to the front of the order; the first block becomes the foremost.
 func (c *cache) use(hashes []uint64) {
 	for _, hash := range slices.Backward(hashes) {
 		if e := c.blocks[hash]; e != nil {
@@ -87,7 +89,8 @@ func (c *cache) clear() {
 	c.events.cleared()
 }
 
-// blockHashes returns the hashes of a prompt's full blocks. Each covers everything before it.
+// blockHashes returns the hashes of a prompt's full blocks. Each hash covers the prompt up to the
+// end of its block.
 func blockHashes(tokens []uint32, lora, salt string) []uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(lora + "\x00" + salt))

@@ -1,6 +1,6 @@
 package modelserver
 
-// answer is the JSON of a completion, or of one chunk of a streamed one, in OpenAI's form.
+// answer is the JSON of a completion, or of one chunk of a streamed completion, in OpenAI's form.
 type answer struct {
 	ID      string   `json:"id"`
 	Object  string   `json:"object"`
@@ -12,9 +12,9 @@ type answer struct {
 
 type choice struct {
 	Index   int          `json:"index"`
-	Message *chatMessage `json:"message,omitempty"` // of a chat, not streamed
-	Delta   *chatMessage `json:"delta,omitempty"`   // of a chat, streamed
-	Text    *string      `json:"text,omitempty"`    // of a completion
+	Message *chatMessage `json:"message,omitempty"` // in a chat that is not streamed
+	Delta   *chatMessage `json:"delta,omitempty"`   // in a streamed chat
+	Text    *string      `json:"text,omitempty"`    // in a completion
 	Finish  *string      `json:"finish_reason"`
 }
 
@@ -72,8 +72,8 @@ func (r *reply) completion(object string, c choice) answer {
 	return answer{ID: r.id, Object: object, Created: r.created, Model: r.model, Choices: []choice{c}, Usage: &r.tokens}
 }
 
-// completionEvents has an event for each token, then the finish reason, then the usage if
-// requested, then [DONE].
+// completionEvents returns an event for each token, and then the finish reason, the usage if
+// requested, and [DONE].
 func (r *reply) completionEvents(object string, piece func(i int, text string) choice) stream {
 	chunk := func(choices []choice, tokens *usage) event {
 		return event{

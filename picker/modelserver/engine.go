@@ -13,40 +13,40 @@ import (
 const blockSize = 16
 
 type sequence struct {
-	lora    string        // the adapter it asks for; "" for the base model
-	blocks  int           // of the KV cache, for the prompt and the longest answer
-	running chan struct{} // closed when it may run
-	read    bool          // its prompt is read
+	lora    string        // adapter that the request names; "" for the base model
+	blocks  int           // blocks of the KV cache for the prompt and the longest answer
+	running chan struct{} // closed when the sequence may run
+	read    bool          // the prompt is read
 
 	// Fields for an engine that serves in steps.
-	answer    int           // tokens of the answer, at least 1
-	begin     func() int    // called when it may run; returns how many tokens of its prompt are to be read
-	left      int           // of these
-	tokens    atomic.Int64  // of the answer, so far
+	answer    int           // number of tokens in the answer, at least 1
+	begin     func() int    // called when the sequence may run; returns how many prompt tokens are not cached
+	left      int           // prompt tokens that are still to be read
+	tokens    atomic.Int64  // tokens of the answer generated so far
 	more      chan struct{} // receives after tokens has grown; room for 1
-	began     time.Time     // when it could run
-	prefilled time.Duration // from then to the first token
+	began     time.Time     // when the sequence began to run
+	prefilled time.Duration // time from began to the first token
 }
 
-// engine schedules sequences. It is vLLM's scheduler without preemption: a sequence reserves all
-// that it may need when it starts, so no running one is ever moved back to the queue.
+// engine schedules sequences like vLLM's scheduler without preemption. A sequence that starts
+// reserves all blocks that it may need, so no running sequence ever returns to the queue.
 type engine struct {
 	slots, blocks, maxLoRAs int // limits
-	partial                 int // limit of prompts that are read at a time; 0: none
+	partial                 int // maximum of prompts that are read at a time; 0 means no limit
 	steps                   *steps
 
 	mu      sync.Mutex
-	waiting []*sequence // first come, first served, except for adapters
+	waiting []*sequence // in order of arrival
 	running []*sequence
-	used    int // blocks held by running
+	used    int // blocks of running sequences
 }
 
 func newEngine(slots, blocks, maxLoRAs, partial int) *engine {
 	return &engine{slots: slots, blocks: blocks, maxLoRAs: maxLoRAs, partial: partial}
 }
 
-// enter waits until seq may run; the caller then calls leave. If ctx ends first, enter returns its
-// error and seq holds nothing.
+// enter waits until seq may run; the caller then calls leave. If ctx ends first, enter returns
+// ctx's error, and seq holds nothing.
 func (e *engine) enter(ctx context.Context, seq *sequence) error {
 	seq.running, seq.more = make(chan struct{}), make(chan struct{}, 1)
 	e.mu.Lock()
@@ -57,7 +57,7 @@ func (e *engine) enter(ctx context.Context, seq *sequence) error {
 	case <-seq.running:
 		return nil
 	case <-ctx.Done():
-		e.leave(seq) // it may have been admitted concurrently
+		e.leave(seq) // seq may have been admitted concurrently
 		return ctx.Err()
 	}
 }
@@ -75,7 +75,7 @@ func (e *engine) leave(seq *sequence) {
 	e.changed()
 }
 
-// changed starts sequences that can run now. An engine in steps does so with its next step.
+// changed starts the sequences that can run now. An engine with steps starts them in its next step.
 func (e *engine) changed() {
 	switch {
 	case e.steps == nil:
@@ -85,7 +85,7 @@ func (e *engine) changed() {
 	}
 }
 
-// prefilled records that the prompt of seq is read, so that the next one can be.
+// prefilled records that the prompt of seq is read, so that the next prompt can be read.
 func (e *engine) prefilled(seq *sequence) {
 	if e.partial == 0 {
 		return
@@ -96,7 +96,7 @@ func (e *engine) prefilled(seq *sequence) {
 	e.changed()
 }
 
-// reading reports whether the limit of prompts that are read at a time is reached.
+// reading reports whether as many prompts are being read as the limit allows.
 func (e *engine) reading() bool {
 	n := 0
 	for _, seq := range e.running {
@@ -108,9 +108,9 @@ func (e *engine) reading() bool {
 }
 
 // admit starts all sequences that can run. It skips a sequence whose adapter has no slot. A
-// sequence that lacks a slot or blocks stops all after it, because large ones would never run
-// otherwise. In steps, no sequence starts once the step has a number of tokens of prompts; admit
-// returns how many it has started to read.
+// sequence that lacks a slot or blocks also stops all later ones, because otherwise large sequences
+// might never run. With steps, the started sequences read at most budget prompt tokens in this
+// step. admit returns their number.
 func (e *engine) admit(budget int) (prompts int) {
 	for i := 0; i < len(e.waiting) && len(e.running) < e.slots && !e.reading() && prompts < budget; {
 		seq := e.waiting[i]
@@ -136,8 +136,8 @@ func (e *engine) admit(budget int) (prompts int) {
 
 type load struct {
 	waiting, running           int
-	waitingLoRAs, runningLoRAs []string // sorted, each once
-	kvCache                    float64  // the share in use, 0 to 1
+	waitingLoRAs, runningLoRAs []string // sorted, without duplicates
+	kvCache                    float64  // used share, 0 to 1
 }
 
 func (e *engine) load() load {
@@ -150,7 +150,7 @@ func (e *engine) load() load {
 	}
 }
 
-// adapters returns the adapters of seqs, sorted, each once.
+// adapters returns the adapters of seqs, sorted, without duplicates.
 func adapters(seqs []*sequence) []string {
 	var names []string
 	for _, seq := range seqs {

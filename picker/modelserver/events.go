@@ -13,18 +13,18 @@ import (
 	"github.com/penstock-project/penstock/picker/zmtp"
 )
 
-// replayed is how many messages a server sends again: vLLM's default.
+// replayed is the number of last messages that a server can send again: vLLM's default.
 const replayed = 10_000
 
-// kvEvents publishes changes of the cache as vLLM does: at a PUB socket, and again at a ROUTER
-// socket. The methods of nil do nothing.
+// kvEvents publishes changes of the cache like vLLM: at a PUB socket, and on request again at a
+// ROUTER socket. A nil *kvEvents does nothing.
 type kvEvents struct {
 	topic     string
 	publisher zmtp.Publisher
 
 	mu   sync.Mutex
 	next uint64
-	sent [][]byte // the last batches, up to number next-1
+	sent [][]byte // the last batches; the last has number next-1
 }
 
 func (e *kvEvents) removed(hashes []uint64) {
@@ -34,7 +34,8 @@ func (e *kvEvents) removed(hashes []uint64) {
 	}
 }
 
-// stored publishes the blocks after the first known ones.
+// stored publishes a prompt's blocks, except the first ones, which were cached before; known is
+// their number.
 func (e *kvEvents) stored(hashes []uint64, known int, tokens []uint32, lora, salt string) {
 	if e == nil || known == len(hashes) {
 		return

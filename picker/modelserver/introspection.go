@@ -13,11 +13,12 @@ import (
 	"time"
 )
 
-// shownBody is how much of a request's body /debug/last shows, in bytes. Length and hash always
-// cover the whole body.
+// shownBody is the number of bytes of a request's body that /debug/last shows. The length and the
+// hash on that page cover the whole body.
 const shownBody = 64 << 10
 
-// vllmVersion is the version of vLLM whose endpoints the server has. Routers recognize vLLM by it.
+// vllmVersion is the version of vLLM whose endpoints the server implements. Routers recognize vLLM
+// by it.
 const vllmVersion = "0.32.0"
 
 type received struct {
@@ -28,12 +29,12 @@ type received struct {
 	Headers http.Header `json:"headers"`
 	Bytes   int         `json:"bytes"`  // of the body
 	SHA256  string      `json:"sha256"` // of the body, in hexadecimal
-	Body    string      `json:"body"`   // its beginning, at most 64 KiB
+	Body    string      `json:"body"`   // first 64 KiB of the body
 }
 
 func newReceived(r *http.Request, body []byte) *received {
 	sum, headers := sha256.Sum256(body), maps.Clone(r.Header)
-	// every client may read this page
+	// because every client may read this page
 	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key"} {
 		if values := headers[name]; len(values) > 0 {
 			headers[name] = slices.Repeat([]string{"redacted"}, len(values))
@@ -54,7 +55,8 @@ func (s *Server) debugLast(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, last)
 }
 
-// models lists the base model and its adapters in vLLM's form: an adapter names its parent.
+// models lists the base model and its adapters in vLLM's form, in which an adapter names its
+// parent.
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	type model struct {
 		ID      string  `json:"id"`
@@ -104,7 +106,7 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	metric("gauge", "vllm:cache_config_info", "The KV cache's shape.",
 		label("block_size", strconv.Itoa(blockSize))+","+label("num_gpu_blocks", strconv.Itoa(s.engine.blocks)), 1)
 	if len(s.loras()) > 0 {
-		// The value is the time, as in vLLM: of several series, readers use the latest.
+		// The value is the time, as in vLLM: readers use the series with the latest time.
 		metric("gauge", "vllm:lora_requests_info", "Running and waiting adapters.",
 			label("max_lora", strconv.Itoa(s.engine.maxLoRAs))+","+
 				label("running_lora_adapters", strings.Join(now.runningLoRAs, ","))+","+
@@ -121,5 +123,5 @@ func label(name, value string) string { return name + `="` + labelValue.Replace(
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("content-type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // the client may have gone
+	_ = json.NewEncoder(w).Encode(v) // fails if the client has left
 }

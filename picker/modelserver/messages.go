@@ -34,7 +34,6 @@ func (r *reply) message(outputTokens int, content ...object) object {
 		"model": r.model, "stop_reason": nil, "stop_sequence": nil, "usage": r.messageUsage(outputTokens)}
 }
 
-// messageUsage counts cached tokens apart from the input tokens.
 func (r *reply) messageUsage(outputTokens int) object {
 	cached := r.tokens.cached()
 	return object{"input_tokens": r.tokens.PromptTokens - cached, "cache_creation_input_tokens": 0,
@@ -48,7 +47,7 @@ func (r *reply) stopReason() string {
 	return "end_turn"
 }
 
-// messageEvents has Anthropic's events and a final [DONE], which vLLM adds.
+// messageEvents returns Anthropic's events and the final [DONE] that vLLM adds.
 func (r *reply) messageEvents() stream {
 	named := func(name string, e object) event {
 		e["type"] = name

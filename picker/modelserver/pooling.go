@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	maxInputs        = 2048 // of one request: OpenAI's limit
-	defaultDimension = 16   // of an embedding
+	maxInputs        = 2048 // inputs of a request: OpenAI's limit
+	defaultDimension = 16
 	maxDimension     = 4096
 )
 
-// pooled is a request that generates no text. Each input takes a slot of its own.
+// pooled is a request that generates no text. Each input takes one slot.
 type pooled struct {
 	model, lora, salt string
-	inputs            [][]string // the words of each
+	inputs            [][]string // words of each input
 }
 
 type embedding struct {
@@ -43,7 +43,7 @@ type ranked struct {
 	Score float64 `json:"relevance_score"`
 }
 
-// embeddings serves OpenAI's embeddings. Texts with words in common have similar ones.
+// embeddings implements OpenAI's embeddings API. Texts with common words have similar embeddings.
 func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 	var f fields
 	p, dimension := pooled{}, defaultDimension
@@ -65,7 +65,7 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 			var vector any = embed(words, dimension)
 			if f.EncodingFormat == "base64" {
 				var raw bytes.Buffer
-				_ = binary.Write(&raw, binary.LittleEndian, vector) // a buffer takes all
+				_ = binary.Write(&raw, binary.LittleEndian, vector) // a buffer accepts all data
 				vector = base64.StdEncoding.EncodeToString(raw.Bytes())
 			}
 			data[i] = embedding{"embedding", i, vector}
@@ -77,8 +77,8 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// rerank serves the rerank API of Jina and Cohere. A document's score is the share of the query's
-// words that it has.
+// rerank implements the rerank API of Jina and Cohere. A document's score is the share of the
+// query's words that the document contains.
 func (s *Server) rerank(w http.ResponseWriter, r *http.Request) {
 	var f fields
 	var documents []string
@@ -107,7 +107,8 @@ func (s *Server) rerank(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// pool runs the inputs of p and sends the answer, or the error err of the request.
+// pool runs the inputs of p and sends the answer. If err, the request's error, is not nil, it sends
+// err.
 func (s *Server) pool(w http.ResponseWriter, r *http.Request, f fields, p pooled, err error,
 	answer func(number uint64, model string, tokens usage) any) {
 	if err == nil {
@@ -153,7 +154,7 @@ func (s *Server) pool(w http.ResponseWriter, r *http.Request, f fields, p pooled
 	writeJSON(w, answer(number, p.model, tokens))
 }
 
-// fit checks that there are inputs, and that each fits into the context.
+// fit returns an error if there are no inputs, or one does not fit into the context.
 func (s *Server) fit(inputs [][]string) error {
 	if len(inputs) == 0 || len(inputs) > maxInputs {
 		return badRequest("the request has %d inputs; it must have between 1 and %d", len(inputs), maxInputs)
@@ -166,8 +167,8 @@ func (s *Server) fit(inputs [][]string) error {
 	return nil
 }
 
-// embeddingInputs returns the words of each input: a text, token IDs, a list of either, or the
-// messages of a chat.
+// embeddingInputs returns the words of each input. The field is a text, token IDs, a list of
+// either, or the messages of a chat.
 func (f *fields) embeddingInputs() ([][]string, error) {
 	if len(f.Messages) > 0 {
 		_, words, err := f.chatPrompt()
@@ -188,7 +189,7 @@ func (f *fields) embeddingInputs() ([][]string, error) {
 	return inputs, nil
 }
 
-// documents returns the texts to rank: strings, or objects with a text.
+// documents returns the texts to rank, from strings or from objects with a text.
 func (f *fields) documents() ([]string, error) {
 	if f.Query == "" {
 		return nil, badRequest("query is missing")
@@ -204,8 +205,8 @@ func (f *fields) documents() ([]string, error) {
 	return texts, nil
 }
 
-// embed returns a vector of length 1: the sum of one vector for each word, which depends on the
-// word alone.
+// embed returns a vector of length 1, in the direction of the sum of the words' vectors. A word's
+// vector depends only on the word.
 func embed(words []string, dimension int) []float32 {
 	sum := make([]float64, dimension)
 	for _, word := range words {
@@ -213,7 +214,7 @@ func embed(words []string, dimension int) []float32 {
 		_, _ = h.Write([]byte(word))
 		x := h.Sum64()
 		for i := range sum {
-			x = x*6364136223846793005 + 1442695040888963407 // Knuth's generator: the same numbers in each process
+			x = x*6364136223846793005 + 1442695040888963407 // Knuth's generator gives the same numbers in each process
 			sum[i] += float64(int64(x)) / (1 << 63)
 		}
 	}

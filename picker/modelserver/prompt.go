@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// maxBody is the largest request body, in bytes: twice Penstock's own limit.
+// maxBody is the size of the largest request body, in bytes: twice Penstock's own limit.
 const maxBody = 64 << 20
 
-// fields of a request of any API. Others are ignored: most are sampling options, which have no
-// effect here.
+// fields has the fields of a request of any API. Other fields are ignored; most are sampling
+// options, which have no effect here.
 type fields struct {
 	Model               string          `json:"model"`
 	Messages            []message       `json:"messages"`
@@ -23,17 +23,17 @@ type fields struct {
 	StreamOptions       streamOptions   `json:"stream_options"`
 	MaxTokens           *int            `json:"max_tokens"`
 	MaxCompletionTokens *int            `json:"max_completion_tokens"`
-	IgnoreEOS           bool            `json:"ignore_eos"` // vLLM's: continue until max_tokens
+	IgnoreEOS           bool            `json:"ignore_eos"` // vLLM's option: generate until max_tokens
 	N                   *int            `json:"n"`
 	CacheSalt           string          `json:"cache_salt"`
-	TokenIDs            []uint32        `json:"token_ids"` // replaces the tokens of the prompt's words
+	TokenIDs            []uint32        `json:"token_ids"` // replace the tokens of the prompt's words
 
-	Input              json.RawMessage `json:"input"` // of responses and embeddings
+	Input              json.RawMessage `json:"input"` // in Responses and embeddings
 	Instructions       string          `json:"instructions"`
 	MaxOutputTokens    *int            `json:"max_output_tokens"`
 	PreviousResponseID string          `json:"previous_response_id"`
 
-	System json.RawMessage `json:"system"` // of Anthropic's messages: a string, or a list of parts
+	System json.RawMessage `json:"system"` // in Anthropic's messages: a string, or a list of parts
 
 	Dimensions     *int   `json:"dimensions"` // of embeddings
 	EncodingFormat string `json:"encoding_format"`
@@ -54,7 +54,7 @@ type message struct {
 
 type job struct {
 	model        string
-	lora         string   // model, if that is an adapter
+	lora         string   // model, if it is an adapter
 	words        []string // the answer's tokens
 	promptTokens int
 	tokens       []uint32 // of the prompt
@@ -64,7 +64,7 @@ type job struct {
 	usage        bool // send the usage at the end of a stream
 }
 
-// apiError is an error response. Each API has its own form of it.
+// apiError is an error response. Each API writes it in a form of its own.
 type apiError struct {
 	status  int
 	kind    string
@@ -77,8 +77,8 @@ func badRequest(format string, args ...any) error {
 	return &apiError{http.StatusBadRequest, "BadRequestError", fmt.Sprintf(format, args...)}
 }
 
-// decode reads a request's body into f, and keeps it for /debug/last. An *apiError is the response
-// to an invalid request; any other error means that the client is gone.
+// decode reads a request's body into f, and keeps the body for /debug/last. An *apiError is the
+// response to an invalid request; any other error means that the client has left.
 func (s *Server) decode(w http.ResponseWriter, r *http.Request, f *fields) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	s.last.Store(newReceived(r, body))
@@ -94,7 +94,7 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, f *fields) error
 	return nil
 }
 
-// read turns a request for text into a job. It returns the same errors as decode.
+// read makes a job of a request for text. It returns the same kinds of errors as decode.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, a api) (job, error) {
 	var f fields
 	if err := s.decode(w, r, &f); err != nil {
@@ -120,7 +120,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, a api) (job, error
 	return j, err
 }
 
-// render serves the token IDs of a prompt, as vLLM does, without running it.
+// render responds with the token IDs of a prompt, as vLLM does, without running the prompt.
 func (s *Server) render(w http.ResponseWriter, r *http.Request, a api, show func(rendered) any) {
 	j, err := s.read(w, r, a)
 	if err != nil {
@@ -134,8 +134,8 @@ type rendered struct {
 	TokenIDs []uint32 `json:"token_ids"`
 }
 
-// servedModel returns the model that a request names, by default the base model. lora is set if it
-// is an adapter.
+// servedModel returns the model that a request names; the default is the base model. lora is not
+// empty if the model is an adapter.
 func (s *Server) servedModel(named string) (model, lora string, err error) {
 	switch {
 	case named == "" || named == s.cfg.Model:
@@ -146,8 +146,8 @@ func (s *Server) servedModel(named string) (model, lora string, err error) {
 	return "", "", &apiError{http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", named)}
 }
 
-// job returns the job of a request. The answer repeats text; limit, if any, is the most tokens that
-// it has.
+// job returns the job of a request. The answer repeats text, and has at most *limit tokens if limit
+// is not nil.
 func (s *Server) job(f fields, limit *int, text string, promptTokens int) (job, error) {
 	model, lora, err := s.servedModel(f.Model)
 	if err != nil {
@@ -173,7 +173,6 @@ func (s *Server) job(f fields, limit *int, text string, promptTokens int) (job, 
 
 func (j *job) text() string { return strings.Join(j.words, " ") }
 
-// atLeastOne checks a limit, which may be nil.
 func atLeastOne(field string, limit *int) (*int, error) {
 	if limit != nil && *limit < 1 {
 		return nil, badRequest("%s must be at least 1, got %d", field, *limit)
@@ -210,14 +209,14 @@ func contentText(raw json.RawMessage) (string, error) {
 	var texts []string
 	for _, part := range parts {
 		switch part.Type {
-		case "text", "input_text", "output_text": // the last two of the Responses API
+		case "text", "input_text", "output_text": // the last two belong to the Responses API
 			texts = append(texts, part.Text)
 		}
 	}
 	return strings.Join(texts, " "), nil
 }
 
-// promptText reads a field with one prompt: a string, a list with one string, or token numbers.
+// promptText reads a field with one prompt: a string, a list with one string, or token IDs.
 func promptText(field string, raw json.RawMessage) (string, []string, error) {
 	var text string
 	var texts []string
@@ -226,7 +225,7 @@ func promptText(field string, raw json.RawMessage) (string, []string, error) {
 	case absent(raw):
 		return "", nil, badRequest("%s is missing", field)
 	case json.Unmarshal(raw, &text) == nil:
-	case json.Unmarshal(raw, &numbers) == nil && len(numbers) > 0: // before texts: such a list may be long
+	case json.Unmarshal(raw, &numbers) == nil && len(numbers) > 0: // before texts: the list may be long
 		text = strings.Trim(fmt.Sprint(numbers), "[]")
 	case json.Unmarshal(raw, &texts) == nil && len(texts) == 1:
 		text = texts[0]

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// responsesAPI is OpenAI's Responses. No response is stored, as in vLLM without
+// responsesAPI is OpenAI's Responses API. The server stores no response, like vLLM without
 // VLLM_ENABLE_RESPONSES_API_STORE.
 var responsesAPI = api{
 	prefix: "resp", fail: writeError,
@@ -54,7 +54,7 @@ func (f *fields) responsesPrompt() (last string, words []string, err error) {
 }
 
 // response is an answer with a status: in_progress, completed, or incomplete if max_output_tokens
-// cut it.
+// limited it.
 func (r *reply) response(status string, output ...object) object {
 	return object{
 		"id": r.id, "object": "response", "created_at": r.created, "model": r.model, "status": status,
@@ -91,7 +91,8 @@ func (r *reply) outputItem(status string, content ...object) object {
 		"content": append([]object{}, content...)}
 }
 
-// responseEvents has OpenAI's events. Their indexes are always 0: there is one item with one part.
+// responseEvents returns OpenAI's events. Their indexes are always 0: there is one item with one
+// part.
 func (r *reply) responseEvents() stream {
 	sequence := -1
 	next := func(name string, e object) event {

@@ -16,79 +16,81 @@ import (
 
 // Config describes one simulated model server. Only Model is required.
 type Config struct {
-	Name  string // in answers and in the header x-served-by, such as a pod's name; "" means "sim"
+	Name  string // such as a pod's name; in answers and the header x-served-by; "" means "sim"
 	Model string // the name of the base model
 	LoRAs []string
-	// MaxLoRAs is how many adapters can be active at a time. 0 means 1, vLLM's default.
+	// MaxLoRAs is the maximum number of active adapters. 0 means 1, vLLM's default.
 	MaxLoRAs int
 
-	MaxNumSeqs    int // requests that run at a time; 0 means 256, vLLM's default on small GPUs
-	MaxPrefills   int // prompts that are read at a time, vLLM's max_num_partial_prefills; 0: no limit
-	KVCacheTokens int // the size of the KV cache, rounded down to blocks of 16; 0 means 65536
+	MaxNumSeqs    int // maximum of running requests; 0 means 256, vLLM's default on small GPUs
+	MaxPrefills   int // maximum of prompts that are read at a time (vLLM's max_num_partial_prefills); 0 means no limit
+	KVCacheTokens int // size of the KV cache, rounded down to blocks of 16 tokens; 0 means 65536
 
-	// TokenizerRate is how many tokens of prompts are tokenized in a second, one prompt after the
-	// other and before the headers of its answer; 0: all at once.
+	// TokenizerRate is the number of prompt tokens that are tokenized in a second. Prompts are
+	// tokenized one at a time, each before the headers of its answer. 0 means that tokenizing takes
+	// no time.
 	TokenizerRate    float64
-	TimeToFirstToken time.Duration // from the moment a request runs, not counting its time in the queue
-	// tokens of a prompt that are read in a second, before the first token; 0: all at once
+	TimeToFirstToken time.Duration // from when a request begins to run, after its time in the queue
+	// PrefillRate is the number of prompt tokens read in a second, before the first token; 0 means
+	// that reading takes no time.
 	PrefillRate       float64
 	InterTokenLatency time.Duration // between two tokens
 
-	// StepTime makes the server compute in steps, as vLLM does, in place of TimeToFirstToken,
-	// InterTokenLatency and MaxPrefills. A step takes StepTime, or as long as PrefillRate needs for
-	// its tokens of prompts, plus StepTimePerSequence for each running request. It has up to
-	// MaxBatchedTokens tokens of prompts, 0 means 2048, and a token of each answer.
+	// StepTime makes the server compute in steps, as vLLM does, instead of by TimeToFirstToken,
+	// InterTokenLatency and MaxPrefills. A step takes StepTime, or longer if PrefillRate requires
+	// it for the prompt tokens of the step; StepTimePerSequence is added for each running request.
+	// A step computes up to MaxBatchedTokens prompt tokens (0 means 2048), and one token of each
+	// answer.
 	StepTime, StepTimePerSequence time.Duration
 	MaxBatchedTokens              int
 
-	// PrefixCaching keeps the blocks of prompts: a prefix in common with an earlier prompt is not
-	// read again and does not count for TimeToFirstToken.
+	// PrefixCaching keeps the blocks of prompts. A prefix in common with an earlier prompt is not
+	// read again and does not add to the time to the first token.
 	PrefixCaching bool
 	// KVEvents, with PrefixCaching, is the host:port at which the cache's events are published over
-	// ZeroMQ; KVEventsReplay sends them again. KVEventsConnect is the host:port of a subscriber
-	// that listens.
+	// ZeroMQ. KVEventsReplay is the host:port at which they are sent again. KVEventsConnect is the
+	// host:port of a subscriber that the server connects to.
 	KVEvents, KVEventsReplay, KVEventsConnect string
 	KVEventsTopic                             string // "" means kv@NAME@MODEL
 
-	// Tokens is the token store for requests with a key in x-req-tokens-key; nil: none.
+	// Tokens is the token store for requests with a key in x-req-tokens-key; may be nil.
 	Tokens TokenStore
 
-	FailRate float64 // the fraction, 0 to 1, of requests to a model that fail with Status; evenly spread, not random
-	Status   int     // of failed requests; 0 means 503
+	FailRate float64 // share, 0 to 1, of requests to a model that fail with Status; evenly spread, not random
+	Status   int     // status of failed requests; 0 means 503
 
-	Listen []string      // host:port of each socket that Run serves; port 0 chooses one
-	Grace  time.Duration // how long Run waits for requests in flight once its context has ended; 0 means 30 s
+	Listen []string      // host:port of each socket that Run serves; port 0 means any free port
+	Grace  time.Duration // how long Run waits for requests in flight after its context ended; 0 means 30 s
 
 	Log *slog.Logger // nil means slog.Default()
 }
 
-// Server is one simulated model server. It is an http.Handler; Run serves it on the sockets of
+// Server is one simulated model server. It is an http.Handler. Run serves it at the sockets of
 // Config.Listen.
 type Server struct {
 	cfg       Config
 	log       *slog.Logger
 	engine    *engine
 	cache     *cache    // nil without PrefixCaching
-	events    *kvEvents // nil if none are published
+	events    *kvEvents // nil if no events are published
 	mux       *http.ServeMux
-	paths     []string // of mux
+	paths     []string // paths that mux serves
 	listeners []net.Listener
 	started   time.Time
 
-	tokenizer        chan struct{}            // holds a value while it is in use
-	adapters         atomic.Pointer[[]string] // that are loaded
+	tokenizer        chan struct{} // holds a value while the tokenizer is in use
+	adapters         atomic.Pointer[[]string]
 	draining         atomic.Bool
-	requests         atomic.Uint64 // to a model, so far
+	requests         atomic.Uint64 // number of requests to a model so far
 	promptTokens     atomic.Uint64
 	generationTokens atomic.Uint64
-	prefillTokens    atomic.Uint64 // of prompts that were not cached
+	prefillTokens    atomic.Uint64 // tokens of prompts that were not cached
 	prefillTime      atomic.Int64  // nanoseconds
-	prefills         atomic.Uint64 // prompts that it is of
-	stopped, cut     atomic.Uint64 // requests with finish reason "stop", and "length"
+	prefills         atomic.Uint64 // number of prompts in prefillTime
+	stopped, cut     atomic.Uint64 // requests with finish reason "stop", and with "length"
 	last             atomic.Pointer[received]
 }
 
-// check returns an error for an invalid configuration.
 func (cfg *Config) check() error {
 	if cfg.Model == "" {
 		return errors.New("sim: Config needs Model")
@@ -119,7 +121,7 @@ func (cfg *Config) check() error {
 	return nil
 }
 
-// New checks cfg and fills in its defaults. It opens no socket.
+// New checks cfg and sets its defaults. It opens no socket.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -193,7 +195,7 @@ func (s *Server) register() {
 	s.handle("GET /debug/last", s.debugLast)
 }
 
-// handle serves a path, by "METHOD PATH".
+// handle serves a pattern, "METHOD PATH".
 func (s *Server) handle(pattern string, f http.HandlerFunc) {
 	s.mux.HandleFunc(pattern, f)
 	_, path, _ := strings.Cut(pattern, " ")
@@ -219,8 +221,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Listen opens the sockets of Config.Listen and returns their addresses, in that order. Run calls
-// it if needed.
+// Listen opens the sockets of Config.Listen and returns their addresses in the same order. Run
+// calls Listen if the caller has not.
 func (s *Server) Listen() ([]string, error) {
 	var addresses []string
 	for _, address := range s.cfg.Listen {
@@ -238,9 +240,9 @@ func (s *Server) Listen() ([]string, error) {
 	return addresses, nil
 }
 
-// Run serves HTTP/1.1 and cleartext HTTP/2 on the sockets until ctx ends. Then /health fails and no
-// connection is accepted. Run returns nil when the requests in flight have ended, or an error if
-// some have not after Config.Grace.
+// Run serves HTTP/1.1 and cleartext HTTP/2 on the sockets until ctx ends. From then on /health
+// fails and no connection is accepted. Run returns nil when the requests in flight have ended, or
+// an error if some have not ended within Config.Grace.
 func (s *Server) Run(ctx context.Context) error {
 	if len(s.listeners) == 0 {
 		if _, err := s.Listen(); err != nil {

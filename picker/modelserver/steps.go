@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// steps makes the engine serve as vLLM does, which picker/simulation models in virtual time: a step
-// computes a chunk of the prompts, and a token of each answer whose prompt is read. So prompts
-// delay the answers beside them.
+// steps makes the engine serve in steps, as vLLM does; picker/simulation models the same in virtual
+// time. A step computes a chunk of the prompts, and one token of each answer whose prompt is read.
+// So prompts delay the answers of other requests.
 type steps struct {
-	least, perSequence time.Duration // of a step, and more for each sequence that runs
-	rate               float64       // tokens of prompts in a second; 0: they take no time
-	chunk              int           // tokens of prompts in a step
+	least, perSequence time.Duration // shortest duration of a step, and the time added for each running sequence
+	rate               float64       // prompt tokens in a second; 0 means that they take no time
+	chunk              int           // maximum of prompt tokens in a step
 
 	running bool
-	ends    time.Time // when the step that runs ends
+	ends    time.Time // end of the current step
 }
 
-// step begins a step, at the end of the one before. e.mu is held.
+// step begins a step at the time at which the previous step ended. e.mu is held.
 func (e *engine) step(began time.Time) {
 	s := e.steps
 	prompts := 0
@@ -37,8 +37,8 @@ func (e *engine) step(began time.Time) {
 	time.AfterFunc(time.Until(s.ends), e.stepped)
 }
 
-// stepped ends a step, and begins the next one. A late timer delays no later step, unless a whole
-// step was lost.
+// stepped ends a step, and begins the next one. A late timer does not delay the following steps,
+// unless it is late by a whole step.
 func (e *engine) stepped() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

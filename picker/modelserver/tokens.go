@@ -5,22 +5,22 @@ import (
 	"net/http"
 )
 
-// TokenStore has token IDs by key.
+// TokenStore returns token IDs by key.
 type TokenStore interface {
 	Get(ctx context.Context, key, traceParent string) ([]uint32, error)
 }
 
 const (
-	// TokensKeyHeader has the key of the prompt's token IDs in the token store.
+	// TokensKeyHeader holds the key of the prompt's token IDs in the token store.
 	TokensKeyHeader = "x-req-tokens-key"
-	// TokensFromHeader of a response has the source of the prompt's token IDs: body, store, or
-	// prompt if the store did not have them.
+	// TokensFromHeader is a response header with the source of the prompt's token IDs: "body",
+	// "store", or "prompt" if the store did not return them.
 	TokensFromHeader = "x-tokens-from"
 )
 
 // prompt returns the token IDs of a prompt: from the body (token_ids), from the token store for the
-// key in x-req-tokens-key, or of its words. If the store has lost a list, the request does not
-// fail: the body has the prompt.
+// key in x-req-tokens-key, or computed from its words. If the store has lost the IDs, the request
+// does not fail, because the body contains the prompt.
 func (s *Server) prompt(w http.ResponseWriter, r *http.Request, f *fields, words []string) ([]uint32, error) {
 	key := r.Header.Get(TokensKeyHeader)
 	switch {

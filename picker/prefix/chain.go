@@ -7,12 +7,12 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Chain is a prompt as hashes of its blocks. Element i covers the prompt's seed and everything
-// through block i. The rest after the last full block has no element.
+// Chain is a prompt as hashes of its blocks. Element i covers the prompt's seed and the blocks up
+// to block i. The text after the last full block has no element.
 type Chain []uint64
 
 const (
-	// MaxBlocks is the maximum length of a Chain, which covers MaxTokens.
+	// MaxBlocks is the maximum length of a Chain. A Chain of this length covers MaxTokens.
 	MaxBlocks = 512
 	MaxTokens = 131072
 
@@ -25,9 +25,9 @@ const (
 	maxPieces   = MaxTokens / pieceTokens
 )
 
-// spans is the schedule of block sizes: small first, because most prompts are short, then larger,
-// so that chains stay short. After 64 blocks, a block is at most a sixty-fourth of the preceding
-// ones.
+// spans is the schedule of block sizes. Blocks are small at first, because most prompts are short,
+// and then larger, so that chains stay short. After 64 blocks, each block is at most a sixty-fourth
+// of all blocks before it.
 var spans = [...]struct{ blocks, pieces int }{{128, 1}, {128, 2}, {128, 4}, {128, 9}}
 
 // End returns the number of tokens through block i, for i up to MaxBlocks-1; 0 for negative i.
@@ -60,7 +60,7 @@ func (b *Builder) Reset() { b.size, b.hash, b.pieces, b.filled = 0, 0, 0, 0 }
 // Size returns the bytes written, including text beyond MaxTokens, which no Chain covers.
 func (b *Builder) Size() int { return b.size }
 
-// Empty reports whether nothing was added.
+// Empty reports whether b contains nothing: no text, token or other part.
 func (b *Builder) Empty() bool { return b.size == 0 && b.hash == 0 }
 
 // Write adds text, or token IDs of four bytes each.
@@ -98,7 +98,8 @@ func (b *Builder) WriteToken(id uint32) {
 	b.Write(p[:])
 }
 
-// Mix adds a part of the prompt that is not text, such as the hash of an image. It takes no tokens.
+// Mix adds a part of the prompt that is not text, such as the hash of an image. It counts no
+// tokens.
 func (b *Builder) Mix(hash uint64) { b.hash = mix(b.hash^uint64(b.filled), hash) }
 
 func (b *Builder) piece(p []byte) {
@@ -108,12 +109,12 @@ func (b *Builder) piece(p []byte) {
 	b.filled = 0
 }
 
-// sum includes an unfinished piece.
+// sum covers the unfinished piece, too.
 func (b *Builder) sum() uint64 { return mix(b.hash, xxhash.Sum64(b.rest[:b.filled])) }
 
-// Join makes a prompt's chain in the caller's memory. The prompt is a front (tools, instructions)
-// and the rest. They are two Builders because a body may have the front last. seed distinguishes
-// models, adapters and salts.
+// Join makes a prompt's chain in the caller's memory. The prompt is front (tools, instructions)
+// followed by rest. These are two Builders because front may come last in a body. seed
+// distinguishes models, adapters and salts.
 func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	restSeed := mix(front.sum(), seed)
 	pieces := 0
@@ -131,16 +132,16 @@ func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	return memory[:]
 }
 
-// PromptHash returns the hash of a whole prompt, including the rest after its last full block. Text
-// beyond MaxTokens counts by its length.
+// PromptHash returns the hash of a whole prompt, including the text after its last full block. Of
+// text beyond MaxTokens only the length has an effect.
 func PromptHash(seed uint64, front, rest *Builder) uint64 {
 	return mix(mix(mix(seed, front.sum()), rest.sum()), uint64(front.size+rest.size))
 }
 
-// Seed adds a name to a seed, starting with 0. The order and boundaries of names matter.
+// Seed adds a name to a seed; the first seed is 0. The order and boundaries of names matter.
 func Seed(seed uint64, name []byte) uint64 { return mix(seed+1, xxhash.Sum64(name)) }
 
-// mix combines two hashes, not commutatively, by wyhash's folded multiplication.
+// mix combines two hashes by wyhash's folded multiplication. It is not commutative.
 func mix(a, b uint64) uint64 {
 	high, low := bits.Mul64(a^0x9e3779b97f4a7c15, b^0xe7037ed1a0b428db)
 	return high ^ low ^ bits.RotateLeft64(b, 32)

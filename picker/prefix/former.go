@@ -6,9 +6,10 @@ import (
 )
 
 // former maps a block without servers to its former home, the server that evicted the last copy.
-// Each block has one place, so later blocks replace earlier ones. Places depend on blocks alone, so
-// simulations are reproducible across processes; clients that make blocks collide only lose hints.
-// An entry has the upper bits of the block's place, and the server's ID plus 1; 0 is empty.
+// Each block has one place in the table, so later blocks replace earlier ones. A place depends only
+// on the block, so simulations are equal in all processes. A client that makes blocks collide only
+// loses hints. An entry holds the upper bits of the block's place, and the server's ID plus 1; 0 is
+// an empty entry.
 type former struct {
 	table atomic.Pointer[[]atomic.Uint64]
 }
@@ -16,13 +17,13 @@ type former struct {
 const (
 	minFormer = 1 << 10
 	maxFormer = 1 << 20
-	// formerIDs bounds the server IDs in entries, which omit the bits that select one of maxFormer
-	// places.
+	// formerIDs bounds the server IDs in entries. An entry holds the ID in the low bits of the
+	// block's place, which a table of maxFormer places uses as the index.
 	formerIDs = 1 << 20
 )
 
-// held is the number of blocks of all servers: the table has up to twice as many places, and a
-// larger one starts empty.
+// held is the number of blocks of all servers. The table has up to twice as many places. A larger
+// table starts empty.
 func (f *former) add(key uint64, id uint32, held int64) {
 	if id+1 >= formerIDs {
 		return
@@ -52,8 +53,8 @@ func (f *former) home(key uint64) (id uint32, ok bool) {
 	return uint32(entry&(formerIDs-1)) - 1, true
 }
 
-// Former returns which of servers is the former home of the prompt after its first tokens, and up
-// to which token. No server has more of the prompt than these tokens.
+// Former returns which of servers is the former home of the blocks after the prompt's first tokens,
+// and up to which token. tokens is the longest part of the prompt that a server has.
 func (x *Index) Former(c Chain, tokens int, servers []*Server) (server, until int, ok bool) {
 	first := blocksIn(tokens)
 	if first >= len(c) {
@@ -86,8 +87,8 @@ func (x *Index) formerEnd(c Chain, first int, id uint32) int {
 	return low
 }
 
-// near returns the former home of a block, or of one of the next two: a later block may have
-// replaced its entry.
+// near returns the former home of a block or, if another block has replaced its entry, of one of
+// the next two blocks.
 func (f *former) near(c Chain, block int) (id uint32, ok bool) {
 	for i := block; i < min(block+3, len(c)) && !ok; i++ {
 		id, ok = f.home(c[i])

@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// holders maps a block to its servers. It has shards so that copying a growing table takes a
+// holders maps a block to its servers. It has shards, so that copying a growing table takes a
 // fraction of a millisecond.
 type holders struct{ shards [256]shard }
 
 type shard struct {
 	mu sync.Mutex
-	// version is odd while entries move. A reader that sees it change starts over.
+	// version is odd while entries move. A reader that sees version change starts again.
 	version atomic.Uint32
 	table   atomic.Pointer[table] // nil without entries
 }
@@ -21,7 +21,8 @@ type shard struct {
 // table is replaced as a whole when it grows or shrinks.
 type table struct {
 	slots []slot
-	// arrays holds the sets that do not fit into a slot, each a power of two of groups.
+	// arrays holds the sets that do not fit into a slot. Each is an array of groups; the sizes are
+	// powers of two.
 	arrays []atomic.Uint64
 
 	entries int
@@ -29,15 +30,15 @@ type table struct {
 	free    [32]freeSet // by the logarithm of the size
 }
 
-// freeSet is the offset of a free array plus 1, or 0; the array contains the next freeSet.
+// freeSet is the offset of a free array plus 1, or 0. That array contains the next freeSet.
 type freeSet uint64
 
-// slot maps a block to its servers: a group if that suffices, else a reference to an array of
-// groups.
+// slot maps a block to its servers: by one group if that suffices, otherwise by a reference to an
+// array of groups.
 type slot struct{ key, set atomic.Uint64 }
 
-// group is a number of 31 bits, and 32 bits for the servers with IDs 32 x number to 32 x number +
-// 31. A pool's servers are added together, so they share few groups.
+// group is a number of 31 bits and a set of 32 bits, for the servers with IDs 32 x number to 32 x
+// number + 31. A pool's servers are added together, so they share few groups.
 type group uint64
 
 func groupOf(id uint32) group             { return group(id/32)<<32 | 1<<(id%32) }
@@ -46,7 +47,7 @@ func (g group) members() uint32           { return uint32(g) }
 func (g group) same(other group) bool     { return g>>32 == other>>32 }
 func (g group) without(other group) group { return g &^ (other & (1<<32 - 1)) }
 
-// isArray marks a reference to an array, by size and offset.
+// isArray marks a reference to an array, which consists of a size and an offset.
 const isArray = 1 << 63
 
 func arrayRef(log uint, offset int) uint64      { return isArray | uint64(log)<<32 | uint64(offset) }
@@ -54,21 +55,21 @@ func arrayAt(set uint64) (log uint, offset int) { return uint(set>>32) & 31, int
 
 const (
 	minSlots = 16
-	maxReads = 8 // then a reader assumes that the table lacks the block
+	maxReads = 8 // after this many reads, a reader assumes that the table lacks the block
 )
 
-// secret randomizes places in tables. Clients write prompts, and so keys: with known places, a
-// client could put all blocks into one run of slots that each look-up reads.
+// secret randomizes places in tables. Clients write prompts and so determine keys. With known
+// places, a client could put all blocks into one run of slots, which each look-up would read.
 var secret = [2]uint64{rand.Uint64(), rand.Uint64()}
 
-// home is a block's place before reduction to a table's size. With one multiplication and some
-// secrets, keys in an arithmetic progression formed one run over most slots.
+// home is a block's place before it is reduced to a table's size. With only one multiplication,
+// keys in an arithmetic progression formed one run over most slots, for some secrets.
 func home(key uint64) uint64 { return mix(mix(key^secret[0], secret[1]), secret[0]) }
 
 func (h *holders) shard(key uint64) *shard { return &h.shards[home(key)>>56] }
 
-// intersect sets out to the servers of in that have a block, and reports whether there are any. Bit
-// k of word i is the server with ID 32 x (first + i) + k.
+// intersect makes out the set of the servers in the set in that have a block, and reports whether
+// there are any. Bit k of word i stands for the server with ID 32 x (first + i) + k.
 func (h *holders) intersect(key uint64, first uint32, in, out []uint32) (found bool) {
 	s := h.shard(key)
 	for range maxReads {
@@ -99,7 +100,7 @@ func (t *table) intersect(key uint64, first uint32, in, out []uint32) (found boo
 		return intersectGroup(group(set), first, in, out)
 	}
 	log, offset := arrayAt(set)
-	if offset+1<<log > len(t.arrays) { // read during a change of the slot
+	if offset+1<<log > len(t.arrays) { // the slot was read while it changed
 		return false
 	}
 	for i := range t.arrays[offset : offset+1<<log] {
@@ -112,7 +113,7 @@ func (t *table) intersect(key uint64, first uint32, in, out []uint32) (found boo
 
 func intersectGroup(g group, first uint32, in, out []uint32) bool {
 	i := g.number() - first
-	if i >= uint32(len(in)) { // also if number is below first
+	if i >= uint32(len(in)) { // so it is if number is below first
 		return false
 	}
 	members := in[i] & g.members()
@@ -278,7 +279,7 @@ func (h *holders) remove(key uint64, id uint32) (last bool) {
 	return true
 }
 
-// An array with one group left becomes that group.
+// An array that has only one group left becomes that group.
 func (t *table) leave(set uint64, g group) (left uint64, changed bool) {
 	if set&isArray == 0 {
 		if !group(set).same(g) {
@@ -307,7 +308,7 @@ func (t *table) leave(set uint64, g group) (left uint64, changed bool) {
 	return set, true
 }
 
-// delete frees a slot, and moves later entries of its run so that each stays reachable.
+// delete frees a slot. It moves later entries of the same run, so that each stays reachable.
 func (t *table) delete(at int) {
 	mask := len(t.slots) - 1
 	for next := at; ; {
@@ -317,7 +318,7 @@ func (t *table) delete(at int) {
 			break
 		}
 		if from := int(home(key)) & mask; (next-from)&mask < (next-at)&mask {
-			continue // its place is after the free one
+			continue // the entry's place is after the free slot
 		}
 		t.slots[at].set.Store(t.slots[next].set.Load())
 		t.slots[at].key.Store(key)
@@ -328,8 +329,8 @@ func (t *table) delete(at int) {
 	t.entries--
 }
 
-// rebuild makes a table with another number of slots, twice the arrays in use, and array more
-// groups. Readers keep the old one until they read the pointer again.
+// rebuild makes a table with this number of slots and room for array more groups in its arrays.
+// Readers keep the old table until they read the pointer again.
 func (s *shard) rebuild(old *table, slots, array int) *table {
 	next := &table{slots: make([]slot, slots)}
 	if old != nil {

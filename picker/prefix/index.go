@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// DefaultBlocks is the default of Config.Blocks: for a thousand servers, 268,000 to 2.3 million
-// tokens each. When full, they take about 250 MiB.
+// DefaultBlocks is the default of Config.Blocks. A thousand servers then have 268,000 to 2.3
+// million tokens each, and all blocks together take about 250 MiB.
 const DefaultBlocks = 4 << 20
 
-// Config configures an Index. Zero values mean the defaults given.
+// Config configures an Index. A zero value means the default given.
 type Config struct {
 	Blocks int // of all servers; default DefaultBlocks
 	// Seed is random, so that no server can choose tokens whose keys collide in the tables.
@@ -21,21 +21,21 @@ type Config struct {
 }
 
 // Index tracks the caches of a process's model servers. Servers of several pools with one address
-// are one.
+// count as one server.
 type Index struct {
 	blocks    int
 	seed      uint64
 	holders   holders
 	former    former
 	count     atomic.Int64
-	held      atomic.Int64 // blocks of all servers, by picks
-	reported  atomic.Int64 // blocks of all servers, by reports
+	held      atomic.Int64 // blocks of all servers, derived from picks
+	reported  atomic.Int64 // blocks of all servers, from reports
 	reporting atomic.Int64 // servers that are not Guessed
 
 	mu      sync.Mutex
 	servers map[netip.AddrPort]*Server
-	ids     []*Server     // by ID; nil means free
-	cleared []*Server     // released, with blocks for Run to remove
+	ids     []*Server     // by ID; nil means that the ID is free
+	cleared []*Server     // released servers whose blocks Run has to remove
 	changed chan struct{} // signals cleared and pending
 
 	pending      map[netip.AddrPort][]byte // snapshots for Run to restore
@@ -50,8 +50,8 @@ func New(c Config) *Index {
 
 func (x *Index) share() int { return max(x.blocks/int(max(x.count.Load(), 1)), 1) }
 
-// Server returns the server with an address. Each call needs a Release; the last one removes the
-// server.
+// Server returns the server with an address, and adds it if needed. Each call needs a Release; the
+// last Release removes the server.
 func (x *Index) Server(key netip.AddrPort) *Server {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -66,7 +66,7 @@ func (x *Index) Server(key netip.AddrPort) *Server {
 		x.notify()
 	}
 	x.count.Store(int64(len(x.servers)))
-	if x.held.Load() > int64(x.share()) { // otherwise no server exceeds its new share
+	if x.held.Load() > int64(x.share()) { // otherwise no server can exceed its new share
 		for _, other := range x.ids {
 			if other != nil {
 				other.compact()
@@ -88,7 +88,7 @@ func (x *Index) freeID() uint32 {
 	return uint32(len(x.ids) - 1)
 }
 
-// Release ends the use of a server. Picks may still match it and add to it, without effect.
+// Release ends one use of a server. Later picks may match the server or add to it, without effect.
 func (x *Index) Release(s *Server) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -108,8 +108,8 @@ func (x *Index) notify() {
 	}
 }
 
-// Run removes the blocks of released servers and restores snapshots, until ctx ends. Changes do not
-// wait for it, because a full server takes milliseconds.
+// Run removes the blocks of released servers and restores snapshots until ctx ends. Other calls do
+// not wait for this, because a full server takes milliseconds.
 func (x *Index) Run(ctx context.Context) error {
 	late := time.NewTimer(pendingFor)
 	defer late.Stop()
@@ -149,15 +149,15 @@ func (x *Index) sweep() {
 	x.cleared = append([]*Server(nil), x.cleared[len(cleared):]...)
 }
 
-// Add records that a server was or is about to be sent a prompt.
+// Add records that a server was sent a prompt, or is about to be.
 func (x *Index) Add(s *Server, c Chain) {
 	if len(c) > 0 {
 		s.add(c)
 	}
 }
 
-// Forget reverts an Add: the server has not read the prompt. Blocks of other Adds stay. Evictions
-// are not reverted.
+// Forget reverts an Add, because the server has not read the prompt. Blocks that other Adds use
+// stay. Evictions are not reverted.
 func (x *Index) Forget(s *Server, c Chain) {
 	if len(c) > 0 {
 		s.forget(c)

@@ -15,9 +15,9 @@ type Knowledge int32
 const (
 	// Guessed: no reports, so prompts that picks sent there count as cached.
 	Guessed Knowledge = iota
-	// Partly: reports may be incomplete, so the larger of reports and picks counts.
+	// Partly: reports may be incomplete, so the larger number of reported and picked tokens counts.
 	Partly
-	// Reported: only reported blocks are cached, and recent picks.
+	// Reported: only reported blocks and recent picks count as cached.
 	Reported
 )
 
@@ -27,20 +27,20 @@ func (k Knowledge) String() string {
 }
 
 const (
-	// pickedFor is how long a pick counts as cached at a server with reports, which follow the
-	// reading.
+	// pickedFor is how long a pick counts as cached at a server with reports. The report follows
+	// when the server has read the prompt.
 	pickedFor = 2 * time.Second
-	// maxAdapters bounds the adapters of a server with their own blocks.
+	// maxAdapters bounds the adapters of a server that have blocks of their own.
 	maxAdapters = 256
 )
 
-// reported is a server's cache by its own reports and recent picks. Its blocks have their own keys
-// in the table of holders.
+// reported is a server's cache as its reports and recent picks describe it. These blocks have other
+// keys in the table of holders.
 type reported struct {
 	known    atomic.Int32
-	adapters atomic.Pointer[[]uint64] // hashes of the names of adapters with blocks; replaced under Server.mu
+	adapters atomic.Pointer[[]uint64] // hashes of names of adapters with blocks; replaced under Server.mu
 
-	// Server.mu guards the rest.
+	// Server.mu guards the fields below.
 	holds map[uint64]hold
 	picks []picked // sorted by until
 }
@@ -55,8 +55,8 @@ type picked struct {
 	until int64
 }
 
-// ReportSeed returns the seed of reported keys for an adapter (0: base model) and a cache salt (0:
-// none), as hashes by NameHash.
+// ReportSeed returns the seed of reported keys for an adapter (0 means the base model) and a cache
+// salt (0 means none). Both are hashes by NameHash.
 func (x *Index) ReportSeed(adapter, salt uint64) uint64 { return mix(mix(x.seed, adapter), salt) }
 
 // NameHash returns the hash of an adapter's name or a cache salt.
@@ -65,7 +65,7 @@ func NameHash(name []byte) uint64 { return max(xxhash.Sum64(name), 1) }
 // Knowledge returns how completely s reports its cache.
 func (s *Server) Knowledge() Knowledge { return Knowledge(s.reported.known.Load()) }
 
-// SetKnowledge is for the reader of s's reports. A server is Guessed at first.
+// SetKnowledge is called by the reader of s's reports. A server is Guessed at first.
 func (s *Server) SetKnowledge(k Knowledge) {
 	if old := Knowledge(s.reported.known.Swap(int32(k))); (old == Guessed) != (k == Guessed) {
 		if k == Guessed {
@@ -96,8 +96,8 @@ func (s *Server) Drop(key uint64) {
 	s.setHold(key, h)
 }
 
-// NoteAdapter records that s has blocks of an adapter. Requests for a model of this name match only
-// the adapter's blocks there.
+// NoteAdapter records that s has blocks of an adapter. From then on, requests for a model of this
+// name match only the adapter's blocks at s.
 func (s *Server) NoteAdapter(adapter uint64) {
 	if adapter == 0 || s.hasAdapter(adapter) {
 		return
@@ -120,14 +120,14 @@ func (s *Server) hasAdapter(adapter uint64) bool {
 	return list != nil && slices.Contains(*list, adapter)
 }
 
-// ClearReports removes all reports of s, but not recent picks.
+// ClearReports removes all reports of s. Recent picks stay.
 func (s *Server) ClearReports() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clearHolds(true)
 }
 
-// clearHolds removes reported blocks, and picked ones unless keepPicks. s.mu is held.
+// clearHolds removes reported blocks and, unless keepPicks, picked blocks. s.mu is held.
 func (s *Server) clearHolds(keepPicks bool) {
 	for key, h := range s.reported.holds {
 		h.reports = 0
@@ -169,7 +169,7 @@ func (s *Server) hold(key uint64, reports int32, until int64) bool {
 	return true
 }
 
-// setHold stores a hold, or removes a block without one. s.mu is held.
+// setHold stores a hold, or removes a block that has neither reports nor a pick. s.mu is held.
 func (s *Server) setHold(key uint64, h hold) {
 	if h.reports > 0 || h.until > 0 {
 		s.reported.holds[key] = h
@@ -180,7 +180,8 @@ func (s *Server) setHold(key uint64, h hold) {
 	s.index.holders.remove(key, s.id)
 }
 
-// Expect counts a prompt that was just sent as cached for two seconds, at a server with reports.
+// Expect makes a prompt that was just sent to a server with reports count as cached for two
+// seconds.
 func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	if len(e.Ends) == 0 || s.Knowledge() == Guessed {
 		return
@@ -224,7 +225,7 @@ func (s *Server) expire(now int64) {
 		h, ok := s.reported.holds[p.key]
 		switch {
 		case !ok || h.until == 0:
-		case h.until > now: // picked again since
+		case h.until > now: // the block was picked again
 			again = append(again, picked{p.key, h.until})
 		default:
 			h.until = 0
@@ -247,8 +248,9 @@ type reportMatch struct {
 	cached []int32
 }
 
-// MatchReports completes Match's result: cached[i] becomes the number of tokens that servers[i]
-// reports to have cached, if it has reports. model is the request's, possibly an adapter's name.
+// MatchReports completes Match's result: cached[i] becomes the number of cached tokens that
+// servers[i] reports, if it sends reports. model is the request's model, possibly an adapter's
+// name.
 func (x *Index) MatchReports(e *Exact, model string, servers []*Server, cached []int32) {
 	if len(e.Ends) == 0 || x.reporting.Load() == 0 {
 		return

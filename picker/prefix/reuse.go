@@ -5,17 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// A prompt read into a full cache evicts the least recently used blocks, which a later request may
-// have to read again. A server's list shows how much. Its clock counts used tokens, in pieces, and
-// T is the age of the next block to evict. One more token in the cache increases T by 1 / (share of
-// uses that miss). So a token that stays for T unused costs T times the share of uses of blocks
-// aged about T (3T/4 to T), divided by the share that miss (Che's approximation of LRU).
+// A prompt that is read into a full cache evicts the least recently used blocks. A later request
+// may have to read these again. A server's list shows how much. Its clock counts used tokens, in
+// pieces, and T is the age of the block to evict next. One more token in the cache increases T by 1
+// / (share of uses that miss). So a token that stays unused for T costs T times the share of uses
+// that are of blocks aged about T (3T/4 to T), divided by the share that miss (Che's approximation
+// of LRU).
 
-// reuse is a server's cache usage by the uses of its blocks. Server.mu guards all but evicted.
+// reuse is a server's cache usage, measured by the uses of its blocks. Server.mu guards all fields
+// but evicted.
 type reuse struct {
 	clock  uint32   // used pieces; wraps
-	stamps []uint32 // by node: the clock at its last use
-	// Over about the last T: pieces read into the cache, and used pieces aged about T.
+	stamps []uint32 // clock at the last use of each node
+	// Pieces read into the cache, and used pieces aged about T, over about the last T.
 	read, old float64
 	evicted   atomic.Uint64 // bits of a float64
 }
@@ -23,8 +25,8 @@ type reuse struct {
 // maxEvicted bounds the evictions per token: few misses are weak evidence.
 const maxEvicted = 8
 
-// Evicts is how many tokens the server must read again per token read into its cache, 0 to 8; 0
-// while the cache has room.
+// Evicts returns how many tokens the server must later read again for each token read into its
+// cache, 0 to 8. It is 0 while the cache has room.
 func (s *Server) Evicts() float64 { return math.Float64frombits(s.reuse.evicted.Load()) }
 
 var blockTokens = blockPieces(MaxBlocks-1) * pieceTokens
@@ -53,7 +55,7 @@ func (s *Server) touch(v *visit, n uint32) {
 func (s *Server) leave(v visit) {
 	r := &s.reuse
 	r.clock += v.used + v.read
-	// A list limited by the Index shows nothing about the server's cache.
+	// If the Index limits the list, the list does not show the server's cache.
 	if s.tokens+blockTokens <= s.capacity || v.age == 0 {
 		if v.read > 0 {
 			r.read, r.old = 0, 0

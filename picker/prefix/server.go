@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// DefaultCapacity is the assumed cache of a server that does not report its size, in tokens.
+// DefaultCapacity is the assumed cache size, in tokens, of a server that does not report it.
 const DefaultCapacity = 2_000_000
 
 // Server has one model server's blocks, as an LRU list.
@@ -24,11 +24,12 @@ type Server struct {
 	capacity int // in tokens
 	tokens   int // of all blocks
 
-	// nodes is the list. Node 0 is no block: its next is the most recently used block, its previous
-	// the next to evict.
+	// nodes is the list. Node 0 is no block: its next node is the most recently used block, its
+	// previous node the block to evict next.
 	nodes  []node
-	pieces []uint8 // sizes of the nodes' blocks, in 64 tokens
-	// uses counts the picks per node that sent its block and were not denied, up to alwaysUsed.
+	pieces []uint8 // size of each node's block, in pieces of 64 tokens
+	// uses counts, for each node, the picks that sent its block and were not denied, up to
+	// alwaysUsed.
 	uses   []uint8
 	free   uint32 // first free node, linked by next; 0 if all are in use
 	blocks int
@@ -58,14 +59,14 @@ func (s *Server) Blocks() int {
 	return s.capacity / pieceTokens
 }
 
-// alwaysUsed is the count of a block that no denial removes.
+// alwaysUsed is the count from which no denial removes a block.
 const alwaysUsed = math.MaxUint8
 
-// longBytesPerToken is the length of a token in texts with long tokens.
+// longBytesPerToken is the length of a token in text whose tokens are long.
 const longBytesPerToken = 5
 
-// Fits reports whether a server's cache may hold a prompt of tokens at BytesPerToken, possibly
-// fewer. A server denies longer prompts.
+// Fits reports whether a server's cache can hold a prompt. tokens is the prompt's length at
+// BytesPerToken; if its tokens are long, it has fewer. A server denies prompts that do not fit.
 func (s *Server) Fits(tokens int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +104,8 @@ func (s *Server) add(c Chain) {
 		at = n
 	}
 	for i := known; i < len(c); i++ {
-		// A denial without its pick, as from a peer, removed this block's predecessor.
+		// A denial whose pick was not added here, such as a peer's, removed the block before this
+		// one.
 		if n := s.find(c[i]); n != 0 {
 			s.touch(&v, n)
 			s.useBehind(n, at)
@@ -118,9 +120,10 @@ func (s *Server) add(c Chain) {
 	s.leave(v)
 }
 
-// forget reverts one add of a chain: it removes the blocks of no other pick. The counts of a
-// block's successors add up to at most its own, so the rest is closed under prefixes. It has no
-// effect once the chain's end is evicted, because the add may no longer count.
+// forget reverts one add of a chain. Blocks that other picks use stay. The counts of a block's
+// successors add up to at most the block's count, so the remaining blocks are closed under
+// prefixes. forget has no effect if the chain's end is evicted, because the counts may no longer
+// include the add.
 func (s *Server) forget(c Chain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,8 +143,8 @@ func (s *Server) forget(c Chain) {
 	}
 }
 
-// shrink evicts until there is room. The server becomes the former home of blocks without another
-// server.
+// shrink evicts blocks until there is room. The server becomes the former home of evicted blocks
+// that no other server holds.
 func (s *Server) shrink(blocks, tokens int) {
 	limit := s.index.share()
 	for s.blocks > 0 && (s.blocks+blocks > limit || s.tokens+tokens > s.capacity) {

@@ -7,20 +7,21 @@ import (
 	"time"
 )
 
-// A snapshot lists a server's blocks, most recently used first: 8 bytes of hash, and one of size.
-// So each prefix of it is closed under prefixes, too.
+// A snapshot lists a server's blocks, the most recently used first: 8 bytes of hash, and one byte
+// of size. So the blocks of each prefix of a snapshot are closed under prefixes, too.
 const (
 	snapshotBlock = 9
-	// maxPending bounds the snapshots of servers that the Index lacks so far, in bytes; pendingFor
-	// is how long they wait.
+	// maxPending bounds, in bytes, the snapshots that wait for their server to be added to the
+	// Index; pendingFor bounds the wait.
 	maxPending = 16 << 20
 	pendingFor = time.Minute
 )
 
 var errSnapshot = errors.New("not a snapshot of a server's prefixes")
 
-// Snapshot calls each with a snapshot of every server with blocks. In total they take at most limit
-// bytes. If that is too little, servers get equal shares of their most recently used blocks.
+// Snapshot calls each with a snapshot of every server that has blocks. All snapshots together take
+// at most limit bytes. If that is too little, each server gets an equal share for its most recently
+// used blocks.
 func (x *Index) Snapshot(limit int, each func(key netip.AddrPort, snapshot []byte)) {
 	x.mu.Lock()
 	servers := make([]*Server, 0, len(x.servers))
@@ -53,8 +54,9 @@ func (s *Server) snapshot(n int) []byte {
 	return out
 }
 
-// Restore adds the blocks of another process's snapshot to a server, as far as there is room. A
-// server that the Index lacks gets them if it appears within a minute. Run restores.
+// Restore adds the blocks of another process's snapshot to a server, as far as there is room. If
+// the Index lacks the server, the snapshot waits up to a minute for the server to be added. Run
+// restores the snapshots.
 func (x *Index) Restore(key netip.AddrPort, snapshot []byte) error {
 	if len(snapshot)%snapshotBlock != 0 {
 		return errSnapshot
@@ -83,7 +85,7 @@ func isSpan(pieces uint8) bool {
 	return false
 }
 
-// It reports whether others are pending.
+// It reports whether other snapshots are pending.
 func (x *Index) restore() (waiting bool) {
 	type found struct {
 		server   *Server
@@ -113,8 +115,8 @@ func (x *Index) dropPending() {
 	x.pendingBytes = 0
 }
 
-// restore appends blocks that the server lacks, without evictions. The other process's picks are
-// unknown, so no denial removes them.
+// restore appends the blocks that the server lacks, without evictions. How often the other process
+// picked them is unknown, so no denial removes them.
 func (s *Server) restore(snapshot []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

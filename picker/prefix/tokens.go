@@ -2,9 +2,9 @@ package prefix
 
 import "slices"
 
-// Place is a position in a prompt of token IDs: the hash and number of the tokens before it. The
-// zero value is the beginning. It may stop after any token, so it can follow model servers' blocks
-// of any size.
+// Place is a position in a prompt of token IDs: the hash and the number of the tokens before it.
+// The zero value is the beginning. A Place may be after any token, so it can follow blocks of any
+// size.
 type Place struct {
 	hash   uint64
 	tokens uint32
@@ -17,7 +17,7 @@ func (p *Place) Next(id uint32) (end bool) {
 	return p.AtEnd()
 }
 
-// Mix adds a part that is not a token, such as the hash of an image.
+// Mix adds a part of the prompt that is not a token, such as the hash of an image.
 func (p *Place) Mix(hash uint64) { p.hash = mix(p.hash+1, hash) }
 
 // Tokens returns the number of tokens before the place.
@@ -47,7 +47,7 @@ func reportKey(hash, seed uint64) uint64 { return max(mix(hash, seed), 1) }
 type Tokens struct {
 	place  Place
 	blocks int
-	hashes [MaxBlocks]uint64 // at the ends of blocks
+	hashes [MaxBlocks]uint64 // hashes at the ends of blocks
 }
 
 // Reset prepares t for the next prompt.
@@ -67,9 +67,9 @@ func (t *Tokens) Len() int { return t.place.Tokens() }
 // Exact returns the prompt. It shares t's memory until Reset.
 func (t *Tokens) Exact() Exact { return Exact{Ends: t.hashes[:t.blocks:t.blocks], Tokens: t.Len()} }
 
-// Exact is a prompt with known token IDs, as their hashes at the ends of a Chain's blocks. It is
-// compared with servers' reports, whose seeds differ: a server's model may have another name, and
-// only some servers have an adapter.
+// Exact is a prompt with known token IDs: their hashes at the ends of a Chain's blocks, without a
+// seed. It is compared with servers' reports. Their seeds differ, because a server's model may have
+// another name and only some servers have an adapter.
 type Exact struct {
 	Ends   []uint64
 	Tokens int // of the prompt; 0 if unknown

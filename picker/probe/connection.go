@@ -22,12 +22,13 @@ import (
 // ServiceName is a picker's service name in health checks.
 const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// reconnect is the pause before reconnecting: short, because Envoy sends requests to a restarted
-// picker at once. A killed process may still accept a connection after it has closed the others.
+// reconnect is the pause before reconnecting. It is short, because Envoy sends requests to a
+// restarted picker at once. (A killed process may still accept a connection after it has closed the
+// others.)
 var reconnect = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 	MaxDelay: 5 * time.Second}
 
-// askAgain is the longest pause before a failing connection is examined again.
+// askAgain is the longest pause until a connection that fails is examined again.
 const askAgain = time.Second
 
 func (p *Prober) connect(ctx context.Context, at address, picker Picker, results chan<- result) {
@@ -53,7 +54,7 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 		defer close(healthy)
 		p.followHealth(ctx, at, results)
 	}()
-	defer func() { <-healthy }() // ready returns once ctx has ended
+	defer func() { <-healthy }() // followHealth runs until ctx ends, as ready does
 
 	var lost time.Time // time of the last loss
 	closed := false    // the port was closed since then
@@ -65,7 +66,7 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 	}
 	for ready(ctx, conn, down) {
 		health := p.servesHealth(ctx, conn)
-		send(Answer{Health: health}) // at once, because the dialect may take long
+		send(Answer{Health: health}) // sent first, because finding the dialect may take long
 		d, ok := picker.Dialect, true
 		if d == Unknown {
 			d, ok = p.probeUntilAnswered(ctx, at, conn)
@@ -88,8 +89,8 @@ func (p *Prober) servesHealth(ctx context.Context, conn *grpc.ClientConn) bool {
 		(r.Status == healthv1.HealthCheckResponse_SERVING || r.Status == healthv1.HealthCheckResponse_NOT_SERVING)
 }
 
-// unreachable returns why a connection failed, by a call on it, which fails at once; "" if
-// connected by now.
+// unreachable returns why a connection failed; "" if it is connected by now. It makes a call, which
+// fails at once.
 func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -100,9 +101,9 @@ func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string 
 	return extproc.Reason(err)
 }
 
-// ready returns true when conn is connected, and false when ctx has ended. It calls down while
-// attempts fail. gRPC's state stays TransientFailure whatever later attempts meet, so only another
-// call finds their reason.
+// ready returns true when conn is connected, and false when ctx ends. It calls down while attempts
+// fail. gRPC's state stays TransientFailure when later attempts fail for another reason, so only a
+// new call finds that reason.
 func ready(ctx context.Context, conn *grpc.ClientConn, down func()) bool {
 	pause := reconnect.BaseDelay
 	for {
@@ -167,16 +168,16 @@ func (p *Prober) probe(ctx context.Context, conn *grpc.ClientConn) (Dialect, err
 			return Acknowledges, nil
 		case *extprocv3.ProcessingResponse_ImmediateResponse:
 			if code := r.ImmediateResponse.GetStatus().GetCode(); code < 400 || code >= 500 {
-				// Its pool may have no pods yet.
+				// The picker's pool may have no pods yet.
 				return Unknown, fmt.Errorf("immediate response with status %d", code)
 			}
-			return FullDuplex, nil // it rejected the body, as the protocol allows
+			return FullDuplex, nil // the picker rejected the body, as the protocol allows
 		}
 	}
 }
 
-// probeMessages returns a request as in FULL_DUPLEX_STREAMED: headers, a chunk of the body, its
-// end.
+// probeMessages returns the messages of a request in FULL_DUPLEX_STREAMED: its headers, a chunk of
+// its body, and its end.
 func probeMessages() []*extprocv3.ProcessingRequest {
 	headers := &corev3.HeaderMap{}
 	for _, h := range [][2]string{

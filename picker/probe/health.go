@@ -17,16 +17,18 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// Health is the port of each address of a picker with gRPC health; the zero value means none.
+// Health is the port with gRPC health at each address of a picker. The zero value means no such
+// port.
 type Health struct {
 	Port uint16
 	TLS  *dial.TLS
-	// Authorization is the header of checks, or "". It needs a TLS that verifies.
+	// Authorization is the header of checks, or "". It needs TLS with Verify.
 	Authorization string
 }
 
-// SetHealth sets where a picker serves health. A picker that reports there that it does not serve
-// is down. An unreachable port is not, because firewalls may allow only picks.
+// SetHealth sets where a picker serves health. A picker whose health port reports that it does not
+// serve is down. A picker whose health port is unreachable is not down, because a firewall may
+// allow only picks.
 func (p *Prober) SetHealth(name string, at Health) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,7 +44,7 @@ func (p *Prober) healthOf(name string) Health {
 }
 
 type state struct {
-	sick string // why the picker does not serve, or ""
+	sick string // why the picker reports that it does not serve, or ""
 	mute string // why a port over TLS does not report, or ""; always "" in cleartext
 }
 
@@ -120,7 +122,8 @@ func (p *Prober) check(ctx context.Context, conn *grpc.ClientConn, port Health) 
 	return found
 }
 
-// mute is why a health check failed, without text of the server, which could be the credential.
+// mute returns why a health check failed. It omits the server's text, which could contain the
+// credential.
 func mute(err error) string {
 	switch code := status.Code(err); {
 	case code == codes.Unauthenticated || code == codes.PermissionDenied:

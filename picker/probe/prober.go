@@ -23,28 +23,28 @@ type Dialect int
 // A picker is Unknown until it answers.
 const (
 	Unknown Dialect = iota
-	// FullDuplex is the protocol's: bodies are sent back, possibly changed.
+	// FullDuplex follows the protocol: the picker sends bodies back, possibly changed.
 	FullDuplex
-	// Acknowledges means that bodies are acknowledged, but not sent back.
+	// Acknowledges means that the picker acknowledges bodies, but does not send them back.
 	Acknowledges
 )
 
 // Answer is the result of probing a picker.
 type Answer struct {
 	Dialect Dialect
-	// Health means that the gRPC health service on the picker's port has a status for ServiceName.
-	// Followers of an elected leader are NOT_SERVING.
+	// Health means that the picker's port has a gRPC health service that knows ServiceName,
+	// whatever status it reports. (Where pickers elect a leader, followers report NOT_SERVING.)
 	Health bool
-	// Down is why no address serves: unreachable, unresponsive, or by its health port (SetHealth);
-	// "" if one may serve.
+	// Down is why no address serves: each is unreachable or unresponsive, or its health port
+	// (SetHealth) reports so. "" if at least one may serve.
 	Down string
-	// Lost means that the picker has just ended (Config.LostFor): a connection was lost, all
-	// addresses refused connections since, and none has accepted one.
+	// Lost means that the picker has just ended (Config.LostFor): a connection was lost, and since
+	// then all addresses have refused connections and none has accepted one.
 	Lost bool
-	// Frozen means that the picker has just frozen (Config.LostFor): some address accepts requests
-	// but has answered nothing for two or three seconds, and no other serves.
+	// Frozen means that the picker has just frozen (Config.LostFor): an address accepts requests
+	// but has not answered for two or three seconds, and no other address serves.
 	Frozen bool
-	// Mute is why some address's health port over TLS does not report, or "".
+	// Mute is why the health port of an address, over TLS, does not report; "" if all report.
 	Mute string
 }
 
@@ -54,23 +54,23 @@ type Picker struct {
 	TLS       dial.TLS // for addresses that are not Cleartext
 	// HealthOnly restricts probes to health (SetHealth): no request is sent.
 	HealthOnly bool
-	// Dialect is known; Unknown probes it.
+	// Dialect is the picker's dialect, if known. Unknown makes the Prober probe it.
 	Dialect Dialect
 }
 
 // Config configures a Prober.
 type Config struct {
-	// OnAnswer receives each change of a picker's Answer; it may block. An error ends Run.
+	// OnAnswer receives each change of a picker's Answer. It may block. An error ends Run.
 	// Required.
 	OnAnswer func(name string, a Answer) error
-	// Retry is the initial pause after a probe without an answer, growing up to twentyfold; default
-	// 1 s.
+	// Retry is the initial pause after a probe without an answer. It grows up to twentyfold.
+	// Default 1 s.
 	Retry time.Duration
 	// Timeout of one probe; default 2 s, Envoy's own timeout.
 	Timeout time.Duration
 	// LostFor is how long a picker counts as lost or frozen; default 5 s. Envoy's health check
-	// detects that within 2 s (translator/envoy) and then decides alone: it detects recovery sooner
-	// and may reach more than this process.
+	// detects this within 2 s (translator/envoy). After LostFor only that check decides: it detects
+	// a recovery sooner, and Envoy may reach addresses that this process cannot.
 	LostFor time.Duration
 	// HealthInterval is the interval of queries of health ports; default 5 s.
 	HealthInterval time.Duration
@@ -86,7 +86,7 @@ type Prober struct {
 	mu       sync.Mutex
 	wanted   map[string]Picker
 	health   map[string]Health
-	pending  map[string]bool // wanted pickers with an unanswered address
+	pending  map[string]bool // wanted pickers with an address that has not answered
 	progress chan struct{}   // closed and replaced when pending shrinks
 }
 
@@ -114,7 +114,8 @@ func New(cfg Config) (*Prober, error) {
 		changed: make(chan struct{}, 1), progress: make(chan struct{})}, nil
 }
 
-// Set adds or replaces a picker. Run probes it now and after each loss of a connection.
+// Set adds or replaces a picker. Run probes the picker at once, and after each loss of a
+// connection.
 func (p *Prober) Set(name string, at Picker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +127,7 @@ func (p *Prober) Set(name string, at Picker) {
 	p.notify()
 }
 
-// Remove removes a picker. OnAnswer then receives the zero Answer if it had another one.
+// Remove removes a picker. OnAnswer then receives the zero Answer, unless the last one was zero.
 func (p *Prober) Remove(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,11 +195,11 @@ type result struct {
 type target struct {
 	at       Picker
 	stop     map[dial.Address]context.CancelFunc
-	answers  map[dial.Address]Answer // last ones, without Down
+	answers  map[dial.Address]Answer // last answers, without Down
 	down     map[dial.Address]string // why addresses are unreachable
-	lost     map[dial.Address]bool   // the addresses in down that are lost
-	health   map[dial.Address]state  // by health port
-	signs    map[dial.Address]sign   // of connected addresses
+	lost     map[dial.Address]bool   // addresses in down that are lost
+	health   map[dial.Address]state  // states of health ports
+	signs    map[dial.Address]sign   // signs of connected addresses
 	reported Answer
 }
 
@@ -302,10 +303,10 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 	return nil
 }
 
-// report merges the answers of a picker's addresses, and calls OnAnswer upon changes. If dialects
-// differ, as during a rollout, the result is Acknowledges: in that mode the picks of a picker that
-// returns bodies still apply, without its changes to bodies. Health, Down, Lost and Frozen need all
-// addresses. Until an address answers, the last result remains.
+// report merges the answers of a picker's addresses, and calls OnAnswer if the result changed. If
+// dialects differ, as during a rollout, the result is Acknowledges: in that mode the picks of a
+// picker that sends bodies back still apply, only its changes to bodies do not. Health, Down, Lost
+// and Frozen depend on all addresses. Until an address answers, the last result remains.
 func (p *Prober) report(name string, t *target) error {
 	merged := t.reported
 	if len(t.answers) > 0 {
@@ -342,7 +343,8 @@ func (t *target) failing() (why string) {
 	return why
 }
 
-// gone reports whether some address is lost, and all others are lost or refuse connections.
+// gone reports whether at least one address is lost, and every other one is lost or has
+// a closed port.
 func (t *target) gone() (some bool) {
 	for addr := range t.stop {
 		if !t.lost[addr] && t.down[addr] != extproc.ReasonClosedPort {

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// signPause is the pause between the starts of two checks, signTimeout the limit of each. A
-	// picker is silent after signMisses consecutive pauses without any answer: 2 to 2.5 s after it
-	// froze. Late answers count, and a pause of this process counts once.
+	// signPause is the pause between the starts of two checks; signTimeout limits each check. A
+	// picker is silent after signMisses consecutive pauses without an answer: 2 to 2.5 s after it
+	// froze. Late answers count. However long this process was paused, that counts as one pause.
 	signPause   = 500 * time.Millisecond
 	signTimeout = 3 * time.Second
 	signMisses  = 5
@@ -25,11 +25,11 @@ type sign int
 
 const (
 	serves sign = iota
-	// standsBy: it answers that it does not serve, because another picker is the leader.
+	// standsBy: the picker answers that it does not serve, because another picker is the leader.
 	standsBy
-	// silent: it accepts requests, and answers nothing.
+	// silent: the picker accepts requests, and answers nothing.
 	silent
-	// frozen is silent for less than Config.LostFor.
+	// frozen: the picker has been silent for less than Config.LostFor.
 	frozen
 )
 
@@ -45,10 +45,10 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 		case <-ctx.Done():
 		}
 	}
-	defer send(serves) // without a connection, only the reason for that is known
+	defer send(serves) // without a connection, only the reason for its loss is known
 	connected, lost := context.WithCancel(ctx)
 	defer lost()
-	go func() { // a check would reconnect, and hide the loss of the connection
+	go func() { // a new check would reconnect, and hide the loss of the connection
 		defer lost()
 		conn.WaitForStateChange(connected, connectivity.Ready)
 	}()
@@ -66,7 +66,7 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 					answers <- found
 				}
 			}()
-		default: // all checks wait
+		default: // all checks still wait for answers
 		}
 	waiting:
 		for {
@@ -93,7 +93,7 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 	}
 }
 
-// shows checks whether a picker's service is healthy. Any answer is a sign of life.
+// shows checks whether a picker's service is healthy. Any answer is a sign that the picker runs.
 func shows(ctx context.Context, conn *grpc.ClientConn) (found sign, answers bool) {
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
@@ -107,7 +107,7 @@ func shows(ctx context.Context, conn *grpc.ClientConn) (found sign, answers bool
 	return serves, true
 }
 
-// frozen reports whether some address has just frozen, and no other serves.
+// frozen reports whether an address has just frozen, and no other address serves.
 func (t *target) frozen() (some bool) {
 	for addr := range t.stop {
 		if t.signs[addr] == serves && t.down[addr] == "" {
@@ -118,7 +118,7 @@ func (t *target) frozen() (some bool) {
 	return some
 }
 
-// reason is why an address does not serve, or "".
+// reason returns why an address with this sign does not serve, or "".
 func (s sign) reason() string {
 	if s == silent || s == frozen {
 		return silentReason

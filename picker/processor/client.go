@@ -32,18 +32,19 @@ const Path = "/process"
 const DefaultTimeout = time.Second
 
 const (
-	// maxCalls bounds a Client's calls in flight. Further requests continue without.
+	// maxCalls bounds a Client's calls in flight. Requests beyond it continue without a call.
 	maxCalls = 256
 	// maxAnswer bounds an answer, in bytes: more than a million token IDs.
 	maxAnswer = 8 << 20
-	// largeBody is the size of a body, in bytes, above which failures do not count for the breaker:
-	// a client could open it for all others, with bodies that exceed the service's timeout or fail.
-	// A broken service also fails with small bodies.
+	// largeBody is in bytes. A failure with a larger body does not count for the breaker. Otherwise
+	// one client could open the breaker for all clients, with bodies that exceed the service's
+	// timeout or that make it fail. A broken service also fails with small bodies.
 	largeBody = 1 << 20
 	// maxHeader bounds an answer's header, maxKey a token key, and maxAddress a worker's address,
 	// in bytes.
 	maxHeader, maxKey, maxAddress = 16 << 10, 1 << 10, 256
-	// failures in a row open the breaker; after leftOut, one request tries again.
+	// After this many failures in a row the breaker opens; after leftOut, one request tries the
+	// service again.
 	failures = 5
 	// maxAddresses of a service are used, maxAttempts of them for one request.
 	maxAddresses, maxAttempts = 16, 3
@@ -54,12 +55,12 @@ const (
 type Config struct {
 	Host string
 	Path string // default: Path
-	// Addresses of the service; the first 16 are used in turn. Without one no call succeeds.
+	// Addresses of the service. The first 16 are used in turn. Without an address no call succeeds.
 	Addresses []dial.Address
 	TLS       dial.TLS      // for addresses that are not Cleartext
 	Timeout   time.Duration // default DefaultTimeout
-	// OnOpen receives the last call's error when the breaker opens, OnClose is called when it
-	// closes; may be nil.
+	// OnOpen receives the last call's error when the breaker opens; OnClose is called when the
+	// breaker closes. Both may be nil.
 	OnOpen  func(reason string)
 	OnClose func()
 }
@@ -98,7 +99,7 @@ func New(c Config) (*Client, error) {
 	changed := func(_ string, from, to gobreaker.State) {
 		switch {
 		case to == gobreaker.StateOpen && from == gobreaker.StateClosed && c.OnOpen != nil:
-			// From half open it opens again.
+			// A half-open breaker opens again.
 			c.OnOpen(*client.reason.Load())
 		case to == gobreaker.StateClosed && c.OnClose != nil:
 			c.OnClose()
@@ -117,7 +118,7 @@ func New(c Config) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Timeout is the limit of Process.
+// Timeout returns the limit of Process's duration.
 func (c *Client) Timeout() time.Duration { return c.timeout }
 
 // Open reports whether the breaker is open, so that the service is not called.
@@ -131,8 +132,8 @@ const (
 	Processed Outcome = "processed"
 	Rejected  Outcome = "rejected" // status 400, 413, 415 or 422: the service cannot process this request
 	Failed    Outcome = "failed"   // an error, no answer in time, or an invalid one
-	// Skipped: not called, because the breaker is open, too many calls are in flight, or the body
-	// is not a JSON object.
+	// Skipped means that the service was not called: the breaker is open, too many calls are in
+	// flight, or the body is not a JSON object.
 	Skipped  Outcome = "skipped"
 	Canceled Outcome = "canceled" // the client left
 )
@@ -141,7 +142,7 @@ const (
 type Request struct {
 	// Body is the client's JSON object as sent, with or without a member "route".
 	Body mem.BufferSlice
-	// Route requests a worker: it adds "route": true to a body whose own is not a boolean.
+	// Route requests a worker: it adds "route": true to a body that has no boolean member "route".
 	Route   bool
 	Headers map[string]string
 	// TraceParent is the call's W3C trace context, or "".
@@ -162,8 +163,8 @@ type rejection int
 
 func (r rejection) Error() string { return fmt.Sprintf("status %d", int(r)) }
 
-// Process calls the service. The Answer is nil unless the Outcome is Processed; the error is for
-// display.
+// Process calls the service. The Answer is nil unless the Outcome is Processed. The error is only
+// for display.
 func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, error) {
 	if !object(q.Body) {
 		return nil, Skipped, errNoObject
@@ -209,8 +210,8 @@ func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, err
 
 const maxReason = 200
 
-// Reason is an error's text in at most 200 bytes of printable characters, because the service
-// chooses a part of it.
+// Reason returns an error's text, limited to 200 bytes of printable characters because the service
+// chooses a part of the text.
 func Reason(err error) string {
 	text := strings.Map(func(c rune) rune {
 		if c == utf8.RuneError || !unicode.IsPrint(c) {
@@ -224,7 +225,8 @@ func Reason(err error) string {
 	return text
 }
 
-// ask calls the service at one of its addresses, and at the next if no connection is made.
+// ask calls the service at one of its addresses. If no connection is made, it tries the next
+// address.
 func (c *Client) ask(ctx context.Context, q *Request) (*Answer, error) {
 	err := errAbsent
 	for first, n := c.next.Add(1), 0; n < min(len(c.urls), maxAttempts); n++ {
@@ -277,7 +279,8 @@ func (c *Client) askAt(ctx context.Context, url string, q *Request) (*Answer, er
 	return read(text)
 }
 
-// sent is the body of a call. The transport may read it after the call's end, and then closes it.
+// sent is the body of a call. The transport may read it until after the call's end, and then closes
+// it.
 type sent struct {
 	mu    sync.Mutex
 	parts io.Reader
@@ -298,8 +301,8 @@ func (s *sent) Close() error {
 	return s.body.Close()
 }
 
-// encode returns {"request_body": ..., "headers": ...} without copying the body, and its size in
-// bytes.
+// encode returns {"request_body": ..., "headers": ...} and its size in bytes, without copying the
+// body.
 func (q *Request) encode() (*sent, int64, error) {
 	headers, err := json.Marshal(q.Headers)
 	if err != nil {
@@ -311,8 +314,8 @@ func (q *Request) encode() (*sent, int64, error) {
 	before, after := `{"request_body":`, `,"headers":`+string(headers)+"}"
 	size := int64(q.Body.Len())
 	if q.Route {
-		// The member goes last: of two with one name the last counts, and the client's is not a
-		// boolean.
+		// The new member goes last: of two members with one name the last counts, and the client's
+		// is not a boolean.
 		trailing, empty := closing(q.Body)
 		if after, size = `"route":true}`+after, size-int64(trailing); !empty {
 			after = "," + after
@@ -357,7 +360,7 @@ func closing(body mem.BufferSlice) (n int, empty bool) {
 type Answer struct {
 	// Worker is "IP:PORT", or "NAME:PORT" of a pod or of a ModelServers host.
 	Worker string
-	// TokenKey is x-req-tokens-key: where the model server finds the token IDs.
+	// TokenKey is x-req-tokens-key, with which the model server finds the token IDs.
 	TokenKey string
 	// Tokens are the token IDs as a JSON list; Count is their number.
 	Tokens []byte
@@ -374,7 +377,7 @@ func read(text []byte) (*Answer, error) {
 		return nil,
 			fmt.Errorf("the answer is no JSON object with texts worker_address, token_key and token_value: %w", err)
 	}
-	if !bytes.HasPrefix(bytes.TrimLeft(text, whitespace), []byte("{")) { // null is no error
+	if !bytes.HasPrefix(bytes.TrimLeft(text, whitespace), []byte("{")) { // null causes no decoding error
 		return nil, errors.New("the answer is null, and no JSON object")
 	}
 	a := &Answer{Worker: raw.Worker, TokenKey: raw.Key}

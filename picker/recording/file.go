@@ -16,12 +16,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// Line is one request. The first four members are Mooncake's.
+// Line is one request. The first four members are the same as in Mooncake's traces.
 type Line struct {
 	Timestamp    int64   `json:"timestamp"`     // ms from the file's start to the pick
 	InputLength  int     `json:"input_length"`  // tokens of the prompt
 	OutputLength int     `json:"output_length"` // tokens of the response, estimated by its bytes
-	HashIDs      []int64 `json:"hash_ids"`      // one per 512 tokens of the prompt
+	HashIDs      []int64 `json:"hash_ids"`      // one for each 512 tokens of the prompt
 
 	Model   string `json:"model,omitempty"`
 	Pool    string `json:"pool"`
@@ -29,20 +29,20 @@ type Line struct {
 	Server  string `json:"server,omitempty"`
 	Status  int    `json:"status,omitempty"`
 	Stream  bool   `json:"stream,omitempty"`
-	Cached  int    `json:"cached_tokens"` // of the prompt, as assumed at the pick
+	Cached  int    `json:"cached_tokens"` // cached tokens of the prompt, as assumed at the pick
 	// TTFT is ms from the request's arrival at Envoy to the first byte of a streamed body.
 	TTFT    float64 `json:"ttft,omitempty"`
 	Headers float64 `json:"headers,omitempty"` // ms from the arrival to the response's headers
-	// Took is ms from the arrival to the end; from the pick for gateways that Penstock does not
-	// configure.
+	// Took is ms from the arrival to the end, or from the pick if Penstock does not configure the
+	// gateway.
 	Took  float64 `json:"took"`
 	Bytes int64   `json:"output_bytes"` // of the response's body
 }
 
 const (
-	// waiting bounds the lines in memory.
+	// waiting bounds the number of lines in memory.
 	waiting = 4096
-	// flushEvery is how long a line waits in memory.
+	// flushEvery bounds the time that a line waits in memory.
 	flushEvery = time.Second
 )
 
@@ -50,7 +50,7 @@ const (
 type File struct {
 	path    string
 	disk    filesystem.Disk
-	limit   int64 // of each of two files, in bytes
+	limit   int64 // bytes of each of the two files
 	log     *slog.Logger
 	began   time.Time
 	key     uint64
@@ -58,8 +58,8 @@ type File struct {
 	dropped atomic.Uint64
 }
 
-// Open makes a File of at most a number of bytes, including its predecessor FILE.1, which an
-// earlier process's file becomes.
+// Open makes a File of at most this number of bytes, including FILE.1. An earlier process's file
+// becomes FILE.1.
 func Open(path string, bytes int64, log *slog.Logger) (*File, error) {
 	f := &File{path: path, limit: max(bytes/2, 1), log: log, began: time.Now(), key: rand.Uint64(),
 		lines: make(chan Line, waiting)}
@@ -81,13 +81,13 @@ func (f *File) next() (*os.File, error) {
 	return f.disk.Create(f.path)
 }
 
-// Began returns the start of the lines' time.
+// Began returns the time to which Line.Timestamp is relative.
 func (f *File) Began() time.Time { return f.began }
 
 // Key returns the random key of prompts' hashes.
 func (f *File) Key() uint64 { return f.key }
 
-// Add writes a line soon.
+// Add passes a line to Run, which writes it within flushEvery.
 func (f *File) Add(l Line) {
 	select {
 	case f.lines <- l:
@@ -99,8 +99,8 @@ func (f *File) Add(l Line) {
 // Dropped returns the number of dropped lines.
 func (f *File) Dropped() uint64 { return f.dropped.Load() }
 
-// Run writes until ctx ends, then writes the remaining lines. A write error is logged once; lines
-// are dropped until writing works again.
+// Run writes until ctx ends, and then writes the remaining lines. It logs a write error once, and
+// drops lines until writing works again.
 func (f *File) Run(ctx context.Context) error {
 	out := &output{file: f}
 	defer out.close()
@@ -137,7 +137,7 @@ type output struct {
 
 func (o *output) write(l Line) {
 	raw, err := json.Marshal(l)
-	if err != nil { // unreachable for plain values
+	if err != nil { // unreachable: plain values always marshal
 		return
 	}
 	raw = append(raw, '\n')

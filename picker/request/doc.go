@@ -1,6 +1,6 @@
-// Package request reads the bodies of requests to model servers for the picker: once, in the chunks
-// in which they arrive, and without a change. It copies no body, except gRPC messages and, with the
-// strategy "chwbl", chat completions (spread.go).
+// Package request reads the bodies of requests to model servers for the picker. It reads each body
+// once, in chunks as they arrive, without changing it. It copies no body, except gRPC messages and,
+// with the strategy "chwbl", chat completions (spread.go).
 //
 // Scanner reads the chunks and returns Facts: the model, whether the response is streamed, its
 // maximum length, and the prompt as a prefix.Chain. The prompt is hashed in the server's order:
@@ -11,12 +11,12 @@
 // KindOf derives the API from the request's path. For an unknown API, only the model is read.
 // members.go has the table of members; a new API or member is a row there.
 //
-// Spread makes the hash for the strategy "chwbl". Its reader of chat completions is strict about
-// structure, because the key of a broken one would be arbitrary.
+// Spread computes the hash for the strategy "chwbl". Its reader of chat completions rejects broken
+// structure, because the key of a broken body would be arbitrary.
 //
-// Scanner does not validate: a body that is not a JSON object has no facts, and the model server
-// responds to it. Package extproc feeds the Scanner.
+// Scanner does not validate. A body that is not a JSON object has no facts; the model server
+// reports the error. Package extproc passes the chunks to the Scanner.
 //
-// Tests: go test ./picker/request. FuzzScanner_EqualsEncodingJSON compares with encoding/json over
-// every split into chunks.
+// Tests: go test ./picker/request. FuzzScanner_EqualsEncodingJSON compares with encoding/json, for
+// every split of a body into chunks.
 package request

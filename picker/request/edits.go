@@ -12,7 +12,7 @@ type Member uint8
 
 const (
 	otherMember    Member = iota
-	MemberRoute           // "route": whether to ask an external router; for pickers
+	MemberRoute           // "route": whether pickers ask an external router
 	MemberTokenIDs        // "token_ids": the prompt
 )
 
@@ -20,25 +20,25 @@ type topEvent uint8
 
 const (
 	topComma topEvent = 1 + iota // comma after a member
-	topKey                       // start of a key
-	topEnd                       // end of a value
+	topKey
+	topEnd
 )
 
 type topMember struct {
 	name    Member
-	ordinal int // among all members
-	comma   int // before it; 0 for the first
+	ordinal int // number of the member among all members
+	comma   int // offset of the comma before the member; 0 for the first
 	key     int
 	end     int
-	next    int  // after the following comma; end without one
-	passed  bool // partly passed on, so it stays
+	next    int  // offset after the following comma; end without a comma
+	passed  bool // a part was passed on, so the member stays
 }
 
 type topMembers struct {
 	on      bool
 	list    []topMember
 	count   int
-	now     topMember // being read
+	now     topMember // the member being read
 	pending topEvent
 	tooMany bool
 }
@@ -79,21 +79,23 @@ func (s *Scanner) happened(e topEvent) {
 // first Write.
 func (s *Scanner) FindMembers() { s.top.on = true }
 
-// Route returns the body's member "route", and whether it is a boolean. Other values are ignored
-// and removed as well, because other gateways give the member other meanings. The last one counts.
+// Route returns the body's member "route", and whether it is a boolean. A value that is not a
+// boolean is ignored and removed, because other gateways use the member for something else. The
+// last member counts.
 func (s *Scanner) Route() (route, given bool) {
 	return s.route == 't', s.route == 't' || s.route == 'f'
 }
 
-// RemoveRoute makes Splices remove the member "route". It returns false if the body has too many.
+// RemoveRoute makes Splices remove the member "route". It returns false if the body has too many of
+// them.
 func (s *Scanner) RemoveRoute() bool {
 	s.removed = append(s.removed, MemberRoute)
 	return !s.top.tooMany
 }
 
-// removals returns the splices that remove members, and the number of remaining members. It keeps
-// the commas between remaining members: members before the first of these go with the comma after
-// them, all others with the comma before.
+// removals returns the splices that remove the named members, and the number of remaining members.
+// Commas stay only between remaining members: a removed member before the first remaining one is
+// removed with the comma after it, any other with the comma before it.
 func (t *topMembers) removals(names []Member) (out []Splice, remain int) {
 	for i := range t.list {
 		m := &t.list[i]
@@ -109,8 +111,8 @@ func (t *topMembers) removals(names []Member) (out []Splice, remain int) {
 	return out, t.count - len(out)
 }
 
-// unfinished returns the start of a member that must not be passed on yet, if any. ended means that
-// the body is complete.
+// unfinished returns the start of a member that must not be passed on yet, and whether there is
+// one. ended means that the body is complete.
 func (s *Scanner) unfinished(ended bool) (from int, some bool) {
 	t := &s.top
 	if !t.on || s.expect == nothing || ended {
@@ -134,7 +136,7 @@ func (s *Scanner) unfinished(ended bool) (from int, some bool) {
 	switch {
 	case t.routes(n) < m.ordinal:
 		return m.comma, true
-	case m.key == 0: // the comma goes with the previous member
+	case m.key == 0: // the comma is removed with the previous member
 		return m.comma + 1, true
 	}
 	return m.key, true
@@ -157,16 +159,16 @@ func (t *topMembers) pass() {
 	t.list = t.list[:len(t.list)-1]
 }
 
-// Edit is the addition of a pick's answer to a body.
+// Edit is the addition that a pick's answer makes to a body.
 type Edit struct {
 	// TokenData is a JSON array of token IDs for nvext.token_data. It is not added to a body that
-	// is not an object, has token IDs there, or has an nvext that is not an object.
+	// is not an object, already has token_data, or has an nvext that is not an object.
 	TokenData []byte
 	// TokenIDs replaces the member "token_ids". It needs FindMembers.
 	TokenIDs []byte
 }
 
-// Edited returns Splices plus an Edit's splices, for the body as written.
+// Edited returns Splices plus the splices for an Edit. The whole body must be written.
 func (s *Scanner) Edited(body mem.BufferSlice, e Edit) []Splice {
 	if s.nvext.body == 0 || s.top.tooMany {
 		return s.Splices()

@@ -6,13 +6,13 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Facts are the facts of a body for the picker.
+// Facts are the facts about a body that the picker uses.
 type Facts struct {
 	Kind Kind
 	// Model is the top-level "model", unescaped; "" if absent, not a string, or longer than 6,144
 	// bytes as written. As in model servers' JSON parsers, the last one counts.
 	Model string
-	// Target replaces the model, if not nil; the Chain and the prompt's hash are then the target's.
+	// Target, if not nil, replaces the model. Chain and Prompt are then computed for the target.
 	Target *Target
 	// Stream is the last top-level "stream": true only for the literal true.
 	Stream bool
@@ -20,8 +20,8 @@ type Facts struct {
 	// absent.
 	MaxTokens int
 	Size      int
-	// Tokens of the prompt: a quarter of its bytes as written in JSON, unless token IDs are given.
-	// Images count 0. 0 if the prompt is unknown.
+	// Tokens is the length of the prompt: a quarter of its bytes as written in JSON, or the number
+	// of token IDs if these are given. Images are not counted. It is 0 if the prompt is unknown.
 	Tokens int
 	// Spread is the hash of the body's key; 0 if not computed. See type Spread.
 	Spread uint64
@@ -31,13 +31,14 @@ type Facts struct {
 	Unstored bool
 	// Media means images, audio, video or files in the prompt.
 	Media bool
-	// Items are the distinct hashes of the first 32 of these, valid until the Scanner's Release.
+	// Items are the distinct hashes of the first 32 media, valid until the Scanner's Release.
 	Items []uint64
-	// Route is the body's member "route", GivesRoute whether it is a boolean.
+	// Route is the body's member "route". GivesRoute reports whether the member is a boolean.
 	Route, GivesRoute bool
 	// Chain of the prompt, valid until the Scanner's Release.
 	Chain prefix.Chain
-	// Exact is the prompt if given as token IDs, equally valid; else it only has the salt.
+	// Exact is the prompt if it is given as token IDs, valid until the Scanner's Release. Otherwise
+	// Exact only has the cache salt.
 	Exact  prefix.Exact
 	Prompt uint64
 }
@@ -45,7 +46,7 @@ type Facts struct {
 // Kind is a request's API.
 type Kind uint8
 
-// The kinds. OtherKind has an unknown prompt.
+// The kinds. The prompt of OtherKind is unknown.
 const (
 	OtherKind Kind = iota
 	ChatCompletions
@@ -55,12 +56,12 @@ const (
 	Rerank
 	Messages     // Anthropic
 	Generate     // vLLM: token IDs
-	GRPCGenerate // vLLM's gRPC API, as the next one
+	GRPCGenerate // vLLM's gRPC API
 	GRPCEmbed
 	Rendered // the response of vLLM's render endpoints: token IDs
 )
 
-// Suffixes of a request's path, whose prefix is arbitrary, as with several APIs on one host.
+// Suffixes of a request's path. The path may begin with anything, as with several APIs on one host.
 var paths = [...]struct {
 	path string
 	kind Kind
@@ -76,7 +77,7 @@ var paths = [...]struct {
 	{GRPCEmbedPath, GRPCEmbed},
 }
 
-// The methods of vLLM's gRPC API with a prompt.
+// The methods of vLLM's gRPC API whose requests have a prompt.
 const (
 	GRPCGeneratePath = "/vllm.grpc.engine.VllmEngine/Generate"
 	GRPCEmbedPath    = "/vllm.grpc.engine.VllmEngine/Embed"

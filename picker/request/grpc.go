@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	fieldTokenized = 2 // GenerateRequest, EmbedRequest
-	fieldText      = 3 // GenerateRequest, as the next two
+	fieldTokenized = 2 // of GenerateRequest and EmbedRequest
+	fieldText      = 3 // of GenerateRequest, like the next two
 	fieldSampling  = 4
 	fieldStream    = 5
-	fieldIDs       = 2 // TokenizedInput
-	fieldMaxTokens = 8 // SamplingParams
+	fieldIDs       = 2 // of TokenizedInput
+	fieldMaxTokens = 8 // of SamplingParams
 )
 
-// A compressed or invalid one has no facts.
+// A compressed or invalid message has no facts.
 func (s *Scanner) readMessage() {
 	s.rest.Reset()
 	s.ids.Reset()

@@ -32,7 +32,7 @@ const (
 	forTokens  // token IDs in nvext
 	asWritten  // the bytes of any value
 	asImage    // the hash of any value
-	asSeed     // likewise, before the prompt
+	asSeed     // the hash of any value, before the prompt
 	asFront    // the bytes of any value, before the prompt
 	forFront   // like forContent, before the prompt
 	forStore   // a boolean
@@ -57,7 +57,7 @@ func (k Kind) use(in place, key []byte) use {
 			return forRole
 		case "content":
 			return forContent
-		case "text": // document of a rerank request
+		case "text": // a document of a rerank request
 			return forText
 		case "cache_control":
 			return unused
@@ -127,7 +127,7 @@ func (k Kind) bodyUse(key []byte) use {
 		return forFront
 	case "tools", "functions", "chat_template", "chat_template_kwargs", "reasoning", "reasoning_effort":
 		return asFront
-	case "features": // of the images among token_ids
+	case "features": // describes images whose placeholders are among token_ids
 		return asSeed
 	case "sampling_params":
 		return forParams
@@ -135,7 +135,8 @@ func (k Kind) bodyUse(key []byte) use {
 	return unused
 }
 
-// opens returns the place of an object or array; nowhere if it is not read member by member.
+// opens returns the place for the members of an object or array, or nowhere if they are not read
+// one by one.
 func (u use) opens(bracket byte) place {
 	switch {
 	case u == forPrompt && bracket == '[':

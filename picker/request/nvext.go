@@ -2,8 +2,8 @@ package request
 
 import "google.golang.org/grpc/mem"
 
-// Dynamo's frontend reads the member nvext. A picker decides about its workers and token IDs; its
-// other members are the client's.
+// Dynamo's frontend reads the member nvext. A picker sets the workers and token IDs in it. The
+// client sets its other members.
 
 func nvextUse(key []byte) use {
 	switch string(key) {
@@ -20,7 +20,7 @@ type nvext struct {
 	tokens  bool  // removed has token_data
 	seen    bool  // the body has a member nvext
 	members int   // offset of the first member of the last nvext object; 0 without one
-	body    int   // likewise of the body; 0 if it is not an object
+	body    int   // offset of the first member of the body; 0 if the body is not an object
 	enters  *int  // set to the offset after the next byte, or nil
 }
 
@@ -29,7 +29,7 @@ func (n *nvext) reset() { *n = nvext{removed: spans{list: n.removed.list[:0]}} }
 var null = []byte("null")
 
 // RemoveWorkers makes Splices replace the workers and token IDs in nvext by null. It returns false
-// if there are too many.
+// if there are too many of them.
 func (s *Scanner) RemoveWorkers() bool {
 	s.bare = true
 	return !s.nvext.removed.tooMany

@@ -15,7 +15,7 @@ type Splice struct {
 	With       []byte
 }
 
-// Grown is the growth of a body by splices, in bytes.
+// Grown returns the number of bytes by which splices make a body longer.
 func Grown(splices []Splice) (n int) {
 	for _, s := range splices {
 		n += len(s.With) - (s.End - s.Start)
@@ -23,8 +23,9 @@ func Grown(splices []Splice) (n int) {
 	return n
 }
 
-// Apply applies sorted, disjoint splices without copying: the result has views of body's buffers,
-// each with its own reference, and the bytes of With. It consumes body's references.
+// Apply applies sorted, disjoint splices without copying. The result consists of views of body's
+// buffers, each with a reference of its own, and the bytes of With. Apply consumes body's
+// references.
 func Apply(body mem.BufferSlice, splices []Splice) mem.BufferSlice {
 	out := make(mem.BufferSlice, 0, len(body)+2*len(splices))
 	at := 0 // body offset of the next buffer
@@ -69,7 +70,7 @@ type Target struct {
 	quoted []byte // JSON string
 }
 
-// NewTarget returns a Target, with the minimum of JSON escapes.
+// NewTarget returns a Target. Its JSON string has as few escapes as possible.
 func NewTarget(name string) *Target {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -78,21 +79,21 @@ func NewTarget(name string) *Target {
 	return &Target{Name: name, quoted: bytes.TrimSuffix(b.Bytes(), []byte("\n"))}
 }
 
-// Replace replaces the body's model by a target: in Facts, which then describe a request for it,
-// and in Splices. It returns false if the body has too many models.
+// Replace replaces the body's model by a target. Facts then describe a request for the target, and
+// Splices replace the model. It returns false if the body names too many models.
 func (s *Scanner) Replace(by *Target) bool {
 	s.target = by
 	return !s.named.tooMany
 }
 
-// Splices returns the edits of Replace, RemoveWorkers and RemoveRoute, once the whole body is
+// Splices returns the edits of Replace, RemoveWorkers and RemoveRoute. The whole body must be
 // written.
 func (s *Scanner) Splices() []Splice {
 	out, _ := s.splices(s.removed)
 	return out
 }
 
-// splices is Splices with removed members. With FindMembers, it also returns the number of
+// splices is Splices for these removed members. With FindMembers, it also returns the number of
 // remaining members.
 func (s *Scanner) splices(removed []Member) (out []Splice, remain int) {
 	if s.top.on {
@@ -129,11 +130,12 @@ type Rewriter struct {
 	scanner *Scanner
 	target  func(model string) *Target
 	held    mem.BufferSlice
-	at      int // held's body offset
+	at      int // offset of held in the body
 }
 
-// NewRewriter returns a Rewriter that replaces models by target's results, unless nil. A nil target
-// replaces none. With route it removes each member "route" whose name and value take up to 6 KiB.
+// NewRewriter returns a Rewriter that replaces each model by the result of target. A nil function
+// or a nil result replaces no model. With route it also removes each member "route" whose name and
+// value take up to 6 KiB.
 func NewRewriter(target func(model string) *Target, route bool) *Rewriter {
 	w := &Rewriter{scanner: New(OtherKind), target: target}
 	if w.scanner.top.on = route; target == nil {
@@ -149,8 +151,8 @@ func (w *Rewriter) Release() {
 	w.scanner.Release()
 }
 
-// Write returns the replacement of the next chunk, and false if the body has too many models or is
-// NotUTF8. It consumes chunk's references.
+// Write returns the replacement of the next chunk. It returns false if the body names too many
+// models or is NotUTF8. It consumes chunk's references.
 func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool) {
 	for _, b := range chunk {
 		w.scanner.Write(b.ReadOnlyData())
@@ -173,7 +175,7 @@ func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool
 	}
 	if from, some := w.scanner.unfinished(end); some {
 		switch {
-		case from < w.at: // too much of it has passed
+		case from < w.at: // too much of the member was passed on
 		case w.scanner.size-from > maxValue:
 			w.scanner.top.pass()
 		default:
@@ -200,7 +202,7 @@ func (w *Rewriter) withRemovals(splices []Splice, upTo int) []Splice {
 	return splices
 }
 
-// maxValue bounds a replaced model as written, in bytes.
+// maxValue bounds the length of a model that is replaced, as written, in bytes.
 const maxValue = maxModel + 2
 
 func (w *Rewriter) targetOf(s span) *Target {

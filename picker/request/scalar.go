@@ -36,7 +36,7 @@ func (s *Scanner) endScalar() {
 			s.limitTokens = int(min(s.number, maxInt))
 		}
 	case asSeed, asImage:
-		if s.first == 'n' { // null means none
+		if s.first == 'n' { // null means no image and no features
 			s.use = unused
 		}
 	case forPrompt:
@@ -52,8 +52,8 @@ func (s *Scanner) writeToken(to *prefix.Builder, id uint32) {
 	s.ids.Add(id)
 }
 
-// tokens reads further token IDs, maybe tens of thousands, up to an ID that does not end in p, or
-// another value. It returns the bytes taken.
+// tokens reads further token IDs, possibly tens of thousands. It stops at another kind of value,
+// and at an ID whose end is not in p. It returns the number of bytes read.
 func (s *Scanner) tokens(p []byte) (taken int) {
 	if top := s.frame(); s.use != forPrompt || !top.array {
 		return 0

@@ -14,11 +14,11 @@ import (
 
 const (
 	maxKey = 6 * len("max_completion_tokens") // all characters as \uXXXX
-	// maxModel is 1,024 escaped bytes, as in the script that routes by the model (scan.lua in
-	// translator/envoy).
+	// maxModel is 1,024 escaped bytes. The script that routes by the model (scan.lua in
+	// translator/envoy) has the same limit.
 	maxModel = 6 * 1024
-	// maxDepth bounds the depth of objects and arrays read member by member; deeper ones are hashed
-	// as written.
+	// maxDepth bounds the depth at which objects and arrays are read member by member. Deeper
+	// values are hashed as written.
 	maxDepth = 12
 	maxInt   = 1<<31 - 1
 	maxItems = 32
@@ -47,7 +47,7 @@ const (
 	dropped sink = iota
 	captured
 	digested
-	written // to frame.to
+	written // values are written to frame.to
 )
 
 type frame struct {
@@ -61,7 +61,7 @@ type Scanner struct {
 	kind   Kind
 	size   int
 	lead   lead
-	marked int // bytes of mark read so far
+	marked int // number of bytes of the byte order mark read so far
 	expect expected
 	frames [maxDepth]frame
 	depth  int
@@ -81,12 +81,12 @@ type Scanner struct {
 	digits   bool // the scalar has only digits so far
 
 	model       []byte // as written, without quotes
-	due         bool   // the last byte caused an event to settle
+	due         bool   // the last byte caused an event for settle
 	named       spans  // values of the body's "model"
 	nvext       nvext
 	bare        bool // RemoveWorkers was called
 	top         topMembers
-	removed     []Member // by Splices
+	removed     []Member // members that Splices removes
 	route       byte     // first byte of "route"; 0 without it
 	target      *Target
 	stream      bool
@@ -96,21 +96,22 @@ type Scanner struct {
 	salt        uint64
 	digest      xxhash.Digest
 	front, rest prefix.Builder
-	ids         prefix.Tokens // of a prompt of token IDs
-	lists       int           // arrays of the prompt
+	ids         prefix.Tokens // the token IDs of the prompt
+	lists       int           // number of arrays in the prompt
 	media       bool          // the prompt has media
 	items       []uint64      // hashes of the media
 	message     []byte        // of a gRPC request
 
 	chain [prefix.MaxBlocks]uint64
-	// The previous request's model. Pools have few models, so this often saves a copy.
+	// The model of the scanner's previous request. Pools have few models, so this often saves a
+	// copy.
 	lastRaw, lastModel string
 }
 
-// A Scanner takes 41 KiB, mostly for the hashes of the prompt's pieces.
+// Each Scanner takes 41 KiB, mostly for the hashes of the prompt's pieces.
 var scanners = sync.Pool{New: func() any { return new(Scanner) }}
 
-// maxKept bounds a gRPC message whose memory is reused.
+// maxKept is the size of the largest gRPC message whose memory is reused, in bytes.
 const maxKept = 1 << 20
 
 // New returns a Scanner for a request of kind k.
@@ -168,7 +169,7 @@ func (s *Scanner) Write(chunk []byte) {
 	}
 }
 
-// Facts returns the facts of the chunks so far.
+// Facts returns the facts of the chunks written so far.
 func (s *Scanner) Facts() Facts {
 	if s.kind.GRPC() {
 		s.readMessage()
@@ -183,7 +184,7 @@ func (s *Scanner) Facts() Facts {
 			f.Tokens = 1 // 0 would mean an unknown prompt
 		}
 		f.Chain = prefix.Join(&s.chain, prefix.Seed(s.salt, s.servedModel()), &s.front, &s.rest)
-		// Only if the whole prompt is one list of token IDs, possibly within a list, without
+		// Exact needs a prompt that is one list of token IDs, possibly within a list, without
 		// images.
 		if n := s.ids.Len(); n > 0 && n*prefix.BytesPerToken == s.rest.Size() && s.lists <= 2 && s.front.Empty() {
 			f.Exact = s.ids.Exact()
@@ -194,7 +195,7 @@ func (s *Scanner) Facts() Facts {
 	return f
 }
 
-// Model returns Facts.Model of the chunks so far.
+// Model returns Facts.Model of the chunks written so far.
 func (s *Scanner) Model() string {
 	if string(s.model) != s.lastRaw {
 		s.lastRaw, s.lastModel = string(s.model), unquote(s.model)
@@ -251,22 +252,22 @@ func (s *Scanner) endKey() {
 	s.expect = aColon
 	key := s.capture
 	if s.tooLong {
-		key = key[:0] // a long key is unknown, like an empty one
+		key = key[:0] // a long key is treated as unknown, like an empty one
 	} else if bytes.IndexByte(key, '\\') >= 0 {
 		key = []byte(unquote(key))
 	}
 	if s.use = s.kind.use(s.frame().place, key); s.top.on && s.depth == 1 {
 		switch {
 		case s.use == forRoute:
-			s.top.now.name, s.route = MemberRoute, 0 // the last one counts, whatever its value
+			s.top.now.name, s.route = MemberRoute, 0 // the last member counts, whatever its value
 		case string(key) == "token_ids":
 			s.top.now.name = MemberTokenIDs
 		}
 	}
 }
 
-// nested reads a value that is not read member by member, up to a quote or its end, and returns the
-// bytes taken.
+// nested reads a value that is not read member by member, until a quote or the value's end. It
+// returns the number of bytes read.
 func (s *Scanner) nested(p []byte) int {
 	for i, c := range p {
 		switch c {
@@ -360,7 +361,7 @@ func (s *Scanner) close() {
 	s.happened(topEnd)
 }
 
-// reset drops the earlier value of a repeated member.
+// reset drops the value of an earlier member of the same name.
 func (s *Scanner) reset() {
 	switch s.use {
 	case forModel:
@@ -430,14 +431,14 @@ func (s *Scanner) begin(text bool) {
 		if text {
 			s.sink, s.limit, s.capture, s.tooLong = captured, maxModel, s.capture[:0], false
 		}
-	case forPrevious: // also captured
+	case forPrevious: // the ID is also captured
 		s.sink, s.limit, s.capture, s.tooLong = written, 6*maxResponseID, s.capture[:0], !text
 	case forSalt, asImage, asSeed:
 		s.sink = digested
 		s.digest.Reset()
 	case forPrompt, forContent, forFront, forRole, forText:
-		// A value that is too deep is also part of the prompt. The server rejects a scalar in place
-		// of a text.
+		// A value that is nested too deeply is also part of the prompt. If it is a scalar in place
+		// of a text, the server rejects the request.
 		if text || s.depth == maxDepth {
 			s.sink = written
 		}

@@ -1,12 +1,12 @@
 package request
 
-// maxSpans bounds the values of "model" with a span.
+// maxSpans bounds the number of spans in one list.
 const maxSpans = 16
 
 type span struct{ start, end int }
 
-// spans are the values of a body's top-level "model". The picker uses the last; a server may use
-// another.
+// spans are the positions of the values of a body's top-level "model". The picker uses the last
+// value; a server may use another one.
 type spans struct {
 	list    []span
 	start   int
@@ -27,7 +27,7 @@ func (s *spans) settle(at int) {
 	switch {
 	case s.pending == opened:
 		s.start, s.reading = at-1, true
-	case !s.reading: // a byte that cannot start a value was read as one
+	case !s.reading: // the byte cannot start a value, so no value was opened
 	case len(s.list) < maxSpans:
 		s.list, s.reading = append(s.list, span{s.start, at}), false
 	default:

@@ -21,19 +21,19 @@ type Spread struct {
 	kind      Kind
 	users     int
 	sum       hash.Hash
-	body, key []byte // of a chat completion
+	body, key []byte // body and key of a chat completion
 }
 
 var spreads = sync.Pool{New: func() any { return &Spread{sum: md5.New()} }}
 
-// NewSpread returns a Spread for a request of a kind. The key has up to users user messages.
+// NewSpread returns a Spread for a request of this kind. Its key has at most users user messages.
 func NewSpread(kind Kind, users int) *Spread {
 	s := spreads.Get().(*Spread)
 	s.kind, s.users = kind, users
 	return s
 }
 
-// Holds returns the memory that the next n bytes take until Release.
+// Holds returns the memory, in bytes, that the next n bytes take until Release.
 func (s *Spread) Holds(n int) int {
 	if s.kind != ChatCompletions {
 		return 0
@@ -50,8 +50,8 @@ func (s *Spread) Write(chunk []byte) {
 	_, _ = s.sum.Write(chunk)
 }
 
-// Sum returns the hash of the body's key: the first 16 hex digits of its MD5, with 1 in place of 0.
-// The error is SpreadKey's.
+// Sum returns the hash of the body's key: the first 16 hex digits of its MD5; 1 replaces 0. It
+// returns the same error as SpreadKey.
 func (s *Spread) Sum() (uint64, error) {
 	if s.kind == ChatCompletions {
 		key, err := SpreadKey(s.kind, s.users, s.body, s.key)
@@ -76,14 +76,15 @@ func (s *Spread) Release() {
 	spreads.Put(s)
 }
 
-// SpreadKey returns the text whose hash spreads requests over servers by the strategy "chwbl", as
-// in Neutree's router. For a chat completion it is the last system message before the users-th user
-// message, and the user messages up to that one:
+// SpreadKey returns the text whose hash selects a server in the strategy "chwbl", as in Neutree's
+// router. For a chat completion it is the last system message before the users-th user message, and
+// the user messages up to that one:
 //
 //	system:You are helpful.|user_0:Hello|user_1:Bye
 //
-// For other requests, and without such messages, it is the whole body. The key is in buffer, which
-// may grow, or it is body. A chat completion that is not JSON is an error.
+// For other requests, and for chat completions without such messages, it is the whole body. The key
+// is in buffer, which may grow, or it is body. SpreadKey returns an error for a chat completion
+// that is not JSON.
 func SpreadKey(kind Kind, users int, body, buffer []byte) (key []byte, err error) {
 	if kind != ChatCompletions {
 		return body, nil
@@ -127,7 +128,7 @@ type spreadReader struct {
 	users     int // number of user messages wanted
 	hasSystem bool
 	system    []byte
-	found     [][]byte // of user messages
+	found     [][]byte // user messages
 }
 
 func (r *spreadReader) space() {
@@ -156,7 +157,7 @@ func (r *spreadReader) body() bool {
 			if !equals(key, "messages") {
 				return r.skip()
 			}
-			r.hasSystem, r.system, r.found = false, nil, r.found[:0] // of two members, the last counts
+			r.hasSystem, r.system, r.found = false, nil, r.found[:0] // of two members of one name, the last counts
 			if !r.at('[') {
 				return r.skip()
 			}

@@ -2,8 +2,8 @@ package request
 
 import "encoding/json"
 
-// Check returns why a body is not one JSON value of up to maxNesting levels, or nil. A Scanner is
-// lenient: it reads what it can of a broken body.
+// Check returns why a body is not one JSON value of up to maxNesting levels, or nil. (A Scanner
+// accepts broken bodies: it reads as much as it can.)
 func Check(body []byte) error {
 	depth, inString := 0, false
 	for i := 0; i < len(body); i++ {
@@ -27,5 +27,5 @@ func Check(body []byte) error {
 	return nil
 }
 
-// JSON reports whether the kind's bodies are JSON with a known prompt.
+// JSON reports whether bodies of this kind are JSON with a prompt that Scanner finds.
 func (k Kind) JSON() bool { return k != OtherKind && k != Rendered && !k.GRPC() }

@@ -10,22 +10,23 @@ import (
 )
 
 const (
-	// loadAdapter is the time to load a LoRA adapter, awaitSlot until a slot becomes free, in
-	// seconds.
+	// loadAdapter is the time to load a LoRA adapter, awaitSlot the time until a slot becomes free,
+	// in seconds.
 	loadAdapter = 0.3
 	awaitSlot   = 1.0
-	// assumedSlots is the number of adapter slots of a server without a page.
+	// assumedSlots is the number of adapter slots of a server whose page was not read.
 	assumedSlots = 4
 	maxAdapters  = 4096
 )
 
 // adapters are the models that metrics pages list as LoRA adapters. Base models need no slot. While
-// no server of a pool has a page, every model counts as an adapter once requests ask for several.
+// no server of a pool has a page, every model counts as an adapter once requests name several
+// models.
 type adapters struct {
 	known   atomic.Pointer[map[string]bool]
 	blind   atomic.Bool // at the last pick no server had a page
 	first   atomic.Pointer[string]
-	several atomic.Bool // models were requested while blind
+	several atomic.Bool // requests named several models while blind
 	asked   asked
 }
 
@@ -57,7 +58,7 @@ func (a *adapters) guess(model string) bool {
 	return *first != model
 }
 
-// Of two concurrent calls one may have no effect; the next pick repeats it.
+// If two calls are concurrent, one may have no effect. The next pick repeats it.
 func (a *adapters) learn(model string) {
 	next := map[string]bool{}
 	if known := a.known.Load(); known != nil {
@@ -70,7 +71,7 @@ func (a *adapters) learn(model string) {
 	a.known.Store(&next)
 }
 
-// It reads c's slots.
+// cost reads c.slots.
 func (a *adapters) cost(model string, s *endpoint.State, c *Candidate) float64 {
 	switch {
 	case model == "" || s.Adapters == nil && c.adapter == 0:

@@ -2,7 +2,7 @@ package schedule
 
 import "math"
 
-// Choices by scores. Suspect endpoints always come last.
+// Choices by scores. Suspect endpoints are always last.
 
 func maxScore(c []Candidate, n int, random func() uint64) []Candidate {
 	for i := range c {
@@ -18,8 +18,9 @@ func uniform(c []Candidate, n int, random func() uint64) []Candidate {
 	return best(c, n, random())
 }
 
-// weightedRandom is weighted-random-picker: draws without replacement, weighted by score; uniform
-// if all are 0. Each draw sorts by -ln(u)/score for a uniform u (Efraimidis and Spirakis).
+// weightedRandom is weighted-random-picker. It draws without replacement, with the scores as
+// weights; if all scores are 0, uniformly. It draws by sorting by -ln(u)/score for uniform u
+// (Efraimidis and Spirakis).
 func weightedRandom(c []Candidate, n int, random func() uint64) []Candidate {
 	draw := random()
 	for i := range c {
@@ -33,10 +34,10 @@ func weightedRandom(c []Candidate, n int, random func() uint64) []Candidate {
 	return best(c, n, draw)
 }
 
-// powerOfTwo is power-of-two-picker: the better of two random candidates, n times without
+// powerOfTwo is power-of-two-picker: n times, it takes the better of two random candidates, without
 // replacement.
 func powerOfTwo(c []Candidate, n int, random func() uint64) []Candidate {
-	free := 0 // number of candidates at the front that are not the last resort
+	free := 0 // number of candidates at the front that are not suspect
 	for i := range c {
 		if c[i].Cost = -c[i].Score; !c[i].last {
 			c[free], c[i] = c[i], c[free]

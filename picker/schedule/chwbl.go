@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Hashing configures the strategy "chwbl". Zero values mean the defaults given.
+// Hashing configures the strategy "chwbl". A zero value means the default given.
 type Hashing struct {
-	VirtualNodes int     // per endpoint; default 100
+	VirtualNodes int     // of each endpoint; default 100
 	LoadFactor   float64 // maximum of an endpoint's requests in flight relative to the mean; default 1.25
 }
 
@@ -25,13 +25,13 @@ const (
 const overLoad = "over-load"
 
 // chwbl is consistent hashing with bounded loads, as in Neutree's router. A request goes to the
-// first endpoint on the ring, from its key's hash on, that satisfies
+// first endpoint on the ring, starting at the hash of its key, that satisfies
 //
 //	load + 1 <= LoadFactor * (total + 1) / endpoints
 //
-// where load and total are requests in flight. If no endpoint does, it goes to the first. The
-// endpoints for retries follow on the ring. A request without a key goes to the endpoint with the
-// fewest requests in flight. Full, draining and disallowed endpoints are skipped.
+// where load and total are requests in flight. If no endpoint satisfies this, the request goes to
+// the first one. The endpoints for retries follow on the ring. A request without a key goes to the
+// endpoint with the fewest requests in flight. Full, draining and disallowed endpoints are skipped.
 type chwbl struct {
 	rings  rings
 	factor float64
@@ -113,8 +113,8 @@ func (h *chwbl) explain(r *Request, list []endpoint.Endpoint, c []Candidate, sta
 	}
 }
 
-// first moves up to n candidates to the front of c in ring order from a key on, fitting ones first.
-// c is in the order of the ring's list.
+// first moves up to n candidates to the front of c, in ring order starting at key. Candidates that
+// fit come first. c is in the order of the ring's list.
 func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) bool) []Candidate {
 	n = min(n, len(c), maxRanked)
 	free := 0
@@ -147,7 +147,7 @@ func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) boo
 	chosen = append(chosen, rest[:n-len(chosen)]...)
 	for k, i := range chosen {
 		c[k], c[i] = c[i], c[k]
-		for m := k + 1; m < n; m++ { // the one at k moved to i
+		for m := k + 1; m < n; m++ { // the candidate at k moved to i
 			if chosen[m] == k {
 				chosen[m] = i
 			}
@@ -157,7 +157,7 @@ func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) boo
 }
 
 func index(c []Candidate, lot uint32) (int, bool) {
-	if int(lot) < len(c) && c[lot].lot == lot { // no earlier one was removed
+	if int(lot) < len(c) && c[lot].lot == lot { // no earlier candidate was removed
 		return int(lot), true
 	}
 	return sort.Find(len(c), func(i int) int { return cmp.Compare(lot, c[i].lot) })
@@ -172,7 +172,7 @@ type ringOf struct {
 	first  *endpoint.Endpoint
 	size   int
 	ring   *ring
-	before *ringOf // without a before of its own
+	before *ringOf // the previous ringOf, whose before is nil
 }
 
 func (s *rings) of(list []endpoint.Endpoint) *ring {

@@ -2,15 +2,16 @@ package schedule
 
 import "github.com/penstock-project/penstock/picker/endpoint"
 
-// Excess is a limit that excluded endpoints: the reason of a 429.
+// Excess is a limit that excluded endpoints. It is the reason of a 429.
 type Excess struct {
 	Limit string  `json:"limit"` // a field of PoolPolicy's spec, or a limit of the strategy or the request
 	Unit  string  `json:"unit,omitempty"`
 	Max   float64 `json:"max"`
-	// Value has reached or exceeds Max. Of several endpoints it is the smallest.
+	// Value is at least Max. If several endpoints exceed the limit, it is the smallest of their
+	// values.
 	Value float64 `json:"value"`
 	// Endpoints counts the endpoints over the limit; 0 if the limit is not per endpoint. Endpoint
-	// is the one with the predicted Value.
+	// has the predicted Value.
 	Endpoints int    `json:"endpoints,omitempty"`
 	Endpoint  string `json:"endpoint,omitempty"`
 }

@@ -11,36 +11,36 @@ type Verdict struct {
 	Address string         `json:"address"`
 	Pod     string         `json:"pod,omitempty"`
 	State   endpoint.State `json:"state"`
-	// Problem is why the last scrape failed or what it ignored, or why the server's load does not
-	// arrive. Describe's caller adds other reasons why State is not fresh.
+	// Problem is why the last scrape failed or what it ignored, or why the server's published load
+	// does not arrive. The caller of Describe adds other reasons why State is not fresh.
 	Problem string `json:"problem,omitempty"`
-	// Prefixes describes what KV events report about the server's cache, and why they report
-	// nothing; "" without kvEvents, or if the strategy compares no prompts. Describe's caller sets
-	// it.
+	// Prefixes describes what KV events report about the server's cache, or why they report
+	// nothing. It is "" without kvEvents, or if the strategy compares no prompts. The caller of
+	// Describe sets it.
 	Prefixes string `json:"prefixes,omitempty"`
-	// Out is the filter that removed the endpoint ("subset", "model", "draining", "full", or a
-	// plugin), or the step of strategy "tree"; "over-load" means too many requests in flight for
-	// strategy "chwbl", "silent" that it sends no tokens. "" is a candidate.
+	// Out is "" for a candidate. Otherwise it is the filter that removed the endpoint ("subset",
+	// "model", "draining", "full", or a plugin), the step of strategy "tree", "over-load" for too
+	// many requests in flight in strategy "chwbl", or "silent" for a server that sends no tokens.
 	Out string `json:"out,omitempty"`
 	// Trial is "speed" if a sheddable request may try an idle endpoint whose slow prediction is
-	// outdated. For a suspect endpoint it is "due" if the next request may try it, "wait" if it is
-	// only the last choice.
+	// outdated. For a suspect endpoint it is "due" if the next request may try the endpoint, and
+	// "wait" if the endpoint is only the last choice.
 	Trial string `json:"trial,omitempty"`
-	// Suspect is why the endpoint is suspect, Failure the last failed request's failure.
+	// Suspect is why the endpoint is suspect. Failure is its last failed request.
 	Suspect Suspicion         `json:"suspect,omitempty"`
 	Failure *endpoint.Failure `json:"failure,omitempty"`
-	// Cost is in seconds for strategy load, in requests for least-request; Costs are its parts.
-	// Only candidates have them.
+	// Cost is in seconds for strategy load, in requests for least-request. Costs are the parts of
+	// Cost. Only candidates have them.
 	Costs map[string]float64 `json:"costs,omitempty"`
 	Cost  *float64           `json:"cost,omitempty"`
-	// Score is the weighted sum of Scores in strategy plugins, for candidates.
+	// Score is the weighted sum of Scores, for candidates in strategy plugins.
 	Score  float64 `json:"score,omitempty"`
 	Scores []Score `json:"scores,omitempty"`
-	// Place is the endpoint's place on the hash ring, from the request's hash on, from 1; 0
+	// Place is the endpoint's place on the hash ring, counted from 1 at the request's hash; 0 if
 	// unknown.
 	Place int `json:"place,omitempty"`
-	// TTFT and TPOT are the predicted times to the first token and between two, in seconds; 0 if
-	// unknown. Late means that they miss the request's objective.
+	// TTFT and TPOT are the predicted times to the first token and between two tokens, in seconds;
+	// 0 if unknown. Late means that they miss the request's objective.
 	TTFT float64 `json:"ttft,omitempty"`
 	TPOT float64 `json:"tpot,omitempty"`
 	Late bool    `json:"late,omitempty"`
@@ -57,7 +57,7 @@ type Score struct {
 	Weight float64 `json:"weight"`
 }
 
-// Describe evaluates every endpoint of list as Rank would, without a choice.
+// Describe evaluates every endpoint of list as Rank would, but does not choose.
 func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 	allowed func(*endpoint.Endpoint) bool) []Verdict {
 	s = s.of(r)
@@ -89,7 +89,7 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 			if v.Out = s.filteredBy(e, &v.State); v.Out == "" && v.State.Silent != nil {
 				v.Out = silence
 			} else if v.Out == "" {
-				v.Out = full // until a moment ago
+				v.Out = full // no longer full
 			}
 		}
 	}

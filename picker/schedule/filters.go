@@ -6,7 +6,7 @@ var notDraining = filter{"draining", func(e *endpoint.Endpoint, _ *endpoint.Stat
 
 const full = "full" // the name of notFull
 
-// notFull keeps endpoints below all thresholds, stale ones by their requests in flight only.
+// notFull keeps endpoints below all thresholds. For stale endpoints, only requests in flight count.
 func notFull(f Full) filter {
 	return filter{full, func(_ *endpoint.Endpoint, s *endpoint.State) bool { return f.reached(s) == 0 }}
 }
@@ -33,8 +33,8 @@ func (f Full) reached(s *endpoint.State) (r uint8) {
 	return r
 }
 
-// queue returns the number of waiting requests. If the last scrape shows a queue, requests sent
-// since count as well: a server with a queue starts no new request.
+// queue returns the number of waiting requests. If the last scrape shows a queue, requests that
+// were sent since then wait as well, because a server with a queue starts no new request.
 func queue(s *endpoint.State) float64 {
 	if s.Queue > 0 {
 		return s.Queue + float64(s.Unseen)

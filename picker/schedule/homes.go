@@ -8,21 +8,22 @@ import (
 	"sync/atomic"
 )
 
-// Each adapter has homes: servers that load it first, by a rendezvous hash of its name and their
-// addresses. So pickers that share nothing, or see old pages, choose the same servers and do not
-// use up all slots. Loading it at another server costs awaitSlot more, or half of that while the
-// first home's slots are in use. A loaded adapter costs nothing anywhere. An adapter has slots /
-// requested adapters homes, at least one, counting the slots of all servers.
+// Each adapter has homes: servers that load it first. A rendezvous hash of the adapter's name and
+// the servers' addresses determines the homes, so pickers that share nothing, or see old pages,
+// choose the same servers and do not use up all slots. Loading an adapter at another server costs
+// awaitSlot more, or half of awaitSlot while the slots of its first home are in use. A loaded
+// adapter costs nothing at any server. Each adapter has as many homes as there are slots per
+// requested adapter, but at least one; slots are counted over all servers.
 //
 // In simulations of 24 adapters at eight servers with four slots each, at 70 % load, TTFT p90 is
-// 0.58 s (without homes 0.65). With two pickers that share nothing it is 0.69 (1.06), if pages take
-// 1 s 0.77 (1.6), and without pages 0.9 to 1.2 (11), depending on how evenly hashes spread the
-// homes. With 40 adapters these are about 0.95 (1.1), 1.3 (2.3), 1.8 (6.4) and 2.7 s (32). With
+// 0.58 s (0.65 without homes). With two pickers that share nothing it is 0.69 (1.06); if pages also
+// take 1 s, 0.77 (1.6); and without pages 0.9 to 1.2 (11), depending on how evenly hashes spread
+// the homes. With 40 adapters these are about 0.95 (1.1), 1.3 (2.3), 1.8 (6.4) and 2.7 s (32). With
 // ample slots, a single picker loses slightly: with 8 adapters, or at 24 servers, 0.48 s (0.46).
-// Without pages, half of the cost gives 1.2 s instead of 0.86. Twice the cost gives 0.84, but
-// responses end 4 % later.
+// Without pages, half of the additional cost gives 1.2 s instead of 0.86. Twice the cost gives
+// 0.84, but responses end 4 % later.
 
-// asked counts distinct adapters, by hash modulo 4,096.
+// asked counts distinct adapters by their hashes modulo 4,096.
 type asked struct {
 	seen  [64]atomic.Uint64
 	count atomic.Int64
@@ -38,7 +39,7 @@ func (a *asked) add(adapter uint64) {
 func (a *asked) homes(c []Candidate) int {
 	slots := 0
 	for i := range c {
-		if c[i].slots == 0 { // unknown
+		if c[i].slots == 0 { // the server's number of slots is unknown
 			slots += assumedSlots
 		}
 		slots += c[i].slots
@@ -51,8 +52,8 @@ func (a *adapters) sendHome(adapter uint64, c []Candidate) {
 	if homes >= len(c) {
 		return
 	}
-	// The first home has the greatest hash. Others are homes with the probability that results in
-	// the wanted number.
+	// The first home has the greatest hash. Another server is a home with the probability that
+	// gives the wanted number of homes on average.
 	first, greatest := -1, uint64(0)
 	for i := range c {
 		d := &c[i]
@@ -80,7 +81,7 @@ func (a *adapters) sendHome(adapter uint64, c []Candidate) {
 	}
 }
 
-// affinity is uniform, and equal in all processes.
+// affinity is uniformly distributed, and equal in all processes.
 func affinity(adapter uint64, server netip.AddrPort) uint64 {
 	b := server.Addr().As16()
 	subnet, host := binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])

@@ -9,78 +9,82 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// The strategy "load" compares endpoints by a cost in seconds: how long a request would wait, and
+// The strategy "load" compares endpoints by a cost in seconds: how long the request would wait, and
 // how much it would delay later requests. For a prompt with u uncached tokens at a server that
-// reads P tokens a second, it is
+// reads P tokens a second, the cost is
 //
 //	((1.5 + r/10 + E) u + clamp(W, C/2, Q)) / P + 20 ms x in flight + others + pressure + adapter
 //
-// Q counts the uncached tokens of all requests sent there without a first token, W is Q less what
-// the server has read since at its rate, and C is the part of Q that is known to wait. u counts
-// more than once, because reading a prompt twice also delays all later requests. In simulations of
-// eight servers at 70 % load with six workloads, TTFT p90 is 4.4 times as high without the prefix
-// term, 1.5 times without the backlog, and 1.04 times (1.65 for the worst workload) without the 20
-// ms. A rate that is wrong by a factor of two changes it by 3 %.
+// Q counts the uncached tokens of all requests there whose first token has not come. W is Q less
+// the tokens that the server has read in the meantime, at its rate. C is the part of Q that is
+// known to wait. u has a factor above 1, because reading a prompt twice also delays all later
+// requests. In simulations of eight servers at 70 % load with six workloads, TTFT p90 is 4.4 times
+// as high without the prefix term, 1.5 times without the backlog, and 1.04 times (1.65 for the
+// worst workload) without the 20 ms. A rate that is wrong by a factor of two changes it by 3 %.
 //
 // r counts the requests there, of all clients, up to 30. While a server reads a prompt its steps
-// are longer, so each running response is delayed by u / P, which counts as a tenth of a wait for a
-// first token. So long prompts go where few responses run, and short or cached ones where many do.
-// With u three times and no r, in simulations at 50, 70 and 90 % load, the mean time to the end of
-// responses is 3 % longer (10 % with long conversations), and TTFT p90 of bursts of long prompts 2
-// to 5 %. The limit lets a server with a popular prefix get all requests for it while it runs as
-// many as it can, and others wait for a place. Without it, and with u three times, TTFT p90 of a
-// chat at 90 % load is ten times as long; with 40, the chat's capacity is 4 % lower.
+// take longer. This delays each running response by u / P, which counts as a tenth of a wait for a
+// first token. So long prompts go where few responses run, and short or cached prompts where many
+// run. With a factor of three on u and no r, in simulations at 50, 70 and 90 % load, the mean time
+// to the end of responses is 3 % longer (10 % with long conversations), and TTFT p90 of bursts of
+// long prompts is 2 to 5 % longer. With the limit of r, a server with a popular prefix gets all
+// requests for the prefix, even while it runs as many requests as it can and others wait for a
+// place. Without the limit, and with a factor of three on u, TTFT p90 of a chat at 90 % load is ten
+// times as long. With a limit of 40, the chat's capacity is 4 % lower.
 //
 // E is how many tokens later requests read again for each token read into a full cache
-// (prefix.Server.Evicts): the mean over servers with full caches, and 0 at one with room. So a
-// document is copied to servers with room for it; if all caches together hold each document once,
-// requests wait for its server. In a simulation of that with four servers of known rates at 90 %
-// load, TTFT p90 is 26 s, and 38 s without E. It is 51 s with each server's own E: one that lost
-// its documents looks cheap, and attracts the next one's. A prompt that no server holds any more
-// pays no E at its former home, the last server that held it (prefix.Index.Former), because its
-// eviction made room there. Without that, such prompts move and evict each other: in a simulation
-// of eight servers at 50 % load, TTFT p90 is 0.14 s instead of 0.07 s. A home with an E above the
-// mean has more prompts than room, and pays the mean for a part of the prompt of 1 - mean / E. If
-// it pays nothing, four servers at 70 % load have a TTFT p90 of 3.3 s instead of 0.99 s.
+// (prefix.Server.Evicts). It is the mean over the servers with full caches, and 0 at a server with
+// room. So a document is copied to servers with room for it. If all caches together hold each
+// document only once, requests wait for the document's server. In a simulation of that with four
+// servers of known rates at 90 % load, TTFT p90 is 26 s with E, 38 s without E, and 51 s if E is
+// each server's Evicts: a server that lost its documents then looks cheap, and attracts other
+// servers' documents. A prompt that no server holds any more pays no E at its former home, the last
+// server that held it (prefix.Index.Former), because the prompt's eviction made room there.
+// Otherwise such prompts move and evict each other: in a simulation of eight servers at 50 % load,
+// TTFT p90 is 0.14 s instead of 0.07 s. A home whose Evicts is above the mean has more prompts than
+// room. Such a home pays the mean for a part of the prompt, 1 - mean / Evicts. If it pays nothing,
+// four servers at 70 % load have a TTFT p90 of 3.3 s instead of 0.99 s.
 //
-// Others are the page's requests beyond the counted ones: each waiting one costs a mean prompt,
-// each running one 20 ms. Pressure is the part of the prompt that would be preempted and read
-// again; it begins at 80 % of the KV cache. An adapter costs the time to load it, and more away
-// from its homes (homes.go).
+// Others is the cost of requests on the page beyond the counted requests: a mean prompt for each
+// waiting request, 20 ms for each running one. Pressure is the cost of the part of the prompt that
+// would be preempted and read again; it begins at 80 % of the KV cache. Adapter is the time to load
+// the adapter, which is longer away from its homes (homes.go).
 const (
 	uncachedWeight = 1.5
-	perHeldUp      = 0.1   // more per request there
-	maxHeldUp      = 30    // requests
+	perHeldUp      = 0.1   // added for each request there
+	maxHeldUp      = 30    // maximum of requests that count
 	perRequest     = 0.020 // seconds
-	// defaultRate, in tokens a second, applies until some server's rate is known, defaultPrompt, in
-	// tokens, until other prompts were read.
+	// defaultRate, in tokens a second, is used until a server's rate is known. defaultPrompt, in
+	// tokens, is used until prompts were read.
 	defaultRate   = 4000
 	defaultPrompt = 512
-	// leak is the part of P at which W shrinks. First tokens are reported up to 2 s late. A prompt
-	// assumed to be read too early is forgotten, while the report corrects one assumed too late. In
-	// simulations at 70 and 90 % load, the geometric means of TTFT p90 are 1.40 and 3.43 s with
-	// half of P, 1.31 and 3.18 s with this, 1.30 and 4.21 s with all of it.
+	// leak is the part of P at which W shrinks. First tokens are reported up to 2 s late. The
+	// report corrects W for a prompt that is assumed to be read too late, but a prompt assumed to
+	// be read too early is forgotten. In simulations at 70 and 90 % load, the geometric means of
+	// TTFT p90 are 1.40 and 3.43 s with half of P, 1.31 and 3.18 s with leak, and 1.30 and 4.21 s
+	// with all of P.
 	leak = 0.75
 	// pressureFrom is the KV cache usage above which a server preempts sequences.
 	pressureFrom = 0.8
 )
 
-// load is the strategy's scorer. From pick to pick it keeps the means of known figures, for servers
-// without.
+// load is the strategy's scorer. It keeps the means of known figures from pick to pick, for servers
+// whose figures are unknown.
 type load struct {
 	rate, prompt atomic.Uint64 // bits of float64; 0 means the default
-	evicts       atomic.Uint64 // likewise, over servers with full caches; 0 without any
+	evicts       atomic.Uint64 // likewise, over servers with full caches; 0 if no cache is full
 	adapters     adapters
 }
 
+// parts are the parts of a cost, in seconds.
 type parts struct {
-	prompt   float64 // read the uncached prompt, and delay others
-	evicted  float64 // read again what the prompt evicts
-	backlog  float64 // read the earlier prompts
-	inFlight float64 // requests in flight
-	others   float64 // uncounted requests on the server's page
-	kv       float64 // read again what is preempted
-	adapter  float64 // load the LoRA adapter, and do so away from its homes
+	prompt   float64 // to read the uncached prompt, including the delay of other requests
+	evicted  float64 // to read again the tokens that the prompt evicts
+	backlog  float64 // to read the earlier prompts
+	inFlight float64 // for the requests in flight
+	others   float64 // for uncounted requests on the server's page
+	kv       float64 // to read again the preempted part
+	adapter  float64 // to load the LoRA adapter, including the extra cost away from its homes
 }
 
 func (p *parts) sum() float64 {
@@ -137,9 +141,9 @@ func readWeight(s *endpoint.State) float64 {
 	return uncachedWeight + perHeldUp*min(there, maxHeldUp)
 }
 
-// hinted returns the rate of a server with few samples, weighted between the assumed and the
-// sampled rate. So the faster of two idle servers gets the prompts after its first samples, while
-// one slow request, as after a start, has little weight.
+// hinted returns the rate of a server with few samples: a weighted mean of the assumed and the
+// sampled rate. So of two idle servers the faster one gets the prompts after its first samples,
+// while a single slow request, as after a start, has little weight.
 func hinted(assumed float64, s *endpoint.State) float64 {
 	if s.Hint <= 0 {
 		return assumed
@@ -174,8 +178,8 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	if s.Unread > 0 {
 		p.backlog = min(max(s.Reading, float64(s.Confirmed)/2*perToken), float64(s.Unread)*perToken)
 	}
-	// Other clients' queues look like a slow server, and so does a longer queue of ours than
-	// assumed.
+	// Queues of other clients make a server look slow, and so does a queue of ours that is longer
+	// than assumed.
 	known := r.Responses && c.Endpoint.FirstEventIsEarly()
 	c.early = r.Stream && (known || s.Early)
 	c.measure = r.Stream && !known && r.Tokens > 0 && s.OthersQueue*prompt <= c.uncached && (s.Queue == 0 || !s.Fresh)
@@ -191,17 +195,17 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	p.adapter = l.adapters.cost(r.Model, s, c)
 	c.ahead = p.backlog + s.OthersQueue*prompt*perToken + p.adapter
 	if c.loads {
-		p.adapter += c.away // it may have a slot, so no wait is predicted
+		p.adapter += c.away // the server may have a free slot, so no wait is predicted
 	}
 	return p
 }
 
-// sendBack makes a prompt cheaper at its former home, the server that held and evicted it. The cost
-// there excludes evictions for the tokens that the server held. If the server evicts more than the
-// mean, the cost excludes a part of these evictions. c must have its cached tokens.
+// sendBack makes a prompt cheaper at its former home, the server that held and evicted it. There
+// the cost excludes the evictions for the tokens that the server held. If the server evicts more
+// than the mean, the cost excludes only a part of them. The cached tokens in c must be set.
 func (l *load) sendBack(prefixes *prefix.Index, chain prefix.Chain, c []Candidate, scratch *Scratch) {
 	if l.evicts.Load() == 0 {
-		return // all have room
+		return // all caches have room
 	}
 	home, until, ok := prefixes.Former(chain, int(slices.Max(scratch.cached)), scratch.servers)
 	if !ok {

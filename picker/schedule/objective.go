@@ -6,11 +6,11 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Objective is the requested latency in seconds: to the first token, and between two. 0 means no
-// objective.
+// Objective is the requested latency in seconds: the time to the first token, and between two
+// tokens. 0 means no objective.
 type Objective struct{ TTFT, TPOT float64 }
 
-// tokenBytes is the size of a streamed token without the model's name: an event of OpenAI's API.
+// tokenBytes is the size of a streamed token without the model's name, in an event of OpenAI's API.
 const tokenBytes = 210
 
 const (
@@ -30,9 +30,9 @@ func (s *Strategy) judge(r *Request, now time.Time, c []Candidate, scratch *Scra
 	}
 }
 
-// foresee predicts the latency at the first of ranked, and sheds a sheddable request that would
-// wait too long there. If the strategy compares costs, the first misses the objective only if all
-// do.
+// foresee predicts the latency at the first candidate of ranked, and sheds a sheddable request that
+// would wait too long there. If the strategy compares costs, the first candidate misses the
+// objective only if all do.
 func (s *Strategy) foresee(r *Request, now time.Time, ranked []Candidate, scratch *Scratch) []Candidate {
 	if s.foresees == nil || len(ranked) == 0 {
 		return ranked
@@ -54,15 +54,15 @@ func (s *Strategy) foresee(r *Request, now time.Time, ranked []Candidate, scratc
 	return nil
 }
 
-// late reports whether a request is shed unless there is a better candidate. The candidate's
-// latency is predicted.
+// late reports whether a sheddable request is shed if this is the best candidate. The candidate's
+// latency must be predicted.
 func (s *Strategy) late(r *Request, c *Candidate) bool {
 	return r.Criticality == Sheddable && (s.load != nil && c.misses || s.after > 0 && c.TTFT > s.after)
 }
 
-// relearn finds a candidate with outdated predictions, which gets the request instead of shedding
-// it, and moves it to the front. Strategies without costs have already chosen, so only the first
-// may be it.
+// relearn finds a candidate with outdated predictions and moves it to the front. The request then
+// goes there instead of being shed. Strategies without costs have already chosen, so only their
+// first candidate counts.
 func (s *Strategy) relearn(r *Request, now time.Time, ranked []Candidate, scratch *Scratch) bool {
 	all, at, found := ranked[:1], endpoint.At(now), -1
 	if s.load != nil {
@@ -87,12 +87,12 @@ func (s *Strategy) relearn(r *Request, now time.Time, ranked []Candidate, scratc
 	return true
 }
 
-// inReach is the minimum time per token as a part of the initial assumption.
+// inReach is the minimum time per token, as a part of the initially assumed time.
 const inReach = 0.1
 
-// outdated reports whether a request that would be shed measures a candidate's speed instead: its
-// predictions are old, and possibly worse than the objective. Without predictions, only the length
-// of prompts may miss it.
+// outdated reports whether a request that would be shed goes to this candidate to measure its speed
+// again: its predictions are old, and may be too slow. If nothing was learned, the initial
+// assumption for an empty prompt must meet the objective.
 func (s *Strategy) outdated(r *Request, c *Candidate, state *endpoint.State, at endpoint.Moment) bool {
 	if !c.Endpoint.Outdated(state, at) {
 		return false
@@ -120,7 +120,7 @@ func missed(o Objective, c *Candidate) (all []Excess) {
 }
 
 func (s *Strategy) predict(r *Request, state *endpoint.State, c *Candidate) {
-	if s.load == nil { // its cost is not computed otherwise
+	if s.load == nil { // otherwise the candidate's cost is not computed
 		s.foresees.of(r, state, c)
 	}
 	c.predict(r, state)

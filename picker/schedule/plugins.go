@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Plugins names the strategy that Options.Profile describes.
+// Plugins is the name of the strategy that Options.Profile describes.
 const Plugins = "plugins"
 
 var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
@@ -27,7 +27,7 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 		return prefixCache{p.Parameters.(*endpointpicker.PrefixCache)}
 	},
 	endpointpicker.LoRAAffinityScorer: func(endpointpicker.Instance) pluginScorer { return loraAffinity{} },
-	// newPlugins numbers them
+	// newPlugins numbers the external scorers
 	endpointpicker.ExternalScorer:        func(endpointpicker.Instance) pluginScorer { return external{} },
 	endpointpicker.SessionAffinityScorer: func(endpointpicker.Instance) pluginScorer { return sessionAffinity{} },
 	endpointpicker.NoHitLRUScorer:        newNoHitLRU,
@@ -43,7 +43,7 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	},
 }
 
-// pluginFilters consider endpoints one by one; pluginNarrowers has the other filters.
+// pluginFilters has the filters that consider endpoints one by one; pluginNarrowers has the others.
 var pluginFilters = map[string]func(endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool{
 	endpointpicker.LabelSelectorFilter: labelSelector,
 	endpointpicker.DecodeFilter:        role,
@@ -61,7 +61,7 @@ var choices = map[string]choice{
 	endpointpicker.PowerOfTwoPicker:     powerOfTwo,
 }
 
-// pluginScorer scores the candidates of a pick, with the formulas of llm-d's router.
+// pluginScorer scores the candidates of a pick with the formulas of llm-d's router.
 type pluginScorer interface {
 	// add adds weight times each candidate's score, 0 to 1, to its Score.
 	add(v view, weight float64)
@@ -76,7 +76,7 @@ type plugins struct {
 	kind      string // key of choice in choices
 	random    func() uint64
 	admission endpointpicker.Admission
-	foresees  *load // predicts latency; nil if unused
+	foresees  *load // predicts latency; nil if no plugin needs it
 }
 
 type weighted struct {
@@ -192,8 +192,8 @@ type view struct {
 	r      *Request
 	c      []Candidate
 	states []endpoint.State // of all endpoints, by lot
-	// paged means that at least half of the candidates have fresh pages; stale ones then get the
-	// worst value of the fresh. Otherwise pages decide nothing, because most may be missing for a
+	// paged means that at least half of the candidates have fresh pages. Stale pages then count as
+	// the worst of the fresh pages. Otherwise pages decide nothing: most may be missing for a
 	// reason other than the servers.
 	paged bool
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// ring is an immutable hash ring of endpoints, as in Neutree: endpoint E has virtual nodes at the
-// first 16 hex digits of MD5("E:0"), MD5("E:1") and so on.
+// ring is an immutable hash ring of endpoints, as in Neutree. Endpoint E has its virtual nodes at
+// the first 16 hex digits of MD5("E:0"), MD5("E:1") and so on.
 type ring struct {
 	nodes  int
-	texts  []string // of the endpoints, by address
+	texts  []string // texts of the endpoints' addresses
 	points []point
 }
 
@@ -28,7 +28,7 @@ func hash64(text []byte) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// maxPoints bounds a ring. Long lists get fewer virtual nodes per endpoint.
+// maxPoints bounds a ring. With many endpoints, each has fewer virtual nodes.
 const maxPoints = 1 << 20
 
 func newRing(nodes int, list []endpoint.Endpoint, old *ring) *ring {
@@ -85,7 +85,7 @@ func (r *ring) successor(key uint64) int {
 		if p.at < key {
 			return -1
 		}
-		return 1 // also if equal: the first of several is wanted
+		return 1 // also if equal: the search is for the first of several equal points
 	})
 	if i == len(r.points) {
 		return 0

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// external is external-scorer: another process's scores in Request.External, or 0.
+// external is external-scorer: a score of another process in Request.External, or 0.
 type external struct{ number int }
 
 func (e external) add(v view, weight float64) {
@@ -21,8 +21,8 @@ func (e external) add(v view, weight float64) {
 	}
 }
 
-// Candidates calls f with the endpoints that Rank would choose among, with their cached tokens of
-// the prompt, and their state. Both are valid during the call only.
+// Candidates calls f with the endpoints among which Rank would choose, with their cached tokens of
+// the prompt, and with their states. Both arguments are valid during the call only.
 func (s *Strategy) Candidates(r *Request, now time.Time, list []endpoint.Endpoint,
 	allowed func(*endpoint.Endpoint) bool, scratch *Scratch,
 	f func([]Candidate, func(*endpoint.Endpoint) *endpoint.State)) {

@@ -6,11 +6,12 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// latency is latency-scorer. Headroom is the request's objective minus the prediction. While some
-// endpoint meets the objective, the others score 0; the closest to it scores 1, or with "most" the
-// one with the most headroom. If all miss it, idle ones come first, then the ones that miss only
-// the TPOT, then only the TTFT; among these the closest scores 1. Without an objective, that is the
-// fastest.
+// latency is latency-scorer. Headroom is the request's objective minus the prediction. If at least
+// one endpoint meets the objective, endpoints that miss it score 0. Among the others, the closest
+// to the objective scores 1, or with "most" the endpoint with the most headroom. If all miss the
+// objective, idle endpoints come first, then endpoints that miss only the TPOT, then endpoints that
+// miss only the TTFT. In each of these groups the closest scores 1. Without an objective, the
+// closest is the fastest.
 type latency struct {
 	*endpointpicker.Latency
 }
@@ -99,8 +100,9 @@ func (s *span) part(headroom float64) float64 {
 // idleKV is the KV cache usage below which a server counts as idle.
 const idleKV = 0.02
 
-// denies reports whether a profile's admitters reject a request: latency-slo-admitter if no
-// candidate is predicted to meet its objective, probabilistic-admitter randomly by saturation.
+// denies reports whether an admitter of the profile rejects a request. latency-slo-admitter rejects
+// it if no candidate is predicted to meet its objective, probabilistic-admitter randomly, depending
+// on saturation.
 func (p *plugins) denies(v view) bool {
 	if v.r.Criticality != Sheddable {
 		return false

@@ -9,20 +9,20 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// Scorers with memory of picks, and one that reads a header.
+// Scorers that remember picks, and one that reads a header.
 
 type noter interface {
 	note(r *Request, c *Candidate)
 }
 
-// noHitLRU is no-hit-lru-scorer: prompts without a cached part go to the endpoint whose last such
-// prompt is the oldest, so that caches grow evenly. Other requests score 0.5.
+// noHitLRU is no-hit-lru-scorer. A prompt without a cached part goes to the endpoint whose last
+// such prompt is the oldest, so caches grow evenly. Other requests score 0.5.
 type noHitLRU struct {
 	size int
 
 	mu    sync.Mutex
 	turn  uint64
-	turns map[netip.AddrPort]uint64 // of each endpoint's last prompt
+	turns map[netip.AddrPort]uint64 // number of each endpoint's last prompt
 }
 
 func newNoHitLRU(p endpointpicker.Instance) pluginScorer {
@@ -38,7 +38,7 @@ func (n *noHitLRU) add(v view, weight float64) {
 			return
 		}
 	}
-	turns := make([]uint64, len(v.c)) // 0 without a prompt
+	turns := make([]uint64, len(v.c)) // 0 for an endpoint without a prompt
 	n.mu.Lock()
 	for i := range v.c {
 		turns[i] = n.turns[v.c[i].Endpoint.Addr]
@@ -71,15 +71,15 @@ func (n *noHitLRU) note(_ *Request, c *Candidate) {
 	n.turns[at] = n.turn
 }
 
-// maxMedia bounds mediaCache, over all endpoints.
+// maxMedia bounds the entries of a mediaCache, for all endpoints together.
 const maxMedia = 1 << 16
 
-// mediaCache is mm-embeddings-cache-scorer: the part of the request's media that an endpoint had
-// before.
+// mediaCache is mm-embeddings-cache-scorer: the part of the request's media that was sent to an
+// endpoint before.
 type mediaCache struct {
 	mu    sync.Mutex
 	known map[mediaAt]*list.Element
-	order list.List // of mediaAt, last used first
+	order list.List // entries of type mediaAt, the last used one first
 }
 
 type mediaAt struct {

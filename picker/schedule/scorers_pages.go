@@ -5,15 +5,15 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Scorers that read metrics pages. While pages decide nothing, all candidates get an idle server's
-// score.
+// Scorers that read metrics pages. While pages decide nothing, all candidates score like an idle
+// server.
 
 func waiting(s *endpoint.State) float64 { return s.Queue }
 func running(s *endpoint.State) float64 { return s.Running }
 func kvUse(s *endpoint.State) float64   { return s.KV }
 
-// fewer is queue-scorer and running-requests-size-scorer: 1 for the fewest requests of all
-// candidates, 0 for the most, linear in between; 1 if all are equal.
+// fewer is queue-scorer and running-requests-size-scorer: 1 for the candidate with the fewest
+// requests, 0 for the one with the most, linear in between; 1 if all have equally many.
 type fewer struct {
 	value func(*endpoint.State) float64
 }
@@ -43,7 +43,7 @@ func (kvCache) add(v view, weight float64) {
 	}
 }
 
-// loadAware is load-aware-scorer: 0.5 without waiting requests, falling to 0 at Threshold.
+// loadAware is load-aware-scorer: 0.5 without waiting requests, decreasing to 0 at Threshold.
 type loadAware struct{ *endpointpicker.LoadAware }
 
 func (l loadAware) add(v view, weight float64) {
@@ -57,8 +57,9 @@ func (l loadAware) add(v view, weight float64) {
 	}
 }
 
-// loraAffinity is lora-affinity-scorer: 1 if requests for the adapter run, 0.8 if a slot is free,
-// 0.6 if requests for it wait, else 0. A stale page keeps its last score.
+// loraAffinity is lora-affinity-scorer: 1 if requests for the adapter run at the endpoint, 0.8 if a
+// slot is free, 0.6 if requests for the adapter wait, otherwise 0. A stale page keeps its last
+// score.
 type loraAffinity struct{}
 
 func (loraAffinity) add(v view, weight float64) {

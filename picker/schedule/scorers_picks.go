@@ -2,10 +2,10 @@ package schedule
 
 import "github.com/penstock-project/penstock/manifests/endpointpicker"
 
-// Scorers that read the records of picks: requests and tokens in flight, sessions, and prefixes.
+// Scorers that read records of picks: requests and tokens in flight, sessions, and prefixes.
 
-// activeRequest is active-request-scorer: 1 up to IdleThreshold requests in flight, above it
-// MaxBusyScore times the relative distance to the candidates' maximum.
+// activeRequest is active-request-scorer: 1 up to IdleThreshold requests in flight. Above, it is
+// MaxBusyScore times the distance to the candidates' maximum, relative to that maximum.
 type activeRequest struct{ *endpointpicker.ActiveRequest }
 
 func (a activeRequest) add(v view, weight float64) {
@@ -22,9 +22,9 @@ func (a activeRequest) add(v view, weight float64) {
 	}
 }
 
-// tokenLoad is token-load-scorer: 1 without tokens to compute, falling to 0 at
-// QueueThresholdTokens. It counts the uncached tokens of this prompt and of requests in flight
-// without a first token.
+// tokenLoad is token-load-scorer: 1 if no tokens are to be computed, decreasing to 0 at
+// QueueThresholdTokens. It counts the uncached tokens of this prompt and of the requests in flight
+// whose first token has not come.
 type tokenLoad struct{ *endpointpicker.TokenLoad }
 
 func (t tokenLoad) add(v view, weight float64) {
@@ -34,7 +34,8 @@ func (t tokenLoad) add(v view, weight float64) {
 	}
 }
 
-// sessionAffinity is session-affinity-scorer: 1 for the endpoint of the request's session, else 0.
+// sessionAffinity is session-affinity-scorer: 1 for the endpoint of the request's session, 0 for
+// others.
 type sessionAffinity struct{}
 
 func (sessionAffinity) add(v view, weight float64) {
@@ -49,8 +50,8 @@ func (sessionAffinity) add(v view, weight float64) {
 	}
 }
 
-// prefixCache is prefix-cache-scorer: the cached part of the prompt's whole blocks. The weight
-// MatchLengthWeight goes to the square of cached tokens / MatchLengthScaleTokens instead.
+// prefixCache is prefix-cache-scorer: the cached part of the prompt's whole blocks. With weight
+// MatchLengthWeight, the square of cached tokens / MatchLengthScaleTokens replaces it.
 type prefixCache struct{ *endpointpicker.PrefixCache }
 
 func (p prefixCache) add(v view, weight float64) {

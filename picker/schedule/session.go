@@ -9,17 +9,17 @@ import (
 
 // Session identifies a request's session. The zero value means no session.
 type Session struct {
-	ID uint64         // hash of the client's ID; 0 without one
+	ID uint64         // hash of the client's ID; 0 if there is no ID
 	At netip.AddrPort // the session's endpoint; zero if unknown
 	By uint16         // how the request names its session, for the caller's records
 }
 
-// SessionID returns the Session.ID of an ID.
+// SessionID returns the Session.ID of a client's ID.
 func SessionID(id []byte) uint64 { return max(1, hash64(id)) }
 
-// session keeps a session's requests at one endpoint. A new session starts at its ID's endpoint on
-// the ring of strategy "chwbl", so all pickers agree; without an ID, at the endpoint with the
-// fewest requests in flight. It starts again if its endpoint accepts no requests.
+// session keeps a session's requests at one endpoint. A new session gets the endpoint of its ID on
+// the ring of strategy "chwbl", so all pickers agree; without an ID, the endpoint with the fewest
+// requests in flight. If the session's endpoint accepts no requests, the session counts as new.
 type session struct {
 	rings  rings
 	random func() uint64
@@ -35,7 +35,7 @@ func (s *session) choose(r *Request, list []endpoint.Endpoint, c []Candidate, st
 	n int) []Candidate {
 	key := r.Session.ID
 	if i, found := s.sticky(r, list, c); found {
-		if key == 0 { // the endpoints for retries follow the session's
+		if key == 0 { // the endpoints for retries follow the session's endpoint
 			var text [64]byte
 			key = hash64(append(text[:0], c[i].Endpoint.Text...))
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxSessions bounds a pool's Sessions, at some 200 bytes each. The least recently used ones start
-// again.
+// maxSessions bounds a pool's Sessions, at some 200 bytes each. Above it the least recently used
+// one is forgotten: its next request may go anywhere, like a session's first.
 const maxSessions = 1 << 16
 
 // Sessions maps a pool's sessions to their endpoints or, for an import, to their clusters. The zero
@@ -15,20 +15,20 @@ const maxSessions = 1 << 16
 type Sessions[At comparable] struct {
 	mu    sync.Mutex
 	known map[uint64]*list.Element
-	order list.List // of *kept[At], last used first
+	order list.List // elements of type *kept[At], the last used one first
 }
 
 type kept[At comparable] struct {
 	id     uint64
 	at     At
-	on     time.Time // of the last request
-	shared time.Time // when Keep last reported it; zero if it came from another process
+	on     time.Time // time of the last request
+	shared time.Time // when Keep last returned true; zero if another process reported the session
 }
 
-// renewals is how often a continuing session is reported within its time to live.
+// renewals is how often a continuing session is published within its time to live.
 const renewals = 4
 
-// Find returns a session's place if it had a request within ttl; else zero.
+// Find returns the place of a session that had a request within ttl; otherwise zero.
 func (s *Sessions[At]) Find(id uint64, now time.Time, ttl time.Duration) (at At) {
 	if id == 0 {
 		return at
@@ -41,8 +41,8 @@ func (s *Sessions[At]) Find(id uint64, now time.Time, ttl time.Duration) (at At)
 	return at
 }
 
-// Keep records a session's request; without an ID it does nothing. It reports whether other
-// processes need the session: it is new, has moved, or was last reported long ago.
+// Keep records a session's request; without an ID it does nothing. publish means that other
+// processes need the session: it is new, has moved, or was published long ago.
 func (s *Sessions[At]) Keep(id uint64, at At, now time.Time, ttl time.Duration) (publish bool) {
 	if id == 0 {
 		return false
@@ -59,7 +59,7 @@ func (s *Sessions[At]) Keep(id uint64, at At, now time.Time, ttl time.Duration) 
 	return next.shared.Equal(now)
 }
 
-// Learn records a session that another process reported. A later request counts.
+// Learn records a session that another process published, unless a later request is known.
 func (s *Sessions[At]) Learn(id uint64, at At, on, now time.Time, ttl time.Duration) {
 	if id == 0 || now.Sub(on) > ttl {
 		return
@@ -72,7 +72,8 @@ func (s *Sessions[At]) Learn(id uint64, at At, on, now time.Time, ttl time.Durat
 	s.put(kept[At]{id: id, at: at, on: on}, now, ttl)
 }
 
-// Each calls f for unexpired sessions, last used first, until f returns false.
+// Each calls f for each session that has not expired, the last used one first, until f returns
+// false.
 func (s *Sessions[At]) Each(now time.Time, ttl time.Duration, f func(id uint64, at At, on time.Time) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +95,7 @@ func (s *Sessions[At]) put(next kept[At], now time.Time, ttl time.Duration) {
 		s.known = map[uint64]*list.Element{}
 	}
 	s.known[next.id] = s.order.PushFront(&next)
-	for range 2 { // at most two, so that one pick does not pay for all expired ones
+	for range 2 { // at most two, so that one pick does not pay for all expired sessions
 		last := s.order.Back()
 		if old := last.Value.(*kept[At]); len(s.known) > maxSessions || now.Sub(old.on) > ttl {
 			s.order.Remove(last)
@@ -103,7 +104,7 @@ func (s *Sessions[At]) put(next kept[At], now time.Time, ttl time.Duration) {
 	}
 }
 
-// Len returns the number of sessions, expired ones included.
+// Len returns the number of sessions, including expired ones.
 func (s *Sessions[At]) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,13 +6,13 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// A new strategy is a row here, and a file if needed.
+// A new strategy is a new row here, and a file if needed.
 var strategies = map[string]func(Options) *Strategy{
-	// Least cost in seconds.
+	// The least cost in seconds.
 	"load": func(Options) *Strategy {
 		return &Strategy{scorer: &load{}, trials: true}
 	},
-	// Fewest requests in flight.
+	// The fewest requests in flight.
 	"least-request": func(Options) *Strategy { return &Strategy{scorer: leastRequest{}} },
 	// The inference extension's filter tree with InferenceModels.
 	"tree": func(o Options) *Strategy { return &Strategy{chooser: tree{o.Random}} },
@@ -24,7 +24,7 @@ var strategies = map[string]func(Options) *Strategy{
 	Plugins: newPlugins,
 	// All endpoints in turn, by address.
 	"round-robin": func(Options) *Strategy { return &Strategy{turn: new(atomic.Uint64)} },
-	// Uniform.
+	// A uniformly random endpoint.
 	"random": func(Options) *Strategy { return &Strategy{} },
 }
 
@@ -56,7 +56,7 @@ func UsesCriticality(o *Options) bool {
 }
 
 // ShedsFull reports whether the strategy of these options sheds sheddable requests while no
-// endpoint has capacity. It reads Request.Criticality only for that.
+// endpoint has capacity. Such a strategy reads Request.Criticality only for that.
 func ShedsFull(o *Options) bool { return o.ShedFull && (o.Name == "" || o.Name == "load") }
 
 // UsesSpread reports whether a strategy reads Request.Spread.

@@ -13,12 +13,12 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Full has the thresholds of a full endpoint, which accepts no further requests. One reached
-// threshold is enough; 0 disables one.
+// Full has the thresholds from which an endpoint is full and accepts no further requests. An
+// endpoint that reaches one threshold is full. 0 disables a threshold.
 type Full struct {
 	Queue          int32 // waiting requests
-	KVCachePercent int32 // 1 to 100
-	InFlight       int32 // of all processes
+	KVCachePercent int32 // KV cache usage, 1 to 100
+	InFlight       int32 // requests in flight of all processes
 }
 
 // Options configure a Strategy.
@@ -26,13 +26,13 @@ type Options struct {
 	Name    string // key of the table; "" means "load"
 	Full    Full
 	Hashing Hashing
-	// ShedAfter sheds a sheddable request with a longer predicted time to the first token; 0
+	// ShedAfter is the predicted time to the first token above which a sheddable request is shed; 0
 	// disables it.
 	ShedAfter time.Duration
-	// ShedFull makes strategy load shed a sheddable request if no endpoint has capacity by strategy
-	// tree's thresholds.
+	// ShedFull makes strategy load shed a sheddable request if no endpoint has capacity by the
+	// thresholds of strategy tree.
 	ShedFull bool
-	Random   func() uint64 // uniform; required
+	Random   func() uint64 // returns uniform numbers; required
 	Profile  *endpointpicker.Profile
 	// Prefixes tracks the servers' cached prefixes; may be nil.
 	Prefixes *prefix.Index
@@ -45,12 +45,13 @@ func (o *Options) Equal(p *Options) bool {
 		reflect.DeepEqual(o.Profile, p.Profile)
 }
 
-// Strategy ranks endpoints. One serves a pool until its options change, with concurrent requests.
+// Strategy ranks endpoints. A pool uses one Strategy until its options change, for concurrent
+// requests.
 type Strategy struct {
 	name      string
 	filters   []filter
 	full      Full
-	scorer    scorer // nil if all cost the same
+	scorer    scorer // nil if all endpoints cost the same
 	load      *load  // scorer, if it is a *load
 	foresees  *load  // predicts latency; may be nil
 	after     float64
@@ -66,9 +67,9 @@ type Strategy struct {
 }
 
 type chooser interface {
-	// choose moves up to n candidates to the front of c, best first, and returns them; none to shed
-	// the request. c is in the order of list. states, and explain's verdicts, are for all of list,
-	// by lot.
+	// choose moves up to n candidates to the front of c, best first, and returns them; no candidate
+	// means that the request is shed. c is in the order of list. states, and the verdicts of
+	// explain, have an element for each endpoint of list, by lot.
 	choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate
 	// explain completes the candidates' verdicts. It may reorder c.
 	explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict)
@@ -78,13 +79,13 @@ type preparer interface {
 	prepare(list []endpoint.Endpoint)
 }
 
-// filter keeps or removes one endpoint, independently of the others.
+// filter keeps or removes an endpoint, independently of other endpoints.
 type filter struct {
 	name string
 	keep func(*endpoint.Endpoint, *endpoint.State) bool
 }
 
-// scorer gives every candidate a cost, independently of the others.
+// scorer gives each candidate a cost, independently of other candidates.
 type scorer interface {
 	cost(r *Request, s *endpoint.State, c *Candidate) float64
 	// explain returns the parts of a cost, by name.
@@ -95,40 +96,42 @@ type scorer interface {
 type Candidate struct {
 	Endpoint *endpoint.Endpoint
 	Cost     float64 // in seconds for strategy load, in requests for least-request
-	Score    float64 // of strategy plugins: the weighted sum of scores
-	Cached   int     // tokens of the prompt
-	// TTFT and TPOT are the predicted times to the first token and between two, in seconds, for the
-	// first ranked, and for all if the request has an Objective; 0 if unknown.
+	Score    float64 // weighted sum of scores in strategy plugins
+	Cached   int     // cached tokens of the prompt
+	// TTFT and TPOT are the predicted times to the first token and between two tokens, in seconds;
+	// 0 if unknown. They are set for the first candidate and, if the request has an Objective, for
+	// all.
 	TTFT, TPOT float64
-	// Trial means that the request tests a suspect endpoint, or Relearn.
+	// Trial means that the request tests a suspect endpoint. Relearn means that it measures the
+	// endpoint's speed again.
 	Trial   bool
 	Relearn bool
-	// Rate is the assumed prefill rate, in tokens a second, RateFrom its source, or "" for a guess;
-	// 0 if prompts do not decide.
+	// Rate is the assumed prefill rate, in tokens a second; 0 if the strategy does not compare
+	// prompts. RateFrom is its source, "" for a guess.
 	Rate     float64
 	RateFrom endpoint.RateSource
 	Drawn    bool // compared by power-of-two-picker for the first place
 
-	last     bool // suspect: the last choice
+	last     bool // suspect, so the last choice
 	out      bool // a narrower excludes it
-	warm     bool // some candidate has a part of the prompt cached
-	misses   bool // the request's objective
+	warm     bool // at least one candidate has a part of the prompt cached
+	misses   bool // misses the request's objective
 	features endpoint.Features
 	measure  bool // the time to the first byte shows the server's rate
 	early    bool // the first byte may precede the first token
 	doubt    doubt
 	lot      uint32
-	uncached float64 // tokens
-	weight   float64 // of the time to read uncached
-	evicts   float64 // part of weight for evictions
-	returns  float64 // tokens of uncached whose eviction is free at the former home
+	uncached float64 // tokens of the prompt that are not cached
+	weight   float64 // factor on the time to read uncached
+	evicts   float64 // part of weight that is for evictions
+	returns  float64 // tokens of uncached whose eviction costs nothing at the former home
 	ahead    float64 // seconds to read the earlier prompts and to load the adapter
 	adapter  uint64  // hash of the LoRA adapter; 0 if none is needed
-	slots    int     // for adapters
-	affinity uint64  // of the adapter to the server
+	slots    int     // number of adapter slots
+	affinity uint64  // affinity of the adapter to the server
 	away     float64 // additional seconds to load the adapter away from its homes
-	loads    bool    // must load the adapter
-	crowded  bool    // and its page shows other adapters in all slots
+	loads    bool    // the server must load the adapter
+	crowded  bool    // loads, and its page shows other adapters in all slots
 }
 
 // Suspect reports whether the endpoint is the last choice.
@@ -149,25 +152,26 @@ func (c *Candidate) Work(r *Request) endpoint.Work {
 	}
 }
 
-// Scratch is Rank's reusable working memory.
+// Scratch is working memory of Rank, for reuse.
 type Scratch struct {
 	candidates []Candidate
-	// Eligible is the last Rank's number of allowed endpoints that pass all filters but full.
+	// Eligible is the number of allowed endpoints that passed all filters except full in the last
+	// Rank.
 	Eligible int
-	fresh    int // of them
+	fresh    int // number of eligible endpoints that are fresh
 	// Shed means that the last Rank shed the request although some endpoints are not full.
 	Shed bool
-	Why  string // it was shed
-	// Passed is the endpoint of the request's key that chwbl passed over in the last Rank for its
-	// requests in flight, or nil.
+	Why  string // why the request was shed
+	// Passed is the endpoint that the request's key selects, if chwbl passed over it in the last
+	// Rank because of its requests in flight; otherwise nil.
 	Passed  *endpoint.Endpoint
-	excess  []Excess // of a shed request
+	excess  []Excess // limits of a shed request
 	full    fullBy
 	room    room // for a sheddable request
 	servers []*prefix.Server
 	cached  []int32
-	state   endpoint.State   // of one endpoint at a time
-	states  []endpoint.State // of all, for a chooser
+	state   endpoint.State   // state of one endpoint at a time
+	states  []endpoint.State // states of all endpoints, for a chooser
 }
 
 // Names returns the names of all strategies, sorted.
@@ -235,11 +239,11 @@ func (s *Strategy) of(r *Request) *Strategy {
 // Name returns the strategy's name.
 func (s *Strategy) Name() string { return s.name }
 
-// Measure is the number by which a strategy compares candidates.
+// Measure is the figure by which a strategy compares candidates.
 type Measure uint8
 
 const (
-	ByRule  Measure = iota // no number: the strategy has its own order
+	ByRule  Measure = iota // no figure: the strategy has an order of its own
 	ByCost                 // Candidate.Cost
 	ByScore                // Candidate.Score
 )
@@ -255,7 +259,8 @@ func (s *Strategy) Measure() Measure {
 	return ByRule
 }
 
-// Choice returns the type of strategy plugins' picker in endpointpicker; "" for others.
+// Choice returns the type of the picker in strategy plugins (endpointpicker); "" in other
+// strategies.
 func (s *Strategy) Choice() string {
 	if p, ok := s.chooser.(*plugins); ok {
 		return p.kind
@@ -263,14 +268,14 @@ func (s *Strategy) Choice() string {
 	return ""
 }
 
-// Prepare computes the data for picks among list. Otherwise the first pick does.
+// Prepare computes the data for picks among list. Without Prepare, the first pick computes them.
 func (s *Strategy) Prepare(list []endpoint.Endpoint) {
 	if p, ok := s.chooser.(preparer); ok && len(list) > 0 {
 		p.prepare(list)
 	}
 }
 
-// Rank returns up to n endpoints of list for a request, best first, by their state at now; n is at
+// Rank returns up to n endpoints of list for a request, best first, by their states at now. n is at
 // least 1. allowed, if not nil, restricts the choice. The result is valid until scratch is reused.
 func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
 	n int, scratch *Scratch) []Candidate {
@@ -464,6 +469,6 @@ func inTurn(c []Candidate, turn uint64, n int) []Candidate {
 	return c[:min(n, len(c))]
 }
 
-// Candidates returns all endpoints that passed the filters of the last Rank or Preview, ranked ones
-// first.
+// Candidates returns all endpoints that passed the filters of the last Rank or Preview. Ranked
+// endpoints come first.
 func (s *Scratch) Candidates() []Candidate { return s.candidates }

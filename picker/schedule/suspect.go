@@ -6,10 +6,11 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A suspect endpoint is the last choice, and gets single requests; a successful one clears it.
-// Endpoints are suspect if their requests often fail, or if they are stale without a success since.
-// If less than half of a pool is fresh, freshness decides nothing: the pages are the problem, or
-// the pool was idle, and the few fresh endpoints must not get everything.
+// A suspect endpoint is the last choice, and gets single requests. A successful request clears the
+// suspicion. An endpoint is suspect if its requests often fail, or if its page is stale and no
+// request succeeded since. If less than half of a pool's endpoints are fresh, freshness decides
+// nothing: the pages are the problem, or the pool was idle, and the few fresh endpoints must not
+// get all requests.
 
 type doubt uint8
 
@@ -42,17 +43,17 @@ func doubts(s *endpoint.State) (d doubt) {
 // Suspicion is why an endpoint is suspect, or "".
 type Suspicion string
 
-// Why endpoints are suspect.
+// The reasons why endpoints are suspect.
 const (
-	Silent  Suspicion = "silent" // sends no tokens
+	Silent  Suspicion = "silent" // the server sends no tokens
 	Failing Suspicion = "failing"
-	Stale   Suspicion = "stale" // its metrics page is stale, without a successful request since
+	Stale   Suspicion = "stale" // the server's metrics page is stale, and no request succeeded since
 )
 
 // Suspicions lists all reasons.
 var Suspicions = []Suspicion{Silent, Failing, Stale}
 
-// Suspects returns why each endpoint of list is suspect at a moment, in its order. Strategies
+// Suspects returns why each endpoint of list is suspect at now, in the order of list. Strategies
 // without trials suspect only silent endpoints.
 func (s *Strategy) Suspects(now time.Time, list []endpoint.Endpoint) []Suspicion {
 	s = s.of(&Request{})
@@ -101,9 +102,9 @@ func decides(eligible, fresh int) doubt {
 
 const silence = "silent"
 
-// withoutSilent removes the silent endpoints from c, with every strategy, because they send no
-// tokens. A silent endpoint stays for a due trial. While all others are full it gets
-// endpoint.MaxGiven requests. While all are silent, they stay as suspects.
+// withoutSilent removes silent endpoints from c, because they send no tokens; it applies to every
+// strategy. A silent endpoint stays if a trial is due. While all other endpoints are full it stays
+// for endpoint.MaxGiven requests. If all endpoints are silent, they stay as suspects.
 func withoutSilent(c []Candidate, serving int) []Candidate {
 	free := false
 	for i := range c {
@@ -124,7 +125,6 @@ func withoutSilent(c []Candidate, serving int) []Candidate {
 	return kept
 }
 
-// eligible and fresh count the pool's endpoints.
 func suspect(c []Candidate, eligible, fresh int) {
 	decisive := decides(eligible, fresh)
 	for i := range c {
@@ -138,13 +138,13 @@ func suspect(c []Candidate, eligible, fresh int) {
 const (
 	// slowestRate is the lowest plausible prefill rate, in tokens a second.
 	slowestRate = 100
-	// mostUnknown bounds its share of the time to the end of a response.
+	// mostUnknown bounds the part of slowest in the time to the end of a response.
 	mostUnknown = 5 * time.Second
 )
 
-// expects returns the predicted times to the first token, and to the end of a response that is not
-// streamed, which show whether a server is silent; 0 if unknown. slowest is the time to the first
-// token at slowestRate if the server's rate is unknown, else 0.
+// expects returns the times from which it is known whether a server is silent: to the first token,
+// and to the end of a response that is not streamed; 0 if unknown. slowest is the time to the first
+// token at slowestRate if the server's rate is unknown, otherwise 0.
 func (c *Candidate) expects(r *Request) (first, slowest, whole time.Duration) {
 	if c.TTFT <= 0 {
 		return 0, 0, 0

@@ -2,7 +2,7 @@ package schedule
 
 import "github.com/penstock-project/penstock/picker/endpoint"
 
-// Criticality of a request; "" means Standard.
+// Criticality is a request's criticality; "" means Standard.
 type Criticality string
 
 // The strategy "tree" answers a Sheddable request with 429 if no endpoint has capacity.
@@ -13,8 +13,8 @@ const (
 )
 
 const (
-	criticalQueue  = 50  // endpoints with fewer waiting requests are preferred for Critical ones
-	sheddableQueue = 5   // capacity: at most this many waiting requests,
+	criticalQueue  = 50  // an endpoint with fewer waiting requests is preferred for Critical requests
+	sheddableQueue = 5   // capacity means at most this many waiting requests,
 	sheddableKV    = 0.8 // and at most this KV cache usage
 )
 
@@ -28,15 +28,15 @@ const (
 )
 
 // tree is the inference extension's filter tree with InferenceModels. Each step keeps some of the
-// remaining endpoints, or all if it would keep none.
+// remaining endpoints; if it would keep none, it keeps all.
 //
 //	Critical:   low-queue -> lora -> least-queue -> least-kv-cache, or if no queue is low
 //	            least-queue -> lora -> least-kv-cache
 //	Standard:   capacity -> least-queue -> lora -> least-kv-cache
 //	Sheddable:  the same, but no endpoint if capacity keeps none
 //
-// The pick is random among the remaining endpoints. For retries, the tree then chooses among the
-// rest.
+// The pick is random among the endpoints that remain at the end. For retries, the tree chooses
+// again among the endpoints that were not picked.
 type tree struct{ random func() uint64 }
 
 func (t tree) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
@@ -61,13 +61,13 @@ type branch struct {
 	c       []Candidate
 	states  []endpoint.State
 	dropped func(*Candidate, string) // may be nil
-	// Stale endpoints count with the worst values of the fresh ones.
+	// Stale endpoints count as having the worst values of the fresh endpoints.
 	fresh     int
 	queue, kv float64
 }
 
-// walk moves the endpoints that the tree keeps to the front of c, and returns their number; 0 if
-// the request is shed.
+// walk moves the endpoints that the tree keeps to the front of c, and returns their number; 0 means
+// that the request is shed.
 func walk(r *Request, c []Candidate, states []endpoint.State, dropped func(*Candidate, string)) int {
 	b := grow(c, states, dropped)
 	if r.Criticality == Critical {
@@ -139,7 +139,7 @@ func (b *branch) used(c *Candidate) float64 {
 	return b.kv
 }
 
-// keep drops the endpoints for which ok is false. If it is false for all, keep drops none and
+// keep drops the endpoints for which ok is false. If ok is false for all, keep drops none and
 // returns false.
 func (b *branch) keep(step string, ok func(*Candidate) bool) bool {
 	kept := 0
@@ -175,15 +175,15 @@ func (b *branch) lora(model string) {
 		b.keep(stepLoRA, func(c *Candidate) bool { return b.state(c).Adapters.Free() })
 }
 
-// leastQueue divides the range of queues into as many equal parts as endpoints, in integers, and
-// keeps the lowest part.
+// leastQueue divides the range of queues into as many equal parts as there are endpoints, in
+// integers, and keeps the endpoints in the lowest part.
 func (b *branch) leastQueue() {
 	low, high := b.bounds(b.waiting)
 	limit := int(low) + (int(high)-int(low))/max(len(b.c), 1)
 	b.keep(stepQueue, func(c *Candidate) bool { return int(b.waiting(c)) <= limit })
 }
 
-// leastKV likewise uses the KV caches, with fractions.
+// leastKV does the same with KV cache usage, in fractions.
 func (b *branch) leastKV() {
 	low, high := b.bounds(b.used)
 	limit := low + (high-low)/float64(max(len(b.c), 1))

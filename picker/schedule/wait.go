@@ -6,24 +6,24 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Wait is the expected wait of another cluster's request at a pool, by the strategy "load".
+// Wait is how long another cluster's request is expected to wait at a pool, by the strategy "load".
 type Wait struct {
 	// Least is the lowest cost of an endpoint for a request without a prompt, in seconds.
 	Least float64
-	// Servers counts the endpoints that accept requests; without any, Least and Rate are 0.
+	// Servers counts the endpoints that accept requests. If no endpoint does, Least and Rate are 0.
 	Servers int
-	// Rate is their mean prefill rate, in tokens a second.
+	// Rate is the mean prefill rate of these endpoints, in tokens a second.
 	Rate float64
 }
 
 // Queued counts the requests that wait in the picker for a server of the pool.
 type Queued struct {
-	Requests, Tokens int // Tokens of their prompts
+	Requests, Tokens int // Tokens counts the tokens of their prompts
 	Oldest           time.Duration
 }
 
-// Behind adds the wait in the picker. A new request waits until the queued prompts are read, and at
-// least as long as the oldest has waited.
+// Behind adds the wait in the picker: until the queued prompts are read, and at least as long as
+// the oldest queued request has waited.
 func (w *Wait) Behind(q Queued) {
 	if q.Requests == 0 {
 		return
@@ -36,7 +36,8 @@ func (w *Wait) Behind(q Queued) {
 	w.Least += max(work/float64(max(w.Servers, 1)), q.Oldest.Seconds())
 }
 
-// Wait evaluates list at now. ok is false for other strategies, whose costs are not in seconds.
+// Wait evaluates list at now. ok is false for other strategies, because their costs are not in
+// seconds.
 func (s *Strategy) Wait(now time.Time, list []endpoint.Endpoint) (w Wait, ok bool) {
 	if s.load == nil {
 		return w, false

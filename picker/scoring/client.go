@@ -16,18 +16,19 @@ const (
 	method = "/penstock.scoring.v1.Scorer/Score" // in scoring.proto
 	// timeout bounds a pick's wait for a scorer.
 	timeout = 5 * time.Millisecond
-	// maxCandidates bounds a request, maxAnswer an answer in bytes, maxCalls the calls in flight to
-	// a scorer.
+	// maxCandidates bounds the candidates in a request, maxAnswer the bytes of an answer, and
+	// maxCalls the calls in flight to a scorer.
 	maxCandidates = 1024
 	maxAnswer     = 64 << 10
 	maxCalls      = 256
 	// maxAddresses of a scorer are used, in order.
 	maxAddresses = 4
-	// maxHeader bounds an answer's header and trailer, window the unread data, in bytes.
+	// maxHeader bounds an answer's header and trailer, window the data that is not read yet, in
+	// bytes.
 	maxHeader = 16 << 10
 	window    = 128 << 10
-	// leftOut is how long a scorer gets no request after maxFailures in a row: each would delay a
-	// pick.
+	// leftOut is how long an address gets no request after maxFailures failures in a row. Each
+	// failure would delay a pick.
 	leftOut     = time.Second
 	maxFailures = 5
 )
@@ -39,7 +40,7 @@ type Outcome string
 const (
 	Scored  Outcome = "scored"
 	Failed  Outcome = "failed"  // an error, no answer within 5 ms, or a wrong number of scores
-	Skipped Outcome = "skipped" // not asked: it fails, or there are too many calls or candidates
+	Skipped Outcome = "skipped" // not called, because the scorer fails, or there are too many calls or candidates
 )
 
 // Client asks one scorer, at the first of its addresses that answers.
@@ -50,15 +51,15 @@ type Client struct {
 
 type target struct {
 	conn     *grpc.ClientConn
-	failures atomic.Int64 // in a row
+	failures atomic.Int64 // failures in a row
 	until    atomic.Int64 // end of the exclusion, in nanoseconds since start
 }
 
 // start is the origin of times in atomics.
 var start = time.Now()
 
-// NewClient returns a client, which connects to the first maxAddresses addresses at once. The
-// caller closes it.
+// NewClient returns a client. It connects to the first maxAddresses addresses at once. The caller
+// closes it.
 func NewClient(addresses []dial.Address, t dial.TLS) (*Client, error) {
 	c := new(Client)
 	for _, a := range addresses[:min(len(addresses), maxAddresses)] {
@@ -83,8 +84,8 @@ func (c *Client) Close() {
 	}
 }
 
-// Score returns a score from 0 to 1 for each candidate, or nil. If an address fails early, it tries
-// the next.
+// Score returns a score from 0 to 1 for each candidate, or nil. If one address fails early, Score
+// tries the next.
 func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, error) {
 	if q.candidates > maxCandidates {
 		return nil, Skipped, nil
@@ -106,7 +107,7 @@ func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, er
 			return answer, Scored, nil
 		}
 		outcome = Failed
-		if ctx.Err() == nil { // otherwise the request is gone, which shows nothing about the scorer
+		if ctx.Err() == nil { // otherwise the request has ended, which shows nothing about the scorer
 			t.failed()
 		}
 		if limited.Err() != nil {

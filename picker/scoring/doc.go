@@ -1,8 +1,8 @@
 // Package scoring asks external scorers for the scores of a pick's candidates (plugin
 // external-scorer).
 //
-// scoring.proto is the contract. Package picker makes a Client for each scorer of a pool and asks
-// it before it ranks; its scores then count like any other scorer's.
+// scoring.proto is the contract. Package picker makes a Client for each scorer of a pool, and calls
+// it before it ranks. The scores then count like any other scorer's scores.
 //
 // Invariants:
 //   - A pick waits at most 5 ms. A scorer that fails, is late or returns a wrong number of scores

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	fieldPool       = 1 // ScoreRequest, as the next two
+	fieldPool       = 1 // of ScoreRequest, like the next two
 	fieldFacts      = 2
 	fieldCandidates = 3
 
-	fieldModel     = 1 // Facts, as the next four
+	fieldModel     = 1 // of Facts, like the next four
 	fieldTokens    = 2
 	fieldMaxTokens = 3
 	fieldStream    = 4
 	fieldSession   = 5
 
-	fieldAddress  = 1 // Candidate, as the next eight
+	fieldAddress  = 1 // of Candidate, like the next eight
 	fieldPod      = 2
 	fieldFresh    = 3
 	fieldQueue    = 4
@@ -33,7 +33,7 @@ const (
 	fieldUnread   = 8
 	fieldCached   = 9
 
-	fieldScores = 1 // ScoreResponse
+	fieldScores = 1 // of ScoreResponse
 )
 
 // Question is an encoded ScoreRequest.
@@ -106,8 +106,8 @@ type scores []float64
 
 var errScores = errors.New("more scores than candidates may be asked about")
 
-// unmarshal reads a ScoreResponse with packed or unpacked scores, bounded to 0 to 1; NaN counts as
-// 0.
+// unmarshal reads a ScoreResponse with packed or unpacked scores. It limits scores to 0 to 1; NaN
+// becomes 0.
 func (s *scores) unmarshal(b []byte) error {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)

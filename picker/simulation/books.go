@@ -2,19 +2,19 @@ package simulation
 
 import "time"
 
-// books are a picker's records of its own and its peers' picks: each server's work and cache.
-// Rivals and the reference predict waits by them.
+// books are a picker's records of its picks and its peers' picks: the work and the cache of each
+// server. Rivals and the reference predict waits from them.
 type books struct {
-	servers  int // that accept requests
-	capacity int // assumed blocks cached per server
+	servers  int // servers that accept requests
+	capacity int // assumed number of blocks that each server caches
 	accounts []account
 }
 
 type account struct {
 	inFlight int
 	rate     float64 // tokens a second
-	unserved float64 // uncached tokens without a first byte: Q
-	backlog  float64 // the same, less rate per second: W
+	unserved float64 // Q: uncached tokens of requests without a first byte
+	backlog  float64 // W: unserved, reduced by rate every second
 	at       time.Duration
 	cached   recency
 }

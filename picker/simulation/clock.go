@@ -29,7 +29,6 @@ func (c *clock) at(t time.Duration, run func()) {
 	}
 }
 
-// It returns false if there are no more.
 func (c *clock) next() bool {
 	if len(c.events) == 0 {
 		return false

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/picker/flow"
 )
 
-// FlowControl queues requests in package flow while their pool is saturated. Only production's
-// strategies have it.
+// FlowControl queues requests in package flow while their pool is saturated. Only the strategies of
+// Production have it.
 type FlowControl struct {
 	flow.Limits
 	flow.Saturation
@@ -21,7 +21,7 @@ func (d *production) Room(now time.Duration, s flow.Saturation) flow.Room {
 	return s.Measure(d.snapshot.Endpoints, epoch.Add(now))
 }
 
-// flowInterval is the interval of attempts to admit, as package flow's in real time.
+// flowInterval is the interval of attempts to admit requests, as in package flow.
 const flowInterval = 5 * time.Millisecond
 
 type gate struct {
@@ -58,7 +58,7 @@ func (g *gate) enter(i int, q *Request) {
 	default:
 		r.shed(i)
 	}
-	g.settle() // Enter may have admitted or rejected others
+	g.settle() // Enter may have admitted or rejected other requests
 }
 
 func (g *gate) tick() {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// HeldOut returns workloads of about n requests each on which no strategy was tuned: the shapes of
-// Mooncake's other two traces (Qin et al., FAST 2025, table 2: mean input, mean output, share of
-// cached blocks), and as many as drawn whose parameters come from a seed.
+// HeldOut returns workloads of about n requests each, on which no strategy was tuned. Two have the
+// shapes of Mooncake's other traces (Qin et al., FAST 2025, table 2: mean input, mean output, share
+// of cached blocks). The others, drawn in number, have parameters that are drawn with the seed.
 func HeldOut(n int, seed uint64, drawn int) []Source {
 	all := []Source{
 		made(n, 101, "toolagent", "Mooncake's toolagent by its means: 8,596 tokens in, 182 out, 59 % cached.",
@@ -27,7 +27,7 @@ func HeldOut(n int, seed uint64, drawn int) []Source {
 	return all
 }
 
-// toolagent is a set of long tool descriptions, and loops of few calls.
+// toolagent draws loops of few calls. Each loop begins with one of a set of long tool descriptions.
 func toolagent(d *drawing) {
 	tools := d.prompts(150, func() int { return 4 + d.IntN(13) })
 	popular := d.zipf(len(tools), 0.9)
@@ -41,7 +41,7 @@ func toolagent(d *drawing) {
 	}
 }
 
-// synthetic is questions about long documents, a few about each.
+// synthetic draws questions about long documents, a few about each.
 func synthetic(d *drawing) {
 	const questions = 4
 	for at := d.gap(d.rate / questions); at < d.until; at += d.gap(d.rate / questions) {
@@ -51,15 +51,15 @@ func synthetic(d *drawing) {
 	}
 }
 
-// parameters describe a drawn workload: sessions, each of which begins with one of some shared
+// parameters describe a drawn workload of sessions. Each session begins with one of the shared
 // prefixes.
 type parameters struct {
-	prefixes, blocks int     // shared prefixes, and the mean blocks of one
+	prefixes, blocks int     // number of shared prefixes, and mean number of blocks in each
 	popularity       float64 // exponent of Zipf's law
 	turns            int     // mean requests of a session
 	pause            time.Duration
-	tail, output     float64 // median tokens
-	burst            float64 // arrivals in every fifth minute, over those in the others
+	tail, output     float64 // medians, in tokens
+	burst            float64 // arrivals in every fifth minute, divided by arrivals in the other minutes
 }
 
 func draw(random *rand.Rand) parameters {

@@ -13,7 +13,7 @@ import (
 )
 
 // Production returns the strategies of package schedule, on an endpoint.Snapshot and a
-// prefix.Index, with the leases that package picker opens. llm-d is the strategy plugins with the
+// prefix.Index, with the leases that package picker opens. The strategy llm-d is plugins with the
 // default configuration of llm-d's router. At 70 % load, its TTFT p90 on five workloads is within
 // 15 % of a restatement with exact blocks (chat 0.56 and 0.55 s, RAG 2.76 and 2.76, bursts 2.66 and
 // 2.65, LoRA 6.04 and 6.29, agents 3.36 and 2.94).
@@ -30,7 +30,7 @@ func Production() []Strategy {
 	return all
 }
 
-// llmdDefault is the configuration of llm-d's router without a document.
+// llmdDefault is the configuration that llm-d's router uses without a document.
 const llmdDefault = `
 apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
@@ -57,7 +57,7 @@ type production struct {
 	snapshot  *endpoint.Snapshot
 	leases    *endpoint.Leases
 	prefixes  *prefix.Index
-	sessions  *schedule.Sessions[netip.AddrPort] // nil if the strategy does not read them
+	sessions  *schedule.Sessions[netip.AddrPort] // nil if the strategy does not read sessions
 	tree      *tree
 	shedAfter time.Duration
 	cache     int // tokens cached per server
@@ -68,8 +68,8 @@ type production struct {
 	open    map[*Pick]*endpoint.Lease
 }
 
-// epoch is the start of virtual time. Package endpoint counts from the process's start, which is
-// earlier.
+// epoch is the start of virtual time. It is later than the process's start, from which package
+// endpoint counts.
 var epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const sessionTTL = 5 * time.Minute // picker.DefaultSessionTTL
@@ -126,7 +126,7 @@ func (d *production) Choose(now time.Duration, r *Request) Choice {
 	}
 	work := c[0].Work(&d.request)
 	wait := time.Duration(c[0].TTFT * float64(time.Second))
-	if work.Relearn { // sent whatever is predicted
+	if work.Relearn { // sent even if the predicted time is too long
 		wait = 0
 	}
 	return Choice{Server: number(c[0].Endpoint), Uncached: work.Tokens, Wait: wait, Work: work}

@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// failed is the lowest status of a failed response, for which the server has not computed the
-// stated tokens.
+// failed is the lowest status of a failed response. The server has not computed the tokens stated
+// for such a response.
 const failed = 400
 
-// Replayable returns a trace's requests that servers of a configuration can serve, and describes
-// the omitted ones by reason: failed requests, and ones that need more KV blocks than a server has.
-// Times start at the earliest remaining one. It fails without any.
+// Replayable returns the requests of a trace that servers with this configuration can serve. left
+// describes the omitted requests by reason: failed requests, and requests that need more KV blocks
+// than a server has. Times start at the earliest remaining request. Replayable returns an error if
+// no request remains.
 func (w *Workload) Replayable(c ServerConfig) (usable *Workload, left []string, err error) {
 	room := c.withDefaults().Blocks * BlockTokens
 	part := *w

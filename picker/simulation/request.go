@@ -15,8 +15,8 @@ type Request struct {
 	Fairness string
 	// Key is the key of strategy chwbl: the system prompt and the user's first messages.
 	Key uint64
-	// Blocks are the prompt's blocks of BlockTokens tokens in the workload's tree; the last may be
-	// partial.
+	// Blocks are the prompt's blocks in the workload's tree, of BlockTokens tokens each; the last
+	// block may be partial.
 	Blocks       []int32
 	line, status int
 }
@@ -30,15 +30,15 @@ type Workload struct {
 	tree     tree
 }
 
-// tree numbers blocks by their content and all content before it, as prefix caches do: prompts
-// share a block if they are equal through its end.
+// tree numbers blocks by their content and all content before them, as prefix caches do: two
+// prompts share a block if they are equal up to its end.
 type tree struct {
 	numbers map[branch]int32
 	hashes  []uint64
 }
 
 type branch struct {
-	parent  int32 // root without one
+	parent  int32 // root without a parent
 	content uint64
 }
 
@@ -80,7 +80,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// At returns the workload with its arrivals faster by a factor. It shares the tree.
+// At returns the workload with its arrivals faster by the factor speed. Both workloads share the
+// tree.
 func (w *Workload) At(speed float64) *Workload {
 	faster := *w
 	faster.Requests = make([]Request, len(w.Requests))
@@ -91,8 +92,8 @@ func (w *Workload) At(speed float64) *Workload {
 	return &faster
 }
 
-// Label returns the workload with each request changed by label, which gets its number, or omitted
-// if label returns false. It shares the tree.
+// Label returns the workload with each request changed by label, which receives the request's
+// number. A request for which label returns false is omitted. Both workloads share the tree.
 func (w *Workload) Label(label func(i int, r *Request) bool) *Workload {
 	out := *w
 	out.Requests = make([]Request, 0, len(w.Requests))
@@ -104,7 +105,7 @@ func (w *Workload) Label(label func(i int, r *Request) bool) *Workload {
 	return &out
 }
 
-// Rate is the mean of requests a second.
+// Rate returns the mean number of requests per second.
 func (w *Workload) Rate() float64 {
 	if len(w.Requests) == 0 || w.Requests[len(w.Requests)-1].At == 0 {
 		return 0
@@ -112,7 +113,8 @@ func (w *Workload) Rate() float64 {
 	return float64(len(w.Requests)) / w.Requests[len(w.Requests)-1].At.Seconds()
 }
 
-// Chain appends a hash for each block that a prompt fills, of all before it, too.
+// Chain appends a hash for each block that a prompt fills. The hash covers the block and all blocks
+// before it.
 func (w *Workload) Chain(r *Request, out []uint64) []uint64 {
 	for _, block := range r.full() {
 		out = append(out, w.tree.hashes[block])

@@ -10,8 +10,8 @@ import (
 )
 
 // Rivals returns other routers' strategies, restated from their documentation with their defaults
-// (November 2026), and the reference: the cost in seconds as first found by simulation, with first
-// bytes learned at once. llm-d's is in Production, which has its plugins.
+// (November 2026), and the reference: the cost in seconds as simulations first found it, with first
+// bytes learned at once. llm-d's strategy is in Production, which has its plugins.
 func Rivals() []Strategy {
 	return []Strategy{
 		{Name: "exact-least-request", Immediate: true, Unpaged: true,
@@ -37,14 +37,14 @@ func (l *leastRequest) Choose(now time.Duration, r *Request) Choice {
 	return l.choice(server, now, r)
 }
 
-// dynamo is the default cost of NVIDIA Dynamo's KV router (1.6): blocks of prompts without a first
-// token, including this one less its cached blocks, plus distinct blocks of prompts in flight,
-// including this one. Prefill load scale and overlap credit are 1; temperature and weight of active
-// requests are 0. It has exact KV events.
+// dynamo is the default cost of NVIDIA Dynamo's KV router (1.6). It is the number of blocks of
+// prompts without a first token (including this prompt without its cached blocks) plus the number
+// of distinct blocks of prompts in flight (including this prompt). Prefill load scale and overlap
+// credit are 1; temperature and the weight of active requests are 0. It has exact KV events.
 type dynamo struct {
 	*books
 	pool   Pool
-	active []map[int32]int // by server: requests per block
+	active []map[int32]int // by server: number of requests that use each block
 }
 
 func newDynamo(p Pool) Policy {
@@ -89,9 +89,9 @@ func (d *dynamo) Learn(now time.Duration, f Fact) {
 	}
 }
 
-// sglang is the cache-aware policy of SGLang's router: the server with the longest match if that
-// exceeds cacheThreshold of the prompt, else the one with the smallest tree; the least loaded one
-// while loads differ by more than both thresholds.
+// sglang is the cache-aware policy of SGLang's router. It picks the server with the longest match
+// if the match exceeds cacheThreshold of the prompt, otherwise the server with the smallest tree.
+// While loads differ by more than both thresholds, it picks the least loaded server.
 type sglang struct {
 	*books
 	pool Pool
@@ -101,8 +101,8 @@ const (
 	cacheThreshold   = 0.3
 	balanceAbsolute  = 64
 	balanceRelative  = 1.5
-	sglangTree       = 1 << 26 / 4 / BlockTokens // 2^26 characters a tree
-	hashReplicas     = 100                       // virtual nodes of a server
+	sglangTree       = 1 << 26 / 4 / BlockTokens // 2^26 characters in each tree
+	hashReplicas     = 100                       // virtual nodes of each server
 	hashLoadFactor   = 1.25
 	referenceWeight  = 3
 	referenceRequest = 0.02 // seconds
@@ -129,10 +129,10 @@ func (g *sglang) Choose(now time.Duration, r *Request) Choice {
 	return g.choice(argmin(g.servers, g.pool.Random, cost), now, r)
 }
 
-// smg is the cache-aware default policy of smg (1.13): SGLang's, except for load. The least loaded
-// server replaces one with the longest match whose requests in flight exceed the mean by a half,
-// and by spillMargin. All trees together have SGLang's limit. Its overload protection by metrics,
-// read every 10 s, is omitted.
+// smg is the default policy of smg (1.13). It is SGLang's cache-aware policy, except for load: if
+// the requests in flight of the server with the longest match exceed the mean by a half and by
+// spillMargin, it picks the least loaded server. All trees together have the limit of one tree of
+// SGLang. smg's overload protection by metrics, read every 10 s, is omitted.
 type smg struct {
 	*books
 	pool Pool
@@ -158,8 +158,8 @@ func (g *smg) Choose(now time.Duration, r *Request) Choice {
 	return g.choice(server, now, r)
 }
 
-// boundedHash is consistent hashing with bounded loads: the first server after the key's hash on a
-// ring whose requests in flight are below hashLoadFactor times the mean.
+// boundedHash is consistent hashing with bounded loads. From the key's hash on, it picks the first
+// server on a ring whose requests in flight are below hashLoadFactor times the mean.
 type boundedHash struct {
 	*books
 	ring []node
@@ -218,8 +218,8 @@ func (b *boundedHash) Choose(now time.Duration, r *Request) Choice {
 	return b.choice(b.ring[first%len(b.ring)].server, now, r)
 }
 
-// reference is the cost in seconds: work ahead, the prompt's uncached tokens, and requests in
-// flight.
+// reference is the cost in seconds: the work before this request, the prompt's uncached tokens, and
+// the requests in flight.
 type reference struct {
 	*books
 	pool Pool

@@ -11,47 +11,47 @@ type Scenario struct {
 	Strategy Strategy
 	Servers  int // default 8
 	Server   ServerConfig
-	// Speeds are the servers' prefill rates, in turn; nil means Server's. KnownSpeeds means that
-	// Production's strategies know them, and learn none.
+	// Speeds are the servers' prefill rates, in turn; nil means the rate in Server. KnownSpeeds
+	// gives these rates to the strategies of Production, which then learn none.
 	Speeds      []float64
 	KnownSpeeds bool
 	Pages       Pages
 	Pickers     int
 	Publish     time.Duration
-	// JoinAt is when the last server joins; 0 means at the start.
+	// JoinAt is when the last server joins; 0 means that it is there from the start.
 	JoinAt time.Duration
-	// ShedAfter rejects a request with a longer predicted time to the first token; 0 disables it.
-	// Production's strategies do so themselves.
+	// ShedAfter is the predicted time to the first token above which a request is rejected; 0
+	// disables it. The strategies of Production reject the requests themselves.
 	ShedAfter time.Duration
 	// Flow queues requests while the servers are saturated; may be nil.
 	Flow *FlowControl
-	// Seed of ties and delays. Arrivals and delays do not depend on the strategy.
+	// Seed is for ties and delays. Arrivals and delays do not depend on the strategy.
 	Seed uint64
 }
 
-// Pages is how metrics pages are read.
+// Pages describes how metrics pages are read.
 type Pages struct {
 	Every time.Duration // from the end of a scrape to the next; default 50 ms
-	Takes time.Duration // per scrape, which shows the state at its start
-	Gone  bool          // each scrape fails
-	Bare  bool          // without the prefill series
+	Takes time.Duration // duration of a scrape, which shows the state at its start
+	Gone  bool          // all scrapes fail
+	Bare  bool          // pages lack the prefill series
 }
 
-// Envoy's periodic entries and access log interval, as in translator/envoy.
+// The intervals of Envoy's periodic entries and of its access log, as in translator/envoy.
 const (
 	renewalInterval  = 2 * time.Second
 	feedbackInterval = 5 * time.Millisecond
 )
 
-// Outcome is a request's outcome. Times are the run's; 0 if it did not happen.
+// Outcome is a request's outcome. Times are since the run's start; 0 if the event did not happen.
 type Outcome struct {
 	Server    int           // -1 if shed
-	Cached    int           // tokens of its prompt
+	Cached    int           // cached tokens of the prompt
 	Headers   time.Duration // of the response; for a stream, before the prompt is read
 	Scheduled time.Duration
 	FirstByte time.Duration // of the response body
 	End       time.Duration
-	Preempted int // number of times
+	Preempted int // number of preemptions
 }
 
 // Run plays a scenario until all requests have ended, and returns their outcomes.
@@ -72,8 +72,8 @@ type run struct {
 	gates    []*gate
 	outcomes []Outcome
 	picks    []*Pick
-	pickers  []int // by request
-	ended    int   // requests, shed ones included
+	pickers  []int // picker of each request
+	ended    int   // number of ended requests, including shed ones
 }
 
 func (r *run) more() bool { return r.ended < len(r.outcomes) }
@@ -150,7 +150,7 @@ func (r *run) scrape(server int) {
 	r.clock.at(r.clock.now+r.Pages.Takes, done)
 }
 
-// draw returns a number in [0,1) that depends only on the seed, a request and a purpose.
+// draw returns a number in [0,1) that depends only on the seed, the request and the purpose.
 func (r *run) draw(request, purpose int) float64 {
 	return float64(mix(r.Seed^mix(uint64(request)<<8|uint64(purpose)))>>11) / (1 << 53)
 }
@@ -197,7 +197,8 @@ func (r *run) choose(i int, request *Request) {
 	r.servers[choice.Server].add(i, request, &r.outcomes[i])
 }
 
-// learn passes a fact about a pick to its picker at a time, and to the others later.
+// learn passes a fact about a pick to the pick's picker at the time at, and to the other pickers
+// later.
 func (r *run) learn(i int, at time.Duration, kind Kind) {
 	f := Fact{Kind: kind, Pick: r.picks[i], Server: r.picks[i].Server}
 	if first := r.outcomes[i].FirstByte; first != 0 {

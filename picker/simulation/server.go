@@ -5,28 +5,29 @@ import (
 	"time"
 )
 
-// BlockTokens is the number of tokens of a KV block or a prompt's block.
+// BlockTokens is the number of tokens in a KV block, and in a block of a prompt.
 const BlockTokens = 512
 
-// ServerConfig describes a model server. Zero fields take the defaults.
+// ServerConfig describes a model server. A zero value means the default.
 type ServerConfig struct {
-	// A step takes Step, or longer if PrefillRate needs more time for its prompt tokens, plus Base,
-	// plus PerSequence for each running request. Base is what a CPU computes anew for each step,
-	// and 0 by default: a GPU reads its weights, which takes Step, while it computes.
+	// A step takes Step, or longer if PrefillRate requires it for the step's prompt tokens. Base
+	// and, for each running request, PerSequence are added. Base is the time that a CPU needs to
+	// compute for each step; default 0, because a GPU computes while it reads its weights, which
+	// takes Step.
 	Base        time.Duration
 	Step        time.Duration // default 20 ms
 	PerSequence time.Duration // default 0.3 ms
 	PrefillRate float64       // prompt tokens a second; default 8,000
-	Chunk       int           // prompt tokens per step; default 2,048
-	Sequences   int           // running at a time; default 128
-	Blocks      int           // KV cache; default 1,500
-	// AdapterSlots is how many adapters fit at a time; default 4. While the server loads one, it
-	// does nothing else for AdapterLoad, default 300 ms.
+	Chunk       int           // prompt tokens in a step; default 2,048
+	Sequences   int           // maximum of running requests; default 128
+	Blocks      int           // size of the KV cache; default 1,500
+	// AdapterSlots is the maximum number of loaded adapters; default 4. Loading an adapter takes
+	// AdapterLoad, default 300 ms, in which the server does nothing else.
 	AdapterSlots int
 	AdapterLoad  time.Duration
-	// TokenizerRate is how many prompt tokens the server tokenizes in a second, one prompt after
-	// the other, before a stream's headers and the queue; default 250,000. A real vLLM takes 2 to 4
-	// % of the time that reading the prompt takes.
+	// TokenizerRate is the number of prompt tokens that the server tokenizes in a second; default
+	// 250,000. It tokenizes one prompt at a time, before a stream's headers and the queue.
+	// Tokenizing takes a real vLLM 2 to 4 % of the time of reading the prompt.
 	TokenizerRate float64
 }
 
@@ -57,29 +58,29 @@ type server struct {
 	first, ended func(*sequence)
 
 	stepping bool
-	began    time.Duration // start of the current steps
+	began    time.Duration // begin of the current steps
 	each     time.Duration // duration of one step
-	steps    int           // equal steps; several only without prompt tokens
-	// Sums over ended requests, as vLLM's series: from the first step to the first token, and
-	// computed tokens.
+	steps    int           // number of equal steps; more than one only without prompt tokens
+	// Sums over ended requests, as in vLLM's series: the time from the first step to the first
+	// token, and the computed tokens.
 	prefillSeconds, prefillTokens float64
 
-	batch uint64 // changes with the steps, so their earlier end does nothing
+	batch uint64 // changes when the steps change, so that the event of their earlier end does nothing
 
-	tokenized time.Duration // end of tokenizing all prompts so far
+	tokenized time.Duration // time at which all prompts so far are tokenized
 }
 
 type sequence struct {
 	number    int
 	request   *Request
 	outcome   *Outcome
-	left      int // prompt tokens to compute, and tokens generated before a preemption
+	left      int // tokens to compute: prompt tokens, and tokens that were generated before a preemption
 	generated int
-	allocated int // blocks, including shared ones
+	allocated int // number of blocks, including shared blocks
 	computed  int
-	shared    int // leading blocks in the cache
+	shared    int // number of leading blocks that are in the cache
 	decoding  bool
-	admitted  bool // once; a preemption does not reset it
+	admitted  bool // was admitted once, even if it was preempted later
 	first     time.Duration
 }
 
@@ -90,8 +91,8 @@ func newServer(c ServerConfig, clk *clock, tree int, first, ended func(*sequence
 		first: first, ended: ended}
 }
 
-// add tokenizes a request's prompt after the earlier ones, sends a stream's headers, and queues the
-// request.
+// add tokenizes a request's prompt after the earlier prompts, sends a stream's headers, and queues
+// the request.
 func (s *server) add(number int, r *Request, o *Outcome) {
 	s.tokenized = max(s.tokenized, s.clock.now) + time.Duration(
 		float64(r.Input)/s.config.TokenizerRate*float64(time.Second))
@@ -109,8 +110,8 @@ func (s *server) queue(q *sequence) {
 	case !s.stepping:
 		s.step()
 	case s.steps > 1 && len(s.running) < s.config.Sequences:
-		// The next step can admit the request: end the steps without prompt tokens after the
-		// current one.
+		// The next step can admit the request. So if the current steps have no prompt tokens, they
+		// end after the step that runs now.
 		if done := int((s.clock.now-s.began)/s.each) + 1; done < s.steps {
 			s.run(done)
 		}
@@ -128,8 +129,8 @@ func (s *server) run(steps int) {
 	})
 }
 
-// step begins the next step, or several: without prompt tokens, until a request is admitted, ends
-// or needs a block.
+// step begins the next step. Without prompt tokens, it begins as many steps as pass until a request
+// is admitted, ends or needs a block.
 func (s *server) step() {
 	prompt := 0
 	for _, q := range s.running {
@@ -156,14 +157,14 @@ func (s *server) step() {
 	s.run(steps)
 }
 
-// steady is the number of steps until a decoding request ends or needs a block.
+// steady returns the number of steps until a decoding request ends or needs a block.
 func (s *sequence) steady() int {
 	return max(1, min(s.request.Output-s.generated, s.allocated*BlockTokens-s.tokens()))
 }
 
-// admit starts waiting requests in order, within the step's prompt tokens, the running requests,
-// the blocks and the adapter slots. It returns their prompt tokens in this step and the time to
-// load adapters.
+// admit starts waiting requests in order, as far as the step's prompt tokens, the limit of running
+// requests, the blocks and the adapter slots allow. It returns the requests' prompt tokens in this
+// step and the time to load adapters.
 func (s *server) admit(prompt int) (tokens int, loading time.Duration) {
 	for i := 0; i < len(s.waiting) && prompt+tokens < s.config.Chunk && len(s.running) < s.config.Sequences; {
 		q := s.waiting[i]
@@ -187,11 +188,11 @@ func (s *server) admit(prompt int) (tokens int, loading time.Duration) {
 	return tokens, loading
 }
 
-// place gives a waiting request its blocks; false means there are too few.
+// place gives a waiting request its blocks. It returns false if there are too few blocks.
 func (s *server) place(q *sequence) bool {
 	blocks := q.request.full()
 	hit := s.cache.match(blocks)
-	if hit*BlockTokens >= q.tokens() { // the server always computes the last token
+	if hit*BlockTokens >= q.tokens() { // because the server always computes the last token
 		hit--
 	}
 	for _, b := range blocks[:hit] {
@@ -275,7 +276,7 @@ func (s *server) begin(q *sequence) {
 }
 
 // preempt returns the last admitted request to the queue and frees its blocks. The server computes
-// it again.
+// them again later.
 func (s *server) preempt() {
 	last := len(s.running) - 1
 	q := s.running[last]
@@ -286,7 +287,8 @@ func (s *server) preempt() {
 	s.waiting = slices.Insert(s.waiting, 0, q)
 }
 
-// release frees a request's blocks, the end of its prompt first: the start is worth more.
+// release frees a request's blocks. It frees the end of the prompt first, because the beginning is
+// more likely to be reused.
 func (s *server) release(q *sequence) {
 	blocks := q.request.full()
 	for i := q.shared - 1; i >= 0; i-- {
@@ -300,11 +302,11 @@ func (s *server) release(q *sequence) {
 type Page struct {
 	Waiting, Running int
 	KV               float64 // share of KV blocks in use, 0 to 1
-	// Active adapters have running requests; Awaited ones only waiting requests. There are Slots
-	// for them.
+	// Active are the adapters with running requests, Awaited those with only waiting requests.
+	// Slots is the number of slots for adapters.
 	Active, Awaited []int
 	Slots           int
-	// Sums over ended requests: the time to read their prompts, and the tokens computed for it.
+	// Sums over ended requests: the time to read their prompts, and the prompt tokens computed.
 	PrefillSeconds, PrefillTokens float64
 }
 
@@ -336,8 +338,8 @@ func (a *adapters) find(name int) int {
 	return slices.IndexFunc(a.loaded, func(l adapter) bool { return l.name == name })
 }
 
-// available reports whether a request for an adapter (0 means no adapter) can run: the adapter is
-// loaded, or has a slot.
+// available reports whether a request for an adapter can run: the adapter is loaded, or a slot is
+// free for it. Adapter 0 means no adapter.
 func (a *adapters) available(name int) bool {
 	return name == 0 || len(a.loaded) < a.slots || a.find(name) >= 0 ||
 		slices.ContainsFunc(a.loaded, func(l adapter) bool { return l.users == 0 })

@@ -15,8 +15,8 @@ func (s *Scenario) config(server int) ServerConfig {
 	return c
 }
 
-// LearnedRates plays a scenario with one of Production's strategies, and returns each server's
-// prefill rate as the first picker learned it; 0 if it did not.
+// LearnedRates plays a scenario with one of Production's strategies. It returns each server's
+// prefill rate as the first picker learned it; 0 if the picker did not learn it.
 func LearnedRates(s Scenario) (rates []float64) {
 	r := newRun(s, new(clock))
 	r.arrive(0)

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Strategy makes the policies of a comparison.
+// Strategy makes the policies that a comparison uses.
 type Strategy struct {
 	Name string
-	// Immediate policies receive first bytes and ends at once, as a proxy in the data path. Others
-	// receive them as Envoy's access log reports them: a first byte with the periodic entry every 2
-	// s, and both up to 5 ms late.
+	// Immediate means that policies receive first bytes and ends at once, like a proxy in the data
+	// path. Other policies receive them as Envoy's access log reports them: a first byte with the
+	// periodic entry every 2 s, and both up to 5 ms late.
 	Immediate bool
 	Unpaged   bool
 	New       func(Pool) Policy
@@ -20,38 +20,39 @@ type Strategy struct {
 
 // Pool describes a policy's servers.
 type Pool struct {
-	Servers  int // at the start: numbers 0 to Servers-1
-	Room     int // servers at the end
+	Servers  int // number of servers at the start, with numbers 0 to Servers-1
+	Room     int // number of servers at the end
 	Config   ServerConfig
 	Workload *Workload
 	Random   *rand.Rand
 	// Oracle gives rivals exact knowledge of the servers.
 	Oracle Oracle
-	// ShedAfter rejects (429) picks with a longer predicted time to the first token; 0 disables it.
+	// ShedAfter is the predicted time to the first token above which picks are rejected (429); 0
+	// disables it.
 	ShedAfter time.Duration
 }
 
 // Oracle reads the servers' state.
 type Oracle interface {
-	InFlight(server int) int // requests
+	InFlight(server int) int
 	Cached(server int, r *Request) (tokens int)
 }
 
 // Policy is a strategy in one picker process. Calls come in the order of virtual time.
 type Policy interface {
-	// Choose returns a server for a request, and its prediction. The pick follows as a Fact, unless
-	// it is shed.
+	// Choose returns a server for a request, and a prediction. Unless the request is shed, the pick
+	// follows as a Fact.
 	Choose(now time.Duration, r *Request) Choice
 	// Learn receives a fact when the picker learns it.
 	Learn(now time.Duration, f Fact)
 }
 
-// Choice is the server chosen for a request.
+// Choice is the server that a policy chose for a request.
 type Choice struct {
 	Server   int
 	Uncached int           // prompt tokens to compute, as far as known
 	Wait     time.Duration // until the first token
-	Work     any           // the policy's own, for later facts
+	Work     any           // data of the policy, for later facts
 }
 
 // Kind is the kind of a Fact.
@@ -59,20 +60,20 @@ type Kind uint8
 
 const (
 	Picked      Kind = iota // Pick was made
-	FirstByte               // of Pick, After its arrival
+	FirstByte               // Pick's first byte, After its arrival
 	Waits                   // Pick has no first byte yet
 	Ended                   // Pick has ended
-	ScrapeBegan             // a scrape of Server
-	Scraped                 // Page of Server, as at the start of the scrape
-	Failed                  // the scrape of Server
-	Joined                  // Server takes requests from now on
+	ScrapeBegan             // a scrape of Server began
+	Scraped                 // a scrape of Server ended; Page is the state at the scrape's start
+	Failed                  // the scrape of Server failed
+	Joined                  // Server accepts requests from now on
 )
 
 // Fact is an event that a picker learns.
 type Fact struct {
 	Kind    Kind
 	Pick    *Pick
-	Peer    bool // another picker made Pick
+	Peer    bool // the pick of another picker
 	After   time.Duration
 	Headers time.Duration
 	Took    time.Duration // with Ended: from the first byte to the end
@@ -88,7 +89,7 @@ type Pick struct {
 	reported bool
 }
 
-// Named returns strategies by name. The error for an unknown name lists all.
+// Named returns the strategies with these names. The error for an unknown name lists all names.
 func Named(names ...string) ([]Strategy, error) {
 	all := Strategies()
 	var found []Strategy
@@ -102,7 +103,7 @@ func Named(names ...string) ([]Strategy, error) {
 	return found, nil
 }
 
-// Names returns the names of all strategies, production first.
+// Names returns the names of all strategies, Production's first.
 func Names() []string {
 	var names []string
 	for _, s := range Strategies() {
@@ -114,7 +115,8 @@ func Names() []string {
 // Strategies returns Production's strategies and the Rivals.
 func Strategies() []Strategy { return append(Production(), Rivals()...) }
 
-// argmin returns the server with the least cost, a random one of equals.
+// argmin returns the server with the least cost. Of servers with equal cost it returns a random
+// one.
 func argmin(n int, random *rand.Rand, cost func(server int) float64) int {
 	best, least, ties := 0, 0.0, 0
 	for s := range n {

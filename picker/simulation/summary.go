@@ -8,18 +8,19 @@ import (
 
 // Summary describes the outcomes of a part of a run.
 type Summary struct {
-	Requests int // served
+	Requests int
 	Streams  int
 	Shed     int
-	// TTFT is the time from arrival to the first byte of streams, Wait to the first step that
-	// computes the prompt, EndToEnd the mean time to the end.
+	// TTFT50 and TTFT90 are percentiles of the time from arrival to the first byte of a stream,
+	// WaitP90 of the time to the first step that computes the prompt. EndToEnd is the mean time to
+	// the end.
 	TTFT50, TTFT90, WaitP90, EndToEnd time.Duration
 	// Hits is the share of cached prompt tokens.
 	Hits float64
-	// Balance compares the largest number of prompt tokens that a server computed with the mean: 1
+	// Balance is the largest number of prompt tokens that a server computed, divided by the mean; 1
 	// is perfect.
 	Balance float64
-	// Goodput counts requests per second with their first byte within goodTTFT.
+	// Goodput is the number of requests per second whose first byte came within goodTTFT.
 	Goodput float64
 }
 

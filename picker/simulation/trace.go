@@ -13,16 +13,17 @@ import (
 	"time"
 )
 
-// Limits of a trace, so that a damaged file takes bounded memory.
+// Limits of a trace, so that a damaged file uses bounded memory.
 const (
 	maxTraceLine   = 16 << 20 // bytes
-	maxTraceTokens = 1 << 20  // of a prompt or an answer
+	maxTraceTokens = 1 << 20  // tokens of a prompt or a response
 	maxTraceTime   = 1e12     // milliseconds
-	maxProblems    = 20       // reported
-	maxPools       = 20       // named in an error
+	maxProblems    = 20       // bad lines reported in an error
+	maxPools       = 20       // pools named in an error
 )
 
-// line is a line of a trace: Mooncake's fields, and those --record adds (package recording).
+// line is a line of a trace. It has Mooncake's fields, and the fields that --record adds (package
+// recording).
 type line struct {
 	Timestamp *float64 `json:"timestamp"` // ms
 	Input     *int     `json:"input_length"`
@@ -30,16 +31,17 @@ type line struct {
 	Hashes    []int64  `json:"hash_ids"` // one per block of BlockTokens tokens
 	Model     string   `json:"model"`
 	Pool      string   `json:"pool"`
-	Status    int      `json:"status"` // of the response; 0 without one
+	Status    int      `json:"status"` // response status; 0 without a response
 	Stream    bool     `json:"stream"`
-	Took      *float64 `json:"took"` // nil unless --record wrote the line: assume a stream
+	Took      *float64 `json:"took"` // nil unless --record wrote the line; without it, a stream is assumed
 
 	number int
 }
 
-// ReadTrace reads a trace: JSON lines with timestamp (ms), input_length, output_length (tokens) and
-// hash_ids; equal leading ones mean an equal prefix. Times count from the earliest. The error joins
-// one per bad line, as "name:line: problem"; a trace of several pools gives a *PoolsError.
+// ReadTrace reads a trace: lines of JSON with timestamp (ms), input_length, output_length (tokens)
+// and hash_ids; equal leading hash_ids mean an equal prefix. Times count from the earliest
+// timestamp. The error joins one error for each bad line, as "name:line: problem". For a trace of
+// several pools, the error is a *PoolsError.
 func ReadTrace(name string, from io.Reader) (*Workload, error) { return ReadPool(name, from, "") }
 
 // ReadPool is ReadTrace for one pool's requests; "" means the trace's only pool. If there is no
@@ -94,8 +96,8 @@ func byArrival(a, b Request) int { return int(min(max(a.At-b.At, -1), 1)) }
 // PoolsError rejects a trace with several pools, or without the requested one.
 type PoolsError struct {
 	Name     string
-	Pool     string         // requested; may be empty
-	Requests map[string]int // by pool; "" for requests without one
+	Pool     string         // pool that was requested; may be empty
+	Requests map[string]int // number of requests by pool; "" is for requests without a pool
 }
 
 // Error names at most 20 pools.
@@ -157,11 +159,11 @@ func (w *Workload) add(l line, models map[string]int) {
 		}
 		r.Blocks = w.tree.prompt(r.Blocks, content)
 	}
-	r.Key = w.tree.hashes[r.Blocks[min(2, len(r.Blocks))-1]] // the first messages: 1,024 tokens
+	r.Key = w.tree.hashes[r.Blocks[min(2, len(r.Blocks))-1]] // hash of the first messages: 1,024 tokens
 	w.Requests = append(w.Requests, r)
 }
 
-// Window returns n of a workload's requests, from a fraction of it on.
+// Window returns n requests of a workload, starting at from, a fraction of its requests.
 func (w *Workload) Window(from float64, n int) *Workload {
 	part := *w
 	first := min(int(from*float64(len(w.Requests))), max(0, len(w.Requests)-n))
@@ -173,8 +175,8 @@ func (w *Workload) Window(from float64, n int) *Workload {
 	return &part
 }
 
-// Spread distributes requests of one timestamp at random until the next: traces have coarse
-// timestamps.
+// Spread distributes the requests of one timestamp at random over the time until the next
+// timestamp, because traces have coarse timestamps.
 func (w *Workload) Spread(random *rand.Rand) *Workload {
 	spread := *w
 	spread.Requests = slices.Clone(w.Requests)
@@ -200,8 +202,8 @@ func (w *Workload) Spread(random *rand.Rand) *Workload {
 	return &spread
 }
 
-// Source draws overlapping windows of n requests from a trace. Requests of one timestamp come at
-// once, or spread.
+// Source returns a Source that draws overlapping windows of n requests from a trace. With spread,
+// it distributes requests of one timestamp (Spread); otherwise they arrive at once.
 func (w *Workload) Source(name, about string, n int, spread bool) Source {
 	return Source{name, about, func(rate float64, i int) *Workload {
 		const windows = 5

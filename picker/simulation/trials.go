@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Trial is a scenario, and the part of it that counts.
+// Trial is a scenario, and which of its requests count.
 type Trial struct {
 	Scenario
-	All bool // all requests count; otherwise the ones after the first fifth, when caches are warm
+	All bool // all requests count; otherwise only requests after the first fifth, when caches are warm
 }
 
-// Warm is a fifth of a workload's time.
+// Warm returns a fifth of the workload's duration.
 func (w *Workload) Warm() time.Duration { return w.Requests[len(w.Requests)-1].At / 5 }
 
 // Play runs trials concurrently, and returns their summaries in order.
@@ -49,8 +49,8 @@ func Each(n int, f func(i int)) {
 	all.Wait()
 }
 
-// Drawings returns a scenario with drawings 1 to n of a source, at a rate. Equal drawings have
-// equal arrivals.
+// Drawings returns trials of a scenario with drawings 1 to n of a source, at a rate. Equal drawings
+// have equal arrivals.
 func Drawings(base Scenario, from Source, rate float64, n int) []Trial {
 	trials := make([]Trial, n)
 	Each(n, func(i int) {

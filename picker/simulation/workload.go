@@ -10,12 +10,12 @@ import (
 // Source draws workloads.
 type Source struct {
 	Name, About string
-	// Draw returns drawing number i (from 1) at a mean rate per second. Equal arguments give equal
-	// requests.
+	// Draw returns the drawing with number i (from 1), at a mean rate per second. Equal arguments
+	// give equal requests.
 	Draw func(rate float64, i int) *Workload
 }
 
-// Generated returns made-up workloads of about n requests each.
+// Generated returns artificial workloads of about n requests each.
 func Generated(n int) []Source {
 	generated := func(name, about string, warm time.Duration, draw func(*drawing)) Source {
 		return made(n, uint64(len(name)), name, about, warm, draw)
@@ -33,7 +33,7 @@ func Generated(n int) []Source {
 	}
 }
 
-// made is a source of about n requests after warm. A stream of random numbers is its own.
+// made returns a source of about n requests after warm. Each stream has random numbers of its own.
 func made(n int, stream uint64, name, about string, warm time.Duration, draw func(*drawing)) Source {
 	return Source{name, about, func(rate float64, i int) *Workload {
 		w := &Workload{Name: name}
@@ -45,8 +45,8 @@ func made(n int, stream uint64, name, about string, warm time.Duration, draw fun
 	}}
 }
 
-// begin keeps the requests in [from, until), and counts time from from. Sessions are then at all
-// stages.
+// begin keeps the requests in [from, until), and sets the time to 0 at from. Sessions are then at
+// all stages.
 func (w *Workload) begin(from, until time.Duration) {
 	slices.SortStableFunc(w.Requests, byArrival)
 	kept := w.Requests[:0]
@@ -84,7 +84,7 @@ func (d *drawing) gap(rate float64) time.Duration {
 	return time.Duration(d.ExpFloat64() / rate * float64(time.Second))
 }
 
-// zipf returns a draw of 0 to n-1, with weights (number+1)^-s.
+// zipf returns a function that draws a number from 0 to n-1, with weights (number+1)^-s.
 func (d *drawing) zipf(n int, s float64) func() int {
 	sums := make([]float64, n)
 	sum := 0.0
@@ -120,7 +120,7 @@ func (d *drawing) add(at time.Duration, contents []uint64, tail, output, adapter
 	return blocks
 }
 
-// session is a conversation: each request contains all earlier ones.
+// session is a conversation: each request contains all earlier requests.
 type session struct {
 	start    time.Duration
 	contents []uint64
@@ -128,8 +128,8 @@ type session struct {
 	key      uint64
 }
 
-// turns adds a session's requests, with a mean pause between them. grow returns the blocks that
-// each adds to the next.
+// turns adds a session's requests, with a mean pause between them. grow returns the number of
+// blocks that each request adds to the next one.
 func (d *drawing) turns(s session, n int, pause time.Duration, grow func() int, tail, output func() int) {
 	at := s.start
 	for range n {
@@ -182,7 +182,7 @@ func lora(d *drawing) {
 
 func bursts(d *drawing) {
 	systems := d.prompts(40, func() int { return 1 + d.IntN(4) })
-	const factor, share = 6.0, 0.08 // of the usual rate, and of the time
+	const factor, share = 6.0, 0.08 // factor on the usual rate, and share of the time
 	usual := d.rate / (1 + (factor-1)*share)
 	at, until, burst := time.Duration(0), time.Duration(0), true
 	for at < d.until {

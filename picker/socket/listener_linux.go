@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Listener returns l with this package's connections. The kernel ends a connection whose data is
-// not acknowledged in time; 0 means the system's default.
+// Listener returns l with this package's connections. The kernel ends a connection if its data is
+// not acknowledged within unacknowledged; 0 means the system's default.
 func Listener(l net.Listener, unacknowledged time.Duration) net.Listener {
 	return listener{l, unacknowledged}
 }
@@ -24,7 +24,7 @@ func (l listener) Accept() (net.Conn, error) {
 	return wrap(accepted, l.unacknowledged), nil
 }
 
-// Conn wraps c, which must not be used any more.
+// Conn wraps c. The caller must not use c itself from then on.
 func Conn(c net.Conn) net.Conn { return wrap(c, 0) }
 
 func wrap(c net.Conn, unacknowledged time.Duration) net.Conn {
@@ -33,7 +33,7 @@ func wrap(c net.Conn, unacknowledged time.Duration) net.Conn {
 		return c
 	}
 	wrapped, err := newConn(tcp, unacknowledged)
-	if err != nil { // it has ended
+	if err != nil { // the connection has ended
 		return c
 	}
 	return wrapped

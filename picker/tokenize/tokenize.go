@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// MaxBody bounds a sent body, in bytes: prompts are not hashed beyond it either.
+	// MaxBody bounds a body that is sent, in bytes. Prompts are not hashed beyond it either.
 	MaxBody = prefix.MaxTokens * prefix.BytesPerToken
 	// maxResponse bounds a response: 131,072 tokens of 11 bytes.
 	maxResponse = 2 << 20
-	// maxIDs bounds the cached token IDs as text, in bytes over all prompts.
+	// maxIDs bounds the cached token IDs, in bytes of text for all prompts together.
 	maxIDs = 32 << 20
 
-	// After failures in a row, a pool's servers are not called for firstPause, growing to
-	// lastPause.
+	// After so many failures in a row, a pool's servers are not called for firstPause, which grows
+	// to lastPause.
 	failures   = 5
 	firstPause = time.Second
 	lastPause  = time.Minute
@@ -42,8 +42,8 @@ const (
 type Config struct {
 	// Transport calls the servers. By default, it keeps 16 connections to each.
 	Transport  http.RoundTripper
-	Prompts    int // cached, of up to 4 KiB each; default 4,096
-	Concurrent int // calls; default 64
+	Prompts    int // number of cached prompts, of up to 4 KiB each; default 4,096
+	Concurrent int // maximum of concurrent calls; default 64
 }
 
 // Renderer renders the prompts of all pools.
@@ -53,7 +53,7 @@ type Renderer struct {
 
 	mu      sync.Mutex
 	prompts *lru.Cache // hash of a text -> *prompt
-	held    int        // bytes of their ids
+	held    int        // bytes of the prompts' ids
 
 	Cached, Rendered, Failed, Skipped atomic.Uint64 // requests by result
 }
@@ -85,7 +85,7 @@ func New(c Config) *Renderer {
 
 func newTransport(by upstream.Protocol) *http.Transport { return by.Transport(16) }
 
-// Pool has the results of one pool's servers. The zero value is ready.
+// Pool has the state of the calls to one pool's servers. The zero value is ready.
 type Pool struct {
 	Protocol upstream.Protocol
 
@@ -93,7 +93,7 @@ type Pool struct {
 	client http.RoundTripper
 
 	mu     sync.Mutex
-	failed int // in a row
+	failed int // failures in a row
 	until  time.Time
 }
 
@@ -128,9 +128,9 @@ func (p *Pool) URL(server netip.AddrPort) string { return p.Protocol.URL(server)
 
 // Prompt is a prompt to render.
 type Prompt struct {
-	Key  uint64 // hash of its text
+	Key  uint64 // hash of the prompt's text
 	Kind request.Kind
-	Body mem.BufferSlice // whole request
+	Body mem.BufferSlice // body of the whole request
 	Salt uint64
 	IDs  bool // Tokens.IDs are needed
 }
@@ -148,8 +148,8 @@ func path(k request.Kind) string {
 // Known reports whether prompts of a kind can be rendered.
 func Known(k request.Kind) bool { return path(k) != "" }
 
-// Tokens returns a prompt as token IDs. It queries the server at base, a URL without a path, within
-// wait. It returns false if there is no answer in time.
+// Tokens returns a prompt as token IDs. It queries the server at base, a URL without a path, and
+// waits at most wait. It returns false if there is no answer by then.
 func (r *Renderer) Tokens(ctx context.Context, base func() string, p *Prompt, pool *Pool, wait time.Duration) (Tokens,
 	bool) {
 	if known := r.find(p.Key); known != nil && (!p.IDs || known.ids != nil) {
@@ -191,7 +191,7 @@ func salted(p *prompt, salt uint64) Tokens {
 	return t
 }
 
-// The transport closes the body once sent, possibly after the call.
+// The transport closes the body once it is sent, possibly after the call's end.
 func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url string, p *Prompt) (*prompt, error) {
 	call, err := http.NewRequestWithContext(ctx, http.MethodPost, url, mem.BufferSlice(slices.Clone(p.Body)).Reader())
 	if err != nil {
@@ -227,8 +227,8 @@ func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url str
 
 var errNoTokens = errors.New("the response has no token_ids")
 
-// read reads a response: an object with token_ids, or a list of one. One with images also has
-// features, and no tokens that are comparable with events.
+// read reads a response: an object with token_ids, or a list with one such object. A response with
+// images also has features; its tokens are not comparable with events.
 func read(body io.Reader, key uint64) (*prompt, error) {
 	s := request.New(request.Rendered)
 	defer s.Release()

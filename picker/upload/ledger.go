@@ -2,10 +2,10 @@ package upload
 
 import "sync"
 
-// Proxy is one Envoy. Several of one Gateway at one address count as one.
+// Proxy is one Envoy. Envoys of one Gateway with the same address count as one.
 type Proxy struct {
 	Gateway string
-	Address string // IP address, by the call
+	Address string // IP address from which the call came
 }
 
 // Ledger counts the bytes that each proxy holds. The zero value is ready to use.
@@ -14,25 +14,26 @@ type Ledger struct {
 	held map[Proxy]int64
 }
 
-// least is an upload's minimum count in bytes: about the cost of its call, apart from its body.
+// least is the minimum number of bytes counted for an upload: about the cost of its call, apart
+// from its body.
 const least = 64 << 10
 
-// Upload is one request's share. It is not for concurrent use.
+// Upload is the share of one request. It is not safe for concurrent use.
 type Upload struct {
 	ledger *Ledger
 	proxy  Proxy
 	limit  int64
 	sent   int64
-	held   int64 // counted
+	held   int64 // bytes counted for the upload
 }
 
-// Open starts an upload through a proxy that may hold limit bytes in all. Call Close.
+// Open starts an upload through a proxy that may hold limit bytes in all. The caller calls Close.
 func (l *Ledger) Open(p Proxy, limit int64) *Upload {
 	return &Upload{ledger: l, proxy: p, limit: limit}
 }
 
 // Take reserves n more bytes. It returns false, and reserves nothing, if the upload would exceed
-// half of the room that others leave.
+// half of the room that other uploads leave.
 func (u *Upload) Take(n int64) bool {
 	l := u.ledger
 	l.mu.Lock()

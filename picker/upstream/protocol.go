@@ -12,15 +12,16 @@ const (
 	maxHeader = 64 << 10
 	// idleFor is how long an unused connection is kept.
 	idleFor = time.Minute
-	// A kept HTTP/2 connection without data for pingAfter is pinged, and closed without an answer
-	// within pingFor: unlike in HTTP/1.1, calls that time out do not close it.
+	// A kept HTTP/2 connection that receives no data for pingAfter is pinged, and closed if no
+	// answer arrives within pingFor. Unlike in HTTP/1.1, a call that times out does not close its
+	// connection.
 	pingAfter, pingFor = 5 * time.Second, 5 * time.Second
 )
 
 // Protocol is how a pool's model servers are called. The zero value is HTTP/1.1 in cleartext.
 type Protocol struct {
 	TLS *tls.Config // nil means cleartext; immutable
-	Key string      // distinguishes different TLS
+	Key string      // differs if TLS differs
 	// HTTP2 uses prior knowledge in cleartext, and ALPN with TLS.
 	HTTP2 bool
 }
@@ -39,8 +40,8 @@ func (p Protocol) URL(server netip.AddrPort) string {
 	return "http://" + server.String()
 }
 
-// Transport returns a new transport that keeps idle connections to each server; with 0, each call
-// has its own connection.
+// Transport returns a new transport that keeps up to idle unused connections to each server. With
+// 0, each call has a connection of its own.
 func (p Protocol) Transport(idle int) *http.Transport {
 	t := &http.Transport{
 		TLSClientConfig: p.TLS, DisableKeepAlives: idle == 0, MaxIdleConnsPerHost: idle, IdleConnTimeout: idleFor,

@@ -32,7 +32,7 @@ const (
 	DefaultMessage = 16 << 20
 	defaultTimeout = 10 * time.Second
 
-	maxFrames  = 16       // of a message
+	maxFrames  = 16       // frames of a message
 	maxCommand = 4 << 10  // bytes of a command
 	large      = 64 << 10 // bytes of a large message
 	step       = 64 << 10 // bytes by which memory grows
@@ -47,7 +47,7 @@ const (
 	flagCommand = 4
 )
 
-// They end the connection.
+// These errors end the connection.
 var (
 	ErrTooLarge = errors.New("ZMTP: a message is larger than its limit")
 	errFlags    = errors.New("ZMTP: a frame has unknown flags")
@@ -55,12 +55,12 @@ var (
 	errCommands = fmt.Errorf("ZMTP: the peer sends more than %d commands a minute", commandsPerMinute)
 )
 
-// Limits of connections, possibly shared. Zero values mean the defaults given.
+// Limits of a connection. Several connections may share one. A zero value means the default given.
 type Limits struct {
 	Message int           // bytes of a message; default DefaultMessage
-	Timeout time.Duration // of the handshake, and of each message; default 10 s
-	// Large has a place per concurrently read large message, and Own per such message of one peer;
-	// nil means no limit.
+	Timeout time.Duration // for the handshake, and for each message; default 10 s
+	// Large has a place for each large message that is read at a time, Own for each such message of
+	// one peer; nil means no limit.
 	Large, Own chan struct{}
 }
 
@@ -85,7 +85,8 @@ var greeting = func() [64]byte {
 	return g
 }()
 
-// Handshake makes a Conn of a TCP connection, which it closes on failure. socketType is this end's.
+// Handshake makes a Conn from a TCP connection, which it closes on failure. socketType is the type
+// of this end's socket.
 func Handshake(nc net.Conn, socketType string, limits Limits) (*Conn, error) {
 	limits.Message, limits.Timeout = cmp.Or(limits.Message, DefaultMessage), cmp.Or(limits.Timeout, defaultTimeout)
 	c := &Conn{nc: nc, limits: limits, reader: bufio.NewReaderSize(nc, buffer)}
@@ -174,7 +175,7 @@ func (c *Conn) Close() error { return c.nc.Close() }
 // Subscribe requests from a PUB socket the messages whose first frame begins with topic.
 func (c *Conn) Subscribe(topic string) error { return c.Write(append([]byte{1}, topic...)) }
 
-// Read returns the frames of the next message, valid until the next call. It answers or drops
+// Read returns the frames of the next message, valid until the next call. It answers or ignores
 // commands. After an error the connection is unusable.
 func (c *Conn) Read() (frames [][]byte, err error) {
 	c.memory, c.ends = c.memory[:0], c.ends[:0]
@@ -231,7 +232,8 @@ func (c *Conn) await() error {
 	return c.nc.SetReadDeadline(time.Now().Add(c.limits.Timeout))
 }
 
-// place takes a place of a large message, the peer's own first, so that no peer gets all.
+// place takes a place for a large message: first the peer's own place, so that no peer takes all of
+// Large.
 func (c *Conn) place() error {
 	wait := time.NewTimer(c.limits.Timeout)
 	defer wait.Stop()
@@ -266,7 +268,7 @@ func (c *Conn) release() {
 	}
 }
 
-// Free releases the memory of Read's last message. Call it when reading ends.
+// Free releases the memory of the last message that Read returned. Call it when reading ends.
 func (c *Conn) Free() {
 	c.release()
 	c.memory, c.frames = nil, nil

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// queued bounds a subscriber's waiting messages; further ones are dropped, as in PUB sockets.
+// queued bounds a subscriber's waiting messages. Further messages are dropped, as PUB sockets do.
 const queued = 1024
 
-// Publisher is a PUB socket that sends all messages to each SUB socket, whatever its topics.
+// Publisher is a PUB socket that sends each message to all SUB sockets, whatever topics they
+// requested.
 type Publisher struct {
 	mu    sync.Mutex
 	conns map[*Conn]chan [][]byte
@@ -33,7 +34,7 @@ func (p *Publisher) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// Dial connects to a listening SUB socket, repeatedly until ctx ends.
+// Dial connects to a listening SUB socket, and connects again after each end, until ctx ends.
 func (p *Publisher) Dial(ctx context.Context, address string, again time.Duration) {
 	for {
 		var dialer net.Dialer

@@ -1,4 +1,4 @@
-// Package upstreamtest has a model server for tests of calls by package upstream.
+// Package upstreamtest has a model server for tests of calls made with package upstream.
 //
 // Invariants: a server ends with its test.
 //
