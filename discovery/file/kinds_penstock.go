@@ -5,25 +5,13 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/about"
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-func clusterSetKind() *kind {
-	return &kind{
-		table:    store.ClusterSets,
-		versions: []version{{v1alpha1.Group + "/" + v1alpha1.Version, nil}},
-		crd:      "clustersets",
-		check:    checkClusterSet,
-	}
-}
-
-func checkClusterSet(o store.Object) []mistake {
-	var c checks
-	set := o.(*v1alpha1.ClusterSet)
-	for i, cidr := range set.Spec.PodCIDRs {
-		c.cidr(at("spec.podCIDRs", i), cidr)
-	}
+func checkClusterSet(c *checks, set *v1alpha1.ClusterSet) {
+	c.cidrs("spec.podCIDRs", set.Spec.PodCIDRs)
 	if l := set.Spec.PeerListener; l != nil && l.Address != "" {
 		if host, port, err := net.SplitHostPort(l.Address); err != nil || host == "" || port == "" {
 			c.wrong("spec.peerListener.address", fmt.Sprintf("%.100q is no address", l.Address),
@@ -37,12 +25,8 @@ func checkClusterSet(o store.Object) []mistake {
 			c.wrong(field+".name", fmt.Sprintf("%s is this cluster itself", m.Name),
 				"remove the member, or correct spec.cluster")
 		}
-		for j, cidr := range m.Allow.PodCIDRs {
-			c.cidr(at(field+".allow.podCIDRs", j), cidr)
-		}
-		for j, cidr := range m.Allow.Addresses {
-			c.cidr(at(field+".allow.addresses", j), cidr)
-		}
+		c.cidrs(field+".allow.podCIDRs", m.Allow.PodCIDRs)
+		c.cidrs(field+".allow.addresses", m.Allow.Addresses)
 		if ofHub || m.Peer == nil { // without any of them, the schema has a rule
 			continue
 		}
@@ -54,5 +38,25 @@ func checkClusterSet(o store.Object) []mistake {
 				"write the bundle that `penstock clusters show` prints there")
 		}
 	}
-	return c.found
+}
+
+func checkClusterProperty(c *checks, p *about.ClusterProperty) {
+	if problem := v1alpha1.CheckClusterName(p.Spec.Value); p.Name == about.ClusterName && problem != "" {
+		c.wrong("spec.value", problem, "write the name of this cluster in its cluster set, such as eu-west-1")
+	}
+}
+
+func checkModelServers(c *checks, m *v1alpha1.ModelServers) {
+	for i, s := range m.Spec.Servers {
+		c.ipOrHost(at("spec.servers", i)+".address", s.Address)
+	}
+}
+
+func checkPoolPolicy(c *checks, p *v1alpha1.PoolPolicy) {
+	c.cidrs("spec.remote.podCIDRs", p.Spec.Remote.PodCIDRs)
+	c.cidrs("spec.remote.addresses", p.Spec.Remote.Addresses)
+	if p.Spec.Picker.Plugins != nil {
+		_, problems := endpointpicker.Inline(p.Spec.Picker.Plugins)
+		c.plugins("spec.picker.plugins.", problems)
+	}
 }
