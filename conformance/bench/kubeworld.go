@@ -36,9 +36,7 @@ var (
 		Resource: "gateways"}
 	httpRoutes = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1",
 		Resource: "httproutes"}
-	envoyFleets    = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "envoyfleets"}
-	inferencePools = schema.GroupVersionResource{Group: "inference.networking.k8s.io", Version: "v1",
-		Resource: "inferencepools"}
+	envoyFleets = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "envoyfleets"}
 )
 
 // cluster is the API of a lab's cluster, and a namespace in it.

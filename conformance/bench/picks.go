@@ -176,20 +176,19 @@ func (s saturation) costs(ctx context.Context, routes ...string) (map[string]flo
 }
 
 func measurePicks(ctx context.Context, c config, out report) error {
-	p, err := startPickers(ctx, c, picks.Ours, picks.Echo, picks.JSON)
+	p, err := startPickers(ctx, c, picks.Ours, picks.Echo)
 	if err != nil {
 		return err
 	}
 	defer p.close()
 	for _, m := range []struct {
-		name, mode, peer string
-		size             int
+		name, mode string
+		size       int
 	}{
-		{"pick_none", "headers", picks.Echo, 1 << 10}, {"pick_1k", "prompts", picks.Echo, 1 << 10},
-		{"pick_10k", "prompts", picks.Echo, 10 << 10}, {"pick_100k", "prompts", picks.Echo, 100 << 10},
-		{"pick_vs_json", "prompts", picks.JSON, 100 << 10},
+		{"pick_none", "headers", 1 << 10}, {"pick_1k", "prompts", 1 << 10}, {"pick_10k", "prompts", 10 << 10},
+		{"pick_100k", "prompts", 100 << 10},
 	} {
-		ours, peer := picks.Ours+"-"+m.mode, m.peer+"-"+m.mode
+		ours, peer := picks.Ours+"-"+m.mode, picks.Echo+"-"+m.mode
 		costs, err := saturation{
 			clients: p.clients, size: m.size, turns: 6, lasts: 1500 * time.Millisecond,
 			cpu: func(route string) (time.Duration, error) {

@@ -41,7 +41,7 @@ type rig struct {
 }
 
 // newRig loads a world and serves it.
-func newRig(size world.Size, options ...grpc.ServerOption) (*rig, error) {
+func newRig(size world.Size) (*rig, error) {
 	w, err := world.New(size)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func newRig(size world.Size, options ...grpc.ServerOption) (*rig, error) {
 		return nil, err
 	}
 	r.cache.SetReady()
-	r.grpc = grpc.NewServer(append(server.Options(), options...)...)
+	r.grpc = grpc.NewServer(server.Options()...)
 	r.server.Register(r.grpc)
 	r.address, err = serve(r.grpc)
 	return r, err

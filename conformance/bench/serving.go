@@ -11,7 +11,8 @@ import (
 
 const (
 	// rest is how long a process may take to become idle after it has loaded everything.
-	rest = 5 * time.Second
+	rest    = 5 * time.Second
+	streams = 1000
 	// idleFor is the time over which idle CPU is measured.
 	idleFor = 20 * time.Second
 )
@@ -90,10 +91,10 @@ func resourcesOf(size world.Size) (int, error) {
 }
 
 // coldStart starts penstock serve, and returns when a proxy has want resources.
-func coldStart(ctx context.Context, c config, files, state string, want int, args ...string) (time.Duration,
-	proxy.Have, *plane, error) {
+func coldStart(ctx context.Context, c config, files, state string, want int) (time.Duration, proxy.Have,
+	*plane, error) {
 	start := time.Now()
-	p, err := startPlane(c, "serve", files, state, args...)
+	p, err := startPlane(c, "serve", files, state)
 	if err != nil {
 		return 0, nil, nil, err
 	}

@@ -2,7 +2,6 @@ package picks
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/cespare/xxhash/v2"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
 
@@ -25,7 +23,6 @@ import (
 const (
 	Ours = "ours" // the production picker, as penstock picker runs it
 	Echo = "echo" // grpc-go with its default codec; it answers every message with an empty one
-	JSON = "json" // Echo that also decodes each body and hashes its prompt in blocks, as llm-d's router does
 )
 
 // The pools of Ours, which have the same servers.
@@ -78,9 +75,9 @@ func serve(kind string, servers []string) error {
 			return err
 		}
 		listener = picker.Listener(listener) // as internal/app serves it
-	case Echo, JSON:
+	case Echo:
 		server = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage))
-		extprocv3.RegisterExternalProcessorServer(server, echo{reads: kind == JSON})
+		extprocv3.RegisterExternalProcessorServer(server, echo{})
 	default:
 		return fmt.Errorf("no server %q", kind)
 	}
@@ -119,10 +116,9 @@ func ours(ctx context.Context, servers []string) (*grpc.Server, error) {
 
 type echo struct {
 	extprocv3.UnimplementedExternalProcessorServer
-	reads bool
 }
 
-func (e echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+func (echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -134,37 +130,11 @@ func (e echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 		answer := &extprocv3.ProcessingResponse{
 			Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}},
 		}
-		if body := m.GetRequestBody(); body != nil {
-			if e.reads {
-				runtime.KeepAlive(hashes(body.GetBody()))
-			}
+		if m.GetRequestBody() != nil {
 			answer.Response = &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{}}
 		}
 		if err := stream.Send(answer); err != nil {
 			return err
 		}
 	}
-}
-
-// hashes returns a prompt's chain of blocks as llm-d's router computes it: it decodes the body into
-// a map, encodes the messages, and hashes each 256 bytes together with the hash of the block
-// before.
-func hashes(body []byte) (chain []uint64) {
-	var request map[string]any
-	if json.Unmarshal(body, &request) != nil {
-		return nil
-	}
-	text, err := json.Marshal(request["messages"])
-	if err != nil {
-		return nil
-	}
-	var digest xxhash.Digest
-	for before := uint64(0); len(text) > 0; {
-		n := min(len(text), 256)
-		digest.ResetWithSeed(before)
-		_, _ = digest.Write(text[:n])
-		before, text = digest.Sum64(), text[n:]
-		chain = append(chain, before)
-	}
-	return chain
 }

@@ -2,7 +2,7 @@
 // asks for picks, in processes of their own so that their CPU can be read, the Envoy's
 // configuration, model servers, and clients.
 //
-//	child.go     the servers: our picker, a gRPC echo, and an echo that reads JSON as others do
+//	child.go     the servers: our picker, and a gRPC echo
 //	envoy.go     one Envoy with a route for each server and body mode
 //	clients.go   connections that send the same request as fast as it is answered, or at a rate
 //	models.go    model servers that answer at once
