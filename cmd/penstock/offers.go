@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
 func (s *service) offered(ctx context.Context) (out []app.Offer, err error) {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/filesystem"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
 // peerFlags configure how serve finds and authenticates its peers, the other processes for the same

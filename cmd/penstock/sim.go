@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/penstock-project/penstock/cmd/internal/external/tokenstore"
+	"github.com/penstock-project/penstock/picker/external/tokenstore"
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 

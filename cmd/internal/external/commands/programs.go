@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/penstock-project/penstock/cmd/internal/external"
-	"github.com/penstock-project/penstock/cmd/internal/external/preprocess"
-	"github.com/penstock-project/penstock/cmd/internal/external/router"
-	"github.com/penstock-project/penstock/cmd/internal/external/tokenstore"
+	"github.com/penstock-project/penstock/picker/external"
+	"github.com/penstock-project/penstock/picker/external/preprocess"
+	"github.com/penstock-project/penstock/picker/external/router"
+	"github.com/penstock-project/penstock/picker/external/tokenstore"
 )
 
 // New returns the root command.

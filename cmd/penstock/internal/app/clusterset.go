@@ -6,13 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
 // clusterSet makes this process's part in a cluster set. It is idle until there is a ClusterSet.

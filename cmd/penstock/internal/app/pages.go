@@ -17,13 +17,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
 // maxSocketPath is the length of a Unix socket's path that every system allows.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/penstock-project/penstock/cmd/internal/external/tokenstore"
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/external/tokenstore"
 	"github.com/penstock-project/penstock/picker/modelserver"
 	"github.com/penstock-project/penstock/picker/schedule"
 )

@@ -6,9 +6,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/penstock-project/penstock/cmd/internal/external"
-	"github.com/penstock-project/penstock/cmd/internal/external/preprocess"
-	"github.com/penstock-project/penstock/cmd/internal/external/router"
+	"github.com/penstock-project/penstock/picker/external"
+	"github.com/penstock-project/penstock/picker/external/preprocess"
+	"github.com/penstock-project/penstock/picker/external/router"
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 

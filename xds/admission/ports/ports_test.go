@@ -22,7 +22,7 @@ const top = "../../.."
 
 // others are packages outside the product that open sockets, and why.
 var others = map[string]string{
-	"cmd/internal/ports":           "it opens them for all",
+	"xds/admission/ports":          "it opens them for all",
 	"picker/modelserver":           "a simulated model server",
 	"xds/xdstest":                  "for tests",
 	"xds/xdstest/freeport":         "for tests",

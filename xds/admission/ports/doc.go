@@ -9,5 +9,5 @@
 // together leave a fifth of the descriptors; each port has limits, and a test in
 // conformance/promises/attacks.
 //
-// Tests: go test ./cmd/internal/ports
+// Tests: go test ./xds/admission/ports
 package ports

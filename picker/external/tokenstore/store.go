@@ -14,7 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/penstock-project/penstock/cmd/internal/external"
+	"github.com/penstock-project/penstock/picker/external"
 )
 
 const (

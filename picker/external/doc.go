@@ -20,5 +20,5 @@
 // address (half of that), and each. A body takes room as its bytes arrive. A call of a Peer has a
 // deadline and a largest answer; after five failures in a row no calls are made for two seconds.
 //
-// Tests: go test ./cmd/internal/external/...
+// Tests: go test ./picker/external/...
 package external

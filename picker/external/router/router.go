@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/penstock-project/penstock/cmd/internal/external"
+	"github.com/penstock-project/penstock/picker/external"
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/penstock-project/penstock/cmd/internal/external"
+	"github.com/penstock-project/penstock/picker/external"
 )
 
 // fields that may hold a request's prompt, in all APIs of OpenAI and Anthropic that generate text.

@@ -3,7 +3,7 @@ package external_test
 import (
 	"testing"
 
-	"github.com/penstock-project/penstock/cmd/internal/external"
+	"github.com/penstock-project/penstock/picker/external"
 )
 
 func TestForm_IsThatOfTheFirstBytes(t *testing.T) {

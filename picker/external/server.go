@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
 // ServerConfig configures a Server. Component, Listen, Body and Bodies are required.

@@ -16,5 +16,5 @@
 // Invariants: bodies, texts and lists have limits; at most four prompts are tokenized at a time. No
 // log, metric or error contains a prompt's text.
 //
-// Callers: cmd/penstock-external, the demo. Tests: go test ./cmd/internal/external/preprocess
+// Callers: cmd/penstock-external, the demo. Tests: go test ./picker/external/preprocess
 package preprocess

@@ -14,5 +14,5 @@
 // prompt.
 //
 // Callers: cmd/penstock-external, the demo, package preprocess, penstock sim. Tests: go test
-// ./cmd/internal/external/tokenstore
+// ./picker/external/tokenstore
 package tokenstore

@@ -9,5 +9,5 @@
 // Invariants: at most 1,000 workers, and a table of prefixes that takes 60 MiB at most. After a
 // failed lookup the workers stay. An answer names a current worker; without one it is 503.
 //
-// Callers: cmd/penstock-external, the demo. Tests: go test ./cmd/internal/external/router
+// Callers: cmd/penstock-external, the demo. Tests: go test ./picker/external/router
 package router

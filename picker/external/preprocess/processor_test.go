@@ -13,9 +13,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/penstock-project/penstock/cmd/internal/external"
-	"github.com/penstock-project/penstock/cmd/internal/external/router"
-	"github.com/penstock-project/penstock/cmd/internal/external/tokenstore"
+	"github.com/penstock-project/penstock/picker/external"
+	"github.com/penstock-project/penstock/picker/external/router"
+	"github.com/penstock-project/penstock/picker/external/tokenstore"
 )
 
 // letters has a token for each byte.

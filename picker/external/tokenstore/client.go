@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/internal/external"
+	"github.com/penstock-project/penstock/picker/external"
 )
 
 // NewKey returns a key that cannot be guessed: 128 random bits.
