@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// choose ranks the endpoints by a strategy.
 func (k *pick) choose(s *schedule.Strategy) bool {
 	k.strategy, k.at = s, time.Now()
 	allowed := k.allowed

@@ -117,7 +117,6 @@ exports of Stale and Unreachable members stay: requests go on as long as their m
 	return cmd
 }
 
-// watchClusters prints the members, now and after each change, until ctx ends.
 func (t *target) watchClusters(cmd *cobra.Command, output string) error {
 	all, err := t.replicas(cmd.Context())
 	if err != nil {

@@ -117,7 +117,6 @@ func (d *document) setMembers() error {
 	return nil
 }
 
-// exportable returns the namespaces and pools that a member may export.
 func exportable(a *v1alpha1.ClusterSetAllow) map[string]any {
 	out := map[string]any{}
 	if len(a.Pools) > 0 {

@@ -368,7 +368,6 @@ func (u *unconnected) Error() string {
 	return strings.Join(parts, "; ")
 }
 
-// end prints the result of a drain after the wait.
 func (u *unconnected) end(out io.Writer, line string) error {
 	if u != nil {
 		return u

@@ -101,7 +101,6 @@ func (j *joining) check() error {
 	return nil
 }
 
-// mayExport is a line about what a member may export here.
 func mayExport(m *v1alpha1.ClusterSetMember) string {
 	var parts []string
 	if len(m.Allow.Namespaces) > 0 {

@@ -172,7 +172,6 @@ func newStoreWatch() *cobra.Command {
 		}, kindOnly)
 }
 
-// stream reads a page of JSON lines until it ends.
 func (r running) stream(ctx context.Context, path string, line func([]byte) error) error {
 	body, err := r.open(ctx, path)
 	if err != nil {

@@ -224,7 +224,6 @@ func printDiff(w io.Writer, list []difference) error {
 	return nil
 }
 
-// text returns a resource as YAML, or "" for none.
 func text(raw json.RawMessage) (string, error) {
 	if raw == nil {
 		return "", nil

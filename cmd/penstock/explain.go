@@ -397,7 +397,6 @@ func clusterText(c picker.ClusterCost) string {
 	return text
 }
 
-// targetsText describes the models that replace the request's, with their shares.
 func targetsText(targets []picker.ModelTarget) string {
 	var sum, rest float64
 	for _, t := range targets {
@@ -533,7 +532,6 @@ func costParts(v schedule.Verdict) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// scoreParts lists each plugin's score of an endpoint, with its weight.
 func scoreParts(v schedule.Verdict) string {
 	var parts []string
 	for _, s := range v.Scores {

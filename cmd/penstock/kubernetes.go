@@ -49,7 +49,6 @@ func (k *kubernetes) wanted(paths []string) bool {
 	return k.kubeconfig != "" || len(paths) == 0 && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
-// config returns the cluster's part of the configuration.
 func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app.Kubernetes, error) {
 	if len(paths) > 0 {
 		return nil, errors.New("objects come from files or from a cluster: remove -f or --kubeconfig")

@@ -271,7 +271,6 @@ func ads(cfg app.Config) net.Listener {
 	return cfg.Local
 }
 
-// addressOf formats the address of a listener as flags have it.
 func addressOf(l net.Listener) string {
 	if a := l.Addr(); a.Network() == "unix" {
 		return unixPrefix + a.String()
@@ -332,7 +331,6 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	return cfg, nil
 }
 
-// positive returns the value of a flag.
 func positive(flag string, q *resource.QuantityValue) (int64, error) {
 	if q.Value() < 1 {
 		return 0, fmt.Errorf("%s %s: write a positive quantity, such as 256Mi", flag, q.String())
@@ -397,7 +395,6 @@ func (s *service) open(ctx context.Context, log *slog.Logger, cfg *app.Config) (
 	return nil
 }
 
-// reachPicker sets the addresses at which Envoys reach the picker.
 func (s *service) reachPicker(cfg *app.Config) error {
 	for _, a := range s.pickerAddresses {
 		if path, ok := strings.CutPrefix(a, unixPrefix); ok {

@@ -134,7 +134,6 @@ BALANCE is the largest number of prompt tokens that one server computed over the
 	return err
 }
 
-// read reads a trace, and completes its error.
 func (o *replayOptions) read(cmd *cobra.Command, trace string) (*simulation.Workload, error) {
 	workload, err := readTrace(cmd, trace, o.pool)
 	if pools := (*simulation.PoolsError)(nil); errors.As(err, &pools) {
@@ -146,7 +145,6 @@ func (o *replayOptions) read(cmd *cobra.Command, trace string) (*simulation.Work
 	return workload, err
 }
 
-// readTrace reads the requests of a pool from a file, or from standard input for "-".
 func readTrace(cmd *cobra.Command, name, pool string) (*simulation.Workload, error) {
 	if name == "-" {
 		return simulation.ReadPool("standard input", cmd.InOrStdin(), pool)

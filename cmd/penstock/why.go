@@ -143,7 +143,6 @@ func poolsText(found app.FoundPicks) string {
 	return text
 }
 
-// printPicks prints picks; with stages also what each passed.
 func printPicks(w io.Writer, picks []*picker.Record, stages bool) error {
 	p := &printer{w: w}
 	for _, r := range picks {
@@ -309,7 +308,6 @@ func detailsText(details string) string {
 	return details
 }
 
-// listText is placesText for the endpoints of a pick.
 func listText(endpoints string) string {
 	const hops = "envoy://" + model.HopListener + "/"
 	if !strings.Contains(endpoints, hops) {
@@ -336,7 +334,6 @@ func hopText(id model.HopID) string {
 	return poolText(id.Target())
 }
 
-// whereText is poolText for the text of an ID.
 func whereText(text string) string {
 	id, ok := objectid.ParseTarget(text)
 	if !ok || id.IsZero() {
@@ -363,7 +360,6 @@ var choiceTexts = map[string]string{
 	endpointpicker.PowerOfTwoPicker:     "the higher score of two that are drawn",
 }
 
-// choiceText continues the name of a strategy.
 func choiceText(choice string) string {
 	if choice == "" {
 		return ""
@@ -381,7 +377,6 @@ func drawnText(compared []picker.Choice) string {
 	return strings.Join(texts, " ")
 }
 
-// excessText describes a limit that kept a request from endpoints.
 func excessText(x schedule.Excess) string {
 	text := fmt.Sprintf("%s %s: %s", x.Limit, amount(x.Max, x.Unit), amount(x.Value, x.Unit))
 	switch {

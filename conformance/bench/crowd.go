@@ -20,7 +20,6 @@ import (
 // earlier requests, so the answer shows that a proxy has been served.
 const probe = "secret/default/no-such-secret"
 
-// crowd is many proxies with a connection each.
 type crowd struct {
 	proxies []*proxy.Proxy
 
@@ -35,7 +34,6 @@ type crowd struct {
 	arrived chan time.Time
 }
 
-// gather connects n proxies, which send the same requests.
 func gather(ctx context.Context, address string, n int, requests [][]byte) (*crowd, error) {
 	c := &crowd{proxies: make([]*proxy.Proxy, n), ready: make(chan struct{}), arrived: make(chan time.Time, 1)}
 	var group errgroup.Group

@@ -39,7 +39,6 @@ var (
 	envoyFleets = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "envoyfleets"}
 )
 
-// cluster is the API of a lab's cluster, and a namespace in it.
 type cluster struct {
 	lab        *lab.Lab
 	kubeconfig string
@@ -87,7 +86,6 @@ func (c *cluster) end() {
 	}
 }
 
-// create creates an object from its fields, or from a typed one, unless it exists.
 func (c *cluster) create(ctx context.Context, kind schema.GroupVersionResource, object any) error {
 	raw, err := json.Marshal(object)
 	if err != nil {

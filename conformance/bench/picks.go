@@ -20,7 +20,6 @@ const (
 	pickProcessors  = 2  // that each server of picks may use
 )
 
-// pickers are the servers of picks behind one Envoy.
 type pickers struct {
 	clients picks.Clients
 	servers map[string]*process

@@ -44,7 +44,6 @@ func (p *process) run() error {
 	return nil
 }
 
-// again returns a command that runs this program with one more variable in its environment.
 func again(variable string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -180,7 +179,6 @@ func planeOf(p *process, state string) *plane {
 	}}}
 }
 
-// adsAddress waits until penstock serve prints its ADS address.
 func (p *plane) adsAddress(ctx context.Context) (address string, err error) {
 	err = eventually(ctx, func() error {
 		_, after, _ := strings.Cut(p.output(), "ADS at ")
@@ -198,7 +196,6 @@ func (p *plane) page(ctx context.Context, path string) ([]byte, error) {
 	return body, err
 }
 
-// metric returns the value of a series from a page of metrics.
 func metric(page []byte, series string) (float64, error) {
 	for line := range strings.Lines(string(page)) {
 		if value, ok := strings.CutPrefix(line, series+" "); ok {
@@ -227,7 +224,6 @@ func (p *process) child() (int, error) {
 	return strconv.Atoi(all[0])
 }
 
-// folder creates a folder with a world's files and one for state.
 func folder(write func(dir string) error) (files, state string, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "penstock-bench")
 	if err != nil {

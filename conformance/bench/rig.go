@@ -40,7 +40,6 @@ type rig struct {
 	address    string
 }
 
-// newRig loads a world and serves it.
 func newRig(size world.Size) (*rig, error) {
 	w, err := world.New(size)
 	if err != nil {
@@ -72,7 +71,6 @@ func serve(s *grpc.Server) (address string, err error) {
 
 func (r *rig) close() { r.grpc.Stop() }
 
-// change applies a change to the store, translates it and commits it to the cache.
 func (r *rig) change(ops ...store.Op) error {
 	rev, err := r.store.Apply(ops...)
 	if err != nil {

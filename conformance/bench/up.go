@@ -63,7 +63,6 @@ func (g *gateway) serves(ctx context.Context, check func() error) error {
 	return nil
 }
 
-// poolObjects returns an InferencePool with a model server at each port of this machine.
 func poolObjects(name string, ports []int) string {
 	var list []string
 	for _, port := range ports {
@@ -106,7 +105,6 @@ spec:
 
 func byPath(pool string) string { return fmt.Sprintf("{path: {value: /%s}}", pool) }
 
-// startServers starts n simulated model servers, which end with stop.
 func startServers(c config, n int, args ...string) (servers []*process, ports []int, stop func(), err error) {
 	stop = func() {
 		for _, s := range servers {

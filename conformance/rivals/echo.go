@@ -15,7 +15,6 @@ type echo struct {
 	extprocv3.UnimplementedExternalProcessorServer
 }
 
-// serveEcho serves an echo until stop.
 func serveEcho() (port int, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

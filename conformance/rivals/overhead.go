@@ -161,7 +161,6 @@ func (t *target) saturate(ctx context.Context, turn int) error {
 	return err
 }
 
-// plain is a completion of about size bytes that is not streamed.
 func plain(size int, number uint64) []byte {
 	text := appendBlock(nil, 1<<41|number, size/4)
 	out, err := json.Marshal(map[string]any{

@@ -23,7 +23,6 @@ func checkListenerSet(c *checks, s *gatewayv1.ListenerSet) {
 	}
 }
 
-// protocol checks the protocol of a listener.
 func (c *checks) protocol(listener int, p string) {
 	if !slices.Contains(protocols, p) && !strings.Contains(p, "/") {
 		c.wrong(at("spec.listeners", listener)+".protocol", "is not a known protocol: "+quote(p),

@@ -88,7 +88,6 @@ func serve(kind string, servers []string) error {
 	return server.Serve(listener)
 }
 
-// ours returns a server with the production picker, which runs until ctx ends.
 func ours(ctx context.Context, servers []string) (*grpc.Server, error) {
 	server := grpc.NewServer(picker.ServerOptions(uint32(4*runtime.NumCPU()), nil)...)
 	p, err := picker.New(picker.Config{Log: slog.New(slog.DiscardHandler)})

@@ -106,7 +106,6 @@ func plain(raw json.RawMessage) (string, []uint32, error) {
 	return "", nil, errors.New("request_body.prompt is neither a text, nor a list of one text, nor a list of token IDs")
 }
 
-// content returns the texts of a text or of a list of parts.
 func content(raw json.RawMessage) (string, error) {
 	var text string
 	var parts []struct {

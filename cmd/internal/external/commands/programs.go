@@ -48,7 +48,6 @@ func (p *program) flags(f *pflag.FlagSet, listen string) {
 	f.DurationVar(&p.grace, "grace", 10*time.Second, "grace period for requests in flight after SIGTERM")
 }
 
-// pather is a program without its server.
 type pather interface{ Paths(*external.Server) }
 
 // run serves a program until the command ends. It also calls the program's Run, if it has one.

@@ -239,7 +239,6 @@ func (a *App) pick(envoys *delivery.Envoys) (err error) {
 	return nil
 }
 
-// pipeline makes the pipeline of the parts of every role and the role's own parts.
 func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipeline {
 	cfg.Store, cfg.Translation, cfg.Cache, cfg.Log = a.store, a.translation, a.cache, a.log
 	cfg.Names = a.wantNames

@@ -59,7 +59,6 @@ func (a *App) records(q picker.Picks) []*picker.Record {
 	return all
 }
 
-// memberTraffic counts the results of requests from this process's Envoys to clusters.
 func (a *App) memberTraffic() map[string]set.Traffic {
 	out := map[string]set.Traffic{}
 	for cluster, t := range a.attempts.Traffic() {

@@ -83,7 +83,6 @@ func oneIf(yes bool) float64 {
 	return 0
 }
 
-// findings counts the findings on the board when the page is read.
 type findings struct{ board *status.Board }
 
 var findingsDesc = prometheus.NewDesc("penstock_findings",

@@ -199,7 +199,6 @@ func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pi
 	return group.Wait()
 }
 
-// discovery is the source of a stand-alone picker's objects.
 type discovery interface {
 	// read returns when all objects have been read once, and run follows them.
 	read(context.Context) error

@@ -16,7 +16,6 @@ import (
 
 const completions = "/v1/chat/completions"
 
-// chat is a chat completion request of OpenAI's API.
 type chat struct {
 	Model     string    `json:"model"`
 	Messages  []message `json:"messages"`
@@ -56,7 +55,6 @@ type answer struct {
 	Took     time.Duration
 }
 
-// ask posts a question to a base URL and reads the whole answer.
 func (d *show) ask(ctx context.Context, base string, c chat) answer {
 	began := time.Now()
 	a, body := d.post(ctx, base, c)
@@ -100,14 +98,12 @@ func (a answer) expectFrom(prefix string) {
 		prefix, a.Status, a.By, a.Text)
 }
 
-// get returns the status and the body of a GET.
 func (d *show) get(url string) (int, []byte) {
 	resp := must(d.http.Do(must(http.NewRequestWithContext(d.ctx, http.MethodGet, url, nil))))
 	defer resp.Body.Close()
 	return resp.StatusCode, must(io.ReadAll(resp.Body))
 }
 
-// lastRequest returns a model server's last completion request.
 func (d *show) lastRequest(address string) (last struct {
 	Headers http.Header
 	Body    string

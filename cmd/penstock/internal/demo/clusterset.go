@@ -44,7 +44,6 @@ func setScript() script {
 	}
 }
 
-// startPicker runs west's picker.
 func (d *show) startPicker() {
 	d.run(epp, "picker", "-f", d.file("west"), "--bind-address", "127.0.0.1", "--secure-serving=false",
 		"--grpc-port", fmt.Sprint(d.ports[epp]), "--grpc-health-port", "0", "--metrics-port", "0")
@@ -63,7 +62,6 @@ func (d *show) call(name, more, stdin string, args ...string) string {
 	return string(out)
 }
 
-// list shows `penstock clusters list` of the first cluster.
 func (d *show) list() { d.output(d.call("here", "", "", "clusters", "list")) }
 
 // until waits until `penstock clusters list` of the first cluster has a text so many times.
@@ -105,7 +103,6 @@ func (d *show) save(from, to string) {
 	d.write(to, text)
 }
 
-// servedBy waits until a request is served by a cluster.
 func (d *show) servedBy(name string) (a answer) {
 	if err := wait(d.ctx, func() bool {
 		a = d.ask(d.ctx, d.url, question("llama", "Hello there", 0))
@@ -204,7 +201,6 @@ func undone(d *show) []any {
 	return []any{n}
 }
 
-// restart starts west again, and waits until it serves.
 func (d *show) restart() {
 	d.launch("west")
 	d.clusters["west"].served(d.ctx)

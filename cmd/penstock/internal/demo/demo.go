@@ -44,7 +44,6 @@ type Config struct {
 	Ask func(ctx context.Context, state, path string, into any) error
 }
 
-// script is one of the demos.
 type script struct {
 	folder  string   // of its YAML
 	sites   []string // its clusters; requests arrive at the first
@@ -57,7 +56,6 @@ type script struct {
 	steps []func(d *show) []any
 }
 
-// texts are a demo's texts in steps.yaml.
 type texts struct {
 	Title, About, Serves, Again, Keep, Edit string
 	Try                                     []string // commands
@@ -143,7 +141,6 @@ func shortTemp() string {
 // it.
 type failure struct{ error }
 
-// try runs a step and returns its failure.
 func try(run func()) (err error) {
 	defer func() {
 		switch v := recover().(type) {
@@ -177,7 +174,6 @@ func expect(ok bool, format string, args ...any) {
 	}
 }
 
-// play runs the steps.
 func (d *show) play() error {
 	began := time.Now()
 	d.line("%s", d.paint(bold, d.texts.Title))
@@ -221,13 +217,11 @@ func (d *show) play() error {
 	return nil
 }
 
-// fill replaces the names in a text.
 func (d *show) fill(text string) string {
 	return strings.NewReplacer("@typed", d.cfg.Typed, "@envoy", d.cfg.Envoy, "@url", d.url, "@state",
 		d.state(d.sites[0])).Replace(text)
 }
 
-// start starts everything.
 func (d *show) start() {
 	for _, name := range append(slices.Clone(d.sites), d.script.ports...) {
 		l := must(freeport.Listen())
@@ -285,7 +279,6 @@ func (d *show) apply(text string) time.Duration {
 	return took
 }
 
-// wait waits until done returns true, and returns an error after the timeout.
 func wait(ctx context.Context, done func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -321,7 +314,6 @@ func (d *show) keepRunning() {
 	<-d.ctx.Done()
 }
 
-// model starts a simulated model server.
 func (d *show) model(name string, c modelserver.Config) {
 	c.Name, c.Listen, c.Grace, c.Log = name, []string{"127.0.0.1:0"}, time.Second, slog.New(slog.DiscardHandler)
 	server := must(modelserver.New(c))
@@ -329,19 +321,16 @@ func (d *show) model(name string, c modelserver.Config) {
 	d.group.Go(func() error { return server.Run(d.ctx) })
 }
 
-// portOf returns the port of a listener's address.
 func portOf(address string) (port int) {
 	_, text, _ := net.SplitHostPort(address)
 	_, _ = fmt.Sscan(text, &port) // a listener's port is valid
 	return port
 }
 
-// address returns the address of a port of this name.
 func (d *show) address(name string) string { return fmt.Sprintf("127.0.0.1:%d", d.ports[name]) }
 
 // file returns the path of a file of the demo, and state the --state of a process.
 func (d *show) file(name string) string  { return filepath.Join(d.dir, filepath.FromSlash(name)) }
 func (d *show) state(name string) string { return filepath.Join(d.dir, "s", name) }
 
-// write replaces a file of the demo.
 func (d *show) write(name, text string) { check(statefile.Replace(d.file(name), []byte(text))) }

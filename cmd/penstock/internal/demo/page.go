@@ -29,7 +29,6 @@ func (p *page) paint(code, text string) string {
 // line writes a line. Errors are ignored: a closed terminal ends the demo by a signal.
 func (p *page) line(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
 
-// heading begins a part.
 func (p *page) heading(text string) { p.line("\n%s", p.paint(bold, text)) }
 
 func (p *page) text(format string, args ...any) {
@@ -59,19 +58,16 @@ func (p *page) curl(prefix string, c chat) {
 	p.command(fmt.Sprintf("curl %s $GW%s \\\n       -d '%s'", flags, prefix+completions, c.json()))
 }
 
-// output shows a command's output.
 func (p *page) output(text string) {
 	for line := range strings.Lines(text) {
 		p.line("     %s", p.paint(faint, strings.TrimRight(line, "\n")))
 	}
 }
 
-// by shows a model server and something about it.
 func (p *page) by(server, format string, args ...any) {
 	p.line("     %s  %s", p.column(server), fmt.Sprintf(format, args...))
 }
 
-// answer shows an answer and the server that gave it.
 func (p *page) answer(a answer) {
 	p.by(a.By, "%q in %d ms", a.Text, a.Took.Round(time.Millisecond).Milliseconds())
 }

@@ -28,7 +28,6 @@ var servers = []struct{ name, model string }{
 	{"east-llama-1", "llama"}, {"east-llama-2", "llama"}, {"gemma-1", "gemma"}, {"gemma-2", "gemma"},
 }
 
-// names returns the servers here that have a model.
 func names(model string) (out []string) {
 	for _, server := range servers {
 		if server.model == model && !strings.HasPrefix(server.name, "east-") {
@@ -98,7 +97,6 @@ func (d *show) waitState(pool string, reached func([]schedule.Verdict) bool) {
 	}))
 }
 
-// pause waits, or until the demo ends.
 func (d *show) pause(t time.Duration) {
 	select {
 	case <-time.After(t):
@@ -153,7 +151,6 @@ func comparison(pick picker.Record) string {
 // podName removes the address that penstock adds to the names of ModelServers.
 func podName(pod string) string { return before(pod, "/") }
 
-// first returns the first of a list of endpoints.
 func first(endpoints string) string { return before(endpoints, ",") }
 
 func before(text, separator string) string {
@@ -181,7 +178,6 @@ func twoPools(d *show) []any {
 	return []any{busy.By, a.By}
 }
 
-// streamed shows a streamed answer while it arrives.
 func streamed(d *show) []any {
 	q := question("qwen", "One word at a time, and not one of them waits for the next", 0)
 	q.Stream = true
@@ -252,7 +248,6 @@ const (
 	splitSlack    = 35
 )
 
-// split counts each server's answers.
 func split(d *show) []any {
 	q := question("llama", "Hi", 1)
 	d.text("%d times:", splitRequests)
@@ -288,7 +283,6 @@ const (
 	perServer     = 2   // full.inFlight
 )
 
-// spilled is one of the requests and the picker's decision.
 type spilled struct {
 	answer
 	pick picker.Record
@@ -327,7 +321,6 @@ func spill(d *show) []any {
 	return []any{room, spillRequests - room}
 }
 
-// reason describes the picker's decision from its record.
 func (r spilled) reason() string {
 	var loads []string
 	for _, v := range r.pick.Verdicts {

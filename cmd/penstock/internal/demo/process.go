@@ -66,7 +66,6 @@ func (c *cluster) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// followTo copies further output of the process to w.
 func (c *cluster) followTo(w io.Writer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,13 +99,11 @@ func (c *cluster) finding() string { return c.find("\nerror: ") }
 // url returns the URL of the gateway, or "" before it serves.
 func (c *cluster) url() string { return c.find(" serves at ") }
 
-// served waits until the gateway serves.
 func (c *cluster) served(ctx context.Context) {
 	expect(wait(ctx, func() bool { return c.url() != "" }) == nil,
 		"the gateway of cluster %s to serve within %s; output of penstock:\n%s", c.name, timeout, c.output())
 }
 
-// launch runs the penstock of a cluster.
 func (d *show) launch(name string) {
 	args := []string{"up", "-f", d.file(name), "--concurrency", "2", "--access-log", d.file(name + ".access.log")}
 	for port, flag := range map[string]string{name + "-picker": "--picker", name + "-members": "--members-listen"} {
@@ -117,7 +114,6 @@ func (d *show) launch(name string) {
 	d.run(name, args...)
 }
 
-// run runs a penstock process.
 func (d *show) run(name string, args ...string) {
 	ctx, stop := context.WithCancel(d.ctx)
 	ended := make(chan struct{})
@@ -131,7 +127,6 @@ func (d *show) run(name string, args ...string) {
 	})
 }
 
-// penstock returns a call of the penstock binary.
 func (d *show) penstock(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, d.cfg.Penstock, args...)
 	cmd.Env = append(os.Environ(), d.cfg.Env...)

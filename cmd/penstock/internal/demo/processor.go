@@ -87,7 +87,6 @@ func prepared(d *show) []any {
 	return []any{home}
 }
 
-// received describes the token IDs of a server's last request.
 func (d *show) received(server string) string {
 	last := d.lastRequest(d.address(server))
 	if key := last.Headers.Get(modelserver.TokensKeyHeader); key != "" {
