@@ -3,11 +3,18 @@ package demo
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-project/penstock/picker/external"
+	"github.com/penstock-project/penstock/picker/external/preprocess"
+	"github.com/penstock-project/penstock/picker/external/router"
+	"github.com/penstock-project/penstock/picker/modelserver"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -21,12 +28,9 @@ const (
 
 var adapters = []string{"sql", "french"}
 
-// conversation shows that each question of a conversation goes to the server that has the ones
-// before it cached.
 func conversation(d *show) []any {
-	q := question("gemma", "You are given a contract. "+
-		strings.Repeat("The party of the first part agrees with the party of the second part. ", 40)+
-		"What is the first paragraph about?", 2)
+	q := question("gemma", "You are given a contract. "+strings.Repeat("The party of the first part agrees with the "+
+		"party of the second part. ", 40)+"What is the first paragraph about?", 2)
 	d.text("A question about a long contract, and then %d more about the same one:", turns)
 	var home answer
 	var later time.Duration
@@ -49,7 +53,6 @@ func conversation(d *show) []any {
 	return []any{1 + turns, home.By, home.Took.Milliseconds(), later.Milliseconds()}
 }
 
-// adapter shows that requests for a LoRA adapter go where it is active.
 func adapter(d *show) []any {
 	homes := map[string]string{}
 	d.text("One request for each, by which the picker learns that these models are adapters, and then three more " +
@@ -63,7 +66,7 @@ func adapter(d *show) []any {
 				// until the picker has read on the server's page that the adapter is active there
 				d.waitState("default/gemma", func(verdicts []schedule.Verdict) bool {
 					return slices.ContainsFunc(verdicts, func(v schedule.Verdict) bool {
-						return podName(v.Pod) == answer.By && v.State.Adapters.Has(name)
+						return before(v.Pod, "/") == answer.By && v.State.Adapters.Has(name)
 					})
 				})
 			}
@@ -88,8 +91,6 @@ func adapterTask(round int, name string) chat {
 	return long(name, fmt.Sprintf("Task %d of adapter %s", round, name), []int{40, 100, 100, 100}[round])
 }
 
-// overload fills the servers' caches with long answers. Work that can wait gets 429, and other
-// requests are served.
 func overload(d *show) []any {
 	d.text("Other clients ask the servers directly, for answers so long that each fills a KV cache:")
 	for _, name := range names("gemma") {
@@ -114,4 +115,84 @@ func overload(d *show) []any {
 	d.line("     %d  %s", shed.Status, d.paint(faint, body.Error.Message))
 	d.exchange(gemma, q, "gemma-")
 	return nil
+}
+
+// external serves the paths of a part of penstock-external at a port of this name, and returns its
+// URL.
+func (d *show) external(name string, cfg external.ServerConfig, paths func(*external.Server)) string {
+	cfg.Listen, cfg.Grace, cfg.Log = "127.0.0.1:0", time.Second, slog.New(slog.DiscardHandler)
+	server := external.NewServer(cfg)
+	paths(server)
+	d.ports[name] = portOf(must(server.Open()))
+	d.group.Go(func() error { return server.Run(d.ctx) })
+	return "http://" + d.address(name)
+}
+
+func (d *show) processors(tokens string) {
+	var workers []string
+	for _, name := range names("qwen") {
+		workers = append(workers, d.address(name))
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	routes := must(router.New(router.Config{Workers: workers, Log: quiet}, prometheus.NewRegistry()))
+	routerURL := d.external("router", router.ServerConfig(), routes.Paths)
+	for name, store := range map[string]string{"stores-tokens": tokens, "sends-tokens": ""} {
+		p := must(preprocess.New(preprocess.Config{
+			Tokenize: bytesAsTokens, Router: routerURL, Tokens: store, Log: quiet,
+		}, prometheus.NewRegistry()))
+		d.external(name, preprocess.ServerConfig(), p.Paths)
+	}
+}
+
+func bytesAsTokens(text string) ([]uint32, error) {
+	out := make([]uint32, len(text))
+	for i := range text {
+		out[i] = uint32(text[i])
+	}
+	return out, nil
+}
+
+func prepared(d *show) []any {
+	q := question("qwen", "Once there was a fox that jumped over a lazy dog each day, and a dog that slept through "+
+		"all of it, and dreamt of foxes. Who jumped?", 2)
+	yes, no := true, false
+	home := ""
+	for _, part := range []struct {
+		prefix, text string
+		route        *bool
+		from         string
+	}{
+		{"/stored", "Phase 1: the token IDs travel through the store, and the header has their key. The request asks " +
+			"for the router:", &yes, "store"},
+		{"/sent", "Phase 2: the token IDs travel in the body. The policy asks for the router:", nil, "body"},
+		{"/sent", "The same without the router, because the request prefers the picker's own choice:", &no, "body"},
+	} {
+		d.text("%s", part.text)
+		q.Route = part.route
+		d.curl(part.prefix, q)
+		for range 3 {
+			a := d.askFrom("qwen-", part.prefix, q)
+			d.by(a.By, "%s", d.paint(faint, "token IDs from the "+a.TokenIDs))
+			expect(a.TokenIDs == part.from, "the server to have its token IDs from the %s; it has them from the %s",
+				part.from, a.TokenIDs)
+			if q.Route != &no {
+				expect(home == "" || a.By == home,
+					"the router to choose %s, which was sent the same prompt; it chose %s", home, a.By)
+				home = a.By
+			}
+		}
+		if q.Route != &no {
+			d.line("     %s", d.paint(faint, "it received "+d.received(home)))
+		}
+	}
+	d.why()
+	return []any{home}
+}
+
+func (d *show) received(server string) string {
+	last := d.lastRequest(d.address(server))
+	if key := last.Headers.Get(modelserver.TokensKeyHeader); key != "" {
+		return modelserver.TokensKeyHeader + ": " + key
+	}
+	return last.Body[:min(len(last.Body), 48)] + " ..."
 }

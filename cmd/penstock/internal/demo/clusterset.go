@@ -49,7 +49,6 @@ func (d *show) startPicker() {
 		"--grpc-port", fmt.Sprint(d.ports[epp]), "--grpc-health-port", "0", "--metrics-port", "0")
 }
 
-// call runs a command over a cluster's folder, as a person would, and shows it.
 func (d *show) call(name, more, stdin string, args ...string) string {
 	d.command(d.cfg.Typed + " " + strings.Join(args, " ") + " $" + strings.ToUpper(name) + more)
 	cmd := d.penstock(d.ctx, append(args, "-f", d.file(name), "--state", d.state(name))...)
@@ -64,7 +63,6 @@ func (d *show) call(name, more, stdin string, args ...string) string {
 
 func (d *show) list() { d.output(d.call("here", "", "", "clusters", "list")) }
 
-// until waits until `penstock clusters list` of the first cluster has a text so many times.
 func (d *show) until(text string, times int) {
 	last := ""
 	if err := wait(d.ctx, func() bool {
@@ -79,7 +77,6 @@ func (d *show) until(text string, times int) {
 // ready is the state of a member that is connected.
 const ready = "Ready  yes"
 
-// joined makes here a member of east and of west, and they of it.
 func joined(d *show) []any {
 	for _, other := range []string{"east", "west"} {
 		for _, way := range [][2]string{{other, "here"}, {"here", other}} {
@@ -96,7 +93,6 @@ func joined(d *show) []any {
 	return nil
 }
 
-// save writes a file of a cluster by another name, and shows its important lines.
 func (d *show) save(from, to string) {
 	text := must(render(d.folder, from, d.ports))
 	d.yaml(to, "saved", excerpt(text))
@@ -220,7 +216,6 @@ func stopped(d *show) []any {
 // busyStreams are the long answers that keep east busy, of busyTokens each.
 const busyStreams, busyTokens = 40, 20_000
 
-// leastLoaded sends requests where they wait least, while clients of east keep it busy.
 func leastLoaded(d *show) []any {
 	d.save("here/policy.yaml", "here/policy.yaml")
 	q := long("llama", "Count sheep", busyTokens)
@@ -236,8 +231,6 @@ func leastLoaded(d *show) []any {
 	return []any{n}
 }
 
-// lost ends all processes of west except for its model servers, while requests go on, and starts
-// them again.
 func lost(d *show) []any {
 	check(os.Remove(d.file("here/policy.yaml")))
 	d.share("east", "west")

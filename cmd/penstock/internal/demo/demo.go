@@ -7,8 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,7 +62,6 @@ type texts struct {
 	Steps                                   []step
 }
 
-// step has the texts of a step. Why and Result are formats of values.
 type step struct {
 	Title, Intro, Why, Result string
 	File, Prefix              string // its YAML and the path of its route; may be ""
@@ -78,7 +77,6 @@ func (s script) texts() (texts, error) {
 	return all[s.folder], err
 }
 
-// show is a running demo and the page that it writes.
 type show struct {
 	page
 	script
@@ -102,7 +100,11 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.ClusterSet {
 		s = setScript()
 	}
-	dir, err := os.MkdirTemp(shortTemp(), "penstock-demo-")
+	temp := os.TempDir()
+	if len(temp) >= 36 { // macOS: the path of a Unix socket below it has at most about a hundred bytes
+		temp = "/tmp"
+	}
+	dir, err := os.MkdirTemp(temp, "penstock-demo-")
 	if err != nil {
 		return err
 	}
@@ -126,15 +128,6 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return failed
 	})
 	return d.group.Wait()
-}
-
-// shortTemp returns the folder for temporary files, or /tmp if its path is long (macOS): the path
-// of a Unix socket below it is limited to about a hundred bytes.
-func shortTemp() string {
-	if dir := os.TempDir(); len(dir) < 36 {
-		return dir
-	}
-	return "/tmp"
 }
 
 // failure is the panic by which a step ends early, so that steps read as scripts. Only try recovers
@@ -245,7 +238,6 @@ func (d *show) start() {
 	}
 }
 
-// perform applies the YAML of the present step, if any, and runs it.
 func (d *show) perform(run func(*show) []any) {
 	if d.step.File != "" {
 		text, note := must(render(d.folder, d.step.File, d.ports)), "applied before the start"
@@ -258,7 +250,6 @@ func (d *show) perform(run func(*show) []any) {
 	d.ok(fmt.Sprintf(d.step.Result, run(d)...))
 }
 
-// why shows the reason of what the present step observed.
 func (d *show) why(values ...any) { d.because(fmt.Sprintf(d.step.Why, values...)) }
 
 // apply saves the file of the present step in the folder that penstock watches, and returns how
@@ -292,7 +283,6 @@ func wait(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// keepRunning prints commands to try, and the output of the processes until the demo is ended.
 func (d *show) keepRunning() {
 	d.heading(d.texts.Keep)
 	for _, command := range d.texts.Try {
@@ -321,16 +311,8 @@ func (d *show) model(name string, c modelserver.Config) {
 	d.group.Go(func() error { return server.Run(d.ctx) })
 }
 
-func portOf(address string) (port int) {
-	_, text, _ := net.SplitHostPort(address)
-	_, _ = fmt.Sscan(text, &port) // a listener's port is valid
-	return port
-}
-
+func portOf(address string) int            { return int(netip.MustParseAddrPort(address).Port()) }
 func (d *show) address(name string) string { return fmt.Sprintf("127.0.0.1:%d", d.ports[name]) }
-
-// file returns the path of a file of the demo, and state the --state of a process.
-func (d *show) file(name string) string  { return filepath.Join(d.dir, filepath.FromSlash(name)) }
-func (d *show) state(name string) string { return filepath.Join(d.dir, "s", name) }
-
-func (d *show) write(name, text string) { check(statefile.Replace(d.file(name), []byte(text))) }
+func (d *show) file(name string) string    { return filepath.Join(d.dir, filepath.FromSlash(name)) }
+func (d *show) state(name string) string   { return filepath.Join(d.dir, "s", name) }
+func (d *show) write(name, text string)    { check(statefile.Replace(d.file(name), []byte(text))) }

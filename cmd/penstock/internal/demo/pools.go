@@ -72,8 +72,6 @@ func beginPools(d *show) {
 	d.command(d.fill("GW=@url   STATE=@state"))
 }
 
-// explain runs penstock explain and shows the part about the backends: their pickers, and the state
-// of each endpoint.
 func (d *show) explain(more ...string) {
 	args := append([]string{"-X", "POST"}, more...)
 	path := d.step.Prefix + completions
@@ -88,7 +86,6 @@ func (d *show) explain(more ...string) {
 	d.output(shown)
 }
 
-// waitState waits until the endpoints of a pool are in some state, by the picker here.
 func (d *show) waitState(pool string, reached func([]schedule.Verdict) bool) {
 	check(wait(d.ctx, func() bool {
 		var now picker.Explanation
@@ -124,7 +121,6 @@ func (d *show) picks(cluster, pool string, since time.Time) []picker.Record {
 	return out.Picks
 }
 
-// recorded returns the last of these picks.
 func (d *show) recorded(cluster, pool string, since time.Time) picker.Record {
 	picks := d.picks(cluster, pool, since)
 	expect(len(picks) > 0, "the picker of cluster %s to have picked from %s, but it has no record of that", cluster,
@@ -132,15 +128,13 @@ func (d *show) recorded(cluster, pool string, since time.Time) picker.Record {
 	return picks[0]
 }
 
-// comparison describes the load of each endpoint when a pick chose, before the request itself
-// counts.
 func comparison(pick picker.Record) string {
 	var loads []string
 	different := map[float64]bool{}
 	for _, v := range pick.Verdicts {
 		load := v.State.Queue + v.State.Running + float64(v.State.InFlight)
 		different[load] = true
-		loads = append(loads, fmt.Sprintf("%s %.0f", podName(v.Pod), load))
+		loads = append(loads, fmt.Sprintf("%s %.0f", before(v.Pod, "/"), load))
 	}
 	if len(different) <= 1 {
 		return fmt.Sprintf("found %d servers with equal load, and chose one at random.", len(loads))
@@ -148,24 +142,17 @@ func comparison(pick picker.Record) string {
 	return fmt.Sprintf("compared their load (%s).", strings.Join(loads, ", "))
 }
 
-// podName removes the address that penstock adds to the names of ModelServers.
-func podName(pod string) string { return before(pod, "/") }
-
-func first(endpoints string) string { return before(endpoints, ",") }
-
 func before(text, separator string) string {
 	head, _, _ := strings.Cut(text, separator)
 	return head
 }
 
-// twoPools sends a request for each model, and then keeps one server busy and checks that the
-// picker avoids it.
 func twoPools(d *show) []any {
 	for _, model := range []string{"llama", "qwen"} {
 		began := time.Now()
 		a := d.exchange("", question(model, "Hello there", 0), model+"-")
 		pick := d.recorded("here", "default/"+model, began)
-		expect(first(pick.Endpoints) == a.At, "the picker to have named %s, which answered; it named %q", a.At,
+		expect(before(pick.Endpoints, ",") == a.At, "the picker to have named %s, which answered; it named %q", a.At,
 			pick.Endpoints)
 		d.why(model, pick.Strategy, comparison(pick))
 	}
@@ -213,21 +200,18 @@ func (d *show) askEast() (a answer, passed int, east picker.Record) {
 	return a, 1 + strings.Count(forwarded, ","), d.recorded("east", "default/llama", began)
 }
 
-// endpointMode checks that east's picker names the server and that the request passes only the
-// gateway here.
 func endpointMode(d *show) []any {
 	began := time.Now()
 	a, passed, east := d.askEast()
 	here := d.recorded("here", "default/llama@east", began)
 	expect(passed == 1, "the request to pass one gateway, the one here, got %d", passed)
-	expect(here.Result == "relayed" && first(here.Endpoints) == a.At && first(east.Endpoints) == a.At,
+	expect(here.Result == "relayed" && before(here.Endpoints, ",") == a.At && before(east.Endpoints, ",") == a.At,
 		"both pickers to have named %s, which answered; got %q (%s) here and %q (%s) in east", a.At, here.Endpoints,
 		here.Result, east.Endpoints, east.Result)
 	d.why(a.By, a.At, here.Result)
 	return []any{a.By}
 }
 
-// parentMode checks that only east's picker picks and that the request passes both gateways.
 func parentMode(d *show) []any {
 	began := time.Now()
 	a, passed, east := d.askEast()
@@ -235,7 +219,7 @@ func parentMode(d *show) []any {
 		expect(len(d.picks("here", pool, began)) == 0, "no pick here, got a pick from %s", pool)
 	}
 	expect(passed == 2, "the request to pass two gateways, got %d", passed)
-	expect(first(east.Endpoints) == a.At, "east's picker to have named %s, which answered; it named %q", a.At,
+	expect(before(east.Endpoints, ",") == a.At, "east's picker to have named %s, which answered; it named %q", a.At,
 		east.Endpoints)
 	d.why(a.By, a.At)
 	return []any{a.By}
@@ -288,8 +272,6 @@ type spilled struct {
 	pick picker.Record
 }
 
-// spill fills the pool here with long answers, and checks that further requests go to cluster east.
-// After all have ended, it checks that the pool takes requests again.
 func spill(d *show) []any {
 	idle := func(verdicts []schedule.Verdict) bool {
 		return !slices.ContainsFunc(verdicts, func(v schedule.Verdict) bool { return v.State.InFlight > 0 })
@@ -324,7 +306,7 @@ func spill(d *show) []any {
 func (r spilled) reason() string {
 	var loads []string
 	for _, v := range r.pick.Verdicts {
-		loads = append(loads, fmt.Sprintf("%s %d/%d", podName(v.Pod), v.State.InFlight, perServer))
+		loads = append(loads, fmt.Sprintf("%s %d/%d", before(v.Pod, "/"), v.State.InFlight, perServer))
 	}
 	if r.pick.Result == "spilled" {
 		return "both full (" + strings.Join(loads, ", ") + "): to the import"
@@ -342,7 +324,7 @@ func overflowed(all []spilled) {
 		if i >= room {
 			result = "spilled"
 		}
-		expect(here == (i < room) && r.pick.Result == result && (!here || first(r.pick.Endpoints) == r.At),
+		expect(here == (i < room) && r.pick.Result == result && (!here || before(r.pick.Endpoints, ",") == r.At),
 			"the first %d requests here and the others in cluster east; request %d was %q (%s) and went to %s at %s",
 			room, i+1, r.pick.Result, r.pick.Endpoints, r.By, r.At)
 		count[r.By]++

@@ -2,11 +2,14 @@ package demo
 
 import (
 	"context"
+	"embed"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -84,7 +87,6 @@ func (c *cluster) output() string {
 	return "    " + strings.Join(lines[max(0, len(lines)-keptLines):], "\n    ")
 }
 
-// find returns the rest of a whole line of the process's output after a text, or "".
 func (c *cluster) find(text string) string {
 	_, after, _ := strings.Cut(c.all(), text)
 	if line, _, whole := strings.Cut(after, "\n"); whole {
@@ -93,7 +95,6 @@ func (c *cluster) find(text string) string {
 	return ""
 }
 
-// finding returns the first error that the process reported about its configuration, or "".
 func (c *cluster) finding() string { return c.find("\nerror: ") }
 
 // url returns the URL of the gateway, or "" before it serves.
@@ -131,4 +132,60 @@ func (d *show) penstock(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, d.cfg.Penstock, args...)
 	cmd.Env = append(os.Environ(), d.cfg.Env...)
 	return cmd
+}
+
+// config holds the YAML of the clusters of both demos. ${NAME} stands for a port: a cluster's name
+// for its gateway's, NAME-picker for its picker's, and any other name for a model server's.
+//
+//go:embed config set steps.yaml
+var config embed.FS
+
+func render(folder, file string, ports map[string]int) (string, error) {
+	text, err := config.ReadFile(path.Join(folder, file))
+	if err != nil {
+		return "", err
+	}
+	var missing error
+	out := os.Expand(string(text), func(name string) string {
+		port, ok := ports[name]
+		if !ok {
+			missing = fmt.Errorf("%s: no port is named ${%s}", file, name)
+		}
+		return fmt.Sprint(port)
+	})
+	return out, missing
+}
+
+// excerpt returns the important lines of YAML: lines that end in a comment, their parent lines, and
+// the kinds and names of their objects.
+func excerpt(text string) (out []string) {
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		var kept []string // the last line first
+		above := -1       // the depth of the last one; its parent has less
+		for _, line := range slices.Backward(strings.Split(document, "\n")) {
+			head := above >= 0 && (strings.HasPrefix(line, "kind: ") || strings.HasPrefix(line, "metadata: "))
+			if d := depth(line); d >= 0 && (d < above || head || strings.Contains(line, " # ")) {
+				kept, above = append(kept, line), d
+			}
+		}
+		if len(out) > 0 && len(kept) > 0 {
+			out = append(out, "---")
+		}
+		slices.Reverse(kept)
+		out = append(out, kept...)
+	}
+	return out
+}
+
+// depth returns the nesting depth of a line of YAML; -1 for a comment or an empty line. A list item
+// is below a key of the same indentation.
+func depth(line string) int {
+	text := strings.TrimLeft(line, " ")
+	switch {
+	case text == "" || text[0] == '#':
+		return -1
+	case strings.HasPrefix(text, "- "):
+		return 2*(len(line)-len(text)) + 1
+	}
+	return 2 * (len(line) - len(text))
 }
