@@ -22,12 +22,12 @@ const (
 
 type pickers struct {
 	clients picks.Clients
-	servers map[string]*process
+	servers map[string]*program
 	stop    []func()
 }
 
 func startPickers(ctx context.Context, c config, kinds ...string) (*pickers, error) {
-	p := &pickers{servers: map[string]*process{}}
+	p := &pickers{servers: map[string]*program{}}
 	if err := p.start(ctx, c, kinds); err != nil {
 		p.close()
 		return nil, err
@@ -67,7 +67,7 @@ func (p *pickers) start(ctx context.Context, c config, kinds []string) error {
 			for mode := range g.Modes() {
 				if _, err := p.clients.Saturate(ctx, requests(kind+"-"+mode, 1<<10, 0),
 					100*time.Millisecond); err != nil {
-					return errors.Join(err, envoy.running())
+					return errors.Join(err, envoy.Running())
 				}
 			}
 		}
@@ -75,7 +75,7 @@ func (p *pickers) start(ctx context.Context, c config, kinds []string) error {
 	})
 }
 
-func startEnvoy(c config, bootstrap []byte) (envoy *process, stop func(), err error) {
+func startEnvoy(c config, bootstrap []byte) (envoy *program, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "penstock-bench")
 	if err != nil {
 		return nil, nil, err
@@ -92,25 +92,21 @@ func startEnvoy(c config, bootstrap []byte) (envoy *process, stop func(), err er
 }
 
 func (p *pickers) child(ctx context.Context, kind string, models []netip.AddrPort) (address netip.AddrPort, err error) {
-	cmd, err := again(picks.Environment(kind, models))
+	self, err := os.Executable()
 	if err != nil {
 		return address, err
 	}
-	cmd.Env = append(cmd.Env, fmt.Sprint("GOMAXPROCS=", pickProcessors))
-	child := &process{cmd: cmd}
-	in, err := child.cmd.StdinPipe()
+	env := []string{picks.Environment(kind, models), fmt.Sprint("GOMAXPROCS=", pickProcessors)}
+	child, err := startWith(env, self)
 	if err != nil {
-		return address, err
-	}
-	if err := child.run(); err != nil {
 		return address, err
 	}
 	p.servers[kind] = child
-	p.stop = append(p.stop, func() { _ = in.Close(); child.stop() })
+	p.stop = append(p.stop, child.stop)
 	err = eventually(ctx, func() (err error) {
 		first, _, ok := strings.Cut(child.output(), "\n")
 		if !ok {
-			return errors.Join(errors.New("no address yet"), child.running())
+			return errors.Join(errors.New("no address yet"), child.Running())
 		}
 		address, err = netip.ParseAddrPort(first)
 		return err

@@ -54,7 +54,7 @@ func measureProcess(ctx context.Context, c config, out report) error {
 	}
 	crowd, err := storms(ctx, address, have, out)
 	if err != nil {
-		return errors.Join(err, p.running())
+		return errors.Join(err, p.Running())
 	}
 	defer crowd.close()
 	return idle(ctx, p, out)
@@ -100,7 +100,7 @@ func coldStart(ctx context.Context, c config, files, state string, want int) (ti
 	}
 	took, have, err := firstPush(ctx, p, start, want)
 	if err != nil {
-		err = errors.Join(err, p.running())
+		err = errors.Join(err, p.Running())
 		p.stop()
 	}
 	return took, have, p, err
@@ -160,5 +160,5 @@ func idle(ctx context.Context, p *plane, out report) error {
 		return err
 	}
 	out("idle_cpu", "", 100*float64(after-before)/float64(time.Since(start)))
-	return p.running()
+	return p.Running()
 }

@@ -46,8 +46,7 @@ func Environment(kind string, servers []netip.AddrPort) string {
 	return childEnv + "=" + strings.Join(fields, " ")
 }
 
-// AsChild serves and does not return if Environment's variable is set. It prints its address, and
-// ends with its standard input.
+// AsChild serves and does not return if Environment's variable is set. It prints its address.
 func AsChild() {
 	fields := strings.Fields(os.Getenv(childEnv))
 	if len(fields) == 0 {
@@ -76,15 +75,10 @@ func serve(kind string, servers []string) error {
 		}
 		listener = picker.Listener(listener) // as internal/app serves it
 	case Echo:
-		server = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage))
-		extprocv3.RegisterExternalProcessorServer(server, echo{})
+		server = NewEcho()
 	default:
 		return fmt.Errorf("no server %q", kind)
 	}
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		server.Stop()
-	}()
 	return server.Serve(listener)
 }
 
@@ -111,6 +105,14 @@ func ours(ctx context.Context, servers []string) (*grpc.Server, error) {
 	p.Register(server)
 	go func() { _ = p.Run(ctx) }()
 	return server, nil
+}
+
+// NewEcho returns a server that answers each message of ext_proc unread, the least cost for a
+// request.
+func NewEcho() *grpc.Server {
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage))
+	extprocv3.RegisterExternalProcessorServer(server, echo{})
+	return server
 }
 
 type echo struct {

@@ -10,5 +10,6 @@
 // Clients and model servers read and write bytes without net/http: they share the machine's cores
 // with what is measured.
 //
-// Only conformance/bench calls it. Tests: cd conformance && go test ./bench/picks
+// conformance/bench calls it, and conformance/rivals its echo. Tests: cd conformance && go test
+// ./bench/picks
 package picks
