@@ -113,9 +113,8 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 		return err
 	}
 	if worse > 0 {
-		return fmt.Errorf(
-			"%s has errors that %s does not have (%d): the difference is printed as for a fresh start; a running "+
-				"penstock keeps the last good version of invalid objects", after, before, worse)
+		return fmt.Errorf("%s has errors that %s does not have (%d): the difference is printed as for a fresh start; "+
+			"a running penstock keeps the last good version of invalid objects", after, before, worse)
 	}
 	if len(differences) > 0 {
 		return exitDiffers

@@ -140,9 +140,8 @@ func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return errors.New(
-			"these files have no status yet: run penstock up with the same -f (and --state) first, or penstock " +
-				"translate --status")
+		return errors.New("these files have no status yet: run penstock up with the same -f (and --state) first, or " +
+			"penstock translate --status")
 	case err != nil:
 		return err
 	case output == "json":

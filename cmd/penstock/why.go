@@ -51,9 +51,8 @@ func (o *whyOptions) check(cmd *cobra.Command, args []string) error {
 	case len(args) > 0:
 		return errors.New("--last, --why and --pool show past picks: leave out the URL")
 	case set("last") && set("why"):
-		return errors.New(
-			"--last and --why exclude each other: use --why ID for the picks of one request, or --last N for the " +
-				"newest picks")
+		return errors.New("--last and --why exclude each other: use --why ID for the picks of one request, or --last " +
+			"N for the newest picks")
 	case set("why") && set("pool"): // an ID has few picks, in any pool
 		return errors.New("--pool goes with --last: leave it out, or use --last N instead of --why")
 	case !set("why") && !set("last"):
@@ -113,11 +112,10 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 			found.Silent)
 	}
 	if o.request != "" && len(found.Picks) == 0 {
-		return fmt.Errorf(
-			"no process has a pick for request %s: each process keeps its last 8,192 picks, and an ID is the header "+
-				"x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by its "+
-				"body, has none: see the access log. A request to another cluster is known a moment after it has "+
-				"ended there: ask again", o.request)
+		return fmt.Errorf("no process has a pick for request %s: each process keeps its last 8,192 picks, and an ID "+
+			"is the header x-request-id of a response. A request that is answered before a pick, such as 400 or 413 "+
+			"by its body, has none: see the access log. A request to another cluster is known a moment after it has "+
+			"ended there: ask again", o.request)
 	}
 	switch {
 	case len(found.Picks) > 0:
@@ -197,30 +195,18 @@ func (p *printer) picked(r *picker.Record) {
 	default:
 		p.line("  choice", "%s: %s (%s)", r.Result, listText(r.Endpoints), how)
 	}
-	if r.Session != "" {
-		p.line("  session", "%s", r.Session)
-	}
-	if r.Follows != "" {
-		p.line("  response", "%s", r.Follows)
-	}
-	if drawn := drawnText(r.Compared); drawn != "" {
-		p.line("  drawn", "%s", drawn)
-	}
+	p.given("  session", r.Session)
+	p.given("  response", r.Follows)
+	p.given("  drawn", drawnText(r.Compared))
 	for _, x := range r.Exceeded {
 		p.line("  limit", "%s", excessText(x))
 	}
-	if r.Prefill != "" {
-		p.line("  prefill", "%s", r.Prefill)
-	}
-	if r.Encode != "" {
-		p.line("  encode", "%s", r.Encode)
-	}
+	p.given("  prefill", r.Prefill)
+	p.given("  encode", r.Encode)
 	if len(r.Missing) > 0 {
 		p.line("  missing", "no server is free for %s", strings.Join(r.Missing, ", "))
 	}
-	if r.Error != "" {
-		p.line("  error", "%s", r.Error)
-	}
+	p.given("  error", r.Error)
 	if r.Outcome != nil {
 		p.line("  outcome", "%s", outcomeText(*r.Outcome))
 	}
@@ -322,16 +308,12 @@ func placesText(endpoints []string, separator string) string {
 	for i, text := range list {
 		name, ok := strings.CutPrefix(text, "envoy://"+model.HopListener+"/")
 		if id, known := model.ParseHopID(name); ok && known {
-			if list[i] = hopText(id); separator == " " {
+			if list[i] = poolText(id.Target()); separator == " " {
 				list[i] = "(spills to " + list[i] + ")"
 			}
 		}
 	}
 	return strings.Join(list, separator)
-}
-
-func hopText(id model.HopID) string {
-	return poolText(id.Target())
 }
 
 func whereText(text string) string {

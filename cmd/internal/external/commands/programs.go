@@ -141,9 +141,8 @@ the fewest tokens to read: the prompt's tokens that it was not sent before, and 
 		},
 	}
 	p.flags(cmd.Flags(), "127.0.0.1:8091")
-	cmd.Flags().StringSliceVar(&cfg.Workers, "worker", nil,
-		"address of a worker, as HOST:PORT; may be repeated. An answer has it as written, so a HOST is a pod's name "+
-			"or a host of ModelServers (default: none)")
+	cmd.Flags().StringSliceVar(&cfg.Workers, "worker", nil, "address of a worker, as HOST:PORT; may be repeated. An "+
+		"answer has it as written, so a HOST is a pod's name or a host of ModelServers (default: none)")
 	cmd.Flags().StringVar(&cfg.Service, "workers", "",
 		"DNS name with the addresses of workers, and their port, as NAME:PORT; resolved every 2s (default: none)")
 	cmd.Flags().IntVar(&cfg.CacheTokens, "cache-tokens", 0, "size of a worker's KV cache, in tokens; 0: 2 million")

@@ -250,10 +250,9 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 	failback := delivery.On(delivery.Observe, func(_ context.Context, c *delivery.Change) {
 		a.failback.Follow(c.Output.Ordered)
 	})
-	cfg.Delivery = delivery.New(append(own,
-		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.gates,
-		a.pools,
-		pickers, delivery.Probes{Prober: a.prober}, a.holds, failback, a.expiry, a.progress)...)
+	cfg.Delivery = delivery.New(append(own, delivery.Reports{Board: a.board, Log: a.log,
+		OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.gates, a.pools, pickers,
+		delivery.Probes{Prober: a.prober}, a.holds, failback, a.expiry, a.progress)...)
 	return pipeline.New(cfg)
 }
 

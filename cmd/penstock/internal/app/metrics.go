@@ -85,9 +85,8 @@ func oneIf(yes bool) float64 {
 
 type findings struct{ board *status.Board }
 
-var findingsDesc = prometheus.NewDesc("penstock_findings",
-	"Findings that penstock status lists now, by severity: error is something written that does not take effect, "+
-		"warning is a probable mistake.", []string{"severity"}, nil)
+var findingsDesc = prometheus.NewDesc("penstock_findings", "Findings that penstock status lists now, by severity: "+
+	"error is something written that does not take effect, warning is a probable mistake.", []string{"severity"}, nil)
 
 // Describe implements prometheus.Collector.
 func (findings) Describe(out chan<- *prometheus.Desc) { out <- findingsDesc }

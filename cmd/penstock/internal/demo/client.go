@@ -36,7 +36,6 @@ func question(model, text string, tokens int) chat {
 	return chat{Model: model, Messages: []message{{Role: "user", Content: text}}, MaxTokens: tokens}
 }
 
-// long is a question with an answer of so many tokens.
 func long(model, text string, tokens int) chat {
 	q := question(model, text, tokens)
 	q.IgnoreEOS = true
@@ -69,7 +68,6 @@ func (d *show) ask(ctx context.Context, base string, c chat) answer {
 	return a
 }
 
-// post sends a question and returns when the headers of its answer have arrived.
 func (d *show) post(ctx context.Context, base string, c chat) (answer, io.ReadCloser) {
 	req := must(http.NewRequestWithContext(ctx, http.MethodPost, base+completions, strings.NewReader(c.json())))
 	req.Header.Set("content-type", "application/json")
@@ -78,11 +76,15 @@ func (d *show) post(ctx context.Context, base string, c chat) (answer, io.ReadCl
 		TokenIDs: resp.Header.Get(modelserver.TokensFromHeader)}, resp.Body
 }
 
-// askFrom asks the first gateway. A server of a name with a prefix must answer.
 func (d *show) askFrom(prefix, path string, c chat) answer {
 	a := d.ask(d.ctx, d.url+path, c)
 	a.expectFrom(prefix)
 	return a
+}
+
+func (a answer) expectFrom(prefix string) {
+	expect(a.Status == http.StatusOK && strings.HasPrefix(a.By, prefix), "200 from one of %s*, got %d from %q: %s",
+		prefix, a.Status, a.By, a.Text)
 }
 
 func (d *show) exchange(path string, c chat, from string) answer {
@@ -90,12 +92,6 @@ func (d *show) exchange(path string, c chat, from string) answer {
 	a := d.askFrom(from, path, c)
 	d.answer(a)
 	return a
-}
-
-// expectFrom fails unless an answer succeeded and is from a server whose name begins with prefix.
-func (a answer) expectFrom(prefix string) {
-	expect(a.Status == http.StatusOK && strings.HasPrefix(a.By, prefix), "200 from one of %s*, got %d from %q: %s",
-		prefix, a.Status, a.By, a.Text)
 }
 
 func (d *show) get(url string) (int, []byte) {
@@ -113,15 +109,13 @@ func (d *show) lastRequest(address string) (last struct {
 	return last
 }
 
-// stream is a streamed answer whose headers have arrived.
 type stream struct {
 	answer
 	io.Closer
 	events *bufio.Scanner
 }
 
-// open requests a streamed answer and returns when its headers have arrived. The stream closes when
-// the step ends.
+// open returns when the headers of a streamed answer have arrived. It closes when the step ends.
 func (d *show) open(base string, c chat) *stream {
 	c.Stream = true
 	a, body := d.post(d.ctx, base, c)
@@ -131,8 +125,7 @@ func (d *show) open(base string, c chat) *stream {
 	return s
 }
 
-// read reads to the end, calls chunk with the text of each chunk that has any, and returns their
-// number. A stream that is not complete is an error.
+// read calls chunk with each text of a stream, which must be complete, and returns their number.
 func (s *stream) read(chunk func(text string)) (n int, err error) {
 	for s.events.Scan() {
 		data, ok := strings.CutPrefix(s.events.Text(), "data: ")
@@ -228,7 +221,6 @@ func (p *page) failed(err error) {
 	p.line("   %s %s", p.paint(red, "✗"), strings.ReplaceAll(err.Error(), "\n", "\n     "))
 }
 
-// server writes the name of a model server, in the colour of its cluster.
 func (p *page) server(name string) string {
 	if strings.HasPrefix(name, "east-") {
 		return p.paint(magenta, name)
@@ -242,7 +234,6 @@ func (p *page) column(name string) string {
 
 func bar(n, perBlock int) string { return strings.Repeat("█", (n+perBlock-1)/perBlock) }
 
-// wrap splits text into lines of at most width characters, at spaces.
 func wrap(text string, width int) (lines []string) {
 	for _, word := range strings.Fields(text) {
 		last := len(lines) - 1

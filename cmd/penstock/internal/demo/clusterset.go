@@ -16,8 +16,7 @@ import (
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
-// epp is the name of west's picker, a process of its own.
-const epp = "west-epp"
+const epp = "west-epp" // west's picker, a process of its own
 
 func setScript() script {
 	return script{
@@ -74,9 +73,6 @@ func (d *show) until(text string, times int) {
 	}
 }
 
-// ready is the state of a member that is connected.
-const ready = "Ready  yes"
-
 func joined(d *show) []any {
 	for _, other := range []string{"east", "west"} {
 		for _, way := range [][2]string{{other, "here"}, {"here", other}} {
@@ -88,7 +84,7 @@ func joined(d *show) []any {
 			d.call(way[1], "", text, join...)
 		}
 	}
-	d.until(ready, 2)
+	d.until("Ready  yes", 2)
 	d.list()
 	return nil
 }
@@ -124,8 +120,7 @@ func annotated(d *show) []any {
 	return []any{a.By, took.Milliseconds()}
 }
 
-// during sends requests without a pause, four at a time, while an action runs. No request may fail.
-// It shows and returns how many each cluster has served, and their sum.
+// during sends requests, four at a time, while an action runs: none may fail. It shows who served.
 func (d *show) during(action func()) (served map[string]int, sum int) {
 	ctx, stop := context.WithCancel(d.ctx)
 	var group sync.WaitGroup
@@ -163,7 +158,6 @@ func (d *show) during(action func()) (served map[string]int, sum int) {
 	return served, sum
 }
 
-// share waits until requests are served by some clusters alone: a change takes a moment to arrive.
 func (d *show) share(names ...string) int {
 	for end := time.Now().Add(timeout); ; {
 		served, n := d.during(func() { d.pause(time.Second) })
@@ -197,24 +191,19 @@ func undone(d *show) []any {
 	return []any{n}
 }
 
-func (d *show) restart() {
-	d.launch("west")
-	d.clusters["west"].served(d.ctx)
-}
-
 func stopped(d *show) []any {
 	d.command("# Ctrl-C in the terminal of west's penstock up")
 	d.clusters["west"].stop()
 	d.until("Unreachable", 1)
 	n := d.share("east", "west")
 	d.list()
-	d.restart()
-	d.until(ready, 2)
+	d.launch("west")
+	d.clusters["west"].served(d.ctx)
+	d.until("Ready  yes", 2)
 	return []any{n}
 }
 
-// busyStreams are the long answers that keep east busy, of busyTokens each.
-const busyStreams, busyTokens = 40, 20_000
+const busyStreams, busyTokens = 40, 20_000 // long answers that keep east busy, and their tokens
 
 func leastLoaded(d *show) []any {
 	d.save("here/policy.yaml", "here/policy.yaml")
@@ -241,7 +230,8 @@ func lost(d *show) []any {
 		d.clusters[epp].stop()
 		after = d.share("east")
 		d.startPicker()
-		d.restart()
+		d.launch("west")
+		d.clusters["west"].served(d.ctx)
 		d.servedBy("west")
 	})
 	return []any{n + after, after}

@@ -23,8 +23,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// ErrFailed is the error of a demo with a step that failed. The output has what the step expected
-// and what it observed.
+// ErrFailed is the error of a demo with a step that failed; the output has the reason.
 var ErrFailed = errors.New("the demo failed")
 
 // timeout is how long a demo waits for changes that normally take a fraction of a second.
@@ -130,17 +129,15 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return d.group.Wait()
 }
 
-// failure is the panic by which a step ends early, so that steps read as scripts. Only try recovers
-// it.
+// failure is the panic by which a step ends early, so that steps read as scripts.
 type failure struct{ error }
 
 func try(run func()) (err error) {
 	defer func() {
-		switch v := recover().(type) {
-		case nil:
-		case failure:
-			err = v.error
-		default:
+		v := recover()
+		if f, failed := v.(failure); failed {
+			err = f.error
+		} else if v != nil {
 			panic(v)
 		}
 	}()
@@ -252,8 +249,7 @@ func (d *show) perform(run func(*show) []any) {
 
 func (d *show) why(values ...any) { d.because(fmt.Sprintf(d.step.Why, values...)) }
 
-// apply saves the file of the present step in the folder that penstock watches, and returns how
-// long it takes until its route answers.
+// apply saves the file of the present step, and returns how long its route takes to answer.
 func (d *show) apply(text string) time.Duration {
 	began := time.Now()
 	d.write(d.step.File, text)
@@ -299,7 +295,10 @@ func (d *show) keepRunning() {
 	}
 	d.line("   Ctrl-C ends it and removes these files.\n")
 	for _, name := range d.sites {
-		d.clusters[name].followTo(d.w)
+		c := d.clusters[name]
+		c.mu.Lock()
+		c.follow = d.w
+		c.mu.Unlock()
 	}
 	<-d.ctx.Done()
 }

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path"
@@ -15,13 +16,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-project/penstock/picker/external"
+	"github.com/penstock-project/penstock/picker/external/preprocess"
+	"github.com/penstock-project/penstock/picker/external/router"
 	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
-// drainTimeout is how long a penstock process may take to drain its Envoy when the demo ends.
-const drainTimeout = 15 * time.Second
-
-// cluster is one penstock process: control plane, picker and Envoy.
 type cluster struct {
 	name string
 	cmd  func(ctx context.Context) *exec.Cmd
@@ -32,18 +34,14 @@ type cluster struct {
 	follow io.Writer // receives further lines of it; may be nil
 }
 
-// keptLines is how many lines of a process's output a failure shows.
-const keptLines = 20
-
-// Run runs the process until ctx ends, and then waits for its end. A process that ends before ctx
-// is an error.
+// Run runs the process until ctx ends. A process that ends before ctx is an error.
 func (c *cluster) Run(ctx context.Context) error {
 	runtime.LockOSThread() // see ProcessAttributes
 	defer runtime.UnlockOSThread()
 	cmd := c.cmd(ctx)
 	cmd.SysProcAttr = supervisor.ProcessAttributes(syscall.SIGTERM)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = drainTimeout
+	cmd.WaitDelay = 15 * time.Second // to drain its Envoy
 	cmd.Stdout, cmd.Stderr = c, c
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start penstock for cluster %s: %w", c.name, err)
@@ -55,7 +53,6 @@ func (c *cluster) Run(ctx context.Context) error {
 	return fmt.Errorf("penstock in cluster %s ended (%s); its output:\n%s", c.name, cmd.ProcessState, c.output())
 }
 
-// Write implements io.Writer for the process's output.
 func (c *cluster) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,22 +66,15 @@ func (c *cluster) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (c *cluster) followTo(w io.Writer) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.follow = w
-}
-
 func (c *cluster) all() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.text
 }
 
-// output returns the last lines.
 func (c *cluster) output() string {
 	lines := strings.Split(strings.TrimSuffix(c.all(), "\n"), "\n")
-	return "    " + strings.Join(lines[max(0, len(lines)-keptLines):], "\n    ")
+	return "    " + strings.Join(lines[max(0, len(lines)-20):], "\n    ")
 }
 
 func (c *cluster) find(text string) string {
@@ -97,7 +87,6 @@ func (c *cluster) find(text string) string {
 
 func (c *cluster) finding() string { return c.find("\nerror: ") }
 
-// url returns the URL of the gateway, or "" before it serves.
 func (c *cluster) url() string { return c.find(" serves at ") }
 
 func (c *cluster) served(ctx context.Context) {
@@ -177,8 +166,7 @@ func excerpt(text string) (out []string) {
 	return out
 }
 
-// depth returns the nesting depth of a line of YAML; -1 for a comment or an empty line. A list item
-// is below a key of the same indentation.
+// depth is the nesting depth of a line of YAML; -1: no content. A list item is below its key.
 func depth(line string) int {
 	text := strings.TrimLeft(line, " ")
 	switch {
@@ -188,4 +176,38 @@ func depth(line string) int {
 		return 2*(len(line)-len(text)) + 1
 	}
 	return 2 * (len(line) - len(text))
+}
+
+// external serves a part of penstock-external at a port of this name, and returns its URL.
+func (d *show) external(name string, cfg external.ServerConfig, paths func(*external.Server)) string {
+	cfg.Listen, cfg.Grace, cfg.Log = "127.0.0.1:0", time.Second, slog.New(slog.DiscardHandler)
+	server := external.NewServer(cfg)
+	paths(server)
+	d.ports[name] = portOf(must(server.Open()))
+	d.group.Go(func() error { return server.Run(d.ctx) })
+	return "http://" + d.address(name)
+}
+
+func (d *show) processors(tokens string) {
+	var workers []string
+	for _, name := range names("qwen") {
+		workers = append(workers, d.address(name))
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	routes := must(router.New(router.Config{Workers: workers, Log: quiet}, prometheus.NewRegistry()))
+	routerURL := d.external("router", router.ServerConfig(), routes.Paths)
+	for name, store := range map[string]string{"stores-tokens": tokens, "sends-tokens": ""} {
+		p := must(preprocess.New(preprocess.Config{
+			Tokenize: bytesAsTokens, Router: routerURL, Tokens: store, Log: quiet,
+		}, prometheus.NewRegistry()))
+		d.external(name, preprocess.ServerConfig(), p.Paths)
+	}
+}
+
+func bytesAsTokens(text string) ([]uint32, error) {
+	out := make([]uint32, len(text))
+	for i := range text {
+		out[i] = uint32(text[i])
+	}
+	return out, nil
 }
