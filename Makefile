@@ -122,10 +122,10 @@ bench: build envoy ## measure: a table, its meaning, then one JSON object a line
 
 bench-picker: build envoy ## measure picks: their cost through a real Envoy, and strategies by simulation (BENCH=regexp selects)
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
-	  (cd conformance && go run ./bench -picker -penstock ../bin/penstock -run '$(or $(BENCH),^(pick|rate|sim|flow|dropin|ended|frozen)_)') || echo 'FAIL bench'; \
+	  (cd conformance && go run ./bench -picker -penstock ../bin/penstock -run '$(or $(BENCH),^(pick|rate|sim|ended|frozen)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
-bench-multicluster: build envoy labs helm ## measure cluster sets: 100 simulated clusters, a hub and lost clusters in labs, hostile members (BENCH=regexp selects)
+bench-multicluster: build envoy labs helm ## measure cluster sets: 100 simulated clusters, lost clusters in labs, hostile members (BENCH=regexp selects)
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
 	  (cd conformance && go run ./bench -multicluster -labs -penstock ../bin/penstock -run '$(or $(BENCH),^mc_|^attack_(member|hub)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)

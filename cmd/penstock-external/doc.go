@@ -3,5 +3,5 @@
 // store. manifests/charts/external runs them. The doc.go of cmd/internal/external/commands explains
 // why they are not part of penstock.
 //
-// Tests: go test ./cmd/internal/external/...
+// Tests: go test ./picker/external/...
 package main

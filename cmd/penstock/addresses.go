@@ -25,9 +25,8 @@ func (a *addressFlags) flags(cmd *cobra.Command) {
 	f.StringSliceVar(&a.denied, "denied-cidrs", nil,
 		"range, as CIDR, that is excluded from --allowed-cidrs and from EndpointSlices that users write: in "+
 			"Kubernetes the ranges of pods, Services, nodes and the API server; may be repeated (default: none)")
-	f.BoolVar(&a.externalName, "allow-external-name", false,
-		"in Kubernetes, let Services of type ExternalName have endpoints, if their addresses are inside "+
-			"--allowed-cidrs; for files they always have")
+	f.BoolVar(&a.externalName, "allow-external-name", false, "in Kubernetes, let Services of type ExternalName have "+
+		"endpoints, if their addresses are inside --allowed-cidrs; for files they always have")
 	f.StringVar(&a.dns, "dns-server", "",
 		"DNS server that resolves the host names in objects, as IP:PORT (default: the system's)")
 }

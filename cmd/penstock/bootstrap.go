@@ -53,9 +53,8 @@ replaced: write a new file beside the old one, and mv it there. Envoy does not n
 	f := cmd.Flags()
 	f.StringVar(&cfg.Gateway, "gateway", "", "Gateway, as NAMESPACE/NAME (required)")
 	source.flags(cmd, "required without --xds and --state")
-	f.StringSliceVar(&cfg.ADS, "xds", nil,
-		"address of a control plane, as HOST:PORT or unix:PATH; may be repeated (default: the socket in the state "+
-			"folder of -f or --state)")
+	f.StringSliceVar(&cfg.ADS, "xds", nil, "address of a control plane, as HOST:PORT or unix:PATH; may be repeated "+
+		"(default: the socket in the state folder of -f or --state)")
 	f.StringVar(&cfg.NodeID, "node", "", "node ID of this Envoy (default: the Gateway's name)")
 	f.StringVar(&cfg.Zone, "zone", "", "zone of this Envoy, for locality-aware load balancing (default: none)")
 	f.StringVar(&cfg.Admin, "admin", "",
@@ -70,9 +69,8 @@ replaced: write a new file beside the old one, and mv it there. Envoy does not n
 	f.StringVar(&tls.Key, "tls-key", "", "file with the private key of --tls-cert (default: none)")
 	f.StringVar(&cfg.Token, "token", "",
 		"file with the token that authenticates this Envoy to the control plane (default: none)")
-	f.StringVar(&cfg.Secrets, "secrets", "",
-		"folder for the files through which Envoy follows changes of CA, certificate and token; keep it as long as "+
-			"Envoy runs (default: none)")
+	f.StringVar(&cfg.Secrets, "secrets", "", "folder for the files through which Envoy follows changes of CA, "+
+		"certificate and token; keep it as long as Envoy runs (default: none)")
 	f.StringVar(&cfg.Ready, "ready", "",
 		"address, as IP:PORT, at which /ready answers 200 while this Envoy serves (default: none)")
 	f.StringVar(&tls.ServerName, "tls-server-name", "",
@@ -140,20 +138,17 @@ func presents(c bootstrap.Config, tls bootstrap.TLS) error {
 	case tls.CA == "" && tls.Cert != "":
 		return errors.New("--tls-cert needs --tls-ca, which verifies the control plane")
 	case c.Token != "" && (tls.CA == "" || c.Secrets == ""):
-		return errors.New(
-			"--token needs --tls-ca, which verifies the control plane, and --secrets, a folder for the files that " +
-				"Envoy follows")
+		return errors.New("--token needs --tls-ca, which verifies the control plane, and --secrets, a folder for the " +
+			"files that Envoy follows")
 	}
 	for _, a := range c.ADS {
 		switch socket := strings.HasPrefix(a, unixPrefix); {
 		case !socket && tls.CA == "":
-			return fmt.Errorf(
-				"--xds %s is no socket: add --tls-ca, and --tls-cert and --tls-key, or --token and --secrets, to "+
-					"match the --xds-… flags of penstock serve", a)
+			return fmt.Errorf("--xds %s is no socket: add --tls-ca, and --tls-cert and --tls-key, or --token and "+
+				"--secrets, to match the --xds-… flags of penstock serve", a)
 		case !socket && tls.Cert == "" && c.Token == "":
-			return fmt.Errorf(
-				"--xds %s is no socket, so its control plane requires a certificate or a token: add --tls-cert and "+
-					"--tls-key, or --token and --secrets", a)
+			return fmt.Errorf("--xds %s is no socket, so its control plane requires a certificate or a token: add "+
+				"--tls-cert and --tls-key, or --token and --secrets", a)
 		}
 	}
 	return nil

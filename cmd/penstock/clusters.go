@@ -25,9 +25,8 @@ there, and the output of that "join" to "join" here.`,
 }
 
 // errNoSet is the error of a cluster without a ClusterSet, or without a certificate yet.
-var errNoSet = errors.New(
-	"this cluster takes part in no cluster set, or its penstock has another --state: give the same -f and --state; " +
-		"or write a ClusterSet, and start penstock up or serve with --members-listen")
+var errNoSet = errors.New("this cluster takes part in no cluster set, or its penstock has another --state: give the " +
+	"same -f and --state; or write a ClusterSet, and start penstock up or serve with --members-listen")
 
 func newClustersShow() *cobra.Command {
 	var t target
@@ -117,7 +116,6 @@ exports of Stale and Unreachable members stay: requests go on as long as their m
 	return cmd
 }
 
-// watchClusters prints the members, now and after each change, until ctx ends.
 func (t *target) watchClusters(cmd *cobra.Command, output string) error {
 	all, err := t.replicas(cmd.Context())
 	if err != nil {
@@ -188,9 +186,8 @@ func printTraffic(out io.Writer, to string, t *set.Traffic) {
 	if t.Spilled > 0 {
 		spilled = fmt.Sprintf(", %d of all spilled by pools here", t.Spilled)
 	}
-	fmt.Fprintf(out,
-		"to %s: %d requests served, %d failed, %d declined there%s; %d bytes of responses, first byte after %s "+
-			"on average\n", to, t.Served, t.Failed, t.Declined, spilled, t.Bytes,
+	fmt.Fprintf(out, "to %s: %d requests served, %d failed, %d declined there%s; %d bytes of responses, first byte "+
+		"after %s on average\n", to, t.Served, t.Failed, t.Declined, spilled, t.Bytes,
 		time.Duration(t.FirstByte).Round(time.Millisecond/10))
 }
 

@@ -44,9 +44,8 @@ spec: {cluster: NAME}`, s.paths[0])
 		err = kyaml.UnmarshalStrict(raw, &d.set)
 	}
 	if err != nil {
-		return nil,
-			fmt.Errorf("%s:%d: ClusterSet %s cannot be read: %w; penstock status shows what to correct", d.Path, d.Line,
-				d.Name, err)
+		return nil, fmt.Errorf("%s:%d: ClusterSet %s cannot be read: %w; penstock status shows what to correct", d.Path,
+			d.Line, d.Name, err)
 	}
 	return d, nil
 }
@@ -54,9 +53,8 @@ spec: {cluster: NAME}`, s.paths[0])
 func (d *document) spec() (*yaml.Node, error) {
 	spec := file.Field(d.Node, "spec")
 	if spec == nil || spec.Kind != yaml.MappingNode {
-		return nil,
-			fmt.Errorf("%s:%d: ClusterSet %s: spec: it is missing; write spec.cluster, the name of this cluster",
-				d.Path, d.Line, d.Name)
+		return nil, fmt.Errorf("%s:%d: ClusterSet %s: spec: it is missing; write spec.cluster, the name of this "+
+			"cluster", d.Path, d.Line, d.Name)
 	}
 	return spec, nil
 }
@@ -117,7 +115,6 @@ func (d *document) setMembers() error {
 	return nil
 }
 
-// exportable returns the namespaces and pools that a member may export.
 func exportable(a *v1alpha1.ClusterSetAllow) map[string]any {
 	out := map[string]any{}
 	if len(a.Pools) > 0 {
@@ -233,8 +230,7 @@ func (r running) hub(ctx context.Context) *set.Status {
 
 // hubsFolder explains to a user of a clusters command that this is a hub's folder.
 func hubsFolder(manager *set.Status) string {
-	return fmt.Sprintf(
-		"%s is a hub, which exports and imports no pool: its page /members (at its --admin, or its --http on a "+
-			"loopback address) and its metrics penstock_hub_* show its members and their problems",
+	return fmt.Sprintf("%s is a hub, which exports and imports no pool: its page /members (at its --admin, or its "+
+		"--http on a loopback address) and its metrics penstock_hub_* show its members and their problems",
 		cmp.Or(manager.Cluster, "the running process"))
 }

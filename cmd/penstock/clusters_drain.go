@@ -45,9 +45,8 @@ func (d *setChange) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&d.kubeconfig, "kubeconfig", "",
 		"kubeconfig file of the cluster whose ClusterSet is changed, instead of the one in a folder (default: none)")
-	f.StringSliceVar(&d.http, "http", nil,
-		"with --kubeconfig: address of a penstock's --admin (or, on loopback, its --http), which counts the requests "+
-			"in flight; repeat it for each process of the cluster (default: none)")
+	f.StringSliceVar(&d.http, "http", nil, "with --kubeconfig: address of a penstock's --admin (or, on loopback, its "+
+		"--http), which counts the requests in flight; repeat it for each process of the cluster (default: none)")
 	f.DurationVar(&d.timeout, "timeout", 0,
 		"longest time to wait for requests in flight (default: the running penstock's --drain-time)")
 	exclusive(cmd, "file", "kubeconfig")
@@ -155,9 +154,8 @@ removed. --force removes them nevertheless, such as after a member is gone for g
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.leave(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	d.flags(cmd)
-	cmd.Flags().BoolVar(&d.force, "force", false,
-		"remove the members even if some have not received the drain; they send requests to this cluster until it is "+
-			"removed there")
+	cmd.Flags().BoolVar(&d.force, "force", false, "remove the members even if some have not received the drain; they "+
+		"send requests to this cluster until it is removed there")
 	return cmd
 }
 
@@ -174,15 +172,13 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if !d.counted() {
-		return fmt.Errorf(
-			"%w: name each penstock of the cluster with --http, because members are removed once their requests "+
-				"have ended", errNotNamed)
+		return fmt.Errorf("%w: name each penstock of the cluster with --http, because members are removed once their "+
+			"requests have ended", errNotNamed)
 	}
 	status, err := d.setDraining(ctx, clusterSet, true)
 	if errors.Is(err, errNotRunning) {
-		return fmt.Errorf(
-			"%w, so requests of members do not end in an orderly way: start penstock, or remove spec.members from "+
-				"%s yourself", err, changed)
+		return fmt.Errorf("%w, so requests of members do not end in an orderly way: start penstock, or remove "+
+			"spec.members from %s yourself", err, changed)
 	}
 	if err == nil {
 		err = d.wait(ctx, out)
@@ -211,8 +207,7 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "Cluster %s has left. Remove the member %s from the ClusterSet of %s\n", status.Cluster,
-		status.Cluster,
-		strings.Join(names, ", "))
+		status.Cluster, strings.Join(names, ", "))
 	return nil
 }
 
@@ -261,10 +256,8 @@ func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, drai
 	list, _ := d.statuses(ctx) // that none answers is an error below
 	if i := slices.IndexFunc(list, func(status set.Status) bool { return status.Hub }); i >= 0 {
 		object, _ := clusterSet.place()
-		return status,
-			fmt.Errorf(
-				"%s: it is a hub's, which takes no requests: run the command for the cluster to drain; %s", object,
-				hubsFolder(&list[i]))
+		return status, fmt.Errorf("%s: it is a hub's, which takes no requests: run the command for the cluster to "+
+			"drain; %s", object, hubsFolder(&list[i]))
 	}
 	if d.kubeconfig != "" && d.counted() { // a mistake must not leave half of the work done
 		list, err := d.statuses(ctx)
@@ -273,11 +266,9 @@ func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, drai
 		}
 		for i := range list {
 			if object, _ := clusterSet.place(); list[i].Cluster != "" && list[i].Cluster != clusterSet.now().Cluster {
-				return status,
-					fmt.Errorf(
-						"%s: spec.cluster is %s, and a penstock of --http or --state serves cluster %s: name the "+
-							"processes of the cluster of --kubeconfig", object, clusterSet.now().Cluster,
-						list[i].Cluster)
+				return status, fmt.Errorf("%s: spec.cluster is %s, and a penstock of --http or --state serves cluster "+
+					"%s: name the processes of the cluster of --kubeconfig", object, clusterSet.now().Cluster,
+					list[i].Cluster)
 			}
 		}
 	}
@@ -292,8 +283,7 @@ func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, drai
 }
 
 // adopted waits until each of the running penstocks has a state.
-func (d *setChange) adopted(ctx context.Context, has func(set.Status) bool) (status set.Status,
-	err error) {
+func (d *setChange) adopted(ctx context.Context, has func(set.Status) bool) (status set.Status, err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
 		if d.kubeconfig == "" {
@@ -368,7 +358,6 @@ func (u *unconnected) Error() string {
 	return strings.Join(parts, "; ")
 }
 
-// end prints the result of a drain after the wait.
 func (u *unconnected) end(out io.Writer, line string) error {
 	if u != nil {
 		return u
@@ -389,19 +378,16 @@ func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 		counted = " at its own picker"
 	}
 	fmt.Fprintf(out, "Cluster %s drains: %d requests of other clusters are in flight%s\n", status.Cluster,
-		status.InFlight,
-		counted)
+		status.InFlight, counted)
 	away := awayFrom(&status)
 	if away != nil {
 		for _, name := range away.members {
-			fmt.Fprintf(out,
-				"Member %s is not connected: it sends requests until it receives the drain\n", name)
+			fmt.Fprintf(out, "Member %s is not connected: it sends requests until it receives the drain\n", name)
 		}
 	}
 	if len(status.Uncounted) > 0 {
-		fmt.Fprintf(out,
-			"Requests of other clusters for %s are not counted here, because they arrive at a Gateway or ask an "+
-				"external picker: the drain takes all of %s (--timeout)\n",
+		fmt.Fprintf(out, "Requests of other clusters for %s are not counted here, because they arrive at a Gateway or "+
+			"ask an external picker: the drain takes all of %s (--timeout)\n",
 			strings.Join(status.Uncounted[:min(len(status.Uncounted), listed)], ", "), timeout)
 	}
 	began := time.Now()
@@ -419,9 +405,8 @@ func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 		case len(status.Uncounted) == 0 && now.Sub(quiet) >= drainQuiet:
 			return away.end(out, fmt.Sprintf("Cluster %s is drained", status.Cluster))
 		case !now.Before(until):
-			return away.end(out,
-				fmt.Sprintf("The drain time of %s is over; %d requests of other clusters are in flight", timeout,
-					status.InFlight))
+			return away.end(out, fmt.Sprintf("The drain time of %s is over; %d requests of other clusters are in "+
+				"flight", timeout, status.InFlight))
 		}
 		select {
 		case <-ctx.Done():

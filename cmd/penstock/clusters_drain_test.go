@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
 // A drain on Kubernetes waits for the requests of each process: requests of one that is not named

@@ -73,9 +73,8 @@ With --http, of a Penstock on Kubernetes, nothing is written: the command prints
 	t.flags(cmd)
 	cmd.Flags().StringSliceVar(&how.namespaces, "allow-namespaces", nil,
 		"namespaces whose pools are imported from the cluster, instead of the namespaces in FILE; comma-separated")
-	cmd.Flags().StringSliceVar(&how.pools, "allow-pools", nil,
-		"pools that are imported from the cluster, as NAMESPACE/NAME, instead of the namespaces in FILE; "+
-			"comma-separated")
+	cmd.Flags().StringSliceVar(&how.pools, "allow-pools", nil, "pools that are imported from the cluster, as "+
+		"NAMESPACE/NAME, instead of the namespaces in FILE; comma-separated")
 	cmd.Flags().BoolVar(&how.replace, "replace", false,
 		"accept CA certificates that are not known to be the named member's: its authority is new")
 	return cmd
@@ -101,7 +100,6 @@ func (j *joining) check() error {
 	return nil
 }
 
-// mayExport is a line about what a member may export here.
 func mayExport(m *v1alpha1.ClusterSetMember) string {
 	var parts []string
 	if len(m.Allow.Namespaces) > 0 {
@@ -158,9 +156,8 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(may, "\n"))
 	if text == "" {
-		fmt.Fprintln(cmd.ErrOrStderr(),
-			"The entry with which it joins this cluster exists once penstock up or serve runs with --members-listen: "+
-				"see penstock clusters show")
+		fmt.Fprintln(cmd.ErrOrStderr(), "The entry with which it joins this cluster exists once penstock up or serve "+
+			"runs with --members-listen: see penstock clusters show")
 		return nil
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "There, join this cluster with the following entry, unless that is done:")
@@ -207,10 +204,8 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 		return nil, err
 	}
 	if len(page.Objects) == 0 {
-		return nil,
-			errors.New(
-				"there is no ClusterSet: apply one, with the name of this cluster in spec.cluster, or in a " +
-					"ClusterProperty cluster.clusterset.k8s.io")
+		return nil, errors.New("there is no ClusterSet: apply one, with the name of this cluster in spec.cluster, or " +
+			"in a ClusterProperty cluster.clusterset.k8s.io")
 	}
 	clusterSet := new(v1alpha1.ClusterSet)
 	for i, raw := range page.Objects {

@@ -59,9 +59,8 @@ func (c *clusterObject) read(ctx context.Context) error {
 	list, err := c.client.List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf(
-			"the API server at %s does not serve the kind ClusterSet (penstock.dev/v1alpha1): install the CRDs of "+
-				"Penstock's chart, or name another cluster with --kubeconfig", c.host)
+		return fmt.Errorf("the API server at %s does not serve the kind ClusterSet (penstock.dev/v1alpha1): install "+
+			"the CRDs of Penstock's chart, or name another cluster with --kubeconfig", c.host)
 	case err != nil:
 		return c.failed("ClusterSet", "list", err)
 	case len(list.Items) == 0:
@@ -72,9 +71,8 @@ func (c *clusterObject) read(ctx context.Context) error {
 		for _, u := range list.Items {
 			names = append(names, u.GetName())
 		}
-		return fmt.Errorf(
-			"there are several ClusterSets at %s, and only one takes effect: keep one of %s (penstock status shows "+
-				"the one that is accepted)", c.host, strings.Join(names, ", "))
+		return fmt.Errorf("there are several ClusterSets at %s, and only one takes effect: keep one of %s (penstock "+
+			"status shows the one that is accepted)", c.host, strings.Join(names, ", "))
 	}
 	return c.take(&list.Items[0])
 }
@@ -91,16 +89,14 @@ func (c *clusterObject) take(u *unstructured.Unstructured) error {
 func (c *clusterObject) failed(object, verb string, err error) error {
 	switch call := (*url.Error)(nil); {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf(
-			"%s: the user of --kubeconfig is forbidden to %s it: allow list and patch of clustersets in group "+
-				"penstock.dev by a ClusterRole (%w)", object, verb, err)
+		return fmt.Errorf("%s: the user of --kubeconfig is forbidden to %s it: allow list and patch of clustersets in "+
+			"group penstock.dev by a ClusterRole (%w)", object, verb, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: the credentials of --kubeconfig are not valid at %s: renew them (%w)", object, c.host,
 			err)
 	case errors.As(err, &call):
-		return fmt.Errorf(
-			"%s: the API server at %s cannot be reached: %w; correct clusters[].cluster of --kubeconfig, or "+
-				"the network", object, c.host, call.Err)
+		return fmt.Errorf("%s: the API server at %s cannot be reached: %w; correct clusters[].cluster of "+
+			"--kubeconfig, or the network", object, c.host, call.Err)
 	default:
 		return fmt.Errorf("%s: %s: %w", object, verb, err)
 	}
@@ -116,9 +112,8 @@ func (c *clusterObject) place() (object, written string) {
 
 func (c *clusterObject) check(draining, leave bool) error {
 	if by := c.writers("members"); leave && len(by) > 0 {
-		return fmt.Errorf(
-			"ClusterSet %s: spec.members: %s has written it, and may write it again: run penstock clusters drain, "+
-				"and remove it there", c.set.Name, strings.Join(by, ", "))
+		return fmt.Errorf("ClusterSet %s: spec.members: %s has written it, and may write it again: run penstock "+
+			"clusters drain, and remove it there", c.set.Name, strings.Join(by, ", "))
 	}
 	if by := c.writers("draining"); c.set.Spec.Draining != draining && len(by) > 0 {
 		return fmt.Errorf("ClusterSet %s: spec.draining: %s has written it, and may write it again: set it to %t there",
@@ -180,9 +175,8 @@ func (c *clusterObject) change(ctx context.Context, draining, leave bool) error 
 		return c.take(u)
 	})
 	if apierrors.IsConflict(err) {
-		return fmt.Errorf(
-			"ClusterSet %s: another client changes it all the time, so spec.draining is not written: run the command "+
-				"again (%w)", c.set.Name, err)
+		return fmt.Errorf("ClusterSet %s: another client changes it all the time, so spec.draining is not written: "+
+			"run the command again (%w)", c.set.Name, err)
 	}
 	return err
 }

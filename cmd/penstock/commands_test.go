@@ -17,10 +17,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/picker/modelserver"
 	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 	"github.com/penstock-project/penstock/xds/supervisor"
 )
 

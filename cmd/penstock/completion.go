@@ -83,7 +83,6 @@ func (a *target) objects(ctx context.Context, kinds ...string) (out []string) {
 	return out
 }
 
-// written lists the objects of some kinds in the files.
 func (a *target) written(ctx context.Context, kinds []string) (out []string) {
 	if len(a.paths) == 0 || ctx.Err() != nil {
 		return nil
@@ -113,7 +112,6 @@ func first(kinds ...string) func(*target) cobra.CompletionFunc {
 	}
 }
 
-// kindThenName completes the arguments KIND and NAMESPACE/NAME.
 func kindThenName(a *target) cobra.CompletionFunc {
 	return suggest(func(ctx context.Context, args []string) (out []string) {
 		switch len(args) {
@@ -128,7 +126,6 @@ func kindThenName(a *target) cobra.CompletionFunc {
 	})
 }
 
-// kindOnly completes the argument KIND.
 func kindOnly(a *target) cobra.CompletionFunc {
 	both := kindThenName(a)
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {

@@ -94,7 +94,6 @@ func (c *credentialFiles) write(out io.Writer) error {
 	return nil
 }
 
-// check verifies the hosts, before anything is written.
 func (c *credentialFiles) check() error {
 	for _, h := range c.hosts {
 		if _, err := netip.ParseAddr(h); err != nil && len(validation.IsDNS1123Subdomain(strings.ToLower(h))) > 0 {

@@ -38,9 +38,8 @@ The files of penstock credentials stay as they are: make a new folder to replace
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if overlap < shortestOverlap {
-				return fmt.Errorf(
-					"--overlap %s: write %s or more: processes and proxies receive the new authority meanwhile",
-					overlap, shortestOverlap)
+				return fmt.Errorf("--overlap %s: write %s or more: processes and proxies receive the new authority "+
+					"meanwhile", overlap, shortestOverlap)
 			}
 			if kubeconfig != "" {
 				return rotateSecrets(cmd, kubeconfig, namespace, overlap)
@@ -50,9 +49,8 @@ The files of penstock credentials stay as they are: make a new folder to replace
 	}
 	at.flags(cmd, "required without --kubeconfig and --state")
 	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "",
-		"kubeconfig file of the cluster whose Secrets are replaced, of a user who may get and update them "+
-			"(default: none)")
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster whose Secrets are replaced, of a user "+
+		"who may get and update them (default: none)")
 	f.StringVar(&namespace, "namespace", "", "namespace of penstock, with --kubeconfig (default: the kubeconfig's)")
 	f.DurationVar(&overlap, "overlap", time.Hour,
 		"how long the new authority is published before it signs, and how long the old one is trusted afterwards")

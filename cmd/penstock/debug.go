@@ -50,9 +50,8 @@ The commands query the penstock that runs for the same files (-f), the one whose
 
 // debugCommand returns a command that queries a running process; run receives the process and the
 // arguments.
-func debugCommand(use, short, example string, args cobra.PositionalArgs,
-	run func(cmd *cobra.Command, at running, args []string) error,
-	complete ...func(*target) cobra.CompletionFunc) *cobra.Command {
+func debugCommand(use, short, example string, args cobra.PositionalArgs, run func(cmd *cobra.Command, at running,
+	args []string) error, complete ...func(*target) cobra.CompletionFunc) *cobra.Command {
 	return debugAll(use, short, example, args, func(cmd *cobra.Command, all []running, args []string) error {
 		if len(all) > 1 {
 			return run(cmd, anyOf(all), args)
@@ -62,9 +61,8 @@ func debugCommand(use, short, example string, args cobra.PositionalArgs,
 }
 
 // debugAll is debugCommand for pages of which each process has a part.
-func debugAll(use, short, example string, args cobra.PositionalArgs,
-	run func(cmd *cobra.Command, all []running, args []string) error,
-	complete ...func(*target) cobra.CompletionFunc) *cobra.Command {
+func debugAll(use, short, example string, args cobra.PositionalArgs, run func(cmd *cobra.Command, all []running,
+	args []string) error, complete ...func(*target) cobra.CompletionFunc) *cobra.Command {
 	var a target
 	cmd := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: args,
@@ -172,7 +170,6 @@ func newStoreWatch() *cobra.Command {
 		}, kindOnly)
 }
 
-// stream reads a page of JSON lines until it ends.
 func (r running) stream(ctx context.Context, path string, line func([]byte) error) error {
 	body, err := r.open(ctx, path)
 	if err != nil {
@@ -293,8 +290,7 @@ func newPickerShow() *cobra.Command {
 				return err
 			}
 			if !e.Known {
-				return fmt.Errorf("the picker of this process has no pool %s: penstock status lists its pools",
-					args[0])
+				return fmt.Errorf("the picker of this process has no pool %s: penstock status lists its pools", args[0])
 			}
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "strategy %s\n", strategyText(e))

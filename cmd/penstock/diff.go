@@ -113,9 +113,8 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 		return err
 	}
 	if worse > 0 {
-		return fmt.Errorf(
-			"%s has errors that %s does not have (%d): the difference is printed as for a fresh start; a running "+
-				"penstock keeps the last good version of invalid objects", after, before, worse)
+		return fmt.Errorf("%s has errors that %s does not have (%d): the difference is printed as for a fresh start; "+
+			"a running penstock keeps the last good version of invalid objects", after, before, worse)
 	}
 	if len(differences) > 0 {
 		return exitDiffers
@@ -224,7 +223,6 @@ func printDiff(w io.Writer, list []difference) error {
 	return nil
 }
 
-// text returns a resource as YAML, or "" for none.
 func text(raw json.RawMessage) (string, error) {
 	if raw == nil {
 		return "", nil

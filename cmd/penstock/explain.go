@@ -101,12 +101,10 @@ func newExplain() *cobra.Command {
 	s.flags(cmd)
 	why.flags(cmd)
 	f := cmd.Flags()
-	f.StringVarP(&method, "method", "X", "",
-		"HTTP method of the request (default: POST where the path is of an API with prompts, or has no route for "+
-			"GET, else GET)")
-	f.StringArrayVarP(&headers, "header", "H", nil,
-		"request header, as 'name: value'; Host replaces the URL's host, but not the server name of TLS; may be "+
-			"repeated (default: none)")
+	f.StringVarP(&method, "method", "X", "", "HTTP method of the request (default: POST where the path is of an API "+
+		"with prompts, or has no route for GET, else GET)")
+	f.StringArrayVarP(&headers, "header", "H", nil, "request header, as 'name: value'; Host replaces the URL's host, "+
+		"but not the server name of TLS; may be repeated (default: none)")
 	f.StringVar(&model, "model", "",
 		"model name in the request's body, for routes that match X-Gateway-Model-Name (default: none)")
 	f.StringVar(&gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: any)")
@@ -191,6 +189,13 @@ func (p *printer) line(label, format string, args ...any) {
 	}
 }
 
+// given is line for a text that may be absent.
+func (p *printer) given(label, text string) {
+	if text != "" {
+		p.line(label, "%s", text)
+	}
+}
+
 func printExplained(w io.Writer, e app.Explained) error {
 	p := &printer{w: w}
 	what := "request"
@@ -205,9 +210,7 @@ func printExplained(w io.Writer, e app.Explained) error {
 	if e.Gateway != "" {
 		p.line("gateway", "%s, listener %s (chain %s)", e.Gateway, e.Listener, e.Chain)
 	}
-	if e.Host != "" {
-		p.line("host", "%s", e.Host)
-	}
+	p.given("host", e.Host)
 	if e.Route != nil {
 		name := ""
 		if e.RuleName != "" {
@@ -249,16 +252,13 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 	p.line(indent+"backend", "%s of %s to %s", b.Share, what, to)
 	indent += "  "
 	if id, ok := model.ParseClusterID(b.Cluster); ok && e.Silent[id.Member] != "" {
-		p.line(indent+"member",
-			"%s is %s, and keeps what it exports: requests go there as long as they are served (penstock "+
-				"clusters list)", id.Member, e.Silent[id.Member])
+		p.line(indent+"member", "%s is %s, and keeps what it exports: requests go there as long as they are served "+
+			"(penstock clusters list)", id.Member, e.Silent[id.Member])
 	}
 	for _, f := range b.Filters {
 		p.line(indent+"filter", "%s", f)
 	}
-	if b.TLS != "" {
-		p.line(indent+"TLS", "%s", b.TLS)
-	}
+	p.given(indent+"TLS", b.TLS)
 	if b.Picker != "" {
 		p.line(indent+"picker", "%s, which receives %s", b.Picker, bodyText(b, e))
 	}
@@ -275,9 +275,7 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 	if servers, ok := e.Servers[b.Cluster]; ok && servers.Servers > 0 {
 		p.line(indent+"servers", "%s", servers.String())
 	}
-	if b.NoPick != "" {
-		p.line(indent+"no pick", "%s", b.NoPick)
-	}
+	p.given(indent+"no pick", b.NoPick)
 	p.pick(indent, e.Picks[b.Pool])
 	for _, h := range b.Hops {
 		to := placesText([]string{h.Endpoint}, "")
@@ -397,7 +395,6 @@ func clusterText(c picker.ClusterCost) string {
 	return text
 }
 
-// targetsText describes the models that replace the request's, with their shares.
 func targetsText(targets []picker.ModelTarget) string {
 	var sum, rest float64
 	for _, t := range targets {
@@ -533,7 +530,6 @@ func costParts(v schedule.Verdict) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// scoreParts lists each plugin's score of an endpoint, with its weight.
 func scoreParts(v schedule.Verdict) string {
 	var parts []string
 	for _, s := range v.Scores {

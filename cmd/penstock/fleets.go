@@ -26,15 +26,13 @@ type fleetFlags struct {
 
 func (o *fleetFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.penstockImage, "penstock-image", "",
-		"image of penstock for the proxies' pods: with it, serve runs a Deployment of proxies for each Gateway, and "+
-			"serves ADS over TLS to authenticated proxies only. Requires --service and --peers-listen (default: "+
-			"none, and serve runs no proxies)")
+	f.StringVar(&o.penstockImage, "penstock-image", "", "image of penstock for the proxies' pods: with it, serve runs "+
+		"a Deployment of proxies for each Gateway, and serves ADS over TLS to authenticated proxies only. Requires "+
+		"--service and --peers-listen (default: none, and serve runs no proxies)")
 	f.StringVar(&o.envoyImage, "envoy-image", defaultEnvoyImage,
 		"image of Envoy for proxies whose EnvoyFleet names none")
-	f.StringSliceVar(&o.addresses, "xds-address", nil,
-		"address at which proxies reach ADS, as HOST:PORT; may be repeated (default: --service, with the "+
-			"port of --xds)")
+	f.StringSliceVar(&o.addresses, "xds-address", nil, "address at which proxies reach ADS, as HOST:PORT; may be "+
+		"repeated (default: --service, with the port of --xds)")
 	f.StringSliceVar(&o.externalIPs, "external-ips", nil,
 		"range, as CIDR, in which a Gateway's spec.addresses may become externalIPs of its Service; may be repeated. "+
 			"Everyone who can write a Gateway can claim every address in it (default: none)")
@@ -50,18 +48,15 @@ func (o *fleetFlags) config(cmd *cobra.Command, k *app.Kubernetes, s *secure) (*
 		return nil, nil
 	}
 	if k.Service == "" || cmd.Flag("peers-listen").Value.String() == "" {
-		return nil,
-			errors.New(
-				"--penstock-image requires --peers-listen, and --service, whose name is in the certificate of ADS")
+		return nil, errors.New("--penstock-image requires --peers-listen, and --service, whose name is in the " +
+			"certificate of ADS")
 	}
 	if a := cmd.Flag("xds").Value.String(); a == "" || strings.HasPrefix(a, "unix:") {
 		return nil, errors.New("--penstock-image requires --xds HOST:PORT, at which proxies in other pods reach ADS")
 	}
 	if s.cert != "" || s.key != "" || s.token != "" || s.ca != "" {
-		return nil,
-			errors.New(
-				"--xds-cert, --xds-key, --xds-ca and --xds-token have no effect with --penstock-image, with which " +
-					"penstock issues its certificates: remove them")
+		return nil, errors.New("--xds-cert, --xds-key, --xds-ca and --xds-token have no effect with " +
+			"--penstock-image, with which penstock issues its certificates: remove them")
 	}
 	out := &app.Fleet{ADS: o.addresses, Names: app.ServiceNames(k.Service), EnvoyImage: o.envoyImage,
 		PenstockImage: o.penstockImage, OpenPicker: s.openPicker, TrustDomain: o.trustDomain}

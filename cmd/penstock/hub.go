@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
 	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/multicluster/hub"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
 type hubFlags struct {
@@ -74,19 +74,15 @@ start the objects are the same, and it writes nothing if nothing has changed mea
 		"folder with the kubeconfigs that spec.members[].kubeconfig.file names (default: none)")
 	f.StringVar(&h.providers, "clusterprofile-provider-file", "",
 		"JSON file with the credential providers of ClusterProfiles, in the form of KEP-5339 (default: none)")
-	f.StringVar(&h.http, "http", "",
-		"address of /metrics and /healthz, as HOST:PORT; a loopback address also serves the page of --admin "+
-			"(default: none)")
-	f.StringVar(&h.admin, "admin", "",
-		"address of /members, which shows the members and their problems to every client: choose a loopback address "+
-			"such as 127.0.0.1:9091 (default: none)")
-	f.BoolVar(&h.takeOver, "take-over", false,
-		"adopt imports that another hub has written, which is gone for good")
+	f.StringVar(&h.http, "http", "", "address of /metrics and /healthz, as HOST:PORT; a loopback address also serves "+
+		"the page of --admin (default: none)")
+	f.StringVar(&h.admin, "admin", "", "address of /members, which shows the members and their problems to every "+
+		"client: choose a loopback address such as 127.0.0.1:9091 (default: none)")
+	f.BoolVar(&h.takeOver, "take-over", false, "adopt imports that another hub has written, which is gone for good")
 	f.DurationVar(&h.drain, "drain-time", 10*time.Minute,
 		"how long the requests of a withdrawn export may go on before its entry is removed")
-	f.Var(&h.memory, "memory-limit", "memory of the process's container, as a quantity such as 512Mi: "+
-		"Go's memory limit is 10 percent below it, unless GOMEMLIMIT is set, and a fifth of it is for the objects "+
-		"of members "+
+	f.Var(&h.memory, "memory-limit", "memory of the process's container, as a quantity such as 512Mi: Go's memory "+
+		"limit is 10 percent below it, unless GOMEMLIMIT is set, and a fifth of it is for the objects of members "+
 		"(default: no limit, and a fifth of 512Mi for objects)")
 	cmd.AddCommand(newHubRules())
 	return cmd
@@ -194,9 +190,8 @@ func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all h
 	case err == nil:
 		group.Go(func() error { return app.ServeSocket(ctx, l, all) })
 	case app.Unwritable(err):
-		log.Error(
-			"other penstock commands do not reach this hub until it starts again with a state folder that takes files",
-			"error", err)
+		log.Error("other penstock commands do not reach this hub until it starts again with a state folder that takes "+
+			"files", "error", err)
 	default:
 		return err
 	}
@@ -209,9 +204,8 @@ func (h *hubFlags) place(cfg *hub.Config) (stateDir string, err error) {
 	if h.kubeconfig == "" && (len(h.paths) > 0 || os.Getenv("KUBERNETES_SERVICE_HOST") == "") {
 		cfg.Paths = h.paths
 		if len(h.paths) == 0 {
-			return "",
-				errors.New(
-					"the hub needs a ClusterSet: name its file with -f, or a management cluster with --kubeconfig")
+			return "", errors.New("the hub needs a ClusterSet: name its file with -f, or a management cluster with " +
+				"--kubeconfig")
 		}
 		if err := h.exist(); err != nil {
 			return "", err

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/rest"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
@@ -31,25 +33,31 @@ type kubernetes struct {
 
 func (k *kubernetes) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&k.kubeconfig, "kubeconfig", "",
-		"kubeconfig file of the cluster to read instead of files (default: the cluster that penstock runs in, if no "+
-			"-f is given)")
+	kubeconfigFlag(f, &k.kubeconfig)
 	f.StringVar(&k.namespace, "namespace", "",
 		"namespace of penstock's Lease (default: the pod's namespace, else the kubeconfig's)")
 	f.StringVar(&k.service, "service", "",
 		"Service in that namespace that selects all penstock processes: Envoys reach the pickers at its port named "+
 			app.PickerPort+", and the processes find each other at the one named "+app.PeerPort+" (default: none)")
-	f.StringSliceVar(&k.watched, "watch-namespaces", nil,
-		"namespace whose objects are read, besides --namespace; may be repeated. Penstock ignores other namespaces, "+
-			"and needs no permission there (default: all namespaces)")
+	f.StringSliceVar(&k.watched, "watch-namespaces", nil, "namespace whose objects are read, besides --namespace; may "+
+		"be repeated. Penstock ignores other namespaces, and needs no permission there (default: all namespaces)")
 	k.fleet.flags(cmd)
+}
+
+func kubeconfigFlag(f *pflag.FlagSet, kubeconfig *string) {
+	f.StringVar(kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster to read instead of files (default: the "+
+		"cluster that penstock runs in, if no -f is given)")
+}
+
+func memoryFlag(f *pflag.FlagSet, memory *resource.QuantityValue) {
+	f.Var(memory, "memory-limit", "memory of the process's container, as a quantity such as 512Mi: Go's memory limit "+
+		"is 10 percent below it, unless GOMEMLIMIT is set (default: none)")
 }
 
 func (k *kubernetes) wanted(paths []string) bool {
 	return k.kubeconfig != "" || len(paths) == 0 && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
-// config returns the cluster's part of the configuration.
 func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app.Kubernetes, error) {
 	if len(paths) > 0 {
 		return nil, errors.New("objects come from files or from a cluster: remove -f or --kubeconfig")

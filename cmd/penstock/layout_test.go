@@ -60,6 +60,7 @@ var allowed = []struct{ from, to string }{
 	{"multicluster/traffic/attempts", "picker"},     // its records, for explain --why
 	{"multicluster/traffic/load", "picker"},         // picker.Chooser, which it implements
 	{"discovery/kube/kubetest", "xds/xdstest/poll"}, // a package for tests
+	{"picker/external", "xds/admission/ports"},      // programs of their own
 }
 
 // forbidden lists exceptions of allowed, inside one top-level folder.

@@ -130,7 +130,6 @@ func outputFlag(cmd *cobra.Command, output *string, form, other string) {
 	})
 }
 
-// beforeRun adds a check of a command's flags.
 func beforeRun(cmd *cobra.Command, check func() error) {
 	before := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/monitoring"
 )
 
-// newMetrics makes the command that prints what watches Penstock.
 func newMetrics() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "metrics",

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
 func (s *service) offered(ctx context.Context) (out []app.Offer, err error) {
@@ -40,10 +40,8 @@ func (s *service) offered(ctx context.Context) (out []app.Offer, err error) {
 				return out, fmt.Errorf("--offer %q: write a port from 0 to 65535", text)
 			}
 			if !s.secure.openPicker && (s.fleet || s.secure.cert != "") {
-				return out,
-					errors.New(
-						"--offer with a port requires --picker-open: without it, the picker accepts picks from the " +
-							"Gateways' own proxies only")
+				return out, errors.New("--offer with a port requires --picker-open: without it, the picker accepts " +
+					"picks from the Gateways' own proxies only")
 			}
 			host, _, err := net.SplitHostPort(s.picker)
 			if err != nil {

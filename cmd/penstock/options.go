@@ -18,13 +18,13 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/recording"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
 // errNoFiles is the error without -f. No folder is read by default, because it may hold anything.
@@ -39,10 +39,9 @@ type files struct {
 func (s *files) flags(cmd *cobra.Command, required string) {
 	cmd.Flags().StringArrayVarP(&s.paths, "file", "f", nil,
 		"folder (read recursively) or file with YAML or JSON; may be repeated ("+required+")")
-	cmd.Flags().StringVar(&s.state, "state", "",
-		"folder for the last good versions of objects, the status, and the socket for other commands. It must belong "+
-			"to the user that runs penstock, with mode 0700, which an empty one is given (default: one for the given "+
-			"files, below $XDG_STATE_HOME/penstock)")
+	cmd.Flags().StringVar(&s.state, "state", "", "folder for the last good versions of objects, the status, and the "+
+		"socket for other commands. It must belong to the user that runs penstock, with mode 0700, which an empty one "+
+		"is given (default: one for the given files, below $XDG_STATE_HOME/penstock)")
 }
 
 // exist returns an error if a named folder or file does not exist, unless --state names the state
@@ -130,50 +129,41 @@ func (s *service) flags(cmd *cobra.Command, picker, logLevel string) {
 	}
 	s.files.flags(cmd, required)
 	f := cmd.Flags()
-	f.StringVar(&s.xds, "xds", "",
-		"address on which ADS is served: HOST:PORT, which requires --xds-cert, because ADS has private keys (port 0 "+
-			"is any free port), or unix:PATH, a socket that only this user can open (default: "+
-			"the socket "+socketOfADS+" in the state folder)")
+	f.StringVar(&s.xds, "xds", "", "address on which ADS is served: HOST:PORT, which requires --xds-cert, because ADS "+
+		"has private keys (port 0 is any free port), or unix:PATH, a socket that only this user can open (default: "+
+		"the socket "+socketOfADS+" in the state folder)")
 	s.pickerPort = picker
-	f.StringVar(&s.picker, "picker", "",
-		"address on which the endpoint picker (ext_proc) is served, as HOST:PORT, also for gateways of others (port "+
-			"0 is any free port), or unix:PATH, which only this user reaches (default: "+
-			"the socket "+socketOfPicker+" in the state folder; with --xds HOST:PORT, --xds-cert, --members-listen "+
-			"or --offer "+picker+")")
+	f.StringVar(&s.picker, "picker", "", "address on which the endpoint picker (ext_proc) is served, as HOST:PORT, "+
+		"also for gateways of others (port 0 is any free port), or unix:PATH, which only this user reaches (default: "+
+		"the socket "+socketOfPicker+" in the state folder; with --xds HOST:PORT, --xds-cert, --members-listen or "+
+		"--offer "+picker+")")
 	f.StringSliceVar(&s.pickerAddresses, "picker-address", nil,
 		"address at which Envoys reach the picker, as IP:PORT or unix:PATH; may be repeated (default: --picker)")
-	f.StringVar(&s.http, "http", "",
-		"address on which /metrics, /healthz and /readyz are served, as HOST:PORT; a loopback address also serves "+
-			"the pages of --admin (default: none)")
-	f.StringVar(&s.admin, "admin", "",
-		"address on which /status, /proxies, /explain and /debug/... are served, which show every object to every "+
-			"client: choose a loopback address such as 127.0.0.1:9091. The URL has localhost or an IP address: "+
-			"requests by another host name are denied (default: none)")
+	f.StringVar(&s.http, "http", "", "address on which /metrics, /healthz and /readyz are served, as HOST:PORT; a "+
+		"loopback address also serves the pages of --admin (default: none)")
+	f.StringVar(&s.admin, "admin", "", "address on which /status, /proxies, /explain and /debug/... are served, which "+
+		"show every object to every client: choose a loopback address such as 127.0.0.1:9091. The URL has localhost "+
+		"or an IP address: requests by another host name are denied (default: none)")
 	s.addresses.flags(cmd)
-	f.StringVar(&s.members, "members-listen", "",
-		"address on which other members of the ClusterSet subscribe to the pools that this cluster exports, over "+
-			"mTLS, as HOST:PORT (default: none)")
+	f.StringVar(&s.members, "members-listen", "", "address on which other members of the ClusterSet subscribe to the "+
+		"pools that this cluster exports, over mTLS, as HOST:PORT (default: none)")
 	f.StringVar(&s.membersAddress, "members-address", "",
 		"address at which members reach it, as HOST:PORT (default: --members-listen)")
 	f.StringVar(&s.defaultPool, "default-pool", "",
 		"pool for picks of gateways that name none, as NAMESPACE/NAME (default: the only pool)")
-	f.StringArrayVar(&s.offers, "offer", nil,
-		"exported pool that gateways other than Penstock's may use, too, as NAMESPACE/NAME=PORT: the import then has "+
-			"a port of the picker that serves picks from this pool alone. Port 0 is any free port. For ParentMode "+
-			"write NAMESPACE/NAME: the import has the Gateways' ordinary addresses. May be repeated (default: none; "+
-			"with one pool, or --default-pool, the port of --picker serves it)")
+	f.StringArrayVar(&s.offers, "offer", nil, "exported pool that gateways other than Penstock's may use, too, as "+
+		"NAMESPACE/NAME=PORT: the import then has a port of the picker that serves picks from this pool alone. Port 0 "+
+		"is any free port. For ParentMode write NAMESPACE/NAME: the import has the Gateways' ordinary addresses. May "+
+		"be repeated (default: none; with one pool, or --default-pool, the port of --picker serves it)")
 	s.heldBodies.Quantity = *resource.NewQuantity(extproc.DefaultBodies, resource.BinarySI)
-	f.Var(&s.heldBodies, "picker-held-bodies",
-		"largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints "+
-			"are picked by load alone, and a request gets 503 if an external picker or a processor must read it, or "+
-			"its model is replaced")
-	f.StringVar(&s.kvEvents, "picker-kv-events", "",
-		"address at which model servers connect to publish their KV events over ZeroMQ, as HOST:PORT, for pools "+
-			"whose PoolPolicy has picker.kvEvents.mode Listen; other IP addresses than the model servers' are "+
-			"rejected (default: none)")
-	f.StringVar(&s.record, "record", "",
-		"file to which the picker writes each request whose prompt it reads, without the prompt, as a JSON line for "+
-			"penstock replay; the old file becomes FILE.1 (default: none)")
+	f.Var(&s.heldBodies, "picker-held-bodies", "largest sum of the request bodies that the picker holds at one time, "+
+		"as a quantity; beyond it, endpoints are picked by load alone, and a request gets 503 if an external picker "+
+		"or a processor must read it, or its model is replaced")
+	f.StringVar(&s.kvEvents, "picker-kv-events", "", "address at which model servers connect to publish their KV "+
+		"events over ZeroMQ, as HOST:PORT, for pools whose PoolPolicy has picker.kvEvents.mode Listen; other IP "+
+		"addresses than the model servers' are rejected (default: none)")
+	f.StringVar(&s.record, "record", "", "file to which the picker writes each request whose prompt it reads, without "+
+		"the prompt, as a JSON line for penstock replay; the old file becomes FILE.1 (default: none)")
 	s.recordBytes.Quantity = *resource.NewQuantity(1<<30, resource.BinarySI)
 	f.Var(&s.recordBytes, "record-bytes",
 		"largest size of the file of --record and of FILE.1 together, as a quantity; a full file replaces FILE.1")
@@ -191,10 +181,8 @@ func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
 		return nil, fmt.Errorf("--log-level %q: write debug, info, warn or error", s.logLevel)
 	}
-	return slog.New(
-			newRepeats(slog.NewTextHandler(cmd.ErrOrStderr(),
-				&slog.HandlerOptions{Level: level, ReplaceAttr: bounded}))),
-		nil
+	return slog.New(newRepeats(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level,
+		ReplaceAttr: bounded}))), nil
 }
 
 // newApp makes the app that up and serve run. build makes it of the configuration, for its role;
@@ -245,14 +233,11 @@ func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error
 	}
 	temporary, failed := os.MkdirTemp("", "penstock-")
 	if failed != nil {
-		return nil,
-			fmt.Errorf(
-				"--state %s: %w; the folder for temporary files takes none either: name a writable folder with --state",
-				dir, err)
+		return nil, fmt.Errorf("--state %s: %w; the folder for temporary files takes none either: name a writable "+
+			"folder with --state", dir, err)
 	}
 	s.runtime = temporary
-	log.Error(
-		"the state folder takes no files: Envoys use a temporary folder, and nothing is kept over a restart",
+	log.Error("the state folder takes no files: Envoys use a temporary folder, and nothing is kept over a restart",
 		"error", err, "temporary", temporary)
 	return app.ListenSocket(ports.ADS, filepath.Join(temporary, socketOfADS))
 }
@@ -271,7 +256,6 @@ func ads(cfg app.Config) net.Listener {
 	return cfg.Local
 }
 
-// addressOf formats the address of a listener as flags have it.
 func addressOf(l net.Listener) string {
 	if a := l.Addr(); a.Network() == "unix" {
 		return unixPrefix + a.String()
@@ -332,7 +316,6 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	return cfg, nil
 }
 
-// positive returns the value of a flag.
 func positive(flag string, q *resource.QuantityValue) (int64, error) {
 	if q.Value() < 1 {
 		return 0, fmt.Errorf("%s %s: write a positive quantity, such as 256Mi", flag, q.String())
@@ -397,7 +380,6 @@ func (s *service) open(ctx context.Context, log *slog.Logger, cfg *app.Config) (
 	return nil
 }
 
-// reachPicker sets the addresses at which Envoys reach the picker.
 func (s *service) reachPicker(cfg *app.Config) error {
 	for _, a := range s.pickerAddresses {
 		if path, ok := strings.CutPrefix(a, unixPrefix); ok {
@@ -434,9 +416,8 @@ func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 	}
 	if cfg.Credentials != nil && (s.replicas || len(cfg.Peers.Addresses) > 0) &&
 		(cfg.Peers.Listener == nil || cfg.Peers.TLS == nil) {
-		return errors.New(
-			"--peers or --service with --xds-cert requires --peers-listen, --peers-ca, --peers-cert and --peers-key: " +
-				"the port of --xds is for proxies")
+		return errors.New("--peers or --service with --xds-cert requires --peers-listen, --peers-ca, --peers-cert " +
+			"and --peers-key: the port of --xds is for proxies")
 	}
 	if s.replicas && cfg.Peers.TLS == nil {
 		return errors.New("--service requires --peers-listen, --peers-ca, --peers-cert and --peers-key, " +
@@ -445,8 +426,8 @@ func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 	if cfg.Credentials == nil && cfg.XDS != nil {
 		return fmt.Errorf("--xds %s: ADS gives each client the private keys of Gateways, and every user of this "+
 			"machine reaches a port: remove --xds for a socket in the state folder, write unix:PATH, or add "+
-			"--xds-cert, "+
-			"--xds-key and --xds-client-ca or --xds-token (penstock credentials makes the files)", cfg.XDS.Addr())
+			"--xds-cert, --xds-key and --xds-client-ca or --xds-token (penstock credentials makes the files)",
+			cfg.XDS.Addr())
 	}
 	if err := authenticated(cfg.Peers); err != nil {
 		return err

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/filesystem"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
 // peerFlags configure how serve finds and authenticates its peers, the other processes for the same
@@ -28,16 +28,13 @@ func (o *peerFlags) flags(cmd *cobra.Command) {
 	f.StringSliceVar(&o.addresses, "peers", nil,
 		"addresses of all penstock processes for the same Envoys, as HOST:PORT of their --peers-listen, or as "+
 			"unix:PATH of the socket at which each serves ADS; the process skips its own (default: none)")
-	f.StringVar(&o.listen, "peers-listen", "",
-		"address on which peers are served, as HOST:PORT, which requires --peers-cert, or unix:PATH (default: the "+
-			"socket of --xds)")
-	f.StringVar(&o.ca, "peers-ca", "",
-		"file with the CA certificates that verify peers: a client without a valid certificate is denied. Requires "+
-			"--peers-listen, --peers-cert and --peers-key (default: none, and peers are served at a socket that only "+
-			"this user opens; with --penstock-image, certificates that penstock issues)")
-	f.StringVar(&o.cert, "peers-cert", "",
-		"file with this process's certificate for client and server authentication, valid for the hosts of --peers; "+
-			"read again for each connection (default: none)")
+	f.StringVar(&o.listen, "peers-listen", "", "address on which peers are served, as HOST:PORT, which requires "+
+		"--peers-cert, or unix:PATH (default: the socket of --xds)")
+	f.StringVar(&o.ca, "peers-ca", "", "file with the CA certificates that verify peers: a client without a valid "+
+		"certificate is denied. Requires --peers-listen, --peers-cert and --peers-key (default: none, and peers are "+
+		"served at a socket that only this user opens; with --penstock-image, certificates that penstock issues)")
+	f.StringVar(&o.cert, "peers-cert", "", "file with this process's certificate for client and server "+
+		"authentication, valid for the hosts of --peers; read again for each connection (default: none)")
 	f.StringVar(&o.key, "peers-key", "", "file with the private key of --peers-cert (default: none)")
 }
 
@@ -45,10 +42,8 @@ func (o *peerFlags) config(ctx context.Context, disk *filesystem.Disk) (out app.
 	out.Addresses = o.addresses
 	if given := o.ca != "" || o.cert != "" || o.key != ""; given {
 		if o.ca == "" || o.cert == "" || o.key == "" || o.listen == "" {
-			return out,
-				errors.New(
-					"--peers-ca, --peers-cert and --peers-key require each other and --peers-listen: Envoys, which " +
-						"have no such certificate, use the port of --xds")
+			return out, errors.New("--peers-ca, --peers-cert and --peers-key require each other and --peers-listen: " +
+				"Envoys, which have no such certificate, use the port of --xds")
 		}
 		if out.TLS, err = o.mutual(disk); err != nil {
 			return out, err

@@ -22,13 +22,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
 type standAlone struct {
@@ -81,9 +81,7 @@ When it ends, health checks fail for --drain-timeout while it still picks, so th
 	}
 	f := cmd.Flags()
 	s.files.flags(cmd, "required without --kubeconfig, except in a pod")
-	f.StringVar(&s.kubeconfig, "kubeconfig", "",
-		"kubeconfig file of the cluster to read instead of files (default: the cluster that penstock runs in, if no "+
-			"-f is given)")
+	kubeconfigFlag(f, &s.kubeconfig)
 	f.StringVar(&s.bind, "bind-address", "", "IP address of all ports (default: every address)")
 	f.Uint16Var(&s.grpcPort, "grpc-port", 9002, "port of the endpoint picker protocol; 0 is any free port")
 	f.Uint16Var(&s.healthPort, "grpc-health-port", 9003, "port of gRPC health checks, without TLS; 0 is any free port")
@@ -91,35 +89,28 @@ When it ends, health checks fail for --drain-timeout while it still picks, so th
 		"port of /metrics, /healthz and /readyz, for every client that reaches it; 0 is any free port")
 	f.StringVar(&s.pool, "pool-name", "",
 		"name of the InferencePool, or NAMESPACE/NAME (default: the only one of the files)")
-	f.StringVar(&s.namespace, "pool-namespace", "",
-		"namespace of the InferencePool (default: the environment's NAMESPACE, else the pod's or the kubeconfig's, "+
-			"else default)")
+	f.StringVar(&s.namespace, "pool-namespace", "", "namespace of the InferencePool (default: the environment's "+
+		"NAMESPACE, else the pod's or the kubeconfig's, else default)")
 	f.StringVar(&s.group, "pool-group", store.InferencePools.Group(),
 		"API group of the InferencePool on Kubernetes, "+store.InferencePools.Group()+" or "+inferenceapi.Group)
-	f.StringVar(&s.selector, "endpoint-selector", "",
-		"labels of the model servers' pods, in place of an InferencePool, as KEY=VALUE,KEY=VALUE; requires "+
-			"--endpoint-target-ports (default: none)")
+	f.StringVar(&s.selector, "endpoint-selector", "", "labels of the model servers' pods, in place of an "+
+		"InferencePool, as KEY=VALUE,KEY=VALUE; requires --endpoint-target-ports (default: none)")
 	f.UintSliceVar(&s.ports, "endpoint-target-ports", nil,
 		"ports of the model servers of --endpoint-selector, one to eight (default: none)")
-	f.StringVar(&s.configFile, "config-file", "",
-		"file with the EndpointPickerConfig, whose plugins pick; read again when it changes (default: the strategy "+
-			"of the pool's PoolPolicy, else load)")
+	f.StringVar(&s.configFile, "config-file", "", "file with the EndpointPickerConfig, whose plugins pick; read again "+
+		"when it changes (default: the strategy of the pool's PoolPolicy, else load)")
 	f.StringVar(&s.configText, "config-text", "",
 		"the EndpointPickerConfig itself, in place of --config-file (default: none)")
 	s.tls.flags(f)
 	protocolFlags(f, &s.protocol)
-	f.DurationVar(&s.drain, "drain-timeout", 30*time.Second,
-		"how long the picker still picks after it was asked to end, while its health checks fail (default "+
-			"for files: 0)")
+	f.DurationVar(&s.drain, "drain-timeout", 30*time.Second, "how long the picker still picks after it was asked to "+
+		"end, while its health checks fail (default for files: 0)")
 	s.stop.flags(f)
 	f.BoolVar(&s.tracing, "tracing", true, "send spans where the environment has an OpenTelemetry endpoint (OTEL_*)")
 	s.heldBodies.Quantity = *resource.NewQuantity(extproc.DefaultBodies, resource.BinarySI)
-	f.Var(&s.heldBodies, "picker-held-bodies",
-		"largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints "+
-			"are picked by load alone")
-	f.Var(&s.memory, "memory-limit",
-		"memory of the process's container, as a quantity such as 512Mi: Go's memory limit is 10 percent below it, "+
-			"unless GOMEMLIMIT is set (default: none)")
+	f.Var(&s.heldBodies, "picker-held-bodies", "largest sum of the request bodies that the picker holds at one time, "+
+		"as a quantity; beyond it, endpoints are picked by load alone")
+	memoryFlag(f, &s.memory)
 	s.addresses.flags(cmd)
 	s.peers.flags(cmd)
 	s.logs.flags(f)
@@ -251,19 +242,16 @@ func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone
 		out.Pool = objectid.PoolOf(out.Own)
 	}
 	if out.Pool.IsZero() && out.REST != nil {
-		return nil,
-			errors.New(
-				"--pool-name is required on Kubernetes: write the InferencePool's name, or use --endpoint-selector " +
-					"and --endpoint-target-ports")
+		return nil, errors.New("--pool-name is required on Kubernetes: write the InferencePool's name, or use " +
+			"--endpoint-selector and --endpoint-target-ports")
 	}
 	switch {
 	case s.configFile != "" && s.configText != "":
 		return nil, errors.New("--config-file and --config-text exclude each other: remove one")
 	case s.configFile != "" || s.configText != "":
 		if out.Document, err = app.ReadDocument(&s.tls.disk, s.configFile, s.configText, log); err != nil {
-			return nil,
-				fmt.Errorf("%s: %w", map[bool]string{true: "--config-file", false: "--config-text"}[s.configFile != ""],
-					err)
+			return nil, fmt.Errorf("%s: %w", map[bool]string{true: "--config-file",
+				false: "--config-text"}[s.configFile != ""], err)
 		}
 	}
 	out.TLS, err = s.tls.config()
@@ -294,9 +282,8 @@ func checkNames(n extproc.Names) error {
 	}
 	for flag, name := range map[string]string{flagNamespace: n.Namespace, flagSubset: n.Subset} {
 		if !namespaceName.MatchString(name) {
-			return fmt.Errorf(
-				"--%s %q: write the name of a metadata namespace, 1 to 128 letters, digits, dots, dashes and "+
-					"underscores, such as %s", flag, name, extproc.DefaultNames().Namespace)
+			return fmt.Errorf("--%s %q: write the name of a metadata namespace, 1 to 128 letters, digits, dots, "+
+				"dashes and underscores, such as %s", flag, name, extproc.DefaultNames().Namespace)
 		}
 	}
 	return nil
@@ -331,10 +318,8 @@ func (s *standAlone) own(namespace string) (*inferencev1.InferencePool, error) {
 		key, value, ok := strings.Cut(strings.TrimSpace(pair), "=")
 		value = strings.TrimPrefix(value, "=")
 		if !ok || key == "" || strings.ContainsAny(key+value, " !()=") {
-			return nil,
-				fmt.Errorf(
-					"--endpoint-selector %q: write KEY=VALUE,KEY=VALUE; sets and inequalities are not supported, as "+
-						"in an InferencePool", s.selector)
+			return nil, fmt.Errorf("--endpoint-selector %q: write KEY=VALUE,KEY=VALUE; sets and inequalities are not "+
+				"supported, as in an InferencePool", s.selector)
 		}
 		out.Spec.Selector.MatchLabels[inferencev1.LabelKey(key)] = inferencev1.LabelValue(value)
 	}

@@ -25,18 +25,15 @@ type pickerTLS struct {
 }
 
 func (t *pickerTLS) flags(f *pflag.FlagSet) {
-	f.BoolVar(&t.secure, "secure-serving", true,
-		"serve the endpoint picker protocol over TLS; false is for gateways whose Service has appProtocol "+
-			"kubernetes.io/h2c")
-	f.StringVar(&t.certPath, "cert-path", "",
-		"folder with the certificate and its key, tls.crt and tls.key; read again for each connection (default: a "+
-			"certificate that signs itself, made at each start)")
+	f.BoolVar(&t.secure, "secure-serving", true, "serve the endpoint picker protocol over TLS; false is for gateways "+
+		"whose Service has appProtocol kubernetes.io/h2c")
+	f.StringVar(&t.certPath, "cert-path", "", "folder with the certificate and its key, tls.crt and tls.key; read "+
+		"again for each connection (default: a certificate that signs itself, made at each start)")
 	f.StringVar(&t.clientCA, "client-ca", "",
 		"file with the CA certificates that verify gateways: a client without a valid certificate is denied; read "+
 			"again for each connection (default: none, and every client that reaches the port may ask)")
-	f.StringVar(&t.minVersion, "tls-min-version", "VersionTLS12",
-		"lowest version of TLS, VersionTLS12 or VersionTLS13; Envoy's clients use 1.2 unless they are "+
-			"configured otherwise")
+	f.StringVar(&t.minVersion, "tls-min-version", "VersionTLS12", "lowest version of TLS, VersionTLS12 or "+
+		"VersionTLS13; Envoy's clients use 1.2 unless they are configured otherwise")
 	f.StringSliceVar(&t.suites, "tls-cipher-suites", nil,
 		"cipher suites of TLS 1.2, by the names of Go's crypto/tls; may be repeated (default: Go's)")
 }
@@ -67,10 +64,8 @@ func (t *pickerTLS) config() (*tls.Config, error) {
 	for _, name := range t.suites {
 		i := slices.IndexFunc(known, func(s *tls.CipherSuite) bool { return s.Name == strings.TrimSpace(name) })
 		if i < 0 {
-			return nil,
-				fmt.Errorf(
-					"--tls-cipher-suites %q: write the name of a secure suite of Go's crypto/tls, such as "+
-						"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", name)
+			return nil, fmt.Errorf("--tls-cipher-suites %q: write the name of a secure suite of Go's crypto/tls, such "+
+				"as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", name)
 		}
 		base.CipherSuites = append(base.CipherSuites, known[i].ID)
 	}
@@ -122,9 +117,8 @@ func (t *pickerTLS) certificate() (func() (*tls.Certificate, error), error) {
 		return nil, fmt.Errorf("--cert-path: %w", err)
 	}
 	if leaf, err := x509.ParseCertificate(c.Certificate[0]); err == nil && time.Now().After(leaf.NotAfter) {
-		return nil,
-			fmt.Errorf("--cert-path %s: the certificate expired at %s: write a new one", t.certPath,
-				leaf.NotAfter.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("--cert-path %s: the certificate expired at %s: write a new one", t.certPath,
+			leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return files.Certificate, nil
 }

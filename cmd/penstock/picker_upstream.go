@@ -76,15 +76,12 @@ type pageFlags struct {
 }
 
 func (p *pageFlags) flags(f *pflag.FlagSet) {
-	f.StringVar(&p.scheme, "model-server-metrics-scheme", "http",
-		"of llm-d's EPP: http or https, for the metrics pages of the model servers; a BackendTLSPolicy for the "+
-			"InferencePool comes first, and verifies")
-	f.StringVar(&p.path, "model-server-metrics-path", "",
-		"of llm-d's EPP: path of the metrics pages; spec.picker.metrics.path of a PoolPolicy comes first (default: "+
-			"the engine's)")
-	f.BoolVar(&p.unverified, "model-server-metrics-https-insecure-skip-verify", true,
-		"of llm-d's EPP: with https, do not verify the model servers; false is an error: a BackendTLSPolicy for the "+
-			"InferencePool verifies them")
+	f.StringVar(&p.scheme, "model-server-metrics-scheme", "http", "of llm-d's EPP: http or https, for the metrics "+
+		"pages of the model servers; a BackendTLSPolicy for the InferencePool comes first, and verifies")
+	f.StringVar(&p.path, "model-server-metrics-path", "", "of llm-d's EPP: path of the metrics pages; "+
+		"spec.picker.metrics.path of a PoolPolicy comes first (default: the engine's)")
+	f.BoolVar(&p.unverified, "model-server-metrics-https-insecure-skip-verify", true, "of llm-d's EPP: with https, do "+
+		"not verify the model servers; false is an error: a BackendTLSPolicy for the InferencePool verifies them")
 }
 
 func (p *pageFlags) source() (none endpointpicker.PageSource, _ error) {

@@ -46,7 +46,6 @@ func forwardWithin(ctx context.Context, config *rest.Config, to *rest.Request) (
 	}
 }
 
-// forward opens a connection to the admin port of a pod.
 func forward(config *rest.Config, to *rest.Request) (net.Conn, error) {
 	transport, upgrader, err := spdy.RoundTripperFor(config)
 	if err != nil {

@@ -36,19 +36,15 @@ func defaultProcessor() (out app.Processor, err error) {
 	case !use:
 		return out, nil
 	case text == "" && os.Getenv(envUseProcessor) != "":
-		return out,
-			fmt.Errorf("environment variable %s=%s: it needs %s, such as http://processor:8080", envUseProcessor,
-				os.Getenv(envUseProcessor), envProcessor)
-	case text != "" &&
-		(err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" || at.User != nil ||
-			at.RawQuery != "" || at.Fragment != ""):
+		return out, fmt.Errorf("environment variable %s=%s: it needs %s, such as http://processor:8080",
+			envUseProcessor, os.Getenv(envUseProcessor), envProcessor)
+	case text != "" && (err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" ||
+		at.User != nil || at.RawQuery != "" || at.Fragment != ""):
 		if strings.Contains(text, "@") { // it may have a password
 			text = "..."
 		}
-		return out,
-			fmt.Errorf(
-				"environment variable %s=%q: write http://HOST:PORT or https://HOST:PORT, with or without a path",
-				envProcessor, text)
+		return out, fmt.Errorf("environment variable %s=%q: write http://HOST:PORT or https://HOST:PORT, with or "+
+			"without a path", envProcessor, text)
 	}
 	out.URL = text
 	return out, nil

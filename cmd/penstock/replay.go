@@ -59,9 +59,8 @@ Equal arguments print equal bytes.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.pool, "pool", "",
-		"only the requests of this pool, as NAMESPACE/NAME; required for a trace with several pools (default: "+
-			"the only one)")
+	f.StringVar(&o.pool, "pool", "", "only the requests of this pool, as NAMESPACE/NAME; required for a trace with "+
+		"several pools (default: the only one)")
 	f.StringArrayVar(&o.strategies, "strategy", []string{"load", "least-request"},
 		"strategy to replay with; may be repeated: "+strings.Join(simulation.Names(), ", "))
 	f.IntVar(&o.servers, "servers", 8, "number of model servers, 1 to 1000")
@@ -110,10 +109,8 @@ func (o *replayOptions) run(cmd *cobra.Command, trace string) error {
 	workload = workload.At(o.speed)
 	var trials []simulation.Trial
 	for _, s := range strategies {
-		trials = append(trials,
-			simulation.Trial{All: true,
-				Scenario: simulation.Scenario{Workload: workload, Strategy: s, Servers: o.servers, Server: server,
-					Pages: simulation.Pages{Every: o.pages}, Seed: o.seed}})
+		trials = append(trials, simulation.Trial{All: true, Scenario: simulation.Scenario{Workload: workload,
+			Strategy: s, Servers: o.servers, Server: server, Pages: simulation.Pages{Every: o.pages}, Seed: o.seed}})
 	}
 	table := newTable(cmd.OutOrStdout(), "STRATEGY", "TTFT P50", "TTFT P90", "END TO END", "PREFIX HITS", "BALANCE")
 	for i, s := range simulation.Play(trials) {
@@ -134,7 +131,6 @@ BALANCE is the largest number of prompt tokens that one server computed over the
 	return err
 }
 
-// read reads a trace, and completes its error.
 func (o *replayOptions) read(cmd *cobra.Command, trace string) (*simulation.Workload, error) {
 	workload, err := readTrace(cmd, trace, o.pool)
 	if pools := (*simulation.PoolsError)(nil); errors.As(err, &pools) {
@@ -146,7 +142,6 @@ func (o *replayOptions) read(cmd *cobra.Command, trace string) (*simulation.Work
 	return workload, err
 }
 
-// readTrace reads the requests of a pool from a file, or from standard input for "-".
 func readTrace(cmd *cobra.Command, name, pool string) (*simulation.Workload, error) {
 	if name == "-" {
 		return simulation.ReadPool("standard input", cmd.InOrStdin(), pool)

@@ -58,7 +58,6 @@ func (a *target) running(ctx context.Context) (running, error) {
 	return runningFor(dir), err
 }
 
-// anyOf returns the first of some pods that can be reached.
 func anyOf(pods []running) running {
 	return running{address: pods[0].address, dial: func(ctx context.Context) (conn net.Conn, first error) {
 		for _, pod := range pods {
@@ -122,7 +121,6 @@ func joinServing(all [][]picker.Serving) []picker.Serving {
 	return slices.CompactFunc(out, func(a, b picker.Serving) bool { return a.Pool == b.Pool })
 }
 
-// joinServers lists the servers of some pages, each once.
 func joinServers[T any](all [][]T, of func(T) (objectid.Target, string)) []T {
 	out := slices.Concat(all...)
 	slices.SortStableFunc(out, func(a, b T) int {

@@ -27,9 +27,8 @@ type target struct {
 func (a *target) flags(cmd *cobra.Command) {
 	a.files.flags(cmd, "required without --http, --state and a kubeconfig")
 	a.cluster.flags(cmd)
-	cmd.Flags().StringVar(&a.http, "http", "",
-		"query the penstock whose --admin (or, on loopback, whose --http) has this address, instead of the one that "+
-			"runs for -f (default: none)")
+	cmd.Flags().StringVar(&a.http, "http", "", "query the penstock whose --admin (or, on loopback, whose --http) has "+
+		"this address, instead of the one that runs for -f (default: none)")
 	exclusive(cmd, "file", "http")
 	exclusive(cmd, "state", "http")
 	for _, other := range []string{"file", "state", "http"} {

@@ -23,25 +23,19 @@ type secure struct {
 }
 
 func (s *secure) flags(f *pflag.FlagSet) {
-	f.StringVar(&s.cert, "xds-cert", "",
-		"file with the certificate of ADS and of the picker, which then serve TLS; read again for each connection. "+
-			"penstock credentials makes one. Requires --xds-key, and --xds-client-ca or --xds-token (default: none, "+
-			"and --xds is a socket, and --picker a loopback address)")
-	f.StringVar(&s.key, "xds-key", "",
-		"file with the private key of --xds-cert. Processes with the same --picker-address share it: proxies call "+
-			"each picker with one key, which is derived from it (default: none)")
-	f.StringVar(&s.clientCA, "xds-client-ca", "",
-		"file with the CA certificates that verify client certificates of proxies. Outside of fleets such a proxy "+
-			"may read every Gateway (default: none)")
-	f.StringVar(&s.token, "xds-token", "",
-		"file with the tokens that authenticate proxies, one a line; such a proxy may read every Gateway "+
-			"(default: none)")
-	f.StringVar(&s.ca, "xds-ca", "",
-		"file with the CA certificates that verify --xds-cert for proxies that call the picker (default: "+
-			"--xds-client-ca)")
-	f.BoolVar(&s.openPicker, "picker-open", false,
-		"accept picks over TLS from every client, such as gateways of other clusters (default: only from the "+
-			"Gateways' own proxies, which get a key)")
+	f.StringVar(&s.cert, "xds-cert", "", "file with the certificate of ADS and of the picker, which then serve TLS; "+
+		"read again for each connection. penstock credentials makes one. Requires --xds-key, and --xds-client-ca or "+
+		"--xds-token (default: none, and --xds is a socket, and --picker a loopback address)")
+	f.StringVar(&s.key, "xds-key", "", "file with the private key of --xds-cert. Processes with the same "+
+		"--picker-address share it: proxies call each picker with one key, which is derived from it (default: none)")
+	f.StringVar(&s.clientCA, "xds-client-ca", "", "file with the CA certificates that verify client certificates of "+
+		"proxies. Outside of fleets such a proxy may read every Gateway (default: none)")
+	f.StringVar(&s.token, "xds-token", "", "file with the tokens that authenticate proxies, one a line; such a proxy "+
+		"may read every Gateway (default: none)")
+	f.StringVar(&s.ca, "xds-ca", "", "file with the CA certificates that verify --xds-cert for proxies that call the "+
+		"picker (default: --xds-client-ca)")
+	f.BoolVar(&s.openPicker, "picker-open", false, "accept picks over TLS from every client, such as gateways of "+
+		"other clusters (default: only from the Gateways' own proxies, which get a key)")
 	f.BoolVar(&s.insecurePicker, "insecure-picker", false,
 		"serve --picker without TLS and credentials on an address that is not loopback: every client that reaches it "+
 			"can pick from all pools (default: penstock does not start so)")
@@ -56,14 +50,11 @@ func (s *secure) credentials() (*app.Credentials, error) {
 		}
 		return nil, nil
 	case s.cert == "" || s.key == "" || s.clientCA == "" && s.token == "":
-		return nil,
-			errors.New(
-				"--xds-cert and --xds-key require each other, and --xds-client-ca or --xds-token: penstock " +
-					"credentials makes the files")
+		return nil, errors.New("--xds-cert and --xds-key require each other, and --xds-client-ca or --xds-token: " +
+			"penstock credentials makes the files")
 	case s.ca == "" && s.clientCA == "":
-		return nil,
-			errors.New(
-				"--xds-token without --xds-client-ca requires --xds-ca: proxies verify the picker's certificate by it")
+		return nil, errors.New("--xds-token without --xds-client-ca requires --xds-ca: proxies verify the picker's " +
+			"certificate by it")
 	case s.insecurePicker:
 		return nil, errors.New("--insecure-picker and --xds-cert exclude each other")
 	}
@@ -74,10 +65,8 @@ func (s *secure) credentials() (*app.Credentials, error) {
 		return nil, fmt.Errorf("--xds-cert, --xds-key: %w", err)
 	}
 	if len(cert.Leaf.DNSNames) == 0 {
-		return nil,
-			fmt.Errorf(
-				"--xds-cert %s: the certificate has no DNS name, by which proxies verify the picker: add one, such "+
-					"as penstock", s.cert)
+		return nil, fmt.Errorf("--xds-cert %s: the certificate has no DNS name, by which proxies verify the picker: "+
+			"add one, such as penstock", s.cert)
 	}
 	out.Name = cert.Leaf.DNSNames[0]
 	if s.clientCA != "" {
@@ -117,9 +106,8 @@ func (s *secure) verify(chain [][]byte, name string) error {
 		}
 	}
 	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, DNSName: name}); err != nil {
-		return fmt.Errorf(
-			"%s %s does not verify --xds-cert, which proxies need for the picker: %w; name the certificate's CA "+
-				"in --xds-ca", flag, file, err)
+		return fmt.Errorf("%s %s does not verify --xds-cert, which proxies need for the picker: %w; name the "+
+			"certificate's CA in --xds-ca", flag, file, err)
 	}
 	return nil
 }
@@ -131,11 +119,9 @@ func (s *secure) check(log *slog.Logger, picker net.Addr, secured bool) error {
 		return nil
 	}
 	if !s.insecurePicker {
-		return fmt.Errorf(
-			"--picker %s is not a loopback address, and every client that reaches it could pick from all "+
-				"pools: add --xds-cert, --xds-key and --xds-client-ca or --xds-token (penstock credentials makes "+
-				"the files), "+
-				"or --insecure-picker if only trusted clients reach it", picker)
+		return fmt.Errorf("--picker %s is not a loopback address, and every client that reaches it could pick from "+
+			"all pools: add --xds-cert, --xds-key and --xds-client-ca or --xds-token (penstock credentials makes the "+
+			"files), or --insecure-picker if only trusted clients reach it", picker)
 	}
 	log.Warn("served without TLS and credentials, as --insecure-picker allows: every client that reaches this "+
 		"address is trusted", "flag", "--picker", "address", picker.String())

@@ -82,8 +82,6 @@ the objects' status; the processes find each other through --service.`,
 	k.flags(cmd)
 	s.flags(cmd, "127.0.0.1:9002", "info")
 	others.flags(cmd)
-	cmd.Flags().Var(&memory, "memory-limit",
-		"memory of the process's container, as a quantity such as 512Mi: Go's memory limit is 10 percent below it, "+
-			"unless GOMEMLIMIT is set (default: none)")
+	memoryFlag(cmd.Flags(), &memory)
 	return cmd
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/penstock-project/penstock/cmd/internal/external/tokenstore"
+	"github.com/penstock-project/penstock/picker/external/tokenstore"
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
@@ -73,9 +73,8 @@ last request.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runSim(cmd, cfg, ports, tokens) },
 	}
 	simFlags(cmd.Flags(), &cfg, &ports)
-	cmd.Flags().StringVar(&tokens, "tokens", "",
-		"URL of the token store (penstock-external tokens) for requests with a key in x-req-tokens-key, as "+
-			"http://HOST:PORT (default: none)")
+	cmd.Flags().StringVar(&tokens, "tokens", "", "URL of the token store (penstock-external tokens) for requests with "+
+		"a key in x-req-tokens-key, as http://HOST:PORT (default: none)")
 	return cmd
 }
 
@@ -118,30 +117,26 @@ func simFlags(flags *pflag.FlagSet, cfg *modelserver.Config, ports *[]int) {
 	flags.IntVar(&cfg.MaxLoRAs, "max-loras", 1, "number of adapters that can be active at the same time")
 	flags.IntVar(&cfg.MaxNumSeqs, "max-num-seqs", 256,
 		"number of requests that run at the same time; others wait in the queue")
-	flags.IntVar(&cfg.MaxPrefills, "max-num-partial-prefills", 0,
-		"number of prompts that are read at the same time, as a GPU reads one after the other; others wait in the "+
-			"queue; 0: no limit (default 0)")
+	flags.IntVar(&cfg.MaxPrefills, "max-num-partial-prefills", 0, "number of prompts that are read at the same time, "+
+		"as a GPU reads one after the other; others wait in the queue; 0: no limit (default 0)")
 	flags.IntVar(&cfg.KVCacheTokens, "kv-cache-tokens", 65536,
 		"size of the KV cache in tokens, which is also the longest context")
-	flags.Float64Var(&cfg.TokenizerRate, "tokenizer-rate", 0,
-		"tokens of prompts that are tokenized in a second, one prompt after the other, before the headers of its "+
-			"answer; 0: all at once (default 0)")
+	flags.Float64Var(&cfg.TokenizerRate, "tokenizer-rate", 0, "tokens of prompts that are tokenized in a second, one "+
+		"prompt after the other, before the headers of its answer; 0: all at once (default 0)")
 	flags.DurationVar(&cfg.TimeToFirstToken, "time-to-first-token", 0,
 		"time from a request leaving the queue to its first token (default 0s)")
 	flags.Float64Var(&cfg.PrefillRate, "prefill-rate", 0,
 		"tokens of a prompt that are read in a second, before the first token; 0: all at once (default 0)")
 	flags.DurationVar(&cfg.InterTokenLatency, "inter-token-latency", 0, "time between two tokens (default 0s)")
-	flags.DurationVar(&cfg.StepTime, "step-time", 0,
-		"compute in steps of this time, or longer if their tokens of prompts take longer: a token of every answer, "+
-			"and a chunk of prompts. Replaces --time-to-first-token, --inter-token-latency and "+
-			"--max-num-partial-prefills; 0: requests do not delay each other (default 0s)")
+	flags.DurationVar(&cfg.StepTime, "step-time", 0, "compute in steps of this time, or longer if their tokens of "+
+		"prompts take longer: a token of every answer, and a chunk of prompts. Replaces --time-to-first-token, "+
+		"--inter-token-latency and --max-num-partial-prefills; 0: requests do not delay each other (default 0s)")
 	flags.DurationVar(&cfg.StepTimePerSequence, "step-time-per-sequence", 0,
 		"how much longer a step takes for each request that runs; needs --step-time (default 0s)")
 	flags.IntVar(&cfg.MaxBatchedTokens, "max-num-batched-tokens", 0,
 		"tokens of prompts in a step, of all requests together; needs --step-time (default 2048)")
-	flags.BoolVar(&cfg.PrefixCaching, "prefix-caching", false,
-		"keep the blocks of prompts: a beginning in common with an earlier prompt does not count for "+
-			"--time-to-first-token and --prefill-rate (default false)")
+	flags.BoolVar(&cfg.PrefixCaching, "prefix-caching", false, "keep the blocks of prompts: a beginning in common "+
+		"with an earlier prompt does not count for --time-to-first-token and --prefill-rate (default false)")
 	flags.StringVar(&cfg.KVEvents, "kv-events", "",
 		"address at which KV events are published over ZeroMQ, as HOST:PORT; needs --prefix-caching (default: none)")
 	flags.StringVar(&cfg.KVEventsReplay, "kv-events-replay", "",

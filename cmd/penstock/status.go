@@ -74,7 +74,6 @@ type statusJSON struct {
 	ClusterSet *set.Status `json:"clusterSet,omitempty"`
 }
 
-// watchStatus prints the status that the processes have, now and after each change, until ctx ends.
 func watchStatus(cmd *cobra.Command, all []running, output string) error {
 	if manager := all[0].hub(cmd.Context()); manager != nil {
 		return errors.New(hubsFolder(manager))
@@ -98,7 +97,6 @@ func (a *target) statusFile() string {
 	return app.StatusFile(dir)
 }
 
-// query reads the pages of all processes that answer.
 func (s *statusJSON) query(cmd *cobra.Command, all []running) error {
 	docs, all, err := fromSome[*status.Document](cmd, all, "/status")
 	if err != nil {
@@ -142,9 +140,8 @@ func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return errors.New(
-			"these files have no status yet: run penstock up with the same -f (and --state) first, or penstock " +
-				"translate --status")
+		return errors.New("these files have no status yet: run penstock up with the same -f (and --state) first, or " +
+			"penstock translate --status")
 	case err != nil:
 		return err
 	case output == "json":
@@ -210,7 +207,6 @@ func syncState(p server.ProxyStatus) string {
 
 const maxRates = 32
 
-// printServers prints a line about each server, of the first of many.
 func printServers(w io.Writer, lines []string, more string) {
 	for _, line := range lines[:min(len(lines), maxRates)] {
 		fmt.Fprintln(w, "Server "+line)

@@ -58,7 +58,6 @@ credentials are not in these pages at all. The command prints what the archive h
 	return cmd
 }
 
-// writeSupport collects the pages of all processes, replaces names, and writes the archive.
 func writeSupport(cmd *cobra.Command, all []running, out string) error {
 	pages := map[string][]byte{}
 	var order []string
@@ -121,7 +120,6 @@ func writeSupport(cmd *cobra.Command, all []running, out string) error {
 	return nil
 }
 
-// read returns the text of a page, bounded.
 func (r running) read(ctx context.Context, page string) ([]byte, error) {
 	body, err := r.open(ctx, page)
 	if err != nil {
@@ -163,7 +161,6 @@ func wordSet(text string) map[string]bool {
 	return set
 }
 
-// pseudonym returns the replacement of a name or address.
 func (d *disguise) pseudonym(value string) string {
 	if keptWords[value] || own.MatchString(value) {
 		return value
@@ -209,7 +206,6 @@ func (d *disguise) sentence(text string) string {
 // learn reads the names of a page, so that sentences of every page are searched for them.
 func (d *disguise) learn(name string, text []byte) { _, _ = d.page(name, text) }
 
-// page returns a page with names replaced.
 func (d *disguise) page(name string, text []byte) ([]byte, error) {
 	if strings.HasSuffix(name, ".txt") {
 		return d.metrics(text), nil
@@ -224,7 +220,6 @@ func (d *disguise) page(name string, text []byte) ([]byte, error) {
 	return append(out, '\n'), err
 }
 
-// value replaces the names in a decoded JSON value of a key.
 func (d *disguise) value(key string, value any) any {
 	switch v := value.(type) {
 	case string:
@@ -258,7 +253,6 @@ func (d *disguise) value(key string, value any) any {
 	return value
 }
 
-// metrics replaces the values of labels in a page of Prometheus' format.
 func (d *disguise) metrics(text []byte) []byte {
 	var out bytes.Buffer
 	lines := bufio.NewScanner(bytes.NewReader(text))

@@ -84,9 +84,8 @@ func checkHeaders(variables ...string) error {
 			key, value, ok := strings.Cut(one, "=")
 			if _, err := url.PathUnescape(value); err != nil ||
 				one != "" && (!ok || strings.ContainsAny(strings.TrimSpace(key), " :")) {
-				return fmt.Errorf(
-					"%s is no list of headers: write NAME=VALUE, separated by commas, with percent-encoded values, "+
-						"such as authorization=Bearer%%20TOKEN", name)
+				return fmt.Errorf("%s is no list of headers: write NAME=VALUE, separated by commas, with "+
+					"percent-encoded values, such as authorization=Bearer%%20TOKEN", name)
 			}
 		}
 	}

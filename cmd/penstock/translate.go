@@ -75,7 +75,6 @@ is 1 if there is one of severity error: something in the folder does not take ef
 	return cmd
 }
 
-// addOffline adds the flags of the commands that translate without running anything.
 func addOffline(f *pflag.FlagSet, picker *string, anyController *bool) {
 	f.StringVar(picker, "picker-address", "127.0.0.1:9002", "address of Penstock's picker in the output, as IP:PORT")
 	f.BoolVar(anyController, "any-controller", false,
@@ -180,7 +179,6 @@ func (o *translateOptions) print(w io.Writer, gateways []gatewayConfig, doc *sta
 	return nil
 }
 
-// printAll prints findings. It returns exit status 1 if there is one of severity error.
 func printAll(w io.Writer, findings []report.Finding) error {
 	errorsFound := 0
 	for _, f := range findings {

@@ -100,7 +100,6 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	return group.Wait()
 }
 
-// reportEnvoy reports why no Envoy serves a Gateway; "" drops the report.
 func reportEnvoy(board *status.Board, gateway, problem string) {
 	ref := store.RefOf(store.Gateways, gateway)
 	if problem == "" {

@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 	"github.com/penstock-project/penstock/xds/bootstrap"
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/resource"

@@ -51,9 +51,8 @@ func (o *whyOptions) check(cmd *cobra.Command, args []string) error {
 	case len(args) > 0:
 		return errors.New("--last, --why and --pool show past picks: leave out the URL")
 	case set("last") && set("why"):
-		return errors.New(
-			"--last and --why exclude each other: use --why ID for the picks of one request, or --last N for the " +
-				"newest picks")
+		return errors.New("--last and --why exclude each other: use --why ID for the picks of one request, or --last " +
+			"N for the newest picks")
 	case set("why") && set("pool"): // an ID has few picks, in any pool
 		return errors.New("--pool goes with --last: leave it out, or use --last N instead of --why")
 	case !set("why") && !set("last"):
@@ -113,11 +112,10 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 			found.Silent)
 	}
 	if o.request != "" && len(found.Picks) == 0 {
-		return fmt.Errorf(
-			"no process has a pick for request %s: each process keeps its last 8,192 picks, and an ID is the header "+
-				"x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by its "+
-				"body, has none: see the access log. A request to another cluster is known a moment after it has "+
-				"ended there: ask again", o.request)
+		return fmt.Errorf("no process has a pick for request %s: each process keeps its last 8,192 picks, and an ID "+
+			"is the header x-request-id of a response. A request that is answered before a pick, such as 400 or 413 "+
+			"by its body, has none: see the access log. A request to another cluster is known a moment after it has "+
+			"ended there: ask again", o.request)
 	}
 	switch {
 	case len(found.Picks) > 0:
@@ -143,7 +141,6 @@ func poolsText(found app.FoundPicks) string {
 	return text
 }
 
-// printPicks prints picks; with stages also what each passed.
 func printPicks(w io.Writer, picks []*picker.Record, stages bool) error {
 	p := &printer{w: w}
 	for _, r := range picks {
@@ -198,30 +195,18 @@ func (p *printer) picked(r *picker.Record) {
 	default:
 		p.line("  choice", "%s: %s (%s)", r.Result, listText(r.Endpoints), how)
 	}
-	if r.Session != "" {
-		p.line("  session", "%s", r.Session)
-	}
-	if r.Follows != "" {
-		p.line("  response", "%s", r.Follows)
-	}
-	if drawn := drawnText(r.Compared); drawn != "" {
-		p.line("  drawn", "%s", drawn)
-	}
+	p.given("  session", r.Session)
+	p.given("  response", r.Follows)
+	p.given("  drawn", drawnText(r.Compared))
 	for _, x := range r.Exceeded {
 		p.line("  limit", "%s", excessText(x))
 	}
-	if r.Prefill != "" {
-		p.line("  prefill", "%s", r.Prefill)
-	}
-	if r.Encode != "" {
-		p.line("  encode", "%s", r.Encode)
-	}
+	p.given("  prefill", r.Prefill)
+	p.given("  encode", r.Encode)
 	if len(r.Missing) > 0 {
 		p.line("  missing", "no server is free for %s", strings.Join(r.Missing, ", "))
 	}
-	if r.Error != "" {
-		p.line("  error", "%s", r.Error)
-	}
+	p.given("  error", r.Error)
 	if r.Outcome != nil {
 		p.line("  outcome", "%s", outcomeText(*r.Outcome))
 	}
@@ -309,7 +294,6 @@ func detailsText(details string) string {
 	return details
 }
 
-// listText is placesText for the endpoints of a pick.
 func listText(endpoints string) string {
 	const hops = "envoy://" + model.HopListener + "/"
 	if !strings.Contains(endpoints, hops) {
@@ -324,7 +308,7 @@ func placesText(endpoints []string, separator string) string {
 	for i, text := range list {
 		name, ok := strings.CutPrefix(text, "envoy://"+model.HopListener+"/")
 		if id, known := model.ParseHopID(name); ok && known {
-			if list[i] = hopText(id); separator == " " {
+			if list[i] = poolText(id.Target()); separator == " " {
 				list[i] = "(spills to " + list[i] + ")"
 			}
 		}
@@ -332,11 +316,6 @@ func placesText(endpoints []string, separator string) string {
 	return strings.Join(list, separator)
 }
 
-func hopText(id model.HopID) string {
-	return poolText(id.Target())
-}
-
-// whereText is poolText for the text of an ID.
 func whereText(text string) string {
 	id, ok := objectid.ParseTarget(text)
 	if !ok || id.IsZero() {
@@ -363,7 +342,6 @@ var choiceTexts = map[string]string{
 	endpointpicker.PowerOfTwoPicker:     "the higher score of two that are drawn",
 }
 
-// choiceText continues the name of a strategy.
 func choiceText(choice string) string {
 	if choice == "" {
 		return ""
@@ -381,7 +359,6 @@ func drawnText(compared []picker.Choice) string {
 	return strings.Join(texts, " ")
 }
 
-// excessText describes a limit that kept a request from endpoints.
 func excessText(x schedule.Excess) string {
 	text := fmt.Sprintf("%s %s: %s", x.Limit, amount(x.Max, x.Unit), amount(x.Value, x.Unit))
 	switch {

@@ -20,7 +20,6 @@ import (
 // earlier requests, so the answer shows that a proxy has been served.
 const probe = "secret/default/no-such-secret"
 
-// crowd is many proxies with a connection each.
 type crowd struct {
 	proxies []*proxy.Proxy
 
@@ -35,26 +34,16 @@ type crowd struct {
 	arrived chan time.Time
 }
 
-// gather connects n proxies, atOnce at a time, which send the same requests. served, if not nil,
-// returns when so many have been served, and the next may connect.
-func gather(ctx context.Context, address string, n, atOnce int, requests [][]byte, served func(int) error) (*crowd,
-	error) {
+func gather(ctx context.Context, address string, n int, requests [][]byte) (*crowd, error) {
 	c := &crowd{proxies: make([]*proxy.Proxy, n), ready: make(chan struct{}), arrived: make(chan time.Time, 1)}
-	for from := 0; from < n; from += atOnce {
-		to := min(n, from+atOnce)
-		var group errgroup.Group
-		for i := from; i < to; i++ {
-			group.Go(func() error { return c.join(ctx, i, address, requests) })
-		}
-		err := group.Wait()
-		if err == nil && served != nil {
-			err = served(to)
-		}
-		if err != nil {
-			err = errors.Join(err, c.errors())
-			c.close()
-			return nil, fmt.Errorf("connect a proxy: %w", err)
-		}
+	var group errgroup.Group
+	for i := range n {
+		group.Go(func() error { return c.join(ctx, i, address, requests) })
+	}
+	if err := group.Wait(); err != nil {
+		err = errors.Join(err, c.errors())
+		c.close()
+		return nil, fmt.Errorf("connect a proxy: %w", err)
 	}
 	return c, nil
 }
@@ -77,8 +66,7 @@ func (c *crowd) join(ctx context.Context, i int, address string, requests [][]by
 // resume gathers n proxies that reconnect with their resources, and returns when the last one has
 // been answered.
 func resume(ctx context.Context, address string, n int, have proxy.Have) (*crowd, time.Time, error) {
-	c, err := gather(ctx, address, n, n, append(proxy.Resumption(have), proxy.Subscription(resource.Secret, probe)),
-		nil)
+	c, err := gather(ctx, address, n, append(proxy.Resumption(have), proxy.Subscription(resource.Secret, probe)))
 	if err != nil {
 		return nil, time.Time{}, err
 	}

@@ -63,7 +63,7 @@ func deadPoolTurn(ctx context.Context, c config, signal syscall.Signal) (time.Du
 	}
 	time.Sleep(2 * deadPoolServers * time.Second) // each has answered a probe
 	for _, s := range servers[1:] {
-		_ = s.cmd.Process.Signal(signal)
+		s.Signal(signal)
 	}
 	if err := serving(1); err != nil {
 		return 0, err
@@ -78,7 +78,7 @@ func deadPoolTurn(ctx context.Context, c config, signal syscall.Signal) (time.Du
 		time.Sleep(time.Second)
 	}
 	began := time.Now()
-	_ = servers[0].cmd.Process.Signal(signal)
+	servers[0].Signal(signal)
 	for !strings.Contains(g.output(), deadPoolWarning) {
 		if time.Since(began) > deadPoolLimit {
 			return 0, fmt.Errorf("no Warning within %s: %s", deadPoolLimit, g.output())

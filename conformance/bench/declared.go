@@ -23,18 +23,6 @@ var measurements = []measurement{
 		{"change_cleartext", "ms", 10, "CPU of one route's change where 5,000 hosts share a cleartext port, and so " +
 			"a route configuration of over a megabyte, which Envoy only accepts whole."},
 	}},
-	{"one endpoint's change to 1,000 streams", nil, measureFanout, []figure{
-		{"endpoint_fanout", "ratio", 1.5, "One endpoint of 50,000 changes: from the store's commit until the last " +
-			"of 1,000 proxies has read it, over sending the same bytes again on the same streams. 1: the cost of " +
-			"gRPC."},
-		{"endpoint_fanout_vs_gcp", "ratio", 0.05, "The same over go-control-plane's LinearCache, which needs no " +
-			"translation and serves only endpoints."},
-	}},
-	{"the requests in flight of an Envoy that is killed", haveEnvoy, measurePhantoms, []figure{
-		{"lease_phantoms", "requests", 0, "An Envoy with 100 requests is killed: how many of them the pickers of " +
-			"two penstock serve count 5 s later, while another Envoy has 100 in flight."},
-		{"lease_phantoms.missing", "requests", none, "Requests of the other Envoy that the pickers no longer count."},
-	}},
 	{"a pool whose last server is killed, or freezes: 2 minutes", haveEnvoy, measureDeadPool, []figure{
 		{"dead_pool_seen", "s", 2, "The last of a pool's three servers is killed: time until the Warning of " +
 			"penstock up, without a request; the longest of 5."},
@@ -87,16 +75,6 @@ var measurements = []measurement{
 			{"failed_requests.in_standstills", "requests", none, "Failed requests that were in flight in such a " +
 				"standstill. They do not count against Penstock."},
 		}},
-	{"a start with 10,000 names that do not resolve", havePenstock, measureDeadNames, []figure{
-		{"dead_names_start", "ratio", 1.1, "10,000 host names whose DNS server drops every query: from the start of " +
-			"penstock serve until a proxy has the last byte, over the same objects with IP addresses; medians, in " +
-			"turns."},
-	}},
-	{"streams of ADS that are never authorized", havePenstock, measureADSMemory, []figure{
-		{"attack_ads_memory", "ratio", 1.2, "100 ADS streams that are never authorized, each with a message of 64 " +
-			"MiB: resident memory of penstock serve after it over before it; the larger one of a process with " +
-			"credentials and a process at a socket without."},
-	}},
 	{"200 stalled uploads beside another route's requests", haveEnvoy, measureUploads, []figure{
 		{"attack_uploads", "ratio", 1.5, "200 HTTP/1.1 uploads of 32 MiB that stop before their end, half of them " +
 			"chunked, to a route that holds bodies for their model's name: p99 of 3,000 requests through another " +
@@ -129,14 +107,6 @@ var measurements = []measurement{
 		{"mc_sync.streams", "ms", none, ""},
 		{"mc_sync.bytes", "MiB", none, "What the members send, counted at their sockets; each stream has as many."},
 	}},
-	{"an annotation to a request in another cluster, with a hub on Kubernetes", haveClustersLabs, measureHub,
-		[]figure{
-			{"mc_export_to_request_hub", "ratio", 20, "The annotation of an export is written: until another " +
-				"cluster's Gateway serves the first request, over an annotation until the event of a watch; " +
-				"medians, in turns. A hub, and two clusters on Kubernetes."},
-			{"mc_export_to_request_hub.ours", "ms", none, ""},
-			{"mc_export_to_request_hub.event", "ms", none, ""},
-		}},
 	{"failures and losses of three clusters on Kubernetes: about 20 minutes", haveClustersLabs, measureMembers,
 		[]figure{
 			{"mc_failed_requests.control", "requests", 0, "Failed plain, streamed and 1 MB requests of three " +
@@ -177,18 +147,10 @@ var measurements = []measurement{
 			"with what each server has cached."},
 		{"pick_10k", "ratio", 1, "The same for 10 KB."},
 		{"pick_100k", "ratio", 0.7, "The same for 100 KB."},
-		{"pick_vs_json", "ratio", 0.25, "The same for 100 KB over an echo that also decodes the body as JSON and " +
-			"hashes its messages in blocks, as llm-d's router does."},
 		{"pick_none.ours", "us", none, ""},
 		{"pick_1k.ours", "us", none, ""},
 		{"pick_10k.ours", "us", none, ""},
 		{"pick_100k.ours", "us", none, ""},
-		{"pick_vs_json.ours", "us", none, ""},
-	}},
-	{"a rollout of penstock picker in the place of llm-d's EPP", havePickerEnvoy, measureDropin, []figure{
-		{"dropin_failed", "requests", 0, "Requests that failed while two penstock picker, with the flags and the " +
-			"EndpointPickerConfig of llm-d's chart, were replaced twice each behind an Envoy without Penstock."},
-		{"dropin_failed.of", "requests", none, ""},
 	}},
 	{"CPU of penstock up and Envoy, with picks and without", havePickerEnvoy, measurePickTax, []figure{
 		{"pick_tax", "ratio", 3.6, "CPU of Envoy and penstock up, access log included, for a request of 1 KB to a " +
@@ -220,11 +182,6 @@ var measurements = []measurement{
 			"chwbl: how many another server than the first request's answers."},
 		{"ended_spilled", "requests", 0, "Of 40 requests of 4 ms, one after the other, to a pool with inFlight: 1, " +
 			"which spills: how many another pool answers."},
-	}},
-	{"Critical requests beside Sheddable ones, by simulation", havePicker, measureFlowCritical, []figure{
-		{"flow_critical", "ratio", 1.3, "Simulated chat, 8 servers, flow control: p99 of the TTFT of Critical " +
-			"requests at 50 % load, beside Sheddable ones of 5 times 100 % load, over the p99 without these. Mean " +
-			"of 5 drawings."},
 	}},
 	{"strategies of picking, by simulation", havePicker, measureBest, []figure{
 		{"sim_best", "ratio", 1.03, "TTFT p90 of strategy load over the best other one, strategies of other routers " +

@@ -60,13 +60,10 @@ func measureDrain(ctx context.Context, c config, out report) error {
 			}
 		})
 	}
-	err = g.cmd.Process.Signal(syscall.SIGTERM)
+	g.Signal(syscall.SIGTERM)
 	streams.Wait()
 	stop()
 	load.Wait()
-	if err != nil {
-		return err
-	}
 	out("drain_cut", "", float64(cut.Load()))
 	out("drain_cut", "of", drainStreams)
 	return nil

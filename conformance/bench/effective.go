@@ -49,7 +49,7 @@ func measureEffective(ctx context.Context, c config, out report) error {
 		}
 		took, err := v.effective(ctx, revision, func() error { return world.Commit(files, w.RouteFile(route)) })
 		if err != nil {
-			return errors.Join(err, p.running())
+			return errors.Join(err, p.Running())
 		}
 		times = append(times, took)
 	}
@@ -103,7 +103,7 @@ func (v *visitor) served(ctx context.Context, p *plane) error {
 		if err == nil && got == "0" {
 			return nil
 		}
-		return errors.Join(fmt.Errorf("revision %q: %w", got, err), p.running())
+		return errors.Join(fmt.Errorf("revision %q: %w", got, err), p.Running())
 	})
 }
 

@@ -63,7 +63,6 @@ func (m measurement) profiled(ctx context.Context, c config) error {
 	return err
 }
 
-// output is a JSON line that emit writes.
 type output struct {
 	Name  string   `json:"name"`
 	Value float64  `json:"value"`

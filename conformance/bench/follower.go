@@ -34,7 +34,6 @@ type arrival struct {
 	at   time.Time
 }
 
-// follow starts a follower, which receives everything and then all changes.
 func follow(address string) (*follower, error) {
 	cmd, err := again(followerEnv + "=" + address)
 	if err != nil {
@@ -84,7 +83,6 @@ func (f *follower) complete(ctx context.Context, want int) error {
 	})
 }
 
-// next returns the time of the next response of a type.
 func (f *follower) next(ctx context.Context, url string) (time.Time, error) {
 	expired := time.After(timeout)
 	for {
@@ -112,7 +110,6 @@ func (f *follower) close() {
 	<-f.done
 }
 
-// runFollower prints a line for each response, until it is killed or the stream ends.
 func runFollower(address string) error {
 	ended := make(chan error, 1)
 	have := map[string]struct{}{}

@@ -27,7 +27,7 @@ const (
 // freezing is penstock up with its Envoy before simulated servers.
 type freezing struct {
 	*gateway
-	servers []*process
+	servers []*program
 	sent    int // prompts so far
 	stop    func()
 }
@@ -46,7 +46,7 @@ func startFreezing(ctx context.Context, c config, headersTimeout string) (*freez
 		return nil, err
 	}
 	f := &freezing{gateway: g, servers: servers, stop: func() {
-		_ = servers[0].cmd.Process.Signal(syscall.SIGCONT)
+		servers[0].Signal(syscall.SIGCONT)
 		stopServers()
 		g.close()
 	}}
@@ -115,7 +115,7 @@ func measureFrozenWait(ctx context.Context, c config, out report) error {
 	const load, before = 0.6, 20
 	list := f.send(ctx, load, before+int(load*frozenFull*frozenLast.Seconds()), func(i int) {
 		if i == before {
-			_ = f.servers[0].cmd.Process.Signal(syscall.SIGSTOP)
+			f.servers[0].Signal(syscall.SIGSTOP)
 		}
 	})
 	longest, late := time.Duration(0), 0

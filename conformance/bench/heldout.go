@@ -61,14 +61,9 @@ func measureHeldOut(ctx context.Context, _ config, out report) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			var scenarios []simulation.Scenario
+			played := playAll(source, full*float64(load)/100, simulation.ServerConfig{}, simulation.Names()...)
 			for _, name := range simulation.Names() {
-				scenarios = append(scenarios, simulation.Scenario{Strategy: strategy(name)})
-			}
-			played := map[string]means{}
-			for i, m := range plays(source, full*float64(load)/100, scenarios...) {
-				name := scenarios[i].Strategy.Name
-				played[name] = m
+				m := played[name]
 				fmt.Fprintf(os.Stderr, "%s %d %% %s: TTFT p90 %.3g s, p50 %.3g s, end %.3g s, cached %.3f\n",
 					source.Name, load, name, m.p90, m.p50, m.endToEnd, m.hits)
 			}

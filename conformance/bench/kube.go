@@ -70,7 +70,7 @@ func (k *kubePlane) close() {
 
 func (k *kubePlane) has(ctx context.Context, routes int) error {
 	err := eventually(ctx, func() error {
-		if err := errors.Join(k.proxy.Err(), k.running()); err != nil {
+		if err := errors.Join(k.proxy.Err(), k.Running()); err != nil {
 			return err
 		}
 		have := k.proxy.Have()

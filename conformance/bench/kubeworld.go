@@ -36,12 +36,9 @@ var (
 		Resource: "gateways"}
 	httpRoutes = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1",
 		Resource: "httproutes"}
-	envoyFleets    = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "envoyfleets"}
-	inferencePools = schema.GroupVersionResource{Group: "inference.networking.k8s.io", Version: "v1",
-		Resource: "inferencepools"}
+	envoyFleets = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "envoyfleets"}
 )
 
-// cluster is the API of a lab's cluster, and a namespace in it.
 type cluster struct {
 	lab        *lab.Lab
 	kubeconfig string
@@ -89,7 +86,6 @@ func (c *cluster) end() {
 	}
 }
 
-// create creates an object from its fields, or from a typed one, unless it exists.
 func (c *cluster) create(ctx context.Context, kind schema.GroupVersionResource, object any) error {
 	raw, err := json.Marshal(object)
 	if err != nil {

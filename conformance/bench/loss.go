@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
 func measureLoss(ctx context.Context, c config, out report) error {
@@ -45,7 +47,7 @@ func measureHostileMembers(ctx context.Context, _ config, out report) error {
 // printed runs a command that prints figures. It copies other lines to standard error: if requests
 // failed, they state how to repeat the run.
 func printed(ctx context.Context, cmd *exec.Cmd, out report) error {
-	cmd.Stderr, cmd.SysProcAttr = os.Stderr, dieWithParent()
+	cmd.Stderr, cmd.SysProcAttr = os.Stderr, process.Attributes()
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
 		return err

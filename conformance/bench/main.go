@@ -42,7 +42,6 @@ func main() {
 	}
 }
 
-// config names the programs that figures may need.
 type config struct {
 	penstock, envoy, profiles, dist string
 	labs, picker, clusters          bool

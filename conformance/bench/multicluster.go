@@ -177,7 +177,7 @@ func (i *importer) identify(ctx context.Context, state string) error {
 	return eventually(ctx, func() error {
 		raw, err := os.ReadFile(filepath.Join(state, "cluster", "member.yaml"))
 		if err != nil {
-			return errors.Join(err, i.running())
+			return errors.Join(err, i.Running())
 		}
 		var list []v1alpha1.ClusterSetMember
 		if err := yaml.Unmarshal(raw, &list); err != nil || len(list) != 1 {

@@ -20,15 +20,14 @@ const (
 	pickProcessors  = 2  // that each server of picks may use
 )
 
-// pickers are the servers of picks behind one Envoy.
 type pickers struct {
 	clients picks.Clients
-	servers map[string]*process
+	servers map[string]*program
 	stop    []func()
 }
 
 func startPickers(ctx context.Context, c config, kinds ...string) (*pickers, error) {
-	p := &pickers{servers: map[string]*process{}}
+	p := &pickers{servers: map[string]*program{}}
 	if err := p.start(ctx, c, kinds); err != nil {
 		p.close()
 		return nil, err
@@ -68,7 +67,7 @@ func (p *pickers) start(ctx context.Context, c config, kinds []string) error {
 			for mode := range g.Modes() {
 				if _, err := p.clients.Saturate(ctx, requests(kind+"-"+mode, 1<<10, 0),
 					100*time.Millisecond); err != nil {
-					return errors.Join(err, envoy.running())
+					return errors.Join(err, envoy.Running())
 				}
 			}
 		}
@@ -76,7 +75,7 @@ func (p *pickers) start(ctx context.Context, c config, kinds []string) error {
 	})
 }
 
-func startEnvoy(c config, bootstrap []byte) (envoy *process, stop func(), err error) {
+func startEnvoy(c config, bootstrap []byte) (envoy *program, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "penstock-bench")
 	if err != nil {
 		return nil, nil, err
@@ -93,25 +92,21 @@ func startEnvoy(c config, bootstrap []byte) (envoy *process, stop func(), err er
 }
 
 func (p *pickers) child(ctx context.Context, kind string, models []netip.AddrPort) (address netip.AddrPort, err error) {
-	cmd, err := again(picks.Environment(kind, models))
+	self, err := os.Executable()
 	if err != nil {
 		return address, err
 	}
-	cmd.Env = append(cmd.Env, fmt.Sprint("GOMAXPROCS=", pickProcessors))
-	child := &process{cmd: cmd}
-	in, err := child.cmd.StdinPipe()
+	env := []string{picks.Environment(kind, models), fmt.Sprint("GOMAXPROCS=", pickProcessors)}
+	child, err := startWith(env, self)
 	if err != nil {
-		return address, err
-	}
-	if err := child.run(); err != nil {
 		return address, err
 	}
 	p.servers[kind] = child
-	p.stop = append(p.stop, func() { _ = in.Close(); child.stop() })
+	p.stop = append(p.stop, child.stop)
 	err = eventually(ctx, func() (err error) {
 		first, _, ok := strings.Cut(child.output(), "\n")
 		if !ok {
-			return errors.Join(errors.New("no address yet"), child.running())
+			return errors.Join(errors.New("no address yet"), child.Running())
 		}
 		address, err = netip.ParseAddrPort(first)
 		return err
@@ -176,20 +171,19 @@ func (s saturation) costs(ctx context.Context, routes ...string) (map[string]flo
 }
 
 func measurePicks(ctx context.Context, c config, out report) error {
-	p, err := startPickers(ctx, c, picks.Ours, picks.Echo, picks.JSON)
+	p, err := startPickers(ctx, c, picks.Ours, picks.Echo)
 	if err != nil {
 		return err
 	}
 	defer p.close()
 	for _, m := range []struct {
-		name, mode, peer string
-		size             int
+		name, mode string
+		size       int
 	}{
-		{"pick_none", "headers", picks.Echo, 1 << 10}, {"pick_1k", "prompts", picks.Echo, 1 << 10},
-		{"pick_10k", "prompts", picks.Echo, 10 << 10}, {"pick_100k", "prompts", picks.Echo, 100 << 10},
-		{"pick_vs_json", "prompts", picks.JSON, 100 << 10},
+		{"pick_none", "headers", 1 << 10}, {"pick_1k", "prompts", 1 << 10}, {"pick_10k", "prompts", 10 << 10},
+		{"pick_100k", "prompts", 100 << 10},
 	} {
-		ours, peer := picks.Ours+"-"+m.mode, m.peer+"-"+m.mode
+		ours, peer := picks.Ours+"-"+m.mode, picks.Echo+"-"+m.mode
 		costs, err := saturation{
 			clients: p.clients, size: m.size, turns: 6, lasts: 1500 * time.Millisecond,
 			cpu: func(route string) (time.Duration, error) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -13,45 +12,41 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-type process struct {
-	cmd  *exec.Cmd
-	done chan struct{}
-	mu   sync.Mutex
-	out  bytes.Buffer
+// program is a process with its output.
+type program struct {
+	*process.Process
+	log string
 }
 
 // start runs a program until stop, or until this process ends.
-func start(path string, args ...string) (*process, error) {
-	p := &process{cmd: exec.Command(path, args...)}
-	return p, p.run()
-}
+func start(path string, args ...string) (*program, error) { return startWith(nil, path, args...) }
 
-func (p *process) run() error {
-	p.done = make(chan struct{})
-	p.cmd.Stdout, p.cmd.Stderr, p.cmd.SysProcAttr = p, p, dieWithParent()
-	if err := p.cmd.Start(); err != nil {
-		return err
+func startWith(env []string, path string, args ...string) (*program, error) {
+	log, err := os.CreateTemp("", "penstock-bench-log-")
+	if err != nil {
+		return nil, err
 	}
-	go func() {
-		defer close(p.done)
-		_ = p.cmd.Wait() // the output has the reason
-	}()
-	return nil
+	p := &program{log: log.Name()}
+	_ = log.Close() // nothing is written to it
+	if p.Process, err = process.Start(filepath.Base(path), p.log, path, env, args...); err != nil {
+		_ = os.Remove(p.log)
+		return nil, err
+	}
+	return p, nil
 }
 
-// again returns a command that runs this program with one more variable in its environment.
 func again(variable string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(self)
-	cmd.Env, cmd.Stderr, cmd.SysProcAttr = append(os.Environ(), variable), os.Stderr, dieWithParent()
+	cmd.Env, cmd.Stderr, cmd.SysProcAttr = append(os.Environ(), variable), os.Stderr, process.Attributes()
 	return cmd, nil
 }
 
@@ -68,39 +63,17 @@ func runIfChild(variable string, f func(value string) error) {
 	os.Exit(0)
 }
 
-// Write implements io.Writer for the process's output.
-func (p *process) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.out.Write(b)
+func (p *program) output() string {
+	text, _ := os.ReadFile(p.log) // it exists until stop
+	return string(text)
 }
 
-func (p *process) output() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.out.String()
+func (p *program) stop() {
+	_ = p.Stop(10 * time.Second) // one that does not end in time is killed
+	_ = os.Remove(p.log)
 }
 
-func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-	case <-time.After(10 * time.Second):
-		_ = p.cmd.Process.Kill()
-		<-p.done
-	}
-}
-
-func (p *process) running() error {
-	select {
-	case <-p.done:
-		return fmt.Errorf("it ended: %s", p.output())
-	default:
-		return nil
-	}
-}
-
-func (p *process) cpu() (time.Duration, error) { return cpuOf(p.cmd.Process.Pid) }
+func (p *program) cpu() (time.Duration, error) { return cpuOf(p.PID()) }
 
 // cpuOf returns the CPU time of a process so far. /proc counts hundredths of a second.
 func cpuOf(pid int) (time.Duration, error) {
@@ -121,7 +94,7 @@ func cpuOf(pid int) (time.Duration, error) {
 }
 
 // settled waits until the process has used less than 2 % of a core for a while.
-func (p *process) settled(ctx context.Context, idle time.Duration) error {
+func (p *program) settled(ctx context.Context, idle time.Duration) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	last, err := p.cpu()
@@ -136,27 +109,16 @@ func (p *process) settled(ctx context.Context, idle time.Duration) error {
 			last, since = now, time.Now()
 		}
 	}
-	return errors.Join(err, p.running())
+	return errors.Join(err, p.Running())
 }
 
-func (p *process) rss() (float64, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = f.Close() }()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
-			kib, err := strconv.ParseFloat(strings.Fields(value)[0], 64)
-			return kib / 1024, err
-		}
-	}
-	return 0, errors.Join(errors.New("no VmRSS"), lines.Err())
+func (p *program) rss() (float64, error) {
+	bytes, err := p.RSS()
+	return float64(bytes) / (1 << 20), err
 }
 
 type plane struct {
-	*process
+	*program
 	api http.Client // for the socket in the state folder
 }
 
@@ -171,22 +133,21 @@ func startPlane(c config, command, files, state string, args ...string) (*plane,
 	return planeOf(p, state), nil
 }
 
-func planeOf(p *process, state string) *plane {
+func planeOf(p *program, state string) *plane {
 	socket := filepath.Join(state, "api.sock")
-	return &plane{process: p, api: http.Client{Transport: &http.Transport{
+	return &plane{program: p, api: http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		},
 	}}}
 }
 
-// adsAddress waits until penstock serve prints its ADS address.
 func (p *plane) adsAddress(ctx context.Context) (address string, err error) {
 	err = eventually(ctx, func() error {
 		_, after, _ := strings.Cut(p.output(), "ADS at ")
 		var ok bool
 		if address, _, ok = strings.Cut(after, ","); !ok {
-			return errors.Join(errors.New("no address yet"), p.running())
+			return errors.Join(errors.New("no address yet"), p.Running())
 		}
 		return nil
 	})
@@ -198,7 +159,6 @@ func (p *plane) page(ctx context.Context, path string) ([]byte, error) {
 	return body, err
 }
 
-// metric returns the value of a series from a page of metrics.
 func metric(page []byte, series string) (float64, error) {
 	for line := range strings.Lines(string(page)) {
 		if value, ok := strings.CutPrefix(line, series+" "); ok {
@@ -208,8 +168,8 @@ func metric(page []byte, series string) (float64, error) {
 	return 0, fmt.Errorf("no series %s", series)
 }
 
-func (p *process) child() (int, error) {
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.cmd.Process.Pid))
+func (p *program) child() (int, error) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.PID()))
 	if err != nil {
 		return 0, err
 	}
@@ -227,7 +187,6 @@ func (p *process) child() (int, error) {
 	return strconv.Atoi(all[0])
 }
 
-// folder creates a folder with a world's files and one for state.
 func folder(write func(dir string) error) (files, state string, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "penstock-bench")
 	if err != nil {

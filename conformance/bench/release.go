@@ -152,7 +152,7 @@ func measureStart(ctx context.Context, c config, out report) error {
 		if streamedAnswer(p.output()) {
 			return nil
 		}
-		return errors.Join(errors.New("no streamed answer yet"), p.running())
+		return errors.Join(errors.New("no streamed answer yet"), p.Running())
 	})
 	if err != nil {
 		return fmt.Errorf("demo of %s: %w\n%s", version, err, p.output())
@@ -164,7 +164,7 @@ func measureStart(ctx context.Context, c config, out report) error {
 
 // startIsolated starts a program with loopback alone and without Go. It runs in home, outside of
 // source trees that have an Envoy.
-func startIsolated(home, program string, args ...string) (*process, error) {
+func startIsolated(home, program string, args ...string) (*program, error) {
 	for _, dir := range filepath.SplitList(withoutGo) {
 		for _, name := range []string{"go", "envoy"} {
 			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {

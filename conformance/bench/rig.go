@@ -40,8 +40,7 @@ type rig struct {
 	address    string
 }
 
-// newRig loads a world and serves it.
-func newRig(size world.Size, options ...grpc.ServerOption) (*rig, error) {
+func newRig(size world.Size) (*rig, error) {
 	w, err := world.New(size)
 	if err != nil {
 		return nil, err
@@ -55,7 +54,7 @@ func newRig(size world.Size, options ...grpc.ServerOption) (*rig, error) {
 		return nil, err
 	}
 	r.cache.SetReady()
-	r.grpc = grpc.NewServer(append(server.Options(), options...)...)
+	r.grpc = grpc.NewServer(server.Options()...)
 	r.server.Register(r.grpc)
 	r.address, err = serve(r.grpc)
 	return r, err
@@ -72,7 +71,6 @@ func serve(s *grpc.Server) (address string, err error) {
 
 func (r *rig) close() { r.grpc.Stop() }
 
-// change applies a change to the store, translates it and commits it to the cache.
 func (r *rig) change(ops ...store.Op) error {
 	rev, err := r.store.Apply(ops...)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 
 const (
 	// rest is how long a process may take to become idle after it has loaded everything.
-	rest = 5 * time.Second
+	rest    = 5 * time.Second
+	streams = 1000
 	// idleFor is the time over which idle CPU is measured.
 	idleFor = 20 * time.Second
 )
@@ -53,7 +54,7 @@ func measureProcess(ctx context.Context, c config, out report) error {
 	}
 	crowd, err := storms(ctx, address, have, out)
 	if err != nil {
-		return errors.Join(err, p.running())
+		return errors.Join(err, p.Running())
 	}
 	defer crowd.close()
 	return idle(ctx, p, out)
@@ -90,16 +91,16 @@ func resourcesOf(size world.Size) (int, error) {
 }
 
 // coldStart starts penstock serve, and returns when a proxy has want resources.
-func coldStart(ctx context.Context, c config, files, state string, want int, args ...string) (time.Duration,
-	proxy.Have, *plane, error) {
+func coldStart(ctx context.Context, c config, files, state string, want int) (time.Duration, proxy.Have,
+	*plane, error) {
 	start := time.Now()
-	p, err := startPlane(c, "serve", files, state, args...)
+	p, err := startPlane(c, "serve", files, state)
 	if err != nil {
 		return 0, nil, nil, err
 	}
 	took, have, err := firstPush(ctx, p, start, want)
 	if err != nil {
-		err = errors.Join(err, p.running())
+		err = errors.Join(err, p.Running())
 		p.stop()
 	}
 	return took, have, p, err
@@ -159,5 +160,5 @@ func idle(ctx context.Context, p *plane, out report) error {
 		return err
 	}
 	out("idle_cpu", "", 100*float64(after-before)/float64(time.Since(start)))
-	return p.running()
+	return p.Running()
 }

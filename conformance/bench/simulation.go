@@ -106,6 +106,20 @@ func plays(source simulation.Source, rate float64, scenarios ...simulation.Scena
 	return out
 }
 
+// playAll plays drawings of a source for some strategies, on equal servers.
+func playAll(source simulation.Source, rate float64, server simulation.ServerConfig, names ...string,
+) map[string]means {
+	var scenarios []simulation.Scenario
+	for _, name := range names {
+		scenarios = append(scenarios, simulation.Scenario{Strategy: strategy(name), Server: server})
+	}
+	played := map[string]means{}
+	for i, m := range plays(source, rate, scenarios...) {
+		played[names[i]] = m
+	}
+	return played
+}
+
 type cell struct {
 	workload string
 	load     int // percent
@@ -126,15 +140,8 @@ func measureBest(ctx context.Context, _ config, out report) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			var scenarios []simulation.Scenario
-			for _, name := range simulation.Names() {
-				scenarios = append(scenarios, simulation.Scenario{Strategy: strategy(name)})
-			}
-			played := map[string]means{}
-			for i, m := range plays(source, fullLoad[source.Name]*float64(load)/100, scenarios...) {
-				played[scenarios[i].Strategy.Name] = m
-			}
-			g[cell{source.Name, load}] = played
+			g[cell{source.Name, load}] = playAll(source, fullLoad[source.Name]*float64(load)/100,
+				simulation.ServerConfig{}, simulation.Names()...)
 		}
 	}
 	g.print(os.Stderr, all)
@@ -161,17 +168,12 @@ func measureDocs(ctx context.Context, _ config, out report) error {
 				return ctx.Err()
 			}
 			names := []string{"llm-d", "sglang", "smg", "bounded-hash", ours}
-			var scenarios []simulation.Scenario
+			played := playAll(source, caches.full*float64(load)/100, simulation.ServerConfig{Blocks: caches.blocks},
+				names...)
 			for _, name := range names {
-				scenarios = append(scenarios, simulation.Scenario{
-					Strategy: strategy(name), Server: simulation.ServerConfig{Blocks: caches.blocks},
-				})
-			}
-			played := map[string]means{}
-			for i, m := range plays(source, caches.full*float64(load)/100, scenarios...) {
-				played[names[i]] = m
+				m := played[name]
 				fmt.Fprintf(os.Stderr, "%d %%, caches of %d blocks, %s: TTFT p90 %.3g s, cached %.3f\n", load,
-					cmp.Or(caches.blocks, 1500), names[i], m.p90, m.hits)
+					cmp.Or(caches.blocks, 1500), name, m.p90, m.hits)
 			}
 			best := math.Inf(1)
 			for _, name := range names[:len(names)-1] {

@@ -57,13 +57,12 @@ func startGateway(c config, objects string, args ...string) (*gateway, error) {
 }
 
 func (g *gateway) serves(ctx context.Context, check func() error) error {
-	if err := eventually(ctx, func() error { return errors.Join(check(), g.running()) }); err != nil {
+	if err := eventually(ctx, func() error { return errors.Join(check(), g.Running()) }); err != nil {
 		return fmt.Errorf("%w; its output:\n%s", err, g.output())
 	}
 	return nil
 }
 
-// poolObjects returns an InferencePool with a model server at each port of this machine.
 func poolObjects(name string, ports []int) string {
 	var list []string
 	for _, port := range ports {
@@ -106,8 +105,7 @@ spec:
 
 func byPath(pool string) string { return fmt.Sprintf("{path: {value: /%s}}", pool) }
 
-// startServers starts n simulated model servers, which end with stop.
-func startServers(c config, n int, args ...string) (servers []*process, ports []int, stop func(), err error) {
+func startServers(c config, n int, args ...string) (servers []*program, ports []int, stop func(), err error) {
 	stop = func() {
 		for _, s := range servers {
 			s.stop()

@@ -192,7 +192,6 @@ const toPool = "{group: inference.networking.k8s.io, kind: InferencePool, name: 
 
 func pool(port int, servers []int) string { return written(port, servers, toPool) }
 
-// poolByHeaders is a route to a pool whose picks read no prompt.
 func poolByHeaders(port int, servers []int) string { return written(port, servers, toPool) + policy }
 
 // service is a route to a Service of the same servers, without a picker.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -161,7 +160,6 @@ func (t *target) saturate(ctx context.Context, turn int) error {
 	return err
 }
 
-// plain is a completion of about size bytes that is not streamed.
 func plain(size int, number uint64) []byte {
 	text := appendBlock(nil, 1<<41|number, size/4)
 	out, err := json.Marshal(map[string]any{
@@ -175,21 +173,12 @@ func plain(size int, number uint64) []byte {
 }
 
 func ask(ctx context.Context, client *http.Client, url string, body []byte) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", bytes.NewReader(body))
+	resp, err := post(ctx, client, url, body)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("content-type", "application/json")
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxLine))
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %.200s", resp.Status, text)
-	}
-	return err
+	_, err = io.Copy(io.Discard, resp.Body)
+	return errors.Join(err, resp.Body.Close())
 }
 
 // above returns the difference of a quantile of a router's times and of a server's without one.

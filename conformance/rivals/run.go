@@ -190,8 +190,6 @@ func (p *played) summarize(requests []request, lasts time.Duration) {
 	p.late = late[len(late)*99/100]
 }
 
-// compared reports whether a contender failed few enough requests to be compared.
 func (o *outcome) compared() bool { return float64(o.failed) <= maxFailed*float64(len(o.samples)) }
 
-// void reports whether the load generator was too late.
 func (p *played) void() bool { return p.late > maxLate }

@@ -26,25 +26,31 @@ func newClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true}}
 }
 
+// post sends a chat completion. A status other than 200 is an error.
+func post(ctx context.Context, client *http.Client, url string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("content-type", "application/json")
+	resp, err := client.Do(req)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
+		err = errors.Join(fmt.Errorf("%s: %s", resp.Status, text), resp.Body.Close())
+	}
+	return resp, err
+}
+
 // complete sends a streamed completion and reads its answer, which must have so many tokens.
 func complete(ctx context.Context, client *http.Client, url string, body []byte, tokens int) (s sample) {
 	begin := time.Now()
 	s.err = func() error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", bytes.NewReader(body))
-		if err != nil {
-			return err
-		}
-		req.Header.Set("content-type", "application/json")
-		resp, err := client.Do(req)
+		resp, err := post(ctx, client, url, body)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = resp.Body.Close() }()
 		s.server = resp.Header.Get("x-served-by")
-		if resp.StatusCode != http.StatusOK {
-			text, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
-			return fmt.Errorf("%s: %s", resp.Status, text)
-		}
 		return s.read(resp.Body, begin, tokens)
 	}()
 	if s.end = time.Since(begin); s.err != nil {

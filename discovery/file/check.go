@@ -46,6 +46,12 @@ func (c *checks) cidr(field, s string) {
 	}
 }
 
+func (c *checks) cidrs(field string, list []string) {
+	for i, cidr := range list {
+		c.cidr(at(field, i), cidr)
+	}
+}
+
 func (c *checks) host(field, s string) {
 	if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(s, ".")))) > 0 {
 		c.wrong(field, "must be a host name, is "+quote(s),

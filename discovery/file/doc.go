@@ -12,7 +12,7 @@
 // state.go persists the one in use. watch.go follows changes. sentinel.go detects changes made
 // while files are read. disk.go bounds every operation of a file system.
 //
-// Each kind has one file, kind_NAME.go, and one line in kinds.go.
+// Each kind is a row of kinds.go; kinds_GROUP.go have conversions and checks.
 //
 // Invariants:
 //   - An invalid document never delays another one.

@@ -5,11 +5,17 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/about"
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// kind describes how objects of one kind are read. See kind_httproute.go for an example.
+// kind describes how objects of one kind are read.
 type kind struct {
 	table    store.Kind
 	versions []version // accepted apiVersions; the first has the store's type
@@ -27,15 +33,79 @@ type version struct {
 }
 
 func kinds() []*kind {
+	const gatewayAPI, inference = "gateway.networking.k8s.io/", "inference.networking.k8s.io/"
+	same := func(*draft) {} // an older group with the same fields
 	return []*kind{
-		gatewayClassKind(), gatewayKind(), listenerSetKind(), httpRouteKind(), grpcRouteKind(), tlsRouteKind(),
-		tcpRouteKind(), udpRouteKind(),
-		referenceGrantKind(), backendTLSPolicyKind(), namespaceKind(),
-		serviceKind(), serviceImportKind(), endpointSliceKind(), podKind(), secretKind(), configMapKind(),
-		inferencePoolKind(), inferenceModelKind(), inferenceModelRewriteKind(), inferenceObjectiveKind(),
-		inferencePoolImportKind(), modelServersKind(), poolPolicyKind(), apiKeyKind(), accessPolicyKind(),
-		endpointPickerConfigKind(), envoyFleetKind(),
-		clusterSetKind(), clusterPropertyKind(),
+		{table: store.GatewayClasses, crd: "gatewayclasses", versions: in(gatewayAPI, "v1", "v1beta1")},
+		{table: store.Gateways, crd: "gateways", check: on(checkGateway),
+			versions: []version{{gatewayAPI + "v1", ourClass}, {gatewayAPI + "v1beta1", ourClass}}},
+		{table: store.ListenerSets, crd: "listenersets", versions: in(gatewayAPI, "v1"), check: on(checkListenerSet)},
+		{table: store.HTTPRoutes, crd: "httproutes", versions: in(gatewayAPI, "v1", "v1beta1")},
+		{table: store.GRPCRoutes, crd: "grpcroutes", versions: in(gatewayAPI, "v1", "v1alpha2")},
+		// read like v1, which requires hostnames of a TLSRoute, and allows one rule
+		{table: store.TLSRoutes, crd: "tlsroutes", versions: in(gatewayAPI, "v1", "v1alpha3", "v1alpha2")},
+		{table: store.TCPRoutes, crd: "tcproutes", versions: in(gatewayAPI, "v1", "v1alpha2")},
+		{table: store.UDPRoutes, crd: "udproutes", versions: in(gatewayAPI, "v1", "v1alpha2")},
+		{table: store.ReferenceGrants, crd: "referencegrants", versions: in(gatewayAPI, "v1beta1", "v1", "v1alpha2")},
+		{table: store.BackendTLSPolicies, crd: "backendtlspolicies", versions: in(gatewayAPI, "v1", "v1alpha3")},
+		{table: store.Namespaces, versions: in("v1")},
+		// the status has a load balancer's address, for other clusters
+		{table: store.Services, versions: in("v1"), status: true, check: on(checkService)},
+		// the fields that are read have the same shape in both versions
+		{table: store.ServiceImports, crd: mcsv1beta1.ServiceImportPluralName, check: on(checkServiceImport),
+			versions: in("multicluster.x-k8s.io/", "v1beta1", "v1alpha1")},
+		{table: store.EndpointSlices, versions: in("discovery.k8s.io/v1"), check: on(checkEndpointSlice)},
+		// the status has a Pod's address and readiness
+		{table: store.Pods, versions: in("v1"), status: true, check: on(checkPod)},
+		{table: store.Secrets, versions: []version{{"v1", stringDataToData}}, check: on(checkSecret),
+			explain: hideValues},
+		{table: store.ConfigMaps, versions: in("v1")},
+		{table: store.InferencePools, crd: "inferencepools", versions: []version{
+			{inference + "v1", pickerPortNumber}, {inferenceapi.Group + "/v1alpha2", oldInferencePool}}},
+		{table: store.InferenceModels, crd: "inferencemodels", versions: in(inferenceapi.Group, "/v1alpha2")},
+		{table: store.InferenceModelRewrites, crd: "inferencemodelrewrites", versions: []version{
+			{llmd.Group + "/" + llmd.Version, nil}, {inferenceapi.Group + "/" + llmd.Version, same}}},
+		{table: store.InferenceObjectives, crd: "inferenceobjectives", versions: []version{
+			{llmd.Group + "/" + llmd.Version, nil}, {inferenceapi.Group + "/" + llmd.Version, same}}},
+		// a controller writes the status, or the user without one
+		{table: store.InferencePoolImports, crd: "inferencepoolimports", status: true, check: on(checkImport),
+			versions: []version{{inferenceapi.Group + "/v1alpha1", proposedImport}}},
+		{table: store.ModelServers, crd: "modelservers", versions: ours, check: on(checkModelServers)},
+		{table: store.PoolPolicies, crd: "poolpolicies", versions: ours, check: on(checkPoolPolicy)},
+		{table: store.APIKeys, crd: "apikeys", versions: ours},
+		{table: store.AccessPolicies, crd: "accesspolicies", versions: ours},
+		{table: store.EndpointPickerConfigs, check: on(checkPlugins), versions: []version{
+			{endpointpicker.Group + "/" + endpointpicker.Version, nil},
+			{endpointpicker.FormerGroup + "/" + endpointpicker.Version, same}}},
+		// Envoys are pods on Kubernetes only, but one folder may serve both, and a Gateway's
+		// parametersRef must resolve.
+		{table: store.EnvoyFleets, crd: "envoyfleets", versions: ours},
+		{table: store.ClusterSets, crd: "clustersets", versions: ours, check: on(checkClusterSet)},
+		// the fields that are read have the same shape in both versions
+		{table: store.ClusterProperties, crd: "clusterproperties", check: on(checkClusterProperty),
+			versions: in(about.Group, "/"+about.Version, "/v1beta1")},
+	}
+}
+
+var ours = in(v1alpha1.Group, "/"+v1alpha1.Version)
+
+// in lists versions of a group that need no conversion.
+func in(group string, names ...string) (out []version) {
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, name := range names {
+		out = append(out, version{group + name, nil})
+	}
+	return out
+}
+
+// on makes a kind's check of a function for its type.
+func on[T store.Object](check func(*checks, T)) func(store.Object) []mistake {
+	return func(o store.Object) []mistake {
+		var c checks
+		check(&c, o.(T))
+		return c.found
 	}
 }
 

@@ -33,19 +33,20 @@ const (
 	origin                  // of a URL: the scheme and the host
 )
 
+// part decides about fields, whose names are separated by spaces.
 type part struct {
 	way    way
-	fields []string
+	fields string
 }
 
-func annotations(fields ...string) part { return part{annotated, fields} }
-func shown(fields ...string) part       { return part{whole, fields} }
-func object(fields ...string) part      { return shown(append(fields, "TypeMeta", "ObjectMeta")...) }
-func names(fields ...string) part       { return part{naming, fields} }
-func omit(fields ...string) part        { return part{hidden, fields} }
-func sizes(fields ...string) part       { return part{lengths, fields} }
-func certified(fields ...string) part   { return part{certificates, fields} }
-func unlessNamed(fields ...string) part { return part{named, fields} }
+func annotations(fields string) part { return part{annotated, fields} }
+func shown(fields string) part       { return part{whole, fields} }
+func object(fields string) part      { return shown("TypeMeta ObjectMeta " + fields) }
+func names(fields string) part       { return part{naming, fields} }
+func omit(fields string) part        { return part{hidden, fields} }
+func sizes(fields string) part       { return part{lengths, fields} }
+func certified(fields string) part   { return part{certificates, fields} }
+func unlessNamed(fields string) part { return part{named, fields} }
 
 type decision struct {
 	typ    reflect.Type
@@ -56,7 +57,7 @@ type decision struct {
 func decide[T any](parts ...part) decision {
 	d := decision{reflect.TypeFor[T](), map[string]way{}}
 	for _, p := range parts {
-		for _, f := range p.fields {
+		for f := range strings.FieldsSeq(p.fields) {
 			d.fields[f] = p.way
 		}
 	}

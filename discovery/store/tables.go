@@ -120,10 +120,7 @@ var (
 			byNamespace[*gatewayv1.ListenerSet](),
 			{ByParent, listenerSetParent},
 		}}
-	ReferenceGrants = &Table[*gatewayv1beta1.ReferenceGrant]{group: gatewayv1.GroupName, kind: "ReferenceGrant",
-		indexes: []Index[*gatewayv1beta1.ReferenceGrant]{
-			byNamespace[*gatewayv1beta1.ReferenceGrant](),
-		}}
+	ReferenceGrants    = table(gatewayv1.GroupName, "ReferenceGrant", byNamespace[*gatewayv1beta1.ReferenceGrant]())
 	BackendTLSPolicies = &Table[*gatewayv1.BackendTLSPolicy]{group: gatewayv1.GroupName, kind: "BackendTLSPolicy",
 		indexes: []Index[*gatewayv1.BackendTLSPolicy]{
 			{ByTarget, func(p *gatewayv1.BackendTLSPolicy) (keys []string) {
@@ -154,27 +151,18 @@ var (
 				return keys
 			}},
 		}}
-	ServiceImports = &Table[*mcsv1beta1.ServiceImport]{group: mcsv1beta1.GroupName,
-		kind: mcsv1beta1.ServiceImportKindName, indexes: []Index[*mcsv1beta1.ServiceImport]{
-			byNamespace[*mcsv1beta1.ServiceImport](),
-		}}
+	ServiceImports = table(mcsv1beta1.GroupName, mcsv1beta1.ServiceImportKindName,
+		byNamespace[*mcsv1beta1.ServiceImport]())
 	Pods = &Table[*corev1.Pod]{kind: "Pod", indexes: []Index[*corev1.Pod]{
 		byNamespace[*corev1.Pod](),
 		{ByLabel, func(p *corev1.Pod) []string { return labelKeys(p.Namespace, p.Labels) }},
 	}}
-	Secrets = &Table[*corev1.Secret]{kind: "Secret", indexes: []Index[*corev1.Secret]{
-		byNamespace[*corev1.Secret](),
-	}}
-	ConfigMaps = &Table[*corev1.ConfigMap]{kind: "ConfigMap", indexes: []Index[*corev1.ConfigMap]{
-		byNamespace[*corev1.ConfigMap](),
-	}}
+	Secrets    = table("", "Secret", byNamespace[*corev1.Secret]())
+	ConfigMaps = table("", "ConfigMap", byNamespace[*corev1.ConfigMap]())
 	Namespaces = &Table[*corev1.Namespace]{kind: "Namespace", clusterWide: true}
 
-	InferencePools = &Table[*inferencev1.InferencePool]{group: inferencev1.GroupVersion.Group, kind: "InferencePool",
-		indexes: []Index[*inferencev1.InferencePool]{
-			byNamespace[*inferencev1.InferencePool](),
-			byName[*inferencev1.InferencePool](),
-		}}
+	InferencePools = table(inferencev1.GroupVersion.Group, "InferencePool",
+		byNamespace[*inferencev1.InferencePool](), byName[*inferencev1.InferencePool]())
 	InferenceModels = &Table[*inferenceapi.InferenceModel]{group: inferenceapi.Group, kind: "InferenceModel",
 		indexes: []Index[*inferenceapi.InferenceModel]{
 			{ByTarget, func(m *inferenceapi.InferenceModel) []string {
@@ -200,11 +188,8 @@ var (
 				return []string{TargetKey("InferencePool", o.Namespace, o.Spec.PoolRef.Name)}
 			}},
 		}}
-	InferencePoolImports = &Table[*inferenceapi.InferencePoolImport]{group: inferenceapi.Group,
-		kind: "InferencePoolImport", indexes: []Index[*inferenceapi.InferencePoolImport]{
-			byNamespace[*inferenceapi.InferencePoolImport](),
-			byName[*inferenceapi.InferencePoolImport](),
-		}}
+	InferencePoolImports = table(inferenceapi.Group, "InferencePoolImport",
+		byNamespace[*inferenceapi.InferencePoolImport](), byName[*inferenceapi.InferencePoolImport]())
 
 	ModelServers = &Table[*v1alpha1.ModelServers]{group: v1alpha1.Group, kind: "ModelServers",
 		indexes: []Index[*v1alpha1.ModelServers]{
@@ -242,14 +227,9 @@ var (
 				return keys
 			}},
 		}}
-	EndpointPickerConfigs = &Table[*endpointpicker.EndpointPickerConfig]{group: endpointpicker.Group,
-		kind: endpointpicker.Kind, indexes: []Index[*endpointpicker.EndpointPickerConfig]{
-			byNamespace[*endpointpicker.EndpointPickerConfig](),
-		}}
-	EnvoyFleets = &Table[*v1alpha1.EnvoyFleet]{group: v1alpha1.Group, kind: "EnvoyFleet",
-		indexes: []Index[*v1alpha1.EnvoyFleet]{
-			byNamespace[*v1alpha1.EnvoyFleet](),
-		}}
+	EndpointPickerConfigs = table(endpointpicker.Group, endpointpicker.Kind,
+		byNamespace[*endpointpicker.EndpointPickerConfig]())
+	EnvoyFleets = table(v1alpha1.Group, "EnvoyFleet", byNamespace[*v1alpha1.EnvoyFleet]())
 
 	ClusterSets = &Table[*v1alpha1.ClusterSet]{group: v1alpha1.Group, kind: "ClusterSet", clusterWide: true}
 
@@ -275,6 +255,10 @@ var (
 			{ByAddresses, func(o *Occupant) []string { return o.Lists }},
 		}}
 )
+
+func table[T Object](group, kind string, indexes ...Index[T]) *Table[T] {
+	return &Table[T]{group: group, kind: kind, indexes: indexes}
+}
 
 func routes[T Object](kind string, parents func(T) []gatewayv1.ParentReference,
 	backends func(route T, add func(gatewayv1.BackendRef))) *Table[T] {

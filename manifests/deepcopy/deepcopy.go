@@ -65,7 +65,6 @@ func copyInto(v reflect.Value) {
 	}
 }
 
-// copied returns an addressable copy.
 func copied(v reflect.Value) reflect.Value {
 	out := reflect.New(v.Type()).Elem()
 	out.Set(v)

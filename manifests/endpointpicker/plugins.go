@@ -67,7 +67,6 @@ const (
 	AgentIdentity             = "agent-identity"
 )
 
-// kind describes a type of plugins.
 type kind struct {
 	role Role
 	// parameters returns a pointer to the default parameters; nil if the type has none.
@@ -173,7 +172,6 @@ var kinds = map[string]kind{
 	clusterPrefixProducer: {role: Producer, parameters: func() parameters { return &approximatePrefix{} }},
 }
 
-// zero returns parameters whose defaults are zero values.
 func zero[T any, P interface {
 	*T
 	parameters

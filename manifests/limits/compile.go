@@ -17,7 +17,6 @@ import (
 // with the rule and reports whether the rule holds.
 type Rules map[string]func(value any) bool
 
-// kind selects the check of a node.
 type kind uint8
 
 const (

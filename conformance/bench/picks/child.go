@@ -2,7 +2,6 @@ package picks
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/cespare/xxhash/v2"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
 
@@ -25,7 +23,6 @@ import (
 const (
 	Ours = "ours" // the production picker, as penstock picker runs it
 	Echo = "echo" // grpc-go with its default codec; it answers every message with an empty one
-	JSON = "json" // Echo that also decodes each body and hashes its prompt in blocks, as llm-d's router does
 )
 
 // The pools of Ours, which have the same servers.
@@ -49,8 +46,7 @@ func Environment(kind string, servers []netip.AddrPort) string {
 	return childEnv + "=" + strings.Join(fields, " ")
 }
 
-// AsChild serves and does not return if Environment's variable is set. It prints its address, and
-// ends with its standard input.
+// AsChild serves and does not return if Environment's variable is set. It prints its address.
 func AsChild() {
 	fields := strings.Fields(os.Getenv(childEnv))
 	if len(fields) == 0 {
@@ -78,20 +74,14 @@ func serve(kind string, servers []string) error {
 			return err
 		}
 		listener = picker.Listener(listener) // as internal/app serves it
-	case Echo, JSON:
-		server = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage))
-		extprocv3.RegisterExternalProcessorServer(server, echo{reads: kind == JSON})
+	case Echo:
+		server = NewEcho()
 	default:
 		return fmt.Errorf("no server %q", kind)
 	}
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		server.Stop()
-	}()
 	return server.Serve(listener)
 }
 
-// ours returns a server with the production picker, which runs until ctx ends.
 func ours(ctx context.Context, servers []string) (*grpc.Server, error) {
 	server := grpc.NewServer(picker.ServerOptions(uint32(4*runtime.NumCPU()), nil)...)
 	p, err := picker.New(picker.Config{Log: slog.New(slog.DiscardHandler)})
@@ -117,12 +107,19 @@ func ours(ctx context.Context, servers []string) (*grpc.Server, error) {
 	return server, nil
 }
 
-type echo struct {
-	extprocv3.UnimplementedExternalProcessorServer
-	reads bool
+// NewEcho returns a server that answers each message of ext_proc unread, the least cost for a
+// request.
+func NewEcho() *grpc.Server {
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage))
+	extprocv3.RegisterExternalProcessorServer(server, echo{})
+	return server
 }
 
-func (e echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+type echo struct {
+	extprocv3.UnimplementedExternalProcessorServer
+}
+
+func (echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -134,37 +131,11 @@ func (e echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 		answer := &extprocv3.ProcessingResponse{
 			Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}},
 		}
-		if body := m.GetRequestBody(); body != nil {
-			if e.reads {
-				runtime.KeepAlive(hashes(body.GetBody()))
-			}
+		if m.GetRequestBody() != nil {
 			answer.Response = &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{}}
 		}
 		if err := stream.Send(answer); err != nil {
 			return err
 		}
 	}
-}
-
-// hashes returns a prompt's chain of blocks as llm-d's router computes it: it decodes the body into
-// a map, encodes the messages, and hashes each 256 bytes together with the hash of the block
-// before.
-func hashes(body []byte) (chain []uint64) {
-	var request map[string]any
-	if json.Unmarshal(body, &request) != nil {
-		return nil
-	}
-	text, err := json.Marshal(request["messages"])
-	if err != nil {
-		return nil
-	}
-	var digest xxhash.Digest
-	for before := uint64(0); len(text) > 0; {
-		n := min(len(text), 256)
-		digest.ResetWithSeed(before)
-		_, _ = digest.Write(text[:n])
-		before, text = digest.Sum64(), text[n:]
-		chain = append(chain, before)
-	}
-	return chain
 }

@@ -2,7 +2,7 @@
 // asks for picks, in processes of their own so that their CPU can be read, the Envoy's
 // configuration, model servers, and clients.
 //
-//	child.go     the servers: our picker, a gRPC echo, and an echo that reads JSON as others do
+//	child.go     the servers: our picker, and a gRPC echo
 //	envoy.go     one Envoy with a route for each server and body mode
 //	clients.go   connections that send the same request as fast as it is answered, or at a rate
 //	models.go    model servers that answer at once
@@ -10,5 +10,6 @@
 // Clients and model servers read and write bytes without net/http: they share the machine's cores
 // with what is measured.
 //
-// Only conformance/bench calls it. Tests: cd conformance && go test ./bench/picks
+// conformance/bench calls it, and conformance/rivals its echo. Tests: cd conformance && go test
+// ./bench/picks
 package picks

@@ -203,7 +203,6 @@ func (p *Proxy) read() {
 	}
 }
 
-// take records and acknowledges a response.
 func (p *Proxy) take(b []byte, at time.Time) error {
 	r, err := parseResponse(b)
 	r.At = at
@@ -241,7 +240,6 @@ func (p *Proxy) note(t resource.Type, r Response) {
 	}
 }
 
-// follow subscribes to what a response refers to.
 func (p *Proxy) follow(t resource.Type, r Response) error {
 	want := map[resource.Type][]string{}
 	for _, item := range r.Items {

@@ -141,7 +141,6 @@ func parseItem(b []byte) (item Item, err error) {
 	})
 }
 
-// request starts the encoding of a DeltaDiscoveryRequest.
 func request(url string) []byte { return appendString(nil, requestURL, url) }
 
 func appendString(b []byte, n protowire.Number, s string) []byte {
@@ -153,7 +152,6 @@ func appendInitial(b []byte, name, version string) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, requestInitial, protowire.BytesType), entry)
 }
 
-// namedBy returns the names in a listener: route configurations and secrets.
 func namedBy(body []byte) (names map[resource.Type][]string, err error) {
 	names = map[resource.Type][]string{}
 	l := &listenerv3.Listener{}

@@ -43,17 +43,11 @@ var (
 	Routes5000    = Size{Listeners: 50, Hosts: 5000, Backends: 1000, Endpoints: 10, Port: 8443}
 	Routes100     = Size{Listeners: 1, Hosts: 100, Backends: 20, Endpoints: 10, Port: 8443}
 	Cleartext5000 = Size{Listeners: 0, Hosts: 5000, Backends: 1000, Endpoints: 10, Port: 8080}
-	// Fleet has 5,000 backends with 50,000 endpoints, for the change of one endpoint.
-	Fleet = Size{Listeners: 50, Hosts: 5000, Backends: 5000, Endpoints: 10, Port: 8443}
 )
 
 // World is one configuration.
 type World struct {
 	Size
-	// Adapt returns the object that is written to a file in place of an object. Default: the
-	// object.
-	Adapt func(object any) any
-
 	cert, key []byte
 }
 
@@ -288,9 +282,6 @@ func Commit(dir, name string) error {
 func (w *World) write(dir, name string, objects ...any) error {
 	var text bytes.Buffer
 	for _, o := range objects {
-		if w.Adapt != nil {
-			o = w.Adapt(o)
-		}
 		raw, err := json.Marshal(o)
 		if err != nil {
 			return err

@@ -113,7 +113,6 @@ func (all objects) parse(name string, raw []byte) error {
 	}
 }
 
-// established returns nil once the API server serves a kind.
 func established(ctx context.Context, client dynamic.Interface, name string) error {
 	crd, err := client.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

@@ -84,7 +84,6 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return nil
 }
 
-// boot starts the programs in the order of their dependencies.
 func (c *Cluster) boot(ctx context.Context, g *errgroup.Group) error {
 	start := func(p program) { g.Go(func() error { return p.run(ctx, c.Node, c.Dir) }) }
 	waiting, cancel := context.WithTimeout(ctx, startTimeout)
@@ -164,7 +163,6 @@ func (c *Cluster) etcdAnswers(context.Context) error {
 	})
 }
 
-// answers returns nil once the API server is ready.
 func answers(ctx context.Context, config *rest.Config) error {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {

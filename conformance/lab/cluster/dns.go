@@ -27,7 +27,6 @@ func (c *Cluster) dns(ctx context.Context, config *rest.Config) error {
 	return objects.apply(ctx, config)
 }
 
-// resolves returns nil once the cluster's DNS is available.
 func resolves(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

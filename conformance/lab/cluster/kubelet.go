@@ -83,7 +83,6 @@ func (c *Cluster) kubelet() (program, error) {
 	), nil
 }
 
-// schedulable returns nil once pods can be scheduled.
 func schedulable(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -55,7 +55,6 @@ func (f Fault) Check() error {
 	return nil
 }
 
-// rules are the nftables rules of a fault, for packets that arrive by an interface.
 func (f Fault) rules(in string) string {
 	which := []string{""}
 	if f.Port != 0 {

@@ -132,7 +132,6 @@ func (n *Namespace) Do(f func() error) error {
 	return <-done
 }
 
-// up brings an interface up and adds addr, if valid.
 func (n *Namespace) up(name string, addr netip.Addr) (netlink.Link, error) {
 	l, err := n.link.LinkByName(name)
 	if err != nil {

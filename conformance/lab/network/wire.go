@@ -47,7 +47,6 @@ func NewNode(outside *Namespace) (*Namespace, Plan, error) {
 			127+Slots)
 }
 
-// destinations lists the destinations of the namespace's routes, except default routes.
 func (n *Namespace) destinations() ([]netip.Prefix, error) {
 	routes, err := n.link.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC},
 		netlink.RT_FILTER_TABLE)
@@ -184,7 +183,6 @@ func joinPod(node *Namespace, plan Plan, pod *Namespace, addr netip.Addr) error 
 	return pod.route(out, everywhere, plan.Node(), addr)
 }
 
-// veth creates a pair of interfaces, one in each namespace.
 func veth(a *Namespace, nameA string, b *Namespace, nameB string) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = nameA

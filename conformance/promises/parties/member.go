@@ -137,7 +137,6 @@ func Server(certificate tls.Certificate, rounds *atomic.Int64, do func(*Subscrib
 	return server
 }
 
-// newSubscriber reads what a stream receives, until its end.
 func newSubscriber(s grpc.ServerStream) *Subscriber {
 	v := &Subscriber{ServerStream: s, acked: map[string]chan struct{}{}}
 	for _, topic := range []string{"exports", "imports", "wanted", "loads"} {

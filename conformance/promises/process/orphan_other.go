@@ -4,4 +4,5 @@ package process
 
 import "syscall"
 
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// Attributes only keeps the terminal's signals away: other kernels end no child for us.
+func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -35,7 +35,7 @@ func Start(name, logPath, binary string, env []string, args ...string) (*Process
 	p := &Process{Name: name, log: logPath, cmd: exec.Command(binary, args...), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = logFile, logFile
 	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.SysProcAttr = attributes()
+	p.cmd.SysProcAttr = Attributes()
 	began := make(chan error)
 	go func() {
 		runtime.LockOSThread() // the signal is tied to the thread that starts the child

@@ -86,7 +86,6 @@ func importWeight(w *world, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%s/%s %d", name, m.name, m.weight), nil
 }
 
-// importDrain drains a cluster, unless it is the last one.
 func importDrain(w *world, rng *rand.Rand) (string, error) {
 	name, imp := w.someImport(rng)
 	if imp == nil {

@@ -104,7 +104,6 @@ func (r *run) servers(ctx context.Context) error {
 	return nil
 }
 
-// restart is an event for a process after a step.
 type restart struct {
 	step int
 	do   func(context.Context) error

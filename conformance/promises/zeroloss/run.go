@@ -42,7 +42,6 @@ type options struct {
 	Progress      io.Writer // receives the progress now and then; nil: none
 }
 
-// run is one run, from the start of all processes to their end.
 type run struct {
 	options
 	world     *world

@@ -155,7 +155,6 @@ type outcome struct {
 	Failed     []string `json:"failedTests"`
 }
 
-// notOurs reports whether a feature does not concern gateways.
 func notOurs(feature string) bool { return strings.HasPrefix(feature, "Mesh") }
 
 func read(text []byte) error {

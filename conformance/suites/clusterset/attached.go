@@ -45,14 +45,7 @@ func gatewayIsAParent(r *run) {
 	gw := r.enter()
 	made := gw.create(
 		"apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: llm}\n")
-	made.Object["status"] = map[string]any{
-		"controllers": []any{
-			map[string]any{"name": other, "exportingClusters": []any{map[string]any{"name": "elsewhere"}}},
-		},
-	}
-	if _, err := gw.in(imports).UpdateStatus(r, made, metav1.UpdateOptions{}); err != nil {
-		r.fail("write the entry of another controller: %w", err)
-	}
+	gw.writeOther(r, made, other)
 	gw.route("llm")
 	gw.imported("llm", func(u *unstructured.Unstructured) error { return parents(u, other, true) })
 	gw.remove(routes, "llm")

@@ -130,13 +130,7 @@ func exportIsOptIn(r *run) {
 	}
 }
 
-func importNamesExporter(r *run) {
-	r.everywhere()
-	r.exporter().export("llm")
-	for _, m := range r.importers() {
-		m.imported("llm", r.exportedBy(r.exporter().name))
-	}
-}
+func importNamesExporter(r *run) { r.exported() }
 
 func exportedCondition(r *run) {
 	r.everywhere()

@@ -8,25 +8,26 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func withdrawalCollectsImport(r *run) {
+// exported exports the pool llm, and waits until each importer has it.
+func (r *run) exported() (from *member) {
 	r.everywhere()
-	r.exporter().export("llm")
+	from = r.exporter()
+	from.export("llm")
 	for _, m := range r.importers() {
-		m.imported("llm", r.exportedBy(r.exporter().name))
+		m.imported("llm", r.exportedBy(from.name))
 	}
-	r.exporter().annotate("llm", false)
+	return from
+}
+
+func withdrawalCollectsImport(r *run) {
+	r.exported().annotate("llm", false)
 	for _, m := range r.importers() {
 		m.collected("llm")
 	}
 }
 
 func deletionCollectsImport(r *run) {
-	r.everywhere()
-	r.exporter().export("llm")
-	for _, m := range r.importers() {
-		m.imported("llm", r.exportedBy(r.exporter().name))
-	}
-	r.exporter().remove(pools, "llm")
+	r.exported().remove(pools, "llm")
 	for _, m := range r.importers() {
 		m.collected("llm")
 	}
@@ -109,14 +110,7 @@ func importOfAnother(r *run) {
 	made := to.create(
 		"apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: llm, " +
 			"labels: {made-by: hand}}\n")
-	made.Object["status"] = map[string]any{
-		"controllers": []any{
-			map[string]any{"name": other, "exportingClusters": []any{map[string]any{"name": "elsewhere"}}},
-		},
-	}
-	if _, err := to.in(imports).UpdateStatus(r, made, metav1.UpdateOptions{}); err != nil {
-		r.fail("cluster %s: write the entry of another controller: %w", to.name, err)
-	}
+	to.writeOther(r, made, other)
 	kept := func(u *unstructured.Unstructured) error {
 		if u.GetLabels()["made-by"] != "hand" || u.GetUID() != made.GetUID() {
 			return fmt.Errorf("it is another object, or without its label: %v", u.GetLabels())
@@ -132,6 +126,18 @@ func importOfAnother(r *run) {
 	to.imported("llm", r.exportedBy(from.name), kept)
 	from.annotate("llm", false)
 	to.imported("llm", r.notExportedBy(from.name), kept)
+}
+
+// writeOther writes the entry of another controller into the status of an import.
+func (m *member) writeOther(r *run, made *unstructured.Unstructured, controller string) {
+	made.Object["status"] = map[string]any{
+		"controllers": []any{
+			map[string]any{"name": controller, "exportingClusters": []any{map[string]any{"name": "elsewhere"}}},
+		},
+	}
+	if _, err := m.in(imports).UpdateStatus(r, made, metav1.UpdateOptions{}); err != nil {
+		r.fail("cluster %s: write the entry of another controller: %w", m.name, err)
+	}
 }
 
 func deletedImportReturns(r *run) {

@@ -145,7 +145,6 @@ func (s *Suite) Run(ctx context.Context) []Result {
 	return out
 }
 
-// skipped returns why a test cannot run, or "".
 func (c Config) skipped(t Test) string {
 	switch {
 	case t.Needs&wiring != 0 && c.Shape != Seed:

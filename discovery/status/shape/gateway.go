@@ -50,22 +50,25 @@ func Gateway() *Shape {
 			if n := in.Report.AttachedListenerSets; n > 0 || old.AttachedListenerSets != nil {
 				out.AttachedListenerSets = &n
 			}
-			out.Listeners = nil
-			for _, l := range in.Report.Listeners {
-				var before []metav1.Condition
-				if i := slices.IndexFunc(old.Listeners,
-					func(o gatewayv1.ListenerStatus) bool { return string(o.Name) == l.Name }); i >= 0 {
-					before = old.Listeners[i].Conditions
-				}
-				out.Listeners = append(out.Listeners, gatewayv1.ListenerStatus{
-					Name: gatewayv1.SectionName(l.Name), AttachedRoutes: l.AttachedRoutes,
-					SupportedKinds: routeKinds(l.SupportedKinds),
-					Conditions:     in.conditions(before, l.Conditions),
-				})
-			}
+			out.Listeners = listeners(in, old.Listeners)
 			return &out
 		},
 	}
+}
+
+func listeners[T gatewayv1.ListenerStatus | gatewayv1.ListenerEntryStatus](in Input, old []T) (out []T) {
+	for _, l := range in.Report.Listeners {
+		s := gatewayv1.ListenerStatus{Name: gatewayv1.SectionName(l.Name), AttachedRoutes: l.AttachedRoutes,
+			SupportedKinds: routeKinds(l.SupportedKinds)}
+		var before []metav1.Condition
+		named := func(o T) bool { return gatewayv1.ListenerStatus(o).Name == s.Name }
+		if i := slices.IndexFunc(old, named); i >= 0 {
+			before = gatewayv1.ListenerStatus(old[i]).Conditions
+		}
+		s.Conditions = in.conditions(before, l.Conditions)
+		out = append(out, T(s))
+	}
+	return out
 }
 
 // routeKinds never returns nil: the field is required, and an empty list means that no kind is
@@ -90,19 +93,7 @@ func ListenerSet() *Shape {
 			}
 			out := *old
 			out.Conditions = in.conditions(old.Conditions, in.Report.Conditions)
-			out.Listeners = nil
-			for _, l := range in.Report.Listeners {
-				var before []metav1.Condition
-				if i := slices.IndexFunc(old.Listeners,
-					func(o gatewayv1.ListenerEntryStatus) bool { return string(o.Name) == l.Name }); i >= 0 {
-					before = old.Listeners[i].Conditions
-				}
-				out.Listeners = append(out.Listeners, gatewayv1.ListenerEntryStatus{
-					Name: gatewayv1.SectionName(l.Name), AttachedRoutes: l.AttachedRoutes,
-					SupportedKinds: routeKinds(l.SupportedKinds),
-					Conditions:     in.conditions(before, l.Conditions),
-				})
-			}
+			out.Listeners = listeners(in, old.Listeners)
 			return &out
 		},
 	}

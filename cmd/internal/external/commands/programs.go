@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/penstock-project/penstock/cmd/internal/external"
-	"github.com/penstock-project/penstock/cmd/internal/external/preprocess"
-	"github.com/penstock-project/penstock/cmd/internal/external/router"
-	"github.com/penstock-project/penstock/cmd/internal/external/tokenstore"
+	"github.com/penstock-project/penstock/picker/external"
+	"github.com/penstock-project/penstock/picker/external/preprocess"
+	"github.com/penstock-project/penstock/picker/external/router"
+	"github.com/penstock-project/penstock/picker/external/tokenstore"
 )
 
 // New returns the root command.
@@ -48,7 +48,6 @@ func (p *program) flags(f *pflag.FlagSet, listen string) {
 	f.DurationVar(&p.grace, "grace", 10*time.Second, "grace period for requests in flight after SIGTERM")
 }
 
-// pather is a program without its server.
 type pather interface{ Paths(*external.Server) }
 
 // run serves a program until the command ends. It also calls the program's Run, if it has one.
@@ -142,9 +141,8 @@ the fewest tokens to read: the prompt's tokens that it was not sent before, and 
 		},
 	}
 	p.flags(cmd.Flags(), "127.0.0.1:8091")
-	cmd.Flags().StringSliceVar(&cfg.Workers, "worker", nil,
-		"address of a worker, as HOST:PORT; may be repeated. An answer has it as written, so a HOST is a pod's name "+
-			"or a host of ModelServers (default: none)")
+	cmd.Flags().StringSliceVar(&cfg.Workers, "worker", nil, "address of a worker, as HOST:PORT; may be repeated. An "+
+		"answer has it as written, so a HOST is a pod's name or a host of ModelServers (default: none)")
 	cmd.Flags().StringVar(&cfg.Service, "workers", "",
 		"DNS name with the addresses of workers, and their port, as NAME:PORT; resolved every 2s (default: none)")
 	cmd.Flags().IntVar(&cfg.CacheTokens, "cache-tokens", 0, "size of a worker's KV cache, in tokens; 0: 2 million")

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/expiry"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/gates"
@@ -37,6 +36,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/admission"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/identity"
 	"github.com/penstock-project/penstock/xds/publish"
@@ -239,7 +239,6 @@ func (a *App) pick(envoys *delivery.Envoys) (err error) {
 	return nil
 }
 
-// pipeline makes the pipeline of the parts of every role and the role's own parts.
 func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipeline {
 	cfg.Store, cfg.Translation, cfg.Cache, cfg.Log = a.store, a.translation, a.cache, a.log
 	cfg.Names = a.wantNames
@@ -251,10 +250,9 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 	failback := delivery.On(delivery.Observe, func(_ context.Context, c *delivery.Change) {
 		a.failback.Follow(c.Output.Ordered)
 	})
-	cfg.Delivery = delivery.New(append(own,
-		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.gates,
-		a.pools,
-		pickers, delivery.Probes{Prober: a.prober}, a.holds, failback, a.expiry, a.progress)...)
+	cfg.Delivery = delivery.New(append(own, delivery.Reports{Board: a.board, Log: a.log,
+		OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.gates, a.pools, pickers,
+		delivery.Probes{Prober: a.prober}, a.holds, failback, a.expiry, a.progress)...)
 	return pipeline.New(cfg)
 }
 

@@ -20,7 +20,6 @@ func callers(s *store.Store) identity.Callers {
 	return identity.Callers{Domain: model.PeerDomain, Certificate: m.presented, Verify: m.verify}
 }
 
-// membersCalls reads the cluster set at each handshake.
 type membersCalls struct{ store *store.Store }
 
 // own is this cluster's membership while its Gateways have a peer listener.

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
 // clusterSet makes this process's part in a cluster set. It is idle until there is a ClusterSet.
@@ -59,7 +59,6 @@ func (a *App) records(q picker.Picks) []*picker.Record {
 	return all
 }
 
-// memberTraffic counts the results of requests from this process's Envoys to clusters.
 func (a *App) memberTraffic() map[string]set.Traffic {
 	out := map[string]set.Traffic{}
 	for cluster, t := range a.attempts.Traffic() {

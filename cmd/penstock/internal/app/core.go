@@ -36,7 +36,6 @@ func newCore(stateDir string, translation translator.Config, addresses Addresses
 	return c, err
 }
 
-// newFileCore makes a core whose objects come from files.
 func newFileCore(paths []string, stateDir string, translation translator.Config, addresses Addresses,
 	log *slog.Logger) (c core, files *file.Reader, err error) {
 	c, err = newCore(stateDir, translation, addresses,

@@ -40,7 +40,6 @@ type holder struct {
 	ca   []byte
 }
 
-// newHolder reads the files once.
 func newHolder(c Credentials, s *store.Store, log *slog.Logger) (*holder, error) {
 	h := &holder{Credentials: c, store: s, log: log}
 	return h, h.refresh()

@@ -176,8 +176,6 @@ func flat(h http.Header) map[string]string {
 	return out
 }
 
-// concerns reports whether an object is part of an explanation: the route, the Gateway, and the
-// backends' pools.
 func (e *Explained) concerns(o status.Object) bool {
 	if e.Route != nil && o.Ref == *e.Route || o.Kind == "Gateway" && o.Key() == e.Gateway {
 		return true

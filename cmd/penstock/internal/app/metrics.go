@@ -83,12 +83,10 @@ func oneIf(yes bool) float64 {
 	return 0
 }
 
-// findings counts the findings on the board when the page is read.
 type findings struct{ board *status.Board }
 
-var findingsDesc = prometheus.NewDesc("penstock_findings",
-	"Findings that penstock status lists now, by severity: error is something written that does not take effect, "+
-		"warning is a probable mistake.", []string{"severity"}, nil)
+var findingsDesc = prometheus.NewDesc("penstock_findings", "Findings that penstock status lists now, by severity: "+
+	"error is something written that does not take effect, warning is a probable mistake.", []string{"severity"}, nil)
 
 // Describe implements prometheus.Collector.
 func (findings) Describe(out chan<- *prometheus.Desc) { out <- findingsDesc }

@@ -17,13 +17,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
 // maxSocketPath is the length of a Unix socket's path that every system allows.
@@ -36,9 +36,8 @@ func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock")
 // process serves. A socket in use, and a file of another kind, are errors.
 func ListenSocket(port ports.Port, path string) (net.Listener, error) {
 	if len(path) > maxSocketPath {
-		return nil,
-			fmt.Errorf("the path of the socket, %s, is longer than %d bytes: choose a shorter folder with --state",
-				path, maxSocketPath)
+		return nil, fmt.Errorf("the path of the socket, %s, is longer than %d bytes: choose a shorter folder with "+
+			"--state", path, maxSocketPath)
 	}
 	if err := unserved(path); err != nil {
 		return nil, err
@@ -86,9 +85,8 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	case err == nil:
 		group.Go(func() error { return ServeSocket(ctx, l, handler) })
 	case Unwritable(err):
-		a.log.Error(
-			"other penstock commands do not reach this process until it starts again with a state folder that takes "+
-				"files; traffic is not affected", "error", err)
+		a.log.Error("other penstock commands do not reach this process until it starts again with a state folder that "+
+			"takes files; traffic is not affected", "error", err)
 	default:
 		return err
 	}
@@ -152,8 +150,7 @@ func (a *App) openPages() *http.ServeMux {
 	mux.HandleFunc("GET /healthz", a.healthz)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "this address serves /metrics, /healthz and /readyz; the rest is at --admin",
-			http.StatusNotFound)
+		http.Error(w, "this address serves /metrics, /healthz and /readyz; the rest is at --admin", http.StatusNotFound)
 	})
 	return mux
 }
@@ -193,9 +190,8 @@ func (a *App) allPages(open http.Handler) http.Handler {
 // healthz is 200 unless translation, the reader of files or the renewal of a credential is stuck.
 func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
 	if a.translation.Stuck() {
-		http.Error(w,
-			fmt.Sprintf("translation has been stuck for %s, behind revision %d: restart this process",
-				pipeline.StuckAfter, a.progress.Revision()), http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("translation has been stuck for %s, behind revision %d: restart this process",
+			pipeline.StuckAfter, a.progress.Revision()), http.StatusServiceUnavailable)
 		return
 	}
 	if a.files != nil && a.files.Stuck() {

@@ -68,9 +68,8 @@ func (d differences) reports(rates []picker.Rate, now time.Time) (out []report.R
 			continue
 		}
 		if known.text == "" {
-			known.text = fmt.Sprintf(
-				"server %s reads %.0f tokens/s by its own series, which decide, and %.0f by its first tokens",
-				r.Server, r.Rate, r.Inferred)
+			known.text = fmt.Sprintf("server %s reads %.0f tokens/s by its own series, which decide, and %.0f by its "+
+				"first tokens", r.Server, r.Rate, r.Inferred)
 		}
 		if r.Pool != last {
 			out, last = append(out, report.Report{Owner: OwnerOf(r.Pool)}), r.Pool

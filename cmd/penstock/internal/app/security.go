@@ -15,15 +15,14 @@ import (
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/admission"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 	"github.com/penstock-project/penstock/xds/identity"
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// security sets who may connect to the servers of a process, and how it dials its peers.
 type security struct {
 	log          *slog.Logger        // of connections that are denied
 	authenticate server.Authenticate // nil: a proxy's own claims are believed
@@ -67,8 +66,6 @@ func (a *App) admit(port ports.Port, l net.Listener, authenticates bool) net.Lis
 	return port.Limit(l, admission.Config{Trusting: !authenticates, Budget: a.budget, Log: a.log})
 }
 
-// memberOptions are the server options for members of the cluster set, on a listener that admit
-// returns.
 func (a *App) memberOptions() []grpc.ServerOption {
 	return slices.Concat(a.panics.calls(partStream),
 		[]grpc.ServerOption{verifiedByTLS, grpc.ChainStreamInterceptor(closeDenied, countMessages)})

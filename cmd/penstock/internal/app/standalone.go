@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
-	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
 	"github.com/penstock-project/penstock/discovery/file"
@@ -28,6 +27,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
 // StandAlone configures the role of a picker for gateways that Penstock does not configure.
@@ -199,7 +199,6 @@ func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pi
 	return group.Wait()
 }
 
-// discovery is the source of a stand-alone picker's objects.
 type discovery interface {
 	// read returns when all objects have been read once, and run follows them.
 	read(context.Context) error

@@ -143,16 +143,13 @@ func (c Config) graph(w http.ResponseWriter, r *http.Request) {
 	key := r.URL.Query().Get("key")
 	rows := c.Rows(key)
 	if key == "" || len(rows) == 0 {
-		http.Error(w,
-			fmt.Sprintf(
-				"no row has a key that contains %q: write the name of an object (default/chat), a cluster "+
-					"(pool/default/chat) or a host", key), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("no row has a key that contains %q: write the name of an object (default/chat), a "+
+			"cluster (pool/default/chat) or a host", key), http.StatusNotFound)
 		return
 	}
 	if len(rows) > mostRows {
-		http.Error(w,
-			fmt.Sprintf("%d rows have a key that contains %q, at most %d are shown: write more of it", len(rows), key,
-				mostRows), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("%d rows have a key that contains %q, at most %d are shown: write more of it",
+			len(rows), key, mostRows), http.StatusBadRequest)
 		return
 	}
 	WriteJSON(w, rows)
@@ -186,9 +183,8 @@ func (c Config) diff(w http.ResponseWriter, r *http.Request) {
 		for _, p := range c.XDS.Proxies() {
 			known = append(known, p.Node)
 		}
-		http.Error(w,
-			fmt.Sprintf("no proxy with node id %q is connected to this process: choose one of %s", node,
-				strings.Join(known, ", ")), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("no proxy with node id %q is connected to this process: choose one of %s", node,
+			strings.Join(known, ", ")), http.StatusNotFound)
 		return
 	}
 	WriteJSON(w, list)

@@ -43,14 +43,12 @@ type Linger struct {
 
 type place struct{ gateway, cluster string }
 
-// removedCluster is a cluster that was removed, until its linger timeout.
 type removedCluster struct {
 	cluster *resource.Resource // its last version
 	rev     uint64             // that removed it
 	until   time.Time          // when its endpoints are removed too
 }
 
-// leftEndpoints are endpoints that have left a cluster, until their linger timeout.
 type leftEndpoints struct {
 	pods      []netip.AddrPort   // none in a picker's cluster or one of datagrams, of which the cache has them
 	endpoints *resource.Resource // the newest, without them

@@ -10,13 +10,13 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
 const completions = "/v1/chat/completions"
 
-// chat is a chat completion request of OpenAI's API.
 type chat struct {
 	Model     string    `json:"model"`
 	Messages  []message `json:"messages"`
@@ -36,7 +36,6 @@ func question(model, text string, tokens int) chat {
 	return chat{Model: model, Messages: []message{{Role: "user", Content: text}}, MaxTokens: tokens}
 }
 
-// long is a question with an answer of so many tokens.
 func long(model, text string, tokens int) chat {
 	q := question(model, text, tokens)
 	q.IgnoreEOS = true
@@ -56,7 +55,6 @@ type answer struct {
 	Took     time.Duration
 }
 
-// ask posts a question to a base URL and reads the whole answer.
 func (d *show) ask(ctx context.Context, base string, c chat) answer {
 	began := time.Now()
 	a, body := d.post(ctx, base, c)
@@ -70,7 +68,6 @@ func (d *show) ask(ctx context.Context, base string, c chat) answer {
 	return a
 }
 
-// post sends a question and returns when the headers of its answer have arrived.
 func (d *show) post(ctx context.Context, base string, c chat) (answer, io.ReadCloser) {
 	req := must(http.NewRequestWithContext(ctx, http.MethodPost, base+completions, strings.NewReader(c.json())))
 	req.Header.Set("content-type", "application/json")
@@ -79,14 +76,17 @@ func (d *show) post(ctx context.Context, base string, c chat) (answer, io.ReadCl
 		TokenIDs: resp.Header.Get(modelserver.TokensFromHeader)}, resp.Body
 }
 
-// askFrom asks the first gateway. A server of a name with a prefix must answer.
 func (d *show) askFrom(prefix, path string, c chat) answer {
 	a := d.ask(d.ctx, d.url+path, c)
 	a.expectFrom(prefix)
 	return a
 }
 
-// exchange is askFrom, and shows the question and the answer.
+func (a answer) expectFrom(prefix string) {
+	expect(a.Status == http.StatusOK && strings.HasPrefix(a.By, prefix), "200 from one of %s*, got %d from %q: %s",
+		prefix, a.Status, a.By, a.Text)
+}
+
 func (d *show) exchange(path string, c chat, from string) answer {
 	d.curl(path, c)
 	a := d.askFrom(from, path, c)
@@ -94,20 +94,12 @@ func (d *show) exchange(path string, c chat, from string) answer {
 	return a
 }
 
-// expectFrom fails unless an answer succeeded and is from a server whose name begins with prefix.
-func (a answer) expectFrom(prefix string) {
-	expect(a.Status == http.StatusOK && strings.HasPrefix(a.By, prefix), "200 from one of %s*, got %d from %q: %s",
-		prefix, a.Status, a.By, a.Text)
-}
-
-// get returns the status and the body of a GET.
 func (d *show) get(url string) (int, []byte) {
 	resp := must(d.http.Do(must(http.NewRequestWithContext(d.ctx, http.MethodGet, url, nil))))
 	defer resp.Body.Close()
 	return resp.StatusCode, must(io.ReadAll(resp.Body))
 }
 
-// lastRequest returns a model server's last completion request.
 func (d *show) lastRequest(address string) (last struct {
 	Headers http.Header
 	Body    string
@@ -117,15 +109,13 @@ func (d *show) lastRequest(address string) (last struct {
 	return last
 }
 
-// stream is a streamed answer whose headers have arrived.
 type stream struct {
 	answer
 	io.Closer
 	events *bufio.Scanner
 }
 
-// open requests a streamed answer and returns when its headers have arrived. The stream closes when
-// the step ends.
+// open returns when the headers of a streamed answer have arrived. It closes when the step ends.
 func (d *show) open(base string, c chat) *stream {
 	c.Stream = true
 	a, body := d.post(d.ctx, base, c)
@@ -135,8 +125,7 @@ func (d *show) open(base string, c chat) *stream {
 	return s
 }
 
-// read reads to the end, calls chunk with the text of each chunk that has any, and returns their
-// number. A stream that is not complete is an error.
+// read calls chunk with each text of a stream, which must be complete, and returns their number.
 func (s *stream) read(chunk func(text string)) (n int, err error) {
 	for s.events.Scan() {
 		data, ok := strings.CutPrefix(s.events.Text(), "data: ")
@@ -159,3 +148,100 @@ func (s *stream) read(chunk func(text string)) (n int, err error) {
 }
 
 func ignore(string) {}
+
+type page struct {
+	w      io.Writer
+	colour bool
+}
+
+const bold, faint, red, green, yellow, cyan, magenta = "1", "2", "31", "32", "33", "36", "35" // of ANSI
+
+func (p *page) paint(code, text string) string {
+	if !p.colour || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// line writes a line. Errors are ignored: a closed terminal ends the demo by a signal.
+func (p *page) line(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
+func (p *page) heading(text string)             { p.line("\n%s", p.paint(bold, text)) }
+
+func (p *page) text(format string, args ...any) {
+	for _, l := range wrap(fmt.Sprintf(format, args...), 96) {
+		p.line("   %s", l)
+	}
+}
+
+func (p *page) yaml(file, note string, lines []string) {
+	p.line("   %s, %s", p.paint(yellow, file), note)
+	for _, l := range lines {
+		if i := strings.Index(l, " # "); i >= 0 {
+			l = l[:i] + p.paint(faint, l[i:])
+		}
+		p.line("   %s %s", p.paint(faint, "│"), l)
+	}
+}
+
+func (p *page) command(text string) { p.line("   %s %s", p.paint(faint, "$"), text) }
+
+func (p *page) curl(prefix string, c chat) {
+	flags := "-s"
+	if c.Stream {
+		flags = "-sN" // without a buffer
+	}
+	p.command(fmt.Sprintf("curl %s $GW%s \\\n       -d '%s'", flags, prefix+completions, c.json()))
+}
+
+func (p *page) output(text string) {
+	for line := range strings.Lines(text) {
+		p.line("     %s", p.paint(faint, strings.TrimRight(line, "\n")))
+	}
+}
+
+func (p *page) by(server, format string, args ...any) {
+	p.line("     %s  %s", p.column(server), fmt.Sprintf(format, args...))
+}
+
+func (p *page) answer(a answer) {
+	p.by(a.By, "%q in %d ms", a.Text, a.Took.Round(time.Millisecond).Milliseconds())
+}
+
+func (p *page) because(text string) {
+	label := "why"
+	for _, l := range wrap(text, 90) {
+		p.line("     %s %s", p.paint(faint, label), l)
+		label = "   "
+	}
+}
+
+func (p *page) ok(text string) { p.line("   %s %s", p.paint(green, "✓"), text) }
+
+func (p *page) failed(err error) {
+	p.line("   %s %s", p.paint(red, "✗"), strings.ReplaceAll(err.Error(), "\n", "\n     "))
+}
+
+func (p *page) server(name string) string {
+	if strings.HasPrefix(name, "east-") {
+		return p.paint(magenta, name)
+	}
+	return p.paint(cyan, name)
+}
+
+func (p *page) column(name string) string {
+	return p.server(name) + strings.Repeat(" ", max(0, len("east-llama-1")-len(name)))
+}
+
+func bar(n, perBlock int) string { return strings.Repeat("█", (n+perBlock-1)/perBlock) }
+
+func wrap(text string, width int) (lines []string) {
+	for _, word := range strings.Fields(text) {
+		last := len(lines) - 1
+		if last < 0 || utf8.RuneCountInString(lines[last]+" "+word) > width {
+			lines = append(lines, word)
+		} else {
+			lines[last] += " " + word
+		}
+	}
+	return lines
+}

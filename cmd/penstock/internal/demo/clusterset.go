@@ -16,8 +16,7 @@ import (
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
-// epp is the name of west's picker, a process of its own.
-const epp = "west-epp"
+const epp = "west-epp" // west's picker, a process of its own
 
 func setScript() script {
 	return script{
@@ -44,13 +43,11 @@ func setScript() script {
 	}
 }
 
-// startPicker runs west's picker.
 func (d *show) startPicker() {
 	d.run(epp, "picker", "-f", d.file("west"), "--bind-address", "127.0.0.1", "--secure-serving=false",
 		"--grpc-port", fmt.Sprint(d.ports[epp]), "--grpc-health-port", "0", "--metrics-port", "0")
 }
 
-// call runs a command over a cluster's folder, as a person would, and shows it.
 func (d *show) call(name, more, stdin string, args ...string) string {
 	d.command(d.cfg.Typed + " " + strings.Join(args, " ") + " $" + strings.ToUpper(name) + more)
 	cmd := d.penstock(d.ctx, append(args, "-f", d.file(name), "--state", d.state(name))...)
@@ -63,10 +60,8 @@ func (d *show) call(name, more, stdin string, args ...string) string {
 	return string(out)
 }
 
-// list shows `penstock clusters list` of the first cluster.
 func (d *show) list() { d.output(d.call("here", "", "", "clusters", "list")) }
 
-// until waits until `penstock clusters list` of the first cluster has a text so many times.
 func (d *show) until(text string, times int) {
 	last := ""
 	if err := wait(d.ctx, func() bool {
@@ -78,10 +73,6 @@ func (d *show) until(text string, times int) {
 	}
 }
 
-// ready is the state of a member that is connected.
-const ready = "Ready  yes"
-
-// joined makes here a member of east and of west, and they of it.
 func joined(d *show) []any {
 	for _, other := range []string{"east", "west"} {
 		for _, way := range [][2]string{{other, "here"}, {"here", other}} {
@@ -93,19 +84,17 @@ func joined(d *show) []any {
 			d.call(way[1], "", text, join...)
 		}
 	}
-	d.until(ready, 2)
+	d.until("Ready  yes", 2)
 	d.list()
 	return nil
 }
 
-// save writes a file of a cluster by another name, and shows its important lines.
 func (d *show) save(from, to string) {
 	text := must(render(d.folder, from, d.ports))
 	d.yaml(to, "saved", excerpt(text))
 	d.write(to, text)
 }
 
-// servedBy waits until a request is served by a cluster.
 func (d *show) servedBy(name string) (a answer) {
 	if err := wait(d.ctx, func() bool {
 		a = d.ask(d.ctx, d.url, question("llama", "Hello there", 0))
@@ -131,8 +120,7 @@ func annotated(d *show) []any {
 	return []any{a.By, took.Milliseconds()}
 }
 
-// during sends requests without a pause, four at a time, while an action runs. No request may fail.
-// It shows and returns how many each cluster has served, and their sum.
+// during sends requests, four at a time, while an action runs: none may fail. It shows who served.
 func (d *show) during(action func()) (served map[string]int, sum int) {
 	ctx, stop := context.WithCancel(d.ctx)
 	var group sync.WaitGroup
@@ -170,7 +158,6 @@ func (d *show) during(action func()) (served map[string]int, sum int) {
 	return served, sum
 }
 
-// share waits until requests are served by some clusters alone: a change takes a moment to arrive.
 func (d *show) share(names ...string) int {
 	for end := time.Now().Add(timeout); ; {
 		served, n := d.during(func() { d.pause(time.Second) })
@@ -204,27 +191,20 @@ func undone(d *show) []any {
 	return []any{n}
 }
 
-// restart starts west again, and waits until it serves.
-func (d *show) restart() {
-	d.launch("west")
-	d.clusters["west"].served(d.ctx)
-}
-
 func stopped(d *show) []any {
 	d.command("# Ctrl-C in the terminal of west's penstock up")
 	d.clusters["west"].stop()
 	d.until("Unreachable", 1)
 	n := d.share("east", "west")
 	d.list()
-	d.restart()
-	d.until(ready, 2)
+	d.launch("west")
+	d.clusters["west"].served(d.ctx)
+	d.until("Ready  yes", 2)
 	return []any{n}
 }
 
-// busyStreams are the long answers that keep east busy, of busyTokens each.
-const busyStreams, busyTokens = 40, 20_000
+const busyStreams, busyTokens = 40, 20_000 // long answers that keep east busy, and their tokens
 
-// leastLoaded sends requests where they wait least, while clients of east keep it busy.
 func leastLoaded(d *show) []any {
 	d.save("here/policy.yaml", "here/policy.yaml")
 	q := long("llama", "Count sheep", busyTokens)
@@ -240,8 +220,6 @@ func leastLoaded(d *show) []any {
 	return []any{n}
 }
 
-// lost ends all processes of west except for its model servers, while requests go on, and starts
-// them again.
 func lost(d *show) []any {
 	check(os.Remove(d.file("here/policy.yaml")))
 	d.share("east", "west")
@@ -252,7 +230,8 @@ func lost(d *show) []any {
 		d.clusters[epp].stop()
 		after = d.share("east")
 		d.startPicker()
-		d.restart()
+		d.launch("west")
+		d.clusters["west"].served(d.ctx)
 		d.servedBy("west")
 	})
 	return []any{n + after, after}

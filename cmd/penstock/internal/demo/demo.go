@@ -7,8 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,8 +23,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// ErrFailed is the error of a demo with a step that failed. The output has what the step expected
-// and what it observed.
+// ErrFailed is the error of a demo with a step that failed; the output has the reason.
 var ErrFailed = errors.New("the demo failed")
 
 // timeout is how long a demo waits for changes that normally take a fraction of a second.
@@ -44,7 +43,6 @@ type Config struct {
 	Ask func(ctx context.Context, state, path string, into any) error
 }
 
-// script is one of the demos.
 type script struct {
 	folder  string   // of its YAML
 	sites   []string // its clusters; requests arrive at the first
@@ -57,14 +55,12 @@ type script struct {
 	steps []func(d *show) []any
 }
 
-// texts are a demo's texts in steps.yaml.
 type texts struct {
 	Title, About, Serves, Again, Keep, Edit string
 	Try                                     []string // commands
 	Steps                                   []step
 }
 
-// step has the texts of a step. Why and Result are formats of values.
 type step struct {
 	Title, Intro, Why, Result string
 	File, Prefix              string // its YAML and the path of its route; may be ""
@@ -80,7 +76,6 @@ func (s script) texts() (texts, error) {
 	return all[s.folder], err
 }
 
-// show is a running demo and the page that it writes.
 type show struct {
 	page
 	script
@@ -104,7 +99,11 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.ClusterSet {
 		s = setScript()
 	}
-	dir, err := os.MkdirTemp(shortTemp(), "penstock-demo-")
+	temp := os.TempDir()
+	if len(temp) >= 36 { // macOS: the path of a Unix socket below it has at most about a hundred bytes
+		temp = "/tmp"
+	}
+	dir, err := os.MkdirTemp(temp, "penstock-demo-")
 	if err != nil {
 		return err
 	}
@@ -130,27 +129,15 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return d.group.Wait()
 }
 
-// shortTemp returns the folder for temporary files, or /tmp if its path is long (macOS): the path
-// of a Unix socket below it is limited to about a hundred bytes.
-func shortTemp() string {
-	if dir := os.TempDir(); len(dir) < 36 {
-		return dir
-	}
-	return "/tmp"
-}
-
-// failure is the panic by which a step ends early, so that steps read as scripts. Only try recovers
-// it.
+// failure is the panic by which a step ends early, so that steps read as scripts.
 type failure struct{ error }
 
-// try runs a step and returns its failure.
 func try(run func()) (err error) {
 	defer func() {
-		switch v := recover().(type) {
-		case nil:
-		case failure:
-			err = v.error
-		default:
+		v := recover()
+		if f, failed := v.(failure); failed {
+			err = f.error
+		} else if v != nil {
 			panic(v)
 		}
 	}()
@@ -177,7 +164,6 @@ func expect(ok bool, format string, args ...any) {
 	}
 }
 
-// play runs the steps.
 func (d *show) play() error {
 	began := time.Now()
 	d.line("%s", d.paint(bold, d.texts.Title))
@@ -221,13 +207,11 @@ func (d *show) play() error {
 	return nil
 }
 
-// fill replaces the names in a text.
 func (d *show) fill(text string) string {
 	return strings.NewReplacer("@typed", d.cfg.Typed, "@envoy", d.cfg.Envoy, "@url", d.url, "@state",
 		d.state(d.sites[0])).Replace(text)
 }
 
-// start starts everything.
 func (d *show) start() {
 	for _, name := range append(slices.Clone(d.sites), d.script.ports...) {
 		l := must(freeport.Listen())
@@ -251,7 +235,6 @@ func (d *show) start() {
 	}
 }
 
-// perform applies the YAML of the present step, if any, and runs it.
 func (d *show) perform(run func(*show) []any) {
 	if d.step.File != "" {
 		text, note := must(render(d.folder, d.step.File, d.ports)), "applied before the start"
@@ -264,11 +247,9 @@ func (d *show) perform(run func(*show) []any) {
 	d.ok(fmt.Sprintf(d.step.Result, run(d)...))
 }
 
-// why shows the reason of what the present step observed.
 func (d *show) why(values ...any) { d.because(fmt.Sprintf(d.step.Why, values...)) }
 
-// apply saves the file of the present step in the folder that penstock watches, and returns how
-// long it takes until its route answers.
+// apply saves the file of the present step, and returns how long its route takes to answer.
 func (d *show) apply(text string) time.Duration {
 	began := time.Now()
 	d.write(d.step.File, text)
@@ -285,7 +266,6 @@ func (d *show) apply(text string) time.Duration {
 	return took
 }
 
-// wait waits until done returns true, and returns an error after the timeout.
 func wait(ctx context.Context, done func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -299,7 +279,6 @@ func wait(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// keepRunning prints commands to try, and the output of the processes until the demo is ended.
 func (d *show) keepRunning() {
 	d.heading(d.texts.Keep)
 	for _, command := range d.texts.Try {
@@ -316,12 +295,14 @@ func (d *show) keepRunning() {
 	}
 	d.line("   Ctrl-C ends it and removes these files.\n")
 	for _, name := range d.sites {
-		d.clusters[name].followTo(d.w)
+		c := d.clusters[name]
+		c.mu.Lock()
+		c.follow = d.w
+		c.mu.Unlock()
 	}
 	<-d.ctx.Done()
 }
 
-// model starts a simulated model server.
 func (d *show) model(name string, c modelserver.Config) {
 	c.Name, c.Listen, c.Grace, c.Log = name, []string{"127.0.0.1:0"}, time.Second, slog.New(slog.DiscardHandler)
 	server := must(modelserver.New(c))
@@ -329,19 +310,8 @@ func (d *show) model(name string, c modelserver.Config) {
 	d.group.Go(func() error { return server.Run(d.ctx) })
 }
 
-// portOf returns the port of a listener's address.
-func portOf(address string) (port int) {
-	_, text, _ := net.SplitHostPort(address)
-	_, _ = fmt.Sscan(text, &port) // a listener's port is valid
-	return port
-}
-
-// address returns the address of a port of this name.
+func portOf(address string) int            { return int(netip.MustParseAddrPort(address).Port()) }
 func (d *show) address(name string) string { return fmt.Sprintf("127.0.0.1:%d", d.ports[name]) }
-
-// file returns the path of a file of the demo, and state the --state of a process.
-func (d *show) file(name string) string  { return filepath.Join(d.dir, filepath.FromSlash(name)) }
-func (d *show) state(name string) string { return filepath.Join(d.dir, "s", name) }
-
-// write replaces a file of the demo.
-func (d *show) write(name, text string) { check(statefile.Replace(d.file(name), []byte(text))) }
+func (d *show) file(name string) string    { return filepath.Join(d.dir, filepath.FromSlash(name)) }
+func (d *show) state(name string) string   { return filepath.Join(d.dir, "s", name) }
+func (d *show) write(name, text string)    { check(statefile.Replace(d.file(name), []byte(text))) }

@@ -2,15 +2,13 @@
 // own Envoy and simulated model servers, and steps that check themselves.
 //
 // Only `penstock demo` calls it. It runs the penstock binary as a user would, and reads the reasons
-// of decisions from the running processes as a user can: from `penstock explain`, and from the
-// picks that the picker recorded.
+// of decisions as a user can: from `penstock explain`, and from the picks that the picker recorded.
 //
 //	steps.yaml     the texts of all steps
 //	config/, set/  the YAML of the demos; most steps begin by saving a file that penstock watches
-//	demo.go        how a demo runs    process.go  one penstock     config.go  the YAML
-//	client.go      requests           page.go     the output
-//	pools.go, caches.go, processor.go     the demo of pools: two clusters, ten steps
-//	clusterset.go                         the demo of cluster sets: three clusters, eight steps
+//	demo.go        how a demo runs; process.go: penstock, and the YAML; client.go: requests, output
+//	pools.go       the demo of pools: two clusters, ten steps
+//	clusterset.go  the demo of cluster sets: three clusters, eight steps
 //
 // Invariants: every address is on loopback and every port a free one, so that demos can run side by
 // side; when Run returns, its processes and files are gone; no step reports a result that it has

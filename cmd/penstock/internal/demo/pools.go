@@ -1,7 +1,9 @@
 package demo
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -9,26 +11,20 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/penstock-project/penstock/cmd/internal/external/tokenstore"
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/external/tokenstore"
 	"github.com/penstock-project/penstock/picker/modelserver"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Latencies of the simulated servers. A short answer is fast; a long one leaves time to observe the
-// requests in flight.
-const (
-	firstToken = 5 * time.Millisecond
-	perToken   = 60 * time.Millisecond
-)
+// A short answer is fast; a long one leaves time to observe the requests in flight.
+const firstToken, perToken = 5 * time.Millisecond, 60 * time.Millisecond
 
-// servers are the model servers of the demo of pools, and their models.
 var servers = []struct{ name, model string }{
 	{"llama-1", "llama"}, {"llama-2", "llama"}, {"qwen-1", "qwen"}, {"qwen-2", "qwen"},
 	{"east-llama-1", "llama"}, {"east-llama-2", "llama"}, {"gemma-1", "gemma"}, {"gemma-2", "gemma"},
 }
 
-// names returns the servers here that have a model.
 func names(model string) (out []string) {
 	for _, server := range servers {
 		if server.model == model && !strings.HasPrefix(server.name, "east-") {
@@ -73,8 +69,6 @@ func beginPools(d *show) {
 	d.command(d.fill("GW=@url   STATE=@state"))
 }
 
-// explain runs penstock explain and shows the part about the backends: their pickers, and the state
-// of each endpoint.
 func (d *show) explain(more ...string) {
 	args := append([]string{"-X", "POST"}, more...)
 	path := d.step.Prefix + completions
@@ -89,7 +83,6 @@ func (d *show) explain(more ...string) {
 	d.output(shown)
 }
 
-// waitState waits until the endpoints of a pool are in some state, by the picker here.
 func (d *show) waitState(pool string, reached func([]schedule.Verdict) bool) {
 	check(wait(d.ctx, func() bool {
 		var now picker.Explanation
@@ -98,7 +91,6 @@ func (d *show) waitState(pool string, reached func([]schedule.Verdict) bool) {
 	}))
 }
 
-// pause waits, or until the demo ends.
 func (d *show) pause(t time.Duration) {
 	select {
 	case <-time.After(t):
@@ -106,15 +98,12 @@ func (d *show) pause(t time.Duration) {
 	}
 }
 
-// waitRecordable waits until the next pick will be recorded: a picker records at most one pick of a
-// pool in 20 ms. It returns the time.
+// waitRecordable waits for the next record: a picker records one pick of a pool in 20 ms at most.
 func (d *show) waitRecordable() time.Time {
 	d.pause(25 * time.Millisecond)
 	return time.Now()
 }
 
-// picks returns the picks of a pool that a cluster's picker has recorded since a time, newest
-// first.
 func (d *show) picks(cluster, pool string, since time.Time) []picker.Record {
 	var out struct{ Picks []picker.Record }
 	check(d.cfg.Ask(d.ctx, d.state(cluster), "/debug/picks?pool="+url.QueryEscape(pool), &out))
@@ -126,7 +115,6 @@ func (d *show) picks(cluster, pool string, since time.Time) []picker.Record {
 	return out.Picks
 }
 
-// recorded returns the last of these picks.
 func (d *show) recorded(cluster, pool string, since time.Time) picker.Record {
 	picks := d.picks(cluster, pool, since)
 	expect(len(picks) > 0, "the picker of cluster %s to have picked from %s, but it has no record of that", cluster,
@@ -134,15 +122,13 @@ func (d *show) recorded(cluster, pool string, since time.Time) picker.Record {
 	return picks[0]
 }
 
-// comparison describes the load of each endpoint when a pick chose, before the request itself
-// counts.
 func comparison(pick picker.Record) string {
 	var loads []string
 	different := map[float64]bool{}
 	for _, v := range pick.Verdicts {
 		load := v.State.Queue + v.State.Running + float64(v.State.InFlight)
 		different[load] = true
-		loads = append(loads, fmt.Sprintf("%s %.0f", podName(v.Pod), load))
+		loads = append(loads, fmt.Sprintf("%s %.0f", before(v.Pod, "/"), load))
 	}
 	if len(different) <= 1 {
 		return fmt.Sprintf("found %d servers with equal load, and chose one at random.", len(loads))
@@ -150,25 +136,17 @@ func comparison(pick picker.Record) string {
 	return fmt.Sprintf("compared their load (%s).", strings.Join(loads, ", "))
 }
 
-// podName removes the address that penstock adds to the names of ModelServers.
-func podName(pod string) string { return before(pod, "/") }
-
-// first returns the first of a list of endpoints.
-func first(endpoints string) string { return before(endpoints, ",") }
-
 func before(text, separator string) string {
 	head, _, _ := strings.Cut(text, separator)
 	return head
 }
 
-// twoPools sends a request for each model, and then keeps one server busy and checks that the
-// picker avoids it.
 func twoPools(d *show) []any {
 	for _, model := range []string{"llama", "qwen"} {
 		began := time.Now()
 		a := d.exchange("", question(model, "Hello there", 0), model+"-")
 		pick := d.recorded("here", "default/"+model, began)
-		expect(first(pick.Endpoints) == a.At, "the picker to have named %s, which answered; it named %q", a.At,
+		expect(before(pick.Endpoints, ",") == a.At, "the picker to have named %s, which answered; it named %q", a.At,
 			pick.Endpoints)
 		d.why(model, pick.Strategy, comparison(pick))
 	}
@@ -181,7 +159,6 @@ func twoPools(d *show) []any {
 	return []any{busy.By, a.By}
 }
 
-// streamed shows a streamed answer while it arrives.
 func streamed(d *show) []any {
 	q := question("qwen", "One word at a time, and not one of them waits for the next", 0)
 	q.Stream = true
@@ -200,8 +177,7 @@ func streamed(d *show) []any {
 	return []any{len(at), at[0].Milliseconds(), at[len(at)-1].Milliseconds()}
 }
 
-// checkStreamed fails unless chunks arrived one by one: the server pauses between them, so arrivals
-// close together mean that the stream was buffered.
+// checkStreamed fails if the stream was buffered: the server pauses between chunks.
 func checkStreamed(at []time.Duration) {
 	expect(len(at) >= 2, "a stream of many chunks, got %d", len(at))
 	spread, least := at[len(at)-1]-at[0], time.Duration(len(at)-1)*perToken/3
@@ -217,21 +193,18 @@ func (d *show) askEast() (a answer, passed int, east picker.Record) {
 	return a, 1 + strings.Count(forwarded, ","), d.recorded("east", "default/llama", began)
 }
 
-// endpointMode checks that east's picker names the server and that the request passes only the
-// gateway here.
 func endpointMode(d *show) []any {
 	began := time.Now()
 	a, passed, east := d.askEast()
 	here := d.recorded("here", "default/llama@east", began)
 	expect(passed == 1, "the request to pass one gateway, the one here, got %d", passed)
-	expect(here.Result == "relayed" && first(here.Endpoints) == a.At && first(east.Endpoints) == a.At,
+	expect(here.Result == "relayed" && before(here.Endpoints, ",") == a.At && before(east.Endpoints, ",") == a.At,
 		"both pickers to have named %s, which answered; got %q (%s) here and %q (%s) in east", a.At, here.Endpoints,
 		here.Result, east.Endpoints, east.Result)
 	d.why(a.By, a.At, here.Result)
 	return []any{a.By}
 }
 
-// parentMode checks that only east's picker picks and that the request passes both gateways.
 func parentMode(d *show) []any {
 	began := time.Now()
 	a, passed, east := d.askEast()
@@ -239,7 +212,7 @@ func parentMode(d *show) []any {
 		expect(len(d.picks("here", pool, began)) == 0, "no pick here, got a pick from %s", pool)
 	}
 	expect(passed == 2, "the request to pass two gateways, got %d", passed)
-	expect(first(east.Endpoints) == a.At, "east's picker to have named %s, which answered; it named %q", a.At,
+	expect(before(east.Endpoints, ",") == a.At, "east's picker to have named %s, which answered; it named %q", a.At,
 		east.Endpoints)
 	d.why(a.By, a.At)
 	return []any{a.By}
@@ -247,12 +220,8 @@ func parentMode(d *show) []any {
 
 // The number of requests of the split, and how far from half each side may be: five standard
 // deviations, so that a correct split fails once in two million runs.
-const (
-	splitRequests = 200
-	splitSlack    = 35
-)
+const splitRequests, splitSlack = 200, 35
 
-// split counts each server's answers.
 func split(d *show) []any {
 	q := question("llama", "Hi", 1)
 	d.text("%d times:", splitRequests)
@@ -274,7 +243,6 @@ func split(d *show) []any {
 	return []any{splitRequests - east, splitRequests, east}
 }
 
-// checkEven fails unless the counts fit equal weights.
 func checkEven(here, east int) {
 	low := splitRequests/2 - splitSlack
 	expect(here >= low && east >= low, "about half of %d on each side, at least %d; got %d here and %d in east",
@@ -288,14 +256,11 @@ const (
 	perServer     = 2   // full.inFlight
 )
 
-// spilled is one of the requests and the picker's decision.
 type spilled struct {
 	answer
 	pick picker.Record
 }
 
-// spill fills the pool here with long answers, and checks that further requests go to cluster east.
-// After all have ended, it checks that the pool takes requests again.
 func spill(d *show) []any {
 	idle := func(verdicts []schedule.Verdict) bool {
 		return !slices.ContainsFunc(verdicts, func(v schedule.Verdict) bool { return v.State.InFlight > 0 })
@@ -327,11 +292,10 @@ func spill(d *show) []any {
 	return []any{room, spillRequests - room}
 }
 
-// reason describes the picker's decision from its record.
 func (r spilled) reason() string {
 	var loads []string
 	for _, v := range r.pick.Verdicts {
-		loads = append(loads, fmt.Sprintf("%s %d/%d", podName(v.Pod), v.State.InFlight, perServer))
+		loads = append(loads, fmt.Sprintf("%s %d/%d", before(v.Pod, "/"), v.State.InFlight, perServer))
 	}
 	if r.pick.Result == "spilled" {
 		return "both full (" + strings.Join(loads, ", ") + "): to the import"
@@ -339,8 +303,7 @@ func (r spilled) reason() string {
 	return "picked; now " + strings.Join(loads, ", ")
 }
 
-// overflowed fails unless the requests first filled the pool here, each server up to its limit, and
-// then went to cluster east.
+// overflowed fails unless requests filled each server here first, and then went to cluster east.
 func overflowed(all []spilled) {
 	local := names("llama")
 	count, room := map[string]int{}, perServer*len(local)
@@ -349,7 +312,7 @@ func overflowed(all []spilled) {
 		if i >= room {
 			result = "spilled"
 		}
-		expect(here == (i < room) && r.pick.Result == result && (!here || first(r.pick.Endpoints) == r.At),
+		expect(here == (i < room) && r.pick.Result == result && (!here || before(r.pick.Endpoints, ",") == r.At),
 			"the first %d requests here and the others in cluster east; request %d was %q (%s) and went to %s at %s",
 			room, i+1, r.pick.Result, r.pick.Endpoints, r.By, r.At)
 		count[r.By]++
@@ -357,4 +320,147 @@ func overflowed(all []spilled) {
 	for _, name := range local {
 		expect(count[name] == perServer, "%d requests at each server here, got %d at %s", perServer, count[name], name)
 	}
+}
+
+// The servers of pool gemma cache prompts, and one of two adapters can be active at a time.
+const (
+	prefillRate = 1000 // tokens of a prompt that are read in a second
+	cacheTokens = 4096
+	turns       = 6         // of a conversation after its first
+	gemma       = "/prefix" // the path of the pool's route
+)
+
+var adapters = []string{"sql", "french"}
+
+func conversation(d *show) []any {
+	q := question("gemma", "You are given a contract. "+strings.Repeat("The party of the first part agrees with the "+
+		"party of the second part. ", 40)+"What is the first paragraph about?", 2)
+	d.text("A question about a long contract, and then %d more about the same one:", turns)
+	var home answer
+	var later time.Duration
+	for turn := range 1 + turns {
+		a := d.askFrom("gemma-", d.step.Prefix, q)
+		d.by(a.By, "%4d ms", a.Took.Milliseconds())
+		if turn == 0 {
+			home = a
+		} else {
+			later = max(later, a.Took)
+		}
+		expect(a.By == home.By, "every question at %s, which has the contract cached; question %d went to %s", home.By,
+			turn+1, a.By)
+		q.Messages = append(q.Messages, message{"assistant", a.Text},
+			message{"user", fmt.Sprintf("And paragraph %d?", turn+2)})
+	}
+	expect(later <= home.Took*2/3, "answers sooner than the first, which took %d ms; one took %d ms",
+		home.Took.Milliseconds(), later.Milliseconds())
+	d.why(home.By)
+	return []any{1 + turns, home.By, home.Took.Milliseconds(), later.Milliseconds()}
+}
+
+func adapter(d *show) []any {
+	homes := map[string]string{}
+	d.text("One request for each, by which the picker learns that these models are adapters, and then three more " +
+		"that are in flight at the same time:")
+	d.curl(gemma, adapterTask(0, adapters[0]))
+	for round := range 4 {
+		for _, name := range adapters {
+			answer := d.open(d.url+gemma, adapterTask(round, name))
+			if round <= 1 {
+				homes[name] = answer.By
+				// until the picker has read on the server's page that the adapter is active there
+				d.waitState("default/gemma", func(verdicts []schedule.Verdict) bool {
+					return slices.ContainsFunc(verdicts, func(v schedule.Verdict) bool {
+						return before(v.Pod, "/") == answer.By && v.State.Adapters.Has(name)
+					})
+				})
+			}
+			if round == 0 {
+				_ = must(answer.read(ignore))
+				continue
+			}
+			d.by(answer.By, "%s", d.paint(faint, "model "+name))
+			expect(answer.By == homes[name], "adapter %s to stay at %s, where it is active; a request went to %s", name,
+				homes[name], answer.By)
+		}
+	}
+	one, other := homes[adapters[0]], homes[adapters[1]]
+	expect(one != other, "the adapters at different servers, each of which has room for one; both are at %s", one)
+	d.why()
+	return []any{adapters[0], one, adapters[1], other}
+}
+
+// adapterTask is long enough for a page to show it: pages are read each second.
+func adapterTask(round int, name string) chat {
+	return long(name, fmt.Sprintf("Task %d of adapter %s", round, name), []int{40, 100, 100, 100}[round])
+}
+
+func overload(d *show) []any {
+	d.text("Other clients ask the servers directly, for answers so long that each fills a KV cache:")
+	for _, name := range names("gemma") {
+		server := "http://" + d.address(name)
+		d.by(name, "%s", d.paint(faint, server+completions))
+		d.open(server, long("gemma", "Count all the sheep", cacheTokens*85/100))
+	}
+	q := question("gemma", "Summarise this when there is time", 2)
+	d.text("Now a request that can wait, and one that cannot:")
+	d.curl(d.step.Prefix, q)
+	var shed answer
+	check(wait(d.ctx, func() bool { // the next page that the picker reads has the cache
+		shed = d.ask(d.ctx, d.url+d.step.Prefix, q)
+		return shed.Status != http.StatusOK
+	}))
+	var body struct {
+		Error struct{ Code, Message string }
+	}
+	err := json.Unmarshal([]byte(shed.Text), &body)
+	expect(err == nil && shed.Status == http.StatusTooManyRequests && body.Error.Code == "shed",
+		"429 with the code shed, got %d: %s", shed.Status, shed.Text)
+	d.line("     %d  %s", shed.Status, d.paint(faint, body.Error.Message))
+	d.exchange(gemma, q, "gemma-")
+	return nil
+}
+
+func prepared(d *show) []any {
+	q := question("qwen", "Once there was a fox that jumped over a lazy dog each day, and a dog that slept through "+
+		"all of it, and dreamt of foxes. Who jumped?", 2)
+	yes, no := true, false
+	home := ""
+	for _, part := range []struct {
+		prefix, text string
+		route        *bool
+		from         string
+	}{
+		{"/stored", "Phase 1: the token IDs travel through the store, and the header has their key. The request asks " +
+			"for the router:", &yes, "store"},
+		{"/sent", "Phase 2: the token IDs travel in the body. The policy asks for the router:", nil, "body"},
+		{"/sent", "The same without the router, because the request prefers the picker's own choice:", &no, "body"},
+	} {
+		d.text("%s", part.text)
+		q.Route = part.route
+		d.curl(part.prefix, q)
+		for range 3 {
+			a := d.askFrom("qwen-", part.prefix, q)
+			d.by(a.By, "%s", d.paint(faint, "token IDs from the "+a.TokenIDs))
+			expect(a.TokenIDs == part.from, "the server to have its token IDs from the %s; it has them from the %s",
+				part.from, a.TokenIDs)
+			if q.Route != &no {
+				expect(home == "" || a.By == home,
+					"the router to choose %s, which was sent the same prompt; it chose %s", home, a.By)
+				home = a.By
+			}
+		}
+		if q.Route != &no {
+			d.line("     %s", d.paint(faint, "it received "+d.received(home)))
+		}
+	}
+	d.why()
+	return []any{home}
+}
+
+func (d *show) received(server string) string {
+	last := d.lastRequest(d.address(server))
+	if key := last.Headers.Get(modelserver.TokensKeyHeader); key != "" {
+		return modelserver.TokensKeyHeader + ": " + key
+	}
+	return last.Body[:min(len(last.Body), 48)] + " ..."
 }

@@ -2,23 +2,28 @@ package demo
 
 import (
 	"context"
+	"embed"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
+	"path"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-project/penstock/picker/external"
+	"github.com/penstock-project/penstock/picker/external/preprocess"
+	"github.com/penstock-project/penstock/picker/external/router"
 	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
-// drainTimeout is how long a penstock process may take to drain its Envoy when the demo ends.
-const drainTimeout = 15 * time.Second
-
-// cluster is one penstock process: control plane, picker and Envoy.
 type cluster struct {
 	name string
 	cmd  func(ctx context.Context) *exec.Cmd
@@ -29,18 +34,14 @@ type cluster struct {
 	follow io.Writer // receives further lines of it; may be nil
 }
 
-// keptLines is how many lines of a process's output a failure shows.
-const keptLines = 20
-
-// Run runs the process until ctx ends, and then waits for its end. A process that ends before ctx
-// is an error.
+// Run runs the process until ctx ends. A process that ends before ctx is an error.
 func (c *cluster) Run(ctx context.Context) error {
 	runtime.LockOSThread() // see ProcessAttributes
 	defer runtime.UnlockOSThread()
 	cmd := c.cmd(ctx)
 	cmd.SysProcAttr = supervisor.ProcessAttributes(syscall.SIGTERM)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = drainTimeout
+	cmd.WaitDelay = 15 * time.Second // to drain its Envoy
 	cmd.Stdout, cmd.Stderr = c, c
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start penstock for cluster %s: %w", c.name, err)
@@ -52,7 +53,6 @@ func (c *cluster) Run(ctx context.Context) error {
 	return fmt.Errorf("penstock in cluster %s ended (%s); its output:\n%s", c.name, cmd.ProcessState, c.output())
 }
 
-// Write implements io.Writer for the process's output.
 func (c *cluster) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,26 +66,17 @@ func (c *cluster) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// followTo copies further output of the process to w.
-func (c *cluster) followTo(w io.Writer) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.follow = w
-}
-
 func (c *cluster) all() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.text
 }
 
-// output returns the last lines.
 func (c *cluster) output() string {
 	lines := strings.Split(strings.TrimSuffix(c.all(), "\n"), "\n")
-	return "    " + strings.Join(lines[max(0, len(lines)-keptLines):], "\n    ")
+	return "    " + strings.Join(lines[max(0, len(lines)-20):], "\n    ")
 }
 
-// find returns the rest of a whole line of the process's output after a text, or "".
 func (c *cluster) find(text string) string {
 	_, after, _ := strings.Cut(c.all(), text)
 	if line, _, whole := strings.Cut(after, "\n"); whole {
@@ -94,19 +85,15 @@ func (c *cluster) find(text string) string {
 	return ""
 }
 
-// finding returns the first error that the process reported about its configuration, or "".
 func (c *cluster) finding() string { return c.find("\nerror: ") }
 
-// url returns the URL of the gateway, or "" before it serves.
 func (c *cluster) url() string { return c.find(" serves at ") }
 
-// served waits until the gateway serves.
 func (c *cluster) served(ctx context.Context) {
 	expect(wait(ctx, func() bool { return c.url() != "" }) == nil,
 		"the gateway of cluster %s to serve within %s; output of penstock:\n%s", c.name, timeout, c.output())
 }
 
-// launch runs the penstock of a cluster.
 func (d *show) launch(name string) {
 	args := []string{"up", "-f", d.file(name), "--concurrency", "2", "--access-log", d.file(name + ".access.log")}
 	for port, flag := range map[string]string{name + "-picker": "--picker", name + "-members": "--members-listen"} {
@@ -117,7 +104,6 @@ func (d *show) launch(name string) {
 	d.run(name, args...)
 }
 
-// run runs a penstock process.
 func (d *show) run(name string, args ...string) {
 	ctx, stop := context.WithCancel(d.ctx)
 	ended := make(chan struct{})
@@ -131,9 +117,97 @@ func (d *show) run(name string, args ...string) {
 	})
 }
 
-// penstock returns a call of the penstock binary.
 func (d *show) penstock(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, d.cfg.Penstock, args...)
 	cmd.Env = append(os.Environ(), d.cfg.Env...)
 	return cmd
+}
+
+// config holds the YAML of the clusters of both demos. ${NAME} stands for a port: a cluster's name
+// for its gateway's, NAME-picker for its picker's, and any other name for a model server's.
+//
+//go:embed config set steps.yaml
+var config embed.FS
+
+func render(folder, file string, ports map[string]int) (string, error) {
+	text, err := config.ReadFile(path.Join(folder, file))
+	if err != nil {
+		return "", err
+	}
+	var missing error
+	out := os.Expand(string(text), func(name string) string {
+		port, ok := ports[name]
+		if !ok {
+			missing = fmt.Errorf("%s: no port is named ${%s}", file, name)
+		}
+		return fmt.Sprint(port)
+	})
+	return out, missing
+}
+
+// excerpt returns the important lines of YAML: lines that end in a comment, their parent lines, and
+// the kinds and names of their objects.
+func excerpt(text string) (out []string) {
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		var kept []string // the last line first
+		above := -1       // the depth of the last one; its parent has less
+		for _, line := range slices.Backward(strings.Split(document, "\n")) {
+			head := above >= 0 && (strings.HasPrefix(line, "kind: ") || strings.HasPrefix(line, "metadata: "))
+			if d := depth(line); d >= 0 && (d < above || head || strings.Contains(line, " # ")) {
+				kept, above = append(kept, line), d
+			}
+		}
+		if len(out) > 0 && len(kept) > 0 {
+			out = append(out, "---")
+		}
+		slices.Reverse(kept)
+		out = append(out, kept...)
+	}
+	return out
+}
+
+// depth is the nesting depth of a line of YAML; -1: no content. A list item is below its key.
+func depth(line string) int {
+	text := strings.TrimLeft(line, " ")
+	switch {
+	case text == "" || text[0] == '#':
+		return -1
+	case strings.HasPrefix(text, "- "):
+		return 2*(len(line)-len(text)) + 1
+	}
+	return 2 * (len(line) - len(text))
+}
+
+// external serves a part of penstock-external at a port of this name, and returns its URL.
+func (d *show) external(name string, cfg external.ServerConfig, paths func(*external.Server)) string {
+	cfg.Listen, cfg.Grace, cfg.Log = "127.0.0.1:0", time.Second, slog.New(slog.DiscardHandler)
+	server := external.NewServer(cfg)
+	paths(server)
+	d.ports[name] = portOf(must(server.Open()))
+	d.group.Go(func() error { return server.Run(d.ctx) })
+	return "http://" + d.address(name)
+}
+
+func (d *show) processors(tokens string) {
+	var workers []string
+	for _, name := range names("qwen") {
+		workers = append(workers, d.address(name))
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	routes := must(router.New(router.Config{Workers: workers, Log: quiet}, prometheus.NewRegistry()))
+	routerURL := d.external("router", router.ServerConfig(), routes.Paths)
+	for name, store := range map[string]string{"stores-tokens": tokens, "sends-tokens": ""} {
+		p := must(preprocess.New(preprocess.Config{
+			Tokenize: bytesAsTokens, Router: routerURL, Tokens: store, Log: quiet,
+		}, prometheus.NewRegistry()))
+		d.external(name, preprocess.ServerConfig(), p.Paths)
+	}
+}
+
+func bytesAsTokens(text string) ([]uint32, error) {
+	out := make([]uint32, len(text))
+	for i := range text {
+		out[i] = uint32(text[i])
+	}
+	return out, nil
 }

@@ -149,9 +149,8 @@ func unansweredFinding(pool *model.Pool, why string) report.Finding {
 	case tls && strings.Contains(why, extproc.ReasonCleartext):
 		fix = "set appProtocol: kubernetes.io/h2c on the service's port"
 	case tls && strings.Contains(why, extproc.ReasonHandshake):
-		fix =
-			"if it serves cleartext, as a Penstock's own picker does, set appProtocol: kubernetes.io/h2c on the " +
-				"service's port"
+		fix = "if it serves cleartext, as a Penstock's own picker does, set appProtocol: kubernetes.io/h2c on the " +
+			"service's port"
 	case !tls:
 		fix += "; if it serves TLS, leave appProtocol: kubernetes.io/h2c out"
 	}

@@ -73,9 +73,8 @@ func restrict(dir string, mode fs.FileMode) error {
 }
 
 func notOwned(dir string, owner uint32) error {
-	return fmt.Errorf(
-		"state folder %s belongs to the user with ID %d, who could replace its files: choose another folder "+
-			"with --state", dir, owner)
+	return fmt.Errorf("state folder %s belongs to the user with ID %d, who could replace its files: choose another "+
+		"folder with --state", dir, owner)
 }
 
 func ownerOf(info fs.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
