@@ -148,7 +148,8 @@ var errNoMembers = errors.New("this cluster has no members")
 
 func (t *trust) server() *tls.Config {
 	return &tls.Config{
-		// Without members no certificate is valid. Members that join first try to connect meanwhile.
+		// Without members no certificate is valid. Members that join first try to connect
+		// meanwhile.
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			if t.empty() {
 				return nil, errNoMembers
