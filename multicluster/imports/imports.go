@@ -208,7 +208,8 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	out.Pools = i.limit(slices.Clone(pools))
-	var ops []store.Op
+	ops := make([]store.Op, 0, len(out.Pools))
+	out.Placed = make([]registry.Placement, 0, len(out.Pools))
 	view := i.cfg.Store.View()
 	out.Revision = view.Revision()
 	sourcesOf := i.dated(view, out.Pools)
