@@ -2,7 +2,10 @@ package objectid_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
@@ -30,6 +33,34 @@ func TestPool_TextNamesOnePool(t *testing.T) {
 		"default/Chat": false, "default/chat@west": false} {
 		if p, ok := objectid.ParsePool(text); !ok || p.IsValid() != valid {
 			t.Errorf("%q: valid %t", text, p.IsValid())
+		}
+	}
+}
+
+// A name that only one side accepts would be stored, and then block an object at the API server.
+func TestPool_IsValidIfKubernetesAcceptsBothNames(t *testing.T) {
+	const alphabet = "a9-.A_\n"
+	names := []string{""}
+	for last := names; len(last[0]) < 4; {
+		var next []string
+		for _, name := range last {
+			for _, c := range alphabet {
+				next = append(next, name+string(c))
+			}
+		}
+		names, last = append(names, next...), next
+	}
+	for _, n := range []int{63, 64, 253, 254} {
+		names = append(names, strings.Repeat("a", n))
+	}
+	for _, name := range names {
+		if got, want := (objectid.Pool{Namespace: name, Name: "chat"}).IsValid(),
+			len(validation.IsDNS1123Label(name)) == 0; got != want {
+			t.Errorf("namespace %q: valid %t, want %t", name, got, want)
+		}
+		if got, want := (objectid.Pool{Namespace: "default", Name: name}).IsValid(),
+			len(validation.IsDNS1123Subdomain(name)) == 0; got != want {
+			t.Errorf("name %q: valid %t, want %t", name, got, want)
 		}
 	}
 }

@@ -32,9 +32,35 @@ func ParsePool(text string) (Pool, bool) {
 // IsZero reports whether p names no pool.
 func (p Pool) IsZero() bool { return p == Pool{} }
 
-// IsValid reports whether Kubernetes accepts both names.
-func (p Pool) IsValid() bool {
-	return len(validation.IsDNS1123Label(p.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(p.Name)) == 0
+// IsValid reports whether Kubernetes accepts both names, as a DNS label and as a DNS subdomain.
+// Members of a cluster set send names by the thousand, and Kubernetes' own functions match regular
+// expressions, which took 2.5 % of an importer's CPU.
+func (p Pool) IsValid() bool { return isLabel(p.Namespace) && isSubdomain(p.Name) }
+
+func isLabel(s string) bool {
+	return len(s) <= validation.DNS1123LabelMaxLength && !strings.Contains(s, ".") && isSubdomain(s)
+}
+
+// isSubdomain checks RFC 1123: parts of lower-case letters, digits and '-', with a letter or digit
+// at both ends, and dots between them.
+func isSubdomain(s string) bool {
+	if len(s) > validation.DNS1123SubdomainMaxLength {
+		return false
+	}
+	inner := false // the last character may be followed by '-', '.' or the end
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+			inner = true
+		case c == '-' && i > 0 && s[i-1] != '.':
+			inner = false
+		case c == '.' && inner:
+			inner = false
+		default:
+			return false
+		}
+	}
+	return inner
 }
 
 // String returns "NAMESPACE/NAME", the object's key in the store.

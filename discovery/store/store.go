@@ -125,7 +125,7 @@ func (s *Store) apply(op Op) *Change {
 func lastOfEach(ops []Op) []Op {
 	type key struct{ table, id string }
 	at := make(map[key]int, len(ops))
-	out := ops[:0:0]
+	out := make([]Op, 0, len(ops))
 	for _, op := range ops {
 		k := key{op.table.Kind(), op.id}
 		if i, ok := at[k]; ok {

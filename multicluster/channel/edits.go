@@ -49,13 +49,12 @@ func (t *Topic) Judge() {
 // these edits. Channel.mu is held.
 func (t *Topic) flush(before uint64) {
 	edits, all := t.since(before)
-	passed := false
+	concerns, passed := t.concerned(edits), false
 	for s := range t.channel.subscribers {
 		sub := s.topics[t.name]
 		switch {
 		case sub == nil:
-		case t.visible == nil, !all, !sub.begun, sub.busy(), sub.sent != before,
-			slices.ContainsFunc(edits, func(e edit) bool { return sub.known[e.key] || t.shows(s, e.key) }):
+		case t.visible == nil, !all, !sub.begun, sub.busy(), sub.sent != before, concerns(s, sub):
 			s.flush()
 		default:
 			sub.sent, sub.acked, passed = t.seq, t.seq, true
@@ -64,6 +63,21 @@ func (t *Topic) flush(before uint64) {
 	if passed {
 		t.notify()
 	}
+}
+
+// concerned returns a function that reports whether a subscriber may receive one of some edits.
+// Channel.mu is held.
+func (t *Topic) concerned(edits []edit) func(*subscriber, *subscription) bool {
+	if t.receiver == nil {
+		return func(s *subscriber, sub *subscription) bool {
+			return slices.ContainsFunc(edits, func(e edit) bool { return sub.known[e.key] || t.shows(s, e.key) })
+		}
+	}
+	names := map[string]bool{}
+	for _, e := range edits {
+		names[t.receiver(e.key)] = true
+	}
+	return func(s *subscriber, _ *subscription) bool { return names[s.name] }
 }
 
 // walk makes the response of a topic to a subscriber. Channel.mu is held as long as the walk
@@ -93,6 +107,9 @@ func (w *walk) remove(key string) {
 
 func (w *walk) edited(edits []edit) {
 	for _, e := range edits {
+		if to := w.topic.receiver; to != nil && to(e.key) != w.to.name {
+			continue
+		}
 		switch it, ok := w.topic.items[e.key]; {
 		case ok && it.seq != e.seq: // a later edit has the item, too
 		case ok && w.topic.shows(w.to, e.key):

@@ -8,10 +8,19 @@ import (
 )
 
 // The cost of a publication depends on its items: other items are not judged, and a subscriber that
-// may not receive it is not woken.
+// may not receive it is not woken. An item with one receiver is judged for that one alone.
 func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
+	t.Run("any receivers", func(t *testing.T) { publicationCosts(t, nil, 20) })
+	t.Run("one receiver", func(t *testing.T) {
+		publicationCosts(t, func(key string) string { return key[:1] }, 5)
+	})
+}
+
+func publicationCosts(t *testing.T, receiver func(key string) string, most int) {
+	t.Helper()
 	c := New(Config{})
 	topic := c.Topic("things")
+	topic.Addressed(receiver)
 	judged, hidden := 0, ""
 	topic.Visible(func(subscriber, key string) bool {
 		judged++
@@ -66,8 +75,8 @@ func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
 	topic.Publish(Item{Key: "a/007"}, Item{Key: "a/008"})
 	topic.Retract("a/007")
 	expect("published and retracted", "a", "1 put a/008, removed []")
-	if judged > 20 {
-		t.Errorf("%d items were judged for 3 publications and 2 retractions", judged)
+	if judged > most {
+		t.Errorf("%d items were judged for 3 publications and 2 retractions, want at most %d", judged, most)
 	}
 	for range 5 { // more than are kept
 		topic.Publish(items...)

@@ -129,6 +129,7 @@ func (c *Channel) dial(p *peer) (Connection, error) {
 func (c *Channel) connect(peer string, with credentials.TransportCredentials) (Connection, error) {
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(with), grpc.WithMaxHeaderListSize(maxHeaders),
+		grpc.WithWriteBufferSize(requestBuffer),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: retryInterval, MaxDelay: time.Second, Multiplier: 1.6,
 				Jitter: 0.2},

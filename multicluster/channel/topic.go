@@ -48,6 +48,7 @@ type Topic struct {
 	handlers []func(context.Context, Update) error
 	snapshot func() []Item                     // nil: none
 	visible  func(subscriber, key string) bool // nil: all items
+	receiver func(key string) string           // nil: an item may have several receivers
 	keys     func(key string) error            // nil: all keys
 	resumes  bool
 	run      []func(context.Context) // run by Mirrors in addition to the channel
@@ -102,6 +103,11 @@ func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 // for all items when a subscriber connects. Judge calls show for all items, and sends or retracts
 // them accordingly. Call Visible before Run.
 func (t *Topic) Visible(show func(subscriber, key string) bool) { t.visible = show }
+
+// Addressed declares that Visible shows each item to one subscriber at most: to(key) returns its
+// name. Then a publication costs its items and the subscribers, not their product. Call it before
+// Run.
+func (t *Topic) Addressed(to func(key string) string) { t.receiver = to }
 
 // Keys sets the check of items' keys, which runs when a peer's message arrives. Items with an error
 // are dropped before the next message is read. Call it before Run.

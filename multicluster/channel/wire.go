@@ -28,8 +28,11 @@ const (
 	maxSubscribers = 3
 	// maxStreams bounds the streams of a connection. window is the flow control window of a stream,
 	// in bytes; requests are small.
-	maxStreams       = 4
-	window           = 64 << 10
+	maxStreams = 4
+	window     = 64 << 10
+	// requestBuffer is the buffer of a connection for requests at both ends, in bytes. gRPC's
+	// default is 32 KiB.
+	requestBuffer    = 4 << 10
 	handshakeTimeout = 20 * time.Second
 	maxHeaders       = 32 << 10
 	idleTimeout      = 30 * time.Second
@@ -89,6 +92,7 @@ func ServerOptions() []grpc.ServerOption {
 		grpc.ForceServerCodecV2(newBounded(requestShape, maxVersions+maxOwn)),
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window), grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.ReadBufferSize(requestBuffer),
 		// Subscribers ping every 10 s; gRPC's default rejects that as an attack.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 5 * time.Second, PermitWithoutStream: true,

@@ -124,10 +124,14 @@ func New(c Config) *Federation {
 	f.loads.Subscribe(f.paced(0, f.noted(f.receiveLoads)))
 	for _, t := range []*channel.Topic{f.imports, f.wanted, f.loads} {
 		t.Keys(func(key string) error { _, err := memberPool(key); return err })
-		t.Visible(func(member, key string) bool {
-			m, ok := objectid.ParseMember(key)
-			return ok && m.Member == member && f.trust.has(member)
-		})
+		receiver := func(key string) string {
+			if m, ok := objectid.ParseMember(key); ok {
+				return m.Member
+			}
+			return ""
+		}
+		t.Addressed(receiver)
+		t.Visible(func(member, key string) bool { return receiver(key) == member && f.trust.has(member) })
 	}
 	return f
 }

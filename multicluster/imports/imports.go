@@ -208,7 +208,8 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	out.Pools = i.limit(slices.Clone(pools))
-	var ops []store.Op
+	ops := make([]store.Op, 0, len(out.Pools))
+	out.Placed = make([]registry.Placement, 0, len(out.Pools))
 	view := i.cfg.Store.View()
 	out.Revision = view.Revision()
 	sourcesOf := i.dated(view, out.Pools)
@@ -234,9 +235,10 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 			if !s.imported() {
 				continue
 			}
-			o := i.offer(view, p, &s)
+			before, had := store.Offers.Get(view, offerID(p, s.Entry.Name))
+			o := i.offer(p, &s, before)
 			wanted[o.Name] = true
-			if !s.local && !offered(view, p, s.Entry.Name) {
+			if !s.local && !had {
 				out.Turned = append(out.Turned, registry.RecordID{Cluster: s.Entry.Name, Pool: p})
 			}
 			ops = append(ops, store.Offers.Put(o))
@@ -301,26 +303,21 @@ func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.Inf
 
 // limit computes exporters' shares of their limits. It adds pools whose share changed. mu is held.
 func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
-	members := i.cfg.Registry.Exporters(pools)
-	for name := range i.over {
-		members[name] = true
-	}
-	for name := range members {
-		c, allow := i.cfg.Registry.Count(name), i.allow[name]
+	before := i.over
+	i.over = map[string]map[objectid.Pool]share{}
+	for _, c := range i.cfg.Registry.Counts() {
+		allow := i.allow[c.Cluster]
 		exports, endpoints := count(allow.Exports, defaultExports), count(allow.Endpoints, defaultEndpoints)
-		before := i.over[name]
-		if c.Exports <= exports && c.Endpoints <= endpoints {
-			delete(i.over, name)
-		} else {
-			i.over[name] = i.share(name, exports, endpoints)
+		if c.Exports > exports || c.Endpoints > endpoints {
+			i.over[c.Cluster] = i.share(c.Cluster, exports, endpoints)
 		}
-		now := i.over[name]
-		if before == nil && now == nil {
-			continue
-		}
+	}
+	names := maps.Clone(before)
+	maps.Copy(names, i.over)
+	for name := range names {
 		for _, p := range i.poolsOf(name) {
-			old, limitedThen := before[p]
-			next, limited := now[p]
+			old, limitedThen := before[name][p]
+			next, limited := i.over[name][p]
 			if old != next || limitedThen != limited {
 				pools = append(pools, p)
 			}
@@ -355,7 +352,7 @@ func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 			continue // it was never imported, so no request is in flight there
 		}
 		s := Source{Entry: e.Entry, Draining: e.Draining, most: len(e.Entry.Endpoints), gone: e.Withdrawn(),
-			incarnation: e.Incarnation, since: e.Since}
+			incarnation: e.Incarnation, since: e.Since()}
 		s.Entry.Name = e.Cluster
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode {
 			s.PickerDown = i.pickerDown(picker{p, e.Cluster})
@@ -505,14 +502,13 @@ func count(n *int32, otherwise int) int {
 }
 
 // offer converts an export for translation. It shares the entry's lists with the registry; neither
-// changes them.
-func (i *Importer) offer(r store.Reader, p objectid.Pool, s *Source) *store.Offer {
+// changes them. before is the Offer that it replaces; nil: none.
+func (i *Importer) offer(p objectid.Pool, s *Source, before *store.Offer) *store.Offer {
 	allow, member := i.allow[s.Entry.Name]
 	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs,
 		Cleartext: allow.Cleartext || !member, Local: s.local, Since: s.since}
 	o.Namespace, o.Name = p.Namespace, store.OfferName(p.Name, s.Entry.Name)
-	// it drains within its former limits
-	if before, ok := store.Offers.Get(r, offerID(p, s.Entry.Name)); ok && !member {
+	if before != nil && !member { // it drains within its former limits
 		o.Allowed, o.Pods, o.Cleartext = before.Allowed, before.Pods, before.Cleartext
 	}
 	c := &o.Cluster

@@ -60,13 +60,16 @@ func (c *Count) add(e *Export, n int) {
 	}
 }
 
-// put stores and counts an export, without names of Secrets: a member could choose which of this
-// cluster's Secrets it receives.
-func (t txn) put(e *Export) {
+// put stores and counts an export in place of old, without names of Secrets: a member could choose
+// which of this cluster's Secrets it receives. old is nil for a new export, which has no age yet.
+func (t txn) put(e, old *Export) {
 	e.Entry.EndpointPicker = withoutSecrets(e.Entry.EndpointPicker)
 	c := t.count(e.Cluster)
-	if old := rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool)); old != nil {
+	if old != nil {
 		c.add(old, -1)
+	}
+	if e.age == nil {
+		e.age = aged(0)
 	}
 	c.add(e, 1)
 	rows.Must(t.Insert(exportTable, e))
@@ -136,12 +139,20 @@ func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 	}
 	if next.Unread != why {
 		next.Unread = why
-		t.put(&next)
+		t.put(&next, old)
 	}
 }
 
 // Count returns the number of a member's exports.
 func (r *Registry) Count(cluster string) Count { return r.read().count(cluster) }
+
+// Counts returns the numbers of exports of all members that have any.
+func (r *Registry) Counts() (out []Count) {
+	for c := range rows.Walk[Count](r.read(), nil, countTable, rows.ByID, nil) {
+		out = append(out, *c)
+	}
+	return out
+}
 
 func withoutSecrets(p *inferenceapi.EndpointPickerImport) *inferenceapi.EndpointPickerImport {
 	names := func(at *inferenceapi.EndpointImport) bool { return at != nil && at.SecretRef != nil }

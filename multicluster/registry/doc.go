@@ -12,6 +12,7 @@
 //	member.go      members, states and leases
 //	export.go      exports, draining, collection
 //	placement.go   placements of this cluster's exports
+//	age.go         since when this cluster imports an export
 //	record.go      records, which survive a restart
 //	count.go       members' numbers of exports, and their limits
 //
@@ -40,10 +41,10 @@
 // placement is for one incarnation of an export, so a pool that is exported again is not imported
 // until its members report that.
 //
-// Invariants: rows are immutable. An export that is not withdrawn belongs to a member. Only a
-// snapshot or an explicit withdrawal removes exports: none is removed before all exports of a
-// member are known. Endpoints are a value of an export, never an index: a key of go-memdb takes 450
-// bytes.
+// Invariants: rows are immutable, except that all versions of an export share its age. An export
+// that is not withdrawn belongs to a member. Only a snapshot or an explicit withdrawal removes
+// exports: none is removed before all exports of a member are known. Endpoints are a value of an
+// export, never an index: a key of go-memdb takes 450 bytes.
 //
 // Tests: go test ./multicluster/registry
 package registry

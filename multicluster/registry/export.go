@@ -20,10 +20,6 @@ type Export struct {
 	Entry inferenceapi.ImportedCluster
 	// Incarnation distinguishes the export from earlier, withdrawn ones of the pool.
 	Incarnation uint64
-	// Since is when this cluster began to import the export, in microseconds of Unix time; 0: not
-	// imported, or not recorded. The member cannot change it: of two meanings of a name the older
-	// export wins.
-	Since int64
 	// Draining: the export is withdrawn, or its member drains. It takes no new requests.
 	Draining bool
 	// Size is the size of the export on the wire, in bytes.
@@ -35,6 +31,7 @@ type Export struct {
 	withdrawn bool
 	restored  bool          // the member has not published it since Restore
 	collect   time.Duration // when a withdrawn export is dropped, since the registry was made
+	age       *age          // shared by all versions of the export, until it is dropped
 }
 
 // Withdrawn reports whether the member no longer exports the pool.
@@ -66,59 +63,13 @@ func (e *Export) invalid() string {
 	return ""
 }
 
-// Imported records the exports that this cluster begins and ceases to import. An export that
-// begins, and has no age, gets the returned time, in microseconds of Unix time. This time is later
-// than all before. An export that ceases loses its age. So an early announcement makes no export
-// older.
-func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
-	r.write(func(t txn) {
-		since = max(r.cfg.Now().UnixMicro(), r.latest.Load()+1)
-		date := func(ids []RecordID, since int64) {
-			for _, id := range ids {
-				e := rows.First[Export](t, exportTable, exportKey(id.Cluster, id.Pool))
-				if e != nil && (e.Since == 0) != (since == 0) {
-					same := *e
-					same.Since = since
-					t.put(&same)
-				}
-			}
-		}
-		if date(ceased, 0); len(begun) > 0 {
-			date(begun, since)
-			r.latest.Store(since)
-		}
-	})
-	return since
-}
-
-// Newest returns the newest Export.Since so far, which changes with each export that this cluster
-// begins to import.
-func (r *Registry) Newest() int64 { return r.latest.Load() }
-
-// Agree adopts the ages in the leader's records, so that all processes decide the same about a
-// name, and returns the pools to assemble again.
-func (r *Registry) Agree(records []Record) []objectid.Pool {
-	return r.write(func(t txn) {
-		for i := range records {
-			rec := &records[i]
-			r.latest.Store(max(r.latest.Load(), rec.Since))
-			e := rows.First[Export](t, exportTable, exportKey(rec.Cluster, rec.Pool))
-			if e != nil && rec.Since > 0 && e.Since > 0 && e.Since != rec.Since {
-				same := *e
-				same.Since = rec.Since
-				t.put(&same)
-			}
-		}
-	})
-}
-
 func (r *Registry) withdraw(t txn, e *Export, at Stamp) {
 	if e.withdrawn {
 		return
 	}
 	next := *e
 	next.Stamp, next.Draining, next.withdrawn, next.collect = at, true, true, r.now()+r.cfg.Drain
-	t.put(&next)
+	t.put(&next, e)
 }
 
 func (r *Registry) collectDrained(t txn) {
@@ -134,17 +85,6 @@ func (r *Registry) collectDrained(t txn) {
 func (r *Registry) Exports(ws WatchSet, p objectid.Pool) []*Export {
 	out := slices.Collect(rows.Walk[Export](r.read(), ws, exportTable, byPool, poolKey(p)))
 	slices.SortFunc(out, func(a, b *Export) int { return cmp.Compare(a.Cluster, b.Cluster) })
-	return out
-}
-
-// Exporters returns the members that export one of the pools.
-func (r *Registry) Exporters(pools []objectid.Pool) map[string]bool {
-	t, out := r.read(), map[string]bool{}
-	for _, p := range pools {
-		for e := range rows.Walk[Export](t, nil, exportTable, byPool, poolKey(p)) {
-			out[e.Cluster] = true
-		}
-	}
 	return out
 }
 

@@ -31,7 +31,7 @@ type Record struct {
 	Stamp Stamp
 	// Entry is the cluster's entry; empty for a member.
 	Entry inferenceapi.ImportedCluster
-	// Since is Export.Since.
+	// Since is Export.Since; 0 for a member.
 	Since int64
 	// Withdrawn: the export drains.
 	Withdrawn bool
@@ -73,7 +73,7 @@ func (r *Registry) Restore(records []Record) []objectid.Pool {
 				next.drained, next.Bundle, next.Started = rec.Draining, rec.Bundle, rec.Started
 			} else {
 				e := &Export{
-					Cluster: m.Name, Pool: rec.Pool, Stamp: rec.Stamp, Entry: rec.Entry, Since: rec.Since,
+					Cluster: m.Name, Pool: rec.Pool, Stamp: rec.Stamp, Entry: rec.Entry, age: aged(rec.Since),
 					Draining: rec.Withdrawn || m.drained, withdrawn: rec.Withdrawn, restored: true,
 				}
 				e.Entry.Name = m.Name
@@ -83,7 +83,7 @@ func (r *Registry) Restore(records []Record) []objectid.Pool {
 				if e.withdrawn {
 					e.collect = r.now() + r.cfg.Drain
 				}
-				t.put(e)
+				t.put(e, rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool)))
 			}
 			r.latest.Store(max(r.latest.Load(), rec.Since))
 			rows.Must(t.Insert(memberTable, &next))
@@ -94,13 +94,14 @@ func (r *Registry) Restore(records []Record) []objectid.Pool {
 // Records returns all records, sorted.
 func (r *Registry) Records() (out []Record) {
 	t := r.read()
-	for m := range rows.Walk[Member](t, nil, memberTable, rows.ByID, nil) {
+	members := t.membersByName()
+	for _, m := range members {
 		if m.UID != "" {
 			out = append(out, m.record())
 		}
 	}
 	for e := range rows.Walk[Export](t, nil, exportTable, rows.ByID, nil) {
-		if rec, ok := e.record(t); ok {
+		if rec, ok := e.record(members[e.Cluster]); ok {
 			out = append(out, rec)
 		}
 	}
@@ -115,13 +116,21 @@ func (m *Member) record() Record {
 	}
 }
 
-// record returns false for an export of a former member, and for one without any valid version.
-func (e *Export) record(t txn) (Record, bool) {
-	m := rows.First[Member](t, memberTable, rows.Key(e.Cluster))
+func (t txn) membersByName() map[string]*Member {
+	out := map[string]*Member{}
+	for m := range rows.Walk[Member](t, nil, memberTable, rows.ByID, nil) {
+		out[m.Name] = m
+	}
+	return out
+}
+
+// record returns false for an export of a former member, whose m is nil, and for one without any
+// valid version.
+func (e *Export) record(m *Member) (Record, bool) {
 	if m == nil || e.Entry.RoutingMode == "" {
 		return Record{}, false
 	}
-	return Record{RecordID: RecordID{e.Cluster, e.Pool}, UID: m.UID, Stamp: e.Stamp, Entry: e.Entry, Since: e.Since,
+	return Record{RecordID: RecordID{e.Cluster, e.Pool}, UID: m.UID, Stamp: e.Stamp, Entry: e.Entry, Since: e.Since(),
 		Withdrawn: e.withdrawn}, true
 }
 
@@ -135,15 +144,17 @@ func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 	r.unsaved = map[RecordID]struct{}{}
 	r.mu.Unlock()
 	t := r.read()
+	changed = make([]Record, 0, len(ids))
+	members := t.membersByName()
 	for id := range ids {
 		var rec Record
 		ok := false
 		if id.Pool == (objectid.Pool{}) {
-			if m := rows.First[Member](t, memberTable, rows.Key(id.Cluster)); m != nil && m.UID != "" {
+			if m := members[id.Cluster]; m != nil && m.UID != "" {
 				rec, ok = m.record(), true
 			}
 		} else if e := rows.First[Export](t, exportTable, exportKey(id.Cluster, id.Pool)); e != nil {
-			rec, ok = e.record(t)
+			rec, ok = e.record(members[id.Cluster])
 		}
 		if ok {
 			changed = append(changed, rec)

@@ -174,7 +174,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 			case !e.withdrawn:
 				same := *e
 				same.Draining = u.Draining
-				t.put(&same)
+				t.put(&same, e)
 			}
 		}
 	}
@@ -247,7 +247,7 @@ func (t txn) forget(member string) Stamp {
 	for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(member))) {
 		old := *e
 		old.Stamp = Stamp{}
-		t.put(&old)
+		t.put(&old, e)
 	}
 	return Stamp{}
 }
@@ -265,9 +265,8 @@ func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 		r.unread(t, e.Cluster, e.Pool, problem)
 		return ""
 	}
-	if e.Since = 0; old != nil {
-		e.Since = old.Since
-		if reflect.DeepEqual(*old, *e) {
+	if e.age = nil; old != nil {
+		if e.age = old.age; reflect.DeepEqual(*old, *e) {
 			return ""
 		}
 	}
@@ -277,7 +276,7 @@ func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 		}
 		return problem
 	}
-	t.put(e)
+	t.put(e, old)
 	return ""
 }
 

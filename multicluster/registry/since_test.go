@@ -12,7 +12,7 @@ import (
 func since(r *registry.Registry, member string, p objectid.Pool) int64 {
 	for _, e := range r.ExportsOf(member) {
 		if e.Pool == p {
-			return e.Since
+			return e.Since()
 		}
 	}
 	return -1
@@ -38,9 +38,7 @@ func TestSince_IsWhenAnExportBeganToBeImported(t *testing.T) {
 				registry.Update{Member: member, UID: uid, Stamp: stamp(1, sequence), Snapshot: snapshot,
 					Exports: exports})
 		}
-		own := export(chat, stamp(1, 1), "a")
-		own.Since = 1 // a source could have it from the wire
-		publish("east", "e", 1, true, own, export(code, stamp(1, 1), "a"))
+		publish("east", "e", 1, true, export(chat, stamp(1, 1), "a"), export(code, stamp(1, 1), "a"))
 		publish("west", "w", 1, true, export(chat, stamp(1, 1), "b"))
 		if got := since(r, "east", chat); got != 0 || since(r, "west", chat) != 0 {
 			t.Errorf("received, and not imported: since %d", got)

@@ -128,10 +128,16 @@ type due struct {
 	// revision is the newest translated revision. waiting holds the placements of newer Offers,
 	// which translation may not be able to use. running guards both.
 	revision uint64
-	waiting  map[objectid.Pool]imports.Assembled
+	waiting  map[objectid.Pool]untranslated
 
 	mu    sync.Mutex
 	pools map[objectid.Pool]struct{}
+}
+
+// untranslated holds the placements of a pool until a revision is translated.
+type untranslated struct {
+	revision uint64
+	placed   []registry.Placement
 }
 
 // ready returns a if its revision is translated; otherwise it queues a for translated. running is
@@ -144,15 +150,18 @@ func (d *due) ready(a imports.Assembled) imports.Assembled {
 		return a
 	}
 	if d.waiting == nil {
-		d.waiting = map[objectid.Pool]imports.Assembled{}
+		d.waiting = map[objectid.Pool]untranslated{}
 	}
 	for _, p := range a.Pools {
-		d.waiting[p] = imports.Assembled{Revision: a.Revision}
+		d.waiting[p] = untranslated{revision: a.Revision}
 	}
-	for _, p := range a.Placed {
-		w := d.waiting[p.Pool]
-		w.Placed = append(w.Placed, p)
-		d.waiting[p.Pool] = w
+	for rest := a.Placed; len(rest) > 0; { // sorted by pool
+		n := 1
+		for n < len(rest) && rest[n].Pool == rest[0].Pool {
+			n++
+		}
+		d.waiting[rest[0].Pool] = untranslated{a.Revision, rest[:n:n]}
+		rest = rest[n:]
 	}
 	return imports.Assembled{}
 }
@@ -161,9 +170,9 @@ func (d *due) ready(a imports.Assembled) imports.Assembled {
 // for it. running is held.
 func (d *due) translated(revision uint64) (seen imports.Assembled) {
 	d.revision = revision
-	for p, a := range d.waiting {
-		if a.Revision <= revision {
-			seen.Pools, seen.Placed = append(seen.Pools, p), append(seen.Placed, a.Placed...)
+	for p, w := range d.waiting {
+		if w.revision <= revision {
+			seen.Pools, seen.Placed = append(seen.Pools, p), append(seen.Placed, w.placed...)
 			delete(d.waiting, p)
 		}
 	}

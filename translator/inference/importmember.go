@@ -328,11 +328,11 @@ func (e *exporter) declaredEndpoints(p *model.Pool) (denied string) {
 	policy := addresses.Of(e.r)
 	var found []report.Finding
 	for i, endpoint := range e.Endpoints {
-		field := fmt.Sprintf("%s.endpoints[%d].address", e.field, i)
+		field := func() string { return fmt.Sprintf("%s.endpoints[%d].address", e.field, i) }
 		addr, err := netip.ParseAddr(endpoint.Address)
 		if err != nil {
-			found = append(found, errorOn(e.imp.Ref, field, fmt.Sprintf("%.64q is not an IP address", endpoint.Address),
-				"write an IPv4 or IPv6 address"))
+			found = append(found, errorOn(e.imp.Ref, field(),
+				fmt.Sprintf("%.64q is not an IP address", endpoint.Address), "write an IPv4 or IPv6 address"))
 			continue
 		}
 		if endpoint.Draining {
@@ -341,7 +341,7 @@ func (e *exporter) declaredEndpoints(p *model.Pool) (denied string) {
 		if why := cmp.Or(policy.Written(addr), e.pods.outside(addr)); why != "" {
 			why = fmt.Sprintf("address %s %s", endpoint.Address, why)
 			denied = cmp.Or(denied, "none of its model servers is allowed: "+why)
-			found = append(found, notAllowed(e.imp.Ref, e.Name, []outside{{field, why}})...)
+			found = append(found, notAllowed(e.imp.Ref, e.Name, []outside{{field(), why}})...)
 			continue
 		}
 		ports := p.Ports

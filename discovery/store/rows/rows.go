@@ -3,7 +3,6 @@ package rows
 import (
 	"fmt"
 	"iter"
-	"strings"
 
 	"github.com/hashicorp/go-memdb"
 )
@@ -30,7 +29,17 @@ func (ix Index) FromArgs(args ...any) ([]byte, error) { return args[0].([]byte),
 func (ix Index) PrefixFromArgs(args ...any) ([]byte, error) { return args[0].([]byte), nil }
 
 // Key makes a key of its parts.
-func Key(parts ...string) []byte { return []byte(strings.Join(parts, "\x00") + "\x00") }
+func Key(parts ...string) []byte {
+	size := len(parts)
+	for _, p := range parts {
+		size += len(p)
+	}
+	key := make([]byte, 0, size)
+	for _, p := range parts {
+		key = append(append(key, p...), 0)
+	}
+	return key
+}
 
 // Must panics if err is not nil.
 func Must(err error) {
