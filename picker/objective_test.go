@@ -22,7 +22,7 @@ func (g *gateway) chat(t testing.TB, pairs ...string) (pod string, status int, r
 // avoids it for requests that want less.
 func TestSLO_ThroughEnvoy(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: buffered, Allow: true})
-	g.pods[0].answer(func() int { <-time.After(200 * time.Millisecond); return 200 })
+	g.pods[0].answer(func() int { time.Sleep(200 * time.Millisecond); return 200 })
 	pools := func(c schedule.Criticality, endpoints ...endpoint.Spec) {
 		t.Helper()
 		setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Criticality: c, Endpoints: endpoints, Body: BodyPrompts})

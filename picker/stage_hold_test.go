@@ -367,7 +367,8 @@ func TestFlowControl_EnvoyWaitsAsLongAsTheRequest(t *testing.T) {
 	go send("/none/")
 	go send("/buffered/")
 	poll.Until(t, "two requests to wait", func() bool { return waiting(g.picker, "ns/pool") == 2 })
-	time.Sleep(2500 * time.Millisecond) // more than Envoy's message_timeout
+	poll.Never(t, "a request is answered", 2500*time.Millisecond, // more than Envoy's message_timeout
+		func() bool { return len(statuses) > 0 })
 	release()
 	var got []string
 	for range 3 {

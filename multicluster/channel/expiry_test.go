@@ -107,7 +107,7 @@ func TestPeers_StreamEndsWithCertificateAndItsSuccessorOpensAnother(t *testing.T
 				t.Fatalf("%d handshakes", n)
 			}
 			c.past.Store(int64(2 * time.Hour))
-			poll(t, "the peer connects again", func() bool { return c.handshakes.Load() > 1 },
+			eventually(t, "the peer connects again", func() bool { return c.handshakes.Load() > 1 },
 				func() string { return "" })
 			a.topic.Publish(Item{Key: "after"})
 			from := " for false from " + a.address

@@ -64,7 +64,7 @@ func TestTopic_ResumesWithWhatHasChanged(t *testing.T) {
 	go func() { _ = subscriber.Run(t.Context()) }()
 	wait := func(what string, want map[string]string, last string) {
 		t.Helper()
-		poll(t, what, func() bool {
+		eventually(t, what, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return maps.Equal(has, want) && len(updates) > 0 && updates[len(updates)-1] == last
@@ -79,7 +79,7 @@ func TestTopic_ResumesWithWhatHasChanged(t *testing.T) {
 	again := func() {
 		t.Helper()
 		stop()
-		poll(t, "the connection is lost", func() bool { return !subscriber.Connected(address) },
+		eventually(t, "the connection is lost", func() bool { return !subscriber.Connected(address) },
 			func() string { return "" })
 	}
 	listen := func() {
