@@ -220,7 +220,7 @@ func TestEndpointPicker_HealthServesOncePoolsAreSet(t *testing.T) {
 	}
 	for _, name := range []string{"", "readiness", "inference-extension"} {
 		if s := status(name); s != "SERVING" {
-			t.Errorf("%q: %s", name, s)
+			t.Errorf(`%q: %s, want "SERVING"`, name, s)
 		}
 	}
 }

@@ -199,11 +199,11 @@ func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 			}
 		}
 		if r.Choice != "power-of-two-picker" || drawn != 2 {
-			t.Errorf("choice %q, %d drawn: %+v", r.Choice, drawn, r.Compared)
+			t.Errorf(`choice %q, %d drawn: %+v, want "power-of-two-picker" and 2`, r.Choice, drawn, r.Compared)
 		}
 	}
 	if got := p.Explain("ns/pool", nil).Choice; got != "power-of-two-picker" {
-		t.Errorf("explain has choice %q", got)
+		t.Errorf(`explain has choice %q, want "power-of-two-picker"`, got)
 	}
 }
 

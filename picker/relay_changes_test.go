@@ -128,7 +128,7 @@ func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
 			t.Errorf("%v %v", header, response.Header)
 		}
 		if path := <-g.pods[1].begun; path != "/buffered/v1" {
-			t.Errorf("the path is %s", path)
+			t.Errorf(`the path is %s, want "/buffered/v1"`, path)
 		}
 	}
 }

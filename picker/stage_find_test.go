@@ -52,7 +52,7 @@ func TestModels_OfAnImportAreAskedForByItsName(t *testing.T) {
 		{"ns/other", "ns/other,ns/far@east", "/v1/models", codes.Unavailable.String()},
 	} {
 		if got := ask(tt.pool, tt.pools, tt.path); got != tt.want {
-			t.Errorf("%+v: %s", tt, got)
+			t.Errorf("%+v: %s, want %s", tt, got, tt.want)
 		}
 	}
 }

@@ -203,7 +203,7 @@ func TestResponseAffinity_FollowUpWaitsForTheReport(t *testing.T) {
 		p.pool("ns/pool").responses.waiting = maxResponseWaits
 		began = time.Now()
 		if p.Pick(t.Context(), respond("resp_3")); time.Since(began) != 0 {
-			t.Errorf("one more than may wait: %s", time.Since(began))
+			t.Errorf("one more than may wait: %s, want 0", time.Since(began))
 		}
 	})
 }

@@ -85,7 +85,7 @@ func TestSuspects_AreShownWithTheirReasons(t *testing.T) {
 				}
 			}
 			if series != len(schedule.Suspicions) {
-				t.Errorf("%d series", series)
+				t.Errorf("%d series, want %d", series, len(schedule.Suspicions))
 			}
 		})
 	}

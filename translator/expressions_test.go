@@ -214,7 +214,7 @@ func TestRegularExpressions_WiderHostnamesAreBoundedInEachHost(t *testing.T) {
 	}
 	r.apply(ops...)
 	if n := r.compiled(); n != 100 {
-		t.Errorf("%d expressions: 800 hosts under the wildcard have each their copy", n)
+		t.Errorf("%d expressions: 800 hosts under the wildcard have each their copy, want 100", n)
 	}
 	r.apply(store.HTTPRoutes.Put(tenantRoute("c", "narrow", 1, []gatewayv1.Hostname{"one.example"}, 0)))
 	if n := r.compiled(); n != 200 {

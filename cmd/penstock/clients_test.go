@@ -65,7 +65,7 @@ func TestPythonClients_ModelsAreReplaced(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		if len(got) != 3*8+3 { // models, ways to ask; the list of models, and an unknown one for each client
-			t.Errorf("%s: %d answers: %s", pool, len(got), text)
+			t.Errorf("%s: %d answers: %s, want %d", pool, len(got), text, 3*8+3)
 		}
 		for _, a := range got {
 			switch a.API {

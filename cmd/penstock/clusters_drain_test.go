@@ -46,7 +46,7 @@ func TestClusterSet_DrainWaitsForRequestsOfEachProcess(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	if n := asked.Load(); n <= 10 {
-		t.Errorf("drained after %d answers of the process with requests", n)
+		t.Errorf("drained after %d answers of the process with requests, want more than 10", n)
 	}
 }
 

@@ -112,7 +112,8 @@ func TestOffer_EnvoyOfOthersIsServedByTheImportsStatusAlone(t *testing.T) {
 		for range 10 {
 			got, err := e.chat(way)
 			if err != nil || got.status != http.StatusOK {
-				t.Fatalf("%s: %d %q %s %v", way, got.status, got.header.Get("x-penstock-reason"), got.body, err)
+				t.Fatalf("%s: %d %q %s %v, want %d",
+					way, got.status, got.header.Get("x-penstock-reason"), got.body, err, http.StatusOK)
 			}
 			by[got.header.Get("x-served-by")]++
 		}

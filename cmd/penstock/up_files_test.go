@@ -104,7 +104,7 @@ func TestLastGood_SurvivesARestart(t *testing.T) {
 	s.write("servers.yaml", "{{ an unrendered template")
 	s.errs.expect(t, "servers.yaml:1")
 	if code := s.stop(); code != 0 {
-		t.Errorf("exit status %d", code)
+		t.Errorf("exit status %d, want 0", code)
 	}
 
 	s.start()

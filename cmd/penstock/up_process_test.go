@@ -83,7 +83,7 @@ func TestShutdown_RequestsEndAndNothingIsLeftBehind(t *testing.T) {
 	}()
 	<-began
 	if code := s.stop(); code != 0 {
-		t.Errorf("exit status %d", code)
+		t.Errorf("exit status %d, want 0", code)
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("a streamed answer was cut by a clean end: %v", err)
@@ -130,13 +130,13 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 		}
 		got, err := do(client(), req)
 		if err != nil || got.status != http.StatusOK {
-			t.Fatalf("%s: %d %s %v", path, got.status, got.body, err)
+			t.Fatalf("%s: %d %s %v, want %d", path, got.status, got.body, err, http.StatusOK)
 		}
 		return got.body
 	}
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if got := page(path); got != "ok\n" {
-			t.Errorf("%s: %q", path, got)
+			t.Errorf("%s: %q, want %q", path, got, "ok\n")
 		}
 	}
 	eventually(t, "the pick is counted", func() error {
@@ -212,7 +212,7 @@ func TestHTTPPages_MetricsAddressShowsNoObject(t *testing.T) {
 	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
 		for _, at := range []int{open, admin} {
 			if got := page(at, path); got.status != http.StatusOK {
-				t.Errorf("%s: %d %s", path, got.status, got.body)
+				t.Errorf("%s: %d %s, want %d", path, got.status, got.body, http.StatusOK)
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func TestRivals_PenstockBesideItself(t *testing.T) {
 	}
 	planned, err := w.plan(usual.load, serversOfFleet, lasts)
 	if err != nil || len(planned) != int(usual.load*2*serversOfFleet*10) {
-		t.Fatalf("%d requests are planned, %v", len(planned), err)
+		t.Fatalf("%d requests are planned, %v, want %d", len(planned), err, int(usual.load*2*serversOfFleet*10))
 	}
 	_, rest := split(planned, time.Duration(warm*float64(lasts)))
 	want := len(rest)
@@ -231,7 +231,7 @@ func TestOverhead_IsAboveAServerWithoutRouter(t *testing.T) {
 		}
 	}
 	if n := len(plain(100<<10, 1)); n < 100<<10 || n > 101<<10 {
-		t.Errorf("a request of 100 KB has %d bytes", n)
+		t.Errorf("a request of 100 KB has %d bytes, want at least %d and at most %d", n, 100<<10, 101<<10)
 	}
 	if string(plain(1<<10, 1)) == string(plain(1<<10, 2)) {
 		t.Error("two requests have the same prompt")

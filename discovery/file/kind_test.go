@@ -66,7 +66,7 @@ func TestListenerSet_UnknownProtocolIsReported(t *testing.T) {
 func TestHTTPRoute_V1Beta1IsRead(t *testing.T) {
 	r := valid(t, store.HTTPRoutes, strings.Replace(route("chat", "a.example.com"), "io/v1", "io/v1beta1", 1))
 	if r.APIVersion != "gateway.networking.k8s.io/v1" {
-		t.Errorf("route of %s", r.APIVersion)
+		t.Errorf(`route of %s, want "gateway.networking.k8s.io/v1"`, r.APIVersion)
 	}
 }
 
@@ -95,7 +95,8 @@ func TestUDPRoute_V1Alpha2IsReadAndPortOfServiceIsRequired(t *testing.T) {
 	r := valid(t, store.UDPRoutes, object("gateway.networking.k8s.io/v1alpha2", "UDPRoute",
 		"spec:\n  rules: [{backendRefs: [{name: s, port: 53}]}]\n"))
 	if r.APIVersion != "gateway.networking.k8s.io/v1" || len(r.Spec.Rules) != 1 {
-		t.Errorf("route of %s with %d rules", r.APIVersion, len(r.Spec.Rules))
+		t.Errorf(`route of %s with %d rules, want "gateway.networking.k8s.io/v1" and 1`,
+			r.APIVersion, len(r.Spec.Rules))
 	}
 	invalid(t, store.UDPRoutes,
 		object("gateway.networking.k8s.io/v1", "UDPRoute", "spec:\n  rules: [{backendRefs: [{name: s}]}]\n"),

@@ -25,7 +25,7 @@ func TestFile_EachKindHasItsOwnSourceFile(t *testing.T) {
 			continue
 		}
 		if n := strings.Count(string(text), "*kind {"); n != 1 {
-			t.Errorf("%s defines %d kinds", path, n)
+			t.Errorf("%s defines %d kinds, want 1", path, n)
 		}
 	}
 	for _, table := range store.Tables() {

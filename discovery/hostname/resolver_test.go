@@ -198,7 +198,7 @@ func TestHostname_NewAddressIsFoundAndUnusedNameIsRemoved(t *testing.T) {
 	})
 	want(t, r, nil, []string{"later", "gpu"})
 	if n := len(store.Hosts.All(s.View())); n != 0 {
-		t.Errorf("%d names are left that nothing uses", n)
+		t.Errorf("%d names are left that nothing uses, want 0", n)
 	}
 }
 
@@ -295,7 +295,7 @@ func TestHostname_DeadNamesDelayNoOther(t *testing.T) {
 		want(t, r, []string{"alive"}, nil)
 		poll.Until(t, "the name has addresses", func() bool { return host(s, "alive") != nil })
 		if took := time.Since(begin); took > 100*time.Millisecond {
-			t.Errorf("a name waited %s for others", took)
+			t.Errorf("a name waited %s for others, want at most %s", took, 100*time.Millisecond)
 		}
 		if h := host(s, "dead7"); h == nil || h.Error != "the DNS server did not answer in time" {
 			t.Errorf("a dead name: %+v", h)

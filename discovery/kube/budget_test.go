@@ -240,6 +240,6 @@ func TestBudget_ListThatRepeatsANameTakesNoMore(t *testing.T) {
 	}, func(obj runtime.Object) runtime.Object { return obj })
 	list, err := cache.ToListerWatcherWithContext(lw).ListWithContext(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.(*metainternal.List).Items) != 1 {
-		t.Errorf("%d objects, %v", len(list.(*metainternal.List).Items), err)
+		t.Errorf("%d objects, %v, want 1", len(list.(*metainternal.List).Items), err)
 	}
 }

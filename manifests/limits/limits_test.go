@@ -195,7 +195,7 @@ func TestCheck_AgreesWithTheAPIServersLibraries(t *testing.T) {
 		}
 		if bad != nil {
 			if n := len(bad.Error()); n > 300 {
-				t.Errorf("a violation of %d bytes: %v", n, bad)
+				t.Errorf("a violation of %d bytes: %v, want at most 300", n, bad)
 			}
 			rejected[bad.Field]++
 		}

@@ -298,7 +298,7 @@ func TestTopic_HiddenItemsAreNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := updates.Load() - before; n != 0 {
-		t.Errorf("a hidden change is sent as %d updates", n)
+		t.Errorf("a hidden change is sent as %d updates, want 0", n)
 	}
 	mu.Lock()
 	hidden = false

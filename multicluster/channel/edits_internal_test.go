@@ -67,7 +67,7 @@ func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
 	topic.Retract("a/007")
 	expect("published and retracted", "a", "1 put a/008, removed []")
 	if judged > 20 {
-		t.Errorf("%d items were judged for 3 publications and 2 retractions", judged)
+		t.Errorf("%d items were judged for 3 publications and 2 retractions, want at most 20", judged)
 	}
 	for range 5 { // more than are kept
 		topic.Publish(items...)

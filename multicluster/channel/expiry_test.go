@@ -104,7 +104,7 @@ func TestPeers_StreamEndsWithCertificateAndItsSuccessorOpensAnother(t *testing.T
 				t.Fatal(err)
 			}
 			if n := c.handshakes.Load(); n != 1 {
-				t.Fatalf("%d handshakes", n)
+				t.Fatalf("%d handshakes, want 1", n)
 			}
 			c.past.Store(int64(2 * time.Hour))
 			eventually(t, "the peer connects again", func() bool { return c.handshakes.Load() > 1 },

@@ -100,7 +100,7 @@ func TestTopic_LargeSnapshotTakesEffectAtOnceAndArrivesInParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := seen.messages.Load(); n < 3 {
-		t.Errorf("the snapshot was sent in %d messages", n)
+		t.Errorf("the snapshot was sent in %d messages, want at least 3", n)
 	}
 	gone := make([]string, 0, 2*partItems)
 	for i := range 2 * partItems {

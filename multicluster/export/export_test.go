@@ -516,6 +516,6 @@ endpointPicker: {name: penstock, pool: example/llm-pool, service: [{addresses: [
 	e := d.Export.Entry
 	if got := fmt.Sprint(e.Name, e.TargetPortNumber, e.EndpointPicker.Pool, e.EndpointPicker.Service[0].Addresses,
 		e.FailureMode, e.PodCIDRs); got != "cluster-a8080example/llm-pool[192.0.2.7]FailOpen[10.1.0.0/16]" {
-		t.Errorf("the entry: %s", got)
+		t.Errorf("the entry: %s, want %q", got, "cluster-a8080example/llm-pool[192.0.2.7]FailOpen[10.1.0.0/16]")
 	}
 }

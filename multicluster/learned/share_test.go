@@ -126,7 +126,7 @@ func TestLearned_StaysEverywhereWhileOneProcessUsesIt(t *testing.T) {
 		}
 	}
 	if n := wires[0].published + wires[1].published; n > 12 {
-		t.Errorf("an address that was named 6 times was published %d times", n)
+		t.Errorf("an address that was named 6 times was published %d times, want at most 12", n)
 	}
 }
 

@@ -72,7 +72,7 @@ func TestSince_IsWhenAnExportBeganToBeImported(t *testing.T) {
 		r.Expire()
 		publish("east", "rebuilt", 8, true, export(chat, stamp(1, 8), "f"))
 		if got := since(r, "east", chat); got != 0 {
-			t.Errorf("exported anew once the earlier export was collected: %d", got)
+			t.Errorf("exported anew once the earlier export was collected: %d, want 0", got)
 		}
 	})
 }

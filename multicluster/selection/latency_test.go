@@ -93,7 +93,7 @@ func TestSelection_LatencyTriesWithOneRequestAtATime(t *testing.T) {
 		open[i].End() // without a response: it is tried again
 	}
 	if _, c := b.begin(); c.Member != "north" {
-		t.Errorf("the next one goes to %s", c.Member)
+		t.Errorf(`the next one goes to %s, want "north"`, c.Member)
 	}
 }
 

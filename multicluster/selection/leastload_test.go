@@ -136,7 +136,7 @@ func TestSelection_EqualMembersServeEquallyOften(t *testing.T) {
 	}
 	for name, n := range got {
 		if n < 900 || n > 1100 {
-			t.Errorf("%s: %d of 3000", name, n)
+			t.Errorf("%s: %d of 3000, want at least 900 and at most 1100", name, n)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestSelection_RequestsSinceTheReportCountUntilAReportHasThem(t *testing.T) 
 	r.Counted = 10
 	l.Report(after(.3), "west", r)
 	if got := west(after(.3)).Wait; got != 0 {
-		t.Errorf("wait %g", got)
+		t.Errorf("wait %g, want 0", got)
 	}
 }
 
@@ -191,11 +191,11 @@ func TestSelection_RequestThatNeverArrivesStopsCounting(t *testing.T) {
 	}
 	l.Report(after(1), "west", idle(0))
 	if got := l.Standings(after(1))[2].Unreported; got != 1 {
-		t.Errorf("after 1 s: %d", got)
+		t.Errorf("after 1 s: %d, want 1", got)
 	}
 	l.Report(after(1.3), "west", idle(0))
 	if got := l.Standings(after(1.3))[2].Unreported; got != 0 {
-		t.Errorf("after 1.3 s: %d", got)
+		t.Errorf("after 1.3 s: %d, want 0", got)
 	}
 }
 
@@ -393,7 +393,7 @@ func TestSelection_AbsurdReportDoesNotBreakTheChoice(t *testing.T) {
 			}
 		}
 		if got := l.Standings(start)[2].Blocks; got > MaxReportBlocks {
-			t.Errorf("%d blocks", got)
+			t.Errorf("%d blocks, want at most %d", got, MaxReportBlocks)
 		}
 	}
 }
@@ -415,7 +415,7 @@ func TestSelection_MemoryIsBounded(t *testing.T) {
 	}
 	l.SetMembers(many)
 	if got := l.Rank(start, Prompt{}, nil); len(got) != MaxMembers {
-		t.Errorf("%d members", len(got))
+		t.Errorf("%d members, want %d", len(got), MaxMembers)
 	}
 }
 
@@ -439,7 +439,7 @@ func TestSelection_PickAllocatesNothing(t *testing.T) {
 		pick()
 	}
 	if got := testing.AllocsPerRun(1000, pick); got != 0 {
-		t.Errorf("%g allocations", got)
+		t.Errorf("%g allocations, want 0", got)
 	}
 }
 

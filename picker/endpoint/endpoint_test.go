@@ -342,17 +342,17 @@ func TestScrape_IdlePagesAreReadOverASecond(t *testing.T) {
 	for i := range 1000 {
 		wait := b.take(now)
 		if wait > time.Second {
-			t.Fatalf("page %d of 1,000 waits %v", i, wait)
+			t.Fatalf("page %d of 1,000 waits %v, want at most %v", i, wait, time.Second)
 		}
 		if wait > 500*time.Millisecond {
 			late++
 		}
 	}
 	if late < 400 {
-		t.Errorf("%d of 1,000 pages wait half a second", late)
+		t.Errorf("%d of 1,000 pages wait half a second, want at least 400", late)
 	}
 	if wait := b.take(now.Add(time.Minute)); wait != 0 {
-		t.Errorf("a single page waits %v", wait)
+		t.Errorf("a single page waits %v, want 0", wait)
 	}
 }
 
@@ -361,7 +361,7 @@ func TestScrape_ManyPagesStayFresh(t *testing.T) {
 	before := r.freshFor.Load()
 	r.countScrapers(10_000) // of which each is read every 10 s
 	if got := time.Duration(r.freshFor.Load()); got < 30*time.Second {
-		t.Errorf("a sample is fresh for %v", got)
+		t.Errorf("a sample is fresh for %v, want at least %v", got, 30*time.Second)
 	}
 	if r.countScrapers(-10_000); r.freshFor.Load() != before {
 		t.Error("few pages are fresh for longer than before")
@@ -382,7 +382,7 @@ func TestScrape_IdlePoolIsNotScraped(t *testing.T) {
 	poll.Until(t, "a scrape after the pick", func() bool { return e.State().Queue == 7 })
 	poll.Until(t, "the scraper to end", func() bool { return e.State().Idle })
 	if n := r.scrapers(); n != 0 {
-		t.Errorf("%d scrapers of an idle pool", n)
+		t.Errorf("%d scrapers of an idle pool, want 0", n)
 	}
 	server.broken.Store(true)
 	poll.Until(t, "the next pick's scrapes", func() bool { s.MarkUsed(); return r.ScrapeFailures() > 0 })
@@ -428,13 +428,13 @@ func TestScrape_SharedByPoolsOfOneServer(t *testing.T) {
 	spec := []Spec{{Addr: server.addr()}}
 	a, b := r.Snapshot(Metrics{}, nil, spec), r.Snapshot(Metrics{}, nil, append(spec, spec...))
 	if len(b.Endpoints) != 1 {
-		t.Fatalf("one address twice makes %d endpoints", len(b.Endpoints))
+		t.Fatalf("one address twice makes %d endpoints, want 1", len(b.Endpoints))
 	}
 	a.MarkUsed()
 	b.MarkUsed()
 	poll.Until(t, "the scrape", func() bool { return b.Endpoints[0].State().Fresh })
 	if n := r.scrapers(); n != 1 {
-		t.Errorf("%d scrapers", n)
+		t.Errorf("%d scrapers, want 1", n)
 	}
 	lease := NewLeases("me", time.Hour).Open(&a.Endpoints[0], Holder{}, Work{}, 0, time.Now())
 	if n := b.Endpoints[0].State().InFlight; n != 1 {

@@ -152,7 +152,7 @@ func TestScrape_PageWithAValueThatIsNoLoadIsAnError(t *testing.T) {
 	}
 	if got, err := parse(rest+"vllm:time_to_first_token_seconds_sum NaN\n", Metrics{}); err != nil ||
 		got != (Reading{Running: 2}) {
-		t.Errorf("a value of another series: %+v %v", got, err)
+		t.Errorf("a value of another series: %+v %v, want %+v", got, err, Reading{Running: 2})
 	}
 	if _, err := parse("other 1\n", Metrics{}); err != errNoSeries {
 		t.Errorf("a page without the series: %v", err)

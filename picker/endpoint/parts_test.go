@@ -24,7 +24,7 @@ func TestLease_PartsEndWithItsFirstTokenAndItsEnd(t *testing.T) {
 		lease.Release()
 		lease.Done()
 		if leases.Len() != 0 {
-			t.Errorf("%s: %d leases are open", what, leases.Len())
+			t.Errorf("%s: %d leases are open, want 0", what, leases.Len())
 		}
 	}
 }
@@ -37,6 +37,6 @@ func TestLease_LatePartsEndAtOnce(t *testing.T) {
 	lease.Release()
 	lease.AddParts(leases.Open(second, Holder{}, Work{}, 0, time.Now()))
 	if n := second.State().InFlight; n != 0 {
-		t.Errorf("%d in flight", n)
+		t.Errorf("%d in flight, want 0", n)
 	}
 }

@@ -51,7 +51,7 @@ func TestPrefill_BacklogShrinksWithTimeAndEndsWithFirstToken(t *testing.T) {
 	b.Release()
 	leases.Open(second, Holder{}, work, 0, epoch.Add(-time.Minute)) // a reset: nothing is unread
 	if s := at(second, -time.Minute); s.Reading != 2 {
-		t.Errorf("%v s to read one prompt", s.Reading)
+		t.Errorf("%v s to read one prompt, want 2", s.Reading)
 	}
 }
 
@@ -64,20 +64,20 @@ func TestPrefill_OneHugePromptIsNotTheMean(t *testing.T) {
 		return at(first, 0).Prompt
 	}
 	if mean := send(2_500_000); mean > 4096 {
-		t.Errorf("after it alone: %v", mean)
+		t.Errorf("after it alone: %v, want at most 4096", mean)
 	}
 	for range 200 {
 		send(500)
 	}
 	before := send(500)
 	if mean := send(2_500_000); mean > 2*before {
-		t.Errorf("%v before, and %v after it", before, mean)
+		t.Errorf("%v before, and %v after it, want at most %v", before, mean, 2*before)
 	}
 	for range 400 {
 		send(8000)
 	}
 	if mean := send(8000); mean < 7900 {
-		t.Errorf("all prompts have 8,000 tokens, and the mean is %v", mean)
+		t.Errorf("all prompts have 8,000 tokens, and the mean is %v, want at least 7900", mean)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestPrefill_RateIsLearnedFromManyAndNotFromOne(t *testing.T) {
 				lease.Release()
 			}
 			if got := at(e, 0).Rate; got < tt.lo || got > tt.hi {
-				t.Errorf("%.0f tokens a second", got)
+				t.Errorf("%.0f tokens a second, want at least %.0f and at most %.0f", got, tt.lo, tt.hi)
 			}
 		})
 	}
@@ -158,7 +158,7 @@ func TestPrefill_BacklogIsPartOfWhatIsMeasured(t *testing.T) {
 		b.Release()
 	}
 	if got := at(e, 0).Rate; got < 7990 || got > 8010 {
-		t.Errorf("%.0f tokens a second, of a server that reads 8,000", got)
+		t.Errorf("%.0f tokens a second, of a server that reads 8,000, want at least 7990 and at most 8010", got)
 	}
 }
 

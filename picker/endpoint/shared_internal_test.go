@@ -155,7 +155,7 @@ func TestScrape_BudgetIsThatOfAllProcesses(t *testing.T) {
 		two.take(now)
 	}
 	if a, b := one.take(now)+scrapeBurst*time.Millisecond, two.take(now)+2*scrapeBurst*time.Millisecond; b != 2*a {
-		t.Errorf("the 1,000th page waits %v, and %v with another process", a, b)
+		t.Errorf("the 1,000th page waits %v, and %v with another process, want %v", a, b, 2*a)
 	}
 }
 

@@ -15,7 +15,7 @@ func TestOutlier_StalledPickerGetsOneRequestAtATime(t *testing.T) {
 		open := o.open(at)
 		_, err := o.admit(at)
 		if open != (err == nil) {
-			t.Errorf("open reports %t, admit %v", open, err)
+			t.Errorf("open reports %t, admit %v, want %t", open, err, err == nil)
 		}
 		return err == nil
 	}

@@ -78,7 +78,7 @@ func TestModels_ServersAreAskedRarelyAndTheirAnswersKept(t *testing.T) {
 			l.List(t.Context(), []Pool{pool})
 		}
 		if n := a.calls.Load(); n != maxAsked {
-			t.Errorf("100 lists called servers %d times", n)
+			t.Errorf("100 lists called servers %d times, want %d", n, maxAsked)
 		}
 		for range 2 {
 			time.Sleep(refreshAfter)

@@ -312,7 +312,7 @@ func TestAPIs_EachIsCountedInTheEngine(t *testing.T) {
 		{"/v1/rerank", `{"query":"a","documents":["b","c"]}`},
 	} {
 		if status, _, got := ask(t, url+c.path, c.body); status != 200 {
-			t.Errorf("%s: %d %s", c.path, status, got)
+			t.Errorf("%s: %d %s, want 200", c.path, status, got)
 		}
 	}
 	// An input of an embedding and a document count as one request each.

@@ -127,7 +127,7 @@ func TestChatCompletion_AnswerNamesServerAndRepeatsPrompt(t *testing.T) {
 	status, headers, got := ask(t, url+"/v1/chat/completions", body)
 	var a answer
 	if err := json.Unmarshal([]byte(got), &a); err != nil || status != 200 {
-		t.Fatalf("%d %v: %s", status, err, got)
+		t.Fatalf("%d %v: %s, want 200", status, err, got)
 	}
 	if len(a.Choices) != 1 || *a.Choices[0].Message.Content != "pod-7 answers: hello big world" ||
 		*a.Choices[0].Finish != "stop" || a.Object != "chat.completion" {
@@ -322,7 +322,7 @@ func TestKVCache_FullCacheMakesRequestsWait(t *testing.T) {
 			"vllm:kv_cache_usage_perc": 1})
 	_, labels := gauges(t, url)
 	if got := fmt.Sprint(labels["vllm:cache_config_info"]); got != "map[block_size:16 num_gpu_blocks:2]" {
-		t.Errorf("cache_config_info %s", got)
+		t.Errorf(`cache_config_info %s, want "map[block_size:16 num_gpu_blocks:2]"`, got)
 	}
 }
 
@@ -337,7 +337,8 @@ func TestLoRA_AdapterWithoutSlotWaitsAndOthersPass(t *testing.T) {
 	_, labels := gauges(t, url)
 	if got := fmt.Sprint(labels["vllm:lora_requests_info"]); got !=
 		"map[max_lora:1 running_lora_adapters:sql waiting_lora_adapters:chat]" {
-		t.Errorf("lora_requests_info %s", got)
+		t.Errorf("lora_requests_info %s, want %q",
+			got, "map[max_lora:1 running_lora_adapters:sql waiting_lora_adapters:chat]")
 	}
 	sql()
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 0})

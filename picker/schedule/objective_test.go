@@ -84,7 +84,7 @@ func TestSLO_EndpointsThatMissItComeLast(t *testing.T) {
 	}
 	var scratch Scratch
 	if n := testing.AllocsPerRun(100, func() { s.Rank(&r, epoch, list, nil, 2, &scratch) }); n != 0 {
-		t.Errorf("%v allocations a pick", n)
+		t.Errorf("%v allocations a pick, want 0", n)
 	}
 }
 

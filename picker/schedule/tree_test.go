@@ -168,7 +168,7 @@ func TestTree_DrawsAmongThoseLeft(t *testing.T) {
 	}
 	r := &Request{Model: "x", Criticality: Critical}
 	if n := testing.AllocsPerRun(100, func() { s.Rank(r, epoch, list, nil, 3, &scratch) }); n != 0 {
-		t.Errorf("%v allocations a pick", n)
+		t.Errorf("%v allocations a pick, want 0", n)
 	}
 	verdicts := s.Describe(r, epoch, list, nil)
 	if verdicts[3].Out != stepQueue || verdicts[0].Out != "" {

@@ -45,7 +45,7 @@ func TestSimulation_EveryRequestEnds(t *testing.T) {
 	for _, source := range Generated(300) {
 		w := source.Draw(20, 1)
 		if rate := w.Rate(); rate < 14 || rate > 27 {
-			t.Errorf("%s: %g requests a second", source.Name, rate)
+			t.Errorf("%s: %g requests a second, want at least 14 and at most 27", source.Name, rate)
 		}
 		for _, s := range Strategies() {
 			t.Run(source.Name+"/"+s.Name, func(t *testing.T) {

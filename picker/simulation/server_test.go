@@ -56,7 +56,7 @@ func TestServer_DecodingStepsEndEarlyForANewRequest(t *testing.T) {
 	out := play(ServerConfig{}, request{contents: []uint64{1}, input: 100, output: 1000},
 		request{at: 10 * time.Second, contents: []uint64{2}, input: 100, output: 1})
 	if wait := out[1].Scheduled - 10*time.Second; wait < 0 || wait > 20300*time.Microsecond {
-		t.Errorf("the second request waits for %s", wait)
+		t.Errorf("the second request waits for %s, want at least 0 and at most %s", wait, 20300*time.Microsecond)
 	}
 	if out[1].End != out[1].FirstByte || out[1].FirstByte-out[1].Scheduled != 20600*time.Microsecond {
 		t.Errorf("%+v", out[1])

@@ -80,7 +80,7 @@ func TestTrace_SpreadKeepsRequestsBetweenTheirTimestamps(t *testing.T) {
 		}
 	}
 	if moved < 100 {
-		t.Errorf("%d requests moved", moved)
+		t.Errorf("%d requests moved, want at least 100", moved)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestTrace_SourceHasTheRateAskedFor(t *testing.T) {
 	for i := range 6 {
 		w := s.Draw(7, i+1)
 		if rate := w.Rate(); rate < 6.9 || rate > 7.1 || len(w.Requests) != 60 {
-			t.Errorf("drawing %d: %d requests at %g", i+1, len(w.Requests), rate)
+			t.Errorf("drawing %d: %d requests at %g, want at least 6.9, at most 7.1, 60", i+1, len(w.Requests), rate)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func TestConn_ErrorsStateWhatHasHappened(t *testing.T) {
 	}
 	_ = a.SetReadDeadline(time.Time{})
 	if n, err := a.Read(nil); n != 0 || err != nil {
-		t.Errorf("a read of nothing: %d, %v", n, err)
+		t.Errorf("a read of nothing: %d, %v, want 0", n, err)
 	}
 	raw, err := b.(syscall.Conn).SyscallConn()
 	if err != nil {

@@ -203,7 +203,7 @@ func TestHop_NeverSpillsAgain(t *testing.T) {
 	}
 	// Each attempt on the edge asks the other pool's hop once more; nothing returns to the first.
 	if n := len(p.seen("a")) + len(p.seen("b")); n > 2*(1+1+poolRetries) {
-		t.Errorf("the pickers were asked %d times for two requests", n)
+		t.Errorf("the pickers were asked %d times for two requests, want at most %d", n, 2*(1+1+poolRetries))
 	}
 }
 

@@ -269,7 +269,7 @@ func TestGraph_RowWaitsForWhatIsReadOnDemand(t *testing.T) {
 	}
 	l.apply(wanting("p1", "s1_s3"), inZone("s1", "b"))
 	if v, _ := l.services.Get(l.engine.Reader(), "s1"); v.name != "b" {
-		t.Errorf("s1 is in zone %q: it waits for what other rows read", v.name)
+		t.Errorf(`s1 is in zone %q: it waits for what other rows read, want "b"`, v.name)
 	}
 	l.arrive("s2") // without an object
 	if v, _ := l.services.Get(l.engine.Reader(), "s2"); v.name != "nowhere" {

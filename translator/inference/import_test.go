@@ -594,7 +594,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: ` + remote + `
 	_, imp = imported(t, declared+policy("{podCIDRs: [10.2.0.0/15]}"))
 	// neither the policy's nor the exporter's exclusions
 	if got := fmt.Sprint(imp.Members[0].Pool.Remote); got != "[10.2.0.5:8000]" {
-		t.Errorf("declared pods %s", got)
+		t.Errorf(`declared pods %s, want "[10.2.0.5:8000]"`, got)
 	}
 	if text := texts(imp.Findings); !strings.Contains(text,
 		"address 10.1.0.5 is outside spec.remote.podCIDRs of PoolPolicy default/narrow") ||
@@ -673,7 +673,7 @@ func TestInferencePoolImport_FindingsQuoteTheBeginningOfATextAlone(t *testing.T)
 			"\nkind: InferencePoolImport\nmetadata: {name: llm}\nstatus:\n  clusters:\n  - {name: east, "+entry+"}\n")
 		for _, f := range imp.Findings {
 			if len(f.String()) > 1000 {
-				t.Errorf("%s: a finding of %d bytes: %.200s", what, len(f.String()), f)
+				t.Errorf("%s: a finding of %d bytes: %.200s, want at most 1000", what, len(f.String()), f)
 			}
 		}
 		if len(imp.Findings) == 0 {

@@ -81,7 +81,7 @@ metadata: {name: b-old, creationTimestamp: "2026-01-01T00:00:00Z"}
 spec: {targetRef: {name: chat}, picker: {strategy: round-robin}}
 `)
 	if s := pool(t, v, "default/chat").Settings.Strategy; s != "round-robin" {
-		t.Errorf("strategy %s is the younger policy's", s)
+		t.Errorf(`strategy %s is the younger policy's, want "round-robin"`, s)
 	}
 	rep, _ := inference.PolicyReport(v, direct{}, "default/a-young")
 	if c := report.Find(rep.Conditions, "Accepted"); c == nil || c.Reason != "Conflicted" {

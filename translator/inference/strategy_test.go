@@ -63,7 +63,7 @@ func TestPoolPolicy_ShedAfterReachesThePicker(t *testing.T) {
 		"{}": 0, "{criticality: Sheddable, shedAfter: 1.5s}": 1500 * time.Millisecond,
 	} {
 		if p := pool(t, world(t, poolWith(picker)), "default/chat"); p.Settings.ShedAfter != want {
-			t.Errorf("%s: %s", picker, p.Settings.ShedAfter)
+			t.Errorf("%s: %s, want %s", picker, p.Settings.ShedAfter, want)
 		}
 	}
 }

@@ -135,7 +135,7 @@ func TestSlot_RemovedNameIsReaped(t *testing.T) {
 	}
 	slot := cur.Acquire(resource.Endpoints, "n0")
 	if slot.ID < 500 {
-		t.Errorf("a removed name still has its slot, %d", slot.ID)
+		t.Errorf("a removed name still has its slot, %d, want at least 500", slot.ID)
 	}
 	again := cur.Acquire(resource.Endpoints, "n0")
 	if again != slot {

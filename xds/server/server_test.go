@@ -374,7 +374,7 @@ func TestNACK_ConditionDoesNotFlapOnReconnect(t *testing.T) {
 	}
 	for _, owners := range b.all()[before:] {
 		if owners != "bad worse" {
-			t.Errorf("after a reconnect the report is on %q: %q", owners, b.all())
+			t.Errorf(`after a reconnect the report is on %q: %q, want "bad worse"`, owners, b.all())
 		}
 	}
 	f.Disconnect()

@@ -17,7 +17,7 @@ func TestRetry_StopsAtSuccessAndReportsTheLastError(t *testing.T) {
 			}
 			return nil
 		}); err != nil || time.Since(start) != 3*time.Second {
-			t.Errorf("%v after %s", err, time.Since(start))
+			t.Errorf("%v after %s, want %s", err, time.Since(start), 3*time.Second)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()

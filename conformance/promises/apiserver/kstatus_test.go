@@ -66,7 +66,7 @@ func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 	reports("the first report, of a mistake", broken, kstatus.FailedStatus)
 	for _, o := range own {
 		if got := s.kstatus(t, o); got.Message != broken.Message {
-			t.Errorf("%s: the message is %q", o.ref(), got.Message)
+			t.Errorf("%s: the message is %q, want %q", o.ref(), got.Message, broken.Message)
 		}
 	}
 	reports("the mistake is resolved", good, kstatus.CurrentStatus)

@@ -69,7 +69,7 @@ func TestState_FullDiskEndsNothingAndLosesNothing(t *testing.T) {
 		return nil
 	})
 	if n := s.logged("last-good.jsonl"); n != 1 {
-		t.Errorf("it is logged %d times", n)
+		t.Errorf("it is logged %d times, want 1", n)
 	}
 	traffic.end()
 	s.restart(func() { s.Write("more.yaml", "[") })

@@ -290,7 +290,7 @@ func (c *commands) everywhere(t *testing.T) {
 		t.Errorf("the pool has two servers:\n%s", text)
 	}
 	if text := c.must(t, "debug", "store", "show", "HTTPRoute"); text != c.place.Namespace+"/qwen\n" {
-		t.Errorf("the routes are %q", text)
+		t.Errorf("the routes are %q, want %q", text, c.place.Namespace+"/qwen\n")
 	}
 	if _, stderr, err := c.run(t, c.lab.Kubeconfig(), "clusters", "list"); err == nil ||
 		!strings.Contains(stderr, "takes part in no cluster set") {

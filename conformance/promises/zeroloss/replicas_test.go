@@ -360,7 +360,7 @@ func TestExtProc_PickMovesToOtherProcessWhenOneIsKilled(t *testing.T) {
 	<-killed.Ended()
 	for i, s := range begun {
 		if status, err := s.end(); err != nil || status != "200 OK" {
-			t.Errorf("request %d: %s %v", i, status, err)
+			t.Errorf(`request %d: %s %v, want "200 OK"`, i, status, err)
 		}
 	}
 	p.must(killed.start(p.Dir))

@@ -250,7 +250,7 @@ func TestLease_AnyAnswerIsContact(t *testing.T) {
 				t.Errorf("%v becomes %v", c.err, err)
 			}
 			if got := e.LastContact().Equal(time.Now()); got != c.contact {
-				t.Errorf("%v is contact: %t", c.err, got)
+				t.Errorf("%v is contact: %t, want %t", c.err, got, c.contact)
 			}
 		}
 	})

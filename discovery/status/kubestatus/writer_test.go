@@ -389,7 +389,7 @@ func TestStatusPatch_BurstIsFewWritesToAGateway(t *testing.T) {
 	}
 	r.status("gateways", "default/gw", `"attachedRoutes":1000`)
 	if n := len(r.API.Asked("PATCH")); n > 20 {
-		t.Errorf("%d writes to the Gateway", n)
+		t.Errorf("%d writes to the Gateway, want at most 20", n)
 	}
 }
 

@@ -201,7 +201,7 @@ func TestParentMode_ReportsOf404sAreBounded(t *testing.T) {
 			return len(w.parents)
 		}
 		if n := counted(); n != 0 {
-			t.Errorf("%d are counted for", n)
+			t.Errorf("%d are counted for, want 0", n)
 		}
 		for i := range 2 * maxParents {
 			w.count(fmt.Sprintf("parent/default/chat/c%d", i), repeated, 404)
@@ -222,7 +222,7 @@ func TestParentMode_ReportsOf404sAreBounded(t *testing.T) {
 		}
 		w.after(time.Second, west)
 		if got := w.findings[west]; w.changes != 1 || len(got) > 600 {
-			t.Errorf("%d changes of %d bytes: %s", w.changes, len(got), got)
+			t.Errorf("%d changes of %d bytes: %s, want 1 and at most 600", w.changes, len(got), got)
 		}
 	})
 }

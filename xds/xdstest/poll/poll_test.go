@@ -23,7 +23,7 @@ func TestPoll_ReturnsOnceTheConditionHolds(t *testing.T) {
 			return nil
 		})
 		if took := time.Since(start); took > 3100*time.Millisecond {
-			t.Errorf("noticed after %v", took)
+			t.Errorf("noticed after %v, want at most %v", took, 3100*time.Millisecond)
 		}
 	})
 }

@@ -99,7 +99,7 @@ func TestSession_ClusterOfAnImportIsTheSameForAllProcesses(t *testing.T) {
 		return found == "west"
 	})
 	if e := pickers[1].Explain("ns/chat@", headers); e.Clusters[0].Cluster != "west" {
-		t.Errorf("the other process sends it to %s", e.Clusters[0].Cluster)
+		t.Errorf(`the other process sends it to %s, want "west"`, e.Clusters[0].Cluster)
 	}
 }
 
