@@ -58,6 +58,31 @@ func exportingSite(t *testing.T, name string) *site {
 		"127.0.0.1:"+fmt.Sprint(freePort(t)))
 }
 
+// servedBy waits until a server answers some of the requests to a gateway, or none of them.
+func servedBy(t *testing.T, port int, by string, want bool) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s serves: %v", by, want), func() error {
+		for range 20 {
+			got, err := chat(t.Context(), local(port))
+			if err != nil {
+				return err
+			}
+			switch server := got.header.Get("x-served-by"); {
+			case got.status != http.StatusOK:
+				return fmt.Errorf("%d %s", got.status, got.body)
+			case server == by && want:
+				return nil
+			case server == by:
+				return fmt.Errorf("served by %s", server)
+			}
+		}
+		if want {
+			return errors.New("none of 20 requests")
+		}
+		return nil
+	})
+}
+
 // A cluster is drained, restarted, brought back, and leaves, while requests go on.
 func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	t.Parallel()
@@ -70,29 +95,7 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	east, west := exportingSite(t, "east"), exportingSite(t, "west")
 	here.join(east)
 	here.join(west)
-	served := func(by string, want bool) {
-		t.Helper()
-		eventually(t, fmt.Sprintf("%s serves: %v", by, want), func() error {
-			for range 20 {
-				got, err := chat(t.Context(), local(port))
-				if err != nil {
-					return err
-				}
-				switch server := got.header.Get("x-served-by"); {
-				case got.status != http.StatusOK:
-					return fmt.Errorf("%d %s", got.status, got.body)
-				case server == by && want:
-					return nil
-				case server == by:
-					return fmt.Errorf("served by %s", server)
-				}
-			}
-			if want {
-				return errors.New("none of 20 requests")
-			}
-			return nil
-		})
-	}
+	served := func(by string, want bool) { t.Helper(); servedBy(t, port, by, want) }
 	served("east-1", true)
 	served("west-1", true)
 	traffic := sendTraffic(t, local(port))
