@@ -94,7 +94,7 @@ func TestCRD_CanBeInstalled(t *testing.T) {
 			}
 			if errs, err := defaulting.ValidateDefaults(context.Background(), nil, shape, true, true); err != nil ||
 				len(errs) > 0 {
-				t.Errorf("%s %s: defaults: %v %v", crd.Name, v.Name, err, errs)
+				t.Errorf("%s %s: defaults: %v %v, want none", crd.Name, v.Name, err, errs)
 			}
 		}
 	}

@@ -130,7 +130,7 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 		t.Errorf("without a cluster the answer is %d, want 503", status)
 	}
 	if setPools(t, p); len(c.clusters) != 0 {
-		t.Errorf("clusters of a removed pool are kept: %v", c.clusters)
+		t.Errorf("clusters of a removed pool are kept: %v, want none", c.clusters)
 	}
 }
 

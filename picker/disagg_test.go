@@ -154,7 +154,7 @@ func TestDisagg_FullOrGonePrefillLeavesDecodeAlone(t *testing.T) {
 	}
 	a := p.Pick(t.Context(), longPrompt(600))
 	if got := named(a); a.Status != 0 || len(got) != 0 {
-		t.Errorf("a full server of prefill: %d %v", a.Status, got)
+		t.Errorf("a full server of prefill: %d %v, want 0 and none", a.Status, got)
 	}
 	if a := p.Pick(t.Context(), longPrompt(600)); a.Status != 429 {
 		t.Errorf("full servers of decode: %d, want 429", a.Status)
@@ -167,7 +167,7 @@ func TestDisagg_FullOrGonePrefillLeavesDecodeAlone(t *testing.T) {
 	pool.Full, pool.Endpoints[2].Draining = schedule.Full{}, true
 	setPools(t, p, pool)
 	if a := p.Pick(t.Context(), longPrompt(600)); a.Status != 0 || len(named(a)) != 0 {
-		t.Errorf("a draining server of prefill: %d %v", a.Status, named(a))
+		t.Errorf("a draining server of prefill: %d %v, want 0 and none", a.Status, named(a))
 	}
 }
 
@@ -185,7 +185,7 @@ func TestDisagg_CachedPromptHasNoPrefill(t *testing.T) {
 		t.Errorf("a new prompt: %v", got)
 	}
 	if got := named(p.Pick(t.Context(), longPrompt(1200, chain...))); len(got) != 0 {
-		t.Errorf("a cached one: %v", got)
+		t.Errorf("a cached one: %v, want none", got)
 	}
 	pool := p.pool("ns/pool")
 	for i := range pool.snapshot.Endpoints {
@@ -205,7 +205,7 @@ func TestDisagg_ServerOfBothRolesNamesNoOther(t *testing.T) {
 		Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)),
 			Endpoints: withRoles("10.0.0.1:80", "prefill-decode")})
 	if got := named(p.Pick(t.Context(), longPrompt(600))); len(got) != 0 || inFlight(p, "10.0.0.1:80") != 1 {
-		t.Errorf("%v, %d in flight", got, inFlight(p, "10.0.0.1:80"))
+		t.Errorf("%v, %d in flight, want none and 1", got, inFlight(p, "10.0.0.1:80"))
 	}
 }
 

@@ -56,7 +56,7 @@ func TestExplain_EveryPickIsKnownWithItsOutcome(t *testing.T) {
 		t.Errorf("the last two: %+v", two)
 	}
 	if none := p.Picks(Picks{Pool: "ns/other"}); len(none) != 0 {
-		t.Errorf("another pool's: %+v", none)
+		t.Errorf("another pool's: %+v, want none", none)
 	}
 	p.LogOwn(accesslog.Entry{Lease: "other.1", Gateway: "ns/gw"})      // of no pick
 	p.records.notes.ended(1, accesslog.Entry{Status: 500}, time.Now()) // of a pick that is not known any more

@@ -70,7 +70,7 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 		}
 	}
 	if len(seen) != 2 {
-		t.Errorf("all sessions begin at one endpoint: %v", seen)
+		t.Errorf("all sessions begin at one endpoint: %v, want 2 of them", seen)
 	}
 	// A retry moves the session to the endpoint that served.
 	id, from := "moves", ""

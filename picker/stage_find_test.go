@@ -42,7 +42,7 @@ func TestModels_OfAnImportAreAskedForByItsName(t *testing.T) {
 	}
 	if got := ask("ns/far@", "ns/far@east,ns/far@gone", "/v1/models"); !strings.HasPrefix(got, "200 ") ||
 		!strings.Contains(got, `"qwen"`) {
-		t.Errorf("the list is %s", got)
+		t.Errorf(`the list is %s, want the beginning "200 " and a text with "\"qwen\""`, got)
 	}
 	for _, tt := range []struct{ pool, pools, path, want string }{
 		{"ns/far@", "ns/far@gone", "/v1/models", "passes"},

@@ -327,7 +327,7 @@ func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 	}
 	leave()
 	if a := <-answers; a.Reason != ReasonCanceled {
-		t.Errorf("the first client leaves: %+v", a)
+		t.Errorf("the first client leaves: %+v, want Reason %v", a, ReasonCanceled)
 	}
 	<-arrived
 	close(answer)

@@ -177,7 +177,7 @@ func TestProcessor_WorkerOutsideTheSubsetIsNotUsed(t *testing.T) {
 		r := bodied(`{"prompt":"a"}`)
 		r.Subset = "tier=free"
 		if a := p.Pick(t.Context(), r); a.Endpoints.String() != "10.0.0.3:80" {
-			t.Errorf("%s: %s %s", worker, a.Endpoints, a.Reason)
+			t.Errorf(`%s: %s %s, want "10.0.0.3:80"`, worker, a.Endpoints, a.Reason)
 		} else {
 			a.Track.End()
 		}

@@ -51,7 +51,7 @@ func TestSuspects_AreShownWithTheirReasons(t *testing.T) {
 			all := p.Suspects()
 			if tt.kind == "" {
 				if len(all) != 0 {
-					t.Errorf("%+v", all)
+					t.Errorf("%+v, want none", all)
 				}
 				return
 			}

@@ -66,7 +66,7 @@ func TestPickerKey_RotationChangesNoCluster(t *testing.T) {
 		}
 	}
 	if len(out.Deltas[0].Upserts) != 1 || len(out.Deltas[0].Removes) != 0 {
-		t.Errorf("upserts %v, removes %v", out.Deltas[0].Upserts, out.Deltas[0].Removes)
+		t.Errorf("upserts %v, removes %v, want 1 of them and none", out.Deltas[0].Upserts, out.Deltas[0].Removes)
 	}
 }
 

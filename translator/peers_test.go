@@ -132,7 +132,7 @@ func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 		}
 	}
 	if n := len(out.Deltas[0].Upserts); n != 3 || len(out.Deltas[0].Removes) > 0 {
-		t.Errorf("%d changed, %v removed", n, out.Deltas[0].Removes)
+		t.Errorf("%d changed, %v removed, want 3 and none", n, out.Deltas[0].Removes)
 	}
 }
 

@@ -71,11 +71,13 @@ func TestPythonClients_ModelsAreReplaced(t *testing.T) {
 			switch a.API {
 			case "models":
 				if !strings.Contains(a.Text, "public") || !strings.Contains(a.Text, "alias") {
-					t.Errorf("%s: the list of models has %q", pool, a.Text)
+					t.Errorf(`%s: the list of models has %q, want a text with "public" and a text with "alias"`,
+						pool, a.Text)
 				}
 			case "error":
 				if !strings.Contains(a.Text, "does not exist") {
-					t.Errorf("%s: %s got %q for an unknown model", pool, a.Client, a.Text)
+					t.Errorf(`%s: %s got %q for an unknown model, want a text with "does not exist"`,
+						pool, a.Client, a.Text)
 				}
 			default:
 				if a.Model != "llama-v2" || !strings.Contains(a.Text, "repeat <this> é") {

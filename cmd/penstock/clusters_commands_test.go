@@ -100,7 +100,7 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	served("west-1", true)
 	traffic := sendTraffic(t, local(port))
 	if out := east.penstock("clusters", "drain"); !strings.Contains(out, "Cluster east is drained") {
-		t.Errorf("drain: %s", out)
+		t.Errorf(`drain: %s, want a text with "Cluster east is drained"`, out)
 	}
 	served("east-1", false)
 	here.lists("east Draining yes")
@@ -122,7 +122,7 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	served("east-1", false) // it drains on after a restart
 	if out := east.penstock("clusters", "drain", "--undo"); !strings.Contains(out,
 		"takes requests of its members again") {
-		t.Errorf("undo: %s", out)
+		t.Errorf(`undo: %s, want a text with "takes requests of its members again"`, out)
 	}
 	served("east-1", true)
 	if out := east.penstock("clusters", "leave"); !strings.Contains(out,
@@ -133,7 +133,7 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	traffic.flows(t, 50)
 	traffic.end(t)
 	if text := east.penstock("clusters", "list"); !strings.Contains(text, "The ClusterSet has no members") {
-		t.Errorf("after leaving: %s", text)
+		t.Errorf(`after leaving: %s, want a text with "The ClusterSet has no members"`, text)
 	}
 	eventually(t, "the other cluster has no exports of the one that has left", func() error {
 		if text := here.penstock("clusters", "list", "-o", "json"); strings.Count(text, `"state": "Imported"`) != 1 {

@@ -21,7 +21,7 @@ func TestEnvoyInstall_FetchesNothingIfAnEnvoyIsFound(t *testing.T) {
 	t.Setenv("ENVOY", envoy.Path)
 	out, err := penstock(t, "envoy", "install", "--from", "/no/such/file")
 	if err != nil || !strings.Contains(out, envoy.Path) {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("%v: %s, want a text with %q", err, out, envoy.Path)
 	}
 	expectEmpty(t, cache)
 }

@@ -219,7 +219,7 @@ func TestStandAlonePicker_FlagsNameWhatToWriteInstead(t *testing.T) {
 		{[]string{""}, ""},
 	} {
 		if got := strings.Join(append(withCommand(newRoot(), tt.args), ""), " "); !strings.HasPrefix(got, tt.want) {
-			t.Errorf("%q: %q", tt.args, got)
+			t.Errorf("%q: %q, want the beginning %q", tt.args, got, tt.want)
 		}
 	}
 }

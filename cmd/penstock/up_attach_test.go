@@ -100,7 +100,7 @@ func TestEnvoyFleet_DocumentedBootstrapServesEnvoyMetrics(t *testing.T) {
 	}
 	if got := page("/stats/prometheus"); got.status != http.StatusOK ||
 		!strings.Contains(got.body, "envoy_cluster_upstream_rq") {
-		t.Errorf("%d %s", got.status, got.body)
+		t.Errorf(`%d %s, want %d and a text with "envoy_cluster_upstream_rq"`, got.status, got.body, http.StatusOK)
 	}
 	if got := page("/config_dump"); got.status != http.StatusNotFound {
 		t.Errorf("the rest of the admin interface is reachable: %d, want %d", got.status, http.StatusNotFound)

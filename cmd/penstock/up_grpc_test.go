@@ -149,6 +149,6 @@ spec:
 		t.Fatal(err)
 	}
 	if err := stream.RecvMsg(new(wrapperspb.StringValue)); !errors.Is(err, io.EOF) {
-		t.Errorf("the stream ended with %v", err)
+		t.Errorf("the stream ended with %v, want %v", err, io.EOF)
 	}
 }

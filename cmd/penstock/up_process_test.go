@@ -90,7 +90,7 @@ func TestShutdown_RequestsEndAndNothingIsLeftBehind(t *testing.T) {
 	}
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-			t.Errorf("Envoy %d is still there: %v", pid, err)
+			t.Errorf("Envoy %d is still there: %v, want %v", pid, err, syscall.ESRCH)
 		}
 	}
 	if got, err := chat(t.Context(), local(port)); err == nil {
@@ -99,7 +99,7 @@ func TestShutdown_RequestsEndAndNothingIsLeftBehind(t *testing.T) {
 	// The last status is still readable, and marked as the last one.
 	out, err := penstock(t, "status", "-f", s.dir, "--state", s.state)
 	if err != nil || !strings.Contains(out, "penstock is not running") || !strings.Contains(out, "default/chat") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf(`%v: %s, want a text with "penstock is not running" and a text with "default/chat"`, err, out)
 	}
 }
 
@@ -171,10 +171,10 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 	}
 	var proxies []server.ProxyStatus
 	if err := json.Unmarshal([]byte(page("/proxies")), &proxies); err != nil || len(proxies) != 1 {
-		t.Errorf("/proxies: %v %+v", err, proxies)
+		t.Errorf("/proxies: %v %+v, want 1 of them", err, proxies)
 	}
 	if picks := page("/debug/picks"); !strings.Contains(picks, "default/chat") {
-		t.Errorf("/debug/picks: %s", picks)
+		t.Errorf(`/debug/picks: %s, want a text with "default/chat"`, picks)
 	}
 
 	url := local(port) + "/v1/chat/completions"
@@ -186,7 +186,7 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 		}
 	}
 	if out := s.penstock("status"); !strings.Contains(out, "is in sync") {
-		t.Errorf("status: %s", out)
+		t.Errorf(`status: %s, want a text with "is in sync"`, out)
 	}
 }
 

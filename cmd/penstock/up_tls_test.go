@@ -224,7 +224,8 @@ spec:
 	explained("queue 0, running 0")
 	if got := listModels(t, http.MethodGet, local(port)); got.status != http.StatusOK ||
 		!strings.Contains(got.body, `"id":"llama"`) {
-		t.Errorf("the list of models: %d %s", got.status, got.body)
+		t.Errorf(`the list of models: %d %s, want %d and a text with "\"id\":\"llama\""`,
+			got.status, got.body, http.StatusOK)
 	}
 	other, _ := certificate(t, "models.example") // of another CA
 	s.write("policy.yaml", policy(other))

@@ -143,7 +143,7 @@ func vllmOnTheWire(t *testing.T, e *engine) {
 			t.Fatal(got.status, got.body, err)
 		}
 		if ids, err := modelsOf(s, e); err != nil || !slices.Contains(ids, "late") {
-			t.Errorf("got models %v, %v", ids, err)
+			t.Errorf(`got models %v, %v, want one of them to be "late"`, ids, err)
 		}
 		if got, err := s.post(e.url("/v1/unload_lora_adapter"), `{"lora_name":"late"}`); err != nil ||
 			got.status != 200 {

@@ -106,7 +106,7 @@ func (s *site) allServedBy(path, by string, requests int) {
 	s.answers(path, http.StatusOK)
 	for range requests {
 		if got := s.answered(path, question); got.by() != by || !strings.Contains(got.body, "repeat this") {
-			s.Fatalf("from %q: %s", got.by(), got.body)
+			s.Fatalf(`from %q: %s, want %q and a text with "repeat this"`, got.by(), got.body, by)
 		}
 	}
 }

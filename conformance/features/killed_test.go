@@ -101,7 +101,7 @@ func TestKilled_RequestInFlightIsServedByAnother(t *testing.T) {
 		}
 	}
 	if len(failed) > 0 {
-		t.Errorf("failed: %v", failed)
+		t.Errorf("failed: %v, want none", failed)
 	}
 }
 

@@ -153,7 +153,7 @@ func TestStream_TimesAreThoseOfContent(t *testing.T) {
 		var s sample
 		err := s.read(reader, time.Now(), 2)
 		if err != nil || s.ttft != 2*time.Second || s.input != 9 || s.cached != 4 {
-			t.Errorf("%+v, %v", s, err)
+			t.Errorf("%+v, %v, want ttft %v, input 9, cached 4", s, err, 2*time.Second)
 		}
 	})
 	for name, answer := range map[string]struct {

@@ -79,7 +79,7 @@ func TestRivals_PenstockBesideItself(t *testing.T) {
 	}
 	err = emit(&lines, figures([]comparison{c}, usual))
 	if err != nil || !strings.Contains(lines.String(), `"name":"rivals_noise"`) {
-		t.Errorf("figures %s, %v", lines.String(), err)
+		t.Errorf(`figures %s, %v, want a text with "\"name\":\"rivals_noise\""`, lines.String(), err)
 	}
 }
 
@@ -139,12 +139,13 @@ func TestRivals_InstalledRoutersAreStartedWithDefaults(t *testing.T) {
 	}
 	all, _, err = contenders(dir, best, nil)
 	if err != nil || len(all) != 4 {
-		t.Fatalf("%v, %v", all, err)
+		t.Fatalf("%v, %v, want 4 of them", all, err)
 	}
 	for _, c := range all[2:] {
 		args := fmt.Sprint(c.arguments([]string{"http://a"}, 7, 8, ""))
 		if !strings.Contains(args, "--worker-urls http://a --policy cache_aware") {
-			t.Errorf("%s is started with %s", c.name, args)
+			t.Errorf(`%s is started with %s, want a text with "--worker-urls http://a --policy cache_aware"`,
+				c.name, args)
 		}
 	}
 }

@@ -241,7 +241,7 @@ func TestModelServers_AddressMayBeHostNameOrIP(t *testing.T) {
 		object("penstock.dev/v1alpha1", "ModelServers",
 			"spec: {servers: [{address: gpu.example.com}, {address: 'fd00::1'}]}\n"))
 	if len(m.Spec.Servers) != 2 {
-		t.Errorf("servers %+v", m.Spec.Servers)
+		t.Errorf("servers %+v, want 2 of them", m.Spec.Servers)
 	}
 	invalid(t, store.ModelServers,
 		object("penstock.dev/v1alpha1", "ModelServers", "spec: {servers: [{address: 10.0.0.256}]}\n"),
@@ -256,7 +256,7 @@ func TestEnvoyFleet_MemoryLimitTooSmallIsReported(t *testing.T) {
 func TestPod_StatusIsKept(t *testing.T) {
 	p := valid(t, store.Pods, object("v1", "Pod", "status: {podIP: 10.0.0.1}\n"))
 	if p.Status.PodIP != "10.0.0.1" {
-		t.Errorf("status %+v", p.Status)
+		t.Errorf(`status %+v, want PodIP "10.0.0.1"`, p.Status)
 	}
 	invalid(t, store.Pods, object("v1", "Pod", "status: {podIP: pod-1}\n"),
 		`status.podIP: must be an IP address, is "pod-1"`)

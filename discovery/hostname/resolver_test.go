@@ -129,17 +129,17 @@ func TestHostname_FailedLookupAfterRestartKeepsAddresses(t *testing.T) {
 	for range 2 { // restored addresses are persisted again
 		s := begin()
 		if h := host(s, "gpu"); !slices.Equal(h.Addresses, []string{"192.0.2.1"}) || h.Error != "no such host" {
-			t.Errorf("gpu: %v %q", h.Addresses, h.Error)
+			t.Errorf(`gpu: %v %q, want %v and "no such host"`, h.Addresses, h.Error, []string{"192.0.2.1"})
 		}
 		if h := host(s, "other"); !slices.Equal(h.Addresses, []string{"192.0.2.3"}) {
-			t.Errorf("a name that resolves has old addresses: %v", h.Addresses)
+			t.Errorf("a name that resolves has old addresses: %v, want %v", h.Addresses, []string{"192.0.2.3"})
 		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, "hosts.json"), []byte("{nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if h := host(begin(), "gpu"); len(h.Addresses) != 0 {
-		t.Errorf("from a damaged file: %v", h.Addresses)
+		t.Errorf("from a damaged file: %v, want none", h.Addresses)
 	}
 }
 
@@ -369,10 +369,10 @@ func TestHostname_IPv4IsPreferred(t *testing.T) {
 	s, r := setup(t, dns)
 	resolve(t, r, "both", "six")
 	if h := host(s, "both"); !slices.Equal(h.Addresses, []string{"192.0.2.1"}) {
-		t.Errorf("both: %v", h.Addresses)
+		t.Errorf("both: %v, want %v", h.Addresses, []string{"192.0.2.1"})
 	}
 	if h := host(s, "six"); !slices.Equal(h.Addresses, []string{"2001:db8::1"}) {
-		t.Errorf("six: %v", h.Addresses)
+		t.Errorf("six: %v, want %v", h.Addresses, []string{"2001:db8::1"})
 	}
 }
 

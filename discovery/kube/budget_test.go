@@ -103,7 +103,8 @@ func TestBudget_EndlessListEndsWhereItsShareEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(store.Services.All(st.View())); n != 10 || len(other.LeftOut()) > 0 {
-		t.Errorf("of another API server %d Services are kept, and left out are %v", n, other.LeftOut())
+		t.Errorf("of another API server %d Services are kept, and left out are %v, want 10 and none",
+			n, other.LeftOut())
 	}
 }
 

@@ -350,7 +350,7 @@ func TestPod_OnlyNamespacesOfPoolsAreRead(t *testing.T) {
 	}
 	for _, asked := range r.API.Asked("/pods") {
 		if !strings.Contains(asked, "/namespaces/default/pods") {
-			t.Errorf("asked for more than it needs: %s", asked)
+			t.Errorf(`asked for more than it needs: %s, want a text with "/namespaces/default/pods"`, asked)
 		}
 	}
 	r.API.Apply(t, "pods", pod("default", "other", "chat")) // relabelled

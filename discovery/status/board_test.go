@@ -72,11 +72,11 @@ func TestBoard_DropsReportsOfDeletedObjects(t *testing.T) {
 	b.Replace(status.Files)
 	for _, r := range b.List(nil) {
 		if len(r.Findings) > 0 {
-			t.Errorf("left over: %v", r.Findings)
+			t.Errorf("left over: %v, want none", r.Findings)
 		}
 	}
 	if n := b.Findings(); len(n) != 0 {
-		t.Errorf("counted: %v", n)
+		t.Errorf("counted: %v, want none", n)
 	}
 }
 

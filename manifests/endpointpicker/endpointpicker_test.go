@@ -86,7 +86,7 @@ func TestEndpointPickerConfig_ProfileStatesWhatItReads(t *testing.T) {
 			t.Fatal(problems)
 		}
 		if p.Pages != want.Pages || p.Prompts != want.Prompts || p.Precise != want.Precise {
-			t.Errorf("%s: %+v", doc, p)
+			t.Errorf("%s: %+v, want Pages %v, Prompts %v, Precise %v", doc, p, want.Pages, want.Prompts, want.Precise)
 		}
 	}
 }
@@ -260,7 +260,7 @@ func TestPoolPolicy_InlinePluginsResolveAsDocumentsDo(t *testing.T) {
 		t.Errorf("%s %v", got, problems)
 	}
 	if p, problems = Inline(&v1alpha1.PluginsSpec{}); summary(p) != "max-score-picker" || len(problems) > 0 {
-		t.Errorf("%s %v", summary(p), problems)
+		t.Errorf(`%s %v, want "max-score-picker" and none`, summary(p), problems)
 	}
 	p, problems = Inline(
 		&v1alpha1.PluginsSpec{

@@ -177,7 +177,7 @@ func TestPeers_AcknowledgedEndsWithContext(t *testing.T) {
 	b.mu.Unlock()
 	a.topic.Publish(Item{Key: "x"})
 	if err := a.topic.Acknowledged(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }
 

@@ -210,7 +210,7 @@ func TestImports_PoolsShareWhatTheirMemberIsAllowed(t *testing.T) {
 	w.export("east", 1, "a/4") // withdrawn ones drain, and take no room
 	if got := w.offers(); !strings.Contains(got, "a/4.east 1") ||
 		!strings.Contains(got, "a/2.east 1 Ready=False Draining") {
-		t.Errorf("offers: %s", got)
+		t.Errorf(`offers: %s, want a text with "a/4.east 1" and a text with "a/2.east 1 Ready=False Draining"`, got)
 	}
 }
 
@@ -297,15 +297,16 @@ func TestImports_ExportThatCannotBeTakenKeepsWhatIsKnown(t *testing.T) {
 			{Namespace: "a", Name: "2"}: "too large"}})
 	if got := w.assemble(changed); got != "a/1 of east: NotSupported; a/2 of east: NotSupported" || len(rejected) > 0 ||
 		w.offers() != "a/1.east 1" {
-		t.Errorf("placed %s, offers %s, %v", got, w.offers(), rejected)
+		t.Errorf(`placed %s, offers %s, %v, want %q, none, "a/1.east 1"`,
+			got, w.offers(), rejected, "a/1 of east: NotSupported; a/2 of east: NotSupported")
 	}
 	if c := w.registry.Count("east"); c.Unread != 2 || c.Exports != 2 {
-		t.Errorf("%+v", c)
+		t.Errorf("%+v, want Unread 2 and Exports 2", c)
 	}
 	w.sequence = 10
 	if got := w.export("east", 1, "a/1", "a/2"); got != "a/1 of east: ; a/2 of east: " ||
 		w.registry.Count("east").Unread != 0 {
-		t.Errorf("placed %s, %+v", got, w.registry.Count("east"))
+		t.Errorf(`placed %s, %+v, want "a/1 of east: ; a/2 of east: " and Unread 0`, got, w.registry.Count("east"))
 	}
 }
 

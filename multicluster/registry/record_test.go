@@ -85,7 +85,7 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 	other := list[0]
 	other.Cluster = "removed"
 	if got := next.Restore(append(slices.Clone(list), another, other)); !slices.Equal(got, []objectid.Pool{a, b}) {
-		t.Errorf("to assemble: %v", got)
+		t.Errorf("to assemble: %v, want %v", got, []objectid.Pool{a, b})
 	}
 	if diff := cmp.Diff(list, next.Records()); diff != "" {
 		t.Error(diff)
@@ -107,6 +107,6 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	if got := next.Restore(list); len(got) > 0 {
-		t.Errorf("restored over an update: %v", got)
+		t.Errorf("restored over an update: %v, want none", got)
 	}
 }

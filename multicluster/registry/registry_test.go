@@ -46,7 +46,7 @@ func apply(t *testing.T, r *registry.Registry, u registry.Update) []objectid.Poo
 	t.Helper()
 	changed, rejected := r.Apply(u)
 	if len(rejected) > 0 {
-		t.Fatalf("rejected: %v", rejected)
+		t.Fatalf("rejected: %v, want none", rejected)
 	}
 	return changed
 }
@@ -79,7 +79,8 @@ func TestExport_WithdrawnDrainsAndIsCollected(t *testing.T) {
 		changed := apply(t, r,
 			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 2), Withdrawn: []objectid.Pool{chat}})
 		if got := exports(r, chat); !slices.Equal(changed, []objectid.Pool{chat}) || got != "east=a, draining; west=b" {
-			t.Errorf("after the withdrawal %v have changed: %s", changed, got)
+			t.Errorf(`after the withdrawal %v have changed: %s, want %v and "east=a, draining; west=b"`,
+				changed, got, []objectid.Pool{chat})
 		}
 		time.Sleep(10 * time.Minute)
 		if wait, ok := r.Next(); !ok || wait != 0 {
@@ -114,7 +115,8 @@ func TestMember_SilenceWithdrawsNothing(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if changed := r.Expire(); state() != registry.Stale || !slices.Equal(changed, []objectid.Pool{chat}) {
-			t.Errorf("a member that is connected and silent is %s; changed: %v", state(), changed)
+			t.Errorf("a member that is connected and silent is %s; changed: %v, want %s and %v",
+				state(), changed, registry.Stale, []objectid.Pool{chat})
 		}
 		r.Connected("east", false)
 		if state() != registry.Unreachable {
@@ -131,7 +133,8 @@ func TestMember_SilenceWithdrawsNothing(t *testing.T) {
 		}
 		if changed := r.SetMembers([]string{"west"}); !slices.Equal(changed, []objectid.Pool{chat}) ||
 			exports(r, chat) != "east=a, draining" {
-			t.Errorf("removed from the set, its export is %q; changed: %v", exports(r, chat), changed)
+			t.Errorf(`removed from the set, its export is %q; changed: %v, want %v and "east=a, draining"`,
+				exports(r, chat), changed, []objectid.Pool{chat})
 		}
 	})
 }
@@ -351,7 +354,7 @@ func TestPlacement_NamesMembersWithoutTheImport(t *testing.T) {
 	r := set()
 	ws := registry.NewWatchSet()
 	if list := r.Placements(ws, chat); len(list) != 0 {
-		t.Fatalf("placements: %v", list)
+		t.Fatalf("placements: %v, want none", list)
 	}
 	want := []registry.Placement{{Member: "east", Pool: chat},
 		{Member: "west", Pool: chat, Reason: "NamespaceNotFound", Message: "namespace ns does not exist there"}}

@@ -134,7 +134,7 @@ func TestSince_IsKeptAndAgreedOn(t *testing.T) {
 		}
 		if changed := other.Agree([]registry.Record{{RecordID: registry.RecordID{Cluster: "east", Pool: code}}}); len(
 			changed) > 0 {
-			t.Errorf("a record of an earlier release changes %v", changed)
+			t.Errorf("a record of an earlier release changes %v, want none", changed)
 		}
 	})
 }

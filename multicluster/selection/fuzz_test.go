@@ -100,7 +100,8 @@ func FuzzLeastLoad_EveryMemberIsRankedOnce(f *testing.F) {
 		}
 		for _, s := range l.Standings(now) {
 			if s.InFlight != 0 || s.Blocks > 64 || s.Unreported < 0 || s.Unreported > maxUnreported {
-				t.Fatalf("%+v", s)
+				t.Fatalf("%+v, want InFlight 0, Blocks at most 64, Unreported at least 0, Unreported at most %v",
+					s, maxUnreported)
 			}
 		}
 	})

@@ -117,6 +117,6 @@ func TestSelection_LatencyComesLastAtAMemberThatDeclined(t *testing.T) {
 	}
 	b.now = b.now.Add(10 * time.Second)
 	if ranked = b.l.Rank(b.now, Prompt{}, nil); ranked[0].Member != "north" {
-		t.Errorf("10 s later: %+v", ranked[0])
+		t.Errorf(`10 s later: %+v, want Member "north"`, ranked[0])
 	}
 }

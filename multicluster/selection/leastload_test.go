@@ -99,7 +99,7 @@ func TestSelection_SessionStaysWhileItsMemberTakesRequests(t *testing.T) {
 		}
 		l.Bar(start, "west")
 		if got := rank("west"); !slices.Equal(names(got), []string{"east", "north", "west"}) {
-			t.Errorf("%s: while west is barred: %v", name, names(got))
+			t.Errorf("%s: while west is barred: %v, want %v", name, names(got), []string{"east", "north", "west"})
 		}
 		l.Bar(start, "north")
 		l.Bar(start, "east")
@@ -260,7 +260,7 @@ func TestSelection_OwnRequestsCountWithoutReports(t *testing.T) {
 	two.End()
 	for _, s := range l.Standings(after(5)) {
 		if s.InFlight != 0 {
-			t.Errorf("%+v", s)
+			t.Errorf("%+v, want InFlight 0", s)
 		}
 	}
 }
@@ -278,7 +278,7 @@ func TestSelection_PrefixOfAnotherGatewayAttracts(t *testing.T) {
 		p := Prompt{Tokens: 5320, Chain: chain(7, 10)}
 		c := l.Rank(start, p, nil)[0]
 		if want := map[bool]string{false: "west", true: "east"}[blind]; c.Member != want {
-			t.Errorf("blind %t: %+v", blind, c)
+			t.Errorf("blind %t: %+v, want Member %v", blind, c, want)
 		}
 		if !blind && c.Uncached != 200 {
 			t.Errorf("%+v", c)
@@ -313,7 +313,7 @@ func TestSelection_MemberThatDeclinesIsBarredFor10Seconds(t *testing.T) {
 	}
 	l.Bar(after(20), "east")
 	if c := l.Rank(after(20), Prompt{Tokens: 100}, nil)[2]; c.Member != "east" {
-		t.Errorf("%+v", c)
+		t.Errorf(`%+v, want Member "east"`, c)
 	}
 }
 
@@ -346,7 +346,7 @@ func TestSelection_SilentMemberIsBarredOnceThenOwnRequestsCount(t *testing.T) {
 		}
 		l.Report(time.Now(), "west", slow)
 		if c := l.Rank(time.Now(), Prompt{Tokens: 10}, nil)[1]; c.Member != "west" || c.Basis != Reported {
-			t.Errorf("%+v", c)
+			t.Errorf(`%+v, want Member "west" and Basis %v`, c, Reported)
 		}
 	})
 }
@@ -406,7 +406,7 @@ func TestSelection_MemoryIsBounded(t *testing.T) {
 	}
 	for _, s := range l.Standings(start) {
 		if s.Blocks > 1000 || s.Unreported > maxUnreported {
-			t.Errorf("%+v", s)
+			t.Errorf("%+v, want Blocks at most 1000 and Unreported at most %v", s, maxUnreported)
 		}
 	}
 	many := make([]Member, 1000)
@@ -466,7 +466,7 @@ func TestSelection_ConcurrentPicksAndReportsAgree(t *testing.T) {
 	all.Wait()
 	for _, s := range l.Standings(after(5)) {
 		if s.InFlight != 0 {
-			t.Errorf("%+v", s)
+			t.Errorf("%+v, want InFlight 0", s)
 		}
 	}
 }

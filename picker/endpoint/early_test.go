@@ -25,7 +25,7 @@ func TestFirstToken_EarlyEventIsNone(t *testing.T) {
 		lease.Done()
 	}
 	if s := at(e, 0); s.Unread != 0 || s.Rate != 0 || s.Hint != 0 || s.Latency != nil {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want Unread 0, Rate 0, Hint 0", s)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestScrape_FailureMakesEndpointStaleNotIdle(t *testing.T) {
 	server.broken.Store(true)
 	poll.Until(t, "the endpoint to be stale", func() bool { return !e.State().Fresh })
 	if e.State().Queue != 9 || r.ScrapeFailures() < 3 {
-		t.Errorf("%+v after %d failures", e.State(), r.ScrapeFailures())
+		t.Errorf("%+v after %d failures, want Queue 9 and at least 3", e.State(), r.ScrapeFailures())
 	}
 	server.broken.Store(false)
 	poll.Until(t, "the endpoint to recover", func() bool { return e.State().Fresh })
@@ -238,7 +238,8 @@ func TestScrape_AddressThatIsNeverAllowedIsNotScraped(t *testing.T) {
 	s.Refresh(time.Minute)
 	if e := &s.Endpoints[0]; server.scrapes.Load() != 0 ||
 		!strings.Contains(e.Problem(), "a loopback address is never read") {
-		t.Errorf("%d scrapes, problem %q", server.scrapes.Load(), e.Problem())
+		t.Errorf(`%d scrapes, problem %q, want 0 and a text with "a loopback address is never read"`,
+			server.scrapes.Load(), e.Problem())
 	}
 }
 
@@ -459,13 +460,13 @@ func TestScrape_UnseenRequestsCountUntilNextScrape(t *testing.T) {
 	s.Refresh(time.Minute)
 	first := leases.Open(e, Holder{}, Work{}, 0, time.Now())
 	if got := e.State(); got.Unseen != 1 || got.InFlight != 1 {
-		t.Errorf("after a pick: %+v", got)
+		t.Errorf("after a pick: %+v, want Unseen 1 and InFlight 1", got)
 	}
 	leases.Open(e, Holder{}, Work{}, 0, time.Now())
 	poll.Until(t, "the next scrape", func() bool { return e.State().Unseen == 0 })
 	first.Release()
 	if got := e.State(); got.InFlight != 1 {
-		t.Errorf("after one ended: %+v", got)
+		t.Errorf("after one ended: %+v, want InFlight 1", got)
 	}
 }
 

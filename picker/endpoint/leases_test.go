@@ -185,7 +185,7 @@ func TestLimit_HoldsForConcurrentPicks(t *testing.T) {
 		t.Error(diff)
 	}
 	if more := r.Counts(time.Now()); len(more) > 0 {
-		t.Errorf("published twice: %v", more)
+		t.Errorf("published twice: %v, want none", more)
 	}
 }
 

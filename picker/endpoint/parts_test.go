@@ -15,11 +15,11 @@ func TestLease_PartsEndWithItsFirstTokenAndItsEnd(t *testing.T) {
 		lease := leases.Open(first, Holder{}, Work{}, 0, time.Now())
 		lease.AddParts(leases.Open(second, Holder{}, Work{Tokens: 600, Rate: 1000}, 0, time.Now()))
 		if s := second.State(); s.InFlight != 1 || s.Unread != 600 {
-			t.Errorf("%s: %+v", what, s)
+			t.Errorf("%s: %+v, want InFlight 1 and Unread 600", what, s)
 		}
 		end(lease)
 		if s := second.State(); s.InFlight != 0 || s.Unread != 0 {
-			t.Errorf("after %s: %+v", what, s)
+			t.Errorf("after %s: %+v, want InFlight 0 and Unread 0", what, s)
 		}
 		lease.Release()
 		lease.Done()

@@ -46,7 +46,7 @@ func TestPrefill_BacklogShrinksWithTimeAndEndsWithFirstToken(t *testing.T) {
 		}
 	}
 	if s := at(second, 0); s.Unread != 2000 || s.Reading != 2 || s.Prompt != 2000 {
-		t.Errorf("at the endpoint that serves the request: %+v", s)
+		t.Errorf("at the endpoint that serves the request: %+v, want Unread 2000, Reading 2, Prompt 2000", s)
 	}
 	b.Release()
 	leases.Open(second, Holder{}, work, 0, epoch.Add(-time.Minute)) // a reset: nothing is unread
@@ -230,7 +230,8 @@ func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 	// One of the peers' requests gets its first token; another one is sent.
 	r.SetElsewhere(addrA, Elsewhere{InFlight: 3, Unread: 2500, Sent: time.Second / 2}, now.Add(time.Second))
 	if s := at(time.Second); s.Unread != 3500 || s.Confirmed != 0 || s.Reading < 2.49 || s.Reading > 2.51 {
-		t.Errorf("half a second more: %+v", s)
+		t.Errorf("half a second more: %+v, want Unread 3500, Confirmed 0, Reading at least 2.49, Reading at most 2.51",
+			s)
 	}
 	if c := r.Counts(now); len(c) != 1 || c[0].InFlight != 1 || c[0].Unread != 1000 || c[0].Sent != time.Second ||
 		c[0].Rate != 0 {
@@ -239,12 +240,12 @@ func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 	mine.Release()
 	r.SetElsewhere(addrA, Elsewhere{}, now)
 	if s := at(time.Second); s.InFlight != 0 || s.Unread != 0 || s.Reading != 0 {
-		t.Errorf("when all have ended: %+v", s)
+		t.Errorf("when all have ended: %+v, want InFlight 0, Unread 0, Reading 0", s)
 	}
 	// Nothing was unread meanwhile: a new prompt begins at once.
 	leases.Open(e, Holder{}, Work{Tokens: 1000, Rate: 1000}, 0, now)
 	if s := at(0); s.Reading < 0.99 || s.Reading > 1.01 {
-		t.Errorf("a prompt of a second: %+v", s)
+		t.Errorf("a prompt of a second: %+v, want Reading at least 0.99 and Reading at most 1.01", s)
 	}
 }
 
@@ -256,6 +257,6 @@ func TestPrefill_ProcessThatStartsTakesOverBacklogAndRate(t *testing.T) {
 	r.SetElsewhere(addrA, Elsewhere{InFlight: 2, Unread: 8000, Reading: time.Second, Rate: 6000}, now)
 	s := r.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: addrA}}).Endpoints[0].State()
 	if s.InFlight != 2 || s.Unread != 8000 || s.Rate != 6000 || s.Reading < 0.5 || s.Reading > 1.01 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want InFlight 2, Unread 8000, Rate 6000, Reading at least 0.5, Reading at most 1.01", s)
 	}
 }

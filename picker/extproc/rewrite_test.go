@@ -307,7 +307,7 @@ func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 		r := k.receive()
 		wantPick(t, r, r.GetRequestHeaders().GetResponse())
 		if removed := removes(r.GetRequestHeaders().GetResponse()); !strings.Contains(removed, "content-length") {
-			t.Errorf("removes %q", removed)
+			t.Errorf(`removes %q, want a text with "content-length"`, removed)
 		}
 		for i := size; i < len(routed); i += size {
 			k.send(bodyOf(routed[i:min(i+size, len(routed))], i+size >= len(routed)))

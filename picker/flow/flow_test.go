@@ -196,7 +196,7 @@ func TestFlowControl_FairnessIDsAreBounded(t *testing.T) {
 			q.queue.Remove(r)
 		}
 		if bands := q.queue.Bands(); len(bands) != 0 {
-			t.Errorf("without requests there are bands: %+v", bands)
+			t.Errorf("without requests there are bands: %+v, want none", bands)
 		}
 		q.enter("", flow.Request{Fairness: "later"})
 		if bands := q.queue.Bands(); len(bands) != 1 || bands[0].Flows != 1 {

@@ -111,7 +111,7 @@ func TestResponses_EventsAddUpToTheAnswer(t *testing.T) {
 	_, url := serve(t, Config{Name: "pod-7", InterTokenLatency: time.Microsecond})
 	_, headers, got := ask(t, url+"/v1/responses", `{"input":"one two","stream":true}`)
 	if !strings.HasPrefix(headers.Get("content-type"), "text/event-stream") {
-		t.Errorf("content type %s", headers.Get("content-type"))
+		t.Errorf(`content type %s, want the beginning "text/event-stream"`, headers.Get("content-type"))
 	}
 	names, data := namedEvents(t, got)
 	if diff := cmp.Diff([]string{
@@ -202,7 +202,7 @@ func TestEmbeddings_TextsWithCommonWordsAreNear(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	if a.Usage.PromptTokens != 9 || a.Usage.TotalTokens != 9 {
-		t.Errorf("usage %+v", a.Usage)
+		t.Errorf("usage %+v, want PromptTokens 9 and TotalTokens 9", a.Usage)
 	}
 	for _, c := range []struct {
 		input         string

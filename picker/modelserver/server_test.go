@@ -141,7 +141,7 @@ func TestChatCompletion_AnswerNamesServerAndRepeatsPrompt(t *testing.T) {
 	}
 	if _, _, again := ask(t, url+"/v1/chat/completions", body); !strings.Contains(again,
 		*a.Choices[0].Message.Content) {
-		t.Errorf("the same prompt gave %s", again)
+		t.Errorf("the same prompt gave %s, want a text with %q", again, *a.Choices[0].Message.Content)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestStreaming_ChunksAddUpToTheAnswer(t *testing.T) {
 		path := c.path
 		_, headers, got := ask(t, url+path, `{"stream":true,"stream_options":{"include_usage":true},`+c.asked+`}`)
 		if !strings.HasPrefix(headers.Get("content-type"), "text/event-stream") {
-			t.Errorf("%s: content type %s", path, headers.Get("content-type"))
+			t.Errorf(`%s: content type %s, want the beginning "text/event-stream"`, path, headers.Get("content-type"))
 		}
 		all := events(t, got)
 		if len(all) != 7 || all[6] != "[DONE]" { // 4 words, the end, the usage, [DONE]

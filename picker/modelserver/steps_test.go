@@ -71,7 +71,7 @@ func TestSteps_PromptsHoldUpAnswers(t *testing.T) {
 				at, (231+21+102+102+52+22+84*21)*time.Millisecond)
 		}
 		if load := s.engine.load(); load.running != 0 || load.kvCache != 0 || s.prefillTokens.Load() != 2510 {
-			t.Errorf("afterwards: %+v, %d tokens", load, s.prefillTokens.Load())
+			t.Errorf("afterwards: %+v, %d tokens, want running 0, kvCache 0, 2510", load, s.prefillTokens.Load())
 		}
 		if took := time.Duration(s.prefillTime.Load()); took != (21+102+102+52)*time.Millisecond {
 			t.Errorf("reading prompts took %s, want %s",
@@ -90,7 +90,7 @@ func TestSteps_PromptsWaitForAStepWithRoom(t *testing.T) {
 		}
 		first, second := begun(t, s, 1500, 1), begun(t, s, 100, 1)
 		if load := s.engine.load(); load.running != 1 || load.waiting != 1 {
-			t.Errorf("%+v", load)
+			t.Errorf("%+v, want running 1 and waiting 1", load)
 		}
 		a, b := first(1), second(1)
 		if max(a, b) != 160*time.Millisecond || min(a, b) < 100*time.Millisecond {

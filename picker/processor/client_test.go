@@ -268,7 +268,7 @@ func FuzzAnswer_DecodesOrFails(f *testing.F) {
 			t.Errorf("%s is taken for a list of %d: %v", a.Tokens, a.Count, err)
 		}
 		if got := slices.Collect(a.IDs()); !slices.Equal(got, list) {
-			t.Errorf("%s is read as %v", a.Tokens, got)
+			t.Errorf("%s is read as %v, want %v", a.Tokens, got, list)
 		}
 	})
 }

@@ -80,7 +80,7 @@ func TestPlugins_PrefixAffinityKeepsTheEndpointThatHasThePrompt(t *testing.T) {
 	}
 	if got := order(s, &Request{Tokens: 520, Chain: prefix.Chain{91, 92, 93, 94, 95, 96, 97, 98}},
 		list); !strings.HasPrefix(got, "[0 ") {
-		t.Errorf("another prompt: %s", got)
+		t.Errorf(`another prompt: %s, want the beginning "[0 "`, got)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestPlugins_ImagesGoWhereTheyWere(t *testing.T) {
 	}
 	v := s.Describe(&Request{Items: []uint64{1, 2, 3, 4}}, epoch, list, nil)
 	if v[at].Score != 0.5 {
-		t.Errorf("half of the images are known: %+v", v[at])
+		t.Errorf("half of the images are known: %+v, want Score 0.5", v[at])
 	}
 }
 

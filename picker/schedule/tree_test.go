@@ -160,7 +160,7 @@ func TestTree_DrawsAmongThoseLeft(t *testing.T) {
 		}
 	}
 	if len(seen) != 3 {
-		t.Errorf("%v", seen)
+		t.Errorf("%v, want 3 of them", seen)
 	}
 	if len(s.Rank(&Request{Criticality: Sheddable}, epoch, list[3:], nil, 1, &scratch)) > 0 || !scratch.Shed ||
 		scratch.Eligible != 1 {

@@ -27,7 +27,7 @@ func conversation(t *testing.T) *Workload {
 func TestTrace_EqualHashesAreSharedPrefixes(t *testing.T) {
 	w := conversation(t)
 	if len(w.Requests) != 120 || w.Requests[0].At != 0 || w.Requests[0].Input != 6758 || w.Requests[0].Output != 500 {
-		t.Fatalf("%d requests, %+v", len(w.Requests), w.Requests[0])
+		t.Fatalf("%d requests, %+v, want 120, At 0, Input 6758, Output 500", len(w.Requests), w.Requests[0])
 	}
 	a, b := w.Requests[0], w.Requests[1]
 	if len(a.Blocks) != 14 || len(a.full()) != 13 || a.Blocks[0] != b.Blocks[0] || a.Blocks[1] == b.Blocks[1] {

@@ -88,6 +88,6 @@ func TestConn_ErrorsStateWhatHasHappened(t *testing.T) {
 	}
 	_ = a.Close()
 	if _, err := a.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("of a closed one: %v", err)
+		t.Errorf("of a closed one: %v, want %v", err, net.ErrClosed)
 	}
 }

@@ -75,7 +75,7 @@ func TestZMTP_AnnouncedLengthTakesNoMemory(t *testing.T) {
 	c, theirs := connected(t, Limits{})
 	go func() { _, _ = theirs.Write(binary.BigEndian.AppendUint64([]byte{flagLong}, DefaultMessage+1)) }()
 	if _, err := c.Read(); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("a frame above the limit: %v", err)
+		t.Errorf("a frame above the limit: %v, want %v", err, ErrTooLarge)
 	}
 	c, theirs = connected(t, Limits{})
 	go func() {
@@ -96,7 +96,7 @@ func TestZMTP_AnnouncedLengthTakesNoMemory(t *testing.T) {
 		}
 	}()
 	if _, err := c.Read(); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("frames that exceed the limit together: %v", err)
+		t.Errorf("frames that exceed the limit together: %v, want %v", err, ErrTooLarge)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestZMTP_FloodOfCommandsEndsTheConnection(t *testing.T) {
 		}
 	}()
 	if _, err := c.Read(); !errors.Is(err, errCommands) {
-		t.Errorf("a flood of commands: %v", err)
+		t.Errorf("a flood of commands: %v, want %v", err, errCommands)
 	}
 	_ = c.Close()
 }

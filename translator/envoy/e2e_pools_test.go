@@ -71,7 +71,7 @@ func TestWeightedBackends_EachHasItsOwnPickerAndUnresolvedAnswer500(t *testing.T
 		}
 	}
 	if len(got) != 3 {
-		t.Errorf("other answers: %v", got)
+		t.Errorf("other answers: %v, want 3 of them", got)
 	}
 	if a := r.post(t, "nothing", nil); a.status != 500 {
 		t.Errorf("a rule whose weights are all 0: %s", a)

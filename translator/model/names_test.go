@@ -206,7 +206,7 @@ func TestHopID_NamesTheExportingClusterOfAnImport(t *testing.T) {
 	p := &model.Pool{Name: objectid.Target{Pool: objectid.Pool{Namespace: "ns", Name: "llm"}, Member: "cluster-a"},
 		Ref: ref}
 	if p.Name.String() != "ns/llm@cluster-a" || p.OwnHop().String() != "hop.ns.import.llm@cluster-a" {
-		t.Errorf("pool %s, hop %s", p.Name, p.OwnHop())
+		t.Errorf(`pool %s, hop %s, want "ns/llm@cluster-a" and "hop.ns.import.llm@cluster-a"`, p.Name, p.OwnHop())
 	}
 	if got := p.OwnHop().Address(); got != "envoy://hops/hop.ns.import.llm@cluster-a" {
 		t.Errorf(`a picker names it %s, want "envoy://hops/hop.ns.import.llm@cluster-a"`, got)

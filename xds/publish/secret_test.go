@@ -166,7 +166,7 @@ func TestNACK_SecretsBesideAPlaceholderAreSentOnceMore(t *testing.T) {
 		s.ask(answer)
 	}
 	if got := s.stream.Rejections(); len(got) != 2 || bad != 5 {
-		t.Errorf("%d responses, %d of them rejected; %+v", sent, bad, got)
+		t.Errorf("%d responses, %d of them rejected; %+v, want 2 of them and 5", sent, bad, got)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestNACK_LastGoodSecretIsSentAgainBeforeListenersThatNameIt(t *testing.T) {
 	s.commit([]*resource.Resource{secretOf(t, "x", "good")})
 	s.expect()
 	if got := s.stream.Rejections(); len(got) != 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v, want none", got)
 	}
 }
 

@@ -336,7 +336,7 @@ func TestEnvoy_MissingBinaryIsTriedAgainUntilItExists(t *testing.T) {
 	r.begin()
 	r.eventually("the second start has failed", func() bool { return len(r.records.attrs(cannotStart, "in")) == 2 })
 	if got := last(); !strings.Contains(got, "no such file") {
-		t.Errorf("reported: %q", got)
+		t.Errorf(`reported: %q, want a text with "no such file"`, got)
 	}
 	if err := os.Symlink(path, r.cfg.Envoy); err != nil {
 		t.Fatal(err)

@@ -47,6 +47,6 @@ func TestProfile_UpgradeKeepsListenersOfOldProfile(t *testing.T) {
 		}
 	}
 	if len(stats) != 3 {
-		t.Errorf("counters are missing: %v", stats)
+		t.Errorf("counters are missing: %v, want 3 of them", stats)
 	}
 }

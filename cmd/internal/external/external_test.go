@@ -97,7 +97,7 @@ func TestPeer_SlowOrEndlessAnswerIsBounded(t *testing.T) {
 	}
 	if r, err := peer.Do(t.Context(), Call{Method: http.MethodGet, Path: "/elsewhere", Limit: 999}); err != nil ||
 		r.Status != http.StatusFound {
-		t.Errorf("a redirect was followed: %+v %v", r, err)
+		t.Errorf("a redirect was followed: %+v %v, want Status %v", r, err, http.StatusFound)
 	}
 }
 

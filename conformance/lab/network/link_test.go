@@ -254,7 +254,8 @@ func TestLink_RejectEndsConnectionsAtOnce(t *testing.T) {
 	set(t, Fault{Effect: Reject}, there, back)
 	for _, way := range [][2]*site{{a, b}, {b, a}} {
 		if err := way[0].ask(way[1], 80, generous); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("a new connection from %s: %v; it must be reset at once", way[0].name, err)
+			t.Errorf("a new connection from %s: %v; it must be reset at once, want %v",
+				way[0].name, err, syscall.ECONNREFUSED)
 		}
 		if n := way[0].arrive(t, way[1], 20); n != 0 {
 			t.Errorf("%d datagrams arrive from %s, want 0", n, way[0].name)
@@ -271,7 +272,7 @@ func TestLink_RejectEndsConnectionsAtOnce(t *testing.T) {
 		t.Errorf("one way: %d of 20 datagrams arrive from b, want 20", n)
 	}
 	if err := a.ask(b, 80, generous); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("one way: a new connection from a: %v; it must be reset at once", err)
+		t.Errorf("one way: a new connection from a: %v; it must be reset at once, want %v", err, syscall.ECONNREFUSED)
 	}
 	set(t, Fault{Effect: Heal}, there)
 	whole(t, a, b)

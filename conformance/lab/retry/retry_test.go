@@ -23,7 +23,7 @@ func TestRetry_StopsAtSuccessAndReportsTheLastError(t *testing.T) {
 		defer cancel()
 		err := Until(ctx, time.Second, func(context.Context) error { return missing })
 		if !errors.Is(err, missing) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v", err)
+			t.Errorf("%v, want %v and %v", err, missing, context.DeadlineExceeded)
 		}
 	})
 }

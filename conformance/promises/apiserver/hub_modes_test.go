@@ -191,7 +191,7 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 	east.balance(t, "team", "chat-epp", "192.0.2.9")
 	west.carries(t, objects, "chat", "east[192.0.2.9]True")
 	if got := about(west.writes(t), n, "chat"); len(got) != 1 {
-		t.Errorf("a changed export: %v", got)
+		t.Errorf("a changed export: %v, want 1 of them", got)
 	}
 	h.kill()
 	n = len(west.writes(t))

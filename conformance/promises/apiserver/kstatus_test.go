@@ -36,7 +36,7 @@ func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 		}
 	}
 	if len(own) != len(changed) {
-		t.Fatalf("objects: %v", own)
+		t.Fatalf("objects: %v, want %d of them", own, len(changed))
 	}
 	for _, o := range own {
 		if o.kind != "ClusterSet" { // in the cluster of a hub it has no observer, and must not wait for one

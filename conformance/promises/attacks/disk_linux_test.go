@@ -101,7 +101,7 @@ func TestState_UpStartsWithReadOnlyFolder(t *testing.T) {
 	s.answers("/more", "302 one")
 	s.stop(s.penstock)
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
-		t.Errorf("it leaves %v %v", left, err)
+		t.Errorf("it leaves %v %v, want none", left, err)
 	}
 }
 

@@ -101,7 +101,7 @@ plugins: [{type: active-request-scorer}, {type: dynamo-headers}]
 		mu.Lock()
 		for _, name := range workerHeaders {
 			if values := got.Values(name); len(values) > 0 {
-				t.Errorf("%s: the server got %s: %v", what, name, values)
+				t.Errorf("%s: the server got %s: %v, want none", what, name, values)
 			}
 		}
 		if strings.Contains(body, "666") || strings.Contains(fmt.Sprint(got), "169.254.169.254") {

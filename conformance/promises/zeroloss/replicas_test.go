@@ -205,7 +205,7 @@ func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 		poll.NoError(t, "Envoy is served by the new process", limit, turn.again.serves)
 		p.flows(20)
 		if lines, err := turn.again.resent(); err != nil || len(lines) > 0 {
-			t.Errorf("%s resent what Envoy has: %v %v", turn.again.name, lines, err)
+			t.Errorf("%s resent what Envoy has: %v %v, want none", turn.again.name, lines, err)
 		}
 		p.must(turn.other.start(p.Dir))
 		p.must(turn.other.ready(t.Context()))

@@ -461,7 +461,7 @@ func TestInstall_ProgramRunsWithItsEnvoyBesideIt(t *testing.T) {
 		t.Errorf("Envoy beside %s: %v", place, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(prefix, "share/penstock/.install*")); len(left) > 0 {
-		t.Errorf("%v is left", left)
+		t.Errorf("%v is left, want none", left)
 	}
 }
 
@@ -513,7 +513,7 @@ func TestInstall_FailureLeavesWhatWasThere(t *testing.T) {
 			t.Errorf("%s: what was installed no longer runs: %v: %s", name, err, out)
 		}
 		if left, _ := filepath.Glob(filepath.Join(prefix, "relative/share/penstock/.*")); len(left) > 0 {
-			t.Errorf("%s: %v is left", name, left)
+			t.Errorf("%s: %v is left, want none", name, left)
 		}
 	}
 }

@@ -154,7 +154,7 @@ func TestAttempts_OfARequestAreKeptNewestFirst(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if got := c.Records(picker.Picks{Last: 10}); len(got) != 0 {
-		t.Errorf("among the last picks: %v", got)
+		t.Errorf("among the last picks: %v, want none", got)
 	}
 }
 

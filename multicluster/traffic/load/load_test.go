@@ -144,7 +144,7 @@ func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 			t.Errorf("east: %+v", east)
 		}
 		if west := got["west"]; west.Basis != "own requests" || west.Wait != 0 || west.Cached != 0 {
-			t.Errorf("west: %+v", west)
+			t.Errorf(`west: %+v, want Basis "own requests", Wait 0, Cached 0`, west)
 		}
 
 		// A request of this process counts until the other cluster counts it.
@@ -273,7 +273,7 @@ func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 		}
 		if got := p.costs(t, picker.ClusterPrompt{})["east"]; got.Basis != "its answers" || got.RoundTrip != 0.02 ||
 			got.Wait != 1.98 || got.Margin != 1 {
-			t.Errorf("%+v", got)
+			t.Errorf(`%+v, want Basis "its answers", RoundTrip 0.02, Wait 1.98, Margin 1`, got)
 		}
 		if got := answer(time.Second); got != "west" {
 			t.Errorf(`%s is chosen, which costs as much and the margin, want "west"`, got)
@@ -281,7 +281,7 @@ func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 		// Another policy begins anew.
 		p.here.SetClusters(whole, clusters())
 		if got := p.costs(t, picker.ClusterPrompt{})["east"]; got.Basis != "own requests" || got.Wait != 0 {
-			t.Errorf("%+v", got)
+			t.Errorf(`%+v, want Basis "own requests" and Wait 0`, got)
 		}
 	})
 }

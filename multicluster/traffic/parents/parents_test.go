@@ -121,7 +121,7 @@ func TestParentMode_Repeated404sNameTheGatewayAndTheFix(t *testing.T) {
 		w.after(forgetAfter-5*time.Second, west, east) // no request shows an improvement
 		w.after(6 * time.Second)
 		if len(w.parents) != 0 {
-			t.Errorf("counted for ever: %v", w.parents)
+			t.Errorf("counted for ever: %v, want none", w.parents)
 		}
 	})
 }

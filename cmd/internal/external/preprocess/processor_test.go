@@ -167,7 +167,7 @@ func TestProcess_PromptOfEveryAPI(t *testing.T) {
 	}
 	if _, a := ask(t, processor(t, Config{}), `{"request_body":{"prompt":[1,15043]},"headers":{}}`); a.Value !=
 		"[1,15043]" {
-		t.Errorf("token IDs of the client: %+v", a)
+		t.Errorf(`token IDs of the client: %+v, want Value "[1,15043]"`, a)
 	}
 }
 

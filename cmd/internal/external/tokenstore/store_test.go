@@ -38,7 +38,7 @@ func TestTokenStore_WorkerFetchesWhatProcessorStored(t *testing.T) {
 	for range 2 { // a request may be sent to a second worker
 		if tokens, err := client.Get(t.Context(), key, ""); err != nil ||
 			!slices.Equal(tokens, []uint32{1, 15043, 4294967295}) {
-			t.Errorf("%v %v", tokens, err)
+			t.Errorf("%v %v, want %v", tokens, err, []uint32{1, 15043, 4294967295})
 		}
 	}
 	other, err := client.Put(t.Context(), []byte("[1,15043,4294967295]"), "")

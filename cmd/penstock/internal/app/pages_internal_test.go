@@ -30,7 +30,7 @@ func TestHealth_HungCredentialFileIsReported(t *testing.T) {
 		time.Sleep(filesystem.StuckAfter)
 		if code, text := health(); code != 503 || !strings.Contains(text,
 			"/mount/tls.crt has been read for half a minute") {
-			t.Errorf("%d %s", code, text)
+			t.Errorf(`%d %s, want 503 and a text with "/mount/tls.crt has been read for half a minute"`, code, text)
 		}
 		close(answers)
 		synctest.Wait()

@@ -195,7 +195,7 @@ func TestDemo_ReasonOfPickHasTheLoadOfTheChoice(t *testing.T) {
 	}
 	pick.Verdicts = []schedule.Verdict{verdict("a", 0), verdict("b", 3)}
 	if got := comparison(pick); !strings.Contains(got, "a 0, b 3") {
-		t.Errorf("with three requests at b: %s", got)
+		t.Errorf(`with three requests at b: %s, want a text with "a 0, b 3"`, got)
 	}
 }
 

@@ -80,7 +80,7 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 			}
 		}
 		if s := w.endpoint.State(); s.Queue < 0 || s.KV < 0 || s.KV > 1e15 {
-			t.Errorf("a page shows %+v", s)
+			t.Errorf("a page shows %+v, want Queue at least 0, KV at least 0, KV at most 1e15", s)
 		}
 		if n := w.endpoint.State().Unread; n < 0 {
 			t.Errorf("%d tokens unread elsewhere, want at least 0", n)
@@ -93,11 +93,11 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 			t.Errorf("%d requests in flight elsewhere after the retraction, want 0", n)
 		}
 		if list := w.board.List(nil); len(list) > 0 {
-			t.Errorf("reported after the retraction: %v", list)
+			t.Errorf("reported after the retraction: %v, want none", list)
 		}
 		named, _ := objectid.ParseTarget(key)
 		if behind := w.names.Behind(named, "other"); len(behind) > 0 {
-			t.Errorf("%v are waited for after the retraction", behind)
+			t.Errorf("%v are waited for after the retraction, want none", behind)
 		}
 	})
 }
