@@ -43,7 +43,7 @@ func TestCRD_EveryKindIsServedInTheVersionThatIsRead(t *testing.T) {
 		kind := crd.Spec.Names.Kind
 		found[kind] = true
 		if crd.Name != f.Plural+"."+f.Group {
-			t.Errorf("%s_%s.yaml defines %s", f.Group, f.Plural, crd.Name)
+			t.Errorf("%s_%s.yaml defines %s, want %s", f.Group, f.Plural, crd.Name, f.Plural+"."+f.Group)
 		}
 		var have []string
 		for _, v := range crd.Spec.Versions {
@@ -94,7 +94,7 @@ func TestCRD_CanBeInstalled(t *testing.T) {
 			}
 			if errs, err := defaulting.ValidateDefaults(context.Background(), nil, shape, true, true); err != nil ||
 				len(errs) > 0 {
-				t.Errorf("%s %s: defaults: %v %v", crd.Name, v.Name, err, errs)
+				t.Errorf("%s %s: defaults: %v %v, want none", crd.Name, v.Name, err, errs)
 			}
 		}
 	}

@@ -116,7 +116,7 @@ func TestPick_AllocatesNothing(t *testing.T) {
 				call()
 			}
 			if n := testing.AllocsPerRun(5000, call); n != 0 {
-				t.Errorf("body %q, %s: %v allocations", body, name, n)
+				t.Errorf("body %q, %s: %v allocations, want 0", body, name, n)
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func TestCHWBL_ThroughEnvoy(t *testing.T) {
 		}
 	}
 	if len(seen) != 2 {
-		t.Errorf("all keys on one endpoint: %v", seen)
+		t.Errorf("all keys on one endpoint: %v, want 2 of them", seen)
 	}
 	if e := g.picker.Explain("ns/pool", nil); e.Strategy != "chwbl" || e.Endpoints == "" {
 		t.Errorf("%+v", e)

@@ -83,7 +83,7 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 			}
 		}
 		if sender != "here/process" {
-			t.Errorf("the pick has the sender %q", sender)
+			t.Errorf(`the pick has the sender %q, want "here/process"`, sender)
 		}
 		return list,
 			r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
@@ -127,10 +127,10 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: clustersOf(0)})
 	stream, _ := call(t, conn, "x-penstock-pool", "ns/chat@")
 	if _, _, status := answered(exchange(t, stream, headerMessage(nil))); status != 503 {
-		t.Errorf("without a cluster the answer is %d", status)
+		t.Errorf("without a cluster the answer is %d, want 503", status)
 	}
 	if setPools(t, p); len(c.clusters) != 0 {
-		t.Errorf("clusters of a removed pool are kept: %v", c.clusters)
+		t.Errorf("clusters of a removed pool are kept: %v, want none", c.clusters)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	served("envoy://hops/c01") // the first has declined
 	for _, headers := range [][]string{{"x-session-id", "one"}, {"cookie", "a=b; session-id=one"}} {
 		if first, _ := pick(headers...); first != "c01" {
-			t.Errorf("the session by %s moved from c01 to %s", headers[0], first)
+			t.Errorf(`the session by %s moved from c01 to %s, want "c01"`, headers[0], first)
 		}
 	}
 	if e := p.Explain("ns/chat@", map[string]string{"x-session-id": "one"}); len(e.Clusters) != 3 ||
@@ -180,13 +180,13 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	for _, headers := range [][]string{{"x-session-id", "two"}, {"x-session-id", "c01"},
 		{"x-session-id", "envoy://hops/c02"}, {"cookie", "session-id=c02"}, nil} {
 		if first, _ := pick(headers...); first != "c00" {
-			t.Errorf("a request with %q goes to %s", headers, first)
+			t.Errorf(`a request with %q goes to %s, want "c00"`, headers, first)
 		}
 	}
 	_, lease = pick("x-session-id", "three")
 	served("envoy://hops/spare")
 	if first, _ := pick("x-session-id", "three"); first != "c00" {
-		t.Errorf("after a spilled request the session is at %s", first)
+		t.Errorf(`after a spilled request the session is at %s, want "c00"`, first)
 	}
 	if len(published) < 2 || published[0].Cluster != "c00" || published[1].Cluster != "c01" ||
 		published[0].ID != published[1].ID {
@@ -203,7 +203,7 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	id = schedule.SessionID([]byte("five"))
 	p.LearnSession(Session{Pool: poolID("ns/chat@"), ID: id, Cluster: "c02"})
 	if first, _ := pick("x-session-id", "five"); first != "c02" {
-		t.Errorf("a session of another process is at %s", first)
+		t.Errorf(`a session of another process is at %s, want "c02"`, first)
 	}
 
 	// A cluster that leaves the import, drained or outside of within, loses its sessions; the
@@ -212,14 +212,14 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	left.Sessions = true
 	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: left})
 	if first, _ := pick("x-session-id", "five"); first != "c00" {
-		t.Errorf("a session goes to %s, which has left", first)
+		t.Errorf(`a session goes to %s, which has left, want "c00"`, first)
 	}
 	if first, _ := pick("x-session-id", "one"); first != "c01" {
-		t.Errorf("a session moved to %s because another cluster has left", first)
+		t.Errorf(`a session moved to %s because another cluster has left, want "c01"`, first)
 	}
 	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: clustersOf(2)})
 	if first, _ := pick("x-session-id", "one"); first != "c00" {
-		t.Errorf("without affinity a session is kept at %s", first)
+		t.Errorf(`without affinity a session is kept at %s, want "c00"`, first)
 	}
 }
 

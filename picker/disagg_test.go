@@ -138,7 +138,7 @@ func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 		check("both have ended", e.Addr.String(), 0, 0)
 	}
 	if n := p.leases.Len(); n != 0 {
-		t.Errorf("%d leases are open", n)
+		t.Errorf("%d leases are open, want 0", n)
 	}
 }
 
@@ -150,24 +150,24 @@ func TestDisagg_FullOrGonePrefillLeavesDecodeAlone(t *testing.T) {
 		Endpoints: withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "", "10.0.0.3:80", "prefill")}
 	setPools(t, p, pool)
 	if got := named(p.Pick(t.Context(), longPrompt(600)))["x-prefiller-host-port"]; got != "10.0.0.3:80" {
-		t.Errorf("prefill at %q", got)
+		t.Errorf(`prefill at %q, want "10.0.0.3:80"`, got)
 	}
 	a := p.Pick(t.Context(), longPrompt(600))
 	if got := named(a); a.Status != 0 || len(got) != 0 {
-		t.Errorf("a full server of prefill: %d %v", a.Status, got)
+		t.Errorf("a full server of prefill: %d %v, want 0 and none", a.Status, got)
 	}
 	if a := p.Pick(t.Context(), longPrompt(600)); a.Status != 429 {
-		t.Errorf("full servers of decode: %d", a.Status)
+		t.Errorf("full servers of decode: %d, want 429", a.Status)
 	}
 	for _, e := range []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"} {
 		if n := inFlight(p, e); n != 1 {
-			t.Errorf("%s has %d in flight", e, n)
+			t.Errorf("%s has %d in flight, want 1", e, n)
 		}
 	}
 	pool.Full, pool.Endpoints[2].Draining = schedule.Full{}, true
 	setPools(t, p, pool)
 	if a := p.Pick(t.Context(), longPrompt(600)); a.Status != 0 || len(named(a)) != 0 {
-		t.Errorf("a draining server of prefill: %d %v", a.Status, named(a))
+		t.Errorf("a draining server of prefill: %d %v, want 0 and none", a.Status, named(a))
 	}
 }
 
@@ -185,7 +185,7 @@ func TestDisagg_CachedPromptHasNoPrefill(t *testing.T) {
 		t.Errorf("a new prompt: %v", got)
 	}
 	if got := named(p.Pick(t.Context(), longPrompt(1200, chain...))); len(got) != 0 {
-		t.Errorf("a cached one: %v", got)
+		t.Errorf("a cached one: %v, want none", got)
 	}
 	pool := p.pool("ns/pool")
 	for i := range pool.snapshot.Endpoints {
@@ -205,7 +205,7 @@ func TestDisagg_ServerOfBothRolesNamesNoOther(t *testing.T) {
 		Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)),
 			Endpoints: withRoles("10.0.0.1:80", "prefill-decode")})
 	if got := named(p.Pick(t.Context(), longPrompt(600))); len(got) != 0 || inFlight(p, "10.0.0.1:80") != 1 {
-		t.Errorf("%v, %d in flight", got, inFlight(p, "10.0.0.1:80"))
+		t.Errorf("%v, %d in flight, want none and 1", got, inFlight(p, "10.0.0.1:80"))
 	}
 }
 
@@ -226,7 +226,7 @@ func TestDisagg_PrimaryPortPassesOnToTheRank(t *testing.T) {
 		p.Log(accesslog.Entry{Pool: "ns/pool", Gateway: "ns/gw", Lease: a.Lease.String(), Served: a.Endpoints[0],
 			Open: true, Status: 200})
 		if n := inFlight(p, rank); n != 1 {
-			t.Errorf("%s has %d in flight", rank, n)
+			t.Errorf("%s has %d in flight, want 1", rank, n)
 		}
 	}
 	// Without the primary port in the pool, requests go to the rank itself.
@@ -270,7 +270,7 @@ func TestDisagg_HeadersOfClientsAreRemoved(t *testing.T) {
 		}
 	}
 	if value != "10.0.0.2:80OVERWRITE_IF_EXISTS_OR_ADD" {
-		t.Errorf("prefill at %q", value)
+		t.Errorf(`prefill at %q, want "10.0.0.2:80OVERWRITE_IF_EXISTS_OR_ADD"`, value)
 	}
 }
 
@@ -307,10 +307,10 @@ func TestDisagg_ConcurrentRequestsLeaveNothingInFlight(t *testing.T) {
 	all.Wait()
 	for _, e := range list {
 		if n := inFlight(p, e.Addr.String()); n != 0 {
-			t.Errorf("%s has %d in flight", e.Addr, n)
+			t.Errorf("%s has %d in flight, want 0", e.Addr, n)
 		}
 	}
 	if n := p.leases.Len(); n != 0 {
-		t.Errorf("%d leases are open", n)
+		t.Errorf("%d leases are open, want 0", n)
 	}
 }

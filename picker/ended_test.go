@@ -62,7 +62,8 @@ func TestFull_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 			defer cancel()
 			if p.Pick(ctx, &c.request); time.Since(began) != 5*time.Millisecond {
-				t.Errorf("%s: a pick whose client leaves after 5 ms takes %s", name, time.Since(began))
+				t.Errorf("%s: a pick whose client leaves after 5 ms takes %s, want %s",
+					name, time.Since(began), 5*time.Millisecond)
 			}
 		})
 	}
@@ -115,7 +116,8 @@ func TestCHWBL_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 			defer cancel()
 			if p.Pick(ctx, keyed(1)); time.Since(began) != 5*time.Millisecond {
-				t.Errorf("%s: a pick whose client leaves after 5 ms takes %s", name, time.Since(began))
+				t.Errorf("%s: a pick whose client leaves after 5 ms takes %s, want %s",
+					name, time.Since(began), 5*time.Millisecond)
 			}
 		})
 	}

@@ -31,11 +31,11 @@ func TestFailed_ServersOfExternalPickersAreLimited(t *testing.T) {
 	} {
 		relayed := &pool{Pool: Pool{Relay: c.relay}}
 		if got := p.elsewhere(relayed, netip.MustParseAddrPort("10.1.2.3:80")); got != c.asked {
-			t.Errorf("%s: got %v", name, got)
+			t.Errorf("%s: got %v, want %v", name, got, c.asked)
 		}
 		relayed.Servers = []Server{{Addr: netip.MustParseAddrPort("10.1.2.3:80")}}
 		if got := p.elsewhere(relayed, netip.MustParseAddrPort("10.1.2.3:80")); got != (c.relay != nil) {
-			t.Errorf("%s, known: got %v", name, got)
+			t.Errorf("%s, known: got %v, want %v", name, got, c.relay != nil)
 		}
 		if c.relay != nil && p.elsewhere(relayed, netip.MustParseAddrPort("10.2.0.1:80")) {
 			t.Errorf("%s: an unknown server outside of the range is asked", name)

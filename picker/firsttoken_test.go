@@ -108,7 +108,7 @@ func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 			}
 			unread("at the end", false)
 			if served, failed, _ := e.Load().Totals(); served != 10 || failed != 0 {
-				t.Errorf("%d served, %d failed", served, failed)
+				t.Errorf("%d served, %d failed, want 10 and 0", served, failed)
 			}
 			if state := e.State(); (state.Latency != nil) != tt.learns {
 				t.Errorf("learned %+v", state)

@@ -110,7 +110,8 @@ func TestFrozen_LimitIsLongBeforeABusyServer(t *testing.T) {
 		change(p)
 		after := p.Pick(t.Context(), streamOf500()).HeadersLimit
 		if before != time.Second || after != endpoint.MaxHeadersLimit {
-			t.Errorf("%s: %v, and %v before", name, after, before)
+			t.Errorf("%s: %v, and %v before, want %v and %v",
+				name, after, before, time.Second, endpoint.MaxHeadersLimit)
 		}
 	}
 }
@@ -141,7 +142,7 @@ func TestFrozen_ServerIsSuspect(t *testing.T) {
 		t.Errorf("it got %d streams, of which %d count as failed", failed, now-before)
 	}
 	if n := gathered(t, registry)["penstock_picker_headers_timeouts_total ns/pool"]; n != 3 {
-		t.Errorf("the metric is %v", n)
+		t.Errorf("the metric is %v, want 3", n)
 	}
 }
 
@@ -159,7 +160,7 @@ func TestFrozen_SlowPoolHasTheLongestLimit(t *testing.T) {
 		}
 		for range 3 {
 			if limit, _ := answers(t, p, 0, 5*time.Millisecond); limit != endpoint.MaxHeadersLimit {
-				t.Errorf("a limit of %v", limit)
+				t.Errorf("a limit of %v, want %v", limit, endpoint.MaxHeadersLimit)
 			}
 		}
 		time.Sleep(stormTime)

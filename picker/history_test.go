@@ -26,7 +26,7 @@ func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 				served.history.add(&Record{Pool: name, Tokens: n})
 			}
 			if newest := served.history.list()[0]; newest.Tokens != 2*historySize-1 {
-				t.Fatalf("%s: the newest record is of pick %d", name, newest.Tokens)
+				t.Fatalf("%s: the newest record is of pick %d, want %d", name, newest.Tokens, 2*historySize-1)
 			}
 		}
 	}
@@ -47,7 +47,7 @@ func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 	}
 	with(1)
 	if fill(); records() != historySize {
-		t.Errorf("the pool that is left has %d records", records())
+		t.Errorf("the pool that is left has %d records, want %d", records(), historySize)
 	}
 }
 
@@ -57,12 +57,12 @@ func TestExplain_RecordsOfRemovedPoolsAreGone(t *testing.T) {
 	h := p.pool("ns/pool").history
 	h.add(new(Record))
 	if n := len(h.list()); n != 1 {
-		t.Fatalf("%d records", n)
+		t.Fatalf("%d records, want 1", n)
 	}
 	p.Remove(poolID("ns/pool"))
 	p.Remove(poolID("ns/pool"))
 	h.add(new(Record)) // of a pick that was going on
 	if n := len(h.list()); n != 0 {
-		t.Errorf("%d records are left", n)
+		t.Errorf("%d records are left, want 0", n)
 	}
 }

@@ -22,7 +22,7 @@ func (g *gateway) chat(t testing.TB, pairs ...string) (pod string, status int, r
 // avoids it for requests that want less.
 func TestSLO_ThroughEnvoy(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: buffered, Allow: true})
-	g.pods[0].answer(func() int { <-time.After(200 * time.Millisecond); return 200 })
+	g.pods[0].answer(func() int { time.Sleep(200 * time.Millisecond); return 200 })
 	pools := func(c schedule.Criticality, endpoints ...endpoint.Spec) {
 		t.Helper()
 		setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Criticality: c, Endpoints: endpoints, Body: BodyPrompts})
@@ -45,7 +45,7 @@ func TestSLO_ThroughEnvoy(t *testing.T) {
 	for _, header := range []string{"x-llm-d-slo-ttft-ms", "x-slo-ttft-ms"} {
 		for range 5 {
 			if pod, status, _ := g.chat(t, header, "120"); pod != "pod-1" || status != 200 {
-				t.Errorf("%s 120: %d by %s", header, status, pod)
+				t.Errorf(`%s 120: %d by %s, want "pod-1" and 200`, header, status, pod)
 			}
 		}
 	}
@@ -62,17 +62,17 @@ func TestSLO_ThroughEnvoy(t *testing.T) {
 		}
 	}
 	if _, status, _ := g.chat(t, "x-llm-d-slo-tpot-ms", "1"); status != 429 {
-		t.Errorf("a sheddable request that asks for 1 ms a token: %d", status)
+		t.Errorf("a sheddable request that asks for 1 ms a token: %d, want 429", status)
 	}
 	pools(schedule.Standard, slow)
 	if _, status, _ := g.chat(t, "x-llm-d-slo-ttft-ms", "120"); status != 200 {
-		t.Errorf("a standard request: %d", status)
+		t.Errorf("a standard request: %d, want 200", status)
 	}
 	setPools(t, g.picker,
 		Pool{ID: poolID("ns/pool"), Strategy: "random", Criticality: schedule.Sheddable,
 			ShedAfter: 120 * time.Millisecond, Endpoints: []endpoint.Spec{slow}, Body: BodyPrompts})
 	if _, status, reason := g.chat(t); status != 429 || reason != ReasonShed {
-		t.Errorf("shedAfter with strategy random: %d %q", status, reason)
+		t.Errorf("shedAfter with strategy random: %d %q, want 429 and %q", status, reason, ReasonShed)
 	}
 	if e := g.picker.Picks(Picks{Last: 1})[0].Exceeded; len(e) != 1 || e[0].Limit != "picker.shedAfter" ||
 		e[0].Max != 0.12 || e[0].Value < 0.12 || e[0].Endpoint != slow.Addr.String() {

@@ -163,7 +163,7 @@ func TestEndpointPicker_InvalidPoolKeepsLastGood(t *testing.T) {
 	setPools(t, p, Pool{ID: poolID("ns/a"), Strategy: "round-robin", Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")},
 		Pool{ID: poolID("ns/gone"), Endpoints: specs("10.0.0.3:80")})
 	if e := p.Explain("ns/a", nil); e.Endpoints != "10.0.0.1:80" {
-		t.Errorf("%+v", e)
+		t.Errorf(`%+v, want Endpoints "10.0.0.1:80"`, e)
 	}
 	err := p.SetPools([]Pool{{ID: poolID("ns/a"), Strategy: "nonsense"},
 		{ID: poolID("ns/b"), Endpoints: specs("10.0.0.4:80")}, {ID: poolID("ns/b")}})
@@ -172,7 +172,7 @@ func TestEndpointPicker_InvalidPoolKeepsLastGood(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if e := p.Explain("ns/a", nil); e.Endpoints != "10.0.0.1:80" || e.Strategy != "round-robin" {
-		t.Errorf("the last good configuration is lost: %+v", e)
+		t.Errorf(`the last good configuration is lost: %+v, want Endpoints "10.0.0.1:80" and Strategy "round-robin"`, e)
 	}
 	if p.Explain("ns/gone", nil).Known || !p.Explain("ns/b", nil).Known {
 		t.Errorf("pools: %v", p.Pools())
@@ -220,7 +220,7 @@ func TestEndpointPicker_HealthServesOncePoolsAreSet(t *testing.T) {
 	}
 	for _, name := range []string{"", "readiness", "inference-extension"} {
 		if s := status(name); s != "SERVING" {
-			t.Errorf("%q: %s", name, s)
+			t.Errorf(`%q: %s, want "SERVING"`, name, s)
 		}
 	}
 }

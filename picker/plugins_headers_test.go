@@ -22,7 +22,7 @@ func TestPlugins_HeadersOfTheDocumentCount(t *testing.T) {
 		stream, _ := call(t, conn)
 		list, _, status := answered(exchange(t, stream, headerMessage(nil, pairs...)))
 		if status != 0 {
-			t.Fatalf("%v: %d", pairs, status)
+			t.Fatalf("%v: %d, want 0", pairs, status)
 		}
 		return list
 	}
@@ -42,7 +42,7 @@ func TestPlugins_HeadersOfTheDocumentCount(t *testing.T) {
 		}
 	}
 	if n := gathered(t, registry)["llm_d_epp_request_total agent-7  0 "]; n != 40 {
-		t.Errorf("%g requests of the agent", n)
+		t.Errorf("%g requests of the agent, want 40", n)
 	}
 
 	pool.Plugins = parsed(t, `

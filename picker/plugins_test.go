@@ -95,6 +95,6 @@ func TestPlugins_ThroughEnvoySessionsStay(t *testing.T) {
 		seen[first] = true
 	}
 	if len(seen) != 2 {
-		t.Errorf("all sessions at %v", seen)
+		t.Errorf("all sessions at %v, want 2 of them", seen)
 	}
 }

@@ -56,7 +56,7 @@ func TestExplain_EveryPickIsKnownWithItsOutcome(t *testing.T) {
 		t.Errorf("the last two: %+v", two)
 	}
 	if none := p.Picks(Picks{Pool: "ns/other"}); len(none) != 0 {
-		t.Errorf("another pool's: %+v", none)
+		t.Errorf("another pool's: %+v, want none", none)
 	}
 	p.LogOwn(accesslog.Entry{Lease: "other.1", Gateway: "ns/gw"})      // of no pick
 	p.records.notes.ended(1, accesslog.Entry{Status: 500}, time.Now()) // of a pick that is not known any more
@@ -199,11 +199,11 @@ func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 			}
 		}
 		if r.Choice != "power-of-two-picker" || drawn != 2 {
-			t.Errorf("choice %q, %d drawn: %+v", r.Choice, drawn, r.Compared)
+			t.Errorf(`choice %q, %d drawn: %+v, want "power-of-two-picker" and 2`, r.Choice, drawn, r.Compared)
 		}
 	}
 	if got := p.Explain("ns/pool", nil).Choice; got != "power-of-two-picker" {
-		t.Errorf("explain has choice %q", got)
+		t.Errorf(`explain has choice %q, want "power-of-two-picker"`, got)
 	}
 }
 

@@ -128,7 +128,7 @@ func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
 			t.Errorf("%v %v", header, response.Header)
 		}
 		if path := <-g.pods[1].begun; path != "/buffered/v1" {
-			t.Errorf("the path is %s", path)
+			t.Errorf(`the path is %s, want "/buffered/v1"`, path)
 		}
 	}
 }
@@ -196,14 +196,11 @@ func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 		t.Fatalf("the answer has no lease: %v", r)
 	}
 	cancel() // the gateway's call ends with the pick
-	end := time.Now().Add(leaseTimeout + time.Second)
-	for time.Now().Before(end) { // longer than a request without reports counts
+	// The window is longer than a request without reports counts.
+	poll.Never(t, "the remote picker's call ends while the request goes on", leaseTimeout+time.Second, func() bool {
 		p.Log(accesslog.Entry{Lease: lease, Pool: "import/c", Served: "10.1.0.5:8000", Open: true})
-		if remote.open.Load() != 1 {
-			t.Fatal("the remote picker's call has ended, and the request goes on")
-		}
-		<-time.After(200 * time.Millisecond)
-	}
+		return remote.open.Load() != 1
+	})
 	p.Log(accesslog.Entry{Lease: lease, Pool: "import/c", Served: "10.1.0.5:8000", Status: 200})
 	poll.Until(t, "the remote picker's call ends with the request", func() bool { return remote.open.Load() == 0 })
 	poll.Until(t, "the request is not counted", func() bool {

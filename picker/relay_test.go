@@ -240,12 +240,12 @@ func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
 	for _, inHeaderOnly := range []bool{false, true} {
 		remote.name(three, inHeaderOnly)
 		if list, retries, _ := ask(""); list != "10.1.0.5:8000,10.1.0.6:8000" || retries != "1" {
-			t.Errorf("%q %s", list, retries)
+			t.Errorf(`%q %s, want "10.1.0.5:8000,10.1.0.6:8000" and "1"`, list, retries)
 		}
 	}
 	remote.name(three, false)
 	if list, _, _ := ask("envoy://b/"); list != "10.1.0.5:8000,10.1.0.6:8000,envoy://b/" {
-		t.Errorf("%q", list)
+		t.Errorf(`%q, want "10.1.0.5:8000,10.1.0.6:8000,envoy://b/"`, list)
 	}
 	if known.addrs[0] != netip.MustParseAddrPort("10.1.0.5:8000") || remote.paths[0] != "/v1/models" {
 		t.Errorf("learned %v, asked for %v", known.addrs, remote.paths)
@@ -260,10 +260,10 @@ func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
 	}
 	remote.name("", false)
 	if _, _, status := ask(""); status != 429 {
-		t.Errorf("the remote picker's 429 came as %d", status)
+		t.Errorf("the remote picker's 429 came as %d, want 429", status)
 	}
 	if list, _, _ := ask("envoy://b/"); list != "envoy://b/" {
-		t.Errorf("full in the other cluster: %q", list)
+		t.Errorf(`full in the other cluster: %q, want "envoy://b/"`, list)
 	}
 	remote.name("10.1.0.5:8000", false)
 	known.fail(errors.New("not delivered"))
@@ -373,7 +373,7 @@ func TestRelay_MovedRemotePickerLosesNoRequest(t *testing.T) {
 			for range 50 {
 				stream, cancel := call(t, conn, "x-penstock-pool", "import/c")
 				if list, _, status := answered(exchange(t, stream, headerMessage(nil))); list != "10.1.0.5:8000" {
-					t.Errorf("%q %d", list, status)
+					t.Errorf(`%q %d, want "10.1.0.5:8000"`, list, status)
 				}
 				cancel()
 			}
@@ -446,7 +446,7 @@ func TestRelay_StalledPickerCostsOneRequestItsTime(t *testing.T) {
 			}
 			// The first call, and a trial in each growing pause if the machine is slow.
 			if n := down.calls.Load(); n > 5 {
-				t.Errorf("%d of 50 picks waited for the stalled picker", n)
+				t.Errorf("%d of 50 picks waited for the stalled picker, want at most 5", n)
 			}
 		})
 	}
@@ -479,10 +479,10 @@ func TestRelay_ListsAndImmediateResponsesOfTheRemotePickerAreBounded(t *testing.
 	}
 	remote.reject(strings.Repeat("busy", 100<<10))
 	if _, status := ask(); status != 503 {
-		t.Errorf("an immediate response of 400 KiB: %d", status)
+		t.Errorf("an immediate response of 400 KiB: %d, want 503", status)
 	}
 	remote.reject("busy")
 	if _, status := ask(); status != 429 {
-		t.Errorf("a short immediate response: %d", status)
+		t.Errorf("a short immediate response: %d, want 429", status)
 	}
 }

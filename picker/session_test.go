@@ -70,7 +70,7 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 		}
 	}
 	if len(seen) != 2 {
-		t.Errorf("all sessions begin at one endpoint: %v", seen)
+		t.Errorf("all sessions begin at one endpoint: %v, want 2 of them", seen)
 	}
 	// A retry moves the session to the endpoint that served.
 	id, from := "moves", ""
@@ -82,7 +82,7 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 	}
 	g.podNamed(from).answer(func() int { return 200 })
 	if pod, _ := g.ask(t, "/a/", "x-session-id", id); pod != to {
-		t.Errorf("the session is back at %s", pod)
+		t.Errorf("the session is back at %s, want %s", pod, to)
 	}
 	// It starts again when its endpoint drains.
 	i := 0

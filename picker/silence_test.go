@@ -157,7 +157,7 @@ func TestSilent_ProbesAreBounded(t *testing.T) {
 		a.ended(server, false, now)
 	}
 	if got := fmt.Sprint(pauses); got != "[0s 1s 2s 4s 8s 16s 30s]" {
-		t.Errorf("pauses %s", got)
+		t.Errorf(`pauses %s, want "[0s 1s 2s 4s 8s 16s 30s]"`, got)
 	}
 	a.due(nil, now) // it serves
 	if len(a.due([]*endpoint.Load{server}, now)) != 1 {
@@ -169,7 +169,7 @@ func TestSilent_ProbesAreBounded(t *testing.T) {
 		many[i] = new(endpoint.Load)
 	}
 	if n := len(a.due(many, now)) + len(a.due(many, now)); n != maxProbes {
-		t.Errorf("%d probes of all servers at a time", n)
+		t.Errorf("%d probes of all servers at a time, want %d", n, maxProbes)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestSilent_CallsOfOtherGatewaysShowIt(t *testing.T) {
 			}
 			silent, _ := p.registry.Silent(time.Now())
 			if got := slices.Contains(silent, e.Load()); got != tt.want {
-				t.Errorf("%+v: silent %t", tt, got)
+				t.Errorf("%+v: silent %t, want %t", tt, got, tt.want)
 			}
 		})
 	}

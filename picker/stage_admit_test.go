@@ -96,7 +96,7 @@ func TestPickerKey_OpensPoolsOfItsGatewayAlone(t *testing.T) {
 	may.lagging = true
 	may.mu.Unlock()
 	if _, code := pick("ns/gw", "ns/theirs"); code != codes.Unavailable {
-		t.Errorf("a process that may lack the route: %v", code)
+		t.Errorf("a process that may lack the route: %v, want %v", code, codes.Unavailable)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestPickerKey_NewRouteIsWaitedFor(t *testing.T) {
 	_, may, pick := keyedPicker(t, Config{})
 	time.AfterFunc(50*time.Millisecond, func() { may.allow("ns/unrelated", "ns/own"); may.allow("ns/gw", "ns/theirs") })
 	if _, code := pick("ns/gw", "ns/theirs"); code != codes.OK {
-		t.Errorf("a pick of a new route: %v", code)
+		t.Errorf("a pick of a new route: %v, want %v", code, codes.OK)
 	}
 }
 
@@ -169,11 +169,12 @@ func TestPickerKey_ProcessThatStartsHasMembersWait(t *testing.T) {
 	p, _, pick := keyedPicker(t,
 		Config{Keyed: true, Callers: callers{exported: func(string, string) bool { return asked.Add(1) > 3 }}})
 	if _, code := pick("", "ns/own"); code != codes.OK || asked.Load() != 4 {
-		t.Errorf("%s after the export was asked for %d times", code, asked.Load())
+		t.Errorf("%s after the export was asked for %d times, want %s and 4", code, asked.Load(), codes.OK)
 	}
 	asked.Store(0)
 	p.gate.began = p.gate.began.Add(-youngFor)
 	if _, code := pick("", "ns/own"); code != codes.PermissionDenied || asked.Load() != 1 {
-		t.Errorf("in a process that runs for long: %s after the export was asked for %d times", code, asked.Load())
+		t.Errorf("in a process that runs for long: %s after the export was asked for %d times, want %s and 1",
+			code, asked.Load(), codes.PermissionDenied)
 	}
 }

@@ -45,7 +45,7 @@ func TestEndpointPicker_RetriesComposeWithTheUsers(t *testing.T) {
 		list, retries, _ := answered(exchange(t, stream, headerMessage(nil, header...)))
 		cancel()
 		if got := list + " " + retries; got != tt.want {
-			t.Errorf("%+v: %s", tt, got)
+			t.Errorf("%+v: %s, want %s", tt, got, tt.want)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestModels_OfAnImportAreAskedForByItsName(t *testing.T) {
 	}
 	if got := ask("ns/far@", "ns/far@east,ns/far@gone", "/v1/models"); !strings.HasPrefix(got, "200 ") ||
 		!strings.Contains(got, `"qwen"`) {
-		t.Errorf("the list is %s", got)
+		t.Errorf(`the list is %s, want the beginning "200 " and a text with "\"qwen\""`, got)
 	}
 	for _, tt := range []struct{ pool, pools, path, want string }{
 		{"ns/far@", "ns/far@gone", "/v1/models", "passes"},
@@ -52,7 +52,7 @@ func TestModels_OfAnImportAreAskedForByItsName(t *testing.T) {
 		{"ns/other", "ns/other,ns/far@east", "/v1/models", codes.Unavailable.String()},
 	} {
 		if got := ask(tt.pool, tt.pools, tt.path); got != tt.want {
-			t.Errorf("%+v: %s", tt, got)
+			t.Errorf("%+v: %s, want %s", tt, got, tt.want)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestFlowControl_RequestWaitsForSaturatedPool(t *testing.T) {
 	conn := dialPicker(t, address)
 	first, end := call(t, conn)
 	if list, _, _ := answered(exchange(t, first, headerMessage(nil))); list != "10.0.0.1:80" {
-		t.Fatalf("the first request went to %q", list)
+		t.Fatalf(`the first request went to %q, want "10.0.0.1:80"`, list)
 	}
 	second, _ := call(t, conn)
 	r := exchange(t, second, headerMessage(nil))
@@ -62,7 +62,7 @@ func TestFlowControl_RequestWaitsForSaturatedPool(t *testing.T) {
 		t.Fatalf("a request that waits: %v, want it to ask the gateway for 65 s", r)
 	}
 	if got := gathered(t, registry)["penstock_picker_flow_requests ns/pool 0"]; got != 1 {
-		t.Errorf("%v requests wait by the metrics", got)
+		t.Errorf("%v requests wait by the metrics, want 1", got)
 	}
 	if e := p.Explain("ns/pool", nil).Flow; e == nil || e.Saturation != 1 || len(e.Waiting) != 1 ||
 		e.Waiting[0].Requests != 1 {
@@ -80,7 +80,7 @@ func TestFlowControl_RequestWaitsForSaturatedPool(t *testing.T) {
 		t.Errorf("the record of the pick has no wait: %+v", picks)
 	}
 	if got := gathered(t, registry)["penstock_picker_flow_wait_seconds admitted ns/pool 0"]; got != 1 {
-		t.Errorf("%v waits are counted", got)
+		t.Errorf("%v waits are counted, want 1", got)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestFlowControl_ClientThatLeavesFreesItsPlace(t *testing.T) {
 	stream, leave := call(t, conn, "x-penstock-pool", "ns/pool")
 	exchange(t, stream, headerMessage(nil))
 	if n := waiting(p, "ns/pool"); n != 1 {
-		t.Fatalf("%d requests wait", n)
+		t.Fatalf("%d requests wait, want 1", n)
 	}
 	leave()
 	poll.Until(t, "the client's place to be free", func() bool { return waiting(p, "ns/pool") == 0 })
@@ -327,7 +327,7 @@ func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 	}
 	leave()
 	if a := <-answers; a.Reason != ReasonCanceled {
-		t.Errorf("the first client leaves: %+v", a)
+		t.Errorf("the first client leaves: %+v, want Reason %v", a, ReasonCanceled)
 	}
 	<-arrived
 	close(answer)
@@ -367,7 +367,8 @@ func TestFlowControl_EnvoyWaitsAsLongAsTheRequest(t *testing.T) {
 	go send("/none/")
 	go send("/buffered/")
 	poll.Until(t, "two requests to wait", func() bool { return waiting(g.picker, "ns/pool") == 2 })
-	time.Sleep(2500 * time.Millisecond) // more than Envoy's message_timeout
+	poll.Never(t, "a request is answered", 2500*time.Millisecond, // more than Envoy's message_timeout
+		func() bool { return len(statuses) > 0 })
 	release()
 	var got []string
 	for range 3 {

@@ -20,7 +20,7 @@ func TestLease_WithoutAccessLogEndsWithStream(t *testing.T) {
 	exchange(t, stream, headerMessage(nil))
 	counts := func() [2]int64 { return [2]int64{inFlight(p, "10.0.0.1:80"), inFlight(p, "10.0.0.2:80")} }
 	if got := counts(); got != [2]int64{1, 0} {
-		t.Errorf("after the pick: %v", got)
+		t.Errorf("after the pick: %v, want %v", got, [2]int64{1, 0})
 	}
 	served, _ := structpb.NewStruct(map[string]any{"x-gateway-destination-endpoint-served": "10.0.0.2:80"})
 	exchange(t, stream, &extprocv3.ProcessingRequest{
@@ -29,7 +29,7 @@ func TestLease_WithoutAccessLogEndsWithStream(t *testing.T) {
 		MetadataContext: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"envoy.lb": served}},
 	})
 	if got := counts(); got != [2]int64{0, 1} {
-		t.Errorf("after the second endpoint served: %v", got)
+		t.Errorf("after the second endpoint served: %v, want %v", got, [2]int64{0, 1})
 	}
 	cancel()
 	poll.Until(t, "the stream's end", func() bool { return counts() == [2]int64{} })

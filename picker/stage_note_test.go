@@ -122,6 +122,6 @@ func TestDebugPicks_ShowWhyEndpointWasPicked(t *testing.T) {
 	w = httptest.NewRecorder()
 	p.ServeHTTP(w, httptest.NewRequest("GET", "/debug/picks?pool=unknown", nil))
 	if w.Code != 404 {
-		t.Errorf("unknown pool: %d", w.Code)
+		t.Errorf("unknown pool: %d, want 404", w.Code)
 	}
 }

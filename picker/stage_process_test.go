@@ -54,7 +54,7 @@ func startProcessor(t *testing.T) *processorOf {
 		defer s.mu.Unlock()
 		s.sent.Body, s.sent.Headers = nil, nil
 		if err := json.Unmarshal(text, &s.sent); err != nil || r.URL.Path != "/process" {
-			t.Errorf("%s %s: %v", r.URL.Path, text, err)
+			t.Errorf(`%s %s: %v, want "/process"`, r.URL.Path, text, err)
 		}
 		s.trace = r.Header.Get("traceparent")
 		s.calls++
@@ -177,7 +177,7 @@ func TestProcessor_WorkerOutsideTheSubsetIsNotUsed(t *testing.T) {
 		r := bodied(`{"prompt":"a"}`)
 		r.Subset = "tier=free"
 		if a := p.Pick(t.Context(), r); a.Endpoints.String() != "10.0.0.3:80" {
-			t.Errorf("%s: %s %s", worker, a.Endpoints, a.Reason)
+			t.Errorf(`%s: %s %s, want "10.0.0.3:80"`, worker, a.Endpoints, a.Reason)
 		} else {
 			a.Track.End()
 		}
@@ -261,10 +261,10 @@ func TestProcessor_ReceivesListedHeadersAndNoCredentials(t *testing.T) {
 		},
 	})
 	if got := fmt.Sprint(s.sent.Headers); got != "map[x-request-id:r1 x-tenant:t1]" {
-		t.Errorf("the processor gets %s", got)
+		t.Errorf(`the processor gets %s, want "map[x-request-id:r1 x-tenant:t1]"`, got)
 	}
 	if s.trace != "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" {
-		t.Errorf("its trace context is %q", s.trace)
+		t.Errorf("its trace context is %q, want %q", s.trace, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	}
 }
 

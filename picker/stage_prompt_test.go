@@ -98,17 +98,17 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	unread := func() int64 { return p.pool("ns/pool").snapshot.Endpoints[0].State().Unread }
 	pick()
 	if got := unread(); got != 1024 {
-		t.Errorf("a prompt of 1,024 tokens counts as %d to be read", got)
+		t.Errorf("a prompt of 1,024 tokens counts as %d to be read, want 1024", got)
 	}
 	events.publish(t, []any{"BlockStored", hashes, nil, tokens, 16})
 	poll.Until(t, "the pick's two seconds are over, and the report stays",
 		func() bool { return load.Prefixes().Picks() == 0 })
 	pick()
 	if got := unread(); got != 1024 {
-		t.Errorf("with a second one that is cached, %d tokens are to be read", got)
+		t.Errorf("with a second one that is cached, %d tokens are to be read, want 1024", got)
 	}
 	if rendered.Load() != 1 {
-		t.Errorf("the prompt was rendered %d times", rendered.Load())
+		t.Errorf("the prompt was rendered %d times, want 1", rendered.Load())
 	}
 	// Dynamo's frontends get the token IDs, which are then kept.
 	pool.Strategy, pool.Plugins = "plugins",
@@ -127,7 +127,7 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 		}
 	}
 	if rendered.Load() != 2 {
-		t.Errorf("the prompt was rendered %d times", rendered.Load())
+		t.Errorf("the prompt was rendered %d times, want 2", rendered.Load())
 	}
 	poll.Until(t, "no body is held", func() bool { return p.wire.bodies.Held() == 0 })
 }

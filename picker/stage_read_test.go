@@ -73,6 +73,6 @@ func TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown(t *testing.T) {
 		}
 	}
 	if n := g.picker.wire.bodies.Held(); n != 0 {
-		t.Errorf("%d bytes are held: Envoy has them", n)
+		t.Errorf("%d bytes are held: Envoy has them, want 0", n)
 	}
 }

@@ -87,7 +87,7 @@ func TestResponseAffinity_ServerThatTakesNoRequests(t *testing.T) {
 		pool := Pool{ID: poolID("ns/pool"), Responses: true, Strategy: "least-request", Endpoints: specs(first, second)}
 		setPools(t, p, pool)
 		if a := followUp(t, p, second); a.Endpoints.String() != second { // it stays in flight
-			t.Fatalf("%s: %s at first", name, a.Endpoints)
+			t.Fatalf("%s: %s at first, want %s", name, a.Endpoints, second)
 		}
 		pool.Endpoints = specs(first, second)
 		c.change(&pool)
@@ -203,7 +203,7 @@ func TestResponseAffinity_FollowUpWaitsForTheReport(t *testing.T) {
 		p.pool("ns/pool").responses.waiting = maxResponseWaits
 		began = time.Now()
 		if p.Pick(t.Context(), respond("resp_3")); time.Since(began) != 0 {
-			t.Errorf("one more than may wait: %s", time.Since(began))
+			t.Errorf("one more than may wait: %s, want 0", time.Since(began))
 		}
 	})
 }
@@ -221,7 +221,7 @@ func TestResponseAffinity_IsSharedWithOtherProcesses(t *testing.T) {
 	}
 	other.LearnSession(sent.sessions[0])
 	if a := other.Pick(t.Context(), respond("resp_1")); a.Endpoints.String() != second {
-		t.Errorf("the other process picks %s", a.Endpoints)
+		t.Errorf("the other process picks %s, want %s", a.Endpoints, second)
 	}
 	var all []Session
 	other.Sessions(func(s Session) bool { all = append(all, s); return true })

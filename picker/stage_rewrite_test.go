@@ -80,7 +80,7 @@ func TestInferenceModel_CriticalityIsThatOfItsRequests(t *testing.T) {
 		}
 		pool.TrustHeaders = true
 		if live, unknown := asked("b", header, "live"), asked("b", header, "nothing"); live != 7 || unknown != -1 {
-			t.Errorf("%s: priorities %d and, of an unknown objective, %d", header, live, unknown)
+			t.Errorf("%s: priorities %d and, of an unknown objective, %d, want 7 and %d", header, live, unknown, -1)
 		}
 	}
 }

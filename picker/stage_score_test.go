@@ -61,7 +61,7 @@ func TestPlugins_ThroughEnvoyExternalScorerDecides(t *testing.T) {
 		seen[response.Header.Get("x-pod")] = true
 	}
 	if len(seen) != 2 {
-		t.Errorf("without scores all requests went to %v", seen)
+		t.Errorf("without scores all requests went to %v, want 2 of them", seen)
 	}
 }
 

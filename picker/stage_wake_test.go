@@ -19,6 +19,6 @@ func TestPicker_PickAfterAStopNamesWhatHasChanged(t *testing.T) {
 		close(stopped)
 	}()
 	if got := p.Pick(t.Context(), longPrompt(10)).Endpoints.String(); got != "10.0.0.2:80" {
-		t.Errorf("the pick names %q, which has left while the process was stopped", got)
+		t.Errorf(`the pick names %q, which has left while the process was stopped, want "10.0.0.2:80"`, got)
 	}
 }

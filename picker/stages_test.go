@@ -96,11 +96,12 @@ func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 				inFlight += pool.snapshot.Endpoints[i].State().InFlight
 			}
 			if p.leases.Len() != 0 || inFlight != 0 || p.others.nowhere.InFlight() != 0 || p.Imported() != 0 {
-				t.Errorf("%s: %s leaves %d leases, %d and %d requests in flight, %d of other clusters", name, before,
+				t.Errorf("%s: %s leaves %d leases, %d and %d requests in flight, %d of other clusters, want 0, 0, 0, 0",
+					name, before,
 					p.leases.Len(), inFlight, p.others.nowhere.InFlight(), p.Imported())
 			}
 			if c.open != 0 {
-				t.Errorf("%s: %s leaves %d charges of clusters", name, before, c.open)
+				t.Errorf("%s: %s leaves %d charges of clusters, want 0", name, before, c.open)
 			}
 			if pool.queue.On() && pool.queue.Unplaced() != 0 {
 				t.Errorf("%s: %s leaves %d admitted requests without a place", name, before, pool.queue.Unplaced())

@@ -48,6 +48,6 @@ func TestSubset_SelectorsBindAndAreBounded(t *testing.T) {
 	kept := 0
 	p.subsets.known.Range(func(any, any) bool { kept++; return true })
 	if kept > maxSubsets {
-		t.Errorf("%d selectors are kept", kept)
+		t.Errorf("%d selectors are kept, want at most %d", kept, maxSubsets)
 	}
 }

@@ -51,7 +51,7 @@ func TestSuspects_AreShownWithTheirReasons(t *testing.T) {
 			all := p.Suspects()
 			if tt.kind == "" {
 				if len(all) != 0 {
-					t.Errorf("%+v", all)
+					t.Errorf("%+v, want none", all)
 				}
 				return
 			}
@@ -85,7 +85,7 @@ func TestSuspects_AreShownWithTheirReasons(t *testing.T) {
 				}
 			}
 			if series != len(schedule.Suspicions) {
-				t.Errorf("%d series", series)
+				t.Errorf("%d series, want %d", series, len(schedule.Suspicions))
 			}
 		})
 	}

@@ -180,7 +180,7 @@ func TestSubsetHint_OnlyItsEndpointsArePicked(t *testing.T) {
 		}
 	}
 	if status, _ := ask("192.0.2.1:80"); status != 503 {
-		t.Errorf("nothing eligible: %d", status)
+		t.Errorf("nothing eligible: %d, want 503", status)
 	}
 }
 
@@ -298,13 +298,13 @@ func TestAccessLog_EndsRequestAndNamesServingEndpoint(t *testing.T) {
 	}
 	poll.Until(t, "the access log", func() bool { n, _, _ := served.Totals(); return n == 1 })
 	if n := inFlight(g.picker, first.addr().String()) + inFlight(g.picker, second.addr().String()); n != 0 {
-		t.Errorf("%d requests in flight after the end", n)
+		t.Errorf("%d requests in flight after the end, want 0", n)
 	}
 	if _, failed, firstByte := served.Totals(); failed != 0 || firstByte <= 0 {
-		t.Errorf("the serving endpoint: %d failed, first byte after %v", failed, firstByte)
+		t.Errorf("the serving endpoint: %d failed, first byte after %v, want 0 and more than 0", failed, firstByte)
 	}
 	if n, failed, _ := tried.Totals(); n != 0 || failed != 1 {
-		t.Errorf("the endpoint that answered 503 first: %d served, %d failed", n, failed)
+		t.Errorf("the endpoint that answered 503 first: %d served, %d failed, want 0 and 1", n, failed)
 	}
 }
 
@@ -407,7 +407,7 @@ func TestEndpointPicker_ChangingPoolsLosesNoRequest(t *testing.T) {
 	poll.Until(t, "all requests are reported", func() bool { return g.picker.leases.Len() == 0 })
 	for _, p := range g.pods {
 		if n := inFlight(g.picker, p.addr().String()); n != 0 {
-			t.Errorf("%s has %d requests in flight", p.name, n)
+			t.Errorf("%s has %d requests in flight, want 0", p.name, n)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func TestDenial_LeavesNothingCached(t *testing.T) {
 		p.Log(open)
 		p.Log(c.end)
 		if got := cachedTokens(p, at, chain) > 0; got != c.cached {
-			t.Errorf("%s: cached %v", c.what, got)
+			t.Errorf("%s: cached %v, want %v", c.what, got, c.cached)
 		}
 	}
 }
@@ -118,6 +118,6 @@ func TestDenial_OfPromptLargerThanTheCacheEvictsNothing(t *testing.T) {
 	}
 	p.Pick(t.Context(), longPrompt(6500, large[:100]...)) // of fewer tokens, perhaps
 	if got := cachedTokens(p, first, large); got != 6400 {
-		t.Errorf("%d tokens of a prompt of about the cache's size are cached", got)
+		t.Errorf("%d tokens of a prompt of about the cache's size are cached, want 6400", got)
 	}
 }

@@ -67,8 +67,8 @@ func TestMetrics_RequestsAndTokensByModel(t *testing.T) {
 	}
 	if got = gathered(t, registry); len(p.records.usage.models) != maxModels+1 ||
 		got["penstock_picker_model_requests_total other served ns/pool"] != 12 {
-		t.Errorf("%d models have series, and other requests are %v", len(p.records.usage.models),
-			got["penstock_picker_model_requests_total other served ns/pool"])
+		t.Errorf("%d models have series, and other requests are %v, want %d and 12", len(p.records.usage.models),
+			got["penstock_picker_model_requests_total other served ns/pool"], maxModels+1)
 	}
 	setPools(t, p)
 	if len(p.records.usage.models) != 0 || p.records.usage.names != 0 {
@@ -91,7 +91,7 @@ func TestMetrics_QueueAndSaturationOfFreshPages(t *testing.T) {
 	list[1].BeginScrape().Succeed(endpoint.Reading{Running: 5, KV: 0.5}, time.Now())
 	got := gathered(t, registry)
 	if got["penstock_picker_queue_requests ns/pool"] != 3 || got["penstock_picker_saturation_ratio ns/pool"] != 0.75 {
-		t.Errorf("queue %v, saturation %v", got["penstock_picker_queue_requests ns/pool"],
+		t.Errorf("queue %v, saturation %v, want 3 and 0.75", got["penstock_picker_queue_requests ns/pool"],
 			got["penstock_picker_saturation_ratio ns/pool"])
 	}
 }

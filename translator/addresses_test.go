@@ -333,7 +333,7 @@ func TestHostname_OnlyNamesInUseAreResolved(t *testing.T) {
 		Pickers: config().Pickers})
 	out := tr.Update(s.View(), store.Everything(s.View()))
 	if !slices.Equal(out.Names, []string{"rebind.example"}) {
-		t.Errorf("used: %v", out.Names)
+		t.Errorf("used: %v, want %v", out.Names, []string{"rebind.example"})
 	}
 	update := func(ops ...store.Op) translator.Output {
 		rev, err := s.Apply(ops...)
@@ -347,7 +347,7 @@ func TestHostname_OnlyNamesInUseAreResolved(t *testing.T) {
 		t.Errorf("no longer used: %v", out.NamesGone)
 	}
 	if out = update(store.InferencePools.Delete("mine/pool")); len(out.Names) > 0 {
-		t.Errorf("used: %v", out.Names)
+		t.Errorf("used: %v, want none", out.Names)
 	}
 	unused := &v1alpha1.ModelServers{ObjectMeta: metav1.ObjectMeta{Namespace: "mine", Name: "unused"},
 		Spec: v1alpha1.ModelServersSpec{Servers: []v1alpha1.ModelServer{{Address: "unused.example"}}}}

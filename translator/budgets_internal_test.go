@@ -191,7 +191,8 @@ func TestRouteBudget_EstimatesWhatEnvoyTakes(t *testing.T) {
 		cost := charge.Chains[0].Cost
 		ratio := float64(cost.Time()) / float64(c.took)
 		if ratio < 1/1.5 || ratio > 1.5 {
-			t.Errorf("%s: %v is estimated, Envoy took %v (%.2f): %v", name, cost.Time(), c.took, ratio, cost)
+			t.Errorf("%s: %v is estimated, Envoy took %v (%.2f): %v, want at least %.2f and at most 1.5",
+				name, cost.Time(), c.took, ratio, cost, 1/1.5)
 		}
 	}
 }

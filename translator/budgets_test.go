@@ -144,7 +144,7 @@ func TestRouteBudget_LargeRoutesOfANamespaceLeaveItsNeighboursAlone(t *testing.T
 	}
 	for _, route := range [][2]string{{"neighbour", "small"}, {"default", "own"}} {
 		if c := r.accepted(route[0], route[1]); c.Status != report.True {
-			t.Errorf("%s: %+v", route, c)
+			t.Errorf("%s: %+v, want Status %v", route, c, report.True)
 		}
 	}
 	c := r.accepted("attacker", "r0")
@@ -173,12 +173,12 @@ func TestRouteBudget_RouteThatNeverFitsTakesNoPlace(t *testing.T) {
 		t.Errorf("16 hosts with 128 matches each: %+v", c)
 	}
 	if c := r.accepted("a", "r0"); c.Status != report.True {
-		t.Errorf("a newer route that fits: %+v", c)
+		t.Errorf("a newer route that fits: %+v, want Status %v", c, report.True)
 	}
 	huge = largeRoute("a", "huge", 1, 128)
 	r.put(huge)
 	if c := r.accepted("a", "huge"); c.Status != report.True {
-		t.Errorf("on one host: %+v", c)
+		t.Errorf("on one host: %+v, want Status %v", c, report.True)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestRouteBudget_ChangeFarBelowItLooksAtNoOtherRoute(t *testing.T) {
 	r.put(routes...)
 	out := r.put(largeRoute("a", "r7", 1, 2))
 	if !strings.Contains(out.Work, "charges=1/1") || !strings.Contains(out.Work, "cuts=0/1") {
-		t.Errorf("a change of costs computed %s", out.Work)
+		t.Errorf(`a change of costs computed %s, want a text with "charges=1/1" and a text with "cuts=0/1"`, out.Work)
 	}
 	for _, row := range r.tr.ExplainRow("{default/gw http/80 a}") {
 		for _, read := range row.Reads {

@@ -170,7 +170,8 @@ func TestRegularExpressions_NewestRulesOfANamespaceAboveItsShareAnswer500(t *tes
 		store.HTTPRoutes.Put(tenantRoute("b", "other", 9, []gatewayv1.Hostname{"e.example"}, 30)))
 	if got := r.partiallyInvalid("a", "a-newest"); !strings.HasPrefix(got,
 		"PartiallyInvalid True: Dropped Rule 0, 1 ") {
-		t.Errorf("the newest route's condition is %q", got)
+		t.Errorf(`the newest route's condition is %q, want the beginning "PartiallyInvalid True: Dropped Rule 0, 1 "`,
+			got)
 	}
 	for _, name := range []string{"z-oldest", "m-middle"} {
 		if got := r.partiallyInvalid("a", name); got != "" {
@@ -189,7 +190,7 @@ func TestRegularExpressions_NewestRulesOfANamespaceAboveItsShareAnswer500(t *tes
 	// Another tenant's change recomputes no row of this tenant.
 	out := r.apply(store.HTTPRoutes.Put(tenantRoute("b", "other", 9, []gatewayv1.Hostname{"e.example"}, 31)))
 	if !strings.Contains(out.Work, "overruns=0/1") {
-		t.Errorf("one tenant's change computed %s", out.Work)
+		t.Errorf(`one tenant's change computed %s, want a text with "overruns=0/1"`, out.Work)
 	}
 	out = r.apply(store.HTTPRoutes.Put(tenantRoute("c", "plain", 9, []gatewayv1.Hostname{"g.example"}, 0)))
 	if strings.Contains(out.Work, "overruns") {
@@ -214,7 +215,7 @@ func TestRegularExpressions_WiderHostnamesAreBoundedInEachHost(t *testing.T) {
 	}
 	r.apply(ops...)
 	if n := r.compiled(); n != 100 {
-		t.Errorf("%d expressions: 800 hosts under the wildcard have each their copy", n)
+		t.Errorf("%d expressions: 800 hosts under the wildcard have each their copy, want 100", n)
 	}
 	r.apply(store.HTTPRoutes.Put(tenantRoute("c", "narrow", 1, []gatewayv1.Hostname{"one.example"}, 0)))
 	if n := r.compiled(); n != 200 {

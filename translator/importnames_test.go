@@ -50,7 +50,7 @@ func TestHostname_NamesOfAnExportingClusterAreBounded(t *testing.T) {
 			}
 		}
 		if used != 32 {
-			t.Errorf("%s: %d names are looked up", name, used)
+			t.Errorf("%s: %d names are looked up, want 32", name, used)
 		}
 		var text strings.Builder
 		for _, r := range out.Reports {

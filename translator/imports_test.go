@@ -140,15 +140,17 @@ func TestImport_HealthOfARelayedPickerIsFollowed(t *testing.T) {
 	health := &inferenceapi.EndpointImport{Port: 9003}
 	if got := pickers(
 		health); got != "status.clusters[0].endpointPicker of chat at 192.0.2.9:9002, relayed true, health 9003; " {
-		t.Errorf("a relayed picker with health: %s", got)
+		t.Errorf("a relayed picker with health: %s, want %q",
+			got, "status.clusters[0].endpointPicker of chat at 192.0.2.9:9002, relayed true, health 9003; ")
 	}
 	if got := pickers(health, inferenceapi.ImportedEndpoint{
 		Address: "10.1.0.1",
 	}); got != "status.clusters[0].endpointPicker of chat at 192.0.2.9:9002, relayed false, health 9003; " {
-		t.Errorf("one that Envoy asks: %s", got)
+		t.Errorf("one that Envoy asks: %s, want %q",
+			got, "status.clusters[0].endpointPicker of chat at 192.0.2.9:9002, relayed false, health 9003; ")
 	}
 	if got := pickers(nil); got != "gone import-picker/default/far/east" {
-		t.Errorf("a relayed picker again: %s", got)
+		t.Errorf(`a relayed picker again: %s, want "gone import-picker/default/far/east"`, got)
 	}
 }
 

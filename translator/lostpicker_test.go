@@ -65,13 +65,13 @@ func TestPool_LostPickerIsUnhealthyWhereAllItsPoolsFailOpen(t *testing.T) {
 				},
 			}}), service, slice, pool("one", inferencev1.EndpointPickerFailOpen), store.HTTPRoutes.Put(route),
 		lost(false)); health != corev3.HealthStatus_UNKNOWN {
-		t.Errorf("%v before", health)
+		t.Errorf("%v before, want %v", health, corev3.HealthStatus_UNKNOWN)
 	}
 	if health := apply(lost(true)); health != corev3.HealthStatus_UNHEALTHY {
-		t.Errorf("%v while it is lost", health)
+		t.Errorf("%v while it is lost, want %v", health, corev3.HealthStatus_UNHEALTHY)
 	}
 	if health := apply(pool("two", inferencev1.EndpointPickerFailClose)); health != corev3.HealthStatus_UNKNOWN {
-		t.Errorf("%v while it is lost, and another pool fails closed", health)
+		t.Errorf("%v while it is lost, and another pool fails closed, want %v", health, corev3.HealthStatus_UNKNOWN)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestPool_FrozenPickerIsUnhealthyAndItsClusterChangesInPlace(t *testing.T) {
 				},
 			}}), service, slice, store.InferencePools.Put(pool), store.HTTPRoutes.Put(route), frozen(false))
 	if checks != 1 || health != corev3.HealthStatus_UNKNOWN {
-		t.Errorf("before: %d health checks, %v", checks, health)
+		t.Errorf("before: %d health checks, %v, want 1 and %v", checks, health, corev3.HealthStatus_UNKNOWN)
 	}
 	if name, checks, health := apply(frozen(true)); name != before || checks != 0 ||
 		health != corev3.HealthStatus_UNHEALTHY {
@@ -196,7 +196,7 @@ func TestImport_LostPickerIsUnhealthyWhereItsClusterFailsOpen(t *testing.T) {
 				return load.Endpoints[0].LbEndpoints[0].HealthStatus
 			}
 			if got := health(); got != corev3.HealthStatus_UNKNOWN {
-				t.Errorf("%s: %v before", mode, got)
+				t.Errorf("%s: %v before, want %v", mode, got, corev3.HealthStatus_UNKNOWN)
 			}
 			out := apply(dialect(true))
 			if got := health(); got != want {
@@ -213,7 +213,7 @@ func TestImport_LostPickerIsUnhealthyWhereItsClusterFailsOpen(t *testing.T) {
 				}
 			}
 			if apply(dialect(false)); health() != corev3.HealthStatus_UNKNOWN {
-				t.Errorf("%s: %v once it is back", mode, health())
+				t.Errorf("%s: %v once it is back, want %v", mode, health(), corev3.HealthStatus_UNKNOWN)
 			}
 		}
 	}

@@ -169,7 +169,7 @@ func TestImportName_KeepsItsMeaningWhenAMemberExportsAPoolOfThatName(t *testing.
 		store.BackendTLSPolicies.Put(tlsPolicy("tls", "chat-east")))
 	const own = "import/default/chat/east"
 	if got := w.leads("a.example.com"); got != own {
-		t.Fatalf("chat-east leads to %s", got)
+		t.Fatalf("chat-east leads to %s, want %s", got, own)
 	}
 	for _, step := range []struct {
 		what string
@@ -202,7 +202,7 @@ func TestImportName_KeepsItsMeaningWhenAMemberExportsAPoolOfThatName(t *testing.
 			t.Errorf("%s: proxies receive %q", step.what, changed)
 		}
 		if got := w.leads("a.example.com"); got != own {
-			t.Errorf("%s: chat-east leads to %s", step.what, got)
+			t.Errorf("%s: chat-east leads to %s, want %s", step.what, got, own)
 		}
 	}
 	w.apply(offerSince(2, "chat-east", "north", false))
@@ -321,7 +321,7 @@ func TestImportName_OfAClusterOutsideWithinLeadsToNoPoolOfThatName(t *testing.T)
 	w.apply(offerSince(1, "chat", "east", false), offerSince(1, "chat", "west", false), store.PoolPolicies.Put(policy),
 		store.HTTPRoutes.Put(importRoute("r", "chat-east")), offerSince(2, "chat-east", "north", false))
 	if got := w.leads("a.example.com"); got != "500: This route has no backend." {
-		t.Errorf("chat-east leads to %q", got)
+		t.Errorf(`chat-east leads to %q, want "500: This route has no backend."`, got)
 	}
 	if !w.finding("HTTPRoute", "r", "cluster east", "spec.selection.within") {
 		t.Errorf("the route has no finding with the reason: %+v", w.reports)
@@ -335,7 +335,7 @@ func TestImportName_WithoutItsNameAnImportHasTheNamesOfItsClusters(t *testing.T)
 		store.HTTPRoutes.Put(importRoute("r", "chat-east-north")),
 		store.BackendTLSPolicies.Put(tlsPolicy("tls", "chat-east")))
 	if got := w.leads("a.example.com"); got != "import/default/chat-east/north" {
-		t.Errorf("chat-east-north leads to %s", got)
+		t.Errorf(`chat-east-north leads to %s, want "import/default/chat-east/north"`, got)
 	}
 	e := w.tr.Explain(translator.Query{URL: &url.URL{Scheme: "http", Host: "a.example.com"}})
 	if len(e.Backends) != 1 || e.Backends[0].TLS != "" {

@@ -58,7 +58,7 @@ func TestPickerKey_RotationChangesNoCluster(t *testing.T) {
 	}
 	out := tr.Update(s.View(), rev.Changes)
 	if out.Err != nil || len(out.Deltas) != 1 {
-		t.Fatalf("%v, %d deltas", out.Err, len(out.Deltas))
+		t.Fatalf("%v, %d deltas, want 1", out.Err, len(out.Deltas))
 	}
 	for _, r := range out.Deltas[0].Upserts {
 		if r.Name != model.OwnKey {
@@ -66,7 +66,7 @@ func TestPickerKey_RotationChangesNoCluster(t *testing.T) {
 		}
 	}
 	if len(out.Deltas[0].Upserts) != 1 || len(out.Deltas[0].Removes) != 0 {
-		t.Errorf("upserts %v, removes %v", out.Deltas[0].Upserts, out.Deltas[0].Removes)
+		t.Errorf("upserts %v, removes %v, want 1 of them and none", out.Deltas[0].Upserts, out.Deltas[0].Removes)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestBackendTLSPolicy_MetricsOfItsPoolAreReadOverTLS(t *testing.T) {
 		}
 		out := tr.Update(s.View(), rev.Changes)
 		if out.Err != nil || len(out.Pools) != 1 {
-			t.Fatalf("%d pools, %v", len(out.Pools), out.Err)
+			t.Fatalf("%d pools, %v, want 1", len(out.Pools), out.Err)
 		}
 		return out.Pools[0]
 	}

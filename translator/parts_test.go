@@ -90,7 +90,7 @@ func TestRouteConfiguration_HostChangeKeepsOtherParts(t *testing.T) {
 	p, before := newPort(t, hosts)
 	var rc routev3.RouteConfiguration
 	if err := proto.Unmarshal(before.Body(), &rc); err != nil || len(rc.VirtualHosts) < hosts {
-		t.Fatalf("%d hosts, %v", len(rc.VirtualHosts), err)
+		t.Fatalf("%d hosts, %v, want at least %d", len(rc.VirtualHosts), err, hosts)
 	}
 	after, _ := p.update(redirect(7, 302))
 	if len(after.Parts) != len(before.Parts) || after.Version == before.Version {
@@ -108,6 +108,6 @@ func TestRouteConfiguration_HostChangeKeepsOtherParts(t *testing.T) {
 		}
 	}
 	if fresh != 1 {
-		t.Errorf("%d of %d parts are new", fresh, len(after.Parts))
+		t.Errorf("%d of %d parts are new, want 1", fresh, len(after.Parts))
 	}
 }

@@ -124,7 +124,7 @@ func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 	}
 	out := tr.Update(s.View(), rev.Changes)
 	if out.Err != nil || len(out.Deltas) != 1 {
-		t.Fatalf("%v, %d deltas", out.Err, len(out.Deltas))
+		t.Fatalf("%v, %d deltas, want 1", out.Err, len(out.Deltas))
 	}
 	for _, r := range out.Deltas[0].Upserts {
 		if r.Type != resource.Secret && r.Type != resource.RouteConfiguration {
@@ -132,7 +132,7 @@ func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 		}
 	}
 	if n := len(out.Deltas[0].Upserts); n != 3 || len(out.Deltas[0].Removes) > 0 {
-		t.Errorf("%d changed, %v removed", n, out.Deltas[0].Removes)
+		t.Errorf("%d changed, %v removed, want 3 and none", n, out.Deltas[0].Removes)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 func TestPeerListener_FleetHasItsPortOrAFinding(t *testing.T) {
 	s, tr := exporting(t)
 	if got := tr.PeerPort("default/gw"); got != 15443 {
-		t.Errorf("port %d", got)
+		t.Errorf("port %d, want 15443", got)
 	}
 	stored, _ := store.Memberships.Get(s.View(), store.OwnMembership)
 	alone := stored.DeepCopyObject().(*store.Membership)
@@ -158,7 +158,7 @@ func TestPeerListener_FleetHasItsPortOrAFinding(t *testing.T) {
 	cfg.ReservedPort = 15443
 	s, tr = exportingBy(t, cfg)
 	if got := tr.PeerPort("default/gw"); got != 0 {
-		t.Errorf("the proxies' own port: %d", got)
+		t.Errorf("the proxies' own port: %d, want 0", got)
 	}
 	out := translator.New(cfg).Update(s.View(), store.Everything(s.View()))
 	i := slices.IndexFunc(out.Reports, func(r report.Report) bool { return r.Owner.Kind == "Gateway" })

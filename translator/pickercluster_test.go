@@ -25,7 +25,7 @@ func pickerOf(t *testing.T, tr *translator.Translator, kind resource.Type, id mo
 		return r.Type != kind || got.InAnyConfig() != id
 	})
 	if len(all) != 1 {
-		t.Fatalf("%d %v %s", len(all), kind, id)
+		t.Fatalf("%d %v %s, want 1", len(all), kind, id)
 	}
 	return all[0]
 }

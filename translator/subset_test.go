@@ -16,20 +16,21 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
+func podIn(i int, zone string) store.Op {
+	p := &corev1.Pod{ObjectMeta: inDefault(fmt.Sprint("pod-", i))}
+	p.Labels = map[string]string{"app": "a", "zone": zone}
+	p.Status.PodIP = fmt.Sprintf("10.100.%d.%d", 100+i/200, 1+i%200)
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	return store.Pods.Put(p)
+}
+
 // Endpoints come and go: with a subset for an external picker, whose list Envoy has, one route
 // configuration changes besides the endpoints; with our picker, which has the labels itself, none.
 func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 	const servers = 1000
-	pod := func(i int, zone string) store.Op {
-		p := &corev1.Pod{ObjectMeta: inDefault(fmt.Sprint("pod-", i))}
-		p.Labels = map[string]string{"app": "a", "zone": zone}
-		p.Status.PodIP = fmt.Sprintf("10.100.%d.%d", 100+i/200, 1+i%200)
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-		return store.Pods.Put(p)
-	}
 	pods := make([]store.Op, servers)
 	for i := range pods {
-		pods[i] = pod(i, "east")
+		pods[i] = podIn(i, "east")
 	}
 	for _, external := range []bool{false, true} {
 		t.Run(fmt.Sprint("external ", external), func(t *testing.T) {
@@ -76,7 +77,7 @@ func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 					t.Errorf("%s has %d bytes", r.Name, len(r.Body()))
 				}
 			}
-			changes, err := s.Apply(pod(servers-1, "west"))
+			changes, err := s.Apply(podIn(servers-1, "west"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -76,7 +76,7 @@ func TestAddresses_WithAZoneAreFindingsAndReachNoEnvoy(t *testing.T) {
 		}
 	}
 	if n < 10 {
-		t.Errorf("proxies receive %d resources, which proves nothing", n)
+		t.Errorf("proxies receive %d resources, which proves nothing, want at least 10", n)
 	}
 	for _, rep := range out.Reports {
 		w.reports[rep.Owner] = rep

@@ -65,17 +65,19 @@ func TestPythonClients_ModelsAreReplaced(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		if len(got) != 3*8+3 { // models, ways to ask; the list of models, and an unknown one for each client
-			t.Errorf("%s: %d answers: %s", pool, len(got), text)
+			t.Errorf("%s: %d answers: %s, want %d", pool, len(got), text, 3*8+3)
 		}
 		for _, a := range got {
 			switch a.API {
 			case "models":
 				if !strings.Contains(a.Text, "public") || !strings.Contains(a.Text, "alias") {
-					t.Errorf("%s: the list of models has %q", pool, a.Text)
+					t.Errorf(`%s: the list of models has %q, want a text with "public" and a text with "alias"`,
+						pool, a.Text)
 				}
 			case "error":
 				if !strings.Contains(a.Text, "does not exist") {
-					t.Errorf("%s: %s got %q for an unknown model", pool, a.Client, a.Text)
+					t.Errorf(`%s: %s got %q for an unknown model, want a text with "does not exist"`,
+						pool, a.Client, a.Text)
 				}
 			default:
 				if a.Model != "llama-v2" || !strings.Contains(a.Text, "repeat <this> é") {

@@ -58,6 +58,31 @@ func exportingSite(t *testing.T, name string) *site {
 		"127.0.0.1:"+fmt.Sprint(freePort(t)))
 }
 
+// servedBy waits until a server answers some of the requests to a gateway, or none of them.
+func servedBy(t *testing.T, port int, by string, want bool) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s serves: %v", by, want), func() error {
+		for range 20 {
+			got, err := chat(t.Context(), local(port))
+			if err != nil {
+				return err
+			}
+			switch server := got.header.Get("x-served-by"); {
+			case got.status != http.StatusOK:
+				return fmt.Errorf("%d %s", got.status, got.body)
+			case server == by && want:
+				return nil
+			case server == by:
+				return fmt.Errorf("served by %s", server)
+			}
+		}
+		if want {
+			return errors.New("none of 20 requests")
+		}
+		return nil
+	})
+}
+
 // A cluster is drained, restarted, brought back, and leaves, while requests go on.
 func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	t.Parallel()
@@ -70,34 +95,12 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	east, west := exportingSite(t, "east"), exportingSite(t, "west")
 	here.join(east)
 	here.join(west)
-	served := func(by string, want bool) {
-		t.Helper()
-		eventually(t, fmt.Sprintf("%s serves: %v", by, want), func() error {
-			for range 20 {
-				got, err := chat(t.Context(), local(port))
-				if err != nil {
-					return err
-				}
-				switch server := got.header.Get("x-served-by"); {
-				case got.status != http.StatusOK:
-					return fmt.Errorf("%d %s", got.status, got.body)
-				case server == by && want:
-					return nil
-				case server == by:
-					return fmt.Errorf("served by %s", server)
-				}
-			}
-			if want {
-				return errors.New("none of 20 requests")
-			}
-			return nil
-		})
-	}
+	served := func(by string, want bool) { t.Helper(); servedBy(t, port, by, want) }
 	served("east-1", true)
 	served("west-1", true)
 	traffic := sendTraffic(t, local(port))
 	if out := east.penstock("clusters", "drain"); !strings.Contains(out, "Cluster east is drained") {
-		t.Errorf("drain: %s", out)
+		t.Errorf(`drain: %s, want a text with "Cluster east is drained"`, out)
 	}
 	served("east-1", false)
 	here.lists("east Draining yes")
@@ -119,7 +122,7 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	served("east-1", false) // it drains on after a restart
 	if out := east.penstock("clusters", "drain", "--undo"); !strings.Contains(out,
 		"takes requests of its members again") {
-		t.Errorf("undo: %s", out)
+		t.Errorf(`undo: %s, want a text with "takes requests of its members again"`, out)
 	}
 	served("east-1", true)
 	if out := east.penstock("clusters", "leave"); !strings.Contains(out,
@@ -130,7 +133,7 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	traffic.flows(t, 50)
 	traffic.end(t)
 	if text := east.penstock("clusters", "list"); !strings.Contains(text, "The ClusterSet has no members") {
-		t.Errorf("after leaving: %s", text)
+		t.Errorf(`after leaving: %s, want a text with "The ClusterSet has no members"`, text)
 	}
 	eventually(t, "the other cluster has no exports of the one that has left", func() error {
 		if text := here.penstock("clusters", "list", "-o", "json"); strings.Count(text, `"state": "Imported"`) != 1 {

@@ -46,7 +46,7 @@ func TestClusterSet_DrainWaitsForRequestsOfEachProcess(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	if n := asked.Load(); n <= 10 {
-		t.Errorf("drained after %d answers of the process with requests", n)
+		t.Errorf("drained after %d answers of the process with requests, want more than 10", n)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestClusterSet_DrainWaitsForAcknowledgements(t *testing.T) {
 		var asked atomic.Int64
 		out, err := drain(t, time.Minute, func() bool { return asked.Add(1) < 5 })
 		if err != nil || !strings.Contains(out, "Cluster east is drained") {
-			t.Errorf("%s %v", out, err)
+			t.Errorf(`%s %v, want a text with "Cluster east is drained"`, out, err)
 		}
 	})
 	t.Run("never", func(t *testing.T) {

@@ -148,7 +148,7 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	s.write("set.yaml", strings.Replace(text, "namespaces: []", "namespaces: [chat] # only chat", 1))
 	out, err = s.joinText(memberYAML(t, "east", "192.0.2.1:9443", first+next), "--replace")
 	if err != nil || !strings.Contains(out, "east has a new address or new certificates") {
-		t.Fatalf("renewed: %s %v", out, err)
+		t.Fatalf(`renewed: %s %v, want a text with "east has a new address or new certificates"`, out, err)
 	}
 	if text, clusterSet := read(); len(clusterSet.Spec.Members) != 1 ||
 		clusterSet.Spec.Members[0].Peer.Bundle != first+next ||
@@ -231,7 +231,7 @@ func TestClusterSet_JoinGivesNoNameToAnUnknownCA(t *testing.T) {
 			t.Errorf("%s: the error names what is known: %v", c.what, err)
 		}
 		if out, err := s.joinText(text, "--replace"); err != nil || !strings.Contains(out, "new certificates") {
-			t.Errorf("%s, with --replace: %s %v", c.what, out, err)
+			t.Errorf(`%s, with --replace: %s %v, want a text with "new certificates"`, c.what, out, err)
 		}
 	}
 }
@@ -304,7 +304,7 @@ func TestClusterSet_JoinNamesAMemberOfAHub(t *testing.T) {
 			t.Errorf("%s: %v", access, err)
 		}
 		if out, err := s.joinText(text, "--replace"); err != nil || !strings.Contains(out, "new certificates") {
-			t.Errorf("%s, with --replace: %s %v", access, out, err)
+			t.Errorf(`%s, with --replace: %s %v, want a text with "new certificates"`, access, out, err)
 		}
 		written, err := os.ReadFile(filepath.Join(s.dir, "set.yaml"))
 		if err != nil || strings.Contains(string(written), "file: east") ||
@@ -460,7 +460,7 @@ func TestClusters_JoinReportsADamagedFileOfItsOwn(t *testing.T) {
 		t.Errorf("before there is a certificate: %+v, %v", own, err)
 	}
 	if own, err := ownAsMember("- {name: east}\n"); err != nil || own.Name != "east" {
-		t.Errorf("%+v, %v", own, err)
+		t.Errorf(`%+v, %v, want Name "east"`, own, err)
 	}
 	for _, text := range []string{"- {name: ea", "- {name: east}\n- {name: west}\n", "[]"} {
 		if own, err := ownAsMember(text); err == nil || !strings.Contains(err.Error(), "restart penstock") {

@@ -10,6 +10,26 @@ import (
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
+// findsInvalidExports writes pools whose annotations are invalid, and expects a finding about each.
+func findsInvalidExports(t *testing.T, west *site) {
+	t.Helper()
+	for what, c := range map[string]struct{ annotations, want string }{
+		"an unknown value": {`inference.networking.x-k8s.io/export: Everywhere`,
+			`metadata.annotations[inference.networking.x-k8s.io/export]: "Everywhere" is not supported`},
+		"a mode alone": {`inference.networking.x-k8s.io/export-mode: ParentMode`,
+			`metadata.annotations[inference.networking.x-k8s.io/export-mode]: it has no effect without inference.networking.x-k8s.io/export`},
+		"an unknown mode": {
+			`inference.networking.x-k8s.io/export: ClusterSet, inference.networking.x-k8s.io/export-mode: Magic`,
+			`metadata.annotations[inference.networking.x-k8s.io/export-mode]: "Magic" is not supported`,
+		},
+		"a weight of no limit": {`inference.networking.x-k8s.io/export: ClusterSet, penstock.dev/export-weight: "-1"`,
+			`metadata.annotations[penstock.dev/export-weight]: "-1" is no weight`},
+	} {
+		west.write("pool.yaml", exportedPool(c.annotations))
+		west.finds(what, c.want)
+	}
+}
+
 // A mistake in a ClusterSet, an annotation or at a member is a finding with object, field and fix,
 // and the other member serves on.
 func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
@@ -34,15 +54,7 @@ func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
 	finds := func(what, set string, want ...string) {
 		t.Helper()
 		here.write("set.yaml", set)
-		eventually(t, what, func() error {
-			text := here.penstock("status")
-			for _, w := range want {
-				if !strings.Contains(text, w) {
-					return fmt.Errorf("no %q in:\n%s", w, text)
-				}
-			}
-			return nil
-		})
+		here.finds(what, want...)
 		serves()
 	}
 	westAt := strings.Fields(west.show()[strings.Index(west.show(), "address:"):])[1]
@@ -92,26 +104,7 @@ func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
 		"ClusterSet gpus spec.members[0].draining: member east: it has no effect on a member that has a peer",
 		"member west: it is a member of `penstock hub`, which reads its API server; this process does not use it")
 	here.write("set.yaml", clusterSetYAML("here", good))
-	for what, c := range map[string]struct{ annotations, want string }{
-		"an unknown value": {`inference.networking.x-k8s.io/export: Everywhere`,
-			`metadata.annotations[inference.networking.x-k8s.io/export]: "Everywhere" is not supported`},
-		"a mode alone": {`inference.networking.x-k8s.io/export-mode: ParentMode`,
-			`metadata.annotations[inference.networking.x-k8s.io/export-mode]: it has no effect without inference.networking.x-k8s.io/export`},
-		"an unknown mode": {
-			`inference.networking.x-k8s.io/export: ClusterSet, inference.networking.x-k8s.io/export-mode: Magic`,
-			`metadata.annotations[inference.networking.x-k8s.io/export-mode]: "Magic" is not supported`,
-		},
-		"a weight of no limit": {`inference.networking.x-k8s.io/export: ClusterSet, penstock.dev/export-weight: "-1"`,
-			`metadata.annotations[penstock.dev/export-weight]: "-1" is no weight`},
-	} {
-		west.write("pool.yaml", exportedPool(c.annotations))
-		eventually(t, what, func() error {
-			if text := west.penstock("status"); !strings.Contains(text, c.want) {
-				return fmt.Errorf("no %q in:\n%s", c.want, text)
-			}
-			return nil
-		})
-	}
+	findsInvalidExports(t, west)
 	serves()
 }
 

@@ -102,7 +102,7 @@ func TestOffer_EnvoyOfOthersIsServedByTheImportsStatusAlone(t *testing.T) {
 		serverNamed(t, "chat-2"))
 	entry := here.imported("chat", "east")
 	if entry.RoutingMode != "EndpointMode" || entry.TargetPortNumber != 8000 {
-		t.Errorf("%+v", entry)
+		t.Errorf(`%+v, want RoutingMode "EndpointMode" and TargetPortNumber 8000`, entry)
 	}
 	_, picker := only(t, entry.EndpointPicker.Service)
 	// it knows no endpoint
@@ -112,7 +112,8 @@ func TestOffer_EnvoyOfOthersIsServedByTheImportsStatusAlone(t *testing.T) {
 		for range 10 {
 			got, err := e.chat(way)
 			if err != nil || got.status != http.StatusOK {
-				t.Fatalf("%s: %d %q %s %v", way, got.status, got.header.Get("x-penstock-reason"), got.body, err)
+				t.Fatalf("%s: %d %q %s %v, want %d",
+					way, got.status, got.header.Get("x-penstock-reason"), got.body, err, http.StatusOK)
 			}
 			by[got.header.Get("x-served-by")]++
 		}
@@ -287,7 +288,7 @@ func TestOffer_ParentOfOthersIsTheGatewaysOrdinaryAddress(t *testing.T) {
 		t.Errorf("the parent is at port %d, want the Gateway's %d", at, gateway)
 	}
 	if parents := here.imported("code", "east").Parents; len(parents) != 1 {
-		t.Errorf("%+v", parents)
+		t.Errorf("%+v, want 1 of them", parents)
 	} else if _, port := only(t, parents[0].Service); port != peer {
 		t.Errorf("a pool that is not offered is at port %d, want the peer listener's %d", port, peer)
 	}

@@ -46,7 +46,7 @@ func TestClusterSet_ParentModeServesThroughTheGatewayOfTheOtherCluster(t *testin
 	served("through the other cluster's Gateway", true)
 	if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text,
 		fmt.Sprintf("127.0.0.1:%d", gateway)) {
-		t.Errorf("explain: %s", text)
+		t.Errorf("explain: %s, want a text with %q", text, fmt.Sprintf("127.0.0.1:%d", gateway))
 	}
 	east.write("pool.yaml", exportedPool(exportAnnotation))
 	eventually(t, "in EndpointMode the pod itself is an endpoint", func() error {

@@ -109,6 +109,29 @@ func askPeer(t *testing.T, port int, certificate tls.Certificate, server, host s
 	return do(c, req)
 }
 
+// keepAsking sends one request after another until end is called. end returns the first failure.
+func keepAsking(ask func() error) (end func() error) {
+	ended, failed := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(failed)
+		for n := 0; ; n++ {
+			select {
+			case <-ended:
+				if n == 0 {
+					failed <- errors.New("no request")
+				}
+				return
+			default:
+			}
+			if err := ask(); err != nil {
+				failed <- fmt.Errorf("request %d: %w", n, err)
+				return
+			}
+		}
+	}()
+	return func() error { close(ended); return <-failed }
+}
+
 // A member's Gateway reaches, by the certificate of its cluster, the pools that are exported to it
 // and nothing else of this cluster.
 func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
@@ -149,32 +172,20 @@ func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 
 	// Members, bundles and exports change while requests go on.
 	second := newTestMember(t, "home")
-	ended, failed := make(chan struct{}), make(chan error, 1)
-	go func() {
-		defer close(failed)
-		for n := 0; ; n++ {
-			select {
-			case <-ended:
-				if n == 0 {
-					failed <- errors.New("no request")
-				}
-				return
-			default:
-			}
-			if got, err := askPeer(t, peer, at, chatHost, chatHost, nil); err != nil || got.status != http.StatusOK {
-				failed <- fmt.Errorf("request %d: %d %s %v", n, got.status, got.body, err)
-				return
-			}
+	end := keepAsking(func() error {
+		got, err := askPeer(t, peer, at, chatHost, chatHost, nil)
+		if err == nil && got.status != http.StatusOK {
+			err = fmt.Errorf("got %d %s, want %d", got.status, got.body, http.StatusOK)
 		}
-	}()
+		return err
+	})
 	east.write("set.yaml", withPeers(clusterSetYAML("east", home.member(second), south.member()), peer))
 	answered("the next authority of a member", http.StatusOK, second.gateway("home"), chatHost, chatHost)
 	east.write("pool.yaml", exportedPool(exportAnnotation+", inference.networking.x-k8s.io/export-mode: ParentMode"))
 	answered("exported to all", http.StatusOK, south.gateway("south"), chatHost, chatHost)
 	east.write("set.yaml", withPeers(clusterSetYAML("east", home.member(second)), peer))
 	answered("a member that has left", 0, south.gateway("south"), chatHost, chatHost)
-	close(ended)
-	if err := <-failed; err != nil {
+	if err := end(); err != nil {
 		t.Error(err)
 	}
 	east.write("pool.yaml", poolYAML("chat"))

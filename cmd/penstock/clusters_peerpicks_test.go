@@ -28,6 +28,62 @@ func callPicker(t *testing.T, port int, server string, certificate ...tls.Certif
 	return conn
 }
 
+// exportedChat is the server name of cluster east's picker for pool chat.
+const exportedChat = "chat.default.east.pool.penstock"
+
+// picksAreForMembers calls a picker, which exports pool chat to home, and not to south.
+func picksAreForMembers(t *testing.T, picker int, server string, home, south *testMember) {
+	t.Helper()
+	at := home.gateway("home")
+	for what, c := range map[string]struct {
+		conn *grpc.ClientConn
+		md   []string
+		want codes.Code
+	}{
+		"a member": {
+			callPicker(t, picker, exportedChat, at), []string{"x-penstock-pool", "default/chat"}, codes.OK,
+		},
+		"a pool that is not exported": {
+			callPicker(t, picker, exportedChat, at), []string{"x-penstock-pool", "default/own"}, codes.PermissionDenied,
+		},
+		"no pool": {callPicker(t, picker, exportedChat, at), nil, codes.PermissionDenied},
+		"room for a body": {
+			callPicker(t, picker, exportedChat, at),
+			[]string{"x-penstock-pool", "default/chat", "x-penstock-upload", "1000"},
+			codes.PermissionDenied,
+		},
+		"a member that it is not exported to": {
+			callPicker(t, picker, exportedChat, south.gateway("south")), []string{"x-penstock-pool", "default/chat"},
+			codes.PermissionDenied,
+		},
+		"a member in another's name": {
+			callPicker(t, picker, exportedChat, south.gateway("home")), []string{"x-penstock-pool", "default/chat"},
+			codes.Unavailable,
+		},
+		"a member without a certificate": {
+			callPicker(t, picker, exportedChat), []string{"x-penstock-pool", "default/chat"}, codes.Unavailable,
+		},
+		"a name of another cluster": {
+			callPicker(t, picker, "chat.default.west.pool.penstock", at), []string{"x-penstock-pool", "default/chat"},
+			codes.Unavailable,
+		},
+		"a member's certificate, and no name": {
+			callPicker(t, picker, "penstock", at), []string{"x-penstock-pool", "default/chat"}, codes.Unauthenticated,
+		},
+		"without certificate and name": {
+			callPicker(t, picker, "penstock"), []string{"x-penstock-pool", "default/chat"}, codes.Unauthenticated,
+		},
+		"a claim to be a gateway elsewhere, alone": {
+			callPicker(t, picker, "penstock"), []string{"x-penstock-pool", "default/chat", "x-penstock-import", "true"},
+			codes.Unauthenticated,
+		},
+	} {
+		if got, err := asked(t, c.conn, c.md...); status.Code(err) != c.want || err == nil && got != server {
+			t.Errorf("%s: %q %v, want %v", what, got, err, c.want)
+		}
+	}
+}
+
 // Where Gateways have a peer listener, their certificates let Gateways of members pick from the
 // pools that are exported to them, whether Envoy calls the picker or ours relays.
 func TestPeerListener_MembersPickWithoutAnOpenPicker(t *testing.T) {
@@ -74,57 +130,10 @@ func TestPeerListener_MembersPickWithoutAnOpenPicker(t *testing.T) {
 		t.Errorf("the picker is not verified:\n%s", text)
 	}
 
-	const name = "chat.default.east.pool.penstock"
-	at := home.gateway("home")
-	for what, c := range map[string]struct {
-		conn *grpc.ClientConn
-		md   []string
-		want codes.Code
-	}{
-		"a member": {
-			callPicker(t, picker, name, at), []string{"x-penstock-pool", "default/chat"}, codes.OK,
-		},
-		"a pool that is not exported": {
-			callPicker(t, picker, name, at), []string{"x-penstock-pool", "default/own"}, codes.PermissionDenied,
-		},
-		"no pool": {callPicker(t, picker, name, at), nil, codes.PermissionDenied},
-		"room for a body": {
-			callPicker(t, picker, name, at), []string{"x-penstock-pool", "default/chat", "x-penstock-upload", "1000"},
-			codes.PermissionDenied,
-		},
-		"a member that it is not exported to": {
-			callPicker(t, picker, name, south.gateway("south")), []string{"x-penstock-pool", "default/chat"},
-			codes.PermissionDenied,
-		},
-		"a member in another's name": {
-			callPicker(t, picker, name, south.gateway("home")), []string{"x-penstock-pool", "default/chat"},
-			codes.Unavailable,
-		},
-		"a member without a certificate": {
-			callPicker(t, picker, name), []string{"x-penstock-pool", "default/chat"}, codes.Unavailable,
-		},
-		"a name of another cluster": {
-			callPicker(t, picker, "chat.default.west.pool.penstock", at), []string{"x-penstock-pool", "default/chat"},
-			codes.Unavailable,
-		},
-		"a member's certificate, and no name": {
-			callPicker(t, picker, "penstock", at), []string{"x-penstock-pool", "default/chat"}, codes.Unauthenticated,
-		},
-		"without certificate and name": {
-			callPicker(t, picker, "penstock"), []string{"x-penstock-pool", "default/chat"}, codes.Unauthenticated,
-		},
-		"a claim to be a gateway elsewhere, alone": {
-			callPicker(t, picker, "penstock"), []string{"x-penstock-pool", "default/chat", "x-penstock-import", "true"},
-			codes.Unauthenticated,
-		},
-	} {
-		if got, err := asked(t, c.conn, c.md...); status.Code(err) != c.want || err == nil && got != server {
-			t.Errorf("%s: %q %v, want %v", what, got, err, c.want)
-		}
-	}
+	picksAreForMembers(t, picker, server, home, south)
 
 	// A member that has left gets no more picks, also on open connections, and the others do.
-	held := callPicker(t, picker, name, south.gateway("south"))
+	held := callPicker(t, picker, exportedChat, south.gateway("south"))
 	east.write("pool.yaml", exportedPool(exportAnnotation))
 	eventually(t, "exported to all", func() error {
 		_, err := asked(t, held, "x-penstock-pool", "default/chat")

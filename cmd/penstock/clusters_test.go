@@ -82,7 +82,7 @@ func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 	here.errs.expect(t, "cluster=east") // its connection
 	if got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.status !=
 		http.StatusInternalServerError {
-		t.Errorf("before the export: %d %s", got.status, got.body)
+		t.Errorf("before the export: %d %s, want %d", got.status, got.body, http.StatusInternalServerError)
 	}
 	const export = `inference.networking.x-k8s.io/export: ClusterSet`
 	east.write("pool.yaml", exportedPool(export))
@@ -123,6 +123,44 @@ func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 	served("corrected, it serves", true)
 	east.remove("pool.yaml")
 	served("a pool that is deleted takes no request", false)
+}
+
+// finds waits until penstock status has some texts.
+func (s *site) finds(what string, want ...string) {
+	s.t.Helper()
+	eventually(s.t, what, func() error {
+		text := s.penstock("status")
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				return fmt.Errorf("no %q in:\n%s", w, text)
+			}
+		}
+		return nil
+	})
+}
+
+// findsDamage damages the record of member east and the identity of a cluster that is stopped,
+// starts it, and expects findings. Then it restores the identity.
+func (s *site) findsDamage() {
+	s.t.Helper()
+	records := filepath.Join(s.state, "cluster", "records", "east.jsonl")
+	if err := os.WriteFile(records, []byte("{\n"), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	identity := filepath.Join(s.state, "cluster", "identity.json")
+	intact, err := os.ReadFile(identity)
+	if err == nil {
+		err = os.WriteFile(identity, []byte("{\n"), 0o600)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.start()
+	s.out.expect(s.t, "serves at")
+	s.finds("damaged files", records+" is damaged in line 1", identity+" is damaged: restore it, or remove it")
+	if err := os.WriteFile(identity, intact, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // A process that starts while a member is away serves what the member exported before.
@@ -195,33 +233,7 @@ spec:
 
 	// Damage in the records is named, and affects nothing else.
 	here.stop()
-	records := filepath.Join(here.state, "cluster", "records", "east.jsonl")
-	if err := os.WriteFile(records, []byte("{\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	identity := filepath.Join(here.state, "cluster", "identity.json")
-	intact, err := os.ReadFile(identity)
-	if err == nil {
-		err = os.WriteFile(identity, []byte("{\n"), 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	here.start()
-	here.out.expect(t, "serves at")
-	eventually(t, "the findings", func() error {
-		text := here.penstock("status")
-		for _, want := range []string{records + " is damaged in line 1",
-			identity + " is damaged: restore it, or remove it"} {
-			if !strings.Contains(text, want) {
-				return fmt.Errorf("no %q in\n%s", want, text)
-			}
-		}
-		return nil
-	})
-	if err := os.WriteFile(identity, intact, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	here.findsDamage()
 	east.start()
 	served("connected again")
 	eventually(t, "the findings are resolved", func() error {

@@ -255,7 +255,8 @@ func TestVersion_NamesTheEnvoyThatUpStarts(t *testing.T) {
 	}
 	if out, err = penstock(t, "version"); err != nil || !strings.HasPrefix(out, "penstock ") ||
 		!strings.Contains(out, envoy.Version+" ("+envoy.Path+")") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf(`%v: %s, want the beginning "penstock " and a text with %q`,
+			err, out, envoy.Version+" ("+envoy.Path+")")
 	}
 }
 
@@ -287,7 +288,7 @@ func TestVersion_WithoutEnvoyNamesTheCause(t *testing.T) {
 	t.Setenv("ENVOY", "/no/such/envoy")
 	out, err := penstock(t, "version")
 	if err != nil || !strings.Contains(out, "/no/such/envoy") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf(`%v: %s, want a text with "/no/such/envoy"`, err, out)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestRotate_RunningProcessPublishesTheNewAuthority(t *testing.T) {
 	})
 	s.stop()
 	if out := s.penstock("credentials", "rotate"); !strings.Contains(out, "No penstock runs") {
-		t.Errorf("without a process it prints %s", out)
+		t.Errorf(`without a process it prints %s, want a text with "No penstock runs"`, out)
 	}
 }
 

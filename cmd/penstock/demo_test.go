@@ -81,7 +81,7 @@ func (d *demonstration) ended(t *testing.T, steps int) {
 func expectEmpty(t *testing.T, dir string) {
 	t.Helper()
 	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v %v", left, err)
+		t.Errorf("left behind: %v %v, want none", left, err)
 	}
 }
 

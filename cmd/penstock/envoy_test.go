@@ -21,7 +21,7 @@ func TestEnvoyInstall_FetchesNothingIfAnEnvoyIsFound(t *testing.T) {
 	t.Setenv("ENVOY", envoy.Path)
 	out, err := penstock(t, "envoy", "install", "--from", "/no/such/file")
 	if err != nil || !strings.Contains(out, envoy.Path) {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("%v: %s, want a text with %q", err, out, envoy.Path)
 	}
 	expectEmpty(t, cache)
 }
@@ -56,7 +56,7 @@ func TestEnvoyInstall_OnlyReleasesHaveAPage(t *testing.T) {
 		"v0.1.0": releasePage + "v0.1.0", "(devel)": "", "v0.0.0-20261129104051-b41bbd0c0000": "", "v0.1.0+dirty": "",
 	} {
 		if got := releaseURL(version); got != want {
-			t.Errorf("%s: got %q", version, got)
+			t.Errorf("%s: got %q, want %q", version, got, want)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestGatewayAPIExamples_EachObjectIsReported(t *testing.T) {
 	examples := filepath.Join(strings.TrimSpace(string(dir)), "examples")
 	files := yamlFiles(t, examples)
 	if len(files) < 50 {
-		t.Fatalf("only %d examples in %s", len(files), examples)
+		t.Fatalf("only %d examples in %s, want at least 50", len(files), examples)
 	}
 	for _, channel := range []string{"standard", "experimental"} {
 		t.Run("all of "+channel, func(t *testing.T) {

@@ -165,7 +165,7 @@ func TestLayout_RuleFindsNamesThatAreSplitOrJoined(t *testing.T) {
 			got = joinsNames(e)
 		}
 		if got != found {
-			t.Errorf("%s: found %t", code, got)
+			t.Errorf("%s: found %t, want %t", code, got, found)
 		}
 	}
 }

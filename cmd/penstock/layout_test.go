@@ -344,7 +344,7 @@ func TestLayout_NewcomersQuestionsHaveAnswers(t *testing.T) {
 	}
 	questions, answers := read("questions.md"), read("answers.md")
 	if len(questions) != 40 {
-		t.Errorf("%d questions", len(questions))
+		t.Errorf("%d questions, want 40", len(questions))
 	}
 	for number, question := range questions {
 		answer := answers[number]

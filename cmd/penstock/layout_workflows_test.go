@@ -40,7 +40,7 @@ var (
 func TestLayout_WorkflowsRunTargetsWithLeastPermissions(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*"))
 	if err != nil || len(files) < 4 {
-		t.Fatalf("%v %v", files, err)
+		t.Fatalf("%v %v, want at least 4 of them", files, err)
 	}
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {

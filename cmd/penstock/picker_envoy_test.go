@@ -32,7 +32,7 @@ func TestStandAlonePicker_ServesGatewaysThatPenstockDoesNotConfigure(t *testing.
 	for _, way := range e.ways() {
 		// A cluster of type ORIGINAL_DST reads several endpoints as an invalid address.
 		if got, err := e.chat(way, "x-none", "-"); err != nil || got.status != http.StatusOK {
-			t.Errorf("%s: %d %q %v", way, got.status, got.header.Get("x-penstock-reason"), err)
+			t.Errorf("%s: %d %q %v, want %d", way, got.status, got.header.Get("x-penstock-reason"), err, http.StatusOK)
 		}
 		for pod, address := range map[string]string{"pod-east": east, "pod-west": west} {
 			got, err := e.chat(way, "test-epp-endpoint-selection", address)
@@ -46,12 +46,13 @@ func TestStandAlonePicker_ServesGatewaysThatPenstockDoesNotConfigure(t *testing.
 		}
 		got, err := e.chat(way, "x-subset", west)
 		if err != nil || got.header.Get("x-served-by") != "pod-west" {
-			t.Errorf("%s, subset: %d from %q %v", way, got.status, got.header.Get("x-served-by"), err)
+			t.Errorf(`%s, subset: %d from %q %v, want "pod-west"`, way, got.status, got.header.Get("x-served-by"), err)
 		}
 		got, err = e.chat(way, "x-subset", "192.0.2.1:80")
 		if err != nil || got.status != http.StatusServiceUnavailable ||
 			got.header.Get("x-penstock-reason") != "subset_empty" {
-			t.Errorf("%s, empty subset: %d %q %v", way, got.status, got.header.Get("x-penstock-reason"), err)
+			t.Errorf(`%s, empty subset: %d %q %v, want %d and "subset_empty"`,
+				way, got.status, got.header.Get("x-penstock-reason"), err, http.StatusServiceUnavailable)
 		}
 	}
 	page := p.page()
@@ -100,10 +101,10 @@ func TestStandAlonePicker_ClientCADeniesOtherClients(t *testing.T) {
 			ClientCert: filepath.Join(dir, "tls.crt"), ClientKey: filepath.Join(dir, "tls.key")})
 	unknown := startBareEnvoy(t, bareEnvoy{Pickers: []int{p.port}, Servers: []int{portOf(server)}, TLS: true})
 	if got, err := known.chat("duplex-original-dst"); err != nil || got.status != http.StatusOK {
-		t.Errorf("with a certificate: %d %s %v", got.status, got.body, err)
+		t.Errorf("with a certificate: %d %s %v, want %d", got.status, got.body, err, http.StatusOK)
 	}
 	if got, err := unknown.chat("duplex-original-dst"); err != nil || got.status < 500 {
-		t.Errorf("without one: %d %s %v", got.status, got.body, err)
+		t.Errorf("without one: %d %s %v, want at least 500", got.status, got.body, err)
 	}
 }
 
@@ -162,7 +163,7 @@ func TestStandAlonePicker_GoesOnPickingWhileItDrains(t *testing.T) {
 	}
 	p.isServing(false)
 	if got, err := e.chat("gateway-original-dst"); err != nil || got.status != http.StatusOK {
-		t.Errorf("while draining: %d %s %v", got.status, got.body, err)
+		t.Errorf("while draining: %d %s %v, want %d", got.status, got.body, err, http.StatusOK)
 	}
 	_ = p.cmd.Process.Kill()
 }
@@ -218,7 +219,7 @@ func TestStandAlonePicker_FlagsNameWhatToWriteInstead(t *testing.T) {
 		{[]string{""}, ""},
 	} {
 		if got := strings.Join(append(withCommand(newRoot(), tt.args), ""), " "); !strings.HasPrefix(got, tt.want) {
-			t.Errorf("%q: %q", tt.args, got)
+			t.Errorf("%q: %q, want the beginning %q", tt.args, got, tt.want)
 		}
 	}
 }

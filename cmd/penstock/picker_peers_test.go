@@ -86,8 +86,9 @@ func TestStandAlonePicker_PeersShareWherePrefixesAre(t *testing.T) {
 		}
 	}
 	if same < conversations-4 { // by chance three of them
-		t.Errorf("%d of %d conversations went to the server that has them; the first picker chose %v", same,
-			conversations-2, first)
+		t.Errorf("%d of %d conversations went to the server that has them; the first picker chose %v, want at least %d",
+			same,
+			conversations-2, first, conversations-4)
 	}
 }
 

@@ -63,6 +63,6 @@ func TestLog_RepeatedWarningOnceAMinute(t *testing.T) {
 		warn(h, 0, slog.LevelWarn, fmt.Sprint(i))
 	}
 	if n := len(h.seen.texts); n > repeatsKept {
-		t.Errorf("%d texts are kept", n)
+		t.Errorf("%d texts are kept, want at most %d", n, repeatsKept)
 	}
 }

@@ -100,10 +100,10 @@ func TestEnvoyFleet_DocumentedBootstrapServesEnvoyMetrics(t *testing.T) {
 	}
 	if got := page("/stats/prometheus"); got.status != http.StatusOK ||
 		!strings.Contains(got.body, "envoy_cluster_upstream_rq") {
-		t.Errorf("%d %s", got.status, got.body)
+		t.Errorf(`%d %s, want %d and a text with "envoy_cluster_upstream_rq"`, got.status, got.body, http.StatusOK)
 	}
 	if got := page("/config_dump"); got.status != http.StatusNotFound {
-		t.Errorf("the rest of the admin interface is reachable: %d", got.status)
+		t.Errorf("the rest of the admin interface is reachable: %d, want %d", got.status, http.StatusNotFound)
 	}
 }
 
@@ -116,13 +116,13 @@ func TestBootstrap_OwnEnvoyAttachesAndServesThroughARestart(t *testing.T) {
 	s.out.expect(t, "ADS at "+s.ads())
 	s.attach(s.ads())
 	if got := answers(t, local(port), http.StatusOK); got.header.Get("x-served-by") != "pod-1" {
-		t.Errorf("served by %q", got.header.Get("x-served-by"))
+		t.Errorf(`served by %q, want "pod-1"`, got.header.Get("x-served-by"))
 	}
 	// While Penstock is down Envoy keeps its configuration, without picks. It receives the change
 	// after the restart.
 	requests := sendTraffic(t, local(port))
 	if code := s.stop(); code != 0 {
-		t.Errorf("serve ended with exit status %d", code)
+		t.Errorf("serve ended with exit status %d, want 0", code)
 	}
 	requests.flows(t, 20)
 	s.write("more.yaml", routeYAML("more", "/more", toPool("chat")))

@@ -105,7 +105,7 @@ func TestStateFolder_ThatTakesNoFilesEndsNothing(t *testing.T) {
 	requests.flows(t, 10)
 	if n := strings.Count(s.errs.String(), "cannot write state; the state in memory stays in use\" file="+
 		filepath.Join(s.state, "last-good.jsonl")); n != 1 {
-		t.Errorf("the journal's failure is logged %d times", n)
+		t.Errorf("the journal's failure is logged %d times, want 1", n)
 	}
 	if err := os.Remove(s.state); err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestStateFolder_ThatTakesNoFilesEndsNothing(t *testing.T) {
 	requests.end(t)
 	// The last good version of files saved in between survives a restart.
 	if code := s.stop(); code != 0 {
-		t.Errorf("exit status %d", code)
+		t.Errorf("exit status %d, want 0", code)
 	}
 	s.write("more.yaml", "[")
 	s.start()

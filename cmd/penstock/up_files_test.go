@@ -74,7 +74,7 @@ func TestHTTPRoute_DeletedStopsServingAndRestoredServes(t *testing.T) {
 	answers(t, local(port), http.StatusNotFound)
 	requests.stop() // failures from here on are expected
 	if got, err := chat(t.Context(), local(port)+"/other"); err != nil || got.status != http.StatusOK {
-		t.Errorf("the other route: %+v %v", got, err)
+		t.Errorf("the other route: %+v %v, want status %v", got, err, http.StatusOK)
 	}
 	s.write("route.yaml", files["route.yaml"])
 	answers(t, local(port), http.StatusOK)
@@ -104,7 +104,7 @@ func TestLastGood_SurvivesARestart(t *testing.T) {
 	s.write("servers.yaml", "{{ an unrendered template")
 	s.errs.expect(t, "servers.yaml:1")
 	if code := s.stop(); code != 0 {
-		t.Errorf("exit status %d", code)
+		t.Errorf("exit status %d, want 0", code)
 	}
 
 	s.start()

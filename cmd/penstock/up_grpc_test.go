@@ -133,7 +133,7 @@ spec:
 			t.Fatal(err)
 		}
 		if err := stream.RecvMsg(&got); err != nil || got.Value != fmt.Sprintf("pod: %d", i) {
-			t.Fatalf("message %d: %q %v", i, got.Value, err)
+			t.Fatalf("message %d: %q %v, want %q", i, got.Value, err, fmt.Sprintf("pod: %d", i))
 		}
 		if i == 0 { // a change of another rule does not reset it
 			s.write("services.yaml", serviceYAML("one", grpcServer(t, "new")))
@@ -149,6 +149,6 @@ spec:
 		t.Fatal(err)
 	}
 	if err := stream.RecvMsg(new(wrapperspb.StringValue)); !errors.Is(err, io.EOF) {
-		t.Errorf("the stream ended with %v", err)
+		t.Errorf("the stream ended with %v, want %v", err, io.EOF)
 	}
 }

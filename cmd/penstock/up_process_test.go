@@ -83,14 +83,14 @@ func TestShutdown_RequestsEndAndNothingIsLeftBehind(t *testing.T) {
 	}()
 	<-began
 	if code := s.stop(); code != 0 {
-		t.Errorf("exit status %d", code)
+		t.Errorf("exit status %d, want 0", code)
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("a streamed answer was cut by a clean end: %v", err)
 	}
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-			t.Errorf("Envoy %d is still there: %v", pid, err)
+			t.Errorf("Envoy %d is still there: %v, want %v", pid, err, syscall.ESRCH)
 		}
 	}
 	if got, err := chat(t.Context(), local(port)); err == nil {
@@ -99,7 +99,7 @@ func TestShutdown_RequestsEndAndNothingIsLeftBehind(t *testing.T) {
 	// The last status is still readable, and marked as the last one.
 	out, err := penstock(t, "status", "-f", s.dir, "--state", s.state)
 	if err != nil || !strings.Contains(out, "penstock is not running") || !strings.Contains(out, "default/chat") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf(`%v: %s, want a text with "penstock is not running" and a text with "default/chat"`, err, out)
 	}
 }
 
@@ -130,13 +130,13 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 		}
 		got, err := do(client(), req)
 		if err != nil || got.status != http.StatusOK {
-			t.Fatalf("%s: %d %s %v", path, got.status, got.body, err)
+			t.Fatalf("%s: %d %s %v, want %d", path, got.status, got.body, err, http.StatusOK)
 		}
 		return got.body
 	}
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if got := page(path); got != "ok\n" {
-			t.Errorf("%s: %q", path, got)
+			t.Errorf("%s: %q, want %q", path, got, "ok\n")
 		}
 	}
 	eventually(t, "the pick is counted", func() error {
@@ -171,10 +171,10 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 	}
 	var proxies []server.ProxyStatus
 	if err := json.Unmarshal([]byte(page("/proxies")), &proxies); err != nil || len(proxies) != 1 {
-		t.Errorf("/proxies: %v %+v", err, proxies)
+		t.Errorf("/proxies: %v %+v, want 1 of them", err, proxies)
 	}
 	if picks := page("/debug/picks"); !strings.Contains(picks, "default/chat") {
-		t.Errorf("/debug/picks: %s", picks)
+		t.Errorf(`/debug/picks: %s, want a text with "default/chat"`, picks)
 	}
 
 	url := local(port) + "/v1/chat/completions"
@@ -186,7 +186,7 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 		}
 	}
 	if out := s.penstock("status"); !strings.Contains(out, "is in sync") {
-		t.Errorf("status: %s", out)
+		t.Errorf(`status: %s, want a text with "is in sync"`, out)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestHTTPPages_MetricsAddressShowsNoObject(t *testing.T) {
 	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
 		for _, at := range []int{open, admin} {
 			if got := page(at, path); got.status != http.StatusOK {
-				t.Errorf("%s: %d %s", path, got.status, got.body)
+				t.Errorf("%s: %d %s, want %d", path, got.status, got.body, http.StatusOK)
 			}
 		}
 	}

@@ -84,7 +84,8 @@ status:
 			for range 5 {
 				if got, err := chat(t.Context(), local(port)+"/far"); err != nil || got.status != http.StatusOK ||
 					got.header.Get("x-served-by") != "east-1" {
-					t.Fatalf("%d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, err)
+					t.Fatalf(`%d from %q: %s %v, want %d and "east-1"`,
+						got.status, got.header.Get("x-served-by"), got.body, err, http.StatusOK)
 				}
 			}
 			other, _ := certificate(t, "epp.example") // of another CA

@@ -406,7 +406,7 @@ func (tr *traffic) endWithFew(t *testing.T, few int) {
 	<-tr.done
 	t.Logf("%d of %d requests failed", len(tr.failed), tr.sent)
 	if n := len(tr.failed); n > few {
-		t.Errorf("%d requests failed; the first one: %s", n, tr.failed[0])
+		t.Errorf("%d requests failed; the first one: %s, want at most %d", n, tr.failed[0], few)
 	}
 }
 

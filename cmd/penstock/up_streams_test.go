@@ -154,12 +154,13 @@ spec:
 `, kind, name, parent, hostnames, backends)
 }
 
-func TestTLSRoute_PassthroughTerminateAndReencryptBesideHTTPS(t *testing.T) {
-	t.Parallel()
-	port := freePort(t)
+// tlsFiles are a Gateway with listeners of each TLS mode at one port, and their routes, servers and
+// certificates.
+func tlsFiles(t *testing.T, port int) (files map[string]string, roots *x509.CertPool) {
+	t.Helper()
 	names := []string{"through.example.com", "ends.example.com", "again.example.com", "web.example.com"}
-	roots := x509.NewCertPool()
-	files := map[string]string{}
+	roots = x509.NewCertPool()
+	files = map[string]string{}
 	pairs := map[string]tls.Certificate{}
 	for _, name := range names {
 		cert, key := certificate(t, name)
@@ -208,6 +209,13 @@ spec:
 		streamRoute("TLSRoute", "nowhere", "{name: gw}", "gone.empty.example.com", "{name: missing, port: 80}") +
 		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: web}\nspec:\n  parentRefs: " +
 		"[{name: gw}]\n  rules: [{backendRefs: [{name: web, port: 80}]}]\n"
+	return files, roots
+}
+
+func TestTLSRoute_PassthroughTerminateAndReencryptBesideHTTPS(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	files, roots := tlsFiles(t, port)
 	s := up(t, files)
 
 	for name, want := range map[string]string{
@@ -225,12 +233,12 @@ spec:
 	}
 	if got, err := over(t.Context(), roots, port, "web.example.com", "web.example.com"); err != nil ||
 		got.status != 200 {
-		t.Errorf("HTTPS beside it: %d %v", got.status, err)
+		t.Errorf("HTTPS beside it: %d %v, want 200", got.status, err)
 	}
 	// A request over an HTTPS connection for a name whose connections go elsewhere.
 	if got, err := over(t.Context(), roots, port, "web.example.com", "through.example.com"); err != nil ||
 		got.status != 421 {
-		t.Errorf("HTTPS for a name of the TLS listener: %d %v", got.status, err)
+		t.Errorf("HTTPS for a name of the TLS listener: %d %v, want 421", got.status, err)
 	}
 	for _, name := range []string{"gone.empty.example.com", "other.empty.example.com"} {
 		c, err := connect(t.Context(), port, roots, name)
@@ -244,6 +252,33 @@ spec:
 	if out := s.penstock("explain", "tls://through.example.com:"+fmt.Sprint(port)); !strings.Contains(out,
 		"TLSRoute default/through") {
 		t.Errorf("explain:\n%s", out)
+	}
+}
+
+// divides expects that connections to a port go to backends a and b as 3:1, and that a port whose
+// second backend does not exist closes half of them.
+func divides(t *testing.T, port, halfGone int) {
+	t.Helper()
+	counts := map[string]int{}
+	for range 400 {
+		got, err := askOnce(t.Context(), port, nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts[got]++
+	}
+	// 300 are expected, with a deviation of 9
+	if a := counts["a: hello"]; a < 240 || a > 360 || counts["b: hello"] != 400-a {
+		t.Errorf("divided 3:1 as %v", counts)
+	}
+	closed := 0
+	for range 200 {
+		if _, err := askOnce(t.Context(), halfGone, nil, ""); err != nil {
+			closed++
+		}
+	}
+	if closed < 60 || closed > 140 {
+		t.Errorf("of 200 connections %d were closed; half of the route's backends do not exist", closed)
 	}
 }
 
@@ -271,27 +306,7 @@ spec:
 	})
 	s.out.expect(t, fmt.Sprintf("tcp://127.0.0.1:%d", port))
 
-	counts := map[string]int{}
-	for range 400 {
-		got, err := askOnce(t.Context(), port, nil, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		counts[got]++
-	}
-	// 300 are expected, with a deviation of 9
-	if a := counts["a: hello"]; a < 240 || a > 360 || counts["b: hello"] != 400-a {
-		t.Errorf("divided 3:1 as %v", counts)
-	}
-	closed := 0
-	for range 200 {
-		if _, err := askOnce(t.Context(), halfGone, nil, ""); err != nil {
-			closed++
-		}
-	}
-	if closed < 60 || closed > 140 {
-		t.Errorf("of 200 connections %d were closed; half of the route's backends do not exist", closed)
-	}
+	divides(t, port, halfGone)
 
 	// An open connection survives while its route moves between backends repeatedly and new
 	// connections arrive.
@@ -321,7 +336,7 @@ spec:
 			return err
 		})
 		if got, err := standing.send(to); err != nil || got != "a: "+to {
-			t.Fatalf("the connection that stood was cut by a change: %q %v", got, err)
+			t.Fatalf("the connection that stood was cut by a change: %q %v, want %q", got, err, "a: "+to)
 		}
 	}
 	stop()
@@ -334,6 +349,6 @@ spec:
 		return nil
 	})
 	if got, err := standing.send("still"); err != nil || got != "a: still" {
-		t.Errorf("the connection that stood was cut by the end of its route: %q %v", got, err)
+		t.Errorf(`the connection that stood was cut by the end of its route: %q %v, want "a: still"`, got, err)
 	}
 }

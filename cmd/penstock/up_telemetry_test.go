@@ -113,7 +113,7 @@ func TestTracing_RequestToPickAndFileToProxy(t *testing.T) {
 	}
 	req.Header.Set("traceparent", "00-"+client+"-00f067aa0ba902b7-01")
 	if r, err := do(http.DefaultClient, req); err != nil || r.status != http.StatusOK {
-		t.Fatalf("%+v %v", r, err)
+		t.Fatalf("%+v %v, want status %v", r, err, http.StatusOK)
 	}
 	eventually(t, "ingress, ext_proc and pick are one trace", func() error {
 		var mine []span

@@ -75,13 +75,11 @@ func over(ctx context.Context, roots *x509.CertPool, port int, sni, host string)
 	return do(c, req)
 }
 
-func TestHTTPS_EachHostHasItsCertificate(t *testing.T) {
-	t.Parallel()
-	port := freePort(t)
-	certA, keyA := certificate(t, "a.example.com")
-	certB, keyB := certificate(t, "b.example.com")
-	host, backend, _ := net.SplitHostPort(serverNamed(t, "pod-1"))
-	s := up(t, map[string]string{
+// twoHosts are a Gateway with a listener for each of two hosts at one port, and their route to a
+// server.
+func twoHosts(port int, server string) map[string]string {
+	host, backend, _ := net.SplitHostPort(server)
+	return map[string]string{
 		"gateway.yaml": fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: gw}
@@ -92,7 +90,6 @@ spec:
   - {name: a, port: %d, protocol: HTTPS, hostname: a.example.com, tls: {certificateRefs: [{name: cert-a}]}}
   - {name: b, port: %d, protocol: HTTPS, hostname: b.example.com, tls: {certificateRefs: [{name: cert-b}]}}
 `, port, port),
-		"certs.yaml": secretYAML("cert-a", certA, keyA) + "---\n" + secretYAML("cert-b", certB, keyB),
 		"route.yaml": `apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: both}
@@ -113,7 +110,17 @@ addressType: IPv4
 ports: [{name: http, port: %s}]
 endpoints: [{addresses: [%s]}]
 `, backend, backend, host),
-	})
+	}
+}
+
+func TestHTTPS_EachHostHasItsCertificate(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	certA, keyA := certificate(t, "a.example.com")
+	certB, keyB := certificate(t, "b.example.com")
+	files := twoHosts(port, serverNamed(t, "pod-1"))
+	files["certs.yaml"] = secretYAML("cert-a", certA, keyA) + "---\n" + secretYAML("cert-b", certB, keyB)
+	s := up(t, files)
 	s.out.expect(t, fmt.Sprintf("https://127.0.0.1:%d", port))
 
 	roots := x509.NewCertPool()
@@ -166,7 +173,7 @@ endpoints: [{addresses: [%s]}]
 	}
 	if got, err := over(t.Context(), roots, port, "b.example.com", "b.example.com"); err != nil ||
 		got.status != http.StatusOK {
-		t.Errorf("the other listener: %d %v", got.status, err)
+		t.Errorf("the other listener: %d %v, want %d", got.status, err, http.StatusOK)
 	}
 }
 
@@ -203,7 +210,7 @@ spec:
 	files["policy.yaml"] = policy(cert)
 	s := up(t, files)
 	if got := answers(t, local(port), http.StatusOK); got.header.Get("x-served-by") != "secure" {
-		t.Errorf("served by %q", got.header.Get("x-served-by"))
+		t.Errorf(`served by %q, want "secure"`, got.header.Get("x-served-by"))
 	}
 	explained := func(want string) {
 		t.Helper()
@@ -217,7 +224,8 @@ spec:
 	explained("queue 0, running 0")
 	if got := listModels(t, http.MethodGet, local(port)); got.status != http.StatusOK ||
 		!strings.Contains(got.body, `"id":"llama"`) {
-		t.Errorf("the list of models: %d %s", got.status, got.body)
+		t.Errorf(`the list of models: %d %s, want %d and a text with "\"id\":\"llama\""`,
+			got.status, got.body, http.StatusOK)
 	}
 	other, _ := certificate(t, "models.example") // of another CA
 	s.write("policy.yaml", policy(other))

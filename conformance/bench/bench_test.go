@@ -58,10 +58,10 @@ func TestBench_EveryFigureIsMeasuredAndExplained(t *testing.T) {
 
 func TestBench_MedianAndRoundKeepPrecision(t *testing.T) {
 	if got := median([]time.Duration{9, 1, 5}); got != 5 {
-		t.Errorf("median: %d", got)
+		t.Errorf("median: %d, want 5", got)
 	}
 	if got := round(0.0012345); got != 0.00123 {
-		t.Errorf("round: %g", got)
+		t.Errorf("round: %g, want 0.00123", got)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestDeltaADS_ReconnectedProxiesGetChangesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.resent.Load(); got != 0 {
-		t.Errorf("%d resources were resent", got)
+		t.Errorf("%d resources were resent, want 0", got)
 	}
 }
 

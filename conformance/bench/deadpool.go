@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/penstock-project/penstock/conformance/lab/retry"
 )
 
 const (
@@ -79,13 +81,15 @@ func deadPoolTurn(ctx context.Context, c config, signal syscall.Signal) (time.Du
 	}
 	began := time.Now()
 	servers[0].Signal(signal)
-	for !strings.Contains(g.output(), deadPoolWarning) {
-		if time.Since(began) > deadPoolLimit {
-			return 0, fmt.Errorf("no Warning within %s: %s", deadPoolLimit, g.output())
+	waiting, late := context.WithTimeout(ctx, deadPoolLimit)
+	defer late()
+	err = retry.Until(waiting, time.Millisecond, func(context.Context) error {
+		if !strings.Contains(g.output(), deadPoolWarning) {
+			return errors.New("no Warning: " + g.output())
 		}
-		time.Sleep(time.Millisecond)
-	}
-	return time.Since(began), nil
+		return nil
+	})
+	return time.Since(began), err
 }
 
 func (g *gateway) ask(ctx context.Context) {

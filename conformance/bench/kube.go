@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock-project/penstock/conformance/bench/proxy"
 	"github.com/penstock-project/penstock/conformance/bench/world"
+	"github.com/penstock-project/penstock/conformance/lab/retry"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -200,9 +201,11 @@ func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, 
 	}
 	defer informer.watch.Stop()
 	// The statuses of all routes are written first.
-	if err := eventually(ctx, func() error {
+	waiting, late := context.WithTimeout(ctx, timeout)
+	defer late()
+	// Each count takes CPU from the control plane.
+	if err := retry.Until(waiting, 100*time.Millisecond, func(context.Context) error {
 		if n := informer.having(accepted); n < kubeSize.Hosts {
-			time.Sleep(100 * time.Millisecond) // counting them takes CPU from the control plane
 			return fmt.Errorf("%d routes of %d are accepted", n, kubeSize.Hosts)
 		}
 		return nil

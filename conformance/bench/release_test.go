@@ -19,7 +19,7 @@ func TestRelease_DifferingBytesAreCounted(t *testing.T) {
 		}
 	}
 	if differing, files, err := differingBytes(a, b); err != nil || differing != 1+2+3 || files != 3 {
-		t.Errorf("%d bytes of %d files differ: %v", differing, files, err)
+		t.Errorf("%d bytes of %d files differ: %v, want %d and 3", differing, files, err, 1+2+3)
 	}
 }
 
@@ -30,7 +30,7 @@ func TestRelease_StreamedAnswerIsThatOfItsStep(t *testing.T) {
 		"✓ both gateways serve\n2  A streamed answer\n   words\n   ✓ fine\n": true,
 	} {
 		if got := streamedAnswer(text); got != want {
-			t.Errorf("%q: got %v", text, got)
+			t.Errorf("%q: got %v, want %v", text, got, want)
 		}
 	}
 }

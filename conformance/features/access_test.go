@@ -92,7 +92,7 @@ func TestAccess_GatewayNeedsAKeyThatNoServerReceives(t *testing.T) {
 		}
 	}
 	if got := received.Get("x-gateway-inference-fairness-id"); got != "default/Alice" {
-		t.Errorf("the request counts for %q", got)
+		t.Errorf(`the request counts for %q, want "default/Alice"`, got)
 	}
 	s.Eventually("the access log has the callers", func() error {
 		log, err := os.ReadFile(filepath.Join(s.state, "access.log"))
@@ -188,7 +188,7 @@ func TestAccess_EachPolicyAboveARouteMustLetTheRequestIn(t *testing.T) {
 	})
 	for _, path := range []string{"/", "/team"} {
 		if got := s.outcome(path); got != "401 invalid_api_key" {
-			t.Errorf("%s: %s", path, got)
+			t.Errorf(`%s: %s, want "401 invalid_api_key"`, path, got)
 		}
 	}
 }

@@ -15,7 +15,7 @@ func (s *site) load(server, action, adapter string) {
 	body := fmt.Sprintf(`{"lora_name":%q,"lora_path":"/adapters/x"}`, adapter)
 	got, err := s.post("http://"+s.address(server)+"/v1/"+action+"_lora_adapter", body)
 	if err != nil || got.status != http.StatusOK {
-		s.Fatalf("%s of %s at %s: %d %s %v", action, adapter, server, got.status, got.body, err)
+		s.Fatalf("%s of %s at %s: %d %s %v, want %d", action, adapter, server, got.status, got.body, err, http.StatusOK)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestAdapters_RequestsGoToTheServerThatHasTheirs(t *testing.T) {
 		return nil
 	})
 	if failed > 20 {
-		t.Errorf("%d requests have failed until b served them", failed)
+		t.Errorf("%d requests have failed until b served them, want at most 20", failed)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestAdapters_FirstRequestForANewOneIsServed(t *testing.T) {
 		s.load(by, "load", name)
 		for range 10 {
 			if got := s.answered("/", strings.Replace(question, "llama", name, 1)); got.by() != by {
-				t.Fatalf("%s is served by %s", name, got.by())
+				t.Fatalf("%s is served by %s, want %s", name, got.by(), by)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ func TestCHWBL_GatewayKeepsConversationsTogether(t *testing.T) {
 		}
 	}
 	if len(seen) < 2 {
-		t.Errorf("all conversations at %v", seen)
+		t.Errorf("all conversations at %v, want at least 2 of them", seen)
 	}
 	got, err := s.ask("/", `{"model":"llama","messages":[{"role":`)
 	if err != nil || got.status != http.StatusBadRequest || got.header.Get("x-penstock-reason") != "invalid_body" ||

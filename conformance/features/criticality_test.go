@@ -69,7 +69,7 @@ func TestCriticality_SheddableModelIsShedWhereNoServerHasCapacity(t *testing.T) 
 		})
 		for _, model := range []string{"chat", "llama"} {
 			if got := ask(model); got != "200 " {
-				t.Errorf("%s with %+v: %s", model, tt, got)
+				t.Errorf(`%s with %+v: %s, want "200 "`, model, tt, got)
 			}
 		}
 	}

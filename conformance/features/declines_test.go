@@ -125,8 +125,9 @@ func (s *site) goesTo(policy, server string, requests int) {
 			begin := time.Now()
 			got, err := s.ask("/", question)
 			if took := time.Since(begin); err != nil || got.by() != server || took > soon {
-				s.Errorf("%s: request %d: %d by %q after %s: %s %v", policy, i, got.status, got.by(), took, got.body,
-					err)
+				s.Errorf("%s: request %d: %d by %q after %s: %s %v, want %q and at most %s",
+					policy, i, got.status, got.by(), took, got.body,
+					err, server, soon)
 			}
 		})
 	}

@@ -95,7 +95,8 @@ func TestDisagg_LLMDInferenceSimPrefillsAndDecodes(t *testing.T) {
 	prefill := s.address("prefill")
 	got := s.answered("/", prompt("one", 400))
 	if got.header.Get("x-prefill") != prefill+" remote_decode" || !strings.Contains(got.body, "abc abc") {
-		t.Errorf("prefill %q: %.300s", got.header.Get("x-prefill"), got.body)
+		t.Errorf(`prefill %q: %.300s, want %q and a text with "abc abc"`,
+			got.header.Get("x-prefill"), got.body, prefill+" remote_decode")
 	}
 	page, err := s.get("http://" + prefill + "/metrics")
 	if err != nil || !strings.Contains(page.body, `finish_reason="remote_decode"`) &&

@@ -34,7 +34,7 @@ func TestDisagg_PrefillServerIsNamed(t *testing.T) {
 		got := s.answered("/", body, header, "169.254.169.254:80", "x-encoder-hosts-ports", "10.0.0.1:1",
 			"x-dynamo-worker-instance-id", "7")
 		if got.by() != "decode" {
-			t.Fatalf("%d from %q: %s", got.status, got.by(), got.body)
+			t.Fatalf(`%d from %q: %s, want "decode"`, got.status, got.by(), got.body)
 		}
 		h := s.last("decode").Headers
 		if h.Get(header) != want || h.Get("x-encoder-hosts-ports") != "" || h.Get("x-dynamo-worker-instance-id") != "" {
@@ -118,7 +118,7 @@ func TestDynamo_FrontendsGetTheWorkersOfThePick(t *testing.T) {
 		`{"nvext":{"token_data":[1,2],"prefill_worker_id":666,"annotations":["big: 9007199254740993"]},`, 1)
 	got := s.answered("/", body, "x-worker-instance-id", "666", "x-dynamo-prefill-instance-id", "666", "x-dp-rank", "5")
 	if got.by() != "decode" {
-		t.Fatalf("%d from %q: %s", got.status, got.by(), got.body)
+		t.Fatalf(`%d from %q: %s, want "decode"`, got.status, got.by(), got.body)
 	}
 	last := s.last("decode")
 	for name, want := range map[string]string{
@@ -165,7 +165,7 @@ func TestDisagg_DataParallelRankIsNamed(t *testing.T) {
 	seen := map[string]int{}
 	for range 40 {
 		if at := s.answered("/", question).header.Get("x-served-at"); at != s.address("pod") {
-			t.Fatalf("served at %q", at)
+			t.Fatalf("served at %q, want %q", at, s.address("pod"))
 		}
 		seen[s.last("pod").Headers.Get("x-data-parallel-host-port")]++
 	}

@@ -95,6 +95,6 @@ func TestEngines_KilledCostsNoRequestThatHadNotBegun(t *testing.T) {
 	figure("killed_failed", "requests", float64(failed), 0,
 		"Requests that had not begun and failed when one of two servers was killed under load: ten kills.")
 	if failed > 0 {
-		t.Errorf("%d requests failed", failed)
+		t.Errorf("%d requests failed, want 0", failed)
 	}
 }

@@ -105,6 +105,7 @@ func vllmRates(t *testing.T, s *site, engines ...*engine) {
 		"The rate at which a real vLLM reads prompts, by its series, against a regression over direct requests just "+
 			"before: the median of five runs.")
 	if errors[rateRuns/2] > limit {
-		t.Errorf("the learned rate is wrong by %.1f %%, noise %.1f %%", errors[rateRuns/2], noise[rateRuns/2])
+		t.Errorf("the learned rate is wrong by %.1f %%, noise %.1f %%, want at most %.1f",
+			errors[rateRuns/2], noise[rateRuns/2], limit)
 	}
 }

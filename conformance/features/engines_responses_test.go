@@ -38,7 +38,7 @@ func TestEngines_VLLMFollowUpsFindTheirResponse(t *testing.T) {
 		}
 		got, err := s.get(s.base() + "/v1/responses/" + next)
 		if err != nil || got.status != http.StatusOK {
-			t.Errorf("response %d: %d %s %v", i, got.status, got.body, err)
+			t.Errorf("response %d: %d %s %v, want %d", i, got.status, got.body, err, http.StatusOK)
 		}
 	}
 	s.write("engines.yaml")

@@ -348,6 +348,6 @@ func TestEngines_VLLMTakesAsLongAsSimulated(t *testing.T) {
 	figure("sim_truth", "ratio", worst, limit, "TTFT of a simulated server and of a real vLLM with the same rates, "+
 		"the slower over the faster: p50 or p90, the worse. The rates are calibrated on other requests.")
 	if worst > limit {
-		t.Errorf("simulated times to the first token differ by a factor of %.2f", worst)
+		t.Errorf("simulated times to the first token differ by a factor of %.2f, want at most %.2f", worst, limit)
 	}
 }

@@ -102,7 +102,8 @@ func vllmOnTheWire(t *testing.T, e *engine) {
 			t.Fatal(err, events)
 		}
 		if headers > events[0].at/2 {
-			t.Errorf("got headers after %s and the first event after %s", headers, events[0].at)
+			t.Errorf("got headers after %s and the first event after %s, want at most %s",
+				headers, events[0].at, events[0].at/2)
 		}
 		if role, token := events[0].at, events[1].at; token > role*5/4 {
 			t.Errorf("got the role after %s and the first token after %s, want them together", role, token)
@@ -115,7 +116,8 @@ func vllmOnTheWire(t *testing.T, e *engine) {
 		}
 		headers, _, err := timed(s, e.url("/v1/chat/completions"), chat(long(3), false))
 		if err != nil || headers < 3*streamed {
-			t.Errorf("got headers after %s, of a stream after %s, %v", headers, streamed, err)
+			t.Errorf("got headers after %s, of a stream after %s, %v, want at least %s",
+				headers, streamed, err, 3*streamed)
 		}
 	})
 	t.Run("the first event of a response precedes the prompt", func(t *testing.T) {
@@ -125,57 +127,23 @@ func vllmOnTheWire(t *testing.T, e *engine) {
 			t.Fatal(err, events)
 		}
 		if kind := field(events[0].data, "type"); kind != "response.created" {
-			t.Errorf("got a first event of type %v", kind)
+			t.Errorf(`got a first event of type %v, want "response.created"`, kind)
 		}
 		delta := slices.IndexFunc(events, func(e event) bool { return strings.Contains(e.data, ".delta") })
 		if delta < 0 || events[0].at > events[delta].at/2 {
-			t.Errorf("got the first event after %s, and output at event %d", events[0].at, delta)
+			t.Errorf("got the first event after %s, and output at event %d, want at least 0 and at most %s",
+				events[0].at, delta, events[delta].at/2)
 		}
 	})
-	t.Run("errors", func(t *testing.T) {
-		for _, c := range []struct {
-			name, path, body string
-			status           int
-			kind             any
-		}{
-			{"an unknown model", "/v1/chat/completions", `{"model":"other","messages":[{"role":"user","content":"a"}]}`,
-				404, "NotFoundError"},
-			{"invalid JSON", "/v1/chat/completions", `{"model":`, 400, "Bad Request"},
-			{"an empty body", "/v1/chat/completions", ``, 400, "Bad Request"},
-			{"too many tokens", "/v1/completions", `{"model":"tiny","prompt":"a","max_tokens":100000}`, 400, nil},
-			{"embeddings", "/v1/embeddings", `{"model":"tiny","input":"a"}`, 404, nil},
-		} {
-			got, err := s.post(e.url(c.path), c.body)
-			if err != nil || got.status != c.status {
-				t.Errorf("%s: got %d %s, %v; want %d", c.name, got.status, got.body, err, c.status)
-			}
-			if kind := field(got.body, "error", "type"); c.kind != nil && kind != c.kind {
-				t.Errorf("%s: got type %v, want %v", c.name, kind, c.kind)
-			}
-		}
-	})
-	t.Run("metrics", func(t *testing.T) {
-		got, err := s.get(e.url("/metrics"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, series := range []string{
-			"vllm:num_requests_waiting{", "vllm:num_requests_running{", "vllm:kv_cache_usage_perc{",
-			"vllm:cache_config_info{", "vllm:request_prefill_time_seconds_sum{",
-			"vllm:request_prefill_kv_computed_tokens_sum{", "vllm:prompt_tokens_cached_total{",
-		} {
-			if !strings.Contains(got.body, "\n"+series) {
-				t.Errorf("the page has no %s", series)
-			}
-		}
-	})
+	t.Run("errors", func(t *testing.T) { vllmErrors(t, s, e) })
+	t.Run("metrics", func(t *testing.T) { vllmMetrics(t, s, e) })
 	t.Run("the list of models has an adapter as soon as it is loaded", func(t *testing.T) {
 		adapter := fmt.Sprintf(`{"lora_name":"late","lora_path":%q}`, e.dir+"/models/tiny-lora-b")
 		if got, err := s.post(e.url("/v1/load_lora_adapter"), adapter); err != nil || got.status != 200 {
 			t.Fatal(got.status, got.body, err)
 		}
 		if ids, err := modelsOf(s, e); err != nil || !slices.Contains(ids, "late") {
-			t.Errorf("got models %v, %v", ids, err)
+			t.Errorf(`got models %v, %v, want one of them to be "late"`, ids, err)
 		}
 		if got, err := s.post(e.url("/v1/unload_lora_adapter"), `{"lora_name":"late"}`); err != nil ||
 			got.status != 200 {
@@ -187,6 +155,45 @@ func vllmOnTheWire(t *testing.T, e *engine) {
 	})
 }
 
+func vllmErrors(t *testing.T, s *site, e *engine) {
+	for _, c := range []struct {
+		name, path, body string
+		status           int
+		kind             any
+	}{
+		{"an unknown model", "/v1/chat/completions", `{"model":"other","messages":[{"role":"user","content":"a"}]}`,
+			404, "NotFoundError"},
+		{"invalid JSON", "/v1/chat/completions", `{"model":`, 400, "Bad Request"},
+		{"an empty body", "/v1/chat/completions", ``, 400, "Bad Request"},
+		{"too many tokens", "/v1/completions", `{"model":"tiny","prompt":"a","max_tokens":100000}`, 400, nil},
+		{"embeddings", "/v1/embeddings", `{"model":"tiny","input":"a"}`, 404, nil},
+	} {
+		got, err := s.post(e.url(c.path), c.body)
+		if err != nil || got.status != c.status {
+			t.Errorf("%s: got %d %s, %v; want %d", c.name, got.status, got.body, err, c.status)
+		}
+		if kind := field(got.body, "error", "type"); c.kind != nil && kind != c.kind {
+			t.Errorf("%s: got type %v, want %v", c.name, kind, c.kind)
+		}
+	}
+}
+
+func vllmMetrics(t *testing.T, s *site, e *engine) {
+	got, err := s.get(e.url("/metrics"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, series := range []string{
+		"vllm:num_requests_waiting{", "vllm:num_requests_running{", "vllm:kv_cache_usage_perc{",
+		"vllm:cache_config_info{", "vllm:request_prefill_time_seconds_sum{",
+		"vllm:request_prefill_kv_computed_tokens_sum{", "vllm:prompt_tokens_cached_total{",
+	} {
+		if !strings.Contains(got.body, "\n"+series) {
+			t.Errorf("the page has no %s", series)
+		}
+	}
+}
+
 func vllmHasAdapter(t *testing.T, s *site, e *engine) {
 	adapter := fmt.Sprintf(`{"lora_name":"late","lora_path":%q}`, e.dir+"/models/tiny-lora-b")
 	if got, err := s.post(e.url("/v1/load_lora_adapter"), adapter); err != nil || got.status != http.StatusOK {
@@ -195,7 +202,7 @@ func vllmHasAdapter(t *testing.T, s *site, e *engine) {
 	for n := range 40 {
 		got, err := s.post(s.base()+"/v1/completions", `{"model":"late","max_tokens":4,"prompt":"a"}`)
 		if err != nil || got.status != http.StatusOK {
-			t.Errorf("request %d: got %d %s, %v", n, got.status, got.body, err)
+			t.Errorf("request %d: got %d %s, %v, want %d", n, got.status, got.body, err, http.StatusOK)
 		}
 	}
 	got, err := s.post(e.url("/v1/unload_lora_adapter"), `{"lora_name":"late"}`)
@@ -274,7 +281,8 @@ func llamaOnTheWire(t *testing.T, e *engine) {
 			t.Fatal(err, events)
 		}
 		if headers > events[0].at/2 {
-			t.Errorf("got headers after %s and the first event after %s", headers, events[0].at)
+			t.Errorf("got headers after %s and the first event after %s, want at most %s",
+				headers, events[0].at, events[0].at/2)
 		}
 	})
 	t.Run("an unknown model is served", func(t *testing.T) {

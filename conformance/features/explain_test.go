@@ -20,6 +20,6 @@ func TestExplain_NeverDiffersFromEnvoy(t *testing.T) {
 		t.Error(d)
 	}
 	if n := len(differences); n > 0 {
-		t.Errorf("%d of %d requests of seed %d differ", n, c.Forms, c.Seed)
+		t.Errorf("%d of %d requests of seed %d differ, want 0", n, c.Forms, c.Seed)
 	}
 }

@@ -106,7 +106,7 @@ func (s *site) allServedBy(path, by string, requests int) {
 	s.answers(path, http.StatusOK)
 	for range requests {
 		if got := s.answered(path, question); got.by() != by || !strings.Contains(got.body, "repeat this") {
-			s.Fatalf("from %q: %s", got.by(), got.body)
+			s.Fatalf(`from %q: %s, want %q and a text with "repeat this"`, got.by(), got.body, by)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func TestExternalPicker_RemovedKeepsRequestsInFlight(t *testing.T) {
 	})
 	s.write("externalpicker.yaml", with("one", "own", "selector"))
 	if got := <-first; got.err != nil || got.status != http.StatusOK || got.by() != "pod-1" {
-		t.Errorf("%d from %q: %s %v", got.status, got.by(), got.body, got.err)
+		t.Errorf(`%d from %q: %s %v, want %d and "pod-1"`, got.status, got.by(), got.body, got.err, http.StatusOK)
 	}
 }
 

@@ -37,7 +37,7 @@ func TestFailback_ClusterThatFlapsDoesNotMoveRequests(t *testing.T) {
 	}
 	east.set(full)
 	if by := s.served("/far"); by != "west" {
-		t.Errorf("%s serves what east declines", by)
+		t.Errorf(`%s serves what east declines, want "west"`, by)
 	}
 	east.reset()
 	serves("west")

@@ -46,6 +46,7 @@ func TestFailOpen_ServersServeWhileTheRemotePickerIsGone(t *testing.T) {
 	out := s.explain("--why", id)
 	if !strings.Contains(out, "its own picker names none, and it fails open: 127.0.0.1:") ||
 		!strings.Contains(out, "connection refused") {
-		t.Errorf("%s", out)
+		t.Errorf(`%s, want a text with %q and a text with "connection refused"`,
+			out, "its own picker names none, and it fails open: 127.0.0.1:")
 	}
 }

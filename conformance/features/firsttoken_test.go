@@ -31,7 +31,7 @@ func TestFirstToken_FastServerGetsThePrompts(t *testing.T) {
 		for i := range 12 {
 			got, err := s.ask("/", s.prompt(600, true))
 			if err != nil || got.status != http.StatusOK {
-				t.Fatalf("%d %s %v", got.status, got.body, err)
+				t.Fatalf("%d %s %v, want %d", got.status, got.body, err, http.StatusOK)
 			}
 			if got.by() != "fast" {
 				return fmt.Errorf("number %d went to %s", i+1, got.by())
@@ -57,7 +57,7 @@ func TestFirstToken_ExplainHasItBesideTheHeaders(t *testing.T) {
 		s.Eventually(fmt.Sprintf("stream %t: the times are right", stream), func() error {
 			got, err := s.ask("/", s.prompt(300, stream))
 			if err != nil || got.status != http.StatusOK {
-				t.Fatalf("%d %s %v", got.status, got.body, err)
+				t.Fatalf("%d %s %v, want %d", got.status, got.body, err, http.StatusOK)
 			}
 			var times [3]float64
 			text := ""

@@ -109,7 +109,7 @@ func (s *site) streams(n int) {
 		senders.Go(func() {
 			for body := range bodies {
 				if got, err := s.ask("/", body); err != nil || got.status != http.StatusOK {
-					s.Errorf("%d %s %v", got.status, got.body, err)
+					s.Errorf("%d %s %v, want %d", got.status, got.body, err, http.StatusOK)
 				}
 			}
 		})

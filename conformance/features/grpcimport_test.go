@@ -45,7 +45,8 @@ func TestGRPC_ClusterWithoutHTTP2EndsNoCall(t *testing.T) {
 				t.Errorf("calls were served by %v", seen)
 			}
 			if asked, served := plain.counts(); asked > 0 || served > 0 {
-				t.Errorf("the cluster that speaks HTTP/1.1 was asked for %d picks, and served %d calls", asked, served)
+				t.Errorf("the cluster that speaks HTTP/1.1 was asked for %d picks, and served %d calls, want 0 and 0",
+					asked, served)
 			}
 			s.reports("cluster plain of InferencePoolImport default/far speaks HTTP/1.1, and takes no gRPC")
 			s.Eventually("the cluster gets other requests", func() error {

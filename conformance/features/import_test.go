@@ -85,7 +85,7 @@ func TestImport_DeclinedRequestIsServedByAnotherCluster(t *testing.T) {
 		}
 	})
 	if text := s.explain(s.url("/far")); !strings.Contains(text, "another exporting cluster, when one declines") {
-		t.Errorf("explain: %s", text)
+		t.Errorf(`explain: %s, want a text with "another exporting cluster, when one declines"`, text)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestLimit_CountsLongRequests(t *testing.T) {
 	s.holds(server, 1)
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); {
 		if got, err := s.ask("/", question); err != nil || got.status != http.StatusTooManyRequests {
-			t.Fatalf("beside a request in flight: %d %v", got.status, err)
+			t.Fatalf("beside a request in flight: %d %v, want %d", got.status, err, http.StatusTooManyRequests)
 		}
 	}
 }

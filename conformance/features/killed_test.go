@@ -101,7 +101,7 @@ func TestKilled_RequestInFlightIsServedByAnother(t *testing.T) {
 		}
 	}
 	if len(failed) > 0 {
-		t.Errorf("failed: %v", failed)
+		t.Errorf("failed: %v, want none", failed)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestKilled_WithoutFallbacksARequestIsSentOnce(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	if n := a.served.Load() + b.served.Load() - before; n != 4 {
-		t.Errorf("4 requests have run %d times", n)
+		t.Errorf("4 requests have run %d times, want 4", n)
 	}
 }
 
@@ -172,7 +172,7 @@ func (s *site) runsOnce(status int, servers ...*mortal) {
 		s.Errorf("got %v, want %d for each", got, status)
 	}
 	if n := served() - before; n != 4 {
-		s.Errorf("4 requests have run %d times", n)
+		s.Errorf("4 requests have run %d times, want 4", n)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestKilled_ErrorOfWorkingServerIsTheAnswer(t *testing.T) {
 	}
 	all.Wait()
 	if n := a.served.Load() + b.served.Load() - before; n != 10 {
-		t.Errorf("10 requests have run %d times", n)
+		t.Errorf("10 requests have run %d times, want 10", n)
 	}
 }
 
@@ -339,7 +339,7 @@ func TestKilled_CostsNoRequestThatHadNotBegun(t *testing.T) {
 	serves(100)
 	l.end()
 	if len(l.failed) > 0 {
-		t.Errorf("%d requests failed: %s", len(l.failed), strings.Join(l.failed, "\n"))
+		t.Errorf("%d requests failed: %s, want 0", len(l.failed), strings.Join(l.failed, "\n"))
 	}
 }
 

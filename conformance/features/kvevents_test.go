@@ -44,6 +44,6 @@ func TestKVEvents_OfServersDecidePicks(t *testing.T) {
 	})
 	// a slow machine misses some in half a second
 	if n := s.series(`penstock_picker_renders_total{outcome="rendered"}`); n < 10 {
-		t.Errorf("%g prompts were rendered for %d requests", n, number)
+		t.Errorf("%g prompts were rendered for %d requests, want at least 10", n, number)
 	}
 }

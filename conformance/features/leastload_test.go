@@ -79,7 +79,7 @@ func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 	clusters["west"].server.Close()
 	for i := range 5 {
 		if by := send("last topic ", i); by != "spare-1" {
-			t.Errorf("a request that all clusters decline is served by %s", by)
+			t.Errorf(`a request that all clusters decline is served by %s, want "spare-1"`, by)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestLoad_IdleServerIsPickedByItsMetrics(t *testing.T) {
 	}
 	events := 0
 	if err := s.stream(t.Context(), "/", "one two three", func(string) { events++ }); err != nil || events < 3 {
-		t.Errorf("streamed: %d events, %v", events, err)
+		t.Errorf("streamed: %d events, %v, want at least 3", events, err)
 	}
 	// The busy server has at most the first request, from before its metrics were scraped.
 	got, err := s.get("http://" + s.address("idle") + "/metrics")

@@ -40,7 +40,7 @@ func TestPrefix_EachAPIGoesWhereItsPromptIsCached(t *testing.T) {
 						fmt.Sprintf(`{"model": "llama", "stream": %t, `, stream)+fmt.Sprintf(body,
 							beginning, ending)+"}")
 					if err != nil || got.status != http.StatusOK {
-						t.Fatalf("%v, %d: %s", err, got.status, got.body)
+						t.Fatalf("%v, %d: %s, want %d", err, got.status, got.body, http.StatusOK)
 					}
 					return got
 				}

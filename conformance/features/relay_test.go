@@ -76,7 +76,8 @@ func TestRelay_DeletedImportKeepsRequestsInFlight(t *testing.T) {
 			s.answers("/left", http.StatusOK) // Envoy has all resources
 			close(remote.may)
 			if got := <-first; got.err != nil || got.status != http.StatusOK || got.by() != "west-1" {
-				t.Errorf("the request in flight: %d from %q: %s %v", got.status, got.by(), got.body, got.err)
+				t.Errorf(`the request in flight: %d from %q: %s %v, want %d and "west-1"`,
+					got.status, got.by(), got.body, got.err, http.StatusOK)
 			}
 		})
 	}
@@ -130,7 +131,7 @@ func TestRelay_FailedRemotePicksAreReported(t *testing.T) {
 	})
 	for _, text := range []string{"cannot be asked", "which is not sent to"} {
 		if n := strings.Count(s.output(), text); n != 1 {
-			t.Errorf("%q was printed %d times", text, n)
+			t.Errorf("%q was printed %d times, want 1", text, n)
 		}
 	}
 }
@@ -188,6 +189,6 @@ func TestRelay_ChangedPickerClusterEndsNoRequestInFlight(t *testing.T) {
 	})
 	close(may)
 	if got := <-held; got.status != http.StatusOK || got.err != nil {
-		t.Errorf("the request in flight: %d %v", got.status, got.err)
+		t.Errorf("the request in flight: %d %v, want %d", got.status, got.err, http.StatusOK)
 	}
 }

@@ -34,7 +34,7 @@ func TestReportedRate_IsShownWithItsSource(t *testing.T) {
 	s.Eventually("the rate is reported", func() error {
 		got, err := s.ask("/", s.prompt(1000, false))
 		if err != nil || got.status != http.StatusOK {
-			t.Fatalf("%d %s %v", got.status, got.body, err)
+			t.Fatalf("%d %s %v, want %d", got.status, got.body, err, http.StatusOK)
 		}
 		return check(s.explain("--why", got.header.Get("x-request-id")))
 	})
@@ -60,7 +60,7 @@ func TestReportedRate_FasterServerGetsPromptsWhoseFirstTokensAreNotSeen(t *testi
 				}
 				got, err := s.post(s.base()+name, body)
 				if err != nil || got.status != http.StatusOK {
-					t.Fatalf("%d %s %v", got.status, got.body, err)
+					t.Fatalf("%d %s %v, want %d", got.status, got.body, err, http.StatusOK)
 				}
 				return got.by()
 			}

@@ -39,7 +39,7 @@ func TestResponseAffinity_FollowUpFindsItsResponse(t *testing.T) {
 		}
 	}
 	if len(seen) != 2 {
-		t.Errorf("all responses are at %v: nothing is shown", seen)
+		t.Errorf("all responses are at %v: nothing is shown, want 2 of them", seen)
 	}
 	if text := s.explain("--last", "1"); !strings.Contains(text,
 		"it names a response, and goes to the server that keeps it") {
@@ -108,6 +108,6 @@ func TestResponseAffinity_FollowUpFindsItsCluster(t *testing.T) {
 		}
 	}
 	if len(seen) != 2 {
-		t.Errorf("all responses are at %v: nothing is shown", seen)
+		t.Errorf("all responses are at %v: nothing is shown, want 2 of them", seen)
 	}
 }

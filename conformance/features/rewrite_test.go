@@ -19,7 +19,8 @@ func (s *site) receives(path, body, server string) received {
 	s.Helper()
 	got, err := s.post(s.base()+path, body)
 	if err != nil || got.status != http.StatusOK || got.by() != server {
-		s.Fatalf("%s: %d from %q: %s %v", path, got.status, got.by(), got.body, err)
+		s.Fatalf("%s: %d from %q: %s %v, want %d and %q",
+			path, got.status, got.by(), got.body, err, http.StatusOK, server)
 	}
 	return s.last(server)
 }

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // engineLimit bounds an engine's start: vLLM takes some 70 s on two idle cores.
@@ -125,23 +127,16 @@ func (s *site) starts(all ...*engine) {
 	s.Helper()
 	end := time.Now().Add(engineLimit)
 	for _, e := range all {
-		for {
+		poll.NoError(s, e.name+" serves", time.Until(end), func() error {
 			got, err := s.get(e.url("/health"))
 			if err == nil && got.status == http.StatusOK {
-				break
+				return nil
 			}
 			if err := syscall.Kill(e.group(), 0); err != nil {
 				s.Fatalf("%s has ended: %v", e.name, err)
 			}
-			if time.Now().After(end) {
-				s.Fatalf("%s does not serve after %s: %d %v", e.name, engineLimit, got.status, err)
-			}
-			select {
-			case <-s.Context().Done():
-				s.Fatal(s.Context().Err())
-			case <-time.After(200 * time.Millisecond):
-			}
-		}
+			return fmt.Errorf("got %d %w, want %d", got.status, err, http.StatusOK)
+		})
 	}
 }
 

@@ -93,7 +93,7 @@ func (s *site) answered(path, body string, headers ...string) reply {
 	s.Helper()
 	got, err := s.ask(path, body, headers...)
 	if err != nil || got.status != http.StatusOK {
-		s.Fatalf("%s: %d %s %s %v", path, got.status, got.by(), got.body, err)
+		s.Fatalf("%s: %d %s %s %v, want %d", path, got.status, got.by(), got.body, err, http.StatusOK)
 	}
 	return got
 }

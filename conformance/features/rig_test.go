@@ -327,6 +327,6 @@ func (s *site) stop() {
 		s.Fatal(err)
 	}
 	if code := s.penstock.ExitCode(); code != 0 {
-		s.Errorf("penstock has ended with exit status %d", code)
+		s.Errorf("penstock has ended with exit status %d, want 0", code)
 	}
 }

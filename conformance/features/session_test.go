@@ -43,7 +43,7 @@ func TestSession_StaysAtItsServerWhileThatServes(t *testing.T) {
 	}
 	first, err := s.ask("/", question)
 	if err != nil || first.status != http.StatusOK {
-		t.Fatalf("%d %v", first.status, err)
+		t.Fatalf("%d %v, want %d", first.status, err, http.StatusOK)
 	}
 	token := first.header.Get("x-session-token")
 	for range 5 {

@@ -122,16 +122,16 @@ func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
 			for range 40 {
 				all.Go(func() {
 					if by, err := s.token(10 * time.Second); err != nil || by != "works" {
-						t.Errorf("got an answer from %q, %v", by, err)
+						t.Errorf(`got an answer from %q, %v, want "works"`, by, err)
 					}
 				})
 			}
 			all.Wait()
 			if more := hangs.given.Load() - given; more > 3 {
-				t.Errorf("the suspect server got %d more requests", more)
+				t.Errorf("the suspect server got %d more requests, want at most 3", more)
 			}
 			if n := s.series(`penstock_picker_silent_endpoints{pool="default/chat"}`); n != 1 {
-				t.Errorf("%v silent endpoints are counted", n)
+				t.Errorf("%v silent endpoints are counted, want 1", n)
 			}
 			hangs.hangs.Store(false)
 			both()
@@ -168,6 +168,6 @@ func TestSilent_ServerThatNeverAnsweredIsFoundByLongPrompts(t *testing.T) {
 	})
 	// Without a comparison it takes 20 s.
 	if took := time.Since(began); took > 15*time.Second {
-		t.Errorf("it was found after %v", took)
+		t.Errorf("it was found after %v, want at most %v", took, 15*time.Second)
 	}
 }

@@ -93,13 +93,13 @@ func TestStop_RequestsInFlightEnd(t *testing.T) {
 	}
 	if got, err := s.get("http://" + s.address("pages") + "/readyz"); err != nil ||
 		got.status != http.StatusServiceUnavailable {
-		t.Errorf("/readyz: %d %v", got.status, err)
+		t.Errorf("/readyz: %d %v, want %d", got.status, err, http.StatusServiceUnavailable)
 	}
 	if err := <-result; err != nil {
 		t.Errorf("the stream is cut: %v", err)
 	}
 	if code := s.ended(); code != 0 {
-		t.Errorf("exit status %d", code)
+		t.Errorf("exit status %d, want 0", code)
 	}
 }
 

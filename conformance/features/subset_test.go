@@ -31,7 +31,7 @@ func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 			s.up("subset.yaml", with(append(parts, "east", "west")...), policy)
 			for range 10 {
 				if by := s.answers("/east", http.StatusOK).by(); by != "pod-east" {
-					t.Errorf("zone east: from %q", by)
+					t.Errorf(`zone east: from %q, want "pod-east"`, by)
 				}
 			}
 			served := map[string]int{}
@@ -53,7 +53,7 @@ func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 			s.answers("/north", http.StatusServiceUnavailable)
 			for range 5 {
 				if by := s.answers("/", http.StatusOK).by(); by != "pod-east" {
-					t.Errorf("the pool's subset: from %q", by)
+					t.Errorf(`the pool's subset: from %q, want "pod-east"`, by)
 				}
 			}
 			if name == "external picker" {
@@ -82,7 +82,7 @@ func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 			t.Errorf("zone east has no endpoint: from %q", by)
 		}
 		if by := s.answers("/", http.StatusOK).by(); by != "pod-west" {
-			t.Errorf("without a subset: from %q", by)
+			t.Errorf(`without a subset: from %q, want "pod-west"`, by)
 		}
 	}
 	// Behind a hop of its own, with an external picker that picks among all endpoints that it is

@@ -12,7 +12,7 @@ func (s *site) envoyMetrics() string {
 	s.Helper()
 	sockets, err := filepath.Glob(filepath.Join(s.state, "proxies", "*", "admin.sock"))
 	if err != nil || len(sockets) != 1 {
-		s.Fatalf("admin sockets %v: %v", sockets, err)
+		s.Fatalf("admin sockets %v: %v, want 1 of them", sockets, err)
 	}
 	got, err := s.read(overSocket(sockets[0]), "http://admin/stats/prometheus")
 	if err != nil {

@@ -31,7 +31,7 @@ func TestTokenUsage_OutputTokensAreCountedByModel(t *testing.T) {
 	for _, more := range []string{"", `"stream": true, "stream_options": {"include_usage": true}, `} {
 		before := s.series(tokens)
 		if text := s.answered("/", fmt.Sprintf(body, more)).body; !strings.Contains(text, `"completion_tokens":7`) {
-			t.Fatalf("with %s: %s", more, text)
+			t.Fatalf(`with %s: %s, want a text with "\"completion_tokens\":7"`, more, text)
 		}
 		s.Eventually("7 more tokens, with "+more, func() error {
 			if n := s.series(tokens); n != before+7 {

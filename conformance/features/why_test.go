@@ -21,7 +21,7 @@ func TestWhy_ShowsTheStagesOfAPastRequest(t *testing.T) {
 	s.up("why.yaml")
 	got, err := s.ask("/", question)
 	if err != nil || got.status != http.StatusOK {
-		t.Fatalf("%d %v", got.status, err)
+		t.Fatalf("%d %v, want %d", got.status, err, http.StatusOK)
 	}
 	address := fmt.Sprint("127.0.0.1:", s.ports[got.by()])
 	var text string
@@ -74,7 +74,7 @@ func TestWhy_OfPastRequestAtAnyProcess(t *testing.T) {
 		t.Errorf("picks of %d processes, want both", len(by))
 	}
 	if last := sites[1].picks("--last", "5", "--pool", "default/chat"); len(last.Picks) != 5 {
-		t.Errorf("the last five: %d", len(last.Picks))
+		t.Errorf("the last five: %d, want 5", len(last.Picks))
 	}
 	_, mistake := s.command("explain", "--last", "5", "--pool", "chat")
 	if want := "there is no pool chat: the process has default/chat"; mistake == nil ||

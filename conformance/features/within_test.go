@@ -16,7 +16,7 @@ func TestWithin_RequestsStayInTheirClusters(t *testing.T) {
 	s.up("within.yaml")
 	for range 30 {
 		if by := s.answers("/all", http.StatusOK).by(); by != "west" {
-			t.Fatalf("a request goes to %s", by)
+			t.Fatalf(`a request goes to %s, want "west"`, by)
 		}
 	}
 	s.answers("/east", http.StatusInternalServerError) // a backend that does not exist
@@ -34,7 +34,7 @@ func TestWithin_RequestsStayInTheirClusters(t *testing.T) {
 	s.answers("/all", http.StatusInternalServerError)
 	within("east")
 	if by := s.answers("/all", http.StatusOK).by(); by != "east" {
-		t.Errorf("a request goes to %s", by)
+		t.Errorf(`a request goes to %s, want "east"`, by)
 	}
 	s.answers("/east", http.StatusOK)
 }

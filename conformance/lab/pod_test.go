@@ -108,7 +108,7 @@ spec:
 	})
 	log, err := p.PodLog(t.Context(), p.Namespace, "mortal", "main", true)
 	if err != nil || !strings.Contains(log, "alive") {
-		t.Errorf("the log of the previous container: %q, %v", log, err)
+		t.Errorf(`the log of the previous container: %q, %v, want a text with "alive"`, log, err)
 	}
 }
 

@@ -243,6 +243,30 @@ const importing = `{"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kin
  {"name": "east", "routingMode": "ParentMode", "parents": [{"service": [{"addresses": ["PEER"], "ports": [{"number": 8000}]}]}]}
 ]}}`
 
+// findsAddresses waits for findings about the addresses of another tenant's pods, and others.
+func (p place) findsAddresses(pod, peer string) {
+	p.Helper()
+	p.Until("findings name each address", func(ctx context.Context) error {
+		var all json.RawMessage
+		if err := p.admin(ctx, p.processes()[0].Name, "/status", &all); err != nil {
+			return err
+		}
+		for _, want := range []string{
+			"address " + pod + " is outside the allowed ranges",
+			"address " + peer + " is outside the allowed ranges",
+			"host name chat." + p.Namespace + ".svc.cluster.local resolves to",
+			"address 169.254.169.254 is a link-local address, which is never allowed",
+			"address " + pod + " belongs to an endpoint of Service " + p.Namespace + "/chat, in another namespace",
+			"named is of type ExternalName, which is not allowed here",
+		} {
+			if !strings.Contains(string(all), want) {
+				return fmt.Errorf("no finding %q", want)
+			}
+		}
+		return nil
+	})
+}
+
 // A tenant writes addresses of another namespace's pod, of the API server, of Penstock, of a
 // cloud's metadata server and of loopback. Its Gateway connects to none of them; its own pod, by a
 // slice that it made, is served.
@@ -298,25 +322,7 @@ func tenantAddresses(p place) {
 		}
 		return nil
 	})
-	p.Until("findings name each address", func(ctx context.Context) error {
-		var all json.RawMessage
-		if err := p.admin(ctx, p.processes()[0].Name, "/status", &all); err != nil {
-			return err
-		}
-		for _, want := range []string{
-			"address " + pod + " is outside the allowed ranges",
-			"address " + peer + " is outside the allowed ranges",
-			"host name chat." + p.Namespace + ".svc.cluster.local resolves to",
-			"address 169.254.169.254 is a link-local address, which is never allowed",
-			"address " + pod + " belongs to an endpoint of Service " + p.Namespace + "/chat, in another namespace",
-			"named is of type ExternalName, which is not allowed here",
-		} {
-			if !strings.Contains(string(all), want) {
-				return fmt.Errorf("no finding %q", want)
-			}
-		}
-		return nil
-	})
+	p.findsAddresses(pod, peer)
 	for _, path := range []string{"/servers", "/named", "/sliced", "/imported"} {
 		for range 5 {
 			if code, err := get(path); err != nil ||

@@ -406,7 +406,7 @@ func apiServerAway(s *site) {
 	asks("the token after a day", trusting(bundle, accepted), false)
 	asks("the certificate after a day", certified(bundle, known), false)
 	if *soaking > 0 {
-		<-time.After(time.Until(stopped.Add(time.Minute)))
+		time.Sleep(time.Until(stopped.Add(time.Minute)))
 	}
 	resume()
 	s.lagging(processes, false)

@@ -20,7 +20,7 @@ func servicesOfEveryKind(p place) {
 	balanced := p.programmed("gw")[0]
 	nodes, err := p.CoreV1().Nodes().List(p.Context(), metav1.ListOptions{})
 	if err != nil || len(nodes.Items) != 1 {
-		p.Fatalf("%d nodes: %v", len(nodes.Items), err)
+		p.Fatalf("%d nodes: %v, want 1", len(nodes.Items), err)
 	}
 	node := nodes.Items[0].Status.Addresses[0].Address
 

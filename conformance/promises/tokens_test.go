@@ -40,7 +40,7 @@ func junkTokens(p place) {
 		p.Error(err)
 	}
 	if n := p.reviews() - before; n > 50 { // other tests have some, too
-		p.Errorf("the API server reviewed %d of 1,000 tokens", n)
+		p.Errorf("the API server reviewed %d of 1,000 tokens, want at most 50", n)
 	}
 	if _, err := p.ask(address, mine, resource.Cluster); err != nil {
 		p.Error(errors.Join(errors.New("a proxy's token does not count any more"), err))

@@ -157,7 +157,7 @@ func (p place) end(t *traffic) {
 	t.stop()
 	t.running.Wait()
 	if n := t.failed.Load(); n > 0 {
-		p.Errorf("%d of %d requests failed, first: %s", n, t.sent.Load(), *t.first.Load())
+		p.Errorf("%d of %d requests failed, first: %s, want 0", n, t.sent.Load(), *t.first.Load())
 	}
 	if t.sent.Load() == 0 {
 		p.Error(errors.New("no request was sent"))

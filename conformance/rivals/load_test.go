@@ -27,7 +27,7 @@ func TestSchedule_SlowAnswersDelayNoOtherRequest(t *testing.T) {
 				sent[d] = time.Since(begin)
 				lock.Unlock()
 				if late != 0 {
-					t.Errorf("%+v is %s late", d, late)
+					t.Errorf("%+v is %s late, want 0", d, late)
 				}
 				time.Sleep(time.Hour)
 			}
@@ -90,7 +90,7 @@ func TestBodies_SharePrefixesAsBlocksDo(t *testing.T) {
 	b := strings.Fields(text(request{input: 1200, output: 8, blocks: []uint64{1, 2, 4}}))
 	c := strings.Fields(text(request{input: 600, output: 8, blocks: []uint64{5, 2}}))
 	if len(a) != 1300 || len(b) != 1200 || len(c) != 600 {
-		t.Fatalf("%d, %d and %d words", len(a), len(b), len(c))
+		t.Fatalf("%d, %d and %d words, want 1300, 1200, 600", len(a), len(b), len(c))
 	}
 	if !slices.Equal(a[:1024], b[:1024]) || slices.Equal(a[1024:1040], b[1024:1040]) || slices.Equal(a[:16], c[:16]) {
 		t.Error("prompts do not share what their blocks share")
@@ -153,7 +153,7 @@ func TestStream_TimesAreThoseOfContent(t *testing.T) {
 		var s sample
 		err := s.read(reader, time.Now(), 2)
 		if err != nil || s.ttft != 2*time.Second || s.input != 9 || s.cached != 4 {
-			t.Errorf("%+v, %v", s, err)
+			t.Errorf("%+v, %v, want ttft %v, input 9, cached 4", s, err, 2*time.Second)
 		}
 	})
 	for name, answer := range map[string]struct {

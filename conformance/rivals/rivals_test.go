@@ -47,7 +47,7 @@ func TestRivals_PenstockBesideItself(t *testing.T) {
 	}
 	planned, err := w.plan(usual.load, serversOfFleet, lasts)
 	if err != nil || len(planned) != int(usual.load*2*serversOfFleet*10) {
-		t.Fatalf("%d requests are planned, %v", len(planned), err)
+		t.Fatalf("%d requests are planned, %v, want %d", len(planned), err, int(usual.load*2*serversOfFleet*10))
 	}
 	_, rest := split(planned, time.Duration(warm*float64(lasts)))
 	want := len(rest)
@@ -79,7 +79,7 @@ func TestRivals_PenstockBesideItself(t *testing.T) {
 	}
 	err = emit(&lines, figures([]comparison{c}, usual))
 	if err != nil || !strings.Contains(lines.String(), `"name":"rivals_noise"`) {
-		t.Errorf("figures %s, %v", lines.String(), err)
+		t.Errorf(`figures %s, %v, want a text with "\"name\":\"rivals_noise\""`, lines.String(), err)
 	}
 }
 
@@ -139,12 +139,13 @@ func TestRivals_InstalledRoutersAreStartedWithDefaults(t *testing.T) {
 	}
 	all, _, err = contenders(dir, best, nil)
 	if err != nil || len(all) != 4 {
-		t.Fatalf("%v, %v", all, err)
+		t.Fatalf("%v, %v, want 4 of them", all, err)
 	}
 	for _, c := range all[2:] {
 		args := fmt.Sprint(c.arguments([]string{"http://a"}, 7, 8, ""))
 		if !strings.Contains(args, "--worker-urls http://a --policy cache_aware") {
-			t.Errorf("%s is started with %s", c.name, args)
+			t.Errorf(`%s is started with %s, want a text with "--worker-urls http://a --policy cache_aware"`,
+				c.name, args)
 		}
 	}
 }
@@ -231,7 +232,7 @@ func TestOverhead_IsAboveAServerWithoutRouter(t *testing.T) {
 		}
 	}
 	if n := len(plain(100<<10, 1)); n < 100<<10 || n > 101<<10 {
-		t.Errorf("a request of 100 KB has %d bytes", n)
+		t.Errorf("a request of 100 KB has %d bytes, want at least %d and at most %d", n, 100<<10, 101<<10)
 	}
 	if string(plain(1<<10, 1)) == string(plain(1<<10, 2)) {
 		t.Error("two requests have the same prompt")

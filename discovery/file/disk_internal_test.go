@@ -199,7 +199,7 @@ func TestFolder_HungFileDelaysNoEnd(t *testing.T) {
 		began := time.Now()
 		end()
 		if err := <-ended; !errors.Is(err, context.Canceled) || time.Since(began) != 0 {
-			t.Errorf("it ends with %v after %v", err, time.Since(began))
+			t.Errorf("it ends with %v after %v, want %v and 0", err, time.Since(began), context.Canceled)
 		}
 	})
 }

@@ -66,7 +66,7 @@ func TestListenerSet_UnknownProtocolIsReported(t *testing.T) {
 func TestHTTPRoute_V1Beta1IsRead(t *testing.T) {
 	r := valid(t, store.HTTPRoutes, strings.Replace(route("chat", "a.example.com"), "io/v1", "io/v1beta1", 1))
 	if r.APIVersion != "gateway.networking.k8s.io/v1" {
-		t.Errorf("route of %s", r.APIVersion)
+		t.Errorf(`route of %s, want "gateway.networking.k8s.io/v1"`, r.APIVersion)
 	}
 }
 
@@ -95,7 +95,8 @@ func TestUDPRoute_V1Alpha2IsReadAndPortOfServiceIsRequired(t *testing.T) {
 	r := valid(t, store.UDPRoutes, object("gateway.networking.k8s.io/v1alpha2", "UDPRoute",
 		"spec:\n  rules: [{backendRefs: [{name: s, port: 53}]}]\n"))
 	if r.APIVersion != "gateway.networking.k8s.io/v1" || len(r.Spec.Rules) != 1 {
-		t.Errorf("route of %s with %d rules", r.APIVersion, len(r.Spec.Rules))
+		t.Errorf(`route of %s with %d rules, want "gateway.networking.k8s.io/v1" and 1`,
+			r.APIVersion, len(r.Spec.Rules))
 	}
 	invalid(t, store.UDPRoutes,
 		object("gateway.networking.k8s.io/v1", "UDPRoute", "spec:\n  rules: [{backendRefs: [{name: s}]}]\n"),
@@ -240,7 +241,7 @@ func TestModelServers_AddressMayBeHostNameOrIP(t *testing.T) {
 		object("penstock.dev/v1alpha1", "ModelServers",
 			"spec: {servers: [{address: gpu.example.com}, {address: 'fd00::1'}]}\n"))
 	if len(m.Spec.Servers) != 2 {
-		t.Errorf("servers %+v", m.Spec.Servers)
+		t.Errorf("servers %+v, want 2 of them", m.Spec.Servers)
 	}
 	invalid(t, store.ModelServers,
 		object("penstock.dev/v1alpha1", "ModelServers", "spec: {servers: [{address: 10.0.0.256}]}\n"),
@@ -255,7 +256,7 @@ func TestEnvoyFleet_MemoryLimitTooSmallIsReported(t *testing.T) {
 func TestPod_StatusIsKept(t *testing.T) {
 	p := valid(t, store.Pods, object("v1", "Pod", "status: {podIP: 10.0.0.1}\n"))
 	if p.Status.PodIP != "10.0.0.1" {
-		t.Errorf("status %+v", p.Status)
+		t.Errorf(`status %+v, want PodIP "10.0.0.1"`, p.Status)
 	}
 	invalid(t, store.Pods, object("v1", "Pod", "status: {podIP: pod-1}\n"),
 		`status.podIP: must be an IP address, is "pod-1"`)

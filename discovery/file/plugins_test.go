@@ -54,7 +54,8 @@ func TestEndpointPickerConfig_DocumentThatContainsItselfKeepsLastGood(t *testing
 	f.load()
 	if found := strings.Join(f.findings(), "\n"); !strings.Contains(found, "error: scorers.yaml:") ||
 		!strings.Contains(found, "is nested too deeply, or aliases expand to too many values") {
-		t.Errorf("findings: %s", found)
+		t.Errorf(`findings: %s, want a text with "error: scorers.yaml:" and a text with %q`,
+			found, "is nested too deeply, or aliases expand to too many values")
 	}
 	if doc, ok := store.EndpointPickerConfigs.Get(f.store.View(), "default/scorers"); !ok ||
 		string(doc.Plugins[0].Parameters.Raw) != `{"threshold":10}` {

@@ -54,7 +54,7 @@ func TestHTTPRoute_FindingHidesAHeadersValue(t *testing.T) {
 			f.load()
 			findings := f.findings()
 			if len(findings) != 1 {
-				t.Errorf("%d findings: %q", len(findings), findings)
+				t.Errorf("%d findings: %q, want 1", len(findings), findings)
 			}
 			for _, line := range findings {
 				if strings.Contains(line, "4711") {

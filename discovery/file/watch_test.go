@@ -102,7 +102,8 @@ func TestFile_MountedConfigMapIsFollowed(t *testing.T) {
 		}
 		f.eventually("a", fmt.Sprintf("a%d.example.com", n))
 		if f.hostOf("b") != fmt.Sprintf("b%d.example.com", n) {
-			t.Errorf("half of the swap was applied: b has %s", f.hostOf("b"))
+			t.Errorf("half of the swap was applied: b has %s, want %s",
+				f.hostOf("b"), fmt.Sprintf("b%d.example.com", n))
 		}
 		if now := f.store.View().Revision(); now != before+1 {
 			t.Errorf("the swap made %d revisions", now-before)

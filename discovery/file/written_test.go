@@ -82,7 +82,7 @@ func TestWritten_NamesTheLineThatIsNotYAML(t *testing.T) {
 	}
 	write("c.yaml", "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: other}\n")
 	if found, err := find(); err != nil || len(found) != 1 {
-		t.Errorf("another set can be read: %+v %v", found, err)
+		t.Errorf("another set can be read: %+v %v, want 1 of them", found, err)
 	}
 }
 

@@ -65,14 +65,14 @@ func TestDisk_HungOperationIsLeftBehindAndNoticed(t *testing.T) {
 			t.Error("below it: ", err)
 		}
 		if took := time.Since(began); took != filesystem.Timeout || ran != 1 {
-			t.Errorf("%d operations in %v", ran, took)
+			t.Errorf("%d operations in %v, want %v and 1", ran, took, filesystem.Timeout)
 		}
 		if path := d.Stuck(); path != "" {
 			t.Errorf("%s is reported after %v", path, filesystem.Timeout)
 		}
 		time.Sleep(filesystem.StuckAfter)
 		if path := d.Stuck(); path != "/mount" {
-			t.Errorf("%q is reported", path)
+			t.Errorf(`%q is reported, want "/mount"`, path)
 		}
 		close(answers)
 		synctest.Wait()

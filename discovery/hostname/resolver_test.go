@@ -129,17 +129,17 @@ func TestHostname_FailedLookupAfterRestartKeepsAddresses(t *testing.T) {
 	for range 2 { // restored addresses are persisted again
 		s := begin()
 		if h := host(s, "gpu"); !slices.Equal(h.Addresses, []string{"192.0.2.1"}) || h.Error != "no such host" {
-			t.Errorf("gpu: %v %q", h.Addresses, h.Error)
+			t.Errorf(`gpu: %v %q, want %v and "no such host"`, h.Addresses, h.Error, []string{"192.0.2.1"})
 		}
 		if h := host(s, "other"); !slices.Equal(h.Addresses, []string{"192.0.2.3"}) {
-			t.Errorf("a name that resolves has old addresses: %v", h.Addresses)
+			t.Errorf("a name that resolves has old addresses: %v, want %v", h.Addresses, []string{"192.0.2.3"})
 		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, "hosts.json"), []byte("{nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if h := host(begin(), "gpu"); len(h.Addresses) != 0 {
-		t.Errorf("from a damaged file: %v", h.Addresses)
+		t.Errorf("from a damaged file: %v, want none", h.Addresses)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestHostname_NewAddressIsFoundAndUnusedNameIsRemoved(t *testing.T) {
 	})
 	want(t, r, nil, []string{"later", "gpu"})
 	if n := len(store.Hosts.All(s.View())); n != 0 {
-		t.Errorf("%d names are left that nothing uses", n)
+		t.Errorf("%d names are left that nothing uses, want 0", n)
 	}
 }
 
@@ -293,11 +293,9 @@ func TestHostname_DeadNamesDelayNoOther(t *testing.T) {
 		time.Sleep(time.Minute) // of the test's own clock: all have failed, and are retried
 		begin := time.Now()
 		want(t, r, []string{"alive"}, nil)
-		for host(s, "alive") == nil {
-			time.Sleep(time.Millisecond)
-		}
+		poll.Until(t, "the name has addresses", func() bool { return host(s, "alive") != nil })
 		if took := time.Since(begin); took > 100*time.Millisecond {
-			t.Errorf("a name waited %s for others", took)
+			t.Errorf("a name waited %s for others, want at most %s", took, 100*time.Millisecond)
 		}
 		if h := host(s, "dead7"); h == nil || h.Error != "the DNS server did not answer in time" {
 			t.Errorf("a dead name: %+v", h)
@@ -323,13 +321,10 @@ func TestHostname_SlowServerGetsASecondTimeout(t *testing.T) {
 		want(t, r, dead, nil)
 		time.Sleep(5 * time.Minute)
 		want(t, r, []string{"slow"}, nil)
-		begin := time.Now()
-		for h := host(s, "slow"); (h == nil || h.Error != "") && time.Since(begin) < time.Minute; h = host(s, "slow") {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if h := host(s, "slow"); h == nil || h.Error != "" || time.Since(begin) > 10*time.Second {
-			t.Errorf("after %s: %+v", time.Since(begin), h)
-		}
+		poll.For(t, "the name has addresses", 10*time.Second, func() bool {
+			h := host(s, "slow")
+			return h != nil && h.Error == ""
+		})
 	})
 }
 
@@ -374,10 +369,10 @@ func TestHostname_IPv4IsPreferred(t *testing.T) {
 	s, r := setup(t, dns)
 	resolve(t, r, "both", "six")
 	if h := host(s, "both"); !slices.Equal(h.Addresses, []string{"192.0.2.1"}) {
-		t.Errorf("both: %v", h.Addresses)
+		t.Errorf("both: %v, want %v", h.Addresses, []string{"192.0.2.1"})
 	}
 	if h := host(s, "six"); !slices.Equal(h.Addresses, []string{"2001:db8::1"}) {
-		t.Errorf("six: %v", h.Addresses)
+		t.Errorf("six: %v, want %v", h.Addresses, []string{"2001:db8::1"})
 	}
 }
 

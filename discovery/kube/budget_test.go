@@ -103,7 +103,8 @@ func TestBudget_EndlessListEndsWhereItsShareEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(store.Services.All(st.View())); n != 10 || len(other.LeftOut()) > 0 {
-		t.Errorf("of another API server %d Services are kept, and left out are %v", n, other.LeftOut())
+		t.Errorf("of another API server %d Services are kept, and left out are %v, want 10 and none",
+			n, other.LeftOut())
 	}
 }
 
@@ -240,6 +241,6 @@ func TestBudget_ListThatRepeatsANameTakesNoMore(t *testing.T) {
 	}, func(obj runtime.Object) runtime.Object { return obj })
 	list, err := cache.ToListerWatcherWithContext(lw).ListWithContext(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.(*metainternal.List).Items) != 1 {
-		t.Errorf("%d objects, %v", len(list.(*metainternal.List).Items), err)
+		t.Errorf("%d objects, %v, want 1", len(list.(*metainternal.List).Items), err)
 	}
 }

@@ -52,7 +52,8 @@ func TestNamespaces_OnlyWatchedOnesAreRead(t *testing.T) {
 		_, isGateway := store.Gateways.Get(view, key+"/gw")
 		_, isService := store.Services.Get(view, key+"/web")
 		if isNamespace != want || isGateway != want || isService != want {
-			t.Errorf("namespace %s: Namespace %t, Gateway %t, Service %t", key, isNamespace, isGateway, isService)
+			t.Errorf("namespace %s: Namespace %t, Gateway %t, Service %t, want %t, %t, %t",
+				key, isNamespace, isGateway, isService, want, want, want)
 		}
 	}
 	if _, ok := store.Secrets.Get(view, "a/tls"); !ok {

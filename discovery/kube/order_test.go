@@ -269,7 +269,7 @@ func TestDebounce_BurstOfEventsIsOneRevision(t *testing.T) {
 		w.settle(0)
 		w.hasService("e", true)
 		if n := w.store.View().Revision() - before; n != 1 {
-			t.Errorf("%d revisions for one burst", n)
+			t.Errorf("%d revisions for one burst, want 1", n)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func TestReflector_NothingIsStoredBeforeEveryKindWasListed(t *testing.T) {
 		return ""
 	})
 	if n := r.Store.View().Revision(); n != 0 {
-		t.Errorf("revision %d although Services were never read", n)
+		t.Errorf("revision %d although Services were never read, want 0", n)
 	}
 	if !r.Source.Lagging() {
 		t.Error("the source does not report that it lags")
@@ -41,10 +41,10 @@ func TestReflector_NothingIsStoredBeforeEveryKindWasListed(t *testing.T) {
 	r.synced()
 	view := r.Store.View()
 	if n := view.Revision(); n != 1 {
-		t.Errorf("the first sync made %d revisions", n)
+		t.Errorf("the first sync made %d revisions, want 1", n)
 	}
 	if n := len(store.HTTPRoutes.All(view)); n != 2 {
-		t.Errorf("%d routes", n)
+		t.Errorf("%d routes, want 2", n)
 	}
 	r.Eventually(func() string {
 		if r.Source.Lagging() {
@@ -70,7 +70,8 @@ func lean(t *testing.T, view *store.View, name string) {
 		t.Errorf("metadata: %+v", a.ObjectMeta)
 	}
 	if a.APIVersion != "gateway.networking.k8s.io/v1" || a.Kind != "HTTPRoute" || a.Generation != 1 {
-		t.Errorf("%s %s generation %d", a.APIVersion, a.Kind, a.Generation)
+		t.Errorf(`%s %s generation %d, want "gateway.networking.k8s.io/v1", "HTTPRoute", 1`,
+			a.APIVersion, a.Kind, a.Generation)
 	}
 }
 
@@ -255,7 +256,7 @@ func TestEndpointSlice_OfServiceImportIsStoredWhileEitherIsWanted(t *testing.T) 
 		t.Helper()
 		r.flush()
 		if _, got := store.EndpointSlices.Get(r.Store.View(), "default/web-east"); got != want {
-			t.Errorf("%s: stored is %t", when, got)
+			t.Errorf("%s: stored is %t, want %t", when, got, want)
 		}
 	}
 	stored(false, "nothing is wanted")
@@ -349,7 +350,7 @@ func TestPod_OnlyNamespacesOfPoolsAreRead(t *testing.T) {
 	}
 	for _, asked := range r.API.Asked("/pods") {
 		if !strings.Contains(asked, "/namespaces/default/pods") {
-			t.Errorf("asked for more than it needs: %s", asked)
+			t.Errorf(`asked for more than it needs: %s, want a text with "/namespaces/default/pods"`, asked)
 		}
 	}
 	r.API.Apply(t, "pods", pod("default", "other", "chat")) // relabelled

@@ -205,8 +205,9 @@ func TestStateFile_PowerCutLeavesTheOldContentOrTheNew(t *testing.T) {
 			}
 			if done {
 				if !slices.Equal(left, []string{"new"}) {
-					t.Errorf("first write: %v: after the replacement has returned, a power cut may leave %q", first,
-						left)
+					t.Errorf("first write: %v: after the replacement has returned, a power cut may leave %q, want %q",
+						first,
+						left, []string{"new"})
 				}
 				break
 			}

@@ -40,13 +40,13 @@ func TestStateFile_IsWholeOrAsBefore(t *testing.T) {
 		t.Fatal(reset)
 	}
 	if !errors.Is(err, syscall.EFBIG) {
-		t.Errorf("the write beyond the limit: %v", err)
+		t.Errorf("the write beyond the limit: %v, want %v", err, syscall.EFBIG)
 	}
 	if raw, err := os.ReadFile(path); err != nil || string(raw) != "two" {
 		t.Errorf("after a failed write: %.20q, %v", raw, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(left) > 0 {
-		t.Errorf("left over: %v", left)
+		t.Errorf("left over: %v, want none", left)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestStateFile_KilledProcessLeavesNothing(t *testing.T) {
 	}
 	for _, path := range left {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is left: %v", path, err)
+			t.Errorf("%s is left: %v, want %v", path, err, os.ErrNotExist)
 		}
 	}
 	for _, path := range stays {
@@ -108,6 +108,6 @@ func TestStateFile_KilledProcessLeavesNothing(t *testing.T) {
 		t.Errorf("%v, %v, %q", info.Mode(), err, raw)
 	}
 	if _, err := os.Stat(unfinished); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is left: %v", unfinished, err)
+		t.Errorf("%s is left: %v, want %v", unfinished, err, os.ErrNotExist)
 	}
 }

@@ -37,7 +37,7 @@ func TestSources_TheLaterOneWins(t *testing.T) {
 				t.Errorf("of %q and %q, %q wins", ranked[i], ranked[j], got)
 			}
 			if listed := b.List(nil)[0].Conditions[0].Message; listed != ranked[max(i, j)] {
-				t.Errorf("List: of %q and %q, %q wins", ranked[i], ranked[j], listed)
+				t.Errorf("List: of %q and %q, %q wins, want %q", ranked[i], ranked[j], listed, ranked[max(i, j)])
 			}
 		}
 	}
@@ -72,11 +72,11 @@ func TestBoard_DropsReportsOfDeletedObjects(t *testing.T) {
 	b.Replace(status.Files)
 	for _, r := range b.List(nil) {
 		if len(r.Findings) > 0 {
-			t.Errorf("left over: %v", r.Findings)
+			t.Errorf("left over: %v, want none", r.Findings)
 		}
 	}
 	if n := b.Findings(); len(n) != 0 {
-		t.Errorf("counted: %v", n)
+		t.Errorf("counted: %v, want none", n)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestBoard_WatchFiresOnChangesOnly(t *testing.T) {
 			{"a reader follows", func() { b.Follow().Close() }, false},
 		} {
 			if got := fired(c.change); got != c.want {
-				t.Errorf("%s: fired %v", c.name, got)
+				t.Errorf("%s: fired %v, want %v", c.name, got, c.want)
 			}
 		}
 	})
@@ -253,13 +253,13 @@ func TestStream_ShowsWhatSettledAndEveryChange(t *testing.T) {
 			})
 		}
 		if got := reason(<-docs); got != "Accepted" {
-			t.Errorf("first: %s", got)
+			t.Errorf(`first: %s, want "Accepted"`, got)
 		}
 		set("Transient")
 		time.Sleep(time.Millisecond) // of the bubble's clock: shorter than the debounce time
 		set("Final")
 		if got := reason(<-docs); got != "Final" {
-			t.Errorf("then: %s", got)
+			t.Errorf(`then: %s, want "Final"`, got)
 		}
 		time.Sleep(time.Hour)
 		if n := len(docs); n != 0 {

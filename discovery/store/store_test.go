@@ -34,12 +34,12 @@ func TestStore_ViewIsConsistent(t *testing.T) {
 	}
 	if got := names(store.Pods.By(before, store.ByLabel, store.LabelKey("default", "app", "x"))); !slices.Equal(got,
 		[]string{"a", "b"}) {
-		t.Errorf("the old view changed: %v", got)
+		t.Errorf("the old view changed: %v, want %v", got, []string{"a", "b"})
 	}
 	after := s.View()
 	if got := names(store.Pods.By(after, store.ByLabel, store.LabelKey("default", "app", "y"))); !slices.Equal(got,
 		[]string{"a"}) {
-		t.Errorf("new view by label: %v", got)
+		t.Errorf("new view by label: %v, want %v", got, []string{"a"})
 	}
 	if rev.N != 2 || len(rev.Changes) != 2 {
 		t.Fatalf("revision %+v", rev)

@@ -62,7 +62,7 @@ func TestApply_ObjectWithoutNameChangesNothing(t *testing.T) {
 		t.Error("no error")
 	}
 	if n := len(store.Pods.All(s.View())); n != 0 {
-		t.Errorf("%d pods are there", n)
+		t.Errorf("%d pods are there, want 0", n)
 	}
 }
 

@@ -86,7 +86,7 @@ func TestEndpointPickerConfig_ProfileStatesWhatItReads(t *testing.T) {
 			t.Fatal(problems)
 		}
 		if p.Pages != want.Pages || p.Prompts != want.Prompts || p.Precise != want.Precise {
-			t.Errorf("%s: %+v", doc, p)
+			t.Errorf("%s: %+v, want Pages %v, Prompts %v, Precise %v", doc, p, want.Pages, want.Prompts, want.Precise)
 		}
 	}
 }
@@ -108,91 +108,95 @@ func TestEndpointPickerConfig_ParametersHaveDefaults(t *testing.T) {
 	}
 }
 
+var manyPlugins = strings.Repeat("{type: queue-scorer, name: x},", 65)
+
+// unsupported are documents without their first lines, each with a part of its problem.
+var unsupported = map[string]string{
+	"plugins: [{type: disagg-profile-handler}]": `schedulingProfiles: has no profile "decode", which disagg-profile-handler needs; add one with the filter decode-filter`,
+	"plugins: [{type: queue}]":                  "use one of active-request-scorer, agent-identity, ",
+	"plugins: [{}]":                             `plugins[0].type: "" is not a type`,
+	"plugins: []":                               "plugins: is empty",
+	"plugins: [" + manyPlugins +
+		"]": "plugins: has 65 plugins; at most 64",
+	"plugins: [{type: queue-scorer}, {type: " +
+		"queue-scorer}]": `plugins[1].name: "queue-scorer" is the name of another plugin too`,
+	"plugins: [{type: queue-scorer, " +
+		"parameters: {a: 1}}]": "plugins[0].parameters: queue-scorer has no parameters",
+	"plugins: [{type: load-aware-scorer, parameters: " +
+		"{treshold: 1}}]": `plugins[0].parameters: is not valid for load-aware-scorer: unknown field "treshold"`,
+	"plugins: [{type: load-aware-scorer, parameters: " +
+		"{threshold: 0}}]": "plugins[0].parameters.threshold: must be at least 1, is 0",
+	"plugins: [{type: load-aware-scorer, parameters: " +
+		"{threshold: many}}]": "plugins[0].parameters: is not valid for load-aware-scorer: ",
+	"plugins: [{type: active-request-scorer, parameters: " +
+		"{maxBusyScore: 2}}]": "parameters.maxBusyScore: must be from 0 to 1, is 2",
+	"plugins: [{type: active-request-scorer, parameters: " +
+		"{idleThreshold: -1}}]": "parameters.idleThreshold: must be at least 0",
+	"plugins: [{type: token-load-scorer, parameters: " +
+		"{queueThresholdTokens: -1}}]": "parameters.queueThresholdTokens: must be at least 1",
+	"plugins: [{type: prefix-cache-scorer, parameters: " +
+		"{matchLengthWeight: 1.5}}]": "parameters.matchLengthWeight: must be from 0 to 1",
+	"plugins: [{type: prefix-cache-scorer, parameters: {matchLengthWeight: 1, " +
+		"matchLengthScaleTokens: 0}}]": "parameters.matchLengthScaleTokens: must be at least 1",
+	"plugins: [{type: prefix-cache-scorer, parameters: " +
+		"{prefixMatchInfoProducerName: x}}]": `parameters.prefixMatchInfoProducerName: "x" is not the name of such a plugin; name a plugin of type approx-prefix-cache-producer or precise`,
+	"plugins: [{type: label-selector-filter, parameters: {matchExpressions: [{key: a, " +
+		"operator: Near}]}}]": "plugins[0].parameters: is not a label selector",
+	"plugins: [{type: queue-scorer}]\nschedulingProfiles: [{plugins: " +
+		"[{pluginRef: q}]}]": `schedulingProfiles[0].plugins[0].pluginRef: there is no plugin "q"; write the name of one of the plugins: queue-scorer`,
+	"plugins: [{type: queue-scorer}]\nschedulingProfiles: [{plugins: [{pluginRef: queue-scorer, " +
+		"weight: -1}]}]": "schedulingProfiles[0].plugins[0].weight: must be at least 0",
+	"plugins: [{type: queue-scorer}]\nschedulingProfiles: [{name: a}, " +
+		"{name: b}]": "schedulingProfiles[1]: is not supported",
+	"plugins: [{type: max-score-picker}, {type: " +
+		"random-picker}]": "plugins[1]: the profile has a picker already: max-score-picker",
+	"plugins: [{type: queue-scorer}]\nfeatureGates: " +
+		"[flowControl=yes]": `featureGates[0]: "yes" is neither true nor false`,
+	flowing +
+		"{saturationDetector: {pluginRef: " +
+		"queue-scorer}}": `flowControl.saturationDetector.pluginRef: "queue-scorer" is not the name of such a plugin; name a plugin of type utilization-detector or concurrency-detector`,
+	flowing +
+		"{defaultPriorityBand: " +
+		"{orderingPolicyRef: edf}}": `flowControl.defaultPriorityBand.orderingPolicyRef: "edf" is not the name of such a plugin; name a plugin of type fcfs-ordering-policy or slo-deadline-ordering-policy`,
+	flowing +
+		"{defaultPriorityBand: " +
+		"{maxRequests: -1}}": "flowControl.defaultPriorityBand.maxRequests: must be at least 0, is -1",
+	"plugins: [{type: utilization-detector, parameters: " +
+		"{queueDepthThreshold: 0}}]": "plugins[0].parameters.queueDepthThreshold: must be above 0, is 0",
+	"plugins: [{type: static-usage-limit-policy, parameters: " +
+		"{threshold: 2}}]": "plugins[0].parameters.threshold: must be above 0 and at most 1, is 2",
+	"plugins: [{type: external-scorer}]": `plugins[0].parameters.service: must be the name of a Service, is ""`,
+	"plugins: [{type: external-scorer, parameters: " +
+		"{service: a.b}}]": `plugins[0].parameters.service: must be the name of a Service, is "a.b"`,
+	"plugins: [{type: external-scorer, parameters: {service: a, " +
+		"port: 0}}]": "plugins[0].parameters.port: must be from 1 to 65535, is 0",
+	"plugins: [{type: session-affinity-scorer, parameters: " +
+		"{strategy: sticky}}]": `plugins[0].parameters.strategy: must be encoded_endpoint_header or session_id, is "sticky"`,
+	"plugins: [{type: session-affinity-scorer, parameters: {encodedEndpointHeaderConfig: {header: " +
+		"x-other}}}]": `parameters.encodedEndpointHeaderConfig.header: "x-other" is not supported`,
+	"plugins: [{type: session-affinity-scorer, parameters: {sessionIdConfig: {sources: [{attribute: " +
+		"agent}]}}}]": "parameters.sessionIdConfig.sources[0]: is not supported",
+	"plugins: [{type: queue-scorer}]\nother: 1": `is not an EndpointPickerConfig: unknown field "other"`,
+	"plugins: [{type: queue-scorer, " +
+		"parameter: {}}]": `is not an EndpointPickerConfig: unknown field "plugins[0].parameter"; `,
+	"plugins: [{type: queue-scorer}]\nflowControl: " +
+		"{defaultPriorityBand: {max: 1}}": `unknown field "flowControl.defaultPriorityBand.max"`,
+	"plugins: [{type: queue-scorer}]\n---\nplugins: [{type: " +
+		"random-picker}]": "has a second YAML document, at line 5; remove it",
+	"plugins: [{type: queue-scorer}]\n---\n}": "has a second YAML document, at line ",
+	"plugins: &all [{type: queue-scorer, parameters: " +
+		"{of: *all}}]": "is not an EndpointPickerConfig: yaml: anchor 'all' value contains itself",
+	"plugins: [{type: queue-scorer, parameters: {a: &a [x, x, x, x, x, x, x, x, x], b: &b [*a, *a, *a, *a, *a, " +
+		"*a, *a, *a, *a], c: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b], d: &d [*c, *c, *c, *c, *c, *c, *c, *c, " +
+		"*c], e: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d], f: &f [*e, *e, *e, *e, *e, *e, *e, *e, *e], g: [*f, " +
+		"*f, *f, *f, *f, *f, *f, " +
+		"*f, *f]}}]": "is not an EndpointPickerConfig: yaml: document contains excessive aliasing",
+	"plugins: [": "is not an EndpointPickerConfig: ",
+	"plugins: [{type: queue-scorer}] #" + strings.Repeat("x", 300_000): "bytes; at most 262144 are allowed",
+}
+
 func TestEndpointPickerConfig_ErrorsNameWhatIsNotSupported(t *testing.T) {
-	many := strings.Repeat("{type: queue-scorer, name: x},", 65)
-	for doc, want := range map[string]string{
-		"plugins: [{type: disagg-profile-handler}]": `schedulingProfiles: has no profile "decode", which disagg-profile-handler needs; add one with the filter decode-filter`,
-		"plugins: [{type: queue}]":                  "use one of active-request-scorer, agent-identity, ",
-		"plugins: [{}]":                             `plugins[0].type: "" is not a type`,
-		"plugins: []":                               "plugins: is empty",
-		"plugins: [" + many +
-			"]": "plugins: has 65 plugins; at most 64",
-		"plugins: [{type: queue-scorer}, {type: " +
-			"queue-scorer}]": `plugins[1].name: "queue-scorer" is the name of another plugin too`,
-		"plugins: [{type: queue-scorer, " +
-			"parameters: {a: 1}}]": "plugins[0].parameters: queue-scorer has no parameters",
-		"plugins: [{type: load-aware-scorer, parameters: " +
-			"{treshold: 1}}]": `plugins[0].parameters: is not valid for load-aware-scorer: unknown field "treshold"`,
-		"plugins: [{type: load-aware-scorer, parameters: " +
-			"{threshold: 0}}]": "plugins[0].parameters.threshold: must be at least 1, is 0",
-		"plugins: [{type: load-aware-scorer, parameters: " +
-			"{threshold: many}}]": "plugins[0].parameters: is not valid for load-aware-scorer: ",
-		"plugins: [{type: active-request-scorer, parameters: " +
-			"{maxBusyScore: 2}}]": "parameters.maxBusyScore: must be from 0 to 1, is 2",
-		"plugins: [{type: active-request-scorer, parameters: " +
-			"{idleThreshold: -1}}]": "parameters.idleThreshold: must be at least 0",
-		"plugins: [{type: token-load-scorer, parameters: " +
-			"{queueThresholdTokens: -1}}]": "parameters.queueThresholdTokens: must be at least 1",
-		"plugins: [{type: prefix-cache-scorer, parameters: " +
-			"{matchLengthWeight: 1.5}}]": "parameters.matchLengthWeight: must be from 0 to 1",
-		"plugins: [{type: prefix-cache-scorer, parameters: {matchLengthWeight: 1, " +
-			"matchLengthScaleTokens: 0}}]": "parameters.matchLengthScaleTokens: must be at least 1",
-		"plugins: [{type: prefix-cache-scorer, parameters: " +
-			"{prefixMatchInfoProducerName: x}}]": `parameters.prefixMatchInfoProducerName: "x" is not the name of such a plugin; name a plugin of type approx-prefix-cache-producer or precise`,
-		"plugins: [{type: label-selector-filter, parameters: {matchExpressions: [{key: a, " +
-			"operator: Near}]}}]": "plugins[0].parameters: is not a label selector",
-		"plugins: [{type: queue-scorer}]\nschedulingProfiles: [{plugins: " +
-			"[{pluginRef: q}]}]": `schedulingProfiles[0].plugins[0].pluginRef: there is no plugin "q"; write the name of one of the plugins: queue-scorer`,
-		"plugins: [{type: queue-scorer}]\nschedulingProfiles: [{plugins: [{pluginRef: queue-scorer, " +
-			"weight: -1}]}]": "schedulingProfiles[0].plugins[0].weight: must be at least 0",
-		"plugins: [{type: queue-scorer}]\nschedulingProfiles: [{name: a}, " +
-			"{name: b}]": "schedulingProfiles[1]: is not supported",
-		"plugins: [{type: max-score-picker}, {type: " +
-			"random-picker}]": "plugins[1]: the profile has a picker already: max-score-picker",
-		"plugins: [{type: queue-scorer}]\nfeatureGates: " +
-			"[flowControl=yes]": `featureGates[0]: "yes" is neither true nor false`,
-		flowing +
-			"{saturationDetector: {pluginRef: " +
-			"queue-scorer}}": `flowControl.saturationDetector.pluginRef: "queue-scorer" is not the name of such a plugin; name a plugin of type utilization-detector or concurrency-detector`,
-		flowing +
-			"{defaultPriorityBand: " +
-			"{orderingPolicyRef: edf}}": `flowControl.defaultPriorityBand.orderingPolicyRef: "edf" is not the name of such a plugin; name a plugin of type fcfs-ordering-policy or slo-deadline-ordering-policy`,
-		flowing +
-			"{defaultPriorityBand: " +
-			"{maxRequests: -1}}": "flowControl.defaultPriorityBand.maxRequests: must be at least 0, is -1",
-		"plugins: [{type: utilization-detector, parameters: " +
-			"{queueDepthThreshold: 0}}]": "plugins[0].parameters.queueDepthThreshold: must be above 0, is 0",
-		"plugins: [{type: static-usage-limit-policy, parameters: " +
-			"{threshold: 2}}]": "plugins[0].parameters.threshold: must be above 0 and at most 1, is 2",
-		"plugins: [{type: external-scorer}]": `plugins[0].parameters.service: must be the name of a Service, is ""`,
-		"plugins: [{type: external-scorer, parameters: " +
-			"{service: a.b}}]": `plugins[0].parameters.service: must be the name of a Service, is "a.b"`,
-		"plugins: [{type: external-scorer, parameters: {service: a, " +
-			"port: 0}}]": "plugins[0].parameters.port: must be from 1 to 65535, is 0",
-		"plugins: [{type: session-affinity-scorer, parameters: " +
-			"{strategy: sticky}}]": `plugins[0].parameters.strategy: must be encoded_endpoint_header or session_id, is "sticky"`,
-		"plugins: [{type: session-affinity-scorer, parameters: {encodedEndpointHeaderConfig: {header: " +
-			"x-other}}}]": `parameters.encodedEndpointHeaderConfig.header: "x-other" is not supported`,
-		"plugins: [{type: session-affinity-scorer, parameters: {sessionIdConfig: {sources: [{attribute: " +
-			"agent}]}}}]": "parameters.sessionIdConfig.sources[0]: is not supported",
-		"plugins: [{type: queue-scorer}]\nother: 1": `is not an EndpointPickerConfig: unknown field "other"`,
-		"plugins: [{type: queue-scorer, " +
-			"parameter: {}}]": `is not an EndpointPickerConfig: unknown field "plugins[0].parameter"; `,
-		"plugins: [{type: queue-scorer}]\nflowControl: " +
-			"{defaultPriorityBand: {max: 1}}": `unknown field "flowControl.defaultPriorityBand.max"`,
-		"plugins: [{type: queue-scorer}]\n---\nplugins: [{type: " +
-			"random-picker}]": "has a second YAML document, at line 5; remove it",
-		"plugins: [{type: queue-scorer}]\n---\n}": "has a second YAML document, at line ",
-		"plugins: &all [{type: queue-scorer, parameters: " +
-			"{of: *all}}]": "is not an EndpointPickerConfig: yaml: anchor 'all' value contains itself",
-		"plugins: [{type: queue-scorer, parameters: {a: &a [x, x, x, x, x, x, x, x, x], b: &b [*a, *a, *a, *a, *a, " +
-			"*a, *a, *a, *a], c: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b], d: &d [*c, *c, *c, *c, *c, *c, *c, *c, " +
-			"*c], e: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d], f: &f [*e, *e, *e, *e, *e, *e, *e, *e, *e], g: [*f, " +
-			"*f, *f, *f, *f, *f, *f, " +
-			"*f, *f]}}]": "is not an EndpointPickerConfig: yaml: document contains excessive aliasing",
-		"plugins: [": "is not an EndpointPickerConfig: ",
-		"plugins: [{type: queue-scorer}] #" + strings.Repeat("x", 300_000): "bytes; at most 262144 are allowed",
-	} {
+	for doc, want := range unsupported {
 		p, problems := Parse(head + doc)
 		if p != nil || !strings.Contains(fmt.Sprint(problems), want) {
 			t.Errorf("%.120s: %.300v, want %s", doc, problems, want)
@@ -256,7 +260,7 @@ func TestPoolPolicy_InlinePluginsResolveAsDocumentsDo(t *testing.T) {
 		t.Errorf("%s %v", got, problems)
 	}
 	if p, problems = Inline(&v1alpha1.PluginsSpec{}); summary(p) != "max-score-picker" || len(problems) > 0 {
-		t.Errorf("%s %v", summary(p), problems)
+		t.Errorf(`%s %v, want "max-score-picker" and none`, summary(p), problems)
 	}
 	p, problems = Inline(
 		&v1alpha1.PluginsSpec{

@@ -130,7 +130,7 @@ func TestEndpointPickerConfig_MappedTypesHaveAnEffect(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	if p := guide(t, "models"); p.Source != (PageSource{TLS: true}) {
-		t.Errorf("%+v", p.Source)
+		t.Errorf("%+v, want %+v", p.Source, PageSource{TLS: true})
 	}
 	if d := guide(t, "disaggregation-former").Disagg; d == nil || d.Prefill == nil || !d.Prefill.Decider.Always {
 		t.Errorf("%+v", d)

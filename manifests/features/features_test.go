@@ -21,7 +21,7 @@ func TestGatewayClass_SupportedFeaturesAreKnownUpstream(t *testing.T) {
 		t.Error("the list is not sorted")
 	}
 	if len(Names()) > 64 {
-		t.Errorf("%d features: a GatewayClass takes 64", len(Names()))
+		t.Errorf("%d features: a GatewayClass takes 64, want at most 64", len(Names()))
 	}
 }
 

@@ -112,7 +112,7 @@ func TestFit_ClustersThatAnImportHasStay(t *testing.T) {
 		t.Errorf("kept are %d, and left out are %v", len(kept), left)
 	}
 	if kept[0].Name != list[0].Name || kept[len(kept)-1].Name != list[len(list)-1].Name {
-		t.Errorf("%s to %s", kept[0].Name, kept[len(kept)-1].Name)
+		t.Errorf("%s to %s, want %s and %s", kept[0].Name, kept[len(kept)-1].Name, list[0].Name, list[len(list)-1].Name)
 	}
 }
 

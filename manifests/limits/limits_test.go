@@ -195,13 +195,13 @@ func TestCheck_AgreesWithTheAPIServersLibraries(t *testing.T) {
 		}
 		if bad != nil {
 			if n := len(bad.Error()); n > 300 {
-				t.Errorf("a violation of %d bytes: %v", n, bad)
+				t.Errorf("a violation of %d bytes: %v, want at most 300", n, bad)
 			}
 			rejected[bad.Field]++
 		}
 	}
 	if len(rejected) < 40 {
-		t.Errorf("the test has rejected few fields: %v", rejected)
+		t.Errorf("the test has rejected few fields: %v, want at least 40 of them", rejected)
 	}
 }
 

@@ -13,7 +13,7 @@ func TestRelease_VersionOfTheLinkerComesFirst(t *testing.T) {
 	version = "v1.2.3"
 	defer func() { version = "" }()
 	if got := Version(); got != "v1.2.3" {
-		t.Errorf("got %s", got)
+		t.Errorf(`got %s, want "v1.2.3"`, got)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // process is a channel that serves, and the items it received.
@@ -82,7 +84,7 @@ func (p *process) receive(ctx context.Context, u Update) error {
 func (p *process) wait(what string, want map[string]string) {
 	p.t.Helper()
 	var got map[string]string
-	poll(p.t, what, func() bool {
+	eventually(p.t, what, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		got = maps.Clone(p.received)
@@ -90,14 +92,14 @@ func (p *process) wait(what string, want map[string]string) {
 	}, func() string { return fmt.Sprintf("received %v, want %v", got, want) })
 }
 
-func poll(t *testing.T, what string, ok func() bool, got func() string) {
+func eventually(t *testing.T, what string, ok func() bool, got func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s: %s", what, got())
+	poll.NoError(t, what, poll.Limit, func() error {
+		if ok() {
+			return nil
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return errors.New(got())
+	})
 }
 
 func TestPeers_SyncedBeforeServing(t *testing.T) {
@@ -175,7 +177,7 @@ func TestPeers_AcknowledgedEndsWithContext(t *testing.T) {
 	b.mu.Unlock()
 	a.topic.Publish(Item{Key: "x"})
 	if err := a.topic.Acknowledged(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }
 
@@ -191,7 +193,7 @@ func TestPeers_DisconnectIsReportedAndReturnRestores(t *testing.T) {
 		t.Error("a process that restarts is given up within the grace period")
 	}
 	b.cfg.GracePeriod = time.Millisecond
-	poll(t, "b is isolated", b.Isolated, func() string { return "" })
+	eventually(t, "b is isolated", b.Isolated, func() string { return "" })
 	again := start(t, a.address)
 	again.topic.Publish(Item{Key: "y"})
 	b.wait("what the peer publishes now", map[string]string{"y": " for false from " + a.address})
@@ -217,7 +219,7 @@ func TestPeers_OneListForAllAndItMayChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.wait("still nothing", map[string]string{})
-	poll(t, "a process that is its own only peer is isolated", a.Isolated, func() string { return "" })
+	eventually(t, "a process that is its own only peer is isolated", a.Isolated, func() string { return "" })
 }
 
 // Of two processes one subscribes to the other first. Items published meanwhile must not count as
@@ -267,7 +269,7 @@ func TestPeers_SnapshotOnceForEachSubscriber(t *testing.T) {
 		t.Errorf("%d snapshots, subscribed: %t and %t", len(made), a.topic.Subscribed(), b.topic.Subscribed())
 	}
 	b.stop()
-	poll(t, "the subscriber is gone", func() bool { return !a.topic.Subscribed() }, func() string { return "" })
+	eventually(t, "the subscriber is gone", func() bool { return !a.topic.Subscribed() }, func() string { return "" })
 }
 
 // A process also has its own address.
@@ -296,7 +298,7 @@ func TestTopic_HiddenItemsAreNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := updates.Load() - before; n != 0 {
-		t.Errorf("a hidden change is sent as %d updates", n)
+		t.Errorf("a hidden change is sent as %d updates, want 0", n)
 	}
 	mu.Lock()
 	hidden = false
@@ -323,7 +325,7 @@ func TestPeers_OwnSubscriptionGetsNoSnapshot(t *testing.T) {
 		t.Error("a snapshot for the process itself")
 		return nil
 	})
-	poll(t, "the address turns out to be the process's own", func() bool {
+	eventually(t, "the address turns out to be the process's own", func() bool {
 		a.Channel.mu.Lock()
 		defer a.Channel.mu.Unlock()
 		return a.peers[address].self

@@ -104,10 +104,10 @@ func TestPeers_StreamEndsWithCertificateAndItsSuccessorOpensAnother(t *testing.T
 				t.Fatal(err)
 			}
 			if n := c.handshakes.Load(); n != 1 {
-				t.Fatalf("%d handshakes", n)
+				t.Fatalf("%d handshakes, want 1", n)
 			}
 			c.past.Store(int64(2 * time.Hour))
-			poll(t, "the peer connects again", func() bool { return c.handshakes.Load() > 1 },
+			eventually(t, "the peer connects again", func() bool { return c.handshakes.Load() > 1 },
 				func() string { return "" })
 			a.topic.Publish(Item{Key: "after"})
 			from := " for false from " + a.address

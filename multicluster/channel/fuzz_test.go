@@ -157,7 +157,7 @@ func FuzzChannel_HostileMessageIsAnError(f *testing.F) {
 		}
 		for _, it := range delivered[0].Items {
 			if it.TTL < 0 {
-				t.Errorf("a time to live of %v", it.TTL)
+				t.Errorf("a time to live of %v, want at least 0", it.TTL)
 			}
 		}
 	})

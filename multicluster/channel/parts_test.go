@@ -89,7 +89,7 @@ func TestTopic_LargeSnapshotTakesEffectAtOnceAndArrivesInParts(t *testing.T) {
 	go func() { _ = subscriber.Run(t.Context()) }()
 	holds := func(what string, n int) {
 		t.Helper()
-		poll(t, what, func() bool {
+		eventually(t, what, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return maps.Equal(has, want) && updates == n
@@ -100,7 +100,7 @@ func TestTopic_LargeSnapshotTakesEffectAtOnceAndArrivesInParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := seen.messages.Load(); n < 3 {
-		t.Errorf("the snapshot was sent in %d messages", n)
+		t.Errorf("the snapshot was sent in %d messages, want at least 3", n)
 	}
 	gone := make([]string, 0, 2*partItems)
 	for i := range 2 * partItems {
@@ -180,7 +180,7 @@ func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 				return nil
 			})
 			go func() { _ = subscriber.Run(t.Context()) }()
-			poll(t, "streams end", func() bool { return streams.Load() > 1 && problem.Load() != nil },
+			eventually(t, "streams end", func() bool { return streams.Load() > 1 && problem.Load() != nil },
 				func() string { return fmt.Sprint(sent.Load(), " messages") })
 			if most.Load() > int64(c.most) || delivered.Load() != 0 {
 				t.Errorf("a stream has sent %d messages, and %d updates were delivered; want at most %d and none",
@@ -277,7 +277,7 @@ func TestPeers_ItemWithInvalidKeyIsDroppedAsItArrives(t *testing.T) {
 		return nil
 	})
 	go func() { _ = subscriber.Run(t.Context()) }()
-	poll(t, "the valid item takes effect", func() bool { return len(updates) == 1 },
+	eventually(t, "the valid item takes effect", func() bool { return len(updates) == 1 },
 		func() string { return fmt.Sprint(streams.Load(), " streams have ended") })
 	u := <-updates
 	if len(u.Items) != 1 || u.Items[0].Key != "good" || len(u.Retracted) != 0 {

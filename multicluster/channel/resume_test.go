@@ -11,7 +11,57 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
+
+// replica is a subscriber's copy of a topic.
+type replica struct {
+	mu      sync.Mutex
+	items   map[string]string
+	updates []string // as text
+	fail    bool     // the next update
+}
+
+func (r *replica) apply(_ context.Context, u Update) error {
+	if u.Disconnected {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fail {
+		r.fail = false
+		return ErrSendAgain
+	}
+	if u.Snapshot || r.items == nil {
+		r.items = map[string]string{}
+	}
+	keys := make([]string, 0, len(u.Items))
+	for _, it := range u.Items {
+		keys = append(keys, it.Key)
+		r.items[it.Key] = string(it.Value)
+	}
+	for _, key := range u.Retracted {
+		delete(r.items, key)
+	}
+	slices.Sort(keys)
+	r.updates = append(r.updates,
+		fmt.Sprintf("snapshot %t: %s -%s", u.Snapshot, strings.Join(keys, " "), strings.Join(u.Retracted, " ")))
+	return nil
+}
+
+// wait waits until the copy has certain items after a certain update.
+func (r *replica) wait(t *testing.T, what string, want map[string]string, last string) {
+	t.Helper()
+	poll.NoError(t, what, poll.Limit, func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !maps.Equal(r.items, want) || len(r.updates) == 0 || r.updates[len(r.updates)-1] != last {
+			return fmt.Errorf("got %v after %q, want %v after %q", r.items, r.updates, want, last)
+		}
+		return nil
+	})
+}
 
 // A reconnection costs only the changes made meanwhile; an update that could not be applied causes
 // a snapshot.
@@ -25,36 +75,8 @@ func TestTopic_ResumesWithWhatHasChanged(t *testing.T) {
 	from, to := publisher.Topic("things"), subscriber.Topic("things")
 	from.Resume()
 	to.Resume()
-	var mu sync.Mutex
-	var updates []string
-	has := map[string]string{}
-	fail := false
-	to.Subscribe(func(_ context.Context, u Update) error {
-		if u.Disconnected {
-			return nil
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if fail {
-			fail = false
-			return ErrSendAgain
-		}
-		keys := make([]string, 0, len(u.Items))
-		if u.Snapshot {
-			clear(has)
-		}
-		for _, it := range u.Items {
-			keys = append(keys, it.Key)
-			has[it.Key] = string(it.Value)
-		}
-		for _, key := range u.Retracted {
-			delete(has, key)
-		}
-		slices.Sort(keys)
-		updates = append(updates,
-			fmt.Sprintf("snapshot %t: %s -%s", u.Snapshot, strings.Join(keys, " "), strings.Join(u.Retracted, " ")))
-		return nil
-	})
+	var copied replica
+	to.Subscribe(copied.apply)
 	serve := func(l net.Listener) (stop func()) {
 		s := grpc.NewServer()
 		publisher.Register(s)
@@ -62,14 +84,7 @@ func TestTopic_ResumesWithWhatHasChanged(t *testing.T) {
 		return s.Stop
 	}
 	go func() { _ = subscriber.Run(t.Context()) }()
-	wait := func(what string, want map[string]string, last string) {
-		t.Helper()
-		poll(t, what, func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return maps.Equal(has, want) && len(updates) > 0 && updates[len(updates)-1] == last
-		}, func() string { return fmt.Sprintf("%v after %q", has, updates) })
-	}
+	wait := func(what string, want map[string]string, last string) { t.Helper(); copied.wait(t, what, want, last) }
 	item := func(key, value string) Item { return Item{Key: key, Value: []byte(value)} }
 	from.Publish(item("a", "1"), item("b", "1"), item("c", "1"))
 	stop := serve(l)
@@ -79,7 +94,7 @@ func TestTopic_ResumesWithWhatHasChanged(t *testing.T) {
 	again := func() {
 		t.Helper()
 		stop()
-		poll(t, "the connection is lost", func() bool { return !subscriber.Connected(address) },
+		eventually(t, "the connection is lost", func() bool { return !subscriber.Connected(address) },
 			func() string { return "" })
 	}
 	listen := func() {
@@ -97,9 +112,9 @@ func TestTopic_ResumesWithWhatHasChanged(t *testing.T) {
 	again()
 	listen()
 	wait("nothing", map[string]string{"a": "2", "b": "2", "d": "1"}, "snapshot false:  -")
-	mu.Lock()
-	fail = true
-	mu.Unlock()
+	copied.mu.Lock()
+	copied.fail = true
+	copied.mu.Unlock()
 	from.Publish(item("a", "3"))
 	wait("all of it", map[string]string{"a": "3", "b": "2", "d": "1"}, "snapshot true: a b d -")
 	stop()

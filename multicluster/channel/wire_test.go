@@ -55,10 +55,10 @@ func TestPeers_ResponsesWithoutAcknowledgementsEndTheStream(t *testing.T) {
 	}
 	p.mu.Unlock()
 	p.SetPeers(l.Addr().String())
-	poll(t, "each stream ends", func() bool { return streams.Load() > 2 },
+	eventually(t, "each stream ends", func() bool { return streams.Load() > 2 },
 		func() string { return fmt.Sprint(streams.Load(), " streams") })
 	if n := most.Load(); n != 1 {
-		t.Errorf("%d updates of one topic were delivered at a time", n)
+		t.Errorf("%d updates of one topic were delivered at a time, want 1", n)
 	}
 }
 

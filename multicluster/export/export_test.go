@@ -406,11 +406,12 @@ func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
 	}
 	if got := export.Exported(d, nil, nil); got.Status != report.True ||
 		got.Message != "the ClusterSet has no member that may import it" {
-		t.Errorf("without members: %+v", got)
+		t.Errorf(`without members: %+v, want Status %v and Message "the ClusterSet has no member that may import it"`,
+			got, report.True)
 	}
 	if got := export.Exported(export.Decision{Asked: true, Reason: "NoAddress", Message: "none"}, set.Members,
 		nil); got.Status != report.False || got.Reason != "NoAddress" {
-		t.Errorf("%+v", got)
+		t.Errorf(`%+v, want Status %v and Reason "NoAddress"`, got, report.False)
 	}
 }
 
@@ -516,6 +517,6 @@ endpointPicker: {name: penstock, pool: example/llm-pool, service: [{addresses: [
 	e := d.Export.Entry
 	if got := fmt.Sprint(e.Name, e.TargetPortNumber, e.EndpointPicker.Pool, e.EndpointPicker.Service[0].Addresses,
 		e.FailureMode, e.PodCIDRs); got != "cluster-a8080example/llm-pool[192.0.2.7]FailOpen[10.1.0.0/16]" {
-		t.Errorf("the entry: %s", got)
+		t.Errorf("the entry: %s, want %q", got, "cluster-a8080example/llm-pool[192.0.2.7]FailOpen[10.1.0.0/16]")
 	}
 }

@@ -129,21 +129,21 @@ func TestKubeconfig_TokenFileThatNeverEndsBlocksNoRequest(t *testing.T) {
 			write("first")
 			c := kubeClient(t, dir, s.URL, `{"tokenFile": "token"}`)
 			if got := get(t, c, s.URL); got != http.StatusOK {
-				t.Errorf("with the token: %d", got)
+				t.Errorf("with the token: %d, want %d", got, http.StatusOK)
 			}
 			wants.Store("second")
 			write("second")
 			if got := get(t, c, s.URL); got != http.StatusUnauthorized {
-				t.Errorf("with the token before: %d", got)
+				t.Errorf("with the token before: %d, want %d", got, http.StatusUnauthorized)
 			}
 			if got := get(t, c, s.URL); got != http.StatusOK { // a response with 401 causes another read of the file
-				t.Errorf("with the next token: %d", got)
+				t.Errorf("with the next token: %d, want %d", got, http.StatusOK)
 			}
 			wants.Store("third")
 			replace(t, path, by)
 			for range 2 {
 				if got := get(t, c, s.URL); got != http.StatusUnauthorized {
-					t.Errorf("without a file: %d", got)
+					t.Errorf("without a file: %d, want %d", got, http.StatusUnauthorized)
 				}
 			}
 		})
@@ -177,7 +177,7 @@ func TestKubeconfig_ClientKeyThatNeverEndsBlocksNoConnection(t *testing.T) {
 				s.CloseClientConnections()
 				presented.Store(0)
 				if got := get(t, c, s.URL); got != http.StatusOK || presented.Load() != 1 {
-					t.Errorf("%s: %d, with %d certificates", what, got, presented.Load())
+					t.Errorf("%s: %d, with %d certificates, want %d and 1", what, got, presented.Load(), http.StatusOK)
 				}
 				if what == "both files" {
 					replace(t, filepath.Join(dir, "key"), by)

@@ -109,7 +109,7 @@ func TestHub_DrainingOfAMemberThatDrainsItselfIsAProblem(t *testing.T) {
 	}
 	set.Spec.Members[0].Draining = false
 	if h.wanted(set); len(h.status().Problems) != 0 {
-		t.Errorf("corrected: %+v", h.status().Problems)
+		t.Errorf("corrected: %+v, want none", h.status().Problems)
 	}
 }
 

@@ -184,6 +184,22 @@ type hostilePool struct {
 	problem string                              // in the condition Exported
 }
 
+// owned is a pool with a PoolExport that has an entry.
+func owned(entry kubetest.Object) hostilePool {
+	return hostilePool{
+		change: func(pool, _ kubetest.Object) { delete(pool["spec"].(kubetest.Object), "endpointPickerRef") },
+		beside: func(name string) kubetest.Object {
+			entry["name"], entry["routingMode"], entry["targetPortNumber"] = "evil", "EndpointMode", 8000
+			return kubetest.Object{
+				"apiVersion": "penstock.dev/v1alpha1", "kind": "PoolExport",
+				"metadata": kubetest.Object{"namespace": "team", "name": name + ".evil"},
+				"spec":     kubetest.Object{"cluster": "evil", "pool": name},
+				"status":   kubetest.Object{"entry": entry},
+			}
+		},
+	}
+}
+
 // hostilePools maps names to pools. East exports a pool of each name, too.
 func hostilePools() map[string]hostilePool {
 	long := func(n int) string { return strings.Repeat("a", n) }
@@ -195,20 +211,6 @@ func hostilePools() map[string]hostilePool {
 				list = append(list, kubetest.Object{"number": n})
 			}
 			spec(pool)["targetPorts"] = list
-		}
-	}
-	own := func(entry kubetest.Object) hostilePool {
-		return hostilePool{
-			change: func(pool, _ kubetest.Object) { delete(spec(pool), "endpointPickerRef") },
-			beside: func(name string) kubetest.Object {
-				entry["name"], entry["routingMode"], entry["targetPortNumber"] = "evil", "EndpointMode", 8000
-				return kubetest.Object{
-					"apiVersion": "penstock.dev/v1alpha1", "kind": "PoolExport",
-					"metadata": kubetest.Object{"namespace": "team", "name": name + ".evil"},
-					"spec":     kubetest.Object{"cluster": "evil", "pool": name},
-					"status":   kubetest.Object{"entry": entry},
-				}
-			},
 		}
 	}
 	picker := func(change kubetest.Object) kubetest.Object {
@@ -260,20 +262,20 @@ func hostilePools() map[string]hostilePool {
 			spec(s)["externalName"] = long(140 << 10)
 		},
 			"service[0].addresses[0] has 143360 characters, at most 253"),
-		"addresses": with(own(picker(kubetest.Object{"service": []any{kubetest.Object{"addresses": addresses}}})),
+		"addresses": with(owned(picker(kubetest.Object{"service": []any{kubetest.Object{"addresses": addresses}}})),
 			"addresses has 65 elements, at most 64"),
-		"no-service": with(own(picker(kubetest.Object{"service": []any{}})), "endpointPicker.service"),
-		"picker-name": with(own(picker(kubetest.Object{"name": long(140 << 10)})),
+		"no-service": with(owned(picker(kubetest.Object{"service": []any{}})), "endpointPicker.service"),
+		"picker-name": with(owned(picker(kubetest.Object{"name": long(140 << 10)})),
 			"endpointPicker.name has 143360 characters, at most 253"),
-		"picker-pool": with(own(picker(kubetest.Object{"pool": "Team/Chat"})), "endpointPicker.pool is"),
-		"health-0": with(own(picker(kubetest.Object{"health": kubetest.Object{"port": 0}})),
+		"picker-pool": with(owned(picker(kubetest.Object{"pool": "Team/Chat"})), "endpointPicker.pool is"),
+		"health-0": with(owned(picker(kubetest.Object{"health": kubetest.Object{"port": 0}})),
 			"endpointPicker.health.port is 0, at least 1"),
-		"twice": with(own(func() kubetest.Object {
+		"twice": with(owned(func() kubetest.Object {
 			out := picker(nil)
 			out["podCIDRs"] = []any{"10.0.0.0/8", "10.0.0.0/8"}
 			return out
 		}()), `podCIDRs[1] has "10.0.0.0/8" twice`),
-		"large": with(own(picker(kubetest.Object{"service": slices.Repeat([]any{kubetest.Object{
+		"large": with(owned(picker(kubetest.Object{"service": slices.Repeat([]any{kubetest.Object{
 			"addresses": slices.Repeat([]any{long(200)}, 64),
 		}}, 16)})), "bytes, at most 32768"),
 	}
@@ -316,7 +318,7 @@ func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 		"InferencePool team/addresses: its endpointPicker.service[0].addresses has 65 elements", "more")
 	for line := range strings.Lines(s.log.String()) {
 		if len(line) > 4<<10 {
-			t.Errorf("a line of the log has %d bytes: %.300s", len(line), line)
+			t.Errorf("a line of the log has %d bytes: %.300s, want at most %d", len(line), line, 4<<10)
 		}
 	}
 }
@@ -474,7 +476,7 @@ func TestPace_MemberThatChangesAllTheTimeWaits(t *testing.T) {
 	now := time.Now()
 	var p pace
 	if d := p.spent(10*time.Millisecond, 900, now); d != 0 {
-		t.Errorf("the first decision about 900 pools waits for %v", d)
+		t.Errorf("the first decision about 900 pools waits for %v, want 0", d)
 	}
 	changes := 0
 	for end := now.Add(time.Hour); now.Before(end); {
@@ -482,12 +484,12 @@ func TestPace_MemberThatChangesAllTheTimeWaits(t *testing.T) {
 		now = now.Add(p.spent(time.Millisecond, 1000, now) + 50*time.Millisecond)
 	}
 	if perSecond := changes / 3600; perSecond > 250 || perSecond < 20 {
-		t.Errorf("%d exports a second are followed", perSecond)
+		t.Errorf("%d exports a second are followed, want at most 250 and at least 20", perSecond)
 	}
 	p = pace{}
 	for range 10_000 {
 		if d := p.spent(time.Millisecond, 1, now); d > 0 {
-			t.Fatalf("a pool that changes ten times a second waits for %v", d)
+			t.Fatalf("a pool that changes ten times a second waits for %v, want 0", d)
 		}
 		now = now.Add(100 * time.Millisecond)
 	}

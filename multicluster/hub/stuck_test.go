@@ -50,7 +50,7 @@ func TestHub_HungMountIsReported(t *testing.T) {
 		}
 		time.Sleep(filesystem.StuckAfter)
 		if why := h.Stuck(); !strings.Contains(why, "/mount/east.yaml has been read for half a minute") {
-			t.Errorf("stuck: %q", why)
+			t.Errorf(`stuck: %q, want a text with "/mount/east.yaml has been read for half a minute"`, why)
 		}
 	})
 }

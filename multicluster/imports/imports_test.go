@@ -101,11 +101,11 @@ func TestImports_ThatDrainAreWithinWhatTheMemberWasAllowed(t *testing.T) {
 	})
 	w.export("east", 1, "ns/chat", "ns/more", "private/chat")
 	if got := w.offers(); got != "ns/chat.east 1" {
-		t.Errorf("as a member: %s", got)
+		t.Errorf(`as a member: %s, want "ns/chat.east 1"`, got)
 	}
 	w.assemble(slices.Concat(w.registry.SetMembers(nil), w.SetAllow(nil)))
 	if got := w.offers(); got != "ns/chat.east 1 Ready=False Draining" {
-		t.Errorf("removed from the set: %s", got)
+		t.Errorf(`removed from the set: %s, want "ns/chat.east 1 Ready=False Draining"`, got)
 	}
 	if o, ok := store.Offers.Get(w.store.View(), "ns/chat.east"); !ok ||
 		!slices.Equal(o.Allowed, []string{"192.0.2.0/24"}) {
@@ -119,30 +119,30 @@ func TestImports_FollowWhatMembersExport(t *testing.T) {
 			"east": {Addresses: []string{"192.0.2.0/24"}, PodCIDRs: []string{"10.0.0.0/8"}}, "west": {},
 		})
 		if got := w.export("east", 2, "ns/chat"); got != "ns/chat of east: " {
-			t.Errorf("placed: %s", got)
+			t.Errorf(`placed: %s, want "ns/chat of east: "`, got)
 		}
 		w.export("west", 1, "ns/chat")
 		if got := w.offers(); got != "ns/chat.east 2; ns/chat.west 1" {
-			t.Errorf("offers: %s", got)
+			t.Errorf(`offers: %s, want "ns/chat.east 2; ns/chat.west 1"`, got)
 		}
 		if o, _ := store.Offers.Get(w.store.View(), "ns/chat.east"); o.Allowed[0] != "192.0.2.0/24" ||
 			o.Pods[0] != "10.0.0.0/8" || o.Cluster.Name != "east" || o.Import != "chat" {
 			t.Errorf("%+v", o)
 		}
 		if got := w.export("east", 0); got != "ns/chat of west: " { // withdrawn exports have no report
-			t.Errorf("placed: %s", got)
+			t.Errorf(`placed: %s, want "ns/chat of west: "`, got)
 		}
 		if got := w.offers(); got != "ns/chat.east 2 Ready=False Draining; ns/chat.west 1" {
-			t.Errorf("withdrawn: %s", got)
+			t.Errorf("withdrawn: %s, want %q", got, "ns/chat.east 2 Ready=False Draining; ns/chat.west 1")
 		}
 		time.Sleep(10 * time.Minute)
 		w.assemble(w.registry.Expire())
 		if got := w.offers(); got != "ns/chat.west 1 Ready=Unknown Stale" {
-			t.Errorf("collected: %s", got)
+			t.Errorf(`collected: %s, want "ns/chat.west 1 Ready=Unknown Stale"`, got)
 		}
 		w.assemble(w.registry.Connected("west", false))
 		if got := w.offers(); got != "ns/chat.west 1 Ready=Unknown Unreachable" {
-			t.Errorf("disconnected: %s", got)
+			t.Errorf(`disconnected: %s, want "ns/chat.west 1 Ready=Unknown Unreachable"`, got)
 		}
 		w.assemble(w.registry.SetMembers(nil))
 		w.assemble(w.SetAllow(nil))
@@ -183,7 +183,7 @@ func TestImports_MemberStaysWithinWhatItIsAllowed(t *testing.T) {
 	} {
 		w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": c.allow})
 		if got := w.export("east", 3, "a/1", "a/2", "b/1", "missing/1"); got != c.placed {
-			t.Errorf("%+v: placed %s", c.allow, got)
+			t.Errorf("%+v: placed %s, want %s", c.allow, got, c.placed)
 		}
 		if got := w.offers(); got != c.offers {
 			t.Errorf("%+v: offers %s, want %s", c.allow, got, c.offers)
@@ -197,19 +197,20 @@ func TestImports_PoolsShareWhatTheirMemberIsAllowed(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Exports: &two}})
 	w.export("east", 1, "a/1", "a/3", "a/4")
 	if got := w.offers(); got != "a/1.east 1; a/3.east 1" {
-		t.Errorf("offers: %s", got)
+		t.Errorf(`offers: %s, want "a/1.east 1; a/3.east 1"`, got)
 	}
 	if got := w.export("east", 1, "a/1", "a/2", "a/3",
 		"a/4"); got != "a/1 of east: ; a/2 of east: ; a/3 of east: NotAllowed; a/4 of east: NotAllowed" {
-		t.Errorf("placed: %s", got)
+		t.Errorf("placed: %s, want %q",
+			got, "a/1 of east: ; a/2 of east: ; a/3 of east: NotAllowed; a/4 of east: NotAllowed")
 	}
 	if got := w.offers(); got != "a/1.east 1; a/2.east 1" {
-		t.Errorf("offers: %s", got)
+		t.Errorf(`offers: %s, want "a/1.east 1; a/2.east 1"`, got)
 	}
 	w.export("east", 1, "a/4") // withdrawn ones drain, and take no room
 	if got := w.offers(); !strings.Contains(got, "a/4.east 1") ||
 		!strings.Contains(got, "a/2.east 1 Ready=False Draining") {
-		t.Errorf("offers: %s", got)
+		t.Errorf(`offers: %s, want a text with "a/4.east 1" and a text with "a/2.east 1 Ready=False Draining"`, got)
 	}
 }
 
@@ -222,7 +223,7 @@ func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
 	w.export("east", 1, "a/1")
 	const drains = "a/1.east 1; a/2.east 1 Ready=False Draining"
 	if got := w.offers(); got != drains {
-		t.Errorf("withdrawn: %s", got)
+		t.Errorf("withdrawn: %s, want %s", got, drains)
 	}
 	for _, name := range []string{"a/3", "b/1", "missing/1"} {
 		namespace, pool, _ := objectid.Split(name)
@@ -236,11 +237,11 @@ func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
 			"east": {Namespaces: []string{"a", "b"}, Exports: new(int32(9))},
 		}))
 	if got := w.offers(); got != drains {
-		t.Errorf("more is allowed: %s", got)
+		t.Errorf("more is allowed: %s, want %s", got, drains)
 	}
 	w.export("east", 1, "a/1", "a/3")
 	if got := w.offers(); got != "a/1.east 1; a/2.east 1 Ready=False Draining; a/3.east 1" {
-		t.Errorf("exported again: %s", got)
+		t.Errorf("exported again: %s, want %q", got, "a/1.east 1; a/2.east 1 Ready=False Draining; a/3.east 1")
 	}
 	// Imports also drain after a restart, because their records were saved.
 	records := slices.DeleteFunc(w.registry.Records(), func(r registry.Record) bool {
@@ -251,7 +252,7 @@ func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
 	want :=
 		"a/1.east 1 Ready=Unknown Unreachable; a/2.east 1 Ready=False Draining; a/3.east 1 Ready=Unknown Unreachable"
 	if got := again.offers(); got != want {
-		t.Errorf("restored: %s", got)
+		t.Errorf("restored: %s, want %s", got, want)
 	}
 }
 
@@ -280,7 +281,7 @@ func TestImports_ExportsBeyondWhatAMemberIsAllowedCostNothing(t *testing.T) {
 			},
 		}})
 	if got := w.assemble(changed); got != "a/5 of east: NotAllowed" {
-		t.Errorf("one more export has these assembled: %s", got)
+		t.Errorf(`one more export has these assembled: %s, want "a/5 of east: NotAllowed"`, got)
 	}
 	if n := w.Beyond("east"); n != 3 {
 		t.Errorf("%d exports of east are beyond what it is allowed, want 3", n)
@@ -296,15 +297,16 @@ func TestImports_ExportThatCannotBeTakenKeepsWhatIsKnown(t *testing.T) {
 			{Namespace: "a", Name: "2"}: "too large"}})
 	if got := w.assemble(changed); got != "a/1 of east: NotSupported; a/2 of east: NotSupported" || len(rejected) > 0 ||
 		w.offers() != "a/1.east 1" {
-		t.Errorf("placed %s, offers %s, %v", got, w.offers(), rejected)
+		t.Errorf(`placed %s, offers %s, %v, want %q, none, "a/1.east 1"`,
+			got, w.offers(), rejected, "a/1 of east: NotSupported; a/2 of east: NotSupported")
 	}
 	if c := w.registry.Count("east"); c.Unread != 2 || c.Exports != 2 {
-		t.Errorf("%+v", c)
+		t.Errorf("%+v, want Unread 2 and Exports 2", c)
 	}
 	w.sequence = 10
 	if got := w.export("east", 1, "a/1", "a/2"); got != "a/1 of east: ; a/2 of east: " ||
 		w.registry.Count("east").Unread != 0 {
-		t.Errorf("placed %s, %+v", got, w.registry.Count("east"))
+		t.Errorf(`placed %s, %+v, want "a/1 of east: ; a/2 of east: " and Unread 0`, got, w.registry.Count("east"))
 	}
 }
 
@@ -325,13 +327,13 @@ func TestImports_EntryOfAnotherIsAConflict(t *testing.T) {
 	put(inferenceapi.ImportedCluster{Name: "east", RoutingMode: inferenceapi.ParentMode},
 		inferenceapi.ImportedCluster{Name: "mars", RoutingMode: inferenceapi.ParentMode})
 	if got := w.export("east", 1, "ns/chat", "ns/code"); got != "ns/chat of east: Conflict; ns/code of east: " {
-		t.Errorf("placed: %s", got)
+		t.Errorf("placed: %s, want %q", got, "ns/chat of east: Conflict; ns/code of east: ")
 	}
 	if got := w.export("west", 1, "ns/chat"); got != "ns/chat of east: Conflict; ns/chat of west: " {
-		t.Errorf("placed: %s", got)
+		t.Errorf("placed: %s, want %q", got, "ns/chat of east: Conflict; ns/chat of west: ")
 	}
 	if got := w.offers(); got != "ns/chat.east 1; ns/chat.west 1; ns/code.east 1" {
-		t.Errorf("offers: %s", got)
+		t.Errorf("offers: %s, want %q", got, "ns/chat.east 1; ns/chat.west 1; ns/code.east 1")
 	}
 	chat := objectid.Pool{Namespace: "ns", Name: "chat"}
 	if s, imported := w.Status(chat, 1); !imported || len(s.Clusters) != 2 || s.Clusters[0].Weight != nil {
@@ -339,7 +341,7 @@ func TestImports_EntryOfAnotherIsAConflict(t *testing.T) {
 	}
 	put(inferenceapi.ImportedCluster{Name: "mars", RoutingMode: inferenceapi.ParentMode})
 	if got := w.assemble([]objectid.Pool{chat}); got != "ns/chat of east: ; ns/chat of west: " {
-		t.Errorf("placed: %s", got)
+		t.Errorf(`placed: %s, want "ns/chat of east: ; ns/chat of west: "`, got)
 	}
 }
 
@@ -353,7 +355,7 @@ func TestImports_PickerThatFailsKeepsItsOffer(t *testing.T) {
 	w.export("east", 1, "ns/chat")
 	const down = "ns/chat.east 1 Ready=Unknown PickerDown"
 	if got := w.offers(); got != down {
-		t.Errorf("offers: %s", got)
+		t.Errorf("offers: %s, want %s", got, down)
 	}
 	if s, _ := w.Status(chat, 1); s.Clusters[0].Conditions[1].Message != "its picker fails: connection refused" {
 		t.Errorf("%+v", s.Clusters[0].Conditions)
@@ -363,11 +365,11 @@ func TestImports_PickerThatFailsKeepsItsOffer(t *testing.T) {
 	}
 	w.assemble(w.SetPickerDown(chat, "east", "probe", ""))
 	if got := w.offers(); got != down {
-		t.Errorf("relayed picks fail: %s", got)
+		t.Errorf("relayed picks fail: %s, want %s", got, down)
 	}
 	w.assemble(w.SetPickerDown(chat, "east", "relay", ""))
 	if got := w.offers(); got != "ns/chat.east 1" {
-		t.Errorf("offers: %s", got)
+		t.Errorf(`offers: %s, want "ns/chat.east 1"`, got)
 	}
 }
 
@@ -382,14 +384,14 @@ func TestImports_ClusterThatTranslationCannotUseIsReportedToItsExporter(t *testi
 		t.Errorf("a pool that no member exports: %v", got)
 	}
 	if got := w.export("east", 1, "ns/chat", "ns/code"); got != "ns/chat of east: NotAllowed; ns/code of east: " {
-		t.Errorf("placed: %s", got)
+		t.Errorf("placed: %s, want %q", got, "ns/chat of east: NotAllowed; ns/code of east: ")
 	}
 	if s, imported := w.Status(chat, 1); w.offers() != "ns/chat.east 1; ns/code.east 1" || !imported ||
 		s.Clusters[0].Weight != nil {
 		t.Errorf("offers: %s; status: %+v", w.offers(), s)
 	}
 	if got := w.assemble(w.SetUnusable(chat, nil)); got != "ns/chat of east: " {
-		t.Errorf("placed: %s", got)
+		t.Errorf(`placed: %s, want "ns/chat of east: "`, got)
 	}
 }
 
@@ -403,7 +405,7 @@ func TestImports_OwnPoolIsAnEntryOfItsImport(t *testing.T) {
 	}
 	w.export("east", 1, "ns/chat")
 	if got := w.offers(); got != "ns/alone.here 0; ns/chat.east 1; ns/chat.here 0" {
-		t.Errorf("offers: %s", got)
+		t.Errorf("offers: %s, want %q", got, "ns/alone.here 0; ns/chat.east 1; ns/chat.here 0")
 	}
 	if o, _ := store.Offers.Get(w.store.View(), "ns/chat.here"); !o.Local || *o.Cluster.Weight != 3 {
 		t.Errorf("%+v", o)
@@ -413,7 +415,7 @@ func TestImports_OwnPoolIsAnEntryOfItsImport(t *testing.T) {
 	}
 	w.assemble(w.SetLocal("here", nil))
 	if got := w.offers(); got != "ns/chat.east 1" {
-		t.Errorf("offers: %s", got)
+		t.Errorf(`offers: %s, want "ns/chat.east 1"`, got)
 	}
 }
 
@@ -478,10 +480,10 @@ func TestImports_MemberExportsOnlyWhatIsNamed(t *testing.T) {
 		}))
 	w.export("west", 1, "ns/chat", "ns/code")
 	if got := w.export("east", 1, "ns/chat"); got != "ns/chat of east: NotAllowed; ns/chat of west: " {
-		t.Errorf("placed: %s", got)
+		t.Errorf("placed: %s, want %q", got, "ns/chat of east: NotAllowed; ns/chat of west: ")
 	}
 	if got := w.offers(); got != "ns/chat.west 1" {
-		t.Errorf("offers: %s", got)
+		t.Errorf(`offers: %s, want "ns/chat.west 1"`, got)
 	}
 	chat, code := objectid.Pool{Namespace: "ns", Name: "chat"}, objectid.Pool{Namespace: "ns", Name: "code"}
 	if first, n := w.Unnamed("east", 8); n != 1 || first[0] != chat {
@@ -495,7 +497,7 @@ func TestImports_MemberExportsOnlyWhatIsNamed(t *testing.T) {
 			"east": {Namespaces: []string{"ns"}, Cleartext: true}, "west": {Pools: []string{"ns/chat"}},
 		}))
 	if got := w.offers(); got != "ns/chat.east 1; ns/chat.west 1" {
-		t.Errorf("two exporters, each named: %s", got)
+		t.Errorf(`two exporters, each named: %s, want "ns/chat.east 1; ns/chat.west 1"`, got)
 	}
 	east, _ := store.Offers.Get(w.store.View(), "ns/chat.east")
 	west, _ := store.Offers.Get(w.store.View(), "ns/chat.west")
@@ -525,7 +527,8 @@ func TestImports_WeightOutOfRangeIsNotTaken(t *testing.T) {
 		publish(1, 1_000_000, "chat")
 		if got := publish(2, weight, "chat", "code"); got !=
 			"ns/chat of east: NotSupported; ns/code of east: NotSupported" {
-			t.Errorf("weight %d: placed %s", weight, got)
+			t.Errorf("weight %d: placed %s, want %q",
+				weight, got, "ns/chat of east: NotSupported; ns/code of east: NotSupported")
 		}
 		all := store.Offers.All(w.store.View())
 		if len(all) != 1 || *all[0].Cluster.Weight != 1_000_000 {

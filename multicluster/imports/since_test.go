@@ -75,7 +75,7 @@ func TestImports_HiddenExportIsAsOldAsItsFirstOffer(t *testing.T) {
 				w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": named})
 				c.hide(w)
 				if got := w.since("ns/chat.east"); got != -1 {
-					t.Errorf("it is imported, since %d", got)
+					t.Errorf("it is imported, since %d, want %d", got, -1)
 				}
 				time.Sleep(time.Hour)
 				c.reveal(w)

@@ -62,7 +62,7 @@ func TestLearned_PickWaitsUntilEnvoyHasTheEndpoint(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- k.Learn(t.Context(), chatEast, []netip.AddrPort{pod1}) }()
 	if rev := <-p.asked; rev != 1 || !slices.Equal(stored(s), []string{"10.1.0.1:8000"}) {
-		t.Errorf("revision %d has %v", rev, stored(s))
+		t.Errorf("revision %d has %v, want 1 and %v", rev, stored(s), []string{"10.1.0.1:8000"})
 	}
 	select {
 	case err := <-done:
@@ -84,7 +84,7 @@ func TestLearned_PickWaitsAgainAfterATimeout(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := k.Learn(ctx, chatEast, []netip.AddrPort{pod1}); !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got %v, want %v", err, context.Canceled)
 	}
 	<-p.asked
 	done := make(chan error, 1)

@@ -68,7 +68,7 @@ func TestLearned_EveryProcessHasWhatOneLearned(t *testing.T) {
 	}
 	want := []string{pod1.String(), pod2.String()}
 	if got := stored(stores[1]); !slices.Equal(got, want) {
-		t.Fatalf("the other process has %v", got)
+		t.Fatalf("the other process has %v, want %v", got, want)
 	}
 	// The first one restarts without addresses, and subscribes to the second one.
 	s := store.New()
@@ -76,7 +76,7 @@ func TestLearned_EveryProcessHasWhatOneLearned(t *testing.T) {
 	wires[1].to = again
 	wires[1].deliver(t.Context(), true)
 	if got := stored(s); !slices.Equal(got, want) {
-		t.Errorf("after its restart the first process has %v", got)
+		t.Errorf("after its restart the first process has %v, want %v", got, want)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestLearned_StaysEverywhereWhileOneProcessUsesIt(t *testing.T) {
 		}
 	}
 	if got := stored(stores[1]); len(got) != 1 {
-		t.Fatalf("the other process has %v", got)
+		t.Fatalf("the other process has %v, want 1 of them", got)
 	}
 	// Publications between processes keep no address alive.
 	for range 20 {
@@ -126,7 +126,7 @@ func TestLearned_StaysEverywhereWhileOneProcessUsesIt(t *testing.T) {
 		}
 	}
 	if n := wires[0].published + wires[1].published; n > 12 {
-		t.Errorf("an address that was named 6 times was published %d times", n)
+		t.Errorf("an address that was named 6 times was published %d times, want at most 12", n)
 	}
 }
 

@@ -77,7 +77,7 @@ func TestRegistry_EachMemberHasAShareOfTheBudgets(t *testing.T) {
 		r := registry.New(registry.Config{})
 		set(r, 1)
 		if got := publishes(r, "m0", 1, one+1, 10); !strings.Contains(got, "more than 10000 pools") {
-			t.Errorf("above the share of exports: %q", got)
+			t.Errorf(`above the share of exports: %q, want a text with "more than 10000 pools"`, got)
 		}
 		set(r, 8)
 		if got := r.Count("m0").Exports; got != one {
@@ -87,7 +87,7 @@ func TestRegistry_EachMemberHasAShareOfTheBudgets(t *testing.T) {
 			t.Errorf("another member within its share: %q", got)
 		}
 		if got := publishes(r, "m1", 2, 1, 10); !strings.Contains(got, "more than 5000 pools") {
-			t.Errorf("another member above its share: %q", got)
+			t.Errorf(`another member above its share: %q, want a text with "more than 5000 pools"`, got)
 		}
 	})
 	t.Run("bytes", func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestRegistry_EachMemberHasAShareOfTheBudgets(t *testing.T) {
 			t.Errorf("within the share: %q", got)
 		}
 		if got := publishes(r, "m0", 2, 10, 100<<10); !strings.Contains(got, "more than 1 MiB") {
-			t.Errorf("above the share of bytes: %q", got)
+			t.Errorf(`above the share of bytes: %q, want a text with "more than 1 MiB"`, got)
 		}
 		if got := publishes(r, "m1", 1, 10, 100<<10); got != "" {
 			t.Errorf("another member within its share: %q", got)

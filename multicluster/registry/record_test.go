@@ -10,57 +10,64 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
+func entryAt(address string) inferenceapi.ImportedCluster {
+	return inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+		Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}}}
+}
+
+// problemOf applies an update, and returns why its first export is rejected, "" if none is.
+func problemOf(r *Registry, u Update) string {
+	_, rejected := r.Apply(u)
+	if len(rejected) > 0 {
+		return rejected[0].Problem
+	}
+	return ""
+}
+
+type savedRecords map[RecordID]Record
+
+// take saves what a registry has not saved yet, and returns the number of changed records.
+func (saved savedRecords) take(r *Registry) int {
+	changed, gone := r.TakeUnsaved()
+	for _, rec := range changed {
+		saved[rec.RecordID] = rec
+	}
+	for _, id := range gone {
+		delete(saved, id)
+	}
+	return len(changed)
+}
+
 func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 	r := New(Config{})
 	r.SetMembers([]string{"east", "west"})
 	if c, g := r.TakeUnsaved(); len(c)+len(g) > 0 {
 		t.Errorf("without an update: %v, %v", c, g)
 	}
-	entry := func(address string) inferenceapi.ImportedCluster {
-		return inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
-			Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}}}
-	}
 	a, b := objectid.Pool{Namespace: "ns", Name: "a"}, objectid.Pool{Namespace: "ns", Name: "b"}
-	apply := func(r *Registry, u Update) string {
-		t.Helper()
-		_, rejected := r.Apply(u)
-		if len(rejected) > 0 {
-			return rejected[0].Problem
-		}
-		return ""
-	}
 	at := func(epoch, sequence uint64) Stamp { return Stamp{epoch, sequence} }
-	if p := apply(r,
+	if p := problemOf(r,
 		Update{Member: "east", UID: "1", Stamp: at(2, 5), Snapshot: true, Bundle: []byte("PEM"),
-			Exports: []Export{{Pool: a, Stamp: at(2, 4), Entry: entry("10.0.0.1")},
-				{Pool: b, Stamp: at(2, 5), Entry: entry("10.0.0.2")}}}); p != "" {
+			Exports: []Export{{Pool: a, Stamp: at(2, 4), Entry: entryAt("10.0.0.1")},
+				{Pool: b, Stamp: at(2, 5), Entry: entryAt("10.0.0.2")}}}); p != "" {
 		t.Fatal(p)
 	}
-	saved := map[RecordID]Record{}
-	save := func() (n int) {
-		changed, gone := r.TakeUnsaved()
-		for _, rec := range changed {
-			saved[rec.RecordID] = rec
-		}
-		for _, id := range gone {
-			delete(saved, id)
-		}
-		return len(changed)
-	}
+	saved := savedRecords{}
+	save := func() int { return saved.take(r) }
 	if n := save(); n != 3 {
-		t.Errorf("%d records", n)
+		t.Errorf("%d records, want 3", n)
 	}
-	if p := apply(r,
+	if p := problemOf(r,
 		Update{Member: "east", UID: "1", Stamp: at(2, 6), Bundle: []byte("PEM"), Withdrawn: []objectid.Pool{b}}); p !=
 		"" {
 		t.Fatal(p)
 	}
 	if n := save(); n != 2 { // the member and b
-		t.Errorf("%d records", n)
+		t.Errorf("%d records, want 2", n)
 	}
-	apply(r, Update{Member: "east", UID: "1", Stamp: at(2, 6), Bundle: []byte("PEM")})
+	problemOf(r, Update{Member: "east", UID: "1", Stamp: at(2, 6), Bundle: []byte("PEM")})
 	if n := save(); n != 0 {
-		t.Errorf("a renewal changes %d records", n)
+		t.Errorf("a renewal changes %d records, want 0", n)
 	}
 	var list []Record
 	for _, rec := range saved {
@@ -78,7 +85,7 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 	other := list[0]
 	other.Cluster = "removed"
 	if got := next.Restore(append(slices.Clone(list), another, other)); !slices.Equal(got, []objectid.Pool{a, b}) {
-		t.Errorf("to assemble: %v", got)
+		t.Errorf("to assemble: %v, want %v", got, []objectid.Pool{a, b})
 	}
 	if diff := cmp.Diff(list, next.Records()); diff != "" {
 		t.Error(diff)
@@ -86,20 +93,20 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 	if m, _ := next.Member("east"); m.State != Unreachable || m.Known != at(2, 6) {
 		t.Errorf("%+v", m)
 	}
-	if p := apply(next,
+	if p := problemOf(next,
 		Update{Member: "east", UID: "1", Stamp: at(2, 5), Snapshot: true,
 			Exports: []Export{{Pool: b, Stamp: at(2, 5)}}}); p == "" {
 		t.Error("an older update had an effect")
 	}
-	if p := apply(next,
+	if p := problemOf(next,
 		Update{Member: "east", UID: "1", Stamp: at(2, 7), Snapshot: true,
-			Exports: []Export{{Pool: a, Stamp: at(2, 4), Entry: entry("10.0.0.1")}}}); p != "" {
+			Exports: []Export{{Pool: a, Stamp: at(2, 4), Entry: entryAt("10.0.0.1")}}}); p != "" {
 		t.Error(p)
 	}
 	if e := next.ExportsOf("east"); len(e) != 2 || e[0].Draining || !e[1].Draining {
 		t.Errorf("%+v", e)
 	}
 	if got := next.Restore(list); len(got) > 0 {
-		t.Errorf("restored over an update: %v", got)
+		t.Errorf("restored over an update: %v, want none", got)
 	}
 }

@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -45,7 +46,7 @@ func apply(t *testing.T, r *registry.Registry, u registry.Update) []objectid.Poo
 	t.Helper()
 	changed, rejected := r.Apply(u)
 	if len(rejected) > 0 {
-		t.Fatalf("rejected: %v", rejected)
+		t.Fatalf("rejected: %v, want none", rejected)
 	}
 	return changed
 }
@@ -73,12 +74,13 @@ func TestExport_WithdrawnDrainsAndIsCollected(t *testing.T) {
 			registry.Update{Member: "west", UID: "w", Stamp: stamp(1, 9), Snapshot: true,
 				Exports: []registry.Export{export(chat, stamp(1, 3), "b")}})
 		if got := exports(r, chat); got != "east=a; west=b" {
-			t.Errorf("exports: %s", got)
+			t.Errorf(`exports: %s, want "east=a; west=b"`, got)
 		}
 		changed := apply(t, r,
 			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 2), Withdrawn: []objectid.Pool{chat}})
 		if got := exports(r, chat); !slices.Equal(changed, []objectid.Pool{chat}) || got != "east=a, draining; west=b" {
-			t.Errorf("after the withdrawal %v have changed: %s", changed, got)
+			t.Errorf(`after the withdrawal %v have changed: %s, want %v and "east=a, draining; west=b"`,
+				changed, got, []objectid.Pool{chat})
 		}
 		time.Sleep(10 * time.Minute)
 		if wait, ok := r.Next(); !ok || wait != 0 {
@@ -86,13 +88,13 @@ func TestExport_WithdrawnDrainsAndIsCollected(t *testing.T) {
 		}
 		r.Expire()
 		if got := exports(r, chat); got != "west=b" {
-			t.Errorf("after the drain time: %s", got)
+			t.Errorf(`after the drain time: %s, want "west=b"`, got)
 		}
 		apply(t, r,
 			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 3),
 				Exports: []registry.Export{export(chat, stamp(1, 3), "c")}})
 		if got := exports(r, chat); got != "east=c; west=b" {
-			t.Errorf("exported again: %s", got)
+			t.Errorf(`exported again: %s, want "east=c; west=b"`, got)
 		}
 	})
 }
@@ -109,28 +111,30 @@ func TestMember_SilenceWithdrawsNothing(t *testing.T) {
 		}
 		time.Sleep(14 * time.Second)
 		if wait, _ := r.Next(); wait != time.Second {
-			t.Errorf("the lease runs for %v more", wait)
+			t.Errorf("the lease runs for %v more, want %v", wait, time.Second)
 		}
 		time.Sleep(time.Second)
 		if changed := r.Expire(); state() != registry.Stale || !slices.Equal(changed, []objectid.Pool{chat}) {
-			t.Errorf("a member that is connected and silent is %s; changed: %v", state(), changed)
+			t.Errorf("a member that is connected and silent is %s; changed: %v, want %s and %v",
+				state(), changed, registry.Stale, []objectid.Pool{chat})
 		}
 		r.Connected("east", false)
 		if state() != registry.Unreachable {
-			t.Errorf("disconnected, it is %s", state())
+			t.Errorf("disconnected, it is %s, want %s", state(), registry.Unreachable)
 		}
 		time.Sleep(1000 * time.Hour)
 		r.Expire()
 		if got := exports(r, chat); got != "east=a" {
-			t.Errorf("its export: %q", got)
+			t.Errorf(`its export: %q, want "east=a"`, got)
 		}
 		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1)})
 		if state() != registry.Ready {
-			t.Errorf("after an update that has nothing new it is %s", state())
+			t.Errorf("after an update that has nothing new it is %s, want %s", state(), registry.Ready)
 		}
 		if changed := r.SetMembers([]string{"west"}); !slices.Equal(changed, []objectid.Pool{chat}) ||
 			exports(r, chat) != "east=a, draining" {
-			t.Errorf("removed from the set, its export is %q; changed: %v", exports(r, chat), changed)
+			t.Errorf(`removed from the set, its export is %q; changed: %v, want %v and "east=a, draining"`,
+				exports(r, chat), changed, []objectid.Pool{chat})
 		}
 	})
 }
@@ -206,7 +210,8 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 		r.Expire()
 		apply(t, r, lost(time.Time{}))
 		if exports(r, chat) != "east=again" || exports(r, code) != "east=first, draining" {
-			t.Errorf("once its lease has expired: %q and %q", exports(r, chat), exports(r, code))
+			t.Errorf(`once its lease has expired: %q and %q, want "east=again" and "east=first, draining"`,
+				exports(r, chat), exports(r, code))
 		}
 	})
 	// A process that continues after it was replaced is the only reachable one of the member.
@@ -229,7 +234,7 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if apply(t, r, lost(began.Add(-time.Second))); exports(r, chat) != "east=again" { // a clock went back
-			t.Errorf("after an hour: %q", exports(r, chat))
+			t.Errorf(`after an hour: %q, want "east=again"`, exports(r, chat))
 		}
 	})
 }
@@ -246,7 +251,7 @@ func TestMember_NameOfALostClusterCanBeTakenOver(t *testing.T) {
 			registry.Update{Member: "east", UID: "rebuilt", Stamp: stamp(1, 1), Snapshot: true,
 				Exports: []registry.Export{export(chat, stamp(1, 1), "b")}})
 		if exports(r, chat) != "east=b" || exports(r, code) != "east=a, draining" {
-			t.Errorf("%q and %q", exports(r, chat), exports(r, code))
+			t.Errorf(`%q and %q, want "east=b" and "east=a, draining"`, exports(r, chat), exports(r, code))
 		}
 	})
 }
@@ -266,7 +271,7 @@ func TestMember_ThatStartsAgainHasAllItsExports(t *testing.T) {
 			apply(t, r, registry.Update{Member: "east", UID: uid, Stamp: stamp(1, 4)})
 			snapshot(uid, stamp(1, 4), export(chat, stamp(1, 2), "b"), export(code, stamp(1, 2), "b"))
 			if exports(r, chat) != "east=b" || exports(r, code) != "east=b" {
-				t.Errorf("%s: %q and %q", uid, exports(r, chat), exports(r, code))
+				t.Errorf(`%s: %q and %q, want "east=b" and "east=b"`, uid, exports(r, chat), exports(r, code))
 			}
 		})
 	}
@@ -349,7 +354,7 @@ func TestPlacement_NamesMembersWithoutTheImport(t *testing.T) {
 	r := set()
 	ws := registry.NewWatchSet()
 	if list := r.Placements(ws, chat); len(list) != 0 {
-		t.Fatalf("placements: %v", list)
+		t.Fatalf("placements: %v, want none", list)
 	}
 	want := []registry.Placement{{Member: "east", Pool: chat},
 		{Member: "west", Pool: chat, Reason: "NamespaceNotFound", Message: "namespace ns does not exist there"}}
@@ -496,20 +501,22 @@ func TestSecretRef_MemberDoesNotChooseIt(t *testing.T) {
 	}
 }
 
+// services has some addresses and ports.
+func services(addresses, ports int) inferenceapi.ServiceImports {
+	s := inferenceapi.ServiceImport{}
+	for i := range addresses {
+		s.Addresses = append(s.Addresses, fmt.Sprint("192.0.2.", i))
+	}
+	for i := range ports {
+		s.Ports = append(s.Ports, inferenceapi.Port{Number: int32(i + 1)})
+	}
+	return inferenceapi.ServiceImports{s}
+}
+
 // hostile returns forms of an export that no API server accepts in an import, by the problem.
 func hostile() map[string]func(*registry.Export) {
-	service := func(addresses, ports int) inferenceapi.ServiceImports {
-		s := inferenceapi.ServiceImport{}
-		for i := range addresses {
-			s.Addresses = append(s.Addresses, fmt.Sprint("192.0.2.", i))
-		}
-		for i := range ports {
-			s.Ports = append(s.Ports, inferenceapi.Port{Number: int32(i + 1)})
-		}
-		return inferenceapi.ServiceImports{s}
-	}
 	weight := func(n int32) func(*registry.Export) { return func(e *registry.Export) { e.Entry.Weight = &n } }
-	parent := inferenceapi.ParentImport{Service: service(1, 1)}
+	parent := inferenceapi.ParentImport{Service: services(1, 1)}
 	out := map[string]func(*registry.Export){
 		"its weight is -1, at least 0":              weight(-1),
 		"its weight is 1000001, at most 1000000":    weight(1_000_001),
@@ -518,10 +525,10 @@ func hostile() map[string]func(*registry.Export) {
 			e.Entry.TargetPortNumber, e.Entry.TargetPorts = 0, nil
 		},
 		"its targetPorts has 9 elements, at most 8": func(e *registry.Export) {
-			e.Entry.TargetPorts = service(0, 9)[0].Ports
+			e.Entry.TargetPorts = services(0, 9)[0].Ports
 		},
 		"its endpointPicker.service[0].addresses has 65 elements, at most 64": func(e *registry.Export) {
-			e.Entry.EndpointPicker.Service = service(65, 1)
+			e.Entry.EndpointPicker.Service = services(65, 1)
 		},
 		"its endpointPicker.service has 0 elements, at least 1": func(e *registry.Export) {
 			e.Entry.EndpointPicker.Service = inferenceapi.ServiceImports{}
@@ -552,10 +559,10 @@ func hostile() map[string]func(*registry.Export) {
 			e.Entry.Parents = slices.Repeat([]inferenceapi.ParentImport{parent}, 17)
 		},
 		`its parents[0].hostname is "a b", which does not match`: func(e *registry.Export) {
-			e.Entry.Parents = []inferenceapi.ParentImport{{Service: service(1, 1), Hostname: "a b"}}
+			e.Entry.Parents = []inferenceapi.ParentImport{{Service: services(1, 1), Hostname: "a b"}}
 		},
 		"bytes, at most 32768": func(e *registry.Export) {
-			e.Entry.Parents = slices.Repeat([]inferenceapi.ParentImport{{Service: slices.Repeat(service(64, 16), 4)}},
+			e.Entry.Parents = slices.Repeat([]inferenceapi.ParentImport{{Service: slices.Repeat(services(64, 16), 4)}},
 				16)
 		},
 		`its routingMode is "", and is to be EndpointMode, ParentMode`: func(e *registry.Export) {
@@ -574,6 +581,13 @@ func hostile() map[string]func(*registry.Export) {
 		`"ns/Chat" is not the name of a pool`:    func(e *registry.Export) { e.Pool.Name = "Chat" },
 		`"ns.a/chat" is not the name of a pool`:  func(e *registry.Export) { e.Pool.Namespace = "ns.a" },
 	}
+	maps.Copy(out, hostilePorts())
+	return out
+}
+
+// hostilePorts are exports with an invalid port, by their problem.
+func hostilePorts() map[string]func(*registry.Export) {
+	out := map[string]func(*registry.Export){}
 	for port, why := range map[int32]string{-1: "at least 1", 0: "at least 1", 65536: "at most 65535",
 		1<<31 - 1: "at most 65535"} {
 		wrong := []inferenceapi.Port{{Number: port}}

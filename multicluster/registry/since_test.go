@@ -70,7 +70,7 @@ func TestSince_IsWhenAnExportBeganToBeImported(t *testing.T) {
 		r.Expire()
 		publish("east", "rebuilt", 8, true, export(chat, stamp(1, 8), "f"))
 		if got := since(r, "east", chat); got != 0 {
-			t.Errorf("exported anew once the earlier export was collected: %d", got)
+			t.Errorf("exported anew once the earlier export was collected: %d, want 0", got)
 		}
 	})
 }
@@ -132,7 +132,7 @@ func TestSince_IsKeptAndAgreedOn(t *testing.T) {
 		}
 		if changed := other.Agree([]registry.Record{{RecordID: registry.RecordID{Cluster: "east", Pool: code}}}); len(
 			changed) > 0 {
-			t.Errorf("a record of an earlier release changes %v", changed)
+			t.Errorf("a record of an earlier release changes %v, want none", changed)
 		}
 	})
 }

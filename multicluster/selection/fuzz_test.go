@@ -8,6 +8,26 @@ import (
 	"time"
 )
 
+// membersOf are the members whose bits are set.
+func membersOf(bits byte) (list []Member) {
+	for i := range 8 {
+		if bits>>i&1 == 1 {
+			list = append(list, Member{
+				Name: string(rune('a' + i)), RoundTrip: time.Duration(i) * 10 * time.Millisecond,
+			})
+		}
+	}
+	return list
+}
+
+// reportOf is the report that 12 bytes describe.
+func reportOf(b []byte) Report {
+	v := math.Float64frombits(binary.LittleEndian.Uint64(b[1:9]))
+	return Report{Least: v, Rate: v * 1000, Servers: int(int8(b[9])), Counted: uint64(b[10]),
+		Epoch: uint64(b[11] % 3), Interval: time.Duration(b[11]) * 10 * time.Millisecond, Capacity: int(int8(b[10])),
+		Blocks: chain(uint64(b[9]%4), int(b[10]%80))}
+}
+
 // FuzzLeastLoad_EveryMemberIsRankedOnce makes members join, leave, report and decline, and requests
 // begin and end, in any order: each Rank has all members once with numeric costs, and memory stays
 // bounded.
@@ -32,14 +52,7 @@ func FuzzLeastLoad_EveryMemberIsRankedOnce(f *testing.F) {
 		for len(ops) > 0 && len(leases) < 4000 {
 			switch op := take(1)[0]; op % 6 {
 			case 0:
-				var list []Member
-				for i, bits := 0, take(1)[0]; i < 8; i++ {
-					if bits>>i&1 == 1 {
-						list = append(list, Member{
-							Name: string(rune('a' + i)), RoundTrip: time.Duration(i) * 10 * time.Millisecond,
-						})
-					}
-				}
+				list := membersOf(take(1)[0])
 				l.SetMembers(list)
 				members = members[:0]
 				for _, m := range list {
@@ -47,12 +60,7 @@ func FuzzLeastLoad_EveryMemberIsRankedOnce(f *testing.F) {
 				}
 			case 1:
 				b := take(12)
-				v := math.Float64frombits(binary.LittleEndian.Uint64(b[1:9]))
-				l.Report(now, string(rune('a'+b[0]%8)),
-					Report{Least: v, Rate: v * 1000, Servers: int(int8(b[9])), Counted: uint64(b[10]),
-						Epoch:    uint64(b[11] % 3),
-						Interval: time.Duration(b[11]) * 10 * time.Millisecond, Capacity: int(int8(b[10])),
-						Blocks: chain(uint64(b[9]%4), int(b[10]%80))})
+				l.Report(now, string(rune('a'+b[0]%8)), reportOf(b))
 			case 2:
 				b := take(2)
 				p := Prompt{Tokens: int(b[0]) * 100, Chain: chain(uint64(b[1]%4), int(b[0]%40))}
@@ -92,7 +100,8 @@ func FuzzLeastLoad_EveryMemberIsRankedOnce(f *testing.F) {
 		}
 		for _, s := range l.Standings(now) {
 			if s.InFlight != 0 || s.Blocks > 64 || s.Unreported < 0 || s.Unreported > maxUnreported {
-				t.Fatalf("%+v", s)
+				t.Fatalf("%+v, want InFlight 0, Blocks at most 64, Unreported at least 0, Unreported at most %v",
+					s, maxUnreported)
 			}
 		}
 	})

@@ -93,7 +93,7 @@ func TestSelection_LatencyTriesWithOneRequestAtATime(t *testing.T) {
 		open[i].End() // without a response: it is tried again
 	}
 	if _, c := b.begin(); c.Member != "north" {
-		t.Errorf("the next one goes to %s", c.Member)
+		t.Errorf(`the next one goes to %s, want "north"`, c.Member)
 	}
 }
 
@@ -117,6 +117,6 @@ func TestSelection_LatencyComesLastAtAMemberThatDeclined(t *testing.T) {
 	}
 	b.now = b.now.Add(10 * time.Second)
 	if ranked = b.l.Rank(b.now, Prompt{}, nil); ranked[0].Member != "north" {
-		t.Errorf("10 s later: %+v", ranked[0])
+		t.Errorf(`10 s later: %+v, want Member "north"`, ranked[0])
 	}
 }

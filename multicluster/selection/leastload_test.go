@@ -99,7 +99,7 @@ func TestSelection_SessionStaysWhileItsMemberTakesRequests(t *testing.T) {
 		}
 		l.Bar(start, "west")
 		if got := rank("west"); !slices.Equal(names(got), []string{"east", "north", "west"}) {
-			t.Errorf("%s: while west is barred: %v", name, names(got))
+			t.Errorf("%s: while west is barred: %v, want %v", name, names(got), []string{"east", "north", "west"})
 		}
 		l.Bar(start, "north")
 		l.Bar(start, "east")
@@ -136,7 +136,7 @@ func TestSelection_EqualMembersServeEquallyOften(t *testing.T) {
 	}
 	for name, n := range got {
 		if n < 900 || n > 1100 {
-			t.Errorf("%s: %d of 3000", name, n)
+			t.Errorf("%s: %d of 3000, want at least 900 and at most 1100", name, n)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestSelection_RequestsSinceTheReportCountUntilAReportHasThem(t *testing.T) 
 	r.Counted = 10
 	l.Report(after(.3), "west", r)
 	if got := west(after(.3)).Wait; got != 0 {
-		t.Errorf("wait %g", got)
+		t.Errorf("wait %g, want 0", got)
 	}
 }
 
@@ -191,11 +191,11 @@ func TestSelection_RequestThatNeverArrivesStopsCounting(t *testing.T) {
 	}
 	l.Report(after(1), "west", idle(0))
 	if got := l.Standings(after(1))[2].Unreported; got != 1 {
-		t.Errorf("after 1 s: %d", got)
+		t.Errorf("after 1 s: %d, want 1", got)
 	}
 	l.Report(after(1.3), "west", idle(0))
 	if got := l.Standings(after(1.3))[2].Unreported; got != 0 {
-		t.Errorf("after 1.3 s: %d", got)
+		t.Errorf("after 1.3 s: %d, want 0", got)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestSelection_OwnRequestsCountWithoutReports(t *testing.T) {
 	two.End()
 	for _, s := range l.Standings(after(5)) {
 		if s.InFlight != 0 {
-			t.Errorf("%+v", s)
+			t.Errorf("%+v, want InFlight 0", s)
 		}
 	}
 }
@@ -278,7 +278,7 @@ func TestSelection_PrefixOfAnotherGatewayAttracts(t *testing.T) {
 		p := Prompt{Tokens: 5320, Chain: chain(7, 10)}
 		c := l.Rank(start, p, nil)[0]
 		if want := map[bool]string{false: "west", true: "east"}[blind]; c.Member != want {
-			t.Errorf("blind %t: %+v", blind, c)
+			t.Errorf("blind %t: %+v, want Member %v", blind, c, want)
 		}
 		if !blind && c.Uncached != 200 {
 			t.Errorf("%+v", c)
@@ -313,7 +313,7 @@ func TestSelection_MemberThatDeclinesIsBarredFor10Seconds(t *testing.T) {
 	}
 	l.Bar(after(20), "east")
 	if c := l.Rank(after(20), Prompt{Tokens: 100}, nil)[2]; c.Member != "east" {
-		t.Errorf("%+v", c)
+		t.Errorf(`%+v, want Member "east"`, c)
 	}
 }
 
@@ -346,7 +346,7 @@ func TestSelection_SilentMemberIsBarredOnceThenOwnRequestsCount(t *testing.T) {
 		}
 		l.Report(time.Now(), "west", slow)
 		if c := l.Rank(time.Now(), Prompt{Tokens: 10}, nil)[1]; c.Member != "west" || c.Basis != Reported {
-			t.Errorf("%+v", c)
+			t.Errorf(`%+v, want Member "west" and Basis %v`, c, Reported)
 		}
 	})
 }
@@ -393,7 +393,7 @@ func TestSelection_AbsurdReportDoesNotBreakTheChoice(t *testing.T) {
 			}
 		}
 		if got := l.Standings(start)[2].Blocks; got > MaxReportBlocks {
-			t.Errorf("%d blocks", got)
+			t.Errorf("%d blocks, want at most %d", got, MaxReportBlocks)
 		}
 	}
 }
@@ -406,7 +406,7 @@ func TestSelection_MemoryIsBounded(t *testing.T) {
 	}
 	for _, s := range l.Standings(start) {
 		if s.Blocks > 1000 || s.Unreported > maxUnreported {
-			t.Errorf("%+v", s)
+			t.Errorf("%+v, want Blocks at most 1000 and Unreported at most %v", s, maxUnreported)
 		}
 	}
 	many := make([]Member, 1000)
@@ -415,7 +415,7 @@ func TestSelection_MemoryIsBounded(t *testing.T) {
 	}
 	l.SetMembers(many)
 	if got := l.Rank(start, Prompt{}, nil); len(got) != MaxMembers {
-		t.Errorf("%d members", len(got))
+		t.Errorf("%d members, want %d", len(got), MaxMembers)
 	}
 }
 
@@ -439,7 +439,7 @@ func TestSelection_PickAllocatesNothing(t *testing.T) {
 		pick()
 	}
 	if got := testing.AllocsPerRun(1000, pick); got != 0 {
-		t.Errorf("%g allocations", got)
+		t.Errorf("%g allocations, want 0", got)
 	}
 }
 
@@ -466,7 +466,7 @@ func TestSelection_ConcurrentPicksAndReportsAgree(t *testing.T) {
 	all.Wait()
 	for _, s := range l.Standings(after(5)) {
 		if s.InFlight != 0 {
-			t.Errorf("%+v", s)
+			t.Errorf("%+v, want InFlight 0", s)
 		}
 	}
 }

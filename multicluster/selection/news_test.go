@@ -10,7 +10,7 @@ func TestSelection_ReportHasNewBlocksNewestPromptFirst(t *testing.T) {
 	take := func() []uint64 {
 		out, dropped := n.Take(nil)
 		if dropped > 0 {
-			t.Errorf("%d blocks were dropped", dropped)
+			t.Errorf("%d blocks were dropped, want 0", dropped)
 		}
 		return out
 	}
@@ -40,10 +40,10 @@ func TestSelection_ReportOfManyBlocksIsBounded(t *testing.T) {
 	n := NewNews(1, 1<<20)
 	n.Add(chain(1, 5000))
 	if out, dropped := n.Take(nil); len(out) != MaxReportBlocks || dropped != 5000-MaxReportBlocks {
-		t.Errorf("%d blocks, %d dropped", len(out), dropped)
+		t.Errorf("%d blocks, %d dropped, want %d and %d", len(out), dropped, MaxReportBlocks, 5000-MaxReportBlocks)
 	}
 	n.Add(chain(1, 5000))
 	if out, _ := n.Take(nil); len(out) != 5000-MaxReportBlocks {
-		t.Errorf("%d blocks", len(out))
+		t.Errorf("%d blocks, want %d", len(out), 5000-MaxReportBlocks)
 	}
 }

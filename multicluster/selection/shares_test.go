@@ -105,7 +105,7 @@ func TestSelection_MemberThatFlapsOnceASecondStaysDown(t *testing.T) {
 			time.Sleep(time.Until(at))
 		}
 		if took := time.Since(recovered); took > 5*time.Second {
-			t.Errorf("back after %s", took)
+			t.Errorf("back after %s, want at most %s", took, 5*time.Second)
 		}
 		d.Observe(time.Now(), false)
 		if _, ok := d.Next(time.Now()); ok || d.Up(time.Now()) {

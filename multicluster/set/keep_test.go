@@ -214,7 +214,7 @@ func TestRecords_LocalOnesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := size(); n > 2000 || n < 1800 {
-		t.Errorf("the files have %d bytes", n)
+		t.Errorf("the files have %d bytes, want at most 2000 and at least 1800", n)
 	}
 	var gone []registry.RecordID
 	for _, record := range list[:10] {
@@ -225,7 +225,7 @@ func TestRecords_LocalOnesAreBounded(t *testing.T) {
 	}
 	got, err := newFileRecords(statefile.Machine{}, state, 2000).Load(t.Context())
 	if err != nil || len(got) != 10 {
-		t.Errorf("%d records of the other cluster: %v", len(got), err)
+		t.Errorf("%d records of the other cluster: %v, want 10", len(got), err)
 	}
 }
 

@@ -130,11 +130,12 @@ func TestRejected_FailingWebhookLeavesOutNoEntry(t *testing.T) {
 			return &metav1.Status{Code: http.StatusInternalServerError, Message: `failed calling webhook "a"`}
 		})
 		if _, left := r.write(t); left > 0 {
-			t.Errorf("%s: %d entries are left out", pattern, left)
+			t.Errorf("%s: %d entries are left out, want 0", pattern, left)
 		}
 		n = len(pattern)
 		if got, left := r.write(t); got != "east evil " || left > 0 {
-			t.Errorf("%s: the import has %s once it works again, and %d entries are left out", pattern, got, left)
+			t.Errorf(`%s: the import has %s once it works again, and %d entries are left out, want "east evil " and 0`,
+				pattern, got, left)
 		}
 	}
 }
@@ -152,7 +153,7 @@ func TestRejected_EntryIsRejectedTwice(t *testing.T) {
 		return nil
 	})
 	if _, left := r.write(t); left > 0 {
-		t.Errorf("%d entries are left out after %d requests", left, n)
+		t.Errorf("%d entries are left out after %d requests, want 0", left, n)
 	}
 }
 
@@ -165,7 +166,7 @@ func TestRejected_TooLargeForTheDatabase(t *testing.T) {
 		return &metav1.Status{Code: http.StatusInternalServerError, Message: "etcdserver: request is too large"}
 	})
 	if got, left := r.write(t); got != "east " || left != 1 {
-		t.Errorf("the import has %s, and %d entries are left out", got, left)
+		t.Errorf(`the import has %s, and %d entries are left out, want "east " and 1`, got, left)
 	}
 }
 
@@ -175,7 +176,7 @@ func TestRejected_EntryIsTriedAgainLater(t *testing.T) {
 	for range 2 {
 		r.queue.in = nil
 		if got, left := r.write(t); got != "east " || left != 1 {
-			t.Fatalf("the import has %s, and %d entries are left out", got, left)
+			t.Fatalf(`the import has %s, and %d entries are left out, want "east " and 1`, got, left)
 		}
 		if in := r.queue.in; len(in) != 1 || in[0] > rejectedFor || in[0] < rejectedFor-time.Minute {
 			t.Fatalf("it is tried again after %v", in)
@@ -208,6 +209,6 @@ func TestRejected_BesideAnotherManagersConditions(t *testing.T) {
 		}
 	})
 	if got, left := r.write(t); got != "east " || left != 1 {
-		t.Errorf("the import has %q, and %d entries are left out", got, left)
+		t.Errorf(`the import has %q, and %d entries are left out, want "east " and 1`, got, left)
 	}
 }

@@ -170,6 +170,6 @@ func TestOverlaps_ManyRangesAreSortedAndNotComparedWithEachOther(t *testing.T) {
 	}
 	published["m99"] = append(published["m99"][:63], "10.0.0.0/8")
 	if n := len(overlaps(&set, func(member string) []string { return published[member] })); n != 99*64 {
-		t.Errorf("%d findings", n)
+		t.Errorf("%d findings, want %d", n, 99*64)
 	}
 }

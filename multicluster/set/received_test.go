@@ -128,7 +128,7 @@ func TestExported_ExportHasAnotherIncarnationAfterItWasWithdrawn(t *testing.T) {
 	}
 	first := give(nil, "east")
 	if first.Incarnation != 0 {
-		t.Errorf("of the first decision: %d", first.Incarnation)
+		t.Errorf("of the first decision: %d, want 0", first.Incarnation)
 	}
 	close(s.signals.decided)
 	second := give(nil, "east", "west")

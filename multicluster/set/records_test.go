@@ -74,7 +74,7 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 	state := t.TempDir()
 	records := FileRecords(state)
 	if got, err := records.Load(t.Context()); err != nil || len(got) > 0 {
-		t.Errorf("without a folder: %v, %v", got, err)
+		t.Errorf("without a folder: %v, %v, want none", got, err)
 	}
 	record := func(cluster, name string) registry.Record {
 		r := registry.Record{

@@ -76,7 +76,7 @@ func TestSet_NewPodServesImportsWithTheirEndpoints(t *testing.T) {
 			t.Error("a process serves an import without its endpoints")
 		}
 		if <-settled; time.Since(began) != settleTimeout { // of the bubble's clock
-			t.Errorf("a process waits for %s for a member that is away", time.Since(began))
+			t.Errorf("a process waits for %s for a member that is away, want %s", time.Since(began), settleTimeout)
 		}
 		if _, settled = start(entry("10.0.0.1")); !done(settled) {
 			t.Error("a process that has the endpoints waits for a member")

@@ -127,10 +127,11 @@ func TestClusterSet_ControlPlaneStoppedForSixDaysLosesNoConnection(t *testing.T)
 				t.Fatal(err)
 			}
 			if left := time.Until(leaf.NotAfter); left > 7*24*time.Hour {
-				t.Errorf("a certificate for members is valid for %v more", left)
+				t.Errorf("a certificate for members is valid for %v more, want at most %v", left, 7*24*time.Hour)
 			}
 			if behind := time.Since(leaf.NotBefore); behind < 48*time.Hour {
-				t.Errorf("a member whose clock is %v behind denies a certificate", behind)
+				t.Errorf("a member whose clock is %v behind denies a certificate, want at least %v",
+					behind, 48*time.Hour)
 			}
 		}
 		a.stop()

@@ -31,7 +31,7 @@ func TestFirstToken_JSONIsNoStream(t *testing.T) {
 		e := logged("me.1", "10.0.0.1:80", 200, datav3.AccessLogType_DownstreamEnd)
 		e.Response.ResponseHeaders = map[string]string{"content-type": contentType}
 		if got, _ := entry(e); got.Whole != want {
-			t.Errorf("%q is a whole response: %t", contentType, got.Whole)
+			t.Errorf("%q is a whole response: %t, want %t", contentType, got.Whole, want)
 		}
 	}
 }

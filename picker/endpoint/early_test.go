@@ -17,14 +17,15 @@ func TestFirstToken_EarlyEventIsNone(t *testing.T) {
 		lease.Waits()
 		lease.Begun(70 * time.Millisecond)
 		if s := at(e, time.Duration(i)*time.Hour); s.Unread != 4000 || s.Confirmed != 0 {
-			t.Fatalf("after the event %d tokens are unread, of which %d are confirmed", s.Unread, s.Confirmed)
+			t.Fatalf("after the event %d tokens are unread, of which %d are confirmed, want 4000 and 0",
+				s.Unread, s.Confirmed)
 		}
 		lease.Wrote(2000, time.Second)
 		lease.Release()
 		lease.Done()
 	}
 	if s := at(e, 0); s.Unread != 0 || s.Rate != 0 || s.Hint != 0 || s.Latency != nil {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want Unread 0, Rate 0, Hint 0", s)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestScrape_FailureMakesEndpointStaleNotIdle(t *testing.T) {
 	server.broken.Store(true)
 	poll.Until(t, "the endpoint to be stale", func() bool { return !e.State().Fresh })
 	if e.State().Queue != 9 || r.ScrapeFailures() < 3 {
-		t.Errorf("%+v after %d failures", e.State(), r.ScrapeFailures())
+		t.Errorf("%+v after %d failures, want Queue 9 and at least 3", e.State(), r.ScrapeFailures())
 	}
 	server.broken.Store(false)
 	poll.Until(t, "the endpoint to recover", func() bool { return e.State().Fresh })
@@ -238,7 +238,8 @@ func TestScrape_AddressThatIsNeverAllowedIsNotScraped(t *testing.T) {
 	s.Refresh(time.Minute)
 	if e := &s.Endpoints[0]; server.scrapes.Load() != 0 ||
 		!strings.Contains(e.Problem(), "a loopback address is never read") {
-		t.Errorf("%d scrapes, problem %q", server.scrapes.Load(), e.Problem())
+		t.Errorf(`%d scrapes, problem %q, want 0 and a text with "a loopback address is never read"`,
+			server.scrapes.Load(), e.Problem())
 	}
 }
 
@@ -342,17 +343,17 @@ func TestScrape_IdlePagesAreReadOverASecond(t *testing.T) {
 	for i := range 1000 {
 		wait := b.take(now)
 		if wait > time.Second {
-			t.Fatalf("page %d of 1,000 waits %v", i, wait)
+			t.Fatalf("page %d of 1,000 waits %v, want at most %v", i, wait, time.Second)
 		}
 		if wait > 500*time.Millisecond {
 			late++
 		}
 	}
 	if late < 400 {
-		t.Errorf("%d of 1,000 pages wait half a second", late)
+		t.Errorf("%d of 1,000 pages wait half a second, want at least 400", late)
 	}
 	if wait := b.take(now.Add(time.Minute)); wait != 0 {
-		t.Errorf("a single page waits %v", wait)
+		t.Errorf("a single page waits %v, want 0", wait)
 	}
 }
 
@@ -361,7 +362,7 @@ func TestScrape_ManyPagesStayFresh(t *testing.T) {
 	before := r.freshFor.Load()
 	r.countScrapers(10_000) // of which each is read every 10 s
 	if got := time.Duration(r.freshFor.Load()); got < 30*time.Second {
-		t.Errorf("a sample is fresh for %v", got)
+		t.Errorf("a sample is fresh for %v, want at least %v", got, 30*time.Second)
 	}
 	if r.countScrapers(-10_000); r.freshFor.Load() != before {
 		t.Error("few pages are fresh for longer than before")
@@ -382,7 +383,7 @@ func TestScrape_IdlePoolIsNotScraped(t *testing.T) {
 	poll.Until(t, "a scrape after the pick", func() bool { return e.State().Queue == 7 })
 	poll.Until(t, "the scraper to end", func() bool { return e.State().Idle })
 	if n := r.scrapers(); n != 0 {
-		t.Errorf("%d scrapers of an idle pool", n)
+		t.Errorf("%d scrapers of an idle pool, want 0", n)
 	}
 	server.broken.Store(true)
 	poll.Until(t, "the next pick's scrapes", func() bool { s.MarkUsed(); return r.ScrapeFailures() > 0 })
@@ -428,13 +429,13 @@ func TestScrape_SharedByPoolsOfOneServer(t *testing.T) {
 	spec := []Spec{{Addr: server.addr()}}
 	a, b := r.Snapshot(Metrics{}, nil, spec), r.Snapshot(Metrics{}, nil, append(spec, spec...))
 	if len(b.Endpoints) != 1 {
-		t.Fatalf("one address twice makes %d endpoints", len(b.Endpoints))
+		t.Fatalf("one address twice makes %d endpoints, want 1", len(b.Endpoints))
 	}
 	a.MarkUsed()
 	b.MarkUsed()
 	poll.Until(t, "the scrape", func() bool { return b.Endpoints[0].State().Fresh })
 	if n := r.scrapers(); n != 1 {
-		t.Errorf("%d scrapers", n)
+		t.Errorf("%d scrapers, want 1", n)
 	}
 	lease := NewLeases("me", time.Hour).Open(&a.Endpoints[0], Holder{}, Work{}, 0, time.Now())
 	if n := b.Endpoints[0].State().InFlight; n != 1 {
@@ -459,13 +460,13 @@ func TestScrape_UnseenRequestsCountUntilNextScrape(t *testing.T) {
 	s.Refresh(time.Minute)
 	first := leases.Open(e, Holder{}, Work{}, 0, time.Now())
 	if got := e.State(); got.Unseen != 1 || got.InFlight != 1 {
-		t.Errorf("after a pick: %+v", got)
+		t.Errorf("after a pick: %+v, want Unseen 1 and InFlight 1", got)
 	}
 	leases.Open(e, Holder{}, Work{}, 0, time.Now())
 	poll.Until(t, "the next scrape", func() bool { return e.State().Unseen == 0 })
 	first.Release()
 	if got := e.State(); got.InFlight != 1 {
-		t.Errorf("after one ended: %+v", got)
+		t.Errorf("after one ended: %+v, want InFlight 1", got)
 	}
 }
 

@@ -97,7 +97,7 @@ func TestHeadersLimit_OtherServersAndAnswersTeachNothing(t *testing.T) {
 		whole.Done()
 	}
 	if a, b := first.Load().HeadersLimit(0), second.Load().HeadersLimit(0); a != 0 || b != 0 {
-		t.Errorf("%v and %v", a, b)
+		t.Errorf("%v and %v, want 0 and 0", a, b)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestHeadersLimit_PeersShareIt(t *testing.T) {
 	pool := r.Snapshot(Metrics{}, nil, []Spec{{Addr: addr}})
 	r.SetHeadersElsewhere(addr, nil) // the peer is gone
 	if got := pool.Endpoints[0].Load().HeadersLimit(100); got != time.Second {
-		t.Errorf("%v for a server that was added later", got)
+		t.Errorf("%v for a server that was added later, want %v", got, time.Second)
 	}
 }
 

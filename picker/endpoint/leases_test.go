@@ -81,7 +81,7 @@ func TestLease_OnlyExpiredOneIsResumed(t *testing.T) {
 		leases.Open(first, holder, Work{}, 0, time.Now())
 	at := func(pool string) *Load {
 		if pool != "ns/pool" {
-			t.Errorf("the lease is of pool %q", pool)
+			t.Errorf(`the lease is of pool %q, want "ns/pool"`, pool)
 		}
 		return second.Load()
 	}
@@ -144,7 +144,7 @@ func TestLease_BoundedPerGateway(t *testing.T) {
 		leases.Open(first, greedy, Work{}, 0, time.Now())
 	}
 	if leases.Len() != MaxOpen || leases.Adopt("gone.1", greedy, first.Load(), time.Now()) != nil {
-		t.Errorf("%d leases of one Gateway", leases.Len())
+		t.Errorf("%d leases of one Gateway, want %d", leases.Len(), MaxOpen)
 	}
 	if leases.Bounded(other.Gateway) || leases.Adopt("gone.1", other, first.Load(), time.Now()) == nil {
 		t.Error("another Gateway gets no lease")
@@ -172,7 +172,7 @@ func TestLimit_HoldsForConcurrentPicks(t *testing.T) {
 	}
 	picks.Wait()
 	if opened.Load() != 3 || first.State().InFlight != 5 {
-		t.Errorf("%d opened beside the 2 of a peer, %d in flight; the limit is 5", opened.Load(),
+		t.Errorf("%d opened beside the 2 of a peer, %d in flight; the limit is 5, want 3 and 5", opened.Load(),
 			first.State().InFlight)
 	}
 	leases.Open(second, Holder{}, Work{}, 5, time.Now()).Release()
@@ -185,7 +185,7 @@ func TestLimit_HoldsForConcurrentPicks(t *testing.T) {
 		t.Error(diff)
 	}
 	if more := r.Counts(time.Now()); len(more) > 0 {
-		t.Errorf("published twice: %v", more)
+		t.Errorf("published twice: %v, want none", more)
 	}
 }
 

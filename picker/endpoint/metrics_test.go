@@ -106,7 +106,7 @@ func TestScrape_SeriesThatAPageLacksAreNamed(t *testing.T) {
 	} {
 		got, err := parse(tt.page, tt.metrics)
 		if err != nil || got.Queue != 0 || got.KV != 0 {
-			t.Errorf("%s: what is missing counts: %+v %v", tt.name, got, err)
+			t.Errorf("%s: what is missing counts: %+v %v, want Queue 0 and KV 0", tt.name, got, err)
 		}
 		if !strings.Contains(got.Problem, tt.problem) || (got.Problem == "") != (tt.problem == "") ||
 			len(got.Problem) > maxProblem {
@@ -152,7 +152,7 @@ func TestScrape_PageWithAValueThatIsNoLoadIsAnError(t *testing.T) {
 	}
 	if got, err := parse(rest+"vllm:time_to_first_token_seconds_sum NaN\n", Metrics{}); err != nil ||
 		got != (Reading{Running: 2}) {
-		t.Errorf("a value of another series: %+v %v", got, err)
+		t.Errorf("a value of another series: %+v %v, want %+v", got, err, Reading{Running: 2})
 	}
 	if _, err := parse("other 1\n", Metrics{}); err != errNoSeries {
 		t.Errorf("a page without the series: %v", err)
@@ -222,7 +222,7 @@ llamacpp:tokens_predicted_total 7
 	}
 	if got, err := parse("sglang:num_queue_reqs 1\nsglang:max_total_num_tokens 9000\n",
 		Metrics{Engine: SGLang}); err != nil || got.CacheTokens != 9000 {
-		t.Errorf("SGLang's size of the KV cache: %+v %v", got, err)
+		t.Errorf("SGLang's size of the KV cache: %+v %v, want CacheTokens 9000", got, err)
 	}
 }
 

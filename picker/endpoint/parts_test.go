@@ -15,16 +15,16 @@ func TestLease_PartsEndWithItsFirstTokenAndItsEnd(t *testing.T) {
 		lease := leases.Open(first, Holder{}, Work{}, 0, time.Now())
 		lease.AddParts(leases.Open(second, Holder{}, Work{Tokens: 600, Rate: 1000}, 0, time.Now()))
 		if s := second.State(); s.InFlight != 1 || s.Unread != 600 {
-			t.Errorf("%s: %+v", what, s)
+			t.Errorf("%s: %+v, want InFlight 1 and Unread 600", what, s)
 		}
 		end(lease)
 		if s := second.State(); s.InFlight != 0 || s.Unread != 0 {
-			t.Errorf("after %s: %+v", what, s)
+			t.Errorf("after %s: %+v, want InFlight 0 and Unread 0", what, s)
 		}
 		lease.Release()
 		lease.Done()
 		if leases.Len() != 0 {
-			t.Errorf("%s: %d leases are open", what, leases.Len())
+			t.Errorf("%s: %d leases are open, want 0", what, leases.Len())
 		}
 	}
 }
@@ -37,6 +37,6 @@ func TestLease_LatePartsEndAtOnce(t *testing.T) {
 	lease.Release()
 	lease.AddParts(leases.Open(second, Holder{}, Work{}, 0, time.Now()))
 	if n := second.State().InFlight; n != 0 {
-		t.Errorf("%d in flight", n)
+		t.Errorf("%d in flight, want 0", n)
 	}
 }

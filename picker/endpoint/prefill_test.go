@@ -46,12 +46,12 @@ func TestPrefill_BacklogShrinksWithTimeAndEndsWithFirstToken(t *testing.T) {
 		}
 	}
 	if s := at(second, 0); s.Unread != 2000 || s.Reading != 2 || s.Prompt != 2000 {
-		t.Errorf("at the endpoint that serves the request: %+v", s)
+		t.Errorf("at the endpoint that serves the request: %+v, want Unread 2000, Reading 2, Prompt 2000", s)
 	}
 	b.Release()
 	leases.Open(second, Holder{}, work, 0, epoch.Add(-time.Minute)) // a reset: nothing is unread
 	if s := at(second, -time.Minute); s.Reading != 2 {
-		t.Errorf("%v s to read one prompt", s.Reading)
+		t.Errorf("%v s to read one prompt, want 2", s.Reading)
 	}
 }
 
@@ -64,20 +64,20 @@ func TestPrefill_OneHugePromptIsNotTheMean(t *testing.T) {
 		return at(first, 0).Prompt
 	}
 	if mean := send(2_500_000); mean > 4096 {
-		t.Errorf("after it alone: %v", mean)
+		t.Errorf("after it alone: %v, want at most 4096", mean)
 	}
 	for range 200 {
 		send(500)
 	}
 	before := send(500)
 	if mean := send(2_500_000); mean > 2*before {
-		t.Errorf("%v before, and %v after it", before, mean)
+		t.Errorf("%v before, and %v after it, want at most %v", before, mean, 2*before)
 	}
 	for range 400 {
 		send(8000)
 	}
 	if mean := send(8000); mean < 7900 {
-		t.Errorf("all prompts have 8,000 tokens, and the mean is %v", mean)
+		t.Errorf("all prompts have 8,000 tokens, and the mean is %v, want at least 7900", mean)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestPrefill_RateIsLearnedFromManyAndNotFromOne(t *testing.T) {
 				lease.Release()
 			}
 			if got := at(e, 0).Rate; got < tt.lo || got > tt.hi {
-				t.Errorf("%.0f tokens a second", got)
+				t.Errorf("%.0f tokens a second, want at least %.0f and at most %.0f", got, tt.lo, tt.hi)
 			}
 		})
 	}
@@ -158,7 +158,7 @@ func TestPrefill_BacklogIsPartOfWhatIsMeasured(t *testing.T) {
 		b.Release()
 	}
 	if got := at(e, 0).Rate; got < 7990 || got > 8010 {
-		t.Errorf("%.0f tokens a second, of a server that reads 8,000", got)
+		t.Errorf("%.0f tokens a second, of a server that reads 8,000, want at least 7990 and at most 8010", got)
 	}
 }
 
@@ -230,7 +230,8 @@ func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 	// One of the peers' requests gets its first token; another one is sent.
 	r.SetElsewhere(addrA, Elsewhere{InFlight: 3, Unread: 2500, Sent: time.Second / 2}, now.Add(time.Second))
 	if s := at(time.Second); s.Unread != 3500 || s.Confirmed != 0 || s.Reading < 2.49 || s.Reading > 2.51 {
-		t.Errorf("half a second more: %+v", s)
+		t.Errorf("half a second more: %+v, want Unread 3500, Confirmed 0, Reading at least 2.49, Reading at most 2.51",
+			s)
 	}
 	if c := r.Counts(now); len(c) != 1 || c[0].InFlight != 1 || c[0].Unread != 1000 || c[0].Sent != time.Second ||
 		c[0].Rate != 0 {
@@ -239,12 +240,12 @@ func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 	mine.Release()
 	r.SetElsewhere(addrA, Elsewhere{}, now)
 	if s := at(time.Second); s.InFlight != 0 || s.Unread != 0 || s.Reading != 0 {
-		t.Errorf("when all have ended: %+v", s)
+		t.Errorf("when all have ended: %+v, want InFlight 0, Unread 0, Reading 0", s)
 	}
 	// Nothing was unread meanwhile: a new prompt begins at once.
 	leases.Open(e, Holder{}, Work{Tokens: 1000, Rate: 1000}, 0, now)
 	if s := at(0); s.Reading < 0.99 || s.Reading > 1.01 {
-		t.Errorf("a prompt of a second: %+v", s)
+		t.Errorf("a prompt of a second: %+v, want Reading at least 0.99 and Reading at most 1.01", s)
 	}
 }
 
@@ -256,6 +257,6 @@ func TestPrefill_ProcessThatStartsTakesOverBacklogAndRate(t *testing.T) {
 	r.SetElsewhere(addrA, Elsewhere{InFlight: 2, Unread: 8000, Reading: time.Second, Rate: 6000}, now)
 	s := r.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: addrA}}).Endpoints[0].State()
 	if s.InFlight != 2 || s.Unread != 8000 || s.Rate != 6000 || s.Reading < 0.5 || s.Reading > 1.01 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want InFlight 2, Unread 8000, Rate 6000, Reading at least 0.5, Reading at most 1.01", s)
 	}
 }

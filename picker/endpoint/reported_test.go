@@ -253,7 +253,7 @@ func TestReportedRate_OutranksFirstTokens(t *testing.T) {
 	s.read()
 	if state := s.state(); state.RateFrom != Reported || state.Rate < 7900 || state.Rate > 8100 ||
 		state.Inferred > 2100 {
-		t.Errorf("%+v", state)
+		t.Errorf("%+v, want RateFrom %v, Rate at least 7900, Rate at most 8100, Inferred at most 2100", state, Reported)
 	}
 }
 
@@ -267,7 +267,8 @@ func TestReportedRate_TimeWithUnreadPromptsIsTheUnionOfTheirs(t *testing.T) {
 			s.prompt(asked{span: span{state[0], state[1]}, tokens: 1})
 		}
 		if s.unread != 15+15+1 || s.requests != int64(len(all)) || s.tokens != int64(len(all)) {
-			t.Errorf("turn %d: %+v", turn, s)
+			t.Errorf("turn %d: %+v, want unread %v, requests %v, tokens %v",
+				turn, s, 15+15+1, int64(len(all)), int64(len(all)))
 		}
 	}
 	var many spans

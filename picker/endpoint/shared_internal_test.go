@@ -155,7 +155,7 @@ func TestScrape_BudgetIsThatOfAllProcesses(t *testing.T) {
 		two.take(now)
 	}
 	if a, b := one.take(now)+scrapeBurst*time.Millisecond, two.take(now)+2*scrapeBurst*time.Millisecond; b != 2*a {
-		t.Errorf("the 1,000th page waits %v, and %v with another process", a, b)
+		t.Errorf("the 1,000th page waits %v, and %v with another process, want %v", a, b, 2*a)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestScrape_WrongReadingsOfPeersAreDropped(t *testing.T) {
 	}
 	if err := r.Receive(addr, page, Reading{Queue: 3, Adapters: &Adapters{Running: []string{"sql"}, Max: 2}},
 		now); err != nil || s.Endpoints[0].State().Queue != 3 {
-		t.Errorf("%v, %+v", err, s.Endpoints[0].State())
+		t.Errorf("%v, %+v, want Queue 3", err, s.Endpoints[0].State())
 	}
 	if a, b := (&Metrics{Engine: SGLang}).number(), (&Metrics{}).number(); a == b || b != (&Metrics{}).number() {
 		t.Error("pages of different engines have one number")

@@ -61,7 +61,7 @@ func TestPeer_FailingPeerIsLeftOut(t *testing.T) {
 		}
 	}
 	if n := calls.Load(); n != failures {
-		t.Errorf("%d calls", n)
+		t.Errorf("%d calls, want %d", n, failures)
 	}
 	if !strings.Contains(err.Error(), "is not called") {
 		t.Error(err)
@@ -97,7 +97,7 @@ func TestPeer_SlowOrEndlessAnswerIsBounded(t *testing.T) {
 	}
 	if r, err := peer.Do(t.Context(), Call{Method: http.MethodGet, Path: "/elsewhere", Limit: 999}); err != nil ||
 		r.Status != http.StatusFound {
-		t.Errorf("a redirect was followed: %+v %v", r, err)
+		t.Errorf("a redirect was followed: %+v %v, want Status %v", r, err, http.StatusFound)
 	}
 }
 
@@ -124,13 +124,13 @@ func TestServer_BodiesHaveLimits(t *testing.T) {
 		return w
 	}
 	if w := ask("/", 101); w.Code != http.StatusRequestEntityTooLarge {
-		t.Errorf("101 bytes: %d", w.Code)
+		t.Errorf("101 bytes: %d, want %d", w.Code, http.StatusRequestEntityTooLarge)
 	}
 	unknown := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x"))
 	unknown.ContentLength = -1
 	w := httptest.NewRecorder()
 	if s.ServeHTTP(w, unknown); w.Code != http.StatusLengthRequired {
-		t.Errorf("a body of unknown length: %d", w.Code)
+		t.Errorf("a body of unknown length: %d, want %d", w.Code, http.StatusLengthRequired)
 	}
 	go ask("/hold", 100)
 	<-inside
@@ -186,13 +186,13 @@ func TestServer_SlowOrHugeClientLeavesRoomForOthers(t *testing.T) {
 		return s.bodies.byAddress["192.0.2.1"] == body
 	})
 	if code := ask("192.0.2.2"); code != http.StatusOK {
-		t.Errorf("another client beside slow ones: %d", code)
+		t.Errorf("another client beside slow ones: %d, want %d", code, http.StatusOK)
 	}
 	waiting.Store(true)
 	all.Go(func() { ask("192.0.2.3") })
 	<-inside
 	if code := ask("192.0.2.3"); code != http.StatusServiceUnavailable {
-		t.Errorf("a second body from one address, half of the room: %d", code)
+		t.Errorf("a second body from one address, half of the room: %d, want %d", code, http.StatusServiceUnavailable)
 	}
 	close(leave)
 }

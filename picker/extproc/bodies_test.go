@@ -33,7 +33,7 @@ func TestBodies_StalledUploadsTakeBoundedMemory(t *testing.T) {
 		answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
 	next := stalled(t, p, 3, 280<<10)
 	if held := p.held.Held(); held > limit {
-		t.Errorf("%d bytes are held", held)
+		t.Errorf("%d bytes are held, want at most %d", held, limit)
 	}
 	text := `{"model":"m","pad":"` + strings.Repeat("z", 300<<10) + `"}`
 	k := next()
@@ -66,7 +66,7 @@ func TestBodies_OtherClustersTakeNoRoomFromOurGateways(t *testing.T) {
 	k.send(bodyOf(strings.Repeat("z", 100<<10), false))
 	poll.Until(t, "it is held", func() bool { return theirs.Held() > 100<<10 })
 	if held := p.held.Held(); held != 0 {
-		t.Errorf("%d bytes of the room of this cluster's Gateways are taken", held)
+		t.Errorf("%d bytes of the room of this cluster's Gateways are taken, want 0", held)
 	}
 }
 

@@ -25,6 +25,6 @@ func TestCalls_BoundOfOneClusterIsNotThatOfAnother(t *testing.T) {
 		c.end(cluster)
 	}
 	if len(c.open) != 0 {
-		t.Errorf("kept: %v", c.open)
+		t.Errorf("kept: %v, want none", c.open)
 	}
 }

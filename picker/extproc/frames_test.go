@@ -22,7 +22,7 @@ func TestFrames_BuffersHaveTheLengthThatWasAskedFor(t *testing.T) {
 	}
 	f.Put(new(make([]byte, 3))) // of another pool
 	if b := f.Get(3); len(*b) != 3 || cap(*b) < 2<<10 {
-		t.Errorf("%d of %d bytes after a buffer of 3 was given", len(*b), cap(*b))
+		t.Errorf("%d of %d bytes after a buffer of 3 was given, want 3 and at least %d", len(*b), cap(*b), 2<<10)
 	}
 }
 

@@ -251,7 +251,8 @@ func FuzzAnswer_EqualsGenerated(f *testing.F) {
 			for _, h := range phase.common(p).GetHeaderMutation().GetSetHeaders() {
 				got[h.Header.Key] = string(h.Header.RawValue)
 				if h.AppendAction != corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD {
-					t.Errorf("%s: %v", h.Header.Key, h.AppendAction)
+					t.Errorf("%s: %v, want %v",
+						h.Header.Key, h.AppendAction, corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)
 				}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -364,7 +365,8 @@ func FuzzRemoteChanges_AreBounded(f *testing.F) {
 		}
 		if n := len(got.GetSetHeaders()) + len(got.GetRemoveHeaders()); n > maxChangedHeaders ||
 			size > maxChangedBytes {
-			t.Errorf("%d headers of %d bytes", n, size)
+			t.Errorf("%d headers of %d bytes, want at most %d and at most %d",
+				n, size, maxChangedHeaders, maxChangedBytes)
 		}
 		if want := changes.headers; want != nil && !proto.Equal(got, want) {
 			t.Errorf("the pick has %v of %v", got, changes.headers)
@@ -381,7 +383,7 @@ func FuzzRemoteList_IsBounded(f *testing.F) {
 	f.Fuzz(func(t *testing.T, list string) {
 		got, want := endpoints(list), strings.Split(list, ",")
 		if len(got) != min(len(want), 16) {
-			t.Fatalf("%d entries of %d", len(got), len(want))
+			t.Fatalf("%d entries of %d, want %d", len(got), len(want), min(len(want), 16))
 		}
 		for i, e := range got {
 			if e != want[i][:min(len(want[i]), 64)] {

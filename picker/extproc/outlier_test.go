@@ -15,7 +15,7 @@ func TestOutlier_StalledPickerGetsOneRequestAtATime(t *testing.T) {
 		open := o.open(at)
 		_, err := o.admit(at)
 		if open != (err == nil) {
-			t.Errorf("open reports %t, admit %v", open, err)
+			t.Errorf("open reports %t, admit %v, want %t", open, err, err == nil)
 		}
 		return err == nil
 	}
@@ -29,7 +29,7 @@ func TestOutlier_StalledPickerGetsOneRequestAtATime(t *testing.T) {
 	for i, ejection := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
 		at = at.Add(ejection*time.Second - 1)
 		if _, err := o.admit(at); !errors.Is(err, stalled) {
-			t.Fatalf("ejection %d ended before %d s: %v", i, ejection, err)
+			t.Fatalf("ejection %d ended before %d s: %v, want %v", i, ejection, err, stalled)
 		}
 		at = at.Add(1)
 		if !admitted() || admitted() {

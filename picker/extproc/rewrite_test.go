@@ -87,7 +87,7 @@ func TestRewrite_StreamedBodyIsReplacedChunkByChunk(t *testing.T) {
 	r := k.receive()
 	wantPick(t, r, r.GetRequestHeaders().GetResponse())
 	if removed := removes(r.GetRequestHeaders().GetResponse()); removed != "content-length" {
-		t.Errorf("removes %q", removed)
+		t.Errorf(`removes %q, want "content-length"`, removed)
 	}
 	var got strings.Builder
 	for i, text := range []string{asked[:13], asked[13:20], asked[20:]} {
@@ -99,7 +99,7 @@ func TestRewrite_StreamedBodyIsReplacedChunkByChunk(t *testing.T) {
 		got.Write(m.GetBody())
 	}
 	if got.String() != rewritten {
-		t.Errorf("%s", got.String())
+		t.Errorf("%s, want %s", got.String(), rewritten)
 	}
 }
 
@@ -275,7 +275,7 @@ func TestTokenIDs_StreamedBodyHasNoRoute(t *testing.T) {
 		r := k.receive()
 		wantPick(t, r, r.GetRequestHeaders().GetResponse())
 		if removed := removes(r.GetRequestHeaders().GetResponse()); removed != "x-req-tokens-key content-length" {
-			t.Errorf("removes %q", removed)
+			t.Errorf(`removes %q, want "x-req-tokens-key content-length"`, removed)
 		}
 		var got strings.Builder
 		for i := 0; i < len(routed); i += 7 {
@@ -307,13 +307,13 @@ func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 		r := k.receive()
 		wantPick(t, r, r.GetRequestHeaders().GetResponse())
 		if removed := removes(r.GetRequestHeaders().GetResponse()); !strings.Contains(removed, "content-length") {
-			t.Errorf("removes %q", removed)
+			t.Errorf(`removes %q, want a text with "content-length"`, removed)
 		}
 		for i := size; i < len(routed); i += size {
 			k.send(bodyOf(routed[i:min(i+size, len(routed))], i+size >= len(routed)))
 		}
 		if got := k.readBody(true); got != want {
-			t.Errorf("in pieces of %d: %s", size, got)
+			t.Errorf("in pieces of %d: %s, want %s", size, got, want)
 		}
 	}
 	k := open(t, c)
@@ -322,7 +322,7 @@ func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 	k.receive()
 	k.send(trailers)
 	if got := k.readBody(false); got != `{"a":1,"route":` {
-		t.Errorf("with trailers: %s", got)
+		t.Errorf(`with trailers: %s, want "{\"a\":1,\"route\":"`, got)
 	}
 	// A gateway that sends no pool sends the body whatever the answer to its headers.
 	for _, length := range []string{"", "70"} {
@@ -336,7 +336,7 @@ func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 		k.send(bodyOf(routed, true))
 		c := k.receive().GetRequestBody().GetResponse()
 		if got := string(c.GetBodyMutation().GetBody()); got != want {
-			t.Errorf("%s", got)
+			t.Errorf("%s, want %s", got, want)
 		}
 		if length != "" && removes(first.GetRequestHeaders().GetResponse()) != "content-length" {
 			t.Errorf("answered %v", first)

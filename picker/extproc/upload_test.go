@@ -57,7 +57,7 @@ func TestUpload_DeclaredLengthIsTakenUntilTheRequestEnds(t *testing.T) {
 		t.Fatalf("answered %v", p)
 	}
 	if r.left != 0 || r.limit != 1000 || r.gateway != "ns/gw" {
-		t.Errorf("%d bytes are left of %d of Gateway %q", r.left, r.limit, r.gateway)
+		t.Errorf(`%d bytes are left of %d of Gateway %q, want 0, 1000, "ns/gw"`, r.left, r.limit, r.gateway)
 	}
 	select {
 	case <-r.closed:

@@ -305,7 +305,7 @@ func TestExtProc_FullDuplexEndsWithTrailersOrEmptyChunk(t *testing.T) {
 		k.send(trailers)
 		k.receive()
 		if got := k.readBody(false); got != "body" {
-			t.Errorf("wait %v: %q before the trailers", wait, got)
+			t.Errorf(`wait %v: %q before the trailers, want "body"`, wait, got)
 		}
 
 		k = open(t, start(t, &fakePicker{policy: BodyPolicy{Wait: wait}}))
@@ -314,7 +314,7 @@ func TestExtProc_FullDuplexEndsWithTrailersOrEmptyChunk(t *testing.T) {
 		k.send(bodyOf("", true))
 		k.receive()
 		if got := k.readBody(true); got != "body" {
-			t.Errorf("wait %v: %q before an empty end", wait, got)
+			t.Errorf(`wait %v: %q before an empty end, want "body"`, wait, got)
 		}
 	}
 }
@@ -328,7 +328,7 @@ func TestExtProc_UnknownModeUsesAssumedOne(t *testing.T) {
 	r := k.receive()
 	wantPick(t, r, r.GetRequestHeaders().GetResponse())
 	if got := k.readBody(true); got != "body" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q, want "body"`, got)
 	}
 }
 

@@ -89,7 +89,7 @@ func TestFlowControl_HigherPriorityGoesFirst(t *testing.T) {
 			priority int
 		}{{"batch", -1}, {"chat", 0}, {"page", 7}, {"batch 2", -1}, {"page 2", 7}} {
 			if got := q.enter(r.name, flow.Request{Priority: r.priority}); got != flow.Queued {
-				t.Fatalf("a request of a saturated pool is %v", got)
+				t.Fatalf("a request of a saturated pool is %v, want %v", got, flow.Queued)
 			}
 		}
 		if diff := cmp.Diff([]string{"page", "page 2", "chat", "batch", "batch 2"}, q.admitted(s)); diff != "" {
@@ -147,13 +147,13 @@ func TestFlowControl_FullBandRejectsLongestFlow(t *testing.T) {
 			q.enter(fmt.Sprint("many ", i), flow.Request{Fairness: "many"})
 		}
 		if got := q.enter("many 4", flow.Request{Fairness: "many"}); got != flow.Rejected {
-			t.Errorf("a request above the limit, of the longest flow, is %v", got)
+			t.Errorf("a request above the limit, of the longest flow, is %v, want %v", got, flow.Rejected)
 		}
 		if got := q.enter("few", flow.Request{Fairness: "few"}); got != flow.Queued {
-			t.Errorf("a request above the limit, of another flow, is %v", got)
+			t.Errorf("a request above the limit, of another flow, is %v, want %v", got, flow.Queued)
 		}
 		if got := q.enter("urgent", flow.Request{Priority: 1}); got != flow.Queued {
-			t.Errorf("a request of another band is %v", got)
+			t.Errorf("a request of another band is %v, want %v", got, flow.Queued)
 		}
 		if bands := q.queue.Bands(); len(bands) != 2 || bands[1].Requests != 4 {
 			t.Errorf("bands are %+v, want 4 requests in the second", bands)
@@ -168,13 +168,13 @@ func TestFlowControl_BodiesOfABandAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRequests(t, flow.Limits{Bytes: 100}, full())
 		if got := q.enter("", flow.Request{Bytes: 60}); got != flow.Queued {
-			t.Errorf("60 bytes: %v", got)
+			t.Errorf("60 bytes: %v, want %v", got, flow.Queued)
 		}
 		if got := q.enter("", flow.Request{Bytes: 50, Fairness: "other"}); got != flow.Rejected {
-			t.Errorf("50 bytes more than 100 allow: %v", got)
+			t.Errorf("50 bytes more than 100 allow: %v, want %v", got, flow.Rejected)
 		}
 		if got := q.enter("", flow.Request{Bytes: 40, Fairness: "other"}); got != flow.Queued {
-			t.Errorf("40 bytes more: %v", got)
+			t.Errorf("40 bytes more: %v, want %v", got, flow.Queued)
 		}
 	})
 }
@@ -196,7 +196,7 @@ func TestFlowControl_FairnessIDsAreBounded(t *testing.T) {
 			q.queue.Remove(r)
 		}
 		if bands := q.queue.Bands(); len(bands) != 0 {
-			t.Errorf("without requests there are bands: %+v", bands)
+			t.Errorf("without requests there are bands: %+v, want none", bands)
 		}
 		q.enter("", flow.Request{Fairness: "later"})
 		if bands := q.queue.Bands(); len(bands) != 1 || bands[0].Flows != 1 {
@@ -227,7 +227,7 @@ func TestFlowControl_WaitEnds(t *testing.T) {
 				start := time.Now()
 				r := &flow.Request{}
 				if got := q.Enter(r, start); got != flow.Queued {
-					t.Fatalf("the request is %v at first", got)
+					t.Fatalf("the request is %v at first, want %v", got, flow.Queued)
 				}
 				got, after := q.Await(ctx, r), time.Since(start)
 				if got != c.want || after < c.after || after > c.after+200*time.Millisecond {
@@ -296,7 +296,7 @@ func TestFlowControl_RoomOfAdmittedRequestIsNotGivenAwayAgain(t *testing.T) {
 		q.Remove(chat) // admitted meanwhile
 		q.Remove(batch)
 		if q.Unplaced() != 0 {
-			t.Errorf("%d requests take room for good", q.Unplaced())
+			t.Errorf("%d requests take room for good, want 0", q.Unplaced())
 		}
 	})
 }

@@ -114,7 +114,7 @@ func TestSaturation_ServersWithoutAPlaceHaveNoRoom(t *testing.T) {
 	p.send(0, 4, 0)
 	p.send(1, 3, 0)
 	if got := p.measure(flow.Saturation{InFlight: 4}); got.Requests != 1 {
-		t.Errorf("one of 8 places is free: room for %d", got.Requests)
+		t.Errorf("one of 8 places is free: room for %d, want 1", got.Requests)
 	}
 	p.send(1, 1, 0)
 	if got := p.measure(flow.Saturation{InFlight: 4, Queue: 100}); got.Requests != 0 {

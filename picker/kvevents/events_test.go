@@ -176,10 +176,10 @@ func TestKVEvents_ShowWhatAServerHasCached(t *testing.T) {
 			w.publish(e.cleared())
 			w.want("after a clear", w.cached(tokens, "base", 0), 0)
 			if w.quota.used.Load() != 0 {
-				t.Errorf("%d blocks are kept after a clear", w.quota.used.Load())
+				t.Errorf("%d blocks are kept after a clear, want 0", w.quota.used.Load())
 			}
 			if w.server.Knowledge() != prefix.Reported {
-				t.Errorf("the server is %v", w.server.Knowledge())
+				t.Errorf("the server is %v, want %v", w.server.Knowledge(), prefix.Reported)
 			}
 			if t.Failed() {
 				t.Fatalf("with %+v", e)
@@ -247,7 +247,7 @@ func TestKVEvents_GapDropsWhatWasReported(t *testing.T) {
 	tokens := ids(256, 1)
 	w.publish(e.stored(tokens, options{}))
 	if w.server.Knowledge() != prefix.Reported {
-		t.Errorf("from the first message on, the server is %v", w.server.Knowledge())
+		t.Errorf("from the first message on, the server is %v, want %v", w.server.Knowledge(), prefix.Reported)
 	}
 	w.seq += 3
 	if from, missing := w.stream.missing(w.seq); !missing || from != 1 {
@@ -255,7 +255,7 @@ func TestKVEvents_GapDropsWhatWasReported(t *testing.T) {
 	}
 	w.publish(e.stored(ids(256, 2), options{}))
 	if w.server.Knowledge() != prefix.Partly {
-		t.Errorf("after a gap the server is %v", w.server.Knowledge())
+		t.Errorf("after a gap the server is %v, want %v", w.server.Knowledge(), prefix.Partly)
 	}
 	cached := cachedAt(w.index, w.server, tokens, "", 0)
 	w.want("from before the gap", cached, 0)
@@ -264,7 +264,7 @@ func TestKVEvents_GapDropsWhatWasReported(t *testing.T) {
 	w.want("behind an unknown parent", w.cached(tokens, "", 0), 0)
 	w.publish(e.cleared())
 	if w.server.Knowledge() != prefix.Reported {
-		t.Errorf("after a clear the server is %v", w.server.Knowledge())
+		t.Errorf("after a clear the server is %v, want %v", w.server.Knowledge(), prefix.Reported)
 	}
 }
 
@@ -282,7 +282,7 @@ func TestKVEvents_RestartedServerHasNothing(t *testing.T) {
 	w.want("from before", w.cached(tokens, "", 0), 0)
 	w.want("from after", w.cached(ids(256, 3), "", 0), 256)
 	if w.server.Knowledge() != prefix.Reported {
-		t.Errorf("the server is %v", w.server.Knowledge())
+		t.Errorf("the server is %v, want %v", w.server.Knowledge(), prefix.Reported)
 	}
 }
 
@@ -295,7 +295,7 @@ func TestKVEvents_BlocksAreBounded(t *testing.T) {
 	w.publish(e.stored(tokens, options{}))
 	w.want("the first ten", w.cached(tokens, "", 0), 640)
 	if w.stream.tree.dropped != 5 || len(w.stream.tree.blocks) != 10 {
-		t.Errorf("%d blocks are kept, %d dropped", len(w.stream.tree.blocks), w.stream.tree.dropped)
+		t.Errorf("%d blocks are kept, %d dropped, want 5 and 10", len(w.stream.tree.blocks), w.stream.tree.dropped)
 	}
 }
 
@@ -318,10 +318,10 @@ func FuzzStream_Survives(f *testing.F) {
 		}
 		w.stream.forget()
 		if w.quota.used.Load() != 0 {
-			t.Errorf("%d blocks are kept", w.quota.used.Load())
+			t.Errorf("%d blocks are kept, want 0", w.quota.used.Load())
 		}
 		if got := w.cached(tokens, "", 0); got != -1 {
-			t.Errorf("%d tokens are reported by nothing", got)
+			t.Errorf("%d tokens are reported by nothing, want %d", got, -1)
 		}
 	})
 }

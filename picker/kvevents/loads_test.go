@@ -65,7 +65,7 @@ func TestLoadStat_IsReadFromSGLangsSocket(t *testing.T) {
 		func() { send(t, socket, "load", 3, loadStat(t, 1, 2, 3, 4)) })
 	sub.Release()
 	if len(s.loads) != 0 {
-		t.Errorf("%d sources after the release", len(s.loads))
+		t.Errorf("%d sources after the release, want 0", len(s.loads))
 	}
 }
 

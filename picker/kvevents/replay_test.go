@@ -103,7 +103,7 @@ func TestKVEvents_ReplayFillsAGap(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if asked[0] != 0 {
-				t.Errorf("the first replay was asked for from %d", asked[0])
+				t.Errorf("the first replay was asked for from %d, want 0", asked[0])
 			}
 		})
 	}
@@ -214,7 +214,7 @@ func TestKVEvents_ReplayOfVLLMIsRead(t *testing.T) {
 			salt = prefix.NameHash([]byte(tt.salt))
 		}
 		if got := cachedAt(s.config.Prefixes, handle, prompt, tt.model, salt); got != tt.want {
-			t.Errorf("%+v: %d tokens count as cached", tt, got)
+			t.Errorf("%+v: %d tokens count as cached, want %d", tt, got, tt.want)
 		}
 	}
 }

@@ -108,7 +108,7 @@ func TestKVEvents_AreReadFromAPublisherThatDials(t *testing.T) {
 	}
 	handle := s.config.Prefixes.Server(model1)
 	if got := cachedAt(s.config.Prefixes, handle, ids(256, 1), "", 0); got != 0 {
-		t.Errorf("model server 1 has %d tokens of the prompt that only server 2 reports", got)
+		t.Errorf("model server 1 has %d tokens of the prompt that only server 2 reports, want 0", got)
 	}
 }
 

@@ -104,7 +104,7 @@ func TestLiveness_RequestsShareProbes(t *testing.T) {
 			t.Errorf("%d probes, %d at a time; want 16 at most in 0.7 s, one at a time", n, most)
 		}
 		if len(c.servers) != 0 || c.waiting != 0 {
-			t.Errorf("%d servers and %d requests are kept", len(c.servers), c.waiting)
+			t.Errorf("%d servers and %d requests are kept, want 0 and 0", len(c.servers), c.waiting)
 		}
 	})
 }

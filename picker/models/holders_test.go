@@ -87,14 +87,14 @@ func TestHolders_RequestForANewNameWaitsForTheLists(t *testing.T) {
 	b.set("base late")
 	h.Lacking(t.Context(), "late", time.Now())
 	if got := kept(h, "late", a, b); got != "b" {
-		t.Errorf("got %q", got)
+		t.Errorf(`got %q, want "b"`, got)
 	}
 	asked := a.asked.Load()
 	for range 100 { // a name waits once
 		h.Lacking(t.Context(), "llama.cpp serves it", time.Now())
 	}
 	if more := a.asked.Load() - asked; more > 2 {
-		t.Errorf("the lists were read %d times", more)
+		t.Errorf("the lists were read %d times, want at most 2", more)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestHolders_404CountsUntilTheListChanges(t *testing.T) {
 	a.set("base") // unloaded
 	h.NotFound("sql", a.addr, time.Now())
 	if got := kept(h, "sql", a, b, c); got != "c" {
-		t.Errorf("a server whose last list has the model, after a 404: got %q", got)
+		t.Errorf(`a server whose last list has the model, after a 404: got %q, want "c"`, got)
 	}
 	b.set("base sql")
 	poll.Until(t, "the list of b to be read", func() bool {
@@ -141,11 +141,11 @@ func TestHolders_ServerThatAnswersHasTheModel(t *testing.T) {
 	}
 	h.Answered("sql", b.addr, time.Now())
 	if got := kept(h, "sql", a, b); got != "b" {
-		t.Errorf("the other one answers: got %q", got)
+		t.Errorf(`the other one answers: got %q, want "b"`, got)
 	}
 	h.Answered("sql", a.addr, time.Now())
 	if got := kept(h, "sql", a, b); got != "ab" {
-		t.Errorf("both answer: got %q", got)
+		t.Errorf(`both answer: got %q, want "ab"`, got)
 	}
 	for n := range 10 * maxMarks {
 		h.NotFound(fmt.Sprint("made-up-", n), a.addr, time.Now())

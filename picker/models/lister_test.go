@@ -78,7 +78,7 @@ func TestModels_ServersAreAskedRarelyAndTheirAnswersKept(t *testing.T) {
 			l.List(t.Context(), []Pool{pool})
 		}
 		if n := a.calls.Load(); n != maxAsked {
-			t.Errorf("100 lists called servers %d times", n)
+			t.Errorf("100 lists called servers %d times, want %d", n, maxAsked)
 		}
 		for range 2 {
 			time.Sleep(refreshAfter)
@@ -96,7 +96,7 @@ func TestModels_ServersAreAskedRarelyAndTheirAnswersKept(t *testing.T) {
 		pool.Servers = pool.Servers[:1] // the others are gone
 		if got := ids(l.List(t.Context(), []Pool{pool})); !slices.Equal(got,
 			[]string{"at-10.0.0.0:8000<base", "base<"}) {
-			t.Errorf("of one server: %q", got)
+			t.Errorf("of one server: %q, want %q", got, []string{"at-10.0.0.0:8000<base", "base<"})
 		}
 		for range 8 {
 			time.Sleep(time.Minute)
@@ -236,7 +236,7 @@ func TestModels_AdaptersOfPagesHaveTheirServersBase(t *testing.T) {
 	}
 	pool.Names = []string{"alias", "sql", "a\n"}
 	if got := ids(l.List(t.Context(), []Pool{pool})); !slices.Equal(got, []string{"alias<", "base<", "sql<base"}) {
-		t.Errorf("with names: %q", got)
+		t.Errorf("with names: %q, want %q", got, []string{"alias<", "base<", "sql<base"})
 	}
 	if got := l.List(t.Context(), []Pool{{Name: "empty", Names: pool.Names}}); len(got) != 0 {
 		t.Errorf("names of a pool whose servers have no models: %q", ids(got))

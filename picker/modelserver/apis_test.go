@@ -111,7 +111,7 @@ func TestResponses_EventsAddUpToTheAnswer(t *testing.T) {
 	_, url := serve(t, Config{Name: "pod-7", InterTokenLatency: time.Microsecond})
 	_, headers, got := ask(t, url+"/v1/responses", `{"input":"one two","stream":true}`)
 	if !strings.HasPrefix(headers.Get("content-type"), "text/event-stream") {
-		t.Errorf("content type %s", headers.Get("content-type"))
+		t.Errorf(`content type %s, want the beginning "text/event-stream"`, headers.Get("content-type"))
 	}
 	names, data := namedEvents(t, got)
 	if diff := cmp.Diff([]string{
@@ -202,7 +202,7 @@ func TestEmbeddings_TextsWithCommonWordsAreNear(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	if a.Usage.PromptTokens != 9 || a.Usage.TotalTokens != 9 {
-		t.Errorf("usage %+v", a.Usage)
+		t.Errorf("usage %+v, want PromptTokens 9 and TotalTokens 9", a.Usage)
 	}
 	for _, c := range []struct {
 		input         string
@@ -312,7 +312,7 @@ func TestAPIs_EachIsCountedInTheEngine(t *testing.T) {
 		{"/v1/rerank", `{"query":"a","documents":["b","c"]}`},
 	} {
 		if status, _, got := ask(t, url+c.path, c.body); status != 200 {
-			t.Errorf("%s: %d %s", c.path, status, got)
+			t.Errorf("%s: %d %s, want 200", c.path, status, got)
 		}
 	}
 	// An input of an embedding and a document count as one request each.

@@ -127,7 +127,7 @@ func TestChatCompletion_AnswerNamesServerAndRepeatsPrompt(t *testing.T) {
 	status, headers, got := ask(t, url+"/v1/chat/completions", body)
 	var a answer
 	if err := json.Unmarshal([]byte(got), &a); err != nil || status != 200 {
-		t.Fatalf("%d %v: %s", status, err, got)
+		t.Fatalf("%d %v: %s, want 200", status, err, got)
 	}
 	if len(a.Choices) != 1 || *a.Choices[0].Message.Content != "pod-7 answers: hello big world" ||
 		*a.Choices[0].Finish != "stop" || a.Object != "chat.completion" {
@@ -141,7 +141,7 @@ func TestChatCompletion_AnswerNamesServerAndRepeatsPrompt(t *testing.T) {
 	}
 	if _, _, again := ask(t, url+"/v1/chat/completions", body); !strings.Contains(again,
 		*a.Choices[0].Message.Content) {
-		t.Errorf("the same prompt gave %s", again)
+		t.Errorf("the same prompt gave %s, want a text with %q", again, *a.Choices[0].Message.Content)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestStreaming_ChunksAddUpToTheAnswer(t *testing.T) {
 		path := c.path
 		_, headers, got := ask(t, url+path, `{"stream":true,"stream_options":{"include_usage":true},`+c.asked+`}`)
 		if !strings.HasPrefix(headers.Get("content-type"), "text/event-stream") {
-			t.Errorf("%s: content type %s", path, headers.Get("content-type"))
+			t.Errorf(`%s: content type %s, want the beginning "text/event-stream"`, path, headers.Get("content-type"))
 		}
 		all := events(t, got)
 		if len(all) != 7 || all[6] != "[DONE]" { // 4 words, the end, the usage, [DONE]
@@ -322,7 +322,7 @@ func TestKVCache_FullCacheMakesRequestsWait(t *testing.T) {
 			"vllm:kv_cache_usage_perc": 1})
 	_, labels := gauges(t, url)
 	if got := fmt.Sprint(labels["vllm:cache_config_info"]); got != "map[block_size:16 num_gpu_blocks:2]" {
-		t.Errorf("cache_config_info %s", got)
+		t.Errorf(`cache_config_info %s, want "map[block_size:16 num_gpu_blocks:2]"`, got)
 	}
 }
 
@@ -337,7 +337,8 @@ func TestLoRA_AdapterWithoutSlotWaitsAndOthersPass(t *testing.T) {
 	_, labels := gauges(t, url)
 	if got := fmt.Sprint(labels["vllm:lora_requests_info"]); got !=
 		"map[max_lora:1 running_lora_adapters:sql waiting_lora_adapters:chat]" {
-		t.Errorf("lora_requests_info %s", got)
+		t.Errorf("lora_requests_info %s, want %q",
+			got, "map[max_lora:1 running_lora_adapters:sql waiting_lora_adapters:chat]")
 	}
 	sql()
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 0})

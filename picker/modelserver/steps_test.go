@@ -47,31 +47,35 @@ func TestSteps_PromptsHoldUpAnswers(t *testing.T) {
 		}
 		short := begun(t, s, 10, 100)
 		if at := short(1); at != 21*time.Millisecond {
-			t.Errorf("the first token of a short prompt comes after %s", at)
+			t.Errorf("the first token of a short prompt comes after %s, want %s", at, 21*time.Millisecond)
 		}
 		if at := short(11); at != 231*time.Millisecond {
-			t.Errorf("ten more after %s", at)
+			t.Errorf("ten more after %s, want %s", at, 231*time.Millisecond)
 		}
 		long := begun(t, s, 2500, 2)
 		// Two steps of 1,000 tokens and one of 500 take 102 + 102 + 52 ms, after the step that
 		// runs.
 		if at := short(15); at != (231+21+102+102+52)*time.Millisecond {
-			t.Errorf("four more, beside a long prompt, after %s", at)
+			t.Errorf("four more, beside a long prompt, after %s, want %s",
+				at, (231+21+102+102+52)*time.Millisecond)
 		}
 		if at := long(1); at != (21+102+102+52)*time.Millisecond {
-			t.Errorf("the first token of the long prompt comes after %s", at)
+			t.Errorf("the first token of the long prompt comes after %s, want %s",
+				at, (21+102+102+52)*time.Millisecond)
 		}
 		if at := long(2); at != (21+102+102+52+22)*time.Millisecond {
-			t.Errorf("its second one after %s", at)
+			t.Errorf("its second one after %s, want %s", at, (21+102+102+52+22)*time.Millisecond)
 		}
 		if at := short(100); at != (231+21+102+102+52+22+84*21)*time.Millisecond {
-			t.Errorf("the short one ends after %s", at)
+			t.Errorf("the short one ends after %s, want %s",
+				at, (231+21+102+102+52+22+84*21)*time.Millisecond)
 		}
 		if load := s.engine.load(); load.running != 0 || load.kvCache != 0 || s.prefillTokens.Load() != 2510 {
-			t.Errorf("afterwards: %+v, %d tokens", load, s.prefillTokens.Load())
+			t.Errorf("afterwards: %+v, %d tokens, want running 0, kvCache 0, 2510", load, s.prefillTokens.Load())
 		}
 		if took := time.Duration(s.prefillTime.Load()); took != (21+102+102+52)*time.Millisecond {
-			t.Errorf("reading prompts took %s", took) // the long one waited for 21 ms
+			t.Errorf("reading prompts took %s, want %s",
+				took, (21+102+102+52)*time.Millisecond) // the long one waited for 21 ms
 		}
 	})
 }
@@ -86,7 +90,7 @@ func TestSteps_PromptsWaitForAStepWithRoom(t *testing.T) {
 		}
 		first, second := begun(t, s, 1500, 1), begun(t, s, 100, 1)
 		if load := s.engine.load(); load.running != 1 || load.waiting != 1 {
-			t.Errorf("%+v", load)
+			t.Errorf("%+v, want running 1 and waiting 1", load)
 		}
 		a, b := first(1), second(1)
 		if max(a, b) != 160*time.Millisecond || min(a, b) < 100*time.Millisecond {

@@ -55,7 +55,7 @@ func TestTokens_BodyAndStoreTakeThePlaceOfWords(t *testing.T) {
 			s.ServeHTTP(w, r)
 			var a struct{ Usage usage }
 			if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != http.StatusOK {
-				t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+				t.Fatalf("%d %s: %v, want %d", w.Code, w.Body, err, http.StatusOK)
 			}
 			if got := w.Header().Get(TokensFromHeader); got != c.from || a.Usage.PromptTokens != c.prompt {
 				t.Errorf("%d tokens from %q, want %d from %q", a.Usage.PromptTokens, got, c.prompt, c.from)
@@ -70,7 +70,7 @@ func TestTokens_BodyAndStoreTakeThePlaceOfWords(t *testing.T) {
 	if s.ServeHTTP(w,
 		httptest.NewRequest(http.MethodPost, "/v1/completions",
 			strings.NewReader(`{"prompt":"a","token_ids":[-1]}`))); w.Code != http.StatusBadRequest {
-		t.Errorf("an invalid token ID: %d", w.Code)
+		t.Errorf("an invalid token ID: %d, want %d", w.Code, http.StatusBadRequest)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestTokenizerRate_DelaysHeadersOfOneAfterTheOther(t *testing.T) {
 		}
 		for i := range 3 {
 			if d := <-took; d != time.Duration(i+1)*2*time.Second {
-				t.Errorf("prompt %d was tokenized after %v", i, d)
+				t.Errorf("prompt %d was tokenized after %v, want %v", i, d, time.Duration(i+1)*2*time.Second)
 			}
 		}
 	})

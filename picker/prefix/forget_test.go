@@ -37,7 +37,7 @@ func TestForget_LeavesWhatOtherPicksHaveSent(t *testing.T) {
 	}
 	expect("sent too often to be counted", 3)
 	if x.held.Load() != 3 {
-		t.Errorf("%d blocks", x.held.Load())
+		t.Errorf("%d blocks, want 3", x.held.Load())
 	}
 }
 

@@ -35,7 +35,7 @@ func TestFormer_IsTheServerThatHadAPromptLast(t *testing.T) {
 	x.Add(servers[2], c)
 	x.Add(servers[0], document(2, 10))
 	if got := home(0); got != [2]int{-1, 0} {
-		t.Errorf("while a server has the prompt: %v", got)
+		t.Errorf("while a server has the prompt: %v, want %v", got, [2]int{-1, 0})
 	}
 	x.Add(servers[2], document(3, 6)) // the last four blocks of the prompt make room
 	if got := home(End(3)); got != [2]int{2, End(7)} {
@@ -80,7 +80,7 @@ func TestFormer_TakesNoMoreThanItsBound(t *testing.T) {
 		x.Add(servers[i%2], document(2+i, 8))
 	}
 	if n := len(*x.former.table.Load()); n != minFormer {
-		t.Errorf("%d entries for 20 blocks", n)
+		t.Errorf("%d entries for 20 blocks, want %d", n, minFormer)
 	}
 	var f former
 	f.add(1, 1, 1<<40)

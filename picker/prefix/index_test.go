@@ -208,13 +208,13 @@ func TestPrefix_EachServerHasAnEqualShare(t *testing.T) {
 		w.add(0, w.grow(0, 0, MaxBlocks))
 	}
 	if got := w.index.held.Load(); got != 4096 {
-		t.Errorf("one server has %d blocks", got)
+		t.Errorf("one server has %d blocks, want 4096", got)
 	}
 	for range 7 {
 		w.join()
 	}
 	if got := w.index.held.Load(); got != 512 {
-		t.Errorf("the first of eight servers keeps %d blocks", got)
+		t.Errorf("the first of eight servers keeps %d blocks, want 512", got)
 	}
 	w.check(w.chains[len(w.chains)-1])
 }

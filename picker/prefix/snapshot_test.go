@@ -132,7 +132,8 @@ func TestSnapshot_BoundedAndChecked(t *testing.T) {
 		}
 	}
 	if len(x.pending) != 2 || x.pendingBytes > maxPending {
-		t.Errorf("%d snapshots with %d bytes wait for servers", len(x.pending), x.pendingBytes)
+		t.Errorf("%d snapshots with %d bytes wait for servers, want 2 and at most %d",
+			len(x.pending), x.pendingBytes, maxPending)
 	}
 	x.dropPending()
 	if len(x.pending) != 0 || x.pendingBytes != 0 {

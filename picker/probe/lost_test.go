@@ -84,7 +84,7 @@ func TestExternalPicker_LostOnceAllPortsAreClosed(t *testing.T) {
 	} {
 		watched := &target{stop: map[dial.Address]context.CancelFunc{one: nil, two: nil}, down: c.down, lost: c.lost}
 		if got := watched.gone(); got != c.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
 	if (&target{}).gone() {

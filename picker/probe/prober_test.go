@@ -256,7 +256,7 @@ func TestExternalPicker_ProbedUntilItAnswersAndNoLonger(t *testing.T) {
 		p.Set("epp", at(epp.addr))
 		poll.Until(t, name+": probed again", func() bool { return epp.probes() > 2 })
 		if d := n.last("epp"); d != Unknown {
-			t.Errorf("%s: reported %v", name, d)
+			t.Errorf("%s: reported %v, want %v", name, d, Unknown)
 		}
 		epp.mu.Lock()
 		epp.behave = acknowledges
@@ -383,7 +383,8 @@ func TestExternalPicker_WaitAnsweredWaitsForAll(t *testing.T) {
 	slow.mu.Unlock()
 	if err := p.WaitAnswered(t.Context()); err != nil || n.last("quick") != Acknowledges ||
 		n.last("slow") != FullDuplex {
-		t.Errorf("%v: quick %v, slow %v", err, n.last("quick"), n.last("slow"))
+		t.Errorf("%v: quick %v, slow %v, want %v and %v",
+			err, n.last("quick"), n.last("slow"), Acknowledges, FullDuplex)
 	}
 	p.Set("gone", at(start(t, "127.0.0.1:0", fails).addr))
 	p.Remove("gone")
@@ -464,7 +465,7 @@ func TestExternalPicker_OfWhichTheHealthAloneIsAskedIsSentNoProbe(t *testing.T) 
 			"NOT_SERVING", beside.addr.Port())})
 	})
 	if got := one.probes() + beside.probes(); got != 0 {
-		t.Errorf("%d probes", got)
+		t.Errorf("%d probes, want 0", got)
 	}
 	p.Set("epp", at(one.addr))
 	poll.Until(t, "Envoy asks it", func() bool { return n.last("epp") == FullDuplex })

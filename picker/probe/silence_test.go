@@ -126,7 +126,7 @@ func TestExternalPicker_FrozenOnceNoOtherServes(t *testing.T) {
 	} {
 		watched := &target{stop: map[dial.Address]context.CancelFunc{one: nil, two: nil}, signs: c.signs, down: c.down}
 		if got := watched.frozen(); got != c.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
 }

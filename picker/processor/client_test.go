@@ -79,7 +79,7 @@ func TestProcess_BodyIsSentAsTheClientWroteIt(t *testing.T) {
 	} {
 		if _, outcome, err := c.Process(t.Context(),
 			&Request{Body: body(tt.body), Route: tt.route, Headers: headers}); outcome != Processed {
-			t.Fatalf("%s: %s %v", tt.body, outcome, err)
+			t.Fatalf("%s: %s %v, want %s", tt.body, outcome, err, Processed)
 		}
 		if got != tt.want || !json.Valid([]byte(got)) {
 			t.Errorf("%s: the service got\n%s, want\n%s", tt.body, got, tt.want)
@@ -183,7 +183,7 @@ func TestProcess_HangingServiceCostsItsTimeAndThenNothing(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	if _, outcome, _ := c.Process(ctx, &Request{Body: body("{}")}); outcome != Canceled {
-		t.Errorf("a client that has left: %s", outcome)
+		t.Errorf("a client that has left: %s, want %s", outcome, Canceled)
 	}
 	for range failures {
 		if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Failed ||
@@ -192,7 +192,7 @@ func TestProcess_HangingServiceCostsItsTimeAndThenNothing(t *testing.T) {
 		}
 	}
 	if _, outcome, _ := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Skipped {
-		t.Errorf("with the breaker open: %s", outcome)
+		t.Errorf("with the breaker open: %s, want %s", outcome, Skipped)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestProcess_RejectedRequestsLeaveTheBreakerClosed(t *testing.T) {
 	}
 	status = http.StatusNotFound
 	if _, outcome, _ := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Failed {
-		t.Errorf("status 404: %s", outcome)
+		t.Errorf("status 404: %s, want %s", outcome, Failed)
 	}
 }
 
@@ -268,7 +268,7 @@ func FuzzAnswer_DecodesOrFails(f *testing.F) {
 			t.Errorf("%s is taken for a list of %d: %v", a.Tokens, a.Count, err)
 		}
 		if got := slices.Collect(a.IDs()); !slices.Equal(got, list) {
-			t.Errorf("%s is read as %v", a.Tokens, got)
+			t.Errorf("%s is read as %v, want %v", a.Tokens, got, list)
 		}
 	})
 }

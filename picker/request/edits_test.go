@@ -63,12 +63,12 @@ func TestTokenIDs_RouteIsRemovedAndTokensReplaceTheClients(t *testing.T) {
 	if got, _, _ := edited([]byte(`{"nvext":{"dp_rank":1},"route":true}`), nil,
 		Edit{TokenIDs: []byte("[1]"), TokenData: []byte("[2]")}); got !=
 		`{"token_ids":[1],"nvext":{"token_data":[2],"dp_rank":1}}` {
-		t.Errorf("with token_data: %s", got)
+		t.Errorf("with token_data: %s, want %q", got, `{"token_ids":[1],"nvext":{"token_data":[2],"dp_rank":1}}`)
 	}
 	if got, _, _ := edited([]byte(`{"route":true}`), nil,
 		Edit{TokenIDs: []byte("[1]"), TokenData: []byte("[2]")}); got !=
 		`{"token_ids":[1],"nvext":{"token_data":[2]}}` {
-		t.Errorf("with token_data alone: %s", got)
+		t.Errorf("with token_data alone: %s, want %q", got, `{"token_ids":[1],"nvext":{"token_data":[2]}}`)
 	}
 }
 

@@ -161,27 +161,27 @@ func TestPrompt_SharesWhatItsServerCanReuse(t *testing.T) {
 	long := strings.Repeat("lorem ipsum ", 300) // 3,600 bytes
 	first, second := chat(`"model":"m",`, long), chat(`"model":"m",`, long, "answer", long)
 	if n := shared(first, second); n != 14 {
-		t.Errorf("the next turn of a chat shares %d blocks with the first one, of 14", n)
+		t.Errorf("the next turn of a chat shares %d blocks with the first one, of 14, want 14", n)
 	}
 	if n := shared(second, chat(`"model":"m",`, long, "answer", long+"x")); n < 27 {
-		t.Errorf("a last message with another end shares %d blocks", n)
+		t.Errorf("a last message with another end shares %d blocks, want at least 27", n)
 	}
 	late := bytes.Replace(second, []byte(`"model":"m",`), nil, 1)
 	late = append(late[:len(late)-1], `,"model":"m"}`...)
 	if n := shared(second, late); n < 28 {
-		t.Errorf("a body with its model at the end shares %d blocks with one that has it first", n)
+		t.Errorf("a body with its model at the end shares %d blocks with one that has it first, want at least 28", n)
 	}
 	parts := bytes.Replace(first, []byte(fmt.Sprintf("%q", long)),
 		[]byte(fmt.Sprintf(`[{"type":"text","text":%q},{"text":%q,"type":"text"}]`, long[:70], long[70:])), 1)
 	if n := shared(first, parts); n != 14 {
-		t.Errorf("a text in parts shares %d blocks with the same text in one", n)
+		t.Errorf("a text in parts shares %d blocks with the same text in one, want 14", n)
 	}
 	for name, before := range map[string]string{
 		"another model": `"model":"n",`, "a salt": `"model":"m","cache_salt":"s",`,
 		"tools": `"model":"m","tools":[{}],`, "another system prompt": `"model":"m","system":"s",`,
 	} {
 		if n := shared(first, chat(before, long)); n != 0 {
-			t.Errorf("a body with %s shares %d blocks", name, n)
+			t.Errorf("a body with %s shares %d blocks, want 0", name, n)
 		}
 	}
 }

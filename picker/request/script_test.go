@@ -121,7 +121,7 @@ func FuzzModel_RouteAndPickerAgree(f *testing.F) {
 		switch {
 		case models > 1:
 			if s.status != "400" {
-				t.Errorf("%q has %d models: status %q, header %q", body, models, s.status, s.model)
+				t.Errorf(`%q has %d models: status %q, header %q, want "400"`, body, models, s.status, s.model)
 			}
 			return
 		case len(want) > maxHeader || strings.ContainsFunc(want, func(r rune) bool { return r < ' ' || r == 0x7f }):

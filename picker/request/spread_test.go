@@ -162,6 +162,6 @@ func TestCHWBL_WholeBodyOfOtherRequests(t *testing.T) {
 		s.Write([]byte(chunk))
 	}
 	if hash, err := s.Sum(); err != nil || hash != 0x7712ee49e49a88b4 || s.Holds(10) != 0 {
-		t.Errorf("%x %v, and it holds %d of 10 bytes", hash, err, s.Holds(10))
+		t.Errorf("%x %v, and it holds %d of 10 bytes, want 0x7712ee49e49a88b4 and 0", hash, err, s.Holds(10))
 	}
 }

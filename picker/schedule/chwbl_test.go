@@ -125,16 +125,16 @@ func TestCHWBL_MembershipMovesFewKeys(t *testing.T) {
 		if before != after {
 			moved++
 			if before != list[9].Text {
-				t.Fatalf("a key moved from %s, which is still there", before)
+				t.Fatalf("a key moved from %s, which is still there, want %s", before, list[9].Text)
 			}
 		}
 	}
 	if moved < 50 || moved > 200 {
-		t.Errorf("%d of 1000 keys moved", moved)
+		t.Errorf("%d of 1000 keys moved, want at least 50 and at most 200", moved)
 	}
 	r := Request{Spread: 77}
 	if n := testing.AllocsPerRun(100, func() { s.Rank(&r, epoch, list, nil, 3, &scratch) }); n != 0 {
-		t.Errorf("%v allocations a pick", n)
+		t.Errorf("%v allocations a pick, want 0", n)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestCHWBL_RingIsBounded(t *testing.T) {
 	}
 	r := newRing(1000, list, nil)
 	if len(r.points) > maxPoints || len(r.points) < maxPoints/2 {
-		t.Errorf("%d points", len(r.points))
+		t.Errorf("%d points, want at most %d and at least %d", len(r.points), maxPoints, maxPoints/2)
 	}
 	if again := newRing(1000, slices.Clone(list), r); again != r {
 		t.Error("the ring of equal endpoints is made again")

@@ -49,7 +49,7 @@ func TestLoad_FasterOfTwoIdleServersIsPreferredFromFirstSamplesOn(t *testing.T) 
 	serve(&list[0])
 	for range 10 {
 		if n := share(); n != 40 {
-			t.Errorf("%d of 40 go to the faster server", n)
+			t.Errorf("%d of 40 go to the faster server, want 40", n)
 		}
 		serve(fast)
 	}
@@ -65,7 +65,7 @@ func TestLoad_FirstByteOfAResponsesStreamOfVLLMIsNoFirstToken(t *testing.T) {
 	} {
 		w := s.Rank(r, epoch, list, nil, 1, &Scratch{})[0].Work(r)
 		if w.Early != want[0] || w.Measure != want[1] {
-			t.Errorf("%+v: early %t, measured %t", r, w.Early, w.Measure)
+			t.Errorf("%+v: early %t, measured %t, want %t and %t", r, w.Early, w.Measure, want[0], want[1])
 		}
 	}
 }

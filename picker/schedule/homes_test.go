@@ -100,7 +100,7 @@ func TestAdapter_HomesAreAsManyAsSlotsAllow(t *testing.T) {
 	s := strategy(t, Options{})
 	for i := range 8 {
 		if got := away(s, fmt.Sprint("adapter-", i)); len(got) > 0 {
-			t.Errorf("adapter-%d is away from home at servers %v, which have room", i, got)
+			t.Errorf("adapter-%d is away from home at servers %v, which have room, want none", i, got)
 		}
 	}
 	for i := range 80 {

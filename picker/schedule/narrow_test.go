@@ -61,7 +61,7 @@ func TestPlugins_PrefixAffinityKeepsTheEndpointThatHasThePrompt(t *testing.T) {
 	s := doc("{peakPrefillThroughput: 1000}")
 	for range 20 {
 		if got := order(s, r, list); got != "[1 0 2]" {
-			t.Fatalf("order %s: 3 s are within the penalty of 18 s", got)
+			t.Fatalf(`order %s: 3 s are within the penalty of 18 s, want "[1 0 2]"`, got)
 		}
 	}
 	if v := s.Describe(r, epoch, list, nil); v[0].Out != "sticky" || v[1].Out != "" || v[2].Out != "sticky" ||
@@ -80,7 +80,7 @@ func TestPlugins_PrefixAffinityKeepsTheEndpointThatHasThePrompt(t *testing.T) {
 	}
 	if got := order(s, &Request{Tokens: 520, Chain: prefix.Chain{91, 92, 93, 94, 95, 96, 97, 98}},
 		list); !strings.HasPrefix(got, "[0 ") {
-		t.Errorf("another prompt: %s", got)
+		t.Errorf(`another prompt: %s, want the beginning "[0 "`, got)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestPlugins_ImagesGoWhereTheyWere(t *testing.T) {
 	}
 	v := s.Describe(&Request{Items: []uint64{1, 2, 3, 4}}, epoch, list, nil)
 	if v[at].Score != 0.5 {
-		t.Errorf("half of the images are known: %+v", v[at])
+		t.Errorf("half of the images are known: %+v, want Score 0.5", v[at])
 	}
 }
 
@@ -257,7 +257,7 @@ func TestPlugins_LatencyPrefersTheEndpointInTime(t *testing.T) {
 		})
 	r := &Request{Tokens: 1000, Stream: true}
 	if got := order(s, r, list); got != "[1 2 0]" {
-		t.Fatalf("without an objective: %s", got)
+		t.Fatalf(`without an objective: %s, want "[1 2 0]"`, got)
 	}
 	v := s.Describe(r, epoch, list, nil)
 	var ttft []float64
@@ -270,7 +270,7 @@ func TestPlugins_LatencyPrefersTheEndpointInTime(t *testing.T) {
 	within := *r
 	within.Objective.TTFT = (ttft[1] + ttft[2]) / 2
 	if got := order(s, &within, list); got != "[2 1 0]" {
-		t.Errorf("2 meets the objective most closely: %s", got)
+		t.Errorf(`2 meets the objective most closely: %s, want "[2 1 0]"`, got)
 	}
 	if v := s.Describe(&within, epoch, list, nil); v[0].Out != "tier" {
 		t.Errorf("verdicts %+v", v)
@@ -311,7 +311,8 @@ func TestPlugins_ProbabilisticAdmitterShedsBySaturation(t *testing.T) {
 			}
 		}
 		if shed < c.low || shed > c.high { // 300 x (1/5)^5 is 9.6 %
-			t.Errorf("queue %d, %s: %d of 1000 are shed", c.queue, c.criticality, shed)
+			t.Errorf("queue %d, %s: %d of 1000 are shed, want at least %d and at most %d",
+				c.queue, c.criticality, shed, c.low, c.high)
 		}
 	}
 }

@@ -84,7 +84,7 @@ func TestSLO_EndpointsThatMissItComeLast(t *testing.T) {
 	}
 	var scratch Scratch
 	if n := testing.AllocsPerRun(100, func() { s.Rank(&r, epoch, list, nil, 2, &scratch) }); n != 0 {
-		t.Errorf("%v allocations a pick", n)
+		t.Errorf("%v allocations a pick, want 0", n)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestExceeded_NamesTheLimitAndTheValueOverIt(t *testing.T) {
 		var scratch Scratch
 		s := strategy(t, tt.o)
 		if c := s.Rank(&tt.r, epoch, tt.list, nil, 1, &scratch); len(c) > 0 {
-			t.Fatalf("%s: %+v takes the request", tt.name, c)
+			t.Fatalf("%s: %+v takes the request, want none", tt.name, c)
 		}
 		close := cmpopts.EquateApprox(0.1, 0) // predictions are of a model
 		either := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Endpoint" },

@@ -120,7 +120,7 @@ func TestPlugins_ScoresAreThoseOfLLMD(t *testing.T) {
 	// llm-d's default: prefix 3, queue 2, KV 2.
 	r := Request{Tokens: 520, Chain: chain}
 	if got := scores(t, profile(t, llmd), &r, pages, 0, 128, 512); got != "[4 3.75 3]" {
-		t.Errorf("llm-d's default: %s", got)
+		t.Errorf(`llm-d's default: %s, want "[4 3.75 3]"`, got)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestPlugins_SessionAffinityScoresTheSessionsEndpoint(t *testing.T) {
 	r := Request{Session: Session{ID: 1, At: list[1].Addr}}
 	for range 20 {
 		if c := s.Rank(&r, epoch, list, nil, 1, &Scratch{}); number(&c[0]) != 1 || c[0].Score != 1 {
-			t.Fatalf("at %d with score %g", number(&c[0]), c[0].Score)
+			t.Fatalf("at %d with score %g, want 1 and 1", number(&c[0]), c[0].Score)
 		}
 	}
 	if v := s.Describe(&Request{}, epoch, list, nil); v[0].Score != 0 || v[1].Score != 0 {
@@ -350,7 +350,7 @@ plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: runn
 		var scratch Scratch
 		r := Request{Model: "m", Tokens: 2000, Chain: make(prefix.Chain, 31)}
 		if n := testing.AllocsPerRun(100, func() { s.Rank(&r, epoch, list, nil, 2, &scratch) }); n != 0 {
-			t.Errorf("%s: %g allocations", picker, n)
+			t.Errorf("%s: %g allocations, want 0", picker, n)
 		}
 	}
 }

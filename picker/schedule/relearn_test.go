@@ -85,7 +85,7 @@ func TestSLO_ServerThatWasSlowOnceIsTriedAgain(t *testing.T) {
 			for range 3 { // it is as slow as before
 				p.now = p.now.Add(10 * time.Second)
 				if v := p.s.Describe(&p.r, p.now, p.list, nil); v[0].Trial != "speed" {
-					t.Errorf("%s: a trial that is due is explained as %q", name, v[0].Trial)
+					t.Errorf(`%s: a trial that is due is explained as %q, want "speed"`, name, v[0].Trial)
 				}
 				lease, c := p.send()
 				if lease == nil || !c.Relearn || c.TTFT < 1.5 {

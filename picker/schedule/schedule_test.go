@@ -122,7 +122,8 @@ func TestStrategy_LoadSpreadsBetweenTwoSamples(t *testing.T) {
 		}
 	}
 	if picks > 60 {
-		t.Errorf("%d of 200 picks between two samples go to the server with the emptiest KV cache", picks)
+		t.Errorf("%d of 200 picks between two samples go to the server with the emptiest KV cache, want at most 60",
+			picks)
 	}
 }
 
@@ -152,7 +153,7 @@ func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	page(2, "c")
 	for range 20 {
 		if n := pick("sql"); n != 1 {
-			t.Fatalf("server %d is picked after the adapter's requests have ended on server 1", n)
+			t.Fatalf("server %d is picked after the adapter's requests have ended on server 1, want 1", n)
 		}
 	}
 	page(1, "d", "e")
@@ -252,7 +253,7 @@ func TestStale_FreshnessOfAFewDecidesNothing(t *testing.T) {
 	}
 	for i, n := range counts {
 		if n != 10 {
-			t.Errorf("server %d gets %d of 40 requests", i, n)
+			t.Errorf("server %d gets %d of 40 requests, want 10", i, n)
 		}
 	}
 }
@@ -315,7 +316,7 @@ func TestTrial_SuspectServerGetsSingleRequests(t *testing.T) {
 			trial.Release()
 			suspected.Load().Record(0, now)
 			if _, n := pick(12); n < 3 {
-				t.Errorf("%d of 12 requests after a trial has succeeded", n)
+				t.Errorf("%d of 12 requests after a trial has succeeded, want at least 3", n)
 			}
 		})
 	}
@@ -337,7 +338,7 @@ func TestTrial_PausesGrowWithEachFailure(t *testing.T) {
 				due = due || v.Trial == "due"
 			}
 			if due != tt.due {
-				t.Errorf("%s after a failure: trial due %t", tt.after, due)
+				t.Errorf("%s after a failure: trial due %t, want %t", tt.after, due, tt.due)
 			}
 		}
 		now = now.Add(pause * time.Second)
@@ -378,7 +379,7 @@ func TestStrategy_EqualEndpointsAreChosenEquallyOften(t *testing.T) {
 		}
 		for i, n := range counts {
 			if n < 850 || n > 1150 {
-				t.Errorf("%s: server %d was chosen %d times of 4000", name, i, n)
+				t.Errorf("%s: server %d was chosen %d times of 4000, want at least 850 and at most 1150", name, i, n)
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func TestSession_StaysWhereItIs(t *testing.T) {
 	var scratch Scratch
 	r := Request{Session: Session{ID: 77, At: list[1].Addr}}
 	if n := testing.AllocsPerRun(100, func() { s.Rank(&r, epoch, list, nil, 3, &scratch) }); n != 0 {
-		t.Errorf("%v allocations a pick", n)
+		t.Errorf("%v allocations a pick, want 0", n)
 	}
 }
 
@@ -59,11 +59,11 @@ func TestSession_TableIsBoundedAndExpires(t *testing.T) {
 		t.Error("requests without an ID are kept")
 	}
 	if at := s.Find(1, epoch.Add(ttl), ttl); at != a {
-		t.Errorf("at %v", at)
+		t.Errorf("at %v, want %v", at, a)
 	}
 	s.Keep(1, b, epoch.Add(ttl), ttl) // the time begins again
 	if at := s.Find(1, epoch.Add(2*ttl), ttl); at != b {
-		t.Errorf("at %v", at)
+		t.Errorf("at %v, want %v", at, b)
 	}
 	if at := s.Find(1, epoch.Add(2*ttl+1), ttl); at.IsValid() {
 		t.Errorf("it has not expired: %v", at)

@@ -63,7 +63,7 @@ func TestSilent_ServerGetsAFewRequestsWhileOthersAreFull(t *testing.T) {
 		}
 	}
 	if given != endpoint.MaxGiven {
-		t.Errorf("it gets %d requests", given)
+		t.Errorf("it gets %d requests, want %d", given, endpoint.MaxGiven)
 	}
 	if x := s.Exceeded(&scratch); len(x) != 1 || x[0].Limit != LimitInFlight {
 		t.Errorf("the others are not why the pool is full: %+v", x)

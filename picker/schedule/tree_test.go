@@ -160,7 +160,7 @@ func TestTree_DrawsAmongThoseLeft(t *testing.T) {
 		}
 	}
 	if len(seen) != 3 {
-		t.Errorf("%v", seen)
+		t.Errorf("%v, want 3 of them", seen)
 	}
 	if len(s.Rank(&Request{Criticality: Sheddable}, epoch, list[3:], nil, 1, &scratch)) > 0 || !scratch.Shed ||
 		scratch.Eligible != 1 {
@@ -168,7 +168,7 @@ func TestTree_DrawsAmongThoseLeft(t *testing.T) {
 	}
 	r := &Request{Model: "x", Criticality: Critical}
 	if n := testing.AllocsPerRun(100, func() { s.Rank(r, epoch, list, nil, 3, &scratch) }); n != 0 {
-		t.Errorf("%v allocations a pick", n)
+		t.Errorf("%v allocations a pick, want 0", n)
 	}
 	verdicts := s.Describe(r, epoch, list, nil)
 	if verdicts[3].Out != stepQueue || verdicts[0].Out != "" {

@@ -90,7 +90,7 @@ func TestExternalScorer_RequestIsThatOfTheProto(t *testing.T) {
 	one := func(m []byte, message, field string) []byte {
 		values := scoringtest.Fields(m, number(message, field))
 		if len(values) != 1 {
-			t.Fatalf("%d values of %s.%s", len(values), message, field)
+			t.Fatalf("%d values of %s.%s, want 1", len(values), message, field)
 		}
 		return values[0]
 	}
@@ -159,7 +159,7 @@ func TestExternalScorer_FailuresGiveNoScores(t *testing.T) {
 			}
 			for range 20 {
 				if got, outcome, err := c.Score(t.Context(), two()); got != nil || outcome != Skipped || err != nil {
-					t.Fatalf("after %d failures: %v %s %v", maxFailures, got, outcome, err)
+					t.Fatalf("after %d failures: %v %s %v, want %s", maxFailures, got, outcome, err, Skipped)
 				}
 			}
 			works.Store(true)
@@ -219,7 +219,7 @@ func TestExternalScorer_LargePoolsAreNotScored(t *testing.T) {
 	q := Ask("p", &schedule.Request{}, make([]schedule.Candidate, maxCandidates+1), nil)
 	c := client(t, netip.MustParseAddrPort("127.0.0.1:1"))
 	if got, outcome, err := c.Score(t.Context(), q); got != nil || outcome != Skipped || err != nil {
-		t.Errorf("%v %s %v", got, outcome, err)
+		t.Errorf("%v %s %v, want %s", got, outcome, err, Skipped)
 	}
 }
 
@@ -233,7 +233,7 @@ func FuzzExternalScorer_AnswersAreBounded(f *testing.F) {
 			return
 		}
 		if len(s) > maxCandidates {
-			t.Fatalf("%d scores", len(s))
+			t.Fatalf("%d scores, want at most %d", len(s), maxCandidates)
 		}
 		for _, v := range s {
 			if !(v >= 0 && v <= 1) {

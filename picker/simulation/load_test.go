@@ -46,7 +46,7 @@ func TestStrategy_LoadBeatsRoundRobinWithMixedPrompts(t *testing.T) {
 		got := play(tt.s)
 		t.Logf("%s: %s, round robin %s", tt.name, got, reference)
 		if got > reference*8/10 {
-			t.Errorf("%s: TTFT p90 %s, of round robin %s", tt.name, got, reference)
+			t.Errorf("%s: TTFT p90 %s, of round robin %s, want at most %s", tt.name, got, reference, reference*8/10)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestStrategy_LoadKeepsAdaptersApartWithoutPages(t *testing.T) {
 	got := play(Scenario{Strategy: load, Pickers: 2, Publish: -1, Pages: Pages{Gone: true}})
 	t.Logf("TTFT p90 %s, of one picker with pages %s", got, reference)
 	if got > 3*reference {
-		t.Errorf("TTFT p90 %s, of one picker with pages %s", got, reference)
+		t.Errorf("TTFT p90 %s, of one picker with pages %s, want at most %s", got, reference, 3*reference)
 	}
 }
 
@@ -85,7 +85,8 @@ func TestStrategy_LoadLeavesDocumentsWhereTheyAre(t *testing.T) {
 	best, bestHits := play("llm-d")
 	t.Logf("TTFT p90 %s, %.3f of the prompts cached; llm-d %s, %.3f", ttft, hits, best, bestHits)
 	if ttft > 2*best || hits < bestHits-0.02 {
-		t.Errorf("TTFT p90 %s, %.3f of the prompts cached; llm-d %s, %.3f", ttft, hits, best, bestHits)
+		t.Errorf("TTFT p90 %s, %.3f of the prompts cached; llm-d %s, %.3f, want at most %s and at least %.3f",
+			ttft, hits, best, bestHits, 2*best, bestHits-0.02)
 	}
 }
 
@@ -104,7 +105,7 @@ func TestStrategy_LoadEndsResponsesAsSoonAsRivals(t *testing.T) {
 		got, best := end("load"), min(end("llm-d"), end("dynamo"))
 		t.Logf("%s: mean time to the end %s, best rival %s", name, got, best)
 		if got > best*101/100 {
-			t.Errorf("%s: mean time to the end %s, best rival %s", name, got, best)
+			t.Errorf("%s: mean time to the end %s, best rival %s, want at most %s", name, got, best, best*101/100)
 		}
 	}
 }
@@ -159,7 +160,7 @@ func TestStrategy_LoadReadsDocumentsAgainWhereTheyWere(t *testing.T) {
 	ttft, sglang := play("load"), play("sglang")
 	t.Logf("TTFT p90 %s, SGLang's %s", ttft, sglang)
 	if ttft > sglang*3/2 {
-		t.Errorf("TTFT p90 %s, SGLang's %s", ttft, sglang)
+		t.Errorf("TTFT p90 %s, SGLang's %s, want at most %s", ttft, sglang, sglang*3/2)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestSLO_PredictedLatencyIsNearTheRealOne(t *testing.T) {
 		slices.Sort(errors)
 		t.Logf("%s: median error %.2f, p90 %.2f", source.Name, errors[len(errors)/2], errors[len(errors)*9/10])
 		if errors[len(errors)/2] > 0.34 {
-			t.Errorf("%s: median error %.2f", source.Name, errors[len(errors)/2])
+			t.Errorf("%s: median error %.2f, want at most 0.34", source.Name, errors[len(errors)/2])
 		}
 	}
 }

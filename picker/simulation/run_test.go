@@ -45,7 +45,7 @@ func TestSimulation_EveryRequestEnds(t *testing.T) {
 	for _, source := range Generated(300) {
 		w := source.Draw(20, 1)
 		if rate := w.Rate(); rate < 14 || rate > 27 {
-			t.Errorf("%s: %g requests a second", source.Name, rate)
+			t.Errorf("%s: %g requests a second, want at least 14 and at most 27", source.Name, rate)
 		}
 		for _, s := range Strategies() {
 			t.Run(source.Name+"/"+s.Name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestSimulation_PeersLearnOfPicksAfterTheDelay(t *testing.T) {
 			New: func(Pool) Policy { return recorder{&learned} }}
 		Run(Scenario{Workload: w, Strategy: s, Servers: 1, Pickers: 2, Publish: publish})
 		if len(learned) != want {
-			t.Errorf("published after %s: %v", publish, learned)
+			t.Errorf("published after %s: %v, want %d of them", publish, learned, want)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func TestSimulation_AnswersThatAreNotStreamed(t *testing.T) {
 	}
 	for i, o := range Run(Scenario{Workload: whole, Strategy: named(t, "dynamo"), Servers: 2}) {
 		if o.FirstByte != o.End || o.Headers != o.End {
-			t.Fatalf("request %d: %+v", i, o)
+			t.Fatalf("request %d: %+v, want FirstByte %v and Headers %v", i, o, o.End, o.End)
 		}
 	}
 	if s := Summarize(whole, Run(Scenario{Workload: whole, Strategy: named(t, "load"), Servers: 2}), 0,

@@ -56,7 +56,7 @@ func TestServer_DecodingStepsEndEarlyForANewRequest(t *testing.T) {
 	out := play(ServerConfig{}, request{contents: []uint64{1}, input: 100, output: 1000},
 		request{at: 10 * time.Second, contents: []uint64{2}, input: 100, output: 1})
 	if wait := out[1].Scheduled - 10*time.Second; wait < 0 || wait > 20300*time.Microsecond {
-		t.Errorf("the second request waits for %s", wait)
+		t.Errorf("the second request waits for %s, want at least 0 and at most %s", wait, 20300*time.Microsecond)
 	}
 	if out[1].End != out[1].FirstByte || out[1].FirstByte-out[1].Scheduled != 20600*time.Microsecond {
 		t.Errorf("%+v", out[1])
@@ -85,7 +85,7 @@ func TestServer_EvictsTheLeastRecentlyUsedFromTheEndOfPrompts(t *testing.T) {
 		request{at: time.Minute, contents: []uint64{4, 5, 6, 7, 8, 9, 10}, input: 7*BlockTokens - 10, output: 1},
 		request{at: 2 * time.Minute, contents: []uint64{1, 2, 3}, input: 3*BlockTokens - 10, output: 1})
 	if out[2].Cached != BlockTokens { // the second request took the free blocks, and then block 2
-		t.Errorf("%+v", out[2])
+		t.Errorf("%+v, want Cached %v", out[2], BlockTokens)
 	}
 }
 
@@ -140,10 +140,10 @@ func TestServer_StreamsBeginWithTheirHeaders(t *testing.T) {
 		request{at: 10 * time.Millisecond, contents: []uint64{9}, input: 100, output: 5}, // waits for the tokenizer
 		request{at: time.Minute, contents: []uint64{10, 11, 12, 13}, input: 2000, output: 5, whole: true})
 	if o := out[0]; o.Headers != 40*ms || o.Scheduled != 40*ms || o.FirstByte < 500*ms {
-		t.Errorf("a stream: %+v", o)
+		t.Errorf("a stream: %+v, want Headers %v, Scheduled %v, FirstByte at least %v", o, 40*ms, 40*ms, 500*ms)
 	}
 	if o := out[1]; o.Headers != 41*ms {
-		t.Errorf("the next stream: %+v", o)
+		t.Errorf("the next stream: %+v, want Headers %v", o, 41*ms)
 	}
 	if o := out[2]; o.Scheduled != time.Minute+20*ms || o.End < o.Scheduled+330*ms || o.Headers != o.End ||
 		o.FirstByte != o.End {

@@ -51,7 +51,8 @@ func TestRates_OfServersThatRarelyReadDocuments(t *testing.T) {
 		}
 		slices.Sort(wrong)
 		if worst := wrong[len(wrong)/2]; worst > 1.6 {
-			t.Errorf("at %g requests a second, half of the rates are wrong by a factor of %.2f", rate, worst)
+			t.Errorf("at %g requests a second, half of the rates are wrong by a factor of %.2f, want at most 1.6",
+				rate, worst)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func conversation(t *testing.T) *Workload {
 func TestTrace_EqualHashesAreSharedPrefixes(t *testing.T) {
 	w := conversation(t)
 	if len(w.Requests) != 120 || w.Requests[0].At != 0 || w.Requests[0].Input != 6758 || w.Requests[0].Output != 500 {
-		t.Fatalf("%d requests, %+v", len(w.Requests), w.Requests[0])
+		t.Fatalf("%d requests, %+v, want 120, At 0, Input 6758, Output 500", len(w.Requests), w.Requests[0])
 	}
 	a, b := w.Requests[0], w.Requests[1]
 	if len(a.Blocks) != 14 || len(a.full()) != 13 || a.Blocks[0] != b.Blocks[0] || a.Blocks[1] == b.Blocks[1] {
@@ -80,7 +80,7 @@ func TestTrace_SpreadKeepsRequestsBetweenTheirTimestamps(t *testing.T) {
 		}
 	}
 	if moved < 100 {
-		t.Errorf("%d requests moved", moved)
+		t.Errorf("%d requests moved, want at least 100", moved)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestTrace_SourceHasTheRateAskedFor(t *testing.T) {
 	for i := range 6 {
 		w := s.Draw(7, i+1)
 		if rate := w.Rate(); rate < 6.9 || rate > 7.1 || len(w.Requests) != 60 {
-			t.Errorf("drawing %d: %d requests at %g", i+1, len(w.Requests), rate)
+			t.Errorf("drawing %d: %d requests at %g, want at least 6.9, at most 7.1, 60", i+1, len(w.Requests), rate)
 		}
 	}
 }

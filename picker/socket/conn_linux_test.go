@@ -58,7 +58,7 @@ func TestConn_HoldsNoBufferWhileItWaits(t *testing.T) {
 	pool.Put(buffer)
 	_ = b.Close()
 	if _, _, err := reads.ReadOnReady(10, &pool); err != io.EOF || pool.used != 0 {
-		t.Errorf("at the end: %v, %d buffers in use", err, pool.used)
+		t.Errorf("at the end: %v, %d buffers in use, want %v and 0", err, pool.used, io.EOF)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestConn_EndsWhereNothingIsAcknowledged(t *testing.T) {
 		got,
 			_ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
 	}); err != nil || got != 2000 {
-		t.Errorf("TCP_USER_TIMEOUT is %d, %v", got, err)
+		t.Errorf("TCP_USER_TIMEOUT is %d, %v, want 2000", got, err)
 	}
 }
 
@@ -82,6 +82,6 @@ func TestConn_NoCallAllocates(t *testing.T) {
 		_, _ = b.Write(back)
 		_, _ = a.Read(back)
 	}); n > 0 {
-		t.Errorf("%.0f allocations", n)
+		t.Errorf("%.0f allocations, want 0", n)
 	}
 }

@@ -72,7 +72,7 @@ func TestConn_ErrorsStateWhatHasHappened(t *testing.T) {
 	}
 	_ = a.SetReadDeadline(time.Time{})
 	if n, err := a.Read(nil); n != 0 || err != nil {
-		t.Errorf("a read of nothing: %d, %v", n, err)
+		t.Errorf("a read of nothing: %d, %v, want 0", n, err)
 	}
 	raw, err := b.(syscall.Conn).SyscallConn()
 	if err != nil {
@@ -88,6 +88,6 @@ func TestConn_ErrorsStateWhatHasHappened(t *testing.T) {
 	}
 	_ = a.Close()
 	if _, err := a.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("of a closed one: %v", err)
+		t.Errorf("of a closed one: %v, want %v", err, net.ErrClosed)
 	}
 }

@@ -80,7 +80,7 @@ func TestRender_TokensAreReadAndKept(t *testing.T) {
 			}
 		}
 		if calls.Load() != 1 {
-			t.Errorf("%d calls", calls.Load())
+			t.Errorf("%d calls, want 1", calls.Load())
 		}
 	}
 }
@@ -107,13 +107,14 @@ func TestRender_IDsAreKeptWithinBounds(t *testing.T) {
 		}
 	}
 	if calls.Load() != 2 {
-		t.Errorf("%d calls", calls.Load())
+		t.Errorf("%d calls, want 2", calls.Load())
 	}
 	for key := range uint64(2 * maxIDs / len(want)) {
 		ask(2+key, true)
 	}
 	if r.held > maxIDs || r.held < maxIDs/2 {
-		t.Errorf("%d bytes of %d prompts are kept", r.held, r.prompts.Len())
+		t.Errorf("%d bytes of %d prompts are kept, want at most %d and at least %d",
+			r.held, r.prompts.Len(), maxIDs, maxIDs/2)
 	}
 }
 

@@ -34,7 +34,7 @@ func TestUpload_LimitIsNeverExceeded(t *testing.T) {
 		u := l.Open(proxy, 100<<20)
 		for u.Take(size) {
 			if l.Held() > 100<<20 {
-				t.Fatalf("%d bytes are held", l.Held())
+				t.Fatalf("%d bytes are held, want at most %d", l.Held(), 100<<20)
 			}
 		}
 	}
@@ -58,7 +58,7 @@ func TestUpload_EndReturnsItsBytes(t *testing.T) {
 	}
 	u.Close()
 	if l.Held() != 0 || len(l.held) != 0 {
-		t.Errorf("%d bytes, %d proxies are held", l.Held(), len(l.held))
+		t.Errorf("%d bytes, %d proxies are held, want 0 and 0", l.Held(), len(l.held))
 	}
 	if !l.Open(proxy, 64<<20).Take(32 << 20) {
 		t.Error("an upload that has ended still counts")
@@ -70,6 +70,6 @@ func TestUpload_OneWithoutABodyEnds(t *testing.T) {
 	var l Ledger
 	l.Open(proxy, 64<<20).Close()
 	if l.Held() != 0 {
-		t.Errorf("%d bytes are held", l.Held())
+		t.Errorf("%d bytes are held, want 0", l.Held())
 	}
 }

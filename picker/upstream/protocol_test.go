@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // server speaks the given protocols, and counts its open connections.
@@ -85,11 +87,7 @@ func TestProtocol_ServersAreReachedAsTheyAreDeclared(t *testing.T) {
 				}
 			}
 			if idle == 0 { // no connection stays
-				for end := time.Now().Add(10 * time.Second); open.Load() > 0; time.Sleep(time.Millisecond) {
-					if time.Now().After(end) {
-						t.Fatalf("%s: %d connections are open", name, open.Load())
-					}
-				}
+				poll.Until(t, name+": no connection is open", func() bool { return open.Load() == 0 })
 			} else if open.Load() != 1 {
 				t.Errorf("%s: %d connections are open, want one", name, open.Load())
 			}

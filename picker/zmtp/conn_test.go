@@ -75,7 +75,7 @@ func TestZMTP_AnnouncedLengthTakesNoMemory(t *testing.T) {
 	c, theirs := connected(t, Limits{})
 	go func() { _, _ = theirs.Write(binary.BigEndian.AppendUint64([]byte{flagLong}, DefaultMessage+1)) }()
 	if _, err := c.Read(); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("a frame above the limit: %v", err)
+		t.Errorf("a frame above the limit: %v, want %v", err, ErrTooLarge)
 	}
 	c, theirs = connected(t, Limits{})
 	go func() {
@@ -87,7 +87,7 @@ func TestZMTP_AnnouncedLengthTakesNoMemory(t *testing.T) {
 		t.Error("a frame without its bytes is a message")
 	}
 	if cap(c.memory) > 2*step {
-		t.Errorf("%d bytes were allocated for 1,000", cap(c.memory))
+		t.Errorf("%d bytes were allocated for 1,000, want at most %d", cap(c.memory), 2*step)
 	}
 	c, theirs = connected(t, Limits{Message: 1000})
 	go func() {
@@ -96,7 +96,7 @@ func TestZMTP_AnnouncedLengthTakesNoMemory(t *testing.T) {
 		}
 	}()
 	if _, err := c.Read(); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("frames that exceed the limit together: %v", err)
+		t.Errorf("frames that exceed the limit together: %v, want %v", err, ErrTooLarge)
 	}
 }
 
@@ -112,7 +112,8 @@ func TestZMTP_MessageThatStallsEndsTheConnection(t *testing.T) {
 			t.Error("a message without its end is read")
 		}
 		if took := time.Since(began); took < time.Hour || took > time.Hour+defaultTimeout {
-			t.Errorf("the connection ended after %v", took)
+			t.Errorf("the connection ended after %v, want at least %v and at most %v",
+				took, time.Hour, time.Hour+defaultTimeout)
 		}
 		_ = theirs.Close()
 	})
@@ -189,7 +190,7 @@ func TestZMTP_FloodOfCommandsEndsTheConnection(t *testing.T) {
 		}
 	}()
 	if _, err := c.Read(); !errors.Is(err, errCommands) {
-		t.Errorf("a flood of commands: %v", err)
+		t.Errorf("a flood of commands: %v, want %v", err, errCommands)
 	}
 	_ = c.Close()
 }
@@ -215,15 +216,15 @@ func TestZMTP_LargeMessagesOfOnePeerTakeItsOwnPlaces(t *testing.T) {
 		c, theirs := connected(t, Limits{Large: all, Own: make(chan struct{}, 1)})
 		go func() { _, _ = theirs.Write(frame) }()
 		if _, err := c.Read(); err != nil || time.Since(began) > 0 {
-			t.Errorf("another peer's message: %v after %v", err, time.Since(began))
+			t.Errorf("another peer's message: %v after %v, want 0", err, time.Since(began))
 		}
 		c.Free()
 		if len(own) > 1 || len(all) > 1 {
-			t.Errorf("%d and %d places are taken", len(own), len(all))
+			t.Errorf("%d and %d places are taken, want at most 1 and at most 1", len(own), len(all))
 		}
 		time.Sleep(time.Minute)
 		if len(own) != 0 || len(all) != 0 {
-			t.Errorf("%d and %d places are taken at the end", len(own), len(all))
+			t.Errorf("%d and %d places are taken at the end, want 0 and 0", len(own), len(all))
 		}
 	})
 }

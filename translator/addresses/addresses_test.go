@@ -41,7 +41,7 @@ func TestAddresses_SpecialOnesAreNeverEndpointsInAnyForm(t *testing.T) {
 		owner := addresses.Ranges{Allowed: addresses.Everything(), Loopback: true}
 		for _, r := range []addresses.Ranges{r, owner} {
 			if got := r.Outside(netip.MustParseAddr(a)); got != "is an address with a zone, which is never allowed" {
-				t.Errorf("%s: %q", a, got)
+				t.Errorf("%s: %q, want %q", a, got, "is an address with a zone, which is never allowed")
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func TestAddresses_OnlyAllowedRangesLessDeniedOnes(t *testing.T) {
 	owner := addresses.Ranges{Allowed: addresses.Everything(), Loopback: true}
 	for a, want := range map[string]bool{"127.0.0.1": true, "::1": true, "169.254.169.254": false, "0.0.0.0": false} {
 		if got := owner.Outside(netip.MustParseAddr(a)) == ""; got != want {
-			t.Errorf("the owner of a folder names %s: %t", a, got)
+			t.Errorf("the owner of a folder names %s: %t, want %t", a, got, want)
 		}
 	}
 }

@@ -36,7 +36,8 @@ func TestSelect_OnlyWhatMayVouchEntersTheSecretOfAllMembers(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	if len(problems[0]) != wrong+1 {
-		t.Errorf("%d problems for %d certificates and a key: %v", len(problems[0]), wrong, problems[0])
+		t.Errorf("%d problems for %d certificates and a key: %v, want %d",
+			len(problems[0]), wrong, problems[0], wrong+1)
 	}
 }
 

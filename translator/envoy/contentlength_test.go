@@ -28,11 +28,11 @@ func TestExternalPicker_DoesNotDecideHowLongABodyIsRead(t *testing.T) {
 				s := b.weightedClusters(f, calls)
 				for _, name := range framing {
 					if got := slices.Contains(s[0].GetRequestHeadersToRemove(), name); got != c.removed {
-						t.Errorf("%s, %s: %s of requests removed: %v", what, body, name, got)
+						t.Errorf("%s, %s: %s of requests removed: %v, want %v", what, body, name, got, c.removed)
 					}
 				}
 				if _, got := s[0].GetTypedPerFilterConfig()[filterHeaders]; got != c.removed {
-					t.Errorf("%s, %s: that of responses removed: %v", what, body, got)
+					t.Errorf("%s, %s: that of responses removed: %v, want %v", what, body, got, c.removed)
 				}
 			}
 		}

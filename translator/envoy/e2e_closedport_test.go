@@ -36,6 +36,6 @@ func TestService_EndpointWithClosedPortCostsNoRequest(t *testing.T) {
 	}
 	requests.Wait()
 	if n := failed.Load(); n > 0 {
-		t.Errorf("%d of 800 requests failed", n)
+		t.Errorf("%d of 800 requests failed, want 0", n)
 	}
 }

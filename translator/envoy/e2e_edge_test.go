@@ -96,7 +96,7 @@ func TestRequestTimeout_EndsSlowUploadsAndNoResponses(t *testing.T) {
 	// These begin after the two, so that they time out later.
 	if got := r.raw(t, "POST /upload HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\r\nbegin"); got !=
 		"HTTP/1.1 408 Request Timeout" {
-		t.Errorf("an upload that stalls: %q", got)
+		t.Errorf(`an upload that stalls: %q, want "HTTP/1.1 408 Request Timeout"`, got)
 	}
 	if got, err := r.do(r.request("GET", "queue", "/", nil)); err != nil || got.status != http.StatusGatewayTimeout {
 		t.Errorf("a request without a body that waits for its pick: %s %v", got, err)

@@ -92,7 +92,7 @@ func TestBackendRefFilters_ApplyToThatBackendAlone(t *testing.T) {
 			t.Fatalf("redirected with %d %v", got.status, got.header)
 		}
 		if got := r.post(t, "hosts", nil); got.header.Get("Echo-Host") != "host-of-"+got.pod {
-			t.Fatalf("backend %s was asked for %s", got.pod, got.header.Get("Echo-Host"))
+			t.Fatalf("backend %s was asked for %s, want %s", got.pod, got.header.Get("Echo-Host"), "host-of-"+got.pod)
 		}
 	}
 	for pod, share := range map[string]float64{"a": 0.5, "b": 0.3, "": 0.2} {

@@ -233,7 +233,8 @@ func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 	}
 	got := r.chat.last.Load()
 	if got.Host != "api.example:8080" || got.URL.RequestURI() != "/v1/chat/completions?x=%2F" {
-		t.Errorf("the pod is asked for %s at %s", got.URL.RequestURI(), got.Host)
+		t.Errorf(`the pod is asked for %s at %s, want "api.example:8080" and %q`,
+			got.URL.RequestURI(), got.Host, "/v1/chat/completions?x=%2F")
 	}
 	// What the pool's own picker sets reaches its server.
 	for name, want := range map[string]string{"X-Gateway-Destination-Endpoint": r.chat.address.String(),
@@ -321,6 +322,6 @@ func TestPeerListener_AdmitsMembersBehindAProxyProtocol(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		t.Errorf("%d", resp.StatusCode)
+		t.Errorf("%d, want %d", resp.StatusCode, http.StatusOK)
 	}
 }

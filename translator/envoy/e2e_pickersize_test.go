@@ -79,6 +79,6 @@ func TestExternalPicker_SettlesNoRequestOfOurs(t *testing.T) {
 	}
 	r.envoy.Wait("our pick came back", func() bool { return len(f.find("/ours")) == 1 })
 	if got := f.find("/theirs"); len(got) > 0 {
-		t.Errorf("a lease that another picker names came back: %v", got)
+		t.Errorf("a lease that another picker names came back: %v, want none", got)
 	}
 }

@@ -71,7 +71,7 @@ func TestWeightedBackends_EachHasItsOwnPickerAndUnresolvedAnswer500(t *testing.T
 		}
 	}
 	if len(got) != 3 {
-		t.Errorf("other answers: %v", got)
+		t.Errorf("other answers: %v, want 3 of them", got)
 	}
 	if a := r.post(t, "nothing", nil); a.status != 500 {
 		t.Errorf("a rule whose weights are all 0: %s", a)
@@ -203,7 +203,7 @@ func TestHop_NeverSpillsAgain(t *testing.T) {
 	}
 	// Each attempt on the edge asks the other pool's hop once more; nothing returns to the first.
 	if n := len(p.seen("a")) + len(p.seen("b")); n > 2*(1+1+poolRetries) {
-		t.Errorf("the pickers were asked %d times for two requests", n)
+		t.Errorf("the pickers were asked %d times for two requests, want at most %d", n, 2*(1+1+poolRetries))
 	}
 }
 

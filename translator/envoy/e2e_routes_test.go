@@ -110,10 +110,10 @@ func TestURLRewrite_FollowsTheSpecificationsTable(t *testing.T) {
 		req := r.request("GET", host(i), c.path, nil)
 		got, err := r.do(req)
 		if err != nil || got.header.Get("Echo-Path") != c.want {
-			t.Errorf("%+v: the backend saw %q (%s, %v)", c, got.header.Get("Echo-Path"), got, err)
+			t.Errorf("%+v: the backend saw %q (%s, %v), want %q", c, got.header.Get("Echo-Path"), got, err, c.want)
 		}
 		if h := got.header.Get("Echo-Host"); h != "rewritten.example" {
-			t.Errorf("%+v: the backend saw host %q", c, h)
+			t.Errorf(`%+v: the backend saw host %q, want "rewritten.example"`, c, h)
 		}
 	}
 	if got, err := r.do(r.request("GET", "full", "/some/path?q=1", nil)); err != nil ||

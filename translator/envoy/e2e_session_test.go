@@ -38,7 +38,7 @@ func TestSessionPersistence_KeepsClientsAtTheirServer(t *testing.T) {
 		return r.session(t, host, n, prepare)
 	}
 	if seen, _ := served("none", 50, nil); len(seen) != 3 {
-		t.Fatalf("without a session all servers should serve: %v", seen)
+		t.Fatalf("without a session all servers should serve: %v, want 3 of them", seen)
 	}
 	seen, first := served("cookie", 30, nil)
 	if c := first.header.Get("Set-Cookie"); len(seen) != 1 || !strings.HasPrefix(c, "s=") ||
@@ -47,25 +47,25 @@ func TestSessionPersistence_KeepsClientsAtTheirServer(t *testing.T) {
 	}
 	seen, first = served("permanent", 30, nil)
 	if c := first.header.Get("Set-Cookie"); len(seen) != 1 || !strings.Contains(c, "Max-Age=3600") {
-		t.Errorf("cookie %q: served by %v", c, seen)
+		t.Errorf(`cookie %q: served by %v, want 1 of them and a text with "Max-Age=3600"`, c, seen)
 	}
 	if seen, _ := served("header", 30, func(req *http.Request, last string) {
 		req.Header.Set("X-S", last)
 	}); len(seen) != 1 {
-		t.Errorf("header: served by %v", seen)
+		t.Errorf("header: served by %v, want 1 of them", seen)
 	}
 	all := map[string]bool{}
 	for range 12 {
 		seen, _ := served("split", 10, nil)
 		if len(seen) != 1 {
-			t.Errorf("one session of two backends was served by %v", seen)
+			t.Errorf("one session of two backends was served by %v, want 1 of them", seen)
 		}
 		for p := range seen {
 			all[p[:1]] = true
 		}
 	}
 	if len(all) != 2 {
-		t.Errorf("sessions went to %v alone", all)
+		t.Errorf("sessions went to %v alone, want 2 of them", all)
 	}
 }
 

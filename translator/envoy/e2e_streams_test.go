@@ -137,7 +137,7 @@ func TestGRPC_StreamsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 			}
 			_ = stream.CloseSend()
 			if _, err := stream.Recv(); err != io.EOF {
-				t.Errorf("the stream's status was lost: %v", err)
+				t.Errorf("the stream's status was lost: %v, want %v", err, io.EOF)
 			}
 			// A status other than OK is in trailers.
 			_, err = healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: "unknown"})

@@ -155,7 +155,7 @@ func TestHTTPSListener_AnswersOtherHostsWith421(t *testing.T) {
 		})
 		tr.CloseIdleConnections()
 		if got != c.want {
-			t.Errorf("%+v: got %s", c, got)
+			t.Errorf("%+v: got %s, want %s", c, got, c.want)
 		}
 	}
 }

@@ -82,6 +82,6 @@ func TestExternalPicker_FollowersAreNotAsked(t *testing.T) {
 		}
 	}
 	if n := len(follower.seen("")); n > 0 {
-		t.Errorf("the follower was asked %d times", n)
+		t.Errorf("the follower was asked %d times, want 0", n)
 	}
 }

@@ -142,7 +142,7 @@ data: {"type":"error","error":{"type":"overloaded_error"}}` + "\n\n", true, 0, "
 	}
 	tokens := strings.Repeat("data: {\"choices\":[]}\n\n", 1000)
 	if r.run(t, stream, "200", "", tokens, 24); r.chunks > 4 {
-		t.Errorf("%d chunks of a long stream are read", r.chunks)
+		t.Errorf("%d chunks of a long stream are read, want at most 4", r.chunks)
 	}
 	if id := r.run(t, stream, "200", "true", "data: {\"error\":{\"code\":400},\"response\":{\"id\":\"resp_1\"}}\n\n",
 		9); !r.failed || id != "resp_1" {

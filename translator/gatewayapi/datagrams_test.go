@@ -52,7 +52,7 @@ func TestUDPRoute_BackendsGetTheirSharesWhateverNumberOfEndpointsTheyHave(t *tes
 		endpoints := gatewayapi.DatagramEndpoints(shares)
 		if !usable {
 			if len(endpoints) > 0 {
-				t.Fatalf("without a usable endpoint there are %v", endpoints)
+				t.Fatalf("without a usable endpoint there are %v, want none", endpoints)
 			}
 			continue
 		}

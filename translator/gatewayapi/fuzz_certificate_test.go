@@ -141,7 +141,8 @@ func FuzzCABundle_AgreesWithX509(f *testing.F) {
 			}
 		}
 		if ok != (valid && len(want) > 0) {
-			t.Fatalf("trusted: %v, with %d certificates that can be read (all: %v)", ok, len(want), valid)
+			t.Fatalf("trusted: %v, with %d certificates that can be read (all: %v), want %v",
+				ok, len(want), valid, valid && len(want) > 0)
 		}
 		if !ok {
 			return

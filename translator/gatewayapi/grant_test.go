@@ -45,7 +45,7 @@ func TestReferenceGrant_WithoutOneNoEndpoints(t *testing.T) {
 	}
 	without, with := decided(crossNamespaceRoute), decided(crossNamespaceRoute+crossNamespaceGrant)
 	if got := without.attached[0].Clusters; len(got) != 0 {
-		t.Errorf("without a grant the route needs clusters %v, whose endpoints Envoy would get", got)
+		t.Errorf("without a grant the route needs clusters %v, whose endpoints Envoy would get, want none", got)
 	}
 	for _, want := range []string{"ResolvedRefs=False RefNotPermitted: no ReferenceGrant in namespace other",
 		"PathPrefix / -> 500"} {

@@ -205,7 +205,7 @@ func TestGraph_StopsAtAnEqualResult(t *testing.T) {
 		t.Errorf("computed:\n%s", diff)
 	}
 	if len(d.Changed) != 0 {
-		t.Errorf("changed: %v", d.Changed)
+		t.Errorf("changed: %v, want none", d.Changed)
 	}
 }
 
@@ -222,7 +222,7 @@ func TestGraph_UnrelatedChangeRecomputesNothing(t *testing.T) {
 	l := newLab(t)
 	l.apply(wanting("p1", "s1"), inZone("s1", "a"))
 	if d := l.apply(inZone("s9", "a")); len(d.Computed) != 0 {
-		t.Errorf("computed: %v", d.Computed)
+		t.Errorf("computed: %v, want none", d.Computed)
 	}
 }
 
@@ -269,7 +269,7 @@ func TestGraph_RowWaitsForWhatIsReadOnDemand(t *testing.T) {
 	}
 	l.apply(wanting("p1", "s1_s3"), inZone("s1", "b"))
 	if v, _ := l.services.Get(l.engine.Reader(), "s1"); v.name != "b" {
-		t.Errorf("s1 is in zone %q: it waits for what other rows read", v.name)
+		t.Errorf(`s1 is in zone %q: it waits for what other rows read, want "b"`, v.name)
 	}
 	l.arrive("s2") // without an object
 	if v, _ := l.services.Get(l.engine.Reader(), "s2"); v.name != "nowhere" {
@@ -457,6 +457,6 @@ func TestGraph_ExplainNamesCauseReadsAndReaders(t *testing.T) {
 		t.Errorf("of a key that contains the text: %+v", zone)
 	}
 	if list := w.engine.Explain("no such key"); len(list) != 0 {
-		t.Errorf("an unknown key has rows: %+v", list)
+		t.Errorf("an unknown key has rows: %+v, want none", list)
 	}
 }

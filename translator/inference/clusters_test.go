@@ -66,7 +66,7 @@ func TestLeastLoad_EndpointPickerConfigThatCannotBeUsedIsAFinding(t *testing.T) 
 	} {
 		_, imp := imported(t, llmImport+westHost+documented(c.plugins, c.more)[1])
 		if text := texts(imp.Findings); imp.Choice != nil || !strings.Contains(text, c.want) {
-			t.Errorf("%s: %+v; %s", c.plugins, imp.Choice, text)
+			t.Errorf("%s: %+v; %s, want a text with %q", c.plugins, imp.Choice, text, c.want)
 		}
 	}
 	_, imp := imported(t,

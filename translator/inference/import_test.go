@@ -59,7 +59,7 @@ func resolve(v *store.View, name string) (clusters []string, shares []uint32, re
 func TestInferencePoolImport_ClustersShareItsWeight(t *testing.T) {
 	v, imp := imported(t, llmImport+westHost)
 	if imp.Ready.Status != report.True {
-		t.Errorf("ready: %+v", imp.Ready)
+		t.Errorf("ready: %+v, want Status %v", imp.Ready, report.True)
 	}
 	clusters, shares, _ := resolve(v, "llm")
 	if !slices.Equal(clusters, []string{"last/import/default/llm/east", "last/parent/default/llm/west-2"}) ||
@@ -71,7 +71,7 @@ func TestInferencePoolImport_ClustersShareItsWeight(t *testing.T) {
 func TestInferencePoolImport_NamePinsOneCluster(t *testing.T) {
 	v, _ := imported(t, llmImport+westHost)
 	if clusters, _, _ := resolve(v, "llm-west-2"); !slices.Equal(clusters, []string{"parent/default/llm/west-2"}) {
-		t.Errorf("llm-west-2 goes to %v", clusters)
+		t.Errorf("llm-west-2 goes to %v, want %v", clusters, []string{"parent/default/llm/west-2"})
 	}
 	if _, _, reason := resolve(v, "llm-south"); reason != "BackendNotFound" {
 		t.Errorf("llm-south, which does not exist: %q", reason)
@@ -84,7 +84,8 @@ status: {clusters: [{name: c, routingMode: ParentMode, parents: [{service: [{add
   ports: [{number: 80}]}]}]}]}
 `)
 	if clusters, _, _ := resolve(v, "llm-east"); !slices.Equal(clusters, []string{"parent/default/llm-east/c"}) {
-		t.Errorf("the import of exactly that name must win, got %v", clusters)
+		t.Errorf("the import of exactly that name must win, got %v, want %v",
+			clusters, []string{"parent/default/llm-east/c"})
 	}
 }
 
@@ -139,7 +140,7 @@ func TestInferencePoolImport_UnreachableClusterIsReportedAndTakesNoTraffic(t *te
 		t.Errorf("findings: %s", text)
 	}
 	if clusters, _, _ := resolve(v, "llm"); !slices.Equal(clusters, []string{"import/default/llm/east"}) {
-		t.Errorf("clusters %v", clusters)
+		t.Errorf("clusters %v, want %v", clusters, []string{"import/default/llm/east"})
 	}
 	v, imp = imported(t, `
 kind: InferencePoolImport
@@ -286,7 +287,7 @@ func TestInferencePoolImport_ClusterThatIsNotReadyTakesNoNewRequest(t *testing.T
 	}
 	v, _ = imported(t, strings.Replace(notReady, `status: "False"`, `status: Unknown`, 1)+westHost)
 	if _, shares, _ := resolve(v, "llm"); !slices.Equal(shares, []uint32{1, 3}) {
-		t.Errorf("an exporter that is silent withdrew its cluster: shares %v", shares)
+		t.Errorf("an exporter that is silent withdrew its cluster: shares %v, want %v", shares, []uint32{1, 3})
 	}
 }
 
@@ -459,7 +460,7 @@ status:
 		delete(want, a.Addr.String())
 	}
 	if len(want) > 0 {
-		t.Errorf("missing: %v", want)
+		t.Errorf("missing: %v, want none", want)
 	}
 	text := texts(inference.Exposed(imp))
 	for _, want := range []string{
@@ -545,7 +546,7 @@ func TestInferencePoolImport_ParentThatIsNotReadyTakesNoNewRequest(t *testing.T)
 		t.Errorf("%+v", m)
 	}
 	if _, shares, _ := resolve(v, "llm"); !slices.Equal(shares, []uint32{1, 0}) {
-		t.Errorf("shares %v; its cluster must stay for the requests in flight", shares)
+		t.Errorf("shares %v; its cluster must stay for the requests in flight, want %v", shares, []uint32{1, 0})
 	}
 	_, imp = imported(t,
 		strings.Replace(llmImport, `parents: [{`, `parents: [{`+strings.Replace(draining, `"False"`, "Unknown", 1), 1)+
@@ -594,7 +595,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: ` + remote + `
 	_, imp = imported(t, declared+policy("{podCIDRs: [10.2.0.0/15]}"))
 	// neither the policy's nor the exporter's exclusions
 	if got := fmt.Sprint(imp.Members[0].Pool.Remote); got != "[10.2.0.5:8000]" {
-		t.Errorf("declared pods %s", got)
+		t.Errorf(`declared pods %s, want "[10.2.0.5:8000]"`, got)
 	}
 	if text := texts(imp.Findings); !strings.Contains(text,
 		"address 10.1.0.5 is outside spec.remote.podCIDRs of PoolPolicy default/narrow") ||
@@ -673,7 +674,7 @@ func TestInferencePoolImport_FindingsQuoteTheBeginningOfATextAlone(t *testing.T)
 			"\nkind: InferencePoolImport\nmetadata: {name: llm}\nstatus:\n  clusters:\n  - {name: east, "+entry+"}\n")
 		for _, f := range imp.Findings {
 			if len(f.String()) > 1000 {
-				t.Errorf("%s: a finding of %d bytes: %.200s", what, len(f.String()), f)
+				t.Errorf("%s: a finding of %d bytes: %.200s, want at most 1000", what, len(f.String()), f)
 			}
 		}
 		if len(imp.Findings) == 0 {

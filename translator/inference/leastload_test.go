@@ -95,7 +95,7 @@ func TestResponseAffinity_PolicyOfTheImportFindsTheCluster(t *testing.T) {
 	weighted := strings.Replace(with(leastLoad("")), "LeastLoad", "Weighted", 1)
 	_, imp := imported(t, llmImport+westHost+weighted)
 	if text := texts(imp.Findings); !strings.Contains(text, useless) {
-		t.Errorf("without a choice: findings %s", text)
+		t.Errorf("without a choice: findings %s, want a text with %q", text, useless)
 	}
 }
 

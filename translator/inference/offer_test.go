@@ -68,7 +68,7 @@ Cluster: {name: c-%[1]d, routingMode: EndpointMode, targetPortNumber: 8000, podC
 	}
 	few, many := allocated(10), allocated(200)
 	if many > 2*20*few {
-		t.Errorf("%d bytes allocated with 200 clusters, %d with 10", many, few)
+		t.Errorf("%d bytes allocated with 200 clusters, %d with 10, want at most %d", many, few, 2*20*few)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 		_, imp := imported(t, strings.TrimPrefix(c.offers, "\n---"))
 		m := imp.Members[slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == c.cluster })]
 		if m.Problem != c.problem || m.Reason != c.reason {
-			t.Errorf("%s: %q, reason %q", what, m.Problem, m.Reason)
+			t.Errorf("%s: %q, reason %q, want %q and %q", what, m.Problem, m.Reason, c.problem, c.reason)
 		}
 		if c.field == "" {
 			continue

@@ -145,7 +145,7 @@ func TestPoolPolicy_SessionScorerHasTheServedEndpointReported(t *testing.T) {
 		"{strategy: plugins, plugins: {scorers: [{type: queue-scorer}]}}":                                       false,
 	} {
 		if p := pool(t, world(t, poolWith(picker)), "default/chat"); p.Picker.Served != want || len(p.Findings) > 0 {
-			t.Errorf("%s: %v, %v", picker, p.Picker.Served, p.Findings)
+			t.Errorf("%s: %v, %v, want %v and none", picker, p.Picker.Served, p.Findings, want)
 		}
 	}
 }

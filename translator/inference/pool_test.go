@@ -21,7 +21,7 @@ func TestInferencePool_WithoutEndpointPickerRefUsesOurPickerAndFailsOpen(t *test
 		t.Errorf("defaults: fail open %v, %+v", p.FailOpen, p.Settings)
 	}
 	if p.Last != p.Cluster || len(p.Spill) != 0 {
-		t.Errorf("it spills to nothing: last %s, spill %v", p.Last, p.Spill)
+		t.Errorf("it spills to nothing: last %s, spill %v, want %s and none", p.Last, p.Spill, p.Cluster)
 	}
 }
 
@@ -39,7 +39,7 @@ spec:
 	}
 	s := p.Settings
 	if s.Strategy != "round-robin" || s.Fallbacks != 0 || s.FullQueue != 3 {
-		t.Errorf("settings %+v", s)
+		t.Errorf(`settings %+v, want Strategy "round-robin", Fallbacks 0, FullQueue 3`, s)
 	}
 }
 
@@ -81,7 +81,7 @@ metadata: {name: b-old, creationTimestamp: "2026-01-01T00:00:00Z"}
 spec: {targetRef: {name: chat}, picker: {strategy: round-robin}}
 `)
 	if s := pool(t, v, "default/chat").Settings.Strategy; s != "round-robin" {
-		t.Errorf("strategy %s is the younger policy's", s)
+		t.Errorf(`strategy %s is the younger policy's, want "round-robin"`, s)
 	}
 	rep, _ := inference.PolicyReport(v, direct{}, "default/a-young")
 	if c := report.Find(rep.Conditions, "Accepted"); c == nil || c.Reason != "Conflicted" {
@@ -194,7 +194,7 @@ spec:
 	// A request whose route has no pick must not meet a cluster that requires one, while a pool
 	// gets or loses hops.
 	if p.Cluster.String() != "hops/pool/default/chat" || p.Last.String() != "last/pool/default/chat" {
-		t.Errorf("clusters %s and %s", p.Cluster, p.Last)
+		t.Errorf(`clusters %s and %s, want "hops/pool/default/chat" and "last/pool/default/chat"`, p.Cluster, p.Last)
 	}
 	res := inference.Backends{Tables: direct{}}.Resolve(v, p.Ref, 0)
 	if !res.Targets[0].Hops || res.Targets[0].Picker != nil {
@@ -338,7 +338,8 @@ func TestInferencePool_ReportsMissingRoutesAndEndpoints(t *testing.T) {
 	gw := report.Ref{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"}
 	if text := texts(inference.PoolReport(p, nil, false, nil).Findings); !strings.Contains(text, "names this pool") ||
 		!strings.Contains(text, "no ready Pod") {
-		t.Errorf("an unused, empty pool has: %s", text)
+		t.Errorf(`an unused, empty pool has: %s, want a text with "names this pool" and a text with "no ready Pod"`,
+			text)
 	}
 	rep := inference.PoolReport(p, []report.Ref{gw}, false, make([]model.Member, 1))
 	if len(rep.Findings) != 0 || len(rep.Parents) != 1 || rep.Parents[0].Ref.Name != "gw" ||

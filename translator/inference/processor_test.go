@@ -31,7 +31,7 @@ func TestProcessor_PoolReadsBodiesAndSpillsWithHops(t *testing.T) {
 	}
 	if p := pool(t, world(t, poolWith("{processor: {service: p}}")+processorService),
 		"default/chat"); p.Settings.Processor.Timeout != time.Second {
-		t.Errorf("%+v", p.Settings.Processor)
+		t.Errorf("%+v, want Timeout %v", p.Settings.Processor, time.Second)
 	}
 }
 

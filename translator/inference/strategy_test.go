@@ -42,7 +42,7 @@ func TestPoolPolicy_HashingReachesThePicker(t *testing.T) {
 				"{strategy: chwbl, chwbl: {virtualNodesPerReplica: 10, loadFactorPercent: 200, "+
 					"maxUserMessagesForCache: 4}}")), "default/chat")
 	if s := p.Settings; s.VirtualNodes != 10 || s.LoadFactorPercent != 200 || s.UserMessages != 4 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want VirtualNodes 10, LoadFactorPercent 200, UserMessages 4", s)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestPoolPolicy_ShedAfterReachesThePicker(t *testing.T) {
 		"{}": 0, "{criticality: Sheddable, shedAfter: 1.5s}": 1500 * time.Millisecond,
 	} {
 		if p := pool(t, world(t, poolWith(picker)), "default/chat"); p.Settings.ShedAfter != want {
-			t.Errorf("%s: %s", picker, p.Settings.ShedAfter)
+			t.Errorf("%s: %s, want %s", picker, p.Settings.ShedAfter, want)
 		}
 	}
 }

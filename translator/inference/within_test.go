@@ -26,10 +26,10 @@ func TestWithin_ClusterOutsideIsNotPartOfTheImport(t *testing.T) {
 		t.Errorf("%+v, ready %+v", imp.Members, imp.Ready)
 	}
 	if clusters, _, _ := resolve(v, "llm"); !slices.Equal(clusters, []string{"import/default/llm/east"}) {
-		t.Errorf("llm goes to %v", clusters)
+		t.Errorf("llm goes to %v, want %v", clusters, []string{"import/default/llm/east"})
 	}
 	if clusters, _, reason := resolve(v, "llm-west-2"); len(clusters) > 0 || reason != "BackendNotFound" {
-		t.Errorf("llm-west-2, which is outside, goes to %v: %q", clusters, reason)
+		t.Errorf(`llm-west-2, which is outside, goes to %v: %q, want none and "BackendNotFound"`, clusters, reason)
 	}
 	if rep, ok := inference.PolicyReport(v, direct{}, "default/p"); !ok || rep.Conditions[0].Reason != "Accepted" ||
 		len(rep.Findings) > 0 {
@@ -40,10 +40,10 @@ func TestWithin_ClusterOutsideIsNotPartOfTheImport(t *testing.T) {
 func TestWithin_LeavingNoClusterIsReportedOnThePolicy(t *testing.T) {
 	v, imp := imported(t, llmImport+westHost+within("p", "llm", "north"))
 	if len(imp.Members) != 0 || imp.Ready.Status != report.False {
-		t.Errorf("%+v, ready %+v", imp.Members, imp.Ready)
+		t.Errorf("%+v, ready %+v, want none and Status %v", imp.Members, imp.Ready, report.False)
 	}
 	if clusters, _, _ := resolve(v, "llm"); len(clusters) > 0 {
-		t.Errorf("llm goes to %v", clusters)
+		t.Errorf("llm goes to %v, want none", clusters)
 	}
 	want := "spec.selection.within: it leaves no cluster of InferencePoolImport default/llm, which east, west-2 export"
 	if text := texts(imp.Findings); !strings.Contains(text, want) || strings.Contains(text, "no effect") {
@@ -59,7 +59,7 @@ func TestWithin_LeavingNoClusterIsReportedOnThePolicy(t *testing.T) {
 func TestWithin_PolicyOfOneClusterHasNoEffectAndIsReported(t *testing.T) {
 	v, imp := imported(t, llmImport+westHost+within("p", "llm-east", "west-2"))
 	if clusters, _, _ := resolve(v, "llm"); len(clusters) != 2 {
-		t.Errorf("llm goes to %v", clusters)
+		t.Errorf("llm goes to %v, want 2 of them", clusters)
 	}
 	if text := texts(imp.Findings); !strings.Contains(text, "spec.selection: it has no effect") ||
 		!strings.Contains(text, "the policy is for one of them") {
@@ -70,7 +70,7 @@ func TestWithin_PolicyOfOneClusterHasNoEffectAndIsReported(t *testing.T) {
 func TestWithin_OlderOfTwoPoliciesCounts(t *testing.T) {
 	v, _ := imported(t, llmImport+westHost+within("a", "llm", "east")+within("b", "llm", "west-2"))
 	if clusters, _, _ := resolve(v, "llm"); !slices.Equal(clusters, []string{"import/default/llm/east"}) {
-		t.Errorf("llm goes to %v", clusters)
+		t.Errorf("llm goes to %v, want %v", clusters, []string{"import/default/llm/east"})
 	}
 	if rep, _ := inference.PolicyReport(v, direct{}, "default/b"); rep.Conditions[0].Reason != "Conflicted" {
 		t.Errorf("%+v", rep.Conditions)

@@ -206,16 +206,16 @@ func TestHopID_NamesTheExportingClusterOfAnImport(t *testing.T) {
 	p := &model.Pool{Name: objectid.Target{Pool: objectid.Pool{Namespace: "ns", Name: "llm"}, Member: "cluster-a"},
 		Ref: ref}
 	if p.Name.String() != "ns/llm@cluster-a" || p.OwnHop().String() != "hop.ns.import.llm@cluster-a" {
-		t.Errorf("pool %s, hop %s", p.Name, p.OwnHop())
+		t.Errorf(`pool %s, hop %s, want "ns/llm@cluster-a" and "hop.ns.import.llm@cluster-a"`, p.Name, p.OwnHop())
 	}
 	if got := p.OwnHop().Address(); got != "envoy://hops/hop.ns.import.llm@cluster-a" {
-		t.Errorf("a picker names it %s", got)
+		t.Errorf(`a picker names it %s, want "envoy://hops/hop.ns.import.llm@cluster-a"`, got)
 	}
 	// An exporting cluster may have any name: Envoy ignores case, and a picker's list is separated
 	// by commas.
 	p.Name.Member = "East, *_"
 	if got := p.OwnHop().String(); got != "hop.ns.import.llm@_45ast_2c_20_2a_5f" {
-		t.Errorf("a strange name makes it %s", got)
+		t.Errorf(`a strange name makes it %s, want "hop.ns.import.llm@_45ast_2c_20_2a_5f"`, got)
 	}
 }
 

@@ -123,12 +123,12 @@ func TestService_NamedTargetPortIsThatOfEachPod(t *testing.T) {
 		named("e", "10.0.0.5", corev1.PodSpec{InitContainers: []corev1.Container{{Ports: with("api", 8005, "")}}}))
 	expect(t, addressesOf(v, web, 80, false), "10.0.0.1:8001", "10.0.0.2:8002", "10.0.0.4:8004")
 	if unnamed := services.Unnamed(v, web); len(unnamed) > 0 {
-		t.Errorf("unnamed ports %v", unnamed)
+		t.Errorf("unnamed ports %v, want none", unnamed)
 	}
 	web.Spec.Ports[0].TargetPort = intstr.FromString("apx")
 	expect(t, addressesOf(v, web, 80, false))
 	if unnamed := services.Unnamed(v, web); !slices.Equal(unnamed, []int{0}) {
-		t.Errorf("unnamed ports %v", unnamed)
+		t.Errorf("unnamed ports %v, want %v", unnamed, []int{0})
 	}
 }
 

@@ -137,7 +137,7 @@ func TestAdmission_SlowClientStaysIfItNeedNotAuthenticate(t *testing.T) {
 		}
 		_ = conn.SetReadDeadline(time.Now().Add(60 * time.Millisecond))
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("the connection ends: %v", err)
+			t.Fatalf("the connection ends: %v, want %v", err, os.ErrDeadlineExceeded)
 		}
 	}
 	if _, err := conn.Write(make([]byte, 1001)); err != nil {

@@ -61,7 +61,7 @@ func TestAuthority_RenewalKeepsTrustOfLateProxies(t *testing.T) {
 			t.Errorf("the authority was not renewed: %d writes", secrets.writes())
 		}
 		if n := strings.Count(string(a.Bundle()), "BEGIN"); n > 3 {
-			t.Errorf("the bundle grows: %d authorities", n)
+			t.Errorf("the bundle grows: %d authorities, want at most 3", n)
 		}
 	})
 }

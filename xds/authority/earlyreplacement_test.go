@@ -70,7 +70,7 @@ func TestRotate_LateProxiesLoseNothingAndTheOldKeyIsWorthless(t *testing.T) {
 				t.Error("what the old key signed, or is derived from it, counts still")
 			}
 			if n := strings.Count(string(x.Bundle()), "BEGIN"); n != 1 {
-				t.Errorf("%d authorities are trusted", n)
+				t.Errorf("%d authorities are trusted, want 1", n)
 			}
 		}
 		for name := range secrets.get() {

@@ -49,7 +49,7 @@ func TestCursor_MissedChangesCollapse(t *testing.T) {
 		byName[ch.Slot.Name] = ch
 	}
 	if a := byName["a"]; a.Prev.Version != first.Version || a.Entry.Version != last.Version {
-		t.Errorf("a: %+v", a)
+		t.Errorf("a: %+v, want Prev.Version %v and Entry.Version %v", a, first.Version, last.Version)
 	}
 	if g := byName["gone"]; g.Entry != nil || g.Prev == nil {
 		t.Errorf("gone: %+v", g)
@@ -135,7 +135,7 @@ func TestSlot_RemovedNameIsReaped(t *testing.T) {
 	}
 	slot := cur.Acquire(resource.Endpoints, "n0")
 	if slot.ID < 500 {
-		t.Errorf("a removed name still has its slot, %d", slot.ID)
+		t.Errorf("a removed name still has its slot, %d, want at least 500", slot.ID)
 	}
 	again := cur.Acquire(resource.Endpoints, "n0")
 	if again != slot {

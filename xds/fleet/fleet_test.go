@@ -36,7 +36,7 @@ func TestFleet_GatewayIsProgrammedOnceProxiesAreReached(t *testing.T) {
 		r.cluster.edit("Deployment", func(o *apply.Object) { o.Available = 1 })
 		r.condition("", "")
 		if got := r.board.get("edge").Addresses; !slices.Equal(got, []string{"192.0.2.1"}) {
-			t.Errorf("addresses %v", got)
+			t.Errorf("addresses %v, want %v", got, []string{"192.0.2.1"})
 		}
 	})
 }
@@ -113,7 +113,7 @@ func TestService_ListenerChangeWritesNothingElse(t *testing.T) {
 		synctest.Wait()
 		if got := slices.Sorted(slices.Values(r.cluster.writes[before:])); !slices.Equal(got,
 			[]string{"NetworkPolicy", "Service"}) {
-			t.Errorf("written: %v", got)
+			t.Errorf("written: %v, want %v", got, []string{"NetworkPolicy", "Service"})
 		}
 	})
 }
@@ -205,7 +205,7 @@ func TestEnvoyFleet_InvalidExternalAddressIsReported(t *testing.T) {
 		r.gateway("edge", "penstock")
 		r.condition("Accepted", "InvalidParameters")
 		if got := r.board.get("edge").Addresses; !slices.Equal(got, []string{"edge.example", "2001:db8::1"}) {
-			t.Errorf("addresses %v", got)
+			t.Errorf("addresses %v, want %v", got, []string{"edge.example", "2001:db8::1"})
 		}
 	})
 }

@@ -44,7 +44,7 @@ func FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain(f *testing.F) {
 		}
 		p := fromCertificate(cert, domain)
 		if len(p.Names) != 1+len(cert.URIs) {
-			t.Errorf("%d names", len(p.Names))
+			t.Errorf("%d names, want %d", len(p.Names), 1+len(cert.URIs))
 		}
 		namespace, account := "", ""
 		if m := spiffe.FindStringSubmatch(u.String()); m != nil && !twice && domain != "" && m[1] == domain &&

@@ -66,7 +66,7 @@ func TestServiceAccountToken_FailedReviewIsRetried(t *testing.T) {
 	}
 	r.broken = nil
 	if got, err := authorize(g, bearing(token)); err != nil || got != "a/b" {
-		t.Errorf("%q %v", got, err)
+		t.Errorf(`%q %v, want "a/b"`, got, err)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestCertificate_CountsOnlyIfVerified(t *testing.T) {
 			}}})
 	}
 	if got, err := authorize(g, with([][]*x509.Certificate{{cert}})); err != nil || got != "a/b" {
-		t.Errorf("%q %v", got, err)
+		t.Errorf(`%q %v, want "a/b"`, got, err)
 	}
 	if _, err := authorize(g, with(nil)); err == nil {
 		t.Error("an unverified certificate is authorized")

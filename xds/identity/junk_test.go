@@ -26,7 +26,7 @@ func TestServiceAccountToken_JunkIsNotReviewed(t *testing.T) {
 		}
 	}
 	if r.reviews > 20 {
-		t.Errorf("the API server reviewed %d tokens of one attacker", r.reviews)
+		t.Errorf("the API server reviewed %d tokens of one attacker, want at most 20", r.reviews)
 	}
 	reviewed := r.reviews
 	if _, err := authorize(g, from(bearing(mine), "10.0.0.1")); err != nil || r.reviews != reviewed {

@@ -60,7 +60,7 @@ func TestPickerKey_DeniesCallsWithoutIt(t *testing.T) {
 		}
 	}
 	if got := ask("", "grpc.health.v1.Health"); got != codes.OK {
-		t.Errorf("an exempt service is denied: %v", got)
+		t.Errorf("an exempt service is denied: %v, want %v", got, codes.OK)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestPickerKey_NamesItsGatewayToHandlers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := <-seen; got != "a/gw" {
-		t.Errorf("the call is of Gateway %q", got)
+		t.Errorf(`the call is of Gateway %q, want "a/gw"`, got)
 	}
 	if got := identity.Gateway(context.Background()); got != "" {
 		t.Errorf("a call without a key is of Gateway %q", got)

@@ -49,11 +49,11 @@ func TestNACK_ErrorDetailOmitsQuotedResource(t *testing.T) {
 		"short": "short",
 	} {
 		if got := shorten(text); got != want {
-			t.Errorf("%q", got)
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	if got := shorten(string(make([]byte, 100_000))); len(got) > 2*maxMessage {
-		t.Errorf("%d bytes are kept", len(got))
+		t.Errorf("%d bytes are kept, want at most %d", len(got), 2*maxMessage)
 	}
 }
 

@@ -77,7 +77,7 @@ func TestQuarantine_DisablesOnlyRejectedRoutes(t *testing.T) {
 		for tries := 0; !q.done(); tries++ {
 			var sent routev3.RouteConfiguration
 			if err := proto.Unmarshal(q.entry.Body(), &sent); err != nil || tries > 500 {
-				t.Fatalf("seed %d: %d tries, %v", seed, tries, err)
+				t.Fatalf("seed %d: %d tries, %v, want at most 500", seed, tries, err)
 			}
 			ok := strict(&sent)
 			if ok {

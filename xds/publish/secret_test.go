@@ -70,7 +70,7 @@ func TestNACK_SecretIsSentAgainInOtherBytes(t *testing.T) {
 	s.expect("secret +x", "secret +y") // placeholders
 	s.nack(resource.Secret, rejected)
 	if got := s.stream.Rejections(); len(got) != 2 {
-		t.Errorf("%d rejections", len(got))
+		t.Errorf("%d rejections, want 2", len(got))
 	}
 	// Removed, and as before again.
 	s.commit(nil, resource.Ref{Type: resource.Secret, Name: "y"})
@@ -145,7 +145,7 @@ func TestNACK_SecretsBesideAPlaceholderAreSentOnceMore(t *testing.T) {
 	sent, bad := 0, 0
 	for len(s.pending) > 0 {
 		if sent++; sent > 40 {
-			t.Fatalf("%d responses, and it goes on", sent)
+			t.Fatalf("%d responses, and it goes on, want at most 40", sent)
 		}
 		real := false
 		for _, e := range s.pending[0].Upserts {
@@ -166,7 +166,7 @@ func TestNACK_SecretsBesideAPlaceholderAreSentOnceMore(t *testing.T) {
 		s.ask(answer)
 	}
 	if got := s.stream.Rejections(); len(got) != 2 || bad != 5 {
-		t.Errorf("%d responses, %d of them rejected; %+v", sent, bad, got)
+		t.Errorf("%d responses, %d of them rejected; %+v, want 2 of them and 5", sent, bad, got)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestNACK_LastGoodSecretIsSentAgainBeforeListenersThatNameIt(t *testing.T) {
 	s.nack(resource.Secret, rejected)
 	s.expect("secret +x")
 	if s.sentChain() != "good" {
-		t.Errorf("after the NACK it gets %q", s.sentChain())
+		t.Errorf(`after the NACK it gets %q, want "good"`, s.sentChain())
 	}
 	s.ack(resource.Secret)
 	s.expect("listener +l")
@@ -194,7 +194,7 @@ func TestNACK_LastGoodSecretIsSentAgainBeforeListenersThatNameIt(t *testing.T) {
 	s.commit([]*resource.Resource{secretOf(t, "x", "good")})
 	s.expect()
 	if got := s.stream.Rejections(); len(got) != 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v, want none", got)
 	}
 }
 

@@ -285,7 +285,7 @@ func TestNACK_WithoutNamesIsBisected(t *testing.T) {
 	s.expect("cluster +odd")
 	s.ack(resource.Cluster)
 	if got := s.stream.Rejections(); len(got) != 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v, want none", got)
 	}
 }
 
@@ -372,7 +372,7 @@ func TestNACK_ListenerOfBusyPortIsRetried(t *testing.T) {
 	s.ack(resource.Listener)
 	s.expect()
 	if got := s.stream.Rejections(); len(got) != 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v, want none", got)
 	}
 }
 

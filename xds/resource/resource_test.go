@@ -59,7 +59,7 @@ func TestRef_SortedWithoutRepeats(t *testing.T) {
 	eds, secret := resource.Ref{Type: resource.Endpoints, Name: "e"}, resource.Ref{Type: resource.Secret, Name: "z"}
 	r := cluster(t, "x", []resource.Ref{eds, secret, eds})
 	if !slices.Equal(r.Refs, []resource.Ref{secret, eds}) {
-		t.Errorf("refs %v", r.Refs)
+		t.Errorf("refs %v, want %v", r.Refs, []resource.Ref{secret, eds})
 	}
 }
 

@@ -171,7 +171,7 @@ func TestADS_LogTextIsBounded(t *testing.T) {
 		ErrorDetail: &statuspb.Status{Message: long}})
 	poll.Until(t, "the NACK is logged", func() bool { return strings.Contains(log.text(), "NACK received") })
 	if n := len(log.text()); n > 8<<10 {
-		t.Errorf("the log has %d bytes", n)
+		t.Errorf("the log has %d bytes, want at most %d", n, 8<<10)
 	}
 }
 

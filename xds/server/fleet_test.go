@@ -75,7 +75,7 @@ func TestADS_ProxyThatDoesNotReadGetsTheNewestVersion(t *testing.T) {
 	for n := 1; ; n++ {
 		if slow.next().GetResources()[0].GetVersion() == last.Version {
 			if n > changes/2 {
-				t.Errorf("it was sent %d versions, most of them old", n)
+				t.Errorf("it was sent %d versions, most of them old, want at most %d", n, changes/2)
 			}
 			return
 		}

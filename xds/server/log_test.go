@@ -64,7 +64,7 @@ func logged(t *testing.T, authenticate server.Authenticate, do func(*xdstest.Con
 	poll.Until(t, "a line in the log", func() bool { return len(log.warnings(t)) > 0 })
 	all := log.warnings(t)
 	if len(all) != 1 {
-		t.Errorf("%d lines: %v", len(all), all)
+		t.Errorf("%d lines: %v, want 1", len(all), all)
 	}
 	return all[0]
 }

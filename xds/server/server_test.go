@@ -80,7 +80,7 @@ func TestADS_NoResponseBeforeFirstSync(t *testing.T) {
 	late := xdstest.Cluster(t, "late", 0)
 	store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: []*resource.Resource{late}})
 	if got := f.Received(); len(got) > 0 {
-		t.Fatalf("answered before the first sync: %+v", got)
+		t.Fatalf("answered before the first sync: %+v, want none", got)
 	}
 	store.SetReady()
 	f.WaitHas(late)
@@ -169,7 +169,7 @@ func TestWaitAcked_ReturnsWhenEveryProxyHasTheVersion(t *testing.T) {
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
 	if err := c.Server.WaitAcked(ctx, xdstest.Gateway, ref, "never"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a version that never comes: %v", err)
+		t.Errorf("a version that never comes: %v, want %v", err, context.DeadlineExceeded)
 	}
 }
 
@@ -374,7 +374,7 @@ func TestNACK_ConditionDoesNotFlapOnReconnect(t *testing.T) {
 	}
 	for _, owners := range b.all()[before:] {
 		if owners != "bad worse" {
-			t.Errorf("after a reconnect the report is on %q: %q", owners, b.all())
+			t.Errorf(`after a reconnect the report is on %q: %q, want "bad worse"`, owners, b.all())
 		}
 	}
 	f.Disconnect()

@@ -289,7 +289,7 @@ func TestEnvoy_TwoRunSideBySide(t *testing.T) {
 		t.Error("the end of one ended the other")
 	}
 	if pids := two.pids(); len(pids) != 1 {
-		t.Errorf("the other was started %d times", len(pids))
+		t.Errorf("the other was started %d times, want 1", len(pids))
 	}
 	two.stop()
 	two.ended()
@@ -336,7 +336,7 @@ func TestEnvoy_MissingBinaryIsTriedAgainUntilItExists(t *testing.T) {
 	r.begin()
 	r.eventually("the second start has failed", func() bool { return len(r.records.attrs(cannotStart, "in")) == 2 })
 	if got := last(); !strings.Contains(got, "no such file") {
-		t.Errorf("reported: %q", got)
+		t.Errorf(`reported: %q, want a text with "no such file"`, got)
 	}
 	if err := os.Symlink(path, r.cfg.Envoy); err != nil {
 		t.Fatal(err)
@@ -384,6 +384,6 @@ func TestEnvoy_LogKeepsLevelsAndLines(t *testing.T) {
 		}
 	}
 	if w.lastError != "boom" {
-		t.Errorf("the last error is %q", w.lastError)
+		t.Errorf(`the last error is %q, want "boom"`, w.lastError)
 	}
 }

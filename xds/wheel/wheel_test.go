@@ -235,6 +235,6 @@ func TestEnvoyInstall_FilesOfKilledInstallationsAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*.tmp")); !slices.Equal(left, []string{running}) {
-		t.Errorf("left: %v", left)
+		t.Errorf("left: %v, want %v", left, []string{running})
 	}
 }

@@ -64,7 +64,7 @@ func TestNACK_DuplicateNameRejectsWholeResponse(t *testing.T) {
 	proxy := startEnvoy(t, &xdstest.Control{Address: l.Addr().String()}, "DELTA_GRPC")
 	poll.Until(t, "a NACK", func() bool { return len(r.nacks) > 0 })
 	if got := <-r.nacks; got != "duplicate name twin found among added/updated resources" {
-		t.Errorf("NACK with %q", got)
+		t.Errorf("NACK with %q, want %q", got, "duplicate name twin found among added/updated resources")
 	}
 	if names := proxy.names(resource.Cluster); slices.Contains(names, "good") {
 		t.Errorf("Envoy has %v", names)

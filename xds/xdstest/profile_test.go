@@ -43,10 +43,10 @@ func TestProfile_UpgradeKeepsListenersOfOldProfile(t *testing.T) {
 	stats := w.proxy.(envoySubject).Stats("listener_manager.listener_(modified|in_place_updated|removed)")
 	for name, n := range stats {
 		if n != 0 {
-			t.Errorf("%s: %d", name, n)
+			t.Errorf("%s: %d, want 0", name, n)
 		}
 	}
 	if len(stats) != 3 {
-		t.Errorf("counters are missing: %v", stats)
+		t.Errorf("counters are missing: %v, want 3 of them", stats)
 	}
 }

@@ -128,7 +128,7 @@ func TestNACK_RejectedRouteAnswers500AndOthersApply(t *testing.T) {
 			})
 			for _, at := range [][2]string{{"h0.com", "/"}, {"h3.com", "/new"}, {"h3.com", "/"}, {"h7.com", "/"}} {
 				if got := status(t, w.port, at[0], at[1]); got != 200 {
-					t.Errorf("%s%s answers %d", at[0], at[1], got)
+					t.Errorf("%s%s answers %d, want 200", at[0], at[1], got)
 				}
 			}
 			for _, owner := range []string{"r0", "r3", "new", "fine"} {

@@ -55,7 +55,7 @@ func TestNACK_OfASecretStaysReportedForAnEnvoyThatHasJustStarted(t *testing.T) {
 			})
 			t.Logf("%+v", w.control.Server.Proxies())
 			if m := w.reports.message("bad"); !strings.Contains(m, "Failed to load certificate chain") {
-				t.Errorf("after a reconnect: %q", m)
+				t.Errorf(`after a reconnect: %q, want a text with "Failed to load certificate chain"`, m)
 			}
 		})
 	}

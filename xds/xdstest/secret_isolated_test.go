@@ -84,7 +84,7 @@ func TestNACK_CertificateOfOneTenantHoldsUpNoOtherOnAnEnvoyThatHasJustStarted(t 
 			})
 			w.wait("another tenant's change", func() bool { return presented(shared, "more") == 4 })
 			if serial := presented(shared, "fine"); serial != 3 {
-				t.Errorf("certificate %d of the tenant that changed nothing", serial)
+				t.Errorf("certificate %d of the tenant that changed nothing, want 3", serial)
 			}
 			for _, name := range []string{"fine", "more", "shared"} {
 				if m := w.reports.message(name); m != "" {

@@ -116,6 +116,6 @@ func TestSecret_MissingCertificateAffectsOnlyItsListener(t *testing.T) {
 	w.control.Commit([]*resource.Resource{pair(t, "cert", []byte("not PEM"), []byte("not PEM"))})
 	w.wait("a report", func() bool { return w.reports.message("cert") != "" })
 	if serial := served(secure); serial != 2 {
-		t.Errorf("an invalid certificate replaces the last good one: %d", serial)
+		t.Errorf("an invalid certificate replaces the last good one: %d, want 2", serial)
 	}
 }

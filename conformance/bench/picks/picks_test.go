@@ -21,7 +21,7 @@ func TestClients_CountAnswersAndReportErrors(t *testing.T) {
 	c := picks.Clients{Address: models.Addresses[0].String(), Connections: 2}
 	requests := [][]byte{picks.Request("none", picks.Chat(1000, 0)), picks.Request("none", picks.Chat(100_000, 1))}
 	if n, err := c.Saturate(context.Background(), requests, 100*time.Millisecond); err != nil || n < 10 {
-		t.Errorf("saturated: %d answers, %v", n, err)
+		t.Errorf("saturated: %d answers, %v, want at least 10", n, err)
 	}
 	models.Close()
 	if _, err := c.Saturate(context.Background(), requests, time.Second); err == nil {

@@ -68,7 +68,7 @@ func TestBenchWorld_FilesAndObjectsMatch(t *testing.T) {
 			t.Errorf("%+v: Envoy's resources (-objects +files):\n%s", size, diff)
 		}
 		if len(want) < size.Backends*2 {
-			t.Errorf("%+v: only %d resources", size, len(want))
+			t.Errorf("%+v: only %d resources, want at least %d", size, len(want), size.Backends*2)
 		}
 	}
 }

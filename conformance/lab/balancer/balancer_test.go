@@ -81,7 +81,7 @@ func TestLoadBalancer_FullRangeLeavesYoungestPending(t *testing.T) {
 	within := netip.MustParsePrefix("10.0.0.0/31")
 	got := assign([]*corev1.Service{balanced("a", 1, "", ""), balanced("b", 2, "", "")}, nil, within)
 	if len(got) != 1 {
-		t.Errorf("%v", got)
+		t.Errorf("%v, want 1 of them", got)
 	}
 }
 
@@ -99,6 +99,6 @@ func TestLoadBalancer_NewAddressIsStableWhenLowerOneFrees(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	if given.prune([]*corev1.Service{b}); len(given) > 0 {
-		t.Errorf("a deleted Service keeps %v", given)
+		t.Errorf("a deleted Service keeps %v, want none", given)
 	}
 }

@@ -179,7 +179,7 @@ func whole(t *testing.T, a, b *site) {
 			}
 		}
 		if n := way[0].arrive(t, way[1], 20); n != 20 {
-			t.Errorf("%d of 20 datagrams arrive from %s", n, way[0].name)
+			t.Errorf("%d of 20 datagrams arrive from %s, want 20", n, way[0].name)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func TestLink_CutPassesNothingUntilItIsHealed(t *testing.T) {
 			t.Errorf("a new connection from %s: %v; it must wait", way[0].name, err)
 		}
 		if n := way[0].arrive(t, way[1], 20); n != 0 {
-			t.Errorf("%d datagrams arrive from %s", n, way[0].name)
+			t.Errorf("%d datagrams arrive from %s, want 0", n, way[0].name)
 		}
 	}
 	if _, err := echoes(old, ends); !waits(err) {
@@ -212,10 +212,10 @@ func TestLink_CutOneWayPassesTheOtherWay(t *testing.T) {
 	a, b, there, _ := twoSites(t)
 	set(t, Fault{Effect: Cut}, there)
 	if n := a.arrive(t, b, 20); n != 0 {
-		t.Errorf("%d datagrams arrive from a", n)
+		t.Errorf("%d datagrams arrive from a, want 0", n)
 	}
 	if n := b.arrive(t, a, 20); n != 20 {
-		t.Errorf("%d of 20 datagrams arrive from b", n)
+		t.Errorf("%d of 20 datagrams arrive from b, want 20", n)
 	}
 	for _, way := range [][2]*site{{a, b}, {b, a}} { // a handshake needs both directions
 		if err := way[0].ask(way[1], 80, ends); !waits(err) {
@@ -254,10 +254,11 @@ func TestLink_RejectEndsConnectionsAtOnce(t *testing.T) {
 	set(t, Fault{Effect: Reject}, there, back)
 	for _, way := range [][2]*site{{a, b}, {b, a}} {
 		if err := way[0].ask(way[1], 80, generous); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("a new connection from %s: %v; it must be reset at once", way[0].name, err)
+			t.Errorf("a new connection from %s: %v; it must be reset at once, want %v",
+				way[0].name, err, syscall.ECONNREFUSED)
 		}
 		if n := way[0].arrive(t, way[1], 20); n != 0 {
-			t.Errorf("%d datagrams arrive from %s", n, way[0].name)
+			t.Errorf("%d datagrams arrive from %s, want 0", n, way[0].name)
 		}
 	}
 	if _, err := echoes(old, generous); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.EOF) {
@@ -268,10 +269,10 @@ func TestLink_RejectEndsConnectionsAtOnce(t *testing.T) {
 
 	set(t, Fault{Effect: Reject}, there)
 	if n := b.arrive(t, a, 20); n != 20 {
-		t.Errorf("one way: %d of 20 datagrams arrive from b", n)
+		t.Errorf("one way: %d of 20 datagrams arrive from b, want 20", n)
 	}
 	if err := a.ask(b, 80, generous); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("one way: a new connection from a: %v; it must be reset at once", err)
+		t.Errorf("one way: a new connection from a: %v; it must be reset at once, want %v", err, syscall.ECONNREFUSED)
 	}
 	set(t, Fault{Effect: Heal}, there)
 	whole(t, a, b)
@@ -282,7 +283,7 @@ func TestLink_DropLosesAShareAndTCPGoesOn(t *testing.T) {
 	const sent = 200 // as many as a socket's buffer holds
 	set(t, Fault{Effect: Drop, Share: 50}, there)
 	if n := a.arrive(t, b, sent); n < sent/5 || n > sent*4/5 { // eight standard deviations
-		t.Errorf("%d of %d datagrams arrive from a", n, sent)
+		t.Errorf("%d of %d datagrams arrive from a, want at least %d and at most %d", n, sent, sent/5, sent*4/5)
 	}
 	if n := b.arrive(t, a, sent); n != sent {
 		t.Errorf("%d of %d datagrams arrive from b, which loses none", n, sent)
@@ -320,26 +321,26 @@ func TestLink_DelayAddsToEachRoundTripUntilItIsHealed(t *testing.T) {
 	old := a.open(t, b, 80)
 	set(t, Fault{Effect: Delay, By: by}, there)
 	if d := least(); d < by {
-		t.Errorf("one way delayed: a round trip takes %s", d)
+		t.Errorf("one way delayed: a round trip takes %s, want at least %s", d, by)
 	}
 	if d, err := echoes(old, generous); err != nil || d < by {
-		t.Errorf("an established connection: a round trip takes %s: %v", d, err)
+		t.Errorf("an established connection: a round trip takes %s: %v, want at least %s", d, err, by)
 	}
 	set(t, Fault{Effect: Delay, By: by}, back)
 	if d := least(); d < 2*by {
-		t.Errorf("both ways delayed: a round trip takes %s", d)
+		t.Errorf("both ways delayed: a round trip takes %s, want at least %s", d, 2*by)
 	}
 	set(t, Fault{Effect: Delay, By: by / 2}, there, back)
 	if d := least(); d < by {
-		t.Errorf("both ways delayed by half: a round trip takes %s", d)
+		t.Errorf("both ways delayed by half: a round trip takes %s, want at least %s", d, by)
 	}
 	if n := a.arrive(t, b, 100); n != 100 {
-		t.Errorf("%d of 100 datagrams arrive", n)
+		t.Errorf("%d of 100 datagrams arrive, want 100", n)
 	}
 	set(t, Fault{Effect: Heal}, there, back)
 	whole(t, a, b)
 	if d := least(); d >= by/2 {
-		t.Errorf("after healing: the fastest of 10 round trips takes %s", d)
+		t.Errorf("after healing: the fastest of 10 round trips takes %s, want less than %s", d, by/2)
 	}
 	for _, s := range []*site{a, b} {
 		for _, peer := range []*site{a, b} {

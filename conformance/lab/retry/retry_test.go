@@ -17,13 +17,13 @@ func TestRetry_StopsAtSuccessAndReportsTheLastError(t *testing.T) {
 			}
 			return nil
 		}); err != nil || time.Since(start) != 3*time.Second {
-			t.Errorf("%v after %s", err, time.Since(start))
+			t.Errorf("%v after %s, want %s", err, time.Since(start), 3*time.Second)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		err := Until(ctx, time.Second, func(context.Context) error { return missing })
 		if !errors.Is(err, missing) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v", err)
+			t.Errorf("%v, want %v and %v", err, missing, context.DeadlineExceeded)
 		}
 	})
 }

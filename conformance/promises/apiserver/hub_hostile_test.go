@@ -64,22 +64,18 @@ const forbidden = `{apiVersion: admissionregistration.k8s.io/v1, kind: Validatin
     object.status.clusters.all(c, !has(c.endpointPicker) ||
       c.endpointPicker.service.all(s, !has(s.addresses) || !('198.51.100.66' in s.addresses)))"}]}}`
 
-// A member whose API server validates nothing exports the same pools as others. The other members'
-// API servers store each import with the entries of the honest member, before and after a change.
-func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
-	servers := clusters(t, "east", "west")
-	east, west := servers["east"], servers["west"]
-	east.namespace(t, "team")
-	west.namespace(t, "team")
-	west.create(t, "validatingadmissionpolicies", forbidden)
-	west.create(t, "validatingadmissionpolicybindings",
+// forbidsAddresses makes a cluster deny imports with certain addresses by an admission policy.
+func (s *server) forbidsAddresses(t *testing.T) {
+	t.Helper()
+	s.create(t, "validatingadmissionpolicies", forbidden)
+	s.create(t, "validatingadmissionpolicybindings",
 		`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding,
   metadata: {name: addresses}, spec: {policyName: addresses, validationActions: [Deny]}}`)
-	west.create(t, "inferencepoolimports",
+	s.create(t, "inferencepoolimports",
 		"{apiVersion: inference.networking.x-k8s.io/v1alpha1, kind: InferencePoolImport, metadata: {namespace: team, "+
 			"name: probe}}")
 	labtest.Until(t, "the policy counts", func(ctx context.Context) error {
-		_, err := west.client.Resource(importKind).Namespace("team").Patch(ctx, "probe", types.MergePatchType,
+		_, err := s.client.Resource(importKind).Namespace("team").Patch(ctx, "probe", types.MergePatchType,
 			[]byte(`{"status": {"clusters": [
   {"name": "a", "routingMode": "EndpointMode", "targetPortNumber": 1, "endpointPicker": {"service": [{"addresses": ["198.51.100.66"]}]}}]}}`),
 			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
@@ -88,6 +84,16 @@ func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A member whose API server validates nothing exports the same pools as others. The other members'
+// API servers store each import with the entries of the honest member, before and after a change.
+func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
+	servers := clusters(t, "east", "west")
+	east, west := servers["east"], servers["west"]
+	east.namespace(t, "team")
+	west.namespace(t, "team")
+	west.forbidsAddresses(t)
 
 	evil := kubetest.New(t)
 	for _, name := range []string{"kube-system", "team"} {

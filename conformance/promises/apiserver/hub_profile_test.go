@@ -43,12 +43,9 @@ func (s *server) profile(t *testing.T, namespace, name string, target *server) {
 	}
 }
 
-// A management cluster has the ClusterSet and a ClusterProfile of each member. Two hubs run there;
-// the leader is killed, and the other one goes on, in a later epoch. Unusable profiles are named.
-func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
-	servers := clusters(t, "east", "west")
-	management := start(t)
-	management.install(t, "clustersets")
+// profileCRD is the CRD of ClusterProfiles, as its project publishes it.
+func profileCRD(t *testing.T) string {
+	t.Helper()
 	module := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
 		"sigs.k8s.io/cluster-inventory-api")
 	module.Dir = "../../.."
@@ -61,7 +58,16 @@ func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	management.create(t, "customresourcedefinitions", string(crd))
+	return string(crd)
+}
+
+// A management cluster has the ClusterSet and a ClusterProfile of each member. Two hubs run there;
+// the leader is killed, and the other one goes on, in a later epoch. Unusable profiles are named.
+func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
+	servers := clusters(t, "east", "west")
+	management := start(t)
+	management.install(t, "clustersets")
+	management.create(t, "customresourcedefinitions", profileCRD(t))
 	management.create(t, "namespaces",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: fleet, labels: {multicluster.x-k8s.io/clusterset: gpus}}}")
 	management.namespace(t, "elsewhere")

@@ -299,6 +299,62 @@ func clusters(t *testing.T, names ...string) map[string]*server {
 	return out
 }
 
+// twoExporters makes two clusters export one pool, and one of them a pool whose import a person has
+// made elsewhere, with an entry of its own.
+func twoExporters(t *testing.T, east, west, north *server) {
+	t.Helper()
+	north.exported(t, "team", "chat", "192.0.2.3")
+	west.hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready, north[192.0.2.3] True/Ready")
+	east.hasImport(t, "team", "chat", "import: north[192.0.2.3] True/Ready")
+	west.create(t, "inferencepoolimports",
+		"{apiVersion: inference.networking.x-k8s.io/v1alpha1, kind: InferencePoolImport, metadata: {namespace: team, "+
+			"name: mine}}")
+	if _, err := west.client.Resource(importKind).Namespace("team").Patch(t.Context(), "mine", types.MergePatchType,
+		[]byte(`{"status": {"clusters": [{"name": "other", "routingMode": "ParentMode"}]}}`),
+		metav1.PatchOptions{FieldManager: "a-person"}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	east.exported(t, "team", "mine", "192.0.2.2")
+	west.hasImport(t, "team", "mine", "import: east[192.0.2.2] True/Ready, other")
+	east.hasExported(t, "team", "mine", "Exported=True")
+	north.hasExported(t, "team", "chat", "Exported=True")
+}
+
+// measuresExports expects the metrics of the exports so far, and of one more, which is withdrawn.
+func (h *hub) measuresExports(east *server) {
+	h.t.Helper()
+	h.measures(`penstock_hub_leading 1`, `penstock_hub_problems 0`, `penstock_hub_member_connected{member="west"} 1`,
+		`penstock_hub_member_age_seconds{member="north"} `,
+		`penstock_hub_exports{member="east",state="Exported"} 2`,
+		`penstock_hub_imports{member="west",state="Imported"} 3`)
+	east.namespace(h.t, "other")
+	east.exported(h.t, "other", "lonely", "192.0.2.77")
+	h.measures(`penstock_hub_exports{member="east",state="NamespaceNotFound"} 1`,
+		`penstock_hub_imports{member="north",state="NamespaceNotFound"} 1`)
+	if err := east.client.Resource(poolKind).Namespace("other").Delete(h.t.Context(), "lonely",
+		metav1.DeleteOptions{}); err != nil {
+		h.t.Fatal(err)
+	}
+	h.measures(`penstock_hub_exports{member="east",state="Exported"} 2`,
+		`penstock_hub_imports{member="west",state="Imported"} 3`)
+}
+
+func (h *hub) readAll() {
+	h.t.Helper()
+	labtest.Until(h.t, "the hub has read all members", func(ctx context.Context) error {
+		members, err := h.members(ctx)
+		if err != nil {
+			return err
+		}
+		for _, m := range members.Members {
+			if !m.Read || !m.Connected || len(m.Missing) > 0 {
+				return fmt.Errorf("%+v", members)
+			}
+		}
+		return nil
+	})
+}
+
 // Three clusters without any Penstock. A pool is annotated in one of them, and the others have its
 // import; the hub is killed and started again; a cluster dies.
 func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
@@ -316,22 +372,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	north.hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
 	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 2 members")
 
-	// Two exporters of one pool, and an import that a person has made with an entry of its own.
-	north.exported(t, "team", "chat", "192.0.2.3")
-	west.hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready, north[192.0.2.3] True/Ready")
-	east.hasImport(t, "team", "chat", "import: north[192.0.2.3] True/Ready")
-	west.create(t, "inferencepoolimports",
-		"{apiVersion: inference.networking.x-k8s.io/v1alpha1, kind: InferencePoolImport, metadata: {namespace: team, "+
-			"name: mine}}")
-	if _, err := west.client.Resource(importKind).Namespace("team").Patch(t.Context(), "mine", types.MergePatchType,
-		[]byte(`{"status": {"clusters": [{"name": "other", "routingMode": "ParentMode"}]}}`),
-		metav1.PatchOptions{FieldManager: "a-person"}, "status"); err != nil {
-		t.Fatal(err)
-	}
-	east.exported(t, "team", "mine", "192.0.2.2")
-	west.hasImport(t, "team", "mine", "import: east[192.0.2.2] True/Ready, other")
-	east.hasExported(t, "team", "mine", "Exported=True")
-	north.hasExported(t, "team", "chat", "Exported=True")
+	twoExporters(t, east, west, north)
 
 	// A changed export costs one write in each member that imports it, and none in its own.
 	n := map[string]int{}
@@ -350,37 +391,13 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 		}
 	}
 
-	h.measures(`penstock_hub_leading 1`, `penstock_hub_problems 0`, `penstock_hub_member_connected{member="west"} 1`,
-		`penstock_hub_member_age_seconds{member="north"} `,
-		`penstock_hub_exports{member="east",state="Exported"} 2`,
-		`penstock_hub_imports{member="west",state="Imported"} 3`)
-	east.namespace(t, "other")
-	east.exported(t, "other", "lonely", "192.0.2.77")
-	h.measures(`penstock_hub_exports{member="east",state="NamespaceNotFound"} 1`,
-		`penstock_hub_imports{member="north",state="NamespaceNotFound"} 1`)
-	if err := east.client.Resource(poolKind).Namespace("other").Delete(t.Context(), "lonely",
-		metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	h.measures(`penstock_hub_exports{member="east",state="Exported"} 2`,
-		`penstock_hub_imports{member="west",state="Imported"} 3`)
+	h.measuresExports(east)
 
 	// A restart without a change writes nothing. A marker shows that the new hub has read all.
 	h.kill()
 	count()
 	h.start()
-	labtest.Until(t, "the hub has read all members", func(ctx context.Context) error {
-		members, err := h.members(ctx)
-		if err != nil {
-			return err
-		}
-		for _, m := range members.Members {
-			if !m.Read || !m.Connected || len(m.Missing) > 0 {
-				return fmt.Errorf("%+v", members)
-			}
-		}
-		return nil
-	})
+	h.readAll()
 	east.exported(t, "team", "marker", "192.0.2.4")
 	west.hasImport(t, "team", "marker", "import: east[192.0.2.4] True/Ready")
 	east.hasExported(t, "team", "marker", "Exported=True")
@@ -406,11 +423,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 
 	// A withdrawn export drains, and leaves. A person's objects stay.
 	for _, pool := range []string{"mine", "marker"} {
-		if _, err := east.client.Resource(poolKind).Namespace("team").Patch(t.Context(), pool, types.MergePatchType,
-			[]byte(`{"metadata": {"annotations": {"inference.networking.x-k8s.io/export": null}}}`),
-			metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		east.annotate(t, pool, `{"inference.networking.x-k8s.io/export": null}`)
 	}
 	west.hasImport(t, "team", "marker", "")
 	west.hasImport(t, "team", "mine", "import: other")

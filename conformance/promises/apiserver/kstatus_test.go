@@ -36,7 +36,7 @@ func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 		}
 	}
 	if len(own) != len(changed) {
-		t.Fatalf("objects: %v", own)
+		t.Fatalf("objects: %v, want %d of them", own, len(changed))
 	}
 	for _, o := range own {
 		if o.kind != "ClusterSet" { // in the cluster of a hub it has no observer, and must not wait for one
@@ -66,7 +66,7 @@ func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 	reports("the first report, of a mistake", broken, kstatus.FailedStatus)
 	for _, o := range own {
 		if got := s.kstatus(t, o); got.Message != broken.Message {
-			t.Errorf("%s: the message is %q", o.ref(), got.Message)
+			t.Errorf("%s: the message is %q, want %q", o.ref(), got.Message, broken.Message)
 		}
 	}
 	reports("the mistake is resolved", good, kstatus.CurrentStatus)

@@ -138,6 +138,20 @@ func (s *server) objects(ctx context.Context, kind schema.GroupVersionResource) 
 	return names, nil
 }
 
+// hasExactly waits until a cluster has the PoolExports and imports of certain pools, and no others.
+func (s *server) hasExactly(t *testing.T, what string, want ...string) {
+	t.Helper()
+	for _, kind := range []schema.GroupVersionResource{poolExportKind, importKind} {
+		labtest.Until(t, what, func(ctx context.Context) error {
+			got, err := s.objects(ctx, kind)
+			if err == nil && !slices.Equal(got, want) {
+				err = fmt.Errorf("%d %s, %q, want %q", len(got), kind.Resource, got[:min(len(got), 30)], want)
+			}
+			return err
+		})
+	}
+}
+
 // A member that publishes ten thousand exports has no more objects here than the ClusterSet allows,
 // and a lower limit removes the others.
 func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
@@ -188,18 +202,7 @@ func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 		}
 		return nil
 	})
-	has := func(what string, want ...string) {
-		t.Helper()
-		for _, kind := range []schema.GroupVersionResource{poolExportKind, importKind} {
-			labtest.Until(t, what, func(ctx context.Context) error {
-				got, err := s.objects(ctx, kind)
-				if err == nil && !slices.Equal(got, want) {
-					err = fmt.Errorf("%d %s, %q, want %q", len(got), kind.Resource, got[:min(len(got), 30)], want)
-				}
-				return err
-			})
-		}
-	}
+	has := func(what string, want ...string) { t.Helper(); s.hasExactly(t, what, want...) }
 	first := []string{"team-03/pool-001"}
 	for i := range 19 {
 		first = append(first, fmt.Sprintf("team-07/pool-%03d", i))

@@ -103,7 +103,7 @@ func manifestsOf(t *testing.T, kinds ...string) (out []*unstructured.Unstructure
 		}
 	}
 	if len(out) != len(kinds) {
-		t.Fatalf("%d objects of kinds %v", len(out), kinds)
+		t.Fatalf("%d objects of kinds %v, want %d", len(out), kinds, len(kinds))
 	}
 	return out
 }
@@ -243,6 +243,62 @@ const (
 	policy = "ValidatingAdmissionPolicy 'penstock'"
 )
 
+var deniedWrites = []struct{ why, verb, resource, namespace, name, body string }{
+	{"no label", "create", "configmaps", "default", "", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"},
+	{"the label of another fleet", "create", "configmaps", "default", "",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, " + ours + "}}"},
+	{"a ServiceAccount without the label", "create", "serviceaccounts", "default", "",
+		"{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}}"},
+	{"a change of a Service of another user", "patch", "services", "default", "theirs",
+		"{spec: {externalIPs: [192.0.2.1]}}"},
+	{"the label on an object of another user", "patch", "configmaps", "default", "theirs",
+		"{metadata: {labels: {penstock.dev/fleet: theirs}}}"},
+	{"the removal of the label", "patch", "serviceaccounts", "default", fleetOf, "{metadata: {labels: null}}"},
+	{"a deletion", "delete", "services", "default", "theirs", ""},
+	{"a deletion of a Deployment", "delete", "deployments", "default", "theirs", ""},
+	{"a scale", "patch/scale", "deployments", "default", "theirs", "{spec: {replicas: 0}}"},
+	{"the node's network", "patch", "deployments", "default", fleetOf,
+		"{spec: {template: {spec: {hostNetwork: true}}}}"},
+	{"the node's processes", "patch", "deployments", "default", fleetOf,
+		"{spec: {template: {spec: {hostPID: true}}}}"},
+	{"a folder of the node", "patch", "deployments", "default", fleetOf,
+		"{spec: {template: {spec: {volumes: [{name: v, hostPath: {path: /}}]}}}}"},
+	{"a Secret as a volume", "patch", "deployments", "default", fleetOf,
+		"{spec: {template: {spec: {volumes: [{name: v, secret: {secretName: theirs}}]}}}}"},
+	{"a token for the API server", "patch", "deployments", "default", fleetOf,
+		"{spec: {template: {spec: {volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: " +
+			"t}}]}}]}}}}"},
+	{"a mounted token", "patch", "deployments", "default", fleetOf,
+		"{spec: {template: {spec: {automountServiceAccountToken: true}}}}"},
+	{"another service account", "patch", "deployments", "default", fleetOf,
+		"{spec: {template: {spec: {serviceAccountName: default}}}}"},
+	{"a privileged container", "patch", "deployments", "default", fleetOf,
+		"{spec: {template: {spec: {containers: [{name: a, image: a, securityContext: {privileged: true}}]}}}}"},
+	{"another Secret", "create", "secrets", "default", "",
+		"{apiVersion: v1, kind: Secret, metadata: {name: a, labels: {app.kubernetes.io/managed-by: penstock}}}"},
+	{"a Secret of another user", "patch", "secrets", "default", "theirs", "{stringData: {a: b}}"},
+	{"the deletion of the authority", "delete", "secrets", system, "penstock-ca", ""},
+	{"the authority without its label", "patch", "secrets", system, "penstock-ca", "{metadata: {labels: null}}"},
+	{"the specification of a class", "patch", "gatewayclasses", "", "penstock", "{spec: {description: mine}}"},
+	{"a label of a class", "patch", "gatewayclasses", "", "penstock", "{metadata: {labels: {a: b}}}"},
+	{"a finalizer and a label of a class", "patch", "gatewayclasses", "", "penstock",
+		"{metadata: {finalizers: [a.example/b], annotations: {a: b}}}"},
+	{"the deletion of a class", "delete", "gatewayclasses", "", "penstock", ""},
+	{"a Gateway's specification", "patch", "gateways", "default", "gw", "{metadata: {labels: {a: b}}}"},
+	{"a route", "create", "httproutes", "default", "", objects[2].text()},
+	{"a Lease elsewhere", "create", "leases", "default", "",
+		"{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: penstock}}"},
+	{"another Lease", "create", "leases", system, "",
+		"{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: other}}"},
+	{"a pod", "create", "pods", "default", "",
+		"{apiVersion: v1, kind: Pod, metadata: {name: a, " + ours +
+			"}, spec: {containers: [{name: a, image: a}]}}"},
+	{"a token", "create/token", "serviceaccounts", "default", fleetOf,
+		"{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, spec: {audiences: [a]}}"},
+	{"a role", "create", "clusterroles", "", "",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}}"},
+}
+
 // A holder of Penstock's token, with RBAC's permission for everything, changes nothing of others
 // and gets no other token.
 func TestAdmissionPolicy_DeniesEverythingElse(t *testing.T) {
@@ -264,61 +320,7 @@ func TestAdmissionPolicy_DeniesEverythingElse(t *testing.T) {
 	if err := l.write("create", "deployments", "default", "", fmt.Sprintf(fleet, pod)); err != nil {
 		t.Fatalf("the Deployment of a fleet: %v", err)
 	}
-	for _, w := range []struct{ why, verb, resource, namespace, name, body string }{
-		{"no label", "create", "configmaps", "default", "", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"},
-		{"the label of another fleet", "create", "configmaps", "default", "",
-			"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, " + ours + "}}"},
-		{"a ServiceAccount without the label", "create", "serviceaccounts", "default", "",
-			"{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}}"},
-		{"a change of a Service of another user", "patch", "services", "default", "theirs",
-			"{spec: {externalIPs: [192.0.2.1]}}"},
-		{"the label on an object of another user", "patch", "configmaps", "default", "theirs",
-			"{metadata: {labels: {penstock.dev/fleet: theirs}}}"},
-		{"the removal of the label", "patch", "serviceaccounts", "default", fleetOf, "{metadata: {labels: null}}"},
-		{"a deletion", "delete", "services", "default", "theirs", ""},
-		{"a deletion of a Deployment", "delete", "deployments", "default", "theirs", ""},
-		{"a scale", "patch/scale", "deployments", "default", "theirs", "{spec: {replicas: 0}}"},
-		{"the node's network", "patch", "deployments", "default", fleetOf,
-			"{spec: {template: {spec: {hostNetwork: true}}}}"},
-		{"the node's processes", "patch", "deployments", "default", fleetOf,
-			"{spec: {template: {spec: {hostPID: true}}}}"},
-		{"a folder of the node", "patch", "deployments", "default", fleetOf,
-			"{spec: {template: {spec: {volumes: [{name: v, hostPath: {path: /}}]}}}}"},
-		{"a Secret as a volume", "patch", "deployments", "default", fleetOf,
-			"{spec: {template: {spec: {volumes: [{name: v, secret: {secretName: theirs}}]}}}}"},
-		{"a token for the API server", "patch", "deployments", "default", fleetOf,
-			"{spec: {template: {spec: {volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: " +
-				"t}}]}}]}}}}"},
-		{"a mounted token", "patch", "deployments", "default", fleetOf,
-			"{spec: {template: {spec: {automountServiceAccountToken: true}}}}"},
-		{"another service account", "patch", "deployments", "default", fleetOf,
-			"{spec: {template: {spec: {serviceAccountName: default}}}}"},
-		{"a privileged container", "patch", "deployments", "default", fleetOf,
-			"{spec: {template: {spec: {containers: [{name: a, image: a, securityContext: {privileged: true}}]}}}}"},
-		{"another Secret", "create", "secrets", "default", "",
-			"{apiVersion: v1, kind: Secret, metadata: {name: a, labels: {app.kubernetes.io/managed-by: penstock}}}"},
-		{"a Secret of another user", "patch", "secrets", "default", "theirs", "{stringData: {a: b}}"},
-		{"the deletion of the authority", "delete", "secrets", system, "penstock-ca", ""},
-		{"the authority without its label", "patch", "secrets", system, "penstock-ca", "{metadata: {labels: null}}"},
-		{"the specification of a class", "patch", "gatewayclasses", "", "penstock", "{spec: {description: mine}}"},
-		{"a label of a class", "patch", "gatewayclasses", "", "penstock", "{metadata: {labels: {a: b}}}"},
-		{"a finalizer and a label of a class", "patch", "gatewayclasses", "", "penstock",
-			"{metadata: {finalizers: [a.example/b], annotations: {a: b}}}"},
-		{"the deletion of a class", "delete", "gatewayclasses", "", "penstock", ""},
-		{"a Gateway's specification", "patch", "gateways", "default", "gw", "{metadata: {labels: {a: b}}}"},
-		{"a route", "create", "httproutes", "default", "", objects[2].text()},
-		{"a Lease elsewhere", "create", "leases", "default", "",
-			"{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: penstock}}"},
-		{"another Lease", "create", "leases", system, "",
-			"{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: other}}"},
-		{"a pod", "create", "pods", "default", "",
-			"{apiVersion: v1, kind: Pod, metadata: {name: a, " + ours +
-				"}, spec: {containers: [{name: a, image: a}]}}"},
-		{"a token", "create/token", "serviceaccounts", "default", fleetOf,
-			"{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, spec: {audiences: [a]}}"},
-		{"a role", "create", "clusterroles", "", "",
-			"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}}"},
-	} {
+	for _, w := range deniedWrites {
 		if err := l.write(w.verb, w.resource, w.namespace, w.name, w.body); err == nil ||
 			!strings.Contains(err.Error(), policy) {
 			t.Errorf("%s (%s %s %s): %v", w.why, w.verb, w.resource, w.name, err)

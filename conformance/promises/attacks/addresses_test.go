@@ -126,7 +126,7 @@ func TestHostname_DeadNamesDelayNoOtherUser(t *testing.T) {
 	begin := time.Now()
 	s := start(t, files, "--dns-server", d.Address())
 	if took := time.Since(begin); took > 20*time.Second {
-		t.Errorf("the Gateway served after %s", took)
+		t.Errorf("the Gateway served after %s, want at most %s", took, 20*time.Second)
 	}
 	traffic := s.traffic()
 	s.Eventually("the dead names are asked for", func() error {
@@ -146,7 +146,7 @@ func TestHostname_DeadNamesDelayNoOtherUser(t *testing.T) {
 		t.Error("a name that nothing uses was resolved")
 	}
 	if size := s.logSize("penstock"); size > 4<<20 {
-		t.Errorf("penstock logged %d bytes", size)
+		t.Errorf("penstock logged %d bytes, want at most %d", size, 4<<20)
 	}
 	traffic.end()
 }

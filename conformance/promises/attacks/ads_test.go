@@ -30,13 +30,14 @@ func withstands(t *testing.T, s *site, bytes int, more float64) {
 	most := peak()
 	t.Logf("%.0f MiB before, %.0f at the peak", before, most)
 	if most > before+more {
-		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak: %v", before, most, ends)
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak: %v, want at most %.0f",
+			before, most, ends, before+more)
 	}
 	if err != nil {
 		t.Errorf("some streams do not end: %v; the others: %v", err, ends)
 	}
 	if size := s.logSize("penstock"); size > 1<<20 {
-		t.Errorf("penstock logged %d bytes", size)
+		t.Errorf("penstock logged %d bytes, want at most %d", size, 1<<20)
 	}
 	traffic.end()
 }

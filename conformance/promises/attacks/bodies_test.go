@@ -57,7 +57,7 @@ func TestCHWBL_HostileBodiesAreAnswered400(t *testing.T) {
 		}
 	}
 	if after := s.rss(s.penstock); after > before+320 { // 256 MiB of bodies are held at most
-		t.Errorf("resident memory grew from %.0f to %.0f MiB", before, after)
+		t.Errorf("resident memory grew from %.0f to %.0f MiB, want at most %.0f", before, after, before+320)
 	}
 	traffic.end()
 }

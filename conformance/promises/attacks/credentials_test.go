@@ -127,7 +127,7 @@ func TestXDSCredentials_OtherClientsReadNothing(t *testing.T) {
 		_ = conn.Close()
 	}
 	if most := peak(); most > before+64 {
-		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f", before, most, before+64)
 	}
 	traffic.end()
 }
@@ -161,6 +161,6 @@ func TestXDSCredentials_ExpiredOnConnectionIsReplaced(t *testing.T) {
 	})
 	s.adds()
 	if n := strings.Count(s.whole("penstock"), "proxy connected"); n > 4 {
-		t.Errorf("Envoy has connected %d times", n)
+		t.Errorf("Envoy has connected %d times, want at most 4", n)
 	}
 }

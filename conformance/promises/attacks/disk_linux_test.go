@@ -69,7 +69,7 @@ func TestState_FullDiskEndsNothingAndLosesNothing(t *testing.T) {
 		return nil
 	})
 	if n := s.logged("last-good.jsonl"); n != 1 {
-		t.Errorf("it is logged %d times", n)
+		t.Errorf("it is logged %d times, want 1", n)
 	}
 	traffic.end()
 	s.restart(func() { s.Write("more.yaml", "[") })
@@ -101,7 +101,7 @@ func TestState_UpStartsWithReadOnlyFolder(t *testing.T) {
 	s.answers("/more", "302 one")
 	s.stop(s.penstock)
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
-		t.Errorf("it leaves %v %v", left, err)
+		t.Errorf("it leaves %v %v, want none", left, err)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestRegularExpressions_LargestRouteCostsNoMemory(t *testing.T) {
 		return nil
 	})
 	if most := peak(); most > before+64 {
-		t.Errorf("Envoy had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("Envoy had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f", before, most, before+64)
 	}
 	traffic.end()
 }

@@ -77,7 +77,7 @@ func TestTokenStore_HostilePodReadsNothingAndFillsNothing(t *testing.T) {
 	secret := randomKey()
 	if status, text := exchange(http.MethodPut, url+"/tokens/"+secret,
 		[]byte("[1,15043]")); status != http.StatusNoContent {
-		t.Fatalf("%d %s", status, text)
+		t.Fatalf("%d %s, want %d", status, text, http.StatusNoContent)
 	}
 	for _, path := range []string{"/", "/tokens", "/tokens/", "/tokens/*", "/tokens/../tokens/", "/debug/pprof/",
 		"/metrics", "/tokens/" + secret[:31], "/tokens/" + strings.ToUpper(secret) + "0"} {
@@ -87,7 +87,7 @@ func TestTokenStore_HostilePodReadsNothingAndFillsNothing(t *testing.T) {
 		}
 	}
 	if status, _ := exchange(http.MethodPut, url+"/tokens/"+secret, []byte("[2]")); status != http.StatusConflict {
-		t.Errorf("a prompt was replaced: %d", status)
+		t.Errorf("a prompt was replaced: %d, want %d", status, http.StatusConflict)
 	}
 	if _, text := exchange(http.MethodGet, url+"/tokens/"+secret, nil); string(text) != "[1,15043]" {
 		t.Errorf("%s", text)
@@ -125,7 +125,8 @@ func TestTokenStore_HostilePodReadsNothingAndFillsNothing(t *testing.T) {
 		return nil
 	})
 	if most := peak(); most > before+160 {
-		t.Errorf("the token store had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("the token store had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f",
+			before, most, before+160)
 	} else {
 		t.Logf("%.0f MiB before, %.0f MiB at the peak", before, most)
 	}
@@ -181,7 +182,7 @@ func TestProcess_HostilePromptsHarmThemselvesAlone(t *testing.T) {
 		return nil
 	})
 	if most := peak(); most > 900 { // the chart's limit is 1 GiB
-		t.Errorf("the processor had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("the processor had %.0f MiB before, and %.0f MiB at the peak, want at most 900", before, most)
 	} else {
 		t.Logf("%.0f MiB before, %.0f MiB at the peak", before, most)
 	}

@@ -11,19 +11,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// A client queues far more requests than the limit, each with a fairness ID of its own, and leaves.
-func TestFlowControl_FloodOfWaitingRequestsIsBounded(t *testing.T) {
-	const (
-		flood = 3000
-		full  = 1000
-		// more at once wait longer than message_timeout for a loaded machine's Envoy, and a pool
-		// that fails open serves them
-		burst = 100
-	)
+// stalled is a model server that reports a queue, and answers when the test ends.
+func stalled(t *testing.T) *httptest.Server {
 	release := make(chan struct{})
-	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
 			_, _ = io.WriteString(w,
 				"vllm:num_requests_waiting 5\nvllm:num_requests_running 1\nvllm:kv_cache_usage_perc 0.1\n")
@@ -34,10 +29,47 @@ func TestFlowControl_FloodOfWaitingRequestsIsBounded(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	}))
-	t.Cleanup(slow.Close)
-	t.Cleanup(sync.OnceFunc(func() { close(release) }))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(release) })
+	return server
+}
+
+// crowd is a client that queues requests, each with a fairness ID of its own.
+type crowd struct {
+	url      string
+	client   http.Client
+	rejected atomic.Int32
+}
+
+// send sends a request and returns when it is answered, or ctx ends.
+func (c *crowd) send(ctx context.Context, t *testing.T, i int) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, strings.NewReader(`{"model":"m","prompt":"p"}`))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	q.Header.Set("x-llm-d-inference-fairness-id", fmt.Sprint(strings.Repeat("x", 200), i))
+	response, err := c.client.Do(q)
+	if err != nil {
+		return // the client has left
+	}
+	_ = response.Body.Close()
+	if response.StatusCode == http.StatusTooManyRequests && response.Header.Get("x-penstock-reason") == "queue_full" {
+		c.rejected.Add(1)
+	}
+}
+
+// A client queues far more requests than the limit, each with a fairness ID of its own, and leaves.
+func TestFlowControl_FloodOfWaitingRequestsIsBounded(t *testing.T) {
+	const (
+		flood = 3000
+		full  = 1000
+		// more at once wait longer than message_timeout for a loaded machine's Envoy, and a pool
+		// that fails open serves them
+		burst = 100
+	)
 	s := start(t,
-		map[string]string{"slow.yaml": poolObjects("slow", "/slow", []string{"gw"}, at(slow)) +
+		map[string]string{"slow.yaml": poolObjects("slow", "/slow", []string{"gw"}, at(stalled(t))) +
 			`apiVersion: penstock.dev/v1alpha1
 kind: PoolPolicy
 metadata: {name: slow}
@@ -46,57 +78,44 @@ spec: {targetRef: {name: slow}, picker: {trustHeaders: true, flowControl: {maxRe
 	before, most := s.rss(s.penstock), s.peak(s.penstock)
 	traffic := s.traffic()
 	ctx, leave := context.WithCancel(t.Context())
-	var rejected atomic.Int32
 	var all sync.WaitGroup
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
-	waiting := func() float64 {
+	clients := crowd{url: "http://" + local(s.gateway) + "/slow",
+		client: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}}
+	waiting := func() int {
 		n, _ := s.metric(`penstock_picker_flow_requests{pool="default/slow",priority="0"}`) // no series: none waits
-		return n
+		return int(n)
 	}
 	for i := range flood {
-		all.Go(func() {
-			q, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+local(s.gateway)+"/slow",
-				strings.NewReader(`{"model":"m","prompt":"p"}`))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			q.Header.Set("x-llm-d-inference-fairness-id", fmt.Sprint(strings.Repeat("x", 200), i))
-			response, err := client.Do(q)
-			if err != nil {
-				return // the client has left
-			}
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusTooManyRequests &&
-				response.Header.Get("x-penstock-reason") == "queue_full" {
-				rejected.Add(1)
-			}
-		})
+		all.Go(func() { clients.send(ctx, t, i) })
 		if sent := i + 1; sent%burst == 0 {
 			s.Eventually(
 				"1,000 requests wait and all others are answered 429, but for the first ones, which are served",
 				func() error {
-					if are, n := int(rejected.Load()), int(waiting()); n < min(sent, full)-burst || are+n < sent-burst {
-						return fmt.Errorf("of %d requests %d are rejected, %d wait", sent, are, n)
+					rejected, n := int(clients.rejected.Load()), waiting()
+					if n < min(sent, full)-burst || rejected+n < sent-burst {
+						return fmt.Errorf("of %d requests %d are rejected, %d wait", sent, rejected, n)
 					}
 					return nil
 				})
 		}
 	}
-	time.Sleep(time.Second)
-	if n := waiting(); n != full {
-		t.Errorf("%.0f requests wait, want %d", n, full)
-	}
+	s.Eventually("the queue is full", func() error {
+		if n := waiting(); n != full {
+			return fmt.Errorf("%d requests wait, want %d", n, full)
+		}
+		return nil
+	})
+	poll.Never(t, "the queue is longer or shorter", time.Second, func() bool { return waiting() != full })
 	leave()
 	all.Wait()
 	s.Eventually("nothing waits once the client has left", func() error {
 		if n := waiting(); n > 0 {
-			return fmt.Errorf("%.0f requests wait", n)
+			return fmt.Errorf("%d requests wait", n)
 		}
 		return nil
 	})
 	traffic.end()
-	if m := most(); m > before+256 {
-		t.Errorf("resident memory rose from %.0f to %.0f MiB", before, m)
+	if got, want := most(), before+256; got > want {
+		t.Errorf("got a resident memory of %.0f MiB, want at most %.0f MiB", got, want)
 	}
 }

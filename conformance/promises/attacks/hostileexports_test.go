@@ -43,8 +43,10 @@ type attack struct {
 }
 
 // hostileExports are publications of a member that wants to harm its subscribers.
-func hostileExports() []attack {
-	long, objects := strings.Repeat("x", 80<<10), strings.Repeat("{},", 80_000)+"{}"
+func hostileExports() []attack { return append(hostileMessages(), hostileParts()...) }
+
+// hostileMessages are messages and responses that are too large or too many.
+func hostileMessages() []attack {
 	// empty is a message of a topic with n empty items: type_url, and resources.
 	empty := func(topic string, n int) []byte {
 		return slices.Concat([]byte{0x22, byte(len(topic))}, []byte(topic), bytes.Repeat([]byte{0x12, 0x00}, n))
@@ -98,6 +100,13 @@ func hostileExports() []attack {
 				}), parties.State(i))
 			})
 		}},
+	}
+}
+
+// hostileParts are exports, reports and loads that are invalid, incomplete or too many.
+func hostileParts() []attack {
+	long, objects := strings.Repeat("x", 80<<10), strings.Repeat("{},", 80_000)+"{}"
+	return []attack{
 		{"exports of many parts without a part", "not up to date here", func(v *parties.Subscriber) error {
 			return again(v, 20, "exports", func(i int) []*discoveryv3.Resource {
 				return append(many(20, func(n int) *discoveryv3.Resource {
@@ -216,11 +225,12 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 			s.logSize("penstock")-log)
 	}
 	if most := peak(); most > before+384 {
-		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f",
+			before, most, before+384)
 	}
 	measured.memory(s.within(s.penstock))
 	if size := s.logSize("penstock"); size > 256<<10 {
-		t.Errorf("penstock logged %d bytes", size)
+		t.Errorf("penstock logged %d bytes, want at most %d", size, 256<<10)
 	}
 	for i, a := range attacks {
 		if messages, has := logged(i); !has {

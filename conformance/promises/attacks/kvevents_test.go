@@ -114,7 +114,8 @@ func (s *site) stands(honest string, during time.Duration) {
 	s.Helper()
 	for began := time.Now(); time.Since(began) < during; {
 		if got := s.shown()[honest]; got != "reported" {
-			s.Fatalf("%v after the attack began, the prefixes of the honest server are %q", time.Since(began), got)
+			s.Fatalf(`%v after the attack began, the prefixes of the honest server are %q, want "reported"`,
+				time.Since(began), got)
 		}
 	}
 }
@@ -125,11 +126,11 @@ func (s *site) withstood(honest backend) {
 	s.Helper()
 	address := fmt.Sprintf("%s:%d", honest.address, honest.port)
 	if got := s.shown()[address]; got != "reported" {
-		s.Errorf("the prefixes of the honest server are %q", got)
+		s.Errorf(`the prefixes of the honest server are %q, want "reported"`, got)
 	}
 	for n := range prompts {
 		if by := s.served(promptTokens(n)); by != "0" {
-			s.Errorf("prompt %d went to server %s", n, by)
+			s.Errorf(`prompt %d went to server %s, want "0"`, n, by)
 		}
 	}
 }
@@ -205,7 +206,8 @@ func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	s.withstood(servers[0])
 	traffic.end()
 	if most := peak(); most > before+384 {
-		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f",
+			before, most, before+384)
 	}
 	shown := s.shown()
 	for i, name := range names {
@@ -282,7 +284,8 @@ func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
 	s.withstood(servers[0])
 	traffic.end()
 	if most := peak(); most > before+384 {
-		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f",
+			before, most, before+384)
 	}
 	series := fmt.Sprintf(`penstock_picker_kv_event_failures_total{endpoint="%s:%d",pool="default/events"}`,
 		servers[1].address, servers[1].port)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"maps"
 	"time"
 
 	"github.com/penstock-project/penstock/conformance/promises/parties"
@@ -16,8 +17,16 @@ func cleared() []byte {
 // eventAttacks are attacks of a publisher on one connection, until an error or the end of ctx.
 // victim is the address of another server.
 func eventAttacks(victim string) map[string]func(context.Context, parties.KVPublisher) error {
-	junk := bytes.Repeat([]byte{0xdd, 0x7f, 0xff, 0xff, 0xff, 0x91, 0xc1, 0x81}, 128<<10)
-	claim := "kv@" + victim + "@m"
+	attacks := wireAttacks()
+	maps.Copy(attacks, floods(victim))
+	return attacks
+}
+
+// attackJunk are 1 MiB of arrays without an end, in MessagePack.
+var attackJunk = bytes.Repeat([]byte{0xdd, 0x7f, 0xff, 0xff, 0xff, 0x91, 0xc1, 0x81}, 128<<10)
+
+// wireAttacks are messages that ZMTP or MessagePack does not allow.
+func wireAttacks() map[string]func(context.Context, parties.KVPublisher) error {
 	// endless writes the results of next, again and again.
 	endless := func(ctx context.Context, p parties.KVPublisher, next func() []byte) (err error) {
 		for err == nil && ctx.Err() == nil {
@@ -30,7 +39,7 @@ func eventAttacks(victim string) map[string]func(context.Context, parties.KVPubl
 			if err := p.Greet(); err != nil {
 				return err
 			}
-			return p.Publish("kv-events", 1, junk)
+			return p.Publish("kv-events", 1, attackJunk)
 		},
 		"a greeting without end": func(ctx context.Context, p parties.KVPublisher) error {
 			return endless(ctx, p, func() []byte {
@@ -38,7 +47,7 @@ func eventAttacks(victim string) map[string]func(context.Context, parties.KVPubl
 			})
 		},
 		"a greeting byte by byte": func(ctx context.Context, p parties.KVPublisher) error {
-			return endless(ctx, p, func() []byte { <-time.After(100 * time.Millisecond); return []byte{0xff} })
+			return endless(ctx, p, func() []byte { time.Sleep(100 * time.Millisecond); return []byte{0xff} })
 		},
 		"commands without end": func(ctx context.Context, p parties.KVPublisher) error {
 			if err := p.Greet(); err != nil {
@@ -51,23 +60,30 @@ func eventAttacks(victim string) map[string]func(context.Context, parties.KVPubl
 			if err := p.Greet(); err != nil {
 				return err
 			}
-			_, err := p.Write(append(binary.BigEndian.AppendUint64([]byte{2}, 1<<40), junk...))
+			_, err := p.Write(append(binary.BigEndian.AppendUint64([]byte{2}, 1<<40), attackJunk...))
 			return err
 		},
 		"frames above 16 MiB together": func(ctx context.Context, p parties.KVPublisher) error {
 			if err := p.Greet(); err != nil {
 				return err
 			}
-			return endless(ctx, p, func() []byte { return parties.Frame(1, bytes.Repeat(junk, 2)) })
+			return endless(ctx, p, func() []byte { return parties.Frame(1, bytes.Repeat(attackJunk, 2)) })
 		},
 		"messages of 15 MiB that stop": func(ctx context.Context, p parties.KVPublisher) error {
 			if err := p.Greet(); err != nil {
 				return err
 			}
-			_, err := p.Write(append(binary.BigEndian.AppendUint64([]byte{2}, 15<<20), junk...))
+			_, err := p.Write(append(binary.BigEndian.AppendUint64([]byte{2}, 15<<20), attackJunk...))
 			<-ctx.Done()
 			return err
 		},
+	}
+}
+
+// floods are valid messages, of blocks and topics without an end, and of another server.
+func floods(victim string) map[string]func(context.Context, parties.KVPublisher) error {
+	claim := "kv@" + victim + "@m"
+	return map[string]func(context.Context, parties.KVPublisher) error{
 		"a flood of blocks": func(ctx context.Context, p parties.KVPublisher) error {
 			err := p.Greet()
 			tokens := make([]uint32, 16_000)
@@ -89,7 +105,7 @@ func eventAttacks(victim string) map[string]func(context.Context, parties.KVPubl
 		"topics of 1 MiB": func(ctx context.Context, p parties.KVPublisher) error {
 			err := p.Greet()
 			for seq := uint64(1); err == nil && ctx.Err() == nil; seq++ {
-				err = p.Publish(string(junk), seq, []byte{0x92, 0x01, 0x90})
+				err = p.Publish(string(attackJunk), seq, []byte{0x92, 0x01, 0x90})
 			}
 			return err
 		},
@@ -97,7 +113,7 @@ func eventAttacks(victim string) map[string]func(context.Context, parties.KVPubl
 			err := p.Greet()
 			for seq := uint64(1); err == nil && ctx.Err() == nil; seq++ {
 				err = p.Publish(claim, seq, cleared())
-				<-time.After(10 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond)
 			}
 			return err
 		},

@@ -39,12 +39,47 @@ func loadAttacks() map[string]func(context.Context, parties.KVPublisher) error {
 			err := p.Greet()
 			for err == nil && ctx.Err() == nil {
 				err = p.Publish("load", 1, message)
-				<-time.After(10 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond)
 			}
 			return err
 		}
 	}
 	return attacks
+}
+
+// honestLoads publishes that 3 requests run and 7 wait.
+func honestLoads(ctx context.Context, p parties.KVPublisher) error {
+	err := p.Greet()
+	for seq := uint64(1); err == nil && ctx.Err() == nil; seq++ {
+		_, err = p.Write(
+			bytes.Join([][]byte{parties.Frame(1, []byte("load")),
+				parties.Frame(1, binary.BigEndian.AppendUint64(nil, seq)), parties.Frame(0, loadStat(3, 7))},
+				nil))
+		time.Sleep(50 * time.Millisecond)
+	}
+	return err
+}
+
+// publishes serves a publisher until the end of the test.
+func publishes(t *testing.T, address string, serve func(context.Context, parties.KVPublisher) error) {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() { // ends with the listener
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { // ends with ctx
+				_ = serve(t.Context(), parties.KVPublisher{Conn: conn})
+				_ = conn.Close()
+			}()
+		}
+	}()
 }
 
 // A model server of each attack, all at once, in the pool of an honest one that publishes its load,
@@ -58,37 +93,11 @@ func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	objects = strings.Replace(objects, "picker: {kvEvents: {}}",
 		fmt.Sprintf("picker: {metrics: {engine: sglang, loadStatPort: %d}}", publisher), 1)
 	for i := range servers {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:%d", i+1, publisher))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = l.Close() })
-		serve := func(ctx context.Context, p parties.KVPublisher) error {
-			err := p.Greet()
-			for seq := uint64(1); err == nil && ctx.Err() == nil; seq++ {
-				_, err = p.Write(
-					bytes.Join([][]byte{parties.Frame(1, []byte("load")),
-						parties.Frame(1, binary.BigEndian.AppendUint64(nil, seq)), parties.Frame(0, loadStat(3, 7))},
-						nil))
-				<-time.After(50 * time.Millisecond)
-			}
-			return err
-		}
+		serve := honestLoads
 		if i > 0 {
 			serve = attacks[names[i-1]]
 		}
-		go func() { // ends with the listener
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				go func() { // ends with ctx
-					_ = serve(t.Context(), parties.KVPublisher{Conn: conn})
-					_ = conn.Close()
-				}()
-			}
-		}()
+		publishes(t, fmt.Sprintf("127.0.0.%d:%d", i+1, publisher), serve)
 	}
 	s.Write("events.yaml", objects)
 	s.serve()
@@ -136,6 +145,7 @@ func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	}
 	traffic.end()
 	if most := peak(); most > before+128 {
-		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f",
+			before, most, before+128)
 	}
 }

@@ -106,7 +106,7 @@ func TestScrape_EndlessMetricsPagesCostNoMemory(t *testing.T) {
 	})
 	fresh, problems, err := s.scraped("default/hostile")
 	if err != nil || fresh != 0 {
-		t.Errorf("%d hostile servers count as scraped, %v: %v", fresh, problems, err)
+		t.Errorf("%d hostile servers count as scraped, %v: %v, want 0", fresh, problems, err)
 	}
 	s.Eventually("the other pool is scraped", func() error {
 		if fresh, _, err := s.scraped("default/chat"); err != nil || fresh != 1 {
@@ -115,7 +115,7 @@ func TestScrape_EndlessMetricsPagesCostNoMemory(t *testing.T) {
 		return nil
 	})
 	if most := peak(); most > before+64 {
-		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f", before, most, before+64)
 	}
 	traffic.end()
 }
@@ -145,7 +145,7 @@ func TestMetrics_ClientsThatDoNotReadCostNoMemory(t *testing.T) {
 		t.Error(err)
 	}
 	if most := peak(); most > before+64 {
-		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f", before, most, before+64)
 	}
 	traffic.end()
 }

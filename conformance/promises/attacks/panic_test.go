@@ -124,7 +124,7 @@ func TestPanic_OfOneRouteHarmsThatRouteAlone(t *testing.T) {
 		t.Error(err)
 	}
 	if n := strings.Count(s.log("penstock"), "runtime/debug.Stack"); n != 1 {
-		t.Errorf("the stack is logged %d times", n)
+		t.Errorf("the stack is logged %d times, want 1", n)
 	}
 	s.Write("good.yaml", redirect("good", "/good", "three", ""))
 	s.Write("bad.yaml", redirect("bad", "/bad", "one", ""))

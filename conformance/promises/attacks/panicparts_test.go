@@ -104,6 +104,29 @@ func (s *site) explained(fault bool) error {
 	return err
 }
 
+// countsPanics expects that each panic is counted, and that the log has one stack of each place.
+func (s *site) countsPanics(t *testing.T) {
+	t.Helper()
+	// A pool that fails closed calls for a pick once more before it answers 503.
+	for part, want := range map[string]int{"pick": 3 * faults, "stream": faults, "page": faults, "translation": 0} {
+		if n, err := s.panics(part); err != nil || n != want {
+			t.Errorf("%d panics of part %s are counted (%v), want %d", n, part, err, want)
+		}
+	}
+	log, err := os.ReadFile(filepath.Join(s.dir, "penstock.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"pick", "scrape", "stream", "page"} {
+		if n := strings.Count(string(log), "part="+part+" "); n != 1 {
+			t.Errorf("the stack of part %s is logged %d times, want 1", part, n)
+		}
+	}
+	if n := strings.Count(string(log), "runtime/debug.Stack"); n != 4 {
+		t.Errorf("%d stacks are logged, want one for each place", n)
+	}
+}
+
 // One pick, one scrape, one stream of ADS and one admin page panic, again and again, while requests
 // and changes go on.
 func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
@@ -169,24 +192,7 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	// A pool that fails closed calls for a pick once more before it answers 503.
-	for part, want := range map[string]int{"pick": 3 * faults, "stream": faults, "page": faults, "translation": 0} {
-		if n, err := s.panics(part); err != nil || n != want {
-			t.Errorf("%d panics of part %s are counted (%v), want %d", n, part, err, want)
-		}
-	}
-	log, err := os.ReadFile(filepath.Join(s.dir, "penstock.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range []string{"pick", "scrape", "stream", "page"} {
-		if n := strings.Count(string(log), "part="+part+" "); n != 1 {
-			t.Errorf("the stack of part %s is logged %d times", part, n)
-		}
-	}
-	if n := strings.Count(string(log), "runtime/debug.Stack"); n != 4 {
-		t.Errorf("%d stacks are logged, want one for each place", n)
-	}
+	s.countsPanics(t)
 	traffic.end()
 }
 
@@ -199,7 +205,7 @@ func TestPanic_PartsHaveNoFaultsInARelease(t *testing.T) {
 		s.Eventually(path+" serves", func() error { return s.ask(http.MethodGet, path, "") })
 	}
 	if got, err := s.picked("/strict"); err != nil || got != http.StatusOK {
-		t.Errorf("a request with the header answers %d %v", got, err)
+		t.Errorf("a request with the header answers %d %v, want %d", got, err, http.StatusOK)
 	}
 	if err := errors.Join(s.subscribe(), s.explained(true)); err != nil {
 		t.Error(err)
@@ -213,7 +219,7 @@ func TestPanic_PartsHaveNoFaultsInARelease(t *testing.T) {
 	})
 	for _, part := range []string{"pick", "scrape", "stream", "page"} {
 		if n, err := s.panics(part); err != nil || n != 0 {
-			t.Errorf("%d panics of part %s: %v", n, part, err)
+			t.Errorf("%d panics of part %s: %v, want 0", n, part, err)
 		}
 	}
 }

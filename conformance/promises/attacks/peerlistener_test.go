@@ -77,13 +77,10 @@ func counted(server *http.Handler) *atomic.Int64 {
 	return &n
 }
 
-// A member's Gateway, and a stranger, reach only the exported pool, and delay no request of others.
-func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
-	s, address := withPeerListener(t)
-	member := asMember(s.good.Identity("good", gatewayPath, time.Hour), chatAuthority)
-	s.Eventually("the member reaches the pool", func() error {
-		return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}"))
-	})
+// reachesOnePool expects that no other certificate is accepted, and that the member reaches no
+// other authority.
+func (s *set) reachesOnePool(t *testing.T, member *http.Transport, address string) {
+	t.Helper()
 	strangers := parties.NewCA(t)
 	for what, c := range map[string]*http.Transport{
 		"a stranger with the member's ID": asMember(strangers.Identity("good", gatewayPath, time.Hour), chatAuthority),
@@ -100,6 +97,16 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 			t.Errorf("the member reaches %s", authority)
 		}
 	}
+}
+
+// A member's Gateway, and a stranger, reach only the exported pool, and delay no request of others.
+func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
+	s, address := withPeerListener(t)
+	member := asMember(s.good.Identity("good", gatewayPath, time.Hour), chatAuthority)
+	s.Eventually("the member reaches the pool", func() error {
+		return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}"))
+	})
+	s.reachesOnePool(t, member, address)
 	const secret = "secret.default.east.pool.penstock"
 	s.Eventually("the other pool serves", func() error { return s.ask(http.MethodPost, "/secret", "{}") })
 	own := s.good.Identity("good", gatewayPath, time.Hour)
@@ -119,7 +126,7 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	forged.Set("penstock-peer-authority", "good.example") // which a member may write, as one host
 	if err := post(t.Context(), member, address, chatAuthority, forged, strings.NewReader("{}")); err != nil ||
 		ours.Load() != 1 || theirs.Load() != 0 {
-		t.Errorf("with forged headers: %v; %d requests reach this cluster's server, %d the other's", err,
+		t.Errorf("with forged headers: %v; %d requests reach this cluster's server, %d the other's, want 1 and 0", err,
 			ours.Load(), theirs.Load())
 	}
 	traffic, peak, before := s.traffic(), s.peak(s.envoy), s.rss(s.envoy)
@@ -149,7 +156,7 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	}
 	traffic.end()
 	if most := peak(); most > 2.2*1024 {
-		t.Errorf("Envoy had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("Envoy had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f", before, most, 2.2*1024)
 	}
 	end()
 	for _, b := range bodies {
@@ -218,7 +225,8 @@ func TestClusterSet_ClientNamesNoMemberAndNoHop(t *testing.T) {
 		}
 	}
 	if theirs.Load() != 0 || ours.Load() != int64(len(hosts)) {
-		t.Errorf("of %d requests, %d reached this cluster's server and %d the other cluster's", len(hosts), ours.Load(),
-			theirs.Load())
+		t.Errorf("of %d requests, %d reached this cluster's server and %d the other cluster's, want 0 and %d",
+			len(hosts), ours.Load(),
+			theirs.Load(), int64(len(hosts)))
 	}
 }

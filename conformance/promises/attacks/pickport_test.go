@@ -118,7 +118,8 @@ func TestPeerListener_HostileMemberAtThePickersPortHoldsUpNoPick(t *testing.T) {
 	}
 	traffic.end()
 	if most := peak(); most > before+1024 {
-		t.Errorf("Penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("Penstock had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f",
+			before, most, before+1024)
 	}
 	end()
 	s.Eventually("the member picks again", func() error {

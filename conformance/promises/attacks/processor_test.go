@@ -113,6 +113,6 @@ func TestProcessor_HostileOneLosesNoRequest(t *testing.T) {
 		return nil
 	})
 	if most := peak(); most > before+96 {
-		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f", before, most, before+96)
 	}
 }

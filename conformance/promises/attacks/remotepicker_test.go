@@ -120,7 +120,7 @@ func TestRemotePicker_StalledOneCostsOneRequestItsTime(t *testing.T) {
 		}
 	}
 	if n := p.calls.Load() - before; n > 10 {
-		t.Errorf("%d of 100 requests waited for the stalled picker", n)
+		t.Errorf("%d of 100 requests waited for the stalled picker, want at most 10", n)
 	}
 	traffic.end()
 }
@@ -182,7 +182,7 @@ func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 	}
 	traffic.end()
 	if most := peak(); most > before+128 {
-		t.Errorf("resident memory rose from %.0f to %.0f MiB", before, most)
+		t.Errorf("resident memory rose from %.0f to %.0f MiB, want at most %.0f", before, most, before+128)
 	}
 }
 
@@ -230,6 +230,6 @@ endpoints: [{addresses: [127.0.0.1]}]
 	}
 	traffic.end()
 	if m := most(); m > before+96 {
-		t.Errorf("resident memory of Envoy rose from %.0f to %.0f MiB", before, m)
+		t.Errorf("resident memory of Envoy rose from %.0f to %.0f MiB, want at most %.0f", before, m, before+96)
 	}
 }

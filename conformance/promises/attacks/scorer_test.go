@@ -121,6 +121,6 @@ func TestExternalScorer_HostileOneDelaysNoRequest(t *testing.T) {
 		t.Logf("%s: %d calls", attack.name, calls.Load()-last)
 	}
 	if most := peak(); most > before+64 {
-		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f", before, most, before+64)
 	}
 }

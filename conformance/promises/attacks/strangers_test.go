@@ -69,10 +69,10 @@ func TestClusterSet_StrangersLearnNothingAndCostNothing(t *testing.T) {
 		t.Errorf("a member gets %v, %v", got, err)
 	}
 	if most := peak(); most > before+64 {
-		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f", before, most, before+64)
 	}
 	if size := s.logSize("penstock"); size > 64<<10 {
-		t.Errorf("penstock logged %d bytes", size)
+		t.Errorf("penstock logged %d bytes, want at most %d", size, 64<<10)
 	}
 	traffic.end()
 }
@@ -123,7 +123,8 @@ func TestClusterSet_RequestsOfAMemberAreBounded(t *testing.T) {
 		}
 	})
 	if most := peak(); most > before+256 {
-		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak, want at most %.0f",
+			before, most, before+256)
 	}
 	measured.memory(s.within(s.penstock))
 	traffic.end()

@@ -96,12 +96,12 @@ func TestSubset_ServersOutsideGetNoRequest(t *testing.T) {
 			}
 		}
 		if n := reached.Load(); n > 0 {
-			t.Errorf("%d requests reached a server outside of the subset", n)
+			t.Errorf("%d requests reached a server outside of the subset, want 0", n)
 		}
 	}
 	attack(http.StatusOK)
 	if served.Load() < 40 {
-		t.Errorf("the subset's server got %d requests", served.Load())
+		t.Errorf("the subset's server got %d requests, want at least 40", served.Load())
 	}
 	s.Write("own.yaml", strings.Replace(ownObjects(at(own)), "app: chat, tenant: own", "app: chat, tenant: former", 1))
 	s.Eventually("the subset has no server", func() error {

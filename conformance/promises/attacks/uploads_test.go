@@ -53,7 +53,7 @@ func TestUpload_StalledOnesLeaveOthersServed(t *testing.T) {
 				t.Errorf("a further upload: %v", err)
 			}
 			if most := peak(); most > 1024 {
-				t.Errorf("Envoy had %.0f MiB at the peak", most)
+				t.Errorf("Envoy had %.0f MiB at the peak, want at most 1024", most)
 			}
 			traffic.end()
 			uploads.Close()
@@ -86,7 +86,7 @@ func TestUpload_StalledHTTP2StreamsLeaveOthersServed(t *testing.T) {
 	}
 	traffic.end()
 	if most := peak(); most > 2.2*1024 {
-		t.Errorf("Envoy had %.0f MiB at the peak", most)
+		t.Errorf("Envoy had %.0f MiB at the peak, want at most %.0f", most, 2.2*1024)
 	}
 	for _, b := range bodies {
 		_ = b.CloseWithError(errors.New("the attack has ended"))

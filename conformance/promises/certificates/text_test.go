@@ -11,6 +11,21 @@ type writing struct {
 	apply func(text []byte) []byte
 }
 
+// wrapped breaks the body of a block into lines of some columns.
+func wrapped(columns int) func([]byte) []byte {
+	return func(b []byte) []byte {
+		first, rest, _ := bytes.Cut(b, []byte("-----\n"))
+		content, last, _ := bytes.Cut(rest, []byte("\n-----END"))
+		content = bytes.ReplaceAll(content, []byte("\n"), nil)
+		var out []byte
+		for len(content) > 0 {
+			n := min(columns, len(content))
+			out, content = append(append(out, content[:n]...), '\n'), content[n:]
+		}
+		return bytes.Join([][]byte{first, []byte("-----\n"), out, []byte("-----END"), last}, nil)
+	}
+}
+
 // writings are deviations of PEM; other is another block.
 func writings(other []byte) []writing {
 	swap := func(old, by string) func([]byte) []byte {
@@ -18,19 +33,6 @@ func writings(other []byte) []writing {
 	}
 	lines := func(change func([]string) []string) func([]byte) []byte {
 		return func(b []byte) []byte { return []byte(strings.Join(change(strings.Split(string(b), "\n")), "\n")) }
-	}
-	body := func(columns int) func([]byte) []byte {
-		return func(b []byte) []byte {
-			first, rest, _ := bytes.Cut(b, []byte("-----\n"))
-			content, last, _ := bytes.Cut(rest, []byte("\n-----END"))
-			content = bytes.ReplaceAll(content, []byte("\n"), nil)
-			var out []byte
-			for len(content) > 0 {
-				n := min(columns, len(content))
-				out, content = append(append(out, content[:n]...), '\n'), content[n:]
-			}
-			return bytes.Join([][]byte{first, []byte("-----\n"), out, []byte("-----END"), last}, nil)
-		}
 	}
 	return []writing{
 		{"text around", func(b []byte) []byte { return []byte("subject=a\n" + string(b) + "\nissuer=b\n") }},
@@ -52,10 +54,10 @@ func writings(other []byte) []writing {
 			lines(func(l []string) []string { return append(append(l[:2:2], ""), l[2:]...) }),
 		},
 		{"an empty line behind the body", swap("\n-----END", "\n\n-----END")},
-		{"one line", body(100_000)},
-		{"76 columns", body(76)},
-		{"1 column", body(1)},
-		{"63 columns", body(63)},
+		{"one line", wrapped(100_000)},
+		{"76 columns", wrapped(76)},
+		{"1 column", wrapped(1)},
+		{"63 columns", wrapped(63)},
 		{"a byte order mark", func(b []byte) []byte { return append([]byte("\xef\xbb\xbf"), b...) }},
 		{"UTF-16", func(b []byte) []byte { return swap("", "\x00")(b) }},
 		{"twice", func(b []byte) []byte { return append(bytes.Clone(b), b...) }},

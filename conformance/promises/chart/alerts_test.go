@@ -174,7 +174,7 @@ func TestDashboards_QueriesParse(t *testing.T) {
 	}
 	promtool(t, "check", "rules", file)
 	if bytes.Count(raw, []byte("expr:")) < 20 {
-		t.Errorf("%d queries are found", bytes.Count(raw, []byte("expr:")))
+		t.Errorf("%d queries are found, want at least 20", bytes.Count(raw, []byte("expr:")))
 	}
 }
 

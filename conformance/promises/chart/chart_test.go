@@ -136,7 +136,7 @@ func TestChart_WatchNamespacesNeedsNoPermissionElsewhere(t *testing.T) {
 		}
 	}
 	if len(some) != 4 {
-		t.Errorf("rules of %d scopes", len(some))
+		t.Errorf("rules of %d scopes, want 4", len(some))
 	}
 }
 

@@ -194,7 +194,7 @@ func (c *commands) status(t *testing.T) {
 		t.Errorf("the pool has two servers, and status has %+v", status.Serving)
 	}
 	if len(status.Objects) < 4 {
-		t.Errorf("status has the objects %+v", status.Objects)
+		t.Errorf("status has the objects %+v, want at least 4 of them", status.Objects)
 	}
 	text = c.must(t, "status")
 	for _, proxy := range status.Proxies {
@@ -236,7 +236,7 @@ func (c *commands) explain(t *testing.T) {
 		pickers[found.Picks[0].Picker] = true
 	}
 	if len(pickers) != 2 {
-		t.Errorf("both replicas have picked, and the picks are of %v", pickers)
+		t.Errorf("both replicas have picked, and the picks are of %v, want 2 of them", pickers)
 	}
 	last := c.must(t, "explain", "--last", "1000", "--pool", c.place.Namespace+"/qwen")
 	for _, id := range ids {
@@ -290,7 +290,7 @@ func (c *commands) everywhere(t *testing.T) {
 		t.Errorf("the pool has two servers:\n%s", text)
 	}
 	if text := c.must(t, "debug", "store", "show", "HTTPRoute"); text != c.place.Namespace+"/qwen\n" {
-		t.Errorf("the routes are %q", text)
+		t.Errorf("the routes are %q, want %q", text, c.place.Namespace+"/qwen\n")
 	}
 	if _, stderr, err := c.run(t, c.lab.Kubeconfig(), "clusters", "list"); err == nil ||
 		!strings.Contains(stderr, "takes part in no cluster set") {

@@ -69,7 +69,7 @@ func TestExternalHelm_EachBranchIsServed(t *testing.T) {
 		versions[v.Version] = component
 	}
 	if len(versions) != 1 {
-		t.Errorf("programs of several releases: %v", versions)
+		t.Errorf("programs of several releases: %v, want 1 of them", versions)
 	}
 
 	long := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 40)

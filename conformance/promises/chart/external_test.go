@@ -91,11 +91,11 @@ func TestExternalChart_AnyValuesRenderValidObjects(t *testing.T) {
 			for _, key := range all {
 				want := !slices.ContainsFunc(c.without, func(part string) bool { return strings.Contains(key, part) })
 				if _, has := got[key]; has != want {
-					t.Errorf("%s: %v", key, has)
+					t.Errorf("%s: %v, want %v", key, has, want)
 				}
 			}
 			if len(got) > len(all) {
-				t.Errorf("%d objects", len(got))
+				t.Errorf("%d objects, want at most %d", len(got), len(all))
 			}
 		})
 	}

@@ -122,7 +122,7 @@ func TestPickerHelm_ReleasePicksForAGateway(t *testing.T) {
 			before := picks(t, p)
 			for range requests {
 				if by, err := chat(t.Context()); err != nil || !strings.HasPrefix(by, "vllm-") {
-					t.Fatalf("%s: from %q: %v", what, by, err)
+					t.Fatalf(`%s: from %q: %v, want the beginning "vllm-"`, what, by, err)
 				}
 			}
 			if n := picks(t, p) - before; n != requests {

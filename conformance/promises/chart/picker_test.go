@@ -167,7 +167,7 @@ func TestPickerChart_PeersAreThePodsOfAStatefulSet(t *testing.T) {
 		"--peers=qwen-epp-0.qwen-epp-peers.default.svc:18001,qwen-epp-1.qwen-epp-peers.default.svc:18001,qwen-epp-2.qwen-epp-peers.default.svc:18001"
 	if args := set.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, want) ||
 		set.Spec.ServiceName != "qwen-epp-peers" {
-		t.Errorf("%s %q", set.Spec.ServiceName, args)
+		t.Errorf(`%s %q, want one of them to be %q and "qwen-epp-peers"`, set.Spec.ServiceName, args, want)
 	}
 	last := policy.Spec.Ingress[len(policy.Spec.Ingress)-1]
 	if last.Ports[0].Port.String() != "peers" || len(last.From) != 1 || last.From[0].NamespaceSelector != nil ||

@@ -52,20 +52,10 @@ metadata: {name: gw}
 spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}
 `
 
-// The README's steps install Penstock, change its settings and uninstall it. A request is served
-// after each step in which Penstock runs.
-func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
-	r := prepare(t)
-	p := r.place
-	release := func(verb string, args ...string) {
-		t.Helper()
-		helm(t,
-			append([]string{verb, "penstock", "--namespace", system, "--kubeconfig", r.lab.Kubeconfig(), "--wait",
-				"--timeout", labtest.Timeout.String()}, args...)...)
-	}
-
-	// Helm does not replace existing CRDs, and our CRD has more fields than the inference
-	// extension's.
+// replaceCRDs applies the chart's CRDs: Helm does not replace existing ones, and our CRD has more
+// fields than the inference extension's.
+func replaceCRDs(t *testing.T, p labtest.Place) {
+	t.Helper()
 	files, err := filepath.Glob(chartDir + "/crds/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no CRDs: %v", err)
@@ -79,6 +69,21 @@ func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// The README's steps install Penstock, change its settings and uninstall it. A request is served
+// after each step in which Penstock runs.
+func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
+	r := prepare(t)
+	p := r.place
+	release := func(verb string, args ...string) {
+		t.Helper()
+		helm(t,
+			append([]string{verb, "penstock", "--namespace", system, "--kubeconfig", r.lab.Kubeconfig(), "--wait",
+				"--timeout", labtest.Timeout.String()}, args...)...)
+	}
+
+	replaceCRDs(t, p)
 	release("install", chartDir, "--create-namespace")
 	r.replicas(2, "")
 	if err := installed.Apply(t.Context(), p.REST, p.Namespace, []byte(web)); err != nil {

@@ -247,7 +247,7 @@ func TestValues_EveryValueIsDocumented(t *testing.T) {
 			before = text
 		}
 		if seen < 15 {
-			t.Errorf("chart %s: %d values are found", c.name(), seen)
+			t.Errorf("chart %s: %d values are found, want at least 15", c.name(), seen)
 		}
 	}
 }

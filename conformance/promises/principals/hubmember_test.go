@@ -205,6 +205,28 @@ func metaOf(namespace, name string) map[string]any {
 	return m
 }
 
+// validPoolExport is the record of an export from cluster evil.
+func validPoolExport(name, address string) map[string]any {
+	at := func() map[string]any {
+		return map[string]any{"port": 9003, "secretRef": map[string]any{"name": "a", "namespace": "b"}}
+	}
+	return map[string]any{
+		"apiVersion": "penstock.dev/v1alpha1", "kind": "PoolExport", "metadata": metaOf(team, name+".evil"),
+		"spec": map[string]any{"cluster": "evil", "pool": name},
+		"status": map[string]any{"clusterUID": "", "withdrawn": false, "entry": map[string]any{
+			"name": "evil", "routingMode": "EndpointMode", "targetPortNumber": 8000, "failureMode": "FailOpen",
+			"podCIDRs": []any{"10.0.0.0/8"},
+			"endpointPicker": map[string]any{
+				"name": "penstock", "pool": team + "/" + name, "peer": false, "health": at(), "metrics": at(),
+				"service": []any{
+					map[string]any{"type": "ClusterIP", "addresses": []any{address},
+						"ports": []any{map[string]any{"number": 9002, "name": "a", "appProtocol": "b"}}},
+				},
+			},
+		}},
+	}
+}
+
 // valid are the objects by which a member exports a pool, by kind, in the way that uses a kind's
 // field.
 func valid(kind, name, address string) map[string]map[string]any {
@@ -270,24 +292,7 @@ func valid(kind, name, address string) map[string]map[string]any {
 		}
 	case "PoolExport":
 		delete(pool["spec"].(map[string]any), "endpointPickerRef")
-		at := func() map[string]any {
-			return map[string]any{"port": 9003, "secretRef": map[string]any{"name": "a", "namespace": "b"}}
-		}
-		out["PoolExport"] = map[string]any{
-			"apiVersion": "penstock.dev/v1alpha1", "kind": "PoolExport", "metadata": metaOf(team, name+".evil"),
-			"spec": map[string]any{"cluster": "evil", "pool": name},
-			"status": map[string]any{"clusterUID": "", "withdrawn": false, "entry": map[string]any{
-				"name": "evil", "routingMode": "EndpointMode", "targetPortNumber": 8000, "failureMode": "FailOpen",
-				"podCIDRs": []any{"10.0.0.0/8"},
-				"endpointPicker": map[string]any{
-					"name": "penstock", "pool": team + "/" + name, "peer": false, "health": at(), "metrics": at(),
-					"service": []any{
-						map[string]any{"type": "ClusterIP", "addresses": []any{address},
-							"ports": []any{map[string]any{"number": 9002, "name": "a", "appProtocol": "b"}}},
-					},
-				},
-			}},
-		}
+		out["PoolExport"] = validPoolExport(name, address)
 	}
 	return out
 }

@@ -229,7 +229,7 @@ func (c *serverCell) publish(conn net.Conn) {
 		at := map[string]int{"Running": 1, "Waiting": 2, "Tokens": 3, "Fit": 4}[c.part]
 		stat[at] = c.packed()
 		for seq := uint64(1); p.Publish("load", seq, pack(stat)) == nil; seq++ {
-			<-time.After(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
 		}
 		return
 	}
@@ -256,7 +256,7 @@ func (c *serverCell) publish(conn net.Conn) {
 	for seq := uint64(2); p.Publish("kv-events", seq, pack([]any{1, []any{map[string]any{
 		"type": "BlockStored", "block_hashes": []any{2}, "token_ids": tokens(16), "block_size": 16,
 	}}, 0})) == nil; seq++ {
-		<-time.After(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 

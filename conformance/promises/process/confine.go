@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/conformance/lab/retry"
 )
 
 // Limits bound a process. Zero values are no limits.
@@ -223,10 +225,9 @@ func (c *Confinement) Check(p *Process) (peak int64, err error) {
 // Release removes the cgroup once its process has ended.
 func (c *Confinement) Release() {
 	for _, dir := range c.dirs {
-		deadline := time.Now().Add(5 * time.Second)
-		for os.Remove(dir) != nil && time.Now().Before(deadline) {
-			time.Sleep(10 * time.Millisecond) // the kernel frees the last process's pages
-		}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // to free the last process's pages
+		_ = retry.Until(ctx, 10*time.Millisecond, func(context.Context) error { return os.Remove(dir) })
+		cancel()
 	}
 	c.dirs = nil
 }

@@ -60,7 +60,7 @@ func TestConfine_KillAtTheLimitIsAFailure(t *testing.T) {
 func TestConfine_LimitIsTheChartsDefault(t *testing.T) {
 	for _, path := range [][]string{{"resources"}, {"hub", "resources"}} {
 		if limit, err := ChartMemory(t.Context(), "penstock", path...); err != nil || limit < 256<<20 {
-			t.Errorf("%v: %d bytes, %v", path, limit, err)
+			t.Errorf("%v: %d bytes, %v, want at least %d", path, limit, err, 256<<20)
 		}
 	}
 	if limit, err := ChartMemory(t.Context(), "penstock", "nothing"); err == nil {

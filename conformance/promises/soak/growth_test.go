@@ -21,7 +21,8 @@ func TestSoak_SlopeIsFoundInNoise(t *testing.T) {
 		t.Errorf("noise grows by %v with error %v", percent, deviation)
 	}
 	if got := s.Judged(); got != "a slope fails if it exceeds its limit by more than two standard errors" {
-		t.Errorf("half an hour: %s", got)
+		t.Errorf("half an hour: %s, want %q",
+			got, "a slope fails if it exceeds its limit by more than two standard errors")
 	}
 	if got := (&Samples{at: []float64{0, 0.1}}).Judged(); got != "slopes are not judged: samples of 6 minutes show "+
 		"noise; a soak of 30 minutes has enough" {

@@ -205,7 +205,7 @@ func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 		poll.NoError(t, "Envoy is served by the new process", limit, turn.again.serves)
 		p.flows(20)
 		if lines, err := turn.again.resent(); err != nil || len(lines) > 0 {
-			t.Errorf("%s resent what Envoy has: %v %v", turn.again.name, lines, err)
+			t.Errorf("%s resent what Envoy has: %v %v, want none", turn.again.name, lines, err)
 		}
 		p.must(turn.other.start(p.Dir))
 		p.must(turn.other.ready(t.Context()))
@@ -360,7 +360,7 @@ func TestExtProc_PickMovesToOtherProcessWhenOneIsKilled(t *testing.T) {
 	<-killed.Ended()
 	for i, s := range begun {
 		if status, err := s.end(); err != nil || status != "200 OK" {
-			t.Errorf("request %d: %s %v", i, status, err)
+			t.Errorf(`request %d: %s %v, want "200 OK"`, i, status, err)
 		}
 	}
 	p.must(killed.start(p.Dir))

@@ -54,7 +54,8 @@ func losesNothing(t *testing.T, o options) {
 		t.Errorf("%d of %d requests failed (%v)\n%s", len(res.Failures), res.Requests, err, text.String())
 	}
 	if res.Changes < o.Steps || res.Requests < int64(5*o.Rate) {
-		t.Errorf("only %d changes and %d requests: too few to prove anything", res.Changes, res.Requests)
+		t.Errorf("only %d changes and %d requests: too few to prove anything, want at least %d and at least %d",
+			res.Changes, res.Requests, o.Steps, int64(5*o.Rate))
 	}
 }
 
@@ -156,12 +157,12 @@ func TestZeroLoss_EveryPromisedChangeHappens(t *testing.T) {
 	} {
 		for _, kind := range kinds {
 			if count[kind] < 5 {
-				t.Errorf("%s: %s happens %d times in 1,000 steps", promise, kind, count[kind])
+				t.Errorf("%s: %s happens %d times in 1,000 steps, want at least 5", promise, kind, count[kind])
 			}
 		}
 	}
 	if n := count["nothing to change"]; n > 0 {
-		t.Errorf("%d of 1,000 changes change nothing", n)
+		t.Errorf("%d of 1,000 changes change nothing, want 0", n)
 	}
 }
 
@@ -181,7 +182,7 @@ func TestZeroLoss_FailingSequenceIsShortenedAndReplayed(t *testing.T) {
 		return slices.Contains(s, 5) && slices.Contains(s, 33)
 	})
 	if formatSteps(got) != "5,33" || tries > 60 {
-		t.Errorf("%s remains after %d tries", formatSteps(got), tries)
+		t.Errorf(`%s remains after %d tries, want "5,33" and at most 60`, formatSteps(got), tries)
 	}
 	o := options{Seed: 7, Steps: 40, Play: got}
 	script := o.script([]string{"10:00:00.000 step 5 move: r1", "10:00:01.000         wrote [=a.yaml]",

@@ -205,7 +205,7 @@ func TestRelease_LinuxArchiveHasEnvoyBesideTheProgram(t *testing.T) {
 			t.Errorf("%s lacks a file", name)
 		}
 		if has := got[name+"/envoy 755"] == "#!/bin/sh\n"; has != (p.OS == "linux") {
-			t.Errorf("%s has an Envoy: %v", name, has)
+			t.Errorf("%s has an Envoy: %v, want %v", name, has, p.OS == "linux")
 		}
 		var bom struct {
 			Metadata   struct{ Component struct{ Version string } }
@@ -213,11 +213,11 @@ func TestRelease_LinuxArchiveHasEnvoyBesideTheProgram(t *testing.T) {
 		}
 		if err := json.Unmarshal(files[name+".cdx.json"], &bom); err != nil ||
 			bom.Metadata.Component.Version != "v0.1.0" {
-			t.Errorf("the SBOM is of version %q, %v", bom.Metadata.Component.Version, err)
+			t.Errorf(`the SBOM is of version %q, %v, want "v0.1.0"`, bom.Metadata.Component.Version, err)
 		}
 		last := bom.Components[len(bom.Components)-1]
 		if has := last.Name == "envoy" && last.Version == "9.9.9"; has != (p.OS == "linux") {
-			t.Errorf("the SBOM of %s has an Envoy: %v", name, has)
+			t.Errorf("the SBOM of %s has an Envoy: %v, want %v", name, has, p.OS == "linux")
 		}
 	}
 }
@@ -461,7 +461,7 @@ func TestInstall_ProgramRunsWithItsEnvoyBesideIt(t *testing.T) {
 		t.Errorf("Envoy beside %s: %v", place, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(prefix, "share/penstock/.install*")); len(left) > 0 {
-		t.Errorf("%v is left", left)
+		t.Errorf("%v is left, want none", left)
 	}
 }
 
@@ -513,7 +513,7 @@ func TestInstall_FailureLeavesWhatWasThere(t *testing.T) {
 			t.Errorf("%s: what was installed no longer runs: %v: %s", name, err, out)
 		}
 		if left, _ := filepath.Glob(filepath.Join(prefix, "relative/share/penstock/.*")); len(left) > 0 {
-			t.Errorf("%s: %v is left", name, left)
+			t.Errorf("%s: %v is left, want none", name, left)
 		}
 	}
 }

@@ -181,7 +181,7 @@ func TestImage_SBOMRefersToItsImage(t *testing.T) {
 		Components []struct{ Name, Version, Purl string }
 	}
 	if err := json.Unmarshal(text, &bom); err != nil || bom.BOMFormat != "CycloneDX" {
-		t.Fatalf("%s: %v", bom.BOMFormat, err)
+		t.Fatalf(`%s: %v, want "CycloneDX"`, bom.BOMFormat, err)
 	}
 	std := false
 	for _, c := range bom.Components {

@@ -37,7 +37,7 @@ func TestPackages_DebUnpacksIntoAProgramWithEnvoyAndAUnit(t *testing.T) {
 	run("dpkg-deb", "-x", path, filepath.Join(dir, "root"))
 	run("dpkg-deb", "-e", path, filepath.Join(dir, "control"))
 	if out := run(filepath.Join(dir, "root/usr/lib/penstock/penstock")); out != "it runs\n" {
-		t.Errorf("the program prints %q", out)
+		t.Errorf("the program prints %q, want %q", out, "it runs\n")
 	}
 	for name, want := range map[string]string{
 		"root/usr/lib/penstock/envoy":                  "#!/bin/sh",
@@ -56,7 +56,7 @@ func TestPackages_DebUnpacksIntoAProgramWithEnvoyAndAUnit(t *testing.T) {
 	}
 	if to, err := os.Readlink(filepath.Join(dir, "root/usr/bin/penstock")); err != nil ||
 		to != "/usr/lib/penstock/penstock" {
-		t.Errorf("/usr/bin/penstock leads to %q, %v", to, err)
+		t.Errorf(`/usr/bin/penstock leads to %q, %v, want "/usr/lib/penstock/penstock"`, to, err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "root/etc/penstock/config")); err != nil || !info.IsDir() {
 		t.Errorf("no folder for the configuration: %v", err)

@@ -163,7 +163,7 @@ func TestLease_AnotherProcessLeadsOnlyAfterTheLeaderStopped(t *testing.T) {
 		}
 		a.stop() // an orderly end gives the Lease back
 		if err := <-a.done; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run of a process that ends: %v", err)
+			t.Errorf("Run of a process that ends: %v, want %v", err, context.Canceled)
 		}
 		after(3 * retryPeriod) // client-go tries every 1 to 2.2 periods
 		if got := led.follow(t); len(got) != 2 || !b.Leading() || a.Leading() {
@@ -213,7 +213,7 @@ func TestLease_FailedLeaderEndsAndGivesTheLeaseBack(t *testing.T) {
 		broken := errors.New("broken")
 		a := run(t, &l, "a", func(context.Context) error { return broken })
 		if err := <-a.done; !errors.Is(err, broken) {
-			t.Fatalf("Run of a process whose lead fails: %v", err)
+			t.Fatalf("Run of a process whose lead fails: %v, want %v", err, broken)
 		}
 		b := run(t, &l, "b", led.lead("b"))
 		after(2 * retryPeriod)
@@ -250,7 +250,7 @@ func TestLease_AnyAnswerIsContact(t *testing.T) {
 				t.Errorf("%v becomes %v", c.err, err)
 			}
 			if got := e.LastContact().Equal(time.Now()); got != c.contact {
-				t.Errorf("%v is contact: %t", c.err, got)
+				t.Errorf("%v is contact: %t, want %t", c.err, got, c.contact)
 			}
 		}
 	})

@@ -36,6 +36,6 @@ func TestStatusPatch_ChangesInARowAreSpaced(t *testing.T) {
 	}
 	now = now.Add(rowEnd + maxDelay)
 	if delay := p.changed(gw, now); delay != 0 {
-		t.Errorf("the first write of the next row waits %v", delay)
+		t.Errorf("the first write of the next row waits %v, want 0", delay)
 	}
 }

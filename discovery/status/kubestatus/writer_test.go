@@ -389,7 +389,7 @@ func TestStatusPatch_BurstIsFewWritesToAGateway(t *testing.T) {
 	}
 	r.status("gateways", "default/gw", `"attachedRoutes":1000`)
 	if n := len(r.API.Asked("PATCH")); n > 20 {
-		t.Errorf("%d writes to the Gateway", n)
+		t.Errorf("%d writes to the Gateway, want at most 20", n)
 	}
 }
 
@@ -507,7 +507,7 @@ func TestPanic_OfAStatusLeavesOtherObjectsTheirs(t *testing.T) {
 		r.status("gateways", "default/other", fmt.Sprintf(`"attachedRoutes":%d`, n+1))
 	}
 	if object := <-r.panics; !strings.Contains(object, "default/gw") {
-		t.Errorf("the panic is reported for %s", object)
+		t.Errorf(`the panic is reported for %s, want a text with "default/gw"`, object)
 	}
 	r.proxies.fail("")
 	r.status("gateways", "default/gw", `"attachedRoutes":10`)

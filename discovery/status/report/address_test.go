@@ -25,7 +25,7 @@ func TestService_AddressesByType(t *testing.T) {
 		}
 	}
 	if got := (report.Service{Type: "ClusterIP", ClusterIPs: []string{"None"}}).Addresses(); len(got) != 0 {
-		t.Errorf("a headless Service: %v", got)
+		t.Errorf("a headless Service: %v, want none", got)
 	}
 	for i := range 40 {
 		s.Nodes = append(s.Nodes, fmt.Sprintf("198.51.100.%d", 10+i))

@@ -18,6 +18,6 @@ func TestNearest_SuggestsMisspellingsOnly(t *testing.T) {
 		}
 	}
 	if d := report.Distance("ab", "ba"); d != 1 {
-		t.Errorf("a swap costs %d", d)
+		t.Errorf("a swap costs %d, want 1", d)
 	}
 }

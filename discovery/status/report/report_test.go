@@ -34,6 +34,6 @@ func TestCondition_OfATypeIsReplacedNotRepeated(t *testing.T) {
 
 func TestRef_OfAClusterScopedKindHasNoNamespace(t *testing.T) {
 	if got := (report.Ref{Kind: "GatewayClass", Name: "penstock"}).String(); got != "GatewayClass penstock" {
-		t.Errorf("got %q", got)
+		t.Errorf(`got %q, want "GatewayClass penstock"`, got)
 	}
 }

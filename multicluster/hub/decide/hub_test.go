@@ -147,7 +147,7 @@ func TestHub_ExportsReachTheMembersThatTheyAreFor(t *testing.T) {
 		}
 		w.exports("east", "192.0.2.1")
 		if got := w.dirty(); got != "north chat, west chat" {
-			t.Errorf("imports to write: %s", got)
+			t.Errorf(`imports to write: %s, want "north chat, west chat"`, got)
 		}
 		w.has("west", "east 192.0.2.1")
 		w.has("east", "")

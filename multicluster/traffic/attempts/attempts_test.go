@@ -154,7 +154,7 @@ func TestAttempts_OfARequestAreKeptNewestFirst(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if got := c.Records(picker.Picks{Last: 10}); len(got) != 0 {
-		t.Errorf("among the last picks: %v", got)
+		t.Errorf("among the last picks: %v, want none", got)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestAttempts_AreBounded(t *testing.T) {
 			Status: 200})
 	}
 	if len(c.members) != maxMembers || len(c.kept) != maxKept {
-		t.Errorf("%d clusters and %d requests", len(c.members), len(c.kept))
+		t.Errorf("%d clusters and %d requests, want %d and %d", len(c.members), len(c.kept), maxMembers, maxKept)
 	}
 	if got := c.Records(picker.Picks{Request: fmt.Sprintf("id %d", maxMembers-1)}); len(got) != 1 {
 		t.Error("the newest request is not kept")

@@ -121,7 +121,7 @@ func (p *pair) costs(t *testing.T, prompt picker.ClusterPrompt) map[string]picke
 	t.Helper()
 	ranked, charge := p.here.Choose(whole, prompt, false, nil)
 	if charge != nil || len(ranked) != 2 {
-		t.Fatalf("%d clusters are ranked, with a charge: %t", len(ranked), charge != nil)
+		t.Fatalf("%d clusters are ranked, with a charge: %t, want 2", len(ranked), charge != nil)
 	}
 	out := map[string]picker.ClusterCost{}
 	for _, c := range ranked {
@@ -144,7 +144,7 @@ func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 			t.Errorf("east: %+v", east)
 		}
 		if west := got["west"]; west.Basis != "own requests" || west.Wait != 0 || west.Cached != 0 {
-			t.Errorf("west: %+v", west)
+			t.Errorf(`west: %+v, want Basis "own requests", Wait 0, Cached 0`, west)
 		}
 
 		// A request of this process counts until the other cluster counts it.
@@ -156,12 +156,12 @@ func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 		}
 		// some 8,000 tokens at 2,000 a second by four servers
 		if got := p.costs(t, picker.ClusterPrompt{})["east"].Wait; got < 0.9 {
-			t.Errorf("after a request of 8,000 tokens the wait is %.3f s", got)
+			t.Errorf("after a request of 8,000 tokens the wait is %.3f s, want at least 0.9", got)
 		}
 		p.east.Sent(picker.Sent{Pool: target, Sender: p.here.Sender()})
 		time.Sleep(interval)
 		if got := p.costs(t, picker.ClusterPrompt{})["east"].Wait; got != 0 {
-			t.Errorf("once the cluster counts the request, the wait is %.3f s", got)
+			t.Errorf("once the cluster counts the request, the wait is %.3f s, want 0", got)
 		}
 		charge.End()
 	})
@@ -244,7 +244,7 @@ func TestLeastLoad_CountsAreTheMembersOwn(t *testing.T) {
 		p.east.pools.mu.Lock()
 		defer p.east.pools.mu.Unlock()
 		if n := len(p.east.pools.byPool[pool].senders); n > maxSenders {
-			t.Errorf("%d senders are kept", n)
+			t.Errorf("%d senders are kept, want at most %d", n, maxSenders)
 		}
 	})
 }
@@ -258,7 +258,7 @@ func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 		p.here.SetClusters(whole, policy)
 		time.Sleep(20 * time.Second)
 		if n := len(p.from.reports()); n != 0 {
-			t.Errorf("%d reports", n)
+			t.Errorf("%d reports, want 0", n)
 		}
 		answer := func(after time.Duration) (by string) {
 			ranked, charge := p.here.Choose(whole, picker.ClusterPrompt{}, true, nil)
@@ -273,15 +273,15 @@ func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 		}
 		if got := p.costs(t, picker.ClusterPrompt{})["east"]; got.Basis != "its answers" || got.RoundTrip != 0.02 ||
 			got.Wait != 1.98 || got.Margin != 1 {
-			t.Errorf("%+v", got)
+			t.Errorf(`%+v, want Basis "its answers", RoundTrip 0.02, Wait 1.98, Margin 1`, got)
 		}
 		if got := answer(time.Second); got != "west" {
-			t.Errorf("%s is chosen, which costs as much and the margin", got)
+			t.Errorf(`%s is chosen, which costs as much and the margin, want "west"`, got)
 		}
 		// Another policy begins anew.
 		p.here.SetClusters(whole, clusters())
 		if got := p.costs(t, picker.ClusterPrompt{})["east"]; got.Basis != "own requests" || got.Wait != 0 {
-			t.Errorf("%+v", got)
+			t.Errorf(`%+v, want Basis "own requests" and Wait 0`, got)
 		}
 	})
 }

@@ -61,6 +61,33 @@ func (s *pageServer) page(tls *dial.TLS) Page {
 		Addresses: []netip.Addr{at.Addr()}, Port: at.Port(), TLS: tls, Authorization: "Bearer s3cret"}
 }
 
+// waitOfEast is how long a request would wait in cluster east, in seconds.
+func waitOfEast(t *testing.T, l *Loads) float64 {
+	t.Helper()
+	ranked, charge := l.Choose(whole, picker.ClusterPrompt{}, true, nil)
+	if charge != nil {
+		defer charge.End()
+	}
+	for _, c := range ranked {
+		if c.Cluster == "east" {
+			return c.Wait
+		}
+	}
+	t.Fatal("east is not ranked")
+	return 0
+}
+
+// loadEast makes long requests until cluster east has one.
+func loadEast(l *Loads) {
+	for {
+		ranked, charge := l.Choose(whole, picker.ClusterPrompt{Tokens: 8000}, true, nil) // a long request
+		if ranked[0].Cluster == "east" {
+			break
+		}
+		charge.End()
+	}
+}
+
 // A cluster without reports is judged by this process's requests there, divided among the servers
 // on its picker's page.
 func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
@@ -83,36 +110,18 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	}
 	l.SetClusters(whole,
 		&picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
-	wait := func() float64 {
-		ranked, charge := l.Choose(whole, picker.ClusterPrompt{}, true, nil)
-		if charge != nil {
-			defer charge.End()
-		}
-		for _, c := range ranked {
-			if c.Cluster == "east" {
-				return c.Wait
-			}
-		}
-		t.Fatal("east is not ranked")
-		return 0
-	}
+	wait := func() float64 { t.Helper(); return waitOfEast(t, l) }
 	l.mu.RLock()
 	c := l.imports[whole]
 	l.mu.RUnlock()
-	for {
-		ranked, charge := l.Choose(whole, picker.ClusterPrompt{Tokens: 8000}, true, nil) // a long request
-		if ranked[0].Cluster == "east" {
-			break
-		}
-		charge.End()
-	}
+	loadEast(l)
 	one := wait()
 	l.readPages(t.Context())
 	if eight := wait(); one == 0 || eight > one/7 || failure != "" {
 		t.Errorf("a request waits %.3f s, and %.3f s once the page shows 8 servers; %q", one, eight, failure)
 	}
 	if got := c.load.Standings(time.Now())[0].Servers; got != 8 {
-		t.Errorf("%d servers", got)
+		t.Errorf("%d servers, want 8", got)
 	}
 
 	other := s.page(verify(ca))
@@ -120,7 +129,8 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	l.SetPage(other)
 	l.readPages(t.Context())
 	if failure != "east: it does not accept the credential (401)" || l.servers(other.Import, "east") != 0 {
-		t.Errorf("%q, %d servers", failure, l.servers(other.Import, "east"))
+		t.Errorf("%q, %d servers, want %q and 0",
+			failure, l.servers(other.Import, "east"), "east: it does not accept the credential (401)")
 	}
 	sent := s.credentials()
 	l.SetPage(s.page(verify([]byte{})))
@@ -132,7 +142,7 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	l.SetPage(s.page(verify(ca)))
 	l.readPages(t.Context())
 	if failure != "east: " || l.servers(other.Import, "east") != 8 {
-		t.Errorf("once it is read again: %q, %d servers", failure, l.servers(other.Import, "east"))
+		t.Errorf(`once it is read again: %q, %d servers, want "east: " and 8`, failure, l.servers(other.Import, "east"))
 	}
 
 	// Neither a server named by the picker nor a cleartext server receives it.
@@ -148,7 +158,7 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	l.SetClusters(whole, nil)
 	l.readPages(t.Context())
 	if failure != "east: " {
-		t.Errorf("without a choice, the page still fails: %q", failure)
+		t.Errorf(`without a choice, the page still fails: %q, want "east: "`, failure)
 	}
 	l.SetClusters(whole,
 		&picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
@@ -244,7 +254,7 @@ func FuzzMetricsPage_NoPageShowsServersThatCannotBe(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, page string) {
 		if n := parse(strings.NewReader(page), "chat"); n < noServers || n > 1<<16 {
-			t.Errorf("%d servers", n)
+			t.Errorf("%d servers, want at least %d and at most %d", n, noServers, 1<<16)
 		}
 	})
 }

@@ -121,7 +121,7 @@ func TestParentMode_Repeated404sNameTheGatewayAndTheFix(t *testing.T) {
 		w.after(forgetAfter-5*time.Second, west, east) // no request shows an improvement
 		w.after(6 * time.Second)
 		if len(w.parents) != 0 {
-			t.Errorf("counted for ever: %v", w.parents)
+			t.Errorf("counted for ever: %v, want none", w.parents)
 		}
 	})
 }
@@ -201,7 +201,7 @@ func TestParentMode_ReportsOf404sAreBounded(t *testing.T) {
 			return len(w.parents)
 		}
 		if n := counted(); n != 0 {
-			t.Errorf("%d are counted for", n)
+			t.Errorf("%d are counted for, want 0", n)
 		}
 		for i := range 2 * maxParents {
 			w.count(fmt.Sprintf("parent/default/chat/c%d", i), repeated, 404)
@@ -222,7 +222,7 @@ func TestParentMode_ReportsOf404sAreBounded(t *testing.T) {
 		}
 		w.after(time.Second, west)
 		if got := w.findings[west]; w.changes != 1 || len(got) > 600 {
-			t.Errorf("%d changes of %d bytes: %s", w.changes, len(got), got)
+			t.Errorf("%d changes of %d bytes: %s, want 1 and at most 600", w.changes, len(got), got)
 		}
 	})
 }

@@ -106,7 +106,7 @@ func TestProcess_EachBranchAnswers(t *testing.T) {
 				got = string(store.Get(a.Key))
 			}
 			if got != value {
-				t.Errorf("the tokens of %q: %s", text, got)
+				t.Errorf("the tokens of %q: %s, want %s", text, got, value)
 			}
 		})
 	}
@@ -162,12 +162,12 @@ func TestProcess_PromptOfEveryAPI(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, _, err := f.text(); err != nil || got != want {
-			t.Errorf("%s: %q %v", body, got, err)
+			t.Errorf("%s: %q %v, want %q", body, got, err, want)
 		}
 	}
 	if _, a := ask(t, processor(t, Config{}), `{"request_body":{"prompt":[1,15043]},"headers":{}}`); a.Value !=
 		"[1,15043]" {
-		t.Errorf("token IDs of the client: %+v", a)
+		t.Errorf(`token IDs of the client: %+v, want Value "[1,15043]"`, a)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestProcess_TraceContextReachesPeers(t *testing.T) {
 	}
 	for range 2 {
 		if got := <-seen; got != parent {
-			t.Errorf("traceparent %q", got)
+			t.Errorf("traceparent %q, want %q", got, parent)
 		}
 	}
 }

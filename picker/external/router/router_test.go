@@ -84,19 +84,20 @@ func TestRouter_AnswersOnTheWire(t *testing.T) {
 		return w.Code, strings.TrimSpace(w.Body.String())
 	}
 	if status, text := ask(`{"token_ids": [1, 15043, 29892]}`); status != http.StatusServiceUnavailable {
-		t.Errorf("without workers: %d %s", status, text)
+		t.Errorf("without workers: %d %s, want %d", status, text, http.StatusServiceUnavailable)
 	}
 	r.set([]string{"worker-3:8080"})
 	for _, body := range []string{`{"token_ids": [1, 15043, 29892]}`, `{"token_ids": []}`,
 		`{"token_ids": [1], "model": "llama"}`} {
 		if status, text := ask(body); status != http.StatusOK || text != `{"worker_address":"worker-3:8080"}` {
-			t.Errorf("%s: %d %s", body, status, text)
+			t.Errorf(`%s: %d %s, want %d and "{\"worker_address\":\"worker-3:8080\"}"`,
+				body, status, text, http.StatusOK)
 		}
 	}
 	for _, body := range []string{``, `[]`, `{}`, `null`, `{"token_ids": null}`, `{"token_ids": "1"}`,
 		`{"token_ids": [-1]}`, `{"token_ids": [1.5]}`} {
 		if status, text := ask(body); status != http.StatusBadRequest {
-			t.Errorf("%s: %d %s", body, status, text)
+			t.Errorf("%s: %d %s, want %d", body, status, text, http.StatusBadRequest)
 		}
 	}
 }
@@ -115,7 +116,7 @@ func TestRouter_FailedLookupKeepsWorkers(t *testing.T) {
 			Config{Service: "workers.default.svc:8000",
 				Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
 					if name != "workers.default.svc" {
-						t.Errorf("name %q", name)
+						t.Errorf(`name %q, want "workers.default.svc"`, name)
 					}
 					mu.Lock()
 					defer mu.Unlock()

@@ -38,7 +38,7 @@ func TestTokenStore_WorkerFetchesWhatProcessorStored(t *testing.T) {
 	for range 2 { // a request may be sent to a second worker
 		if tokens, err := client.Get(t.Context(), key, ""); err != nil ||
 			!slices.Equal(tokens, []uint32{1, 15043, 4294967295}) {
-			t.Errorf("%v %v", tokens, err)
+			t.Errorf("%v %v, want %v", tokens, err, []uint32{1, 15043, 4294967295})
 		}
 	}
 	other, err := client.Put(t.Context(), []byte("[1,15043,4294967295]"), "")
@@ -87,7 +87,7 @@ func TestTokenStore_InvalidListsAndKeysAreNotStored(t *testing.T) {
 		}
 	}
 	if got := string(s.Get(key)); got != "[1,15043]" {
-		t.Errorf("a second list replaced the first: %s", got)
+		t.Errorf(`a second list replaced the first: %s, want "[1,15043]"`, got)
 	}
 	for _, path := range []string{"/", "/tokens", "/tokens/"} {
 		response, err := http.Get(url + path)
@@ -96,7 +96,7 @@ func TestTokenStore_InvalidListsAndKeysAreNotStored(t *testing.T) {
 		}
 		response.Body.Close()
 		if response.StatusCode != http.StatusNotFound {
-			t.Errorf("GET %s: %d", path, response.StatusCode)
+			t.Errorf("GET %s: %d, want %d", path, response.StatusCode, http.StatusNotFound)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestTokenStore_LeastRecentlyUsedIsEvicted(t *testing.T) {
 	s.Put("d", item)
 	for key, want := range map[string]bool{"a": true, "b": false, "c": true, "d": true} {
 		if got := s.Get(key) != nil; got != want {
-			t.Errorf("%s: found %v", key, got)
+			t.Errorf("%s: found %v, want %v", key, got, want)
 		}
 	}
 	for i := range 1000 {
@@ -139,7 +139,7 @@ func TestTokenStore_ListsExpireUsedOrNot(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if s.size() != 0 {
-			t.Errorf("an idle store keeps %d bytes", s.size())
+			t.Errorf("an idle store keeps %d bytes, want 0", s.size())
 		}
 	})
 }
@@ -155,7 +155,7 @@ func FuzzTokenStore_StoresWhatWorkersRead(f *testing.F) {
 		err := json.Unmarshal(text, &tokens)
 		readable := err == nil && tokens != nil && !slices.Contains(tokens, nil) && text[0] == '['
 		if got := validList(text); got != readable {
-			t.Errorf("%q: %v, and decoding: %v", text, got, err)
+			t.Errorf("%q: %v, and decoding: %v, want %v", text, got, err, readable)
 		}
 	})
 }

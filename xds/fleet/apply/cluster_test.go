@@ -102,7 +102,7 @@ func TestServerSideApply_ObjectWithoutLabelIsNotTouched(t *testing.T) {
 	api.put(s)
 	c := api.follow(t)
 	if err := c.Apply(t.Context(), service(), "hash", false); !errors.Is(err, apply.ErrNotOwned) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want %v", err, apply.ErrNotOwned)
 	}
 	if api.body != "" {
 		t.Error("it was modified")

@@ -51,6 +51,6 @@ func TestValidate_ReportsInvalidBootstrap(t *testing.T) {
 	}
 	if problem := envoytest.Validate(t,
 		[]byte(`static_resources: {clusters: [{name: a, type: NOPE}]}`)); !strings.Contains(problem, "NOPE") {
-		t.Errorf("invalid bootstrap: %q", problem)
+		t.Errorf(`invalid bootstrap: %q, want a text with "NOPE"`, problem)
 	}
 }

@@ -1,5 +1,5 @@
-// Package poll waits in tests for a condition to hold. It is the only polling helper of the
-// repository.
+// Package poll waits in tests for a condition to hold, and observes that another one does not. It
+// is the only polling helper of the repository.
 //
 // Any test in every module may use it: it imports only the standard library.
 //

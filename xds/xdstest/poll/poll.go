@@ -40,6 +40,16 @@ func NoError(t testing.TB, what string, limit time.Duration, check func() error)
 	}
 }
 
+// Never returns after window, in which happens returned false at each check. Once happens returns
+// true, Never ends the test with what as message.
+func Never(t testing.TB, what string, window time.Duration, happens func() bool) {
+	t.Helper()
+	start := time.Now()
+	if Within(window, happens) {
+		t.Fatalf("after %v, which should not happen within %v: %s", time.Since(start), window, what)
+	}
+}
+
 // Within reports whether holds returns true before limit has passed, for scripts and programs.
 func Within(limit time.Duration, holds func() bool) bool {
 	deadline := time.Now().Add(limit)

@@ -23,7 +23,21 @@ func TestPoll_ReturnsOnceTheConditionHolds(t *testing.T) {
 			return nil
 		})
 		if took := time.Since(start); took > 3100*time.Millisecond {
-			t.Errorf("noticed after %v", took)
+			t.Errorf("noticed after %v, want at most %v", took, 3100*time.Millisecond)
+		}
+	})
+}
+
+func TestPoll_NeverObservesTheWholeWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var last time.Duration
+		poll.Never(t, "four seconds", 3*time.Second, func() bool {
+			last = time.Since(start)
+			return last >= 4*time.Second
+		})
+		if took := time.Since(start); took != 3*time.Second || last != took {
+			t.Errorf("got %v with the last check at %v, want 3s and a check at its end", took, last)
 		}
 	})
 }
@@ -43,6 +57,9 @@ func TestPoll_FailureNamesTheCondition(t *testing.T) {
 		{"not within 7s: the listener is open: port 80 is closed", 7 * time.Second, func(t testing.TB) {
 			poll.NoError(t, "the listener is open", 7*time.Second,
 				func() error { return errors.New("port 80 is closed") })
+		}},
+		{"after 0s, which should not happen within 7s: the listener is open", 0, func(t testing.TB) {
+			poll.Never(t, "the listener is open", 7*time.Second, func() bool { return true })
 		}},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -18,10 +18,10 @@ func TestTokenizer_KnownTexts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := encode("Hello, world!"); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %v %v", name, got, err)
+			t.Errorf("%s: %v %v, want %v", name, got, err, want)
 		}
 		if got, err := encode("<|endoftext|>"); err != nil || len(got) < 2 {
-			t.Errorf("%s: a special token in a prompt became %v: %v", name, got, err)
+			t.Errorf("%s: a special token in a prompt became %v: %v, want at least 2 of them", name, got, err)
 		}
 		if got, err := encode("a\xffb"); err != nil || len(got) == 0 {
 			t.Errorf("%s: invalid UTF-8: %v %v", name, got, err)

@@ -155,7 +155,7 @@ func TestADS_UnsyncedProcessRemovesNothing(t *testing.T) {
 		return second.log.has("no proxy is answered before everything is read once")
 	})
 	if got := proxy.Received()[received:]; len(got) > 0 {
-		t.Errorf("a proxy was answered before all was read: %+v", got)
+		t.Errorf("a proxy was answered before all was read: %+v, want none", got)
 	}
 	api.Fail(nil)
 	// Later changes reach the proxy: the process serves.
@@ -167,7 +167,7 @@ func TestADS_UnsyncedProcessRemovesNothing(t *testing.T) {
 		}
 	}
 	if b := proxy.Backends(8080); len(b) != 1 {
-		t.Errorf("backends: %v", b)
+		t.Errorf("backends: %v, want 1 of them", b)
 	}
 }
 

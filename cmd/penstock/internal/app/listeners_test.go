@@ -24,7 +24,7 @@ func TestListener_ConnectionsDuringTheFirstReadAreClosed(t *testing.T) {
 	stop := turnAway(l, nil)
 	for range 3 {
 		if _, err := dial().Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("while files are read: %v", err)
+			t.Errorf("while files are read: %v, want %v", err, io.EOF)
 		}
 	}
 	stop()

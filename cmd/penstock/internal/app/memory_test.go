@@ -59,7 +59,7 @@ func TestMemory_LimitLeavesRoomBelowTheContainers(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "1GiB")
 	defer KeepWithin(2000 * mib)()
 	if got := limit(); got != before {
-		t.Errorf("with GOMEMLIMIT in the environment it is given %d", got)
+		t.Errorf("with GOMEMLIMIT in the environment it is given %d, want %d", got, before)
 	}
 }
 

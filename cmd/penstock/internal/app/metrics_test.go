@@ -99,7 +99,7 @@ func TestMetrics_ClientsThatDoNotReadAreFewAndDisconnected(t *testing.T) {
 		}
 		time.Sleep(2*metricsTimeout + time.Second) // of the bubble's clock
 		if got := statusOf(t, l.get(t)); got != http.StatusOK {
-			t.Errorf("status %d after their deadline", got)
+			t.Errorf("status %d after their deadline, want %d", got, http.StatusOK)
 		}
 	})
 }

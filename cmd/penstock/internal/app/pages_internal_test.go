@@ -25,17 +25,17 @@ func TestHealth_HungCredentialFileIsReported(t *testing.T) {
 		answers := make(chan struct{})
 		_, _ = filesystem.Do(t.Context(), d, "/mount/tls.crt", func() (int, error) { <-answers; return 0, nil })
 		if code, text := health(); code != 200 {
-			t.Errorf("after the timeout of one read: %d %s", code, text)
+			t.Errorf("after the timeout of one read: %d %s, want 200", code, text)
 		}
 		time.Sleep(filesystem.StuckAfter)
 		if code, text := health(); code != 503 || !strings.Contains(text,
 			"/mount/tls.crt has been read for half a minute") {
-			t.Errorf("%d %s", code, text)
+			t.Errorf(`%d %s, want 503 and a text with "/mount/tls.crt has been read for half a minute"`, code, text)
 		}
 		close(answers)
 		synctest.Wait()
 		if code, text := health(); code != 200 {
-			t.Errorf("once it has answered: %d %s", code, text)
+			t.Errorf("once it has answered: %d %s, want 200", code, text)
 		}
 	})
 }

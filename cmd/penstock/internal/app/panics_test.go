@@ -42,11 +42,11 @@ func TestPanic_OfAPageIsA500AndItsStackIsLoggedOnce(t *testing.T) {
 		w := httptest.NewRecorder()
 		page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/status", nil))
 		if w.Code != http.StatusInternalServerError {
-			t.Errorf("status %d", w.Code)
+			t.Errorf("status %d, want %d", w.Code, http.StatusInternalServerError)
 		}
 	}
 	if n := counted(t, p.count); n != 3 {
-		t.Errorf("%v are counted", n)
+		t.Errorf("%v are counted, want 3", n)
 	}
 	if text := log.String(); strings.Count(text, "boom") != 1 || !strings.Contains(text, "panics_test.go") {
 		t.Errorf("the log is %s", text)
@@ -106,6 +106,6 @@ func TestPanic_OfAStreamOrCallEndsThatOneAlone(t *testing.T) {
 		t.Errorf("the unary call ended with %v", err)
 	}
 	if n := counted(t, p.count); n != 3 {
-		t.Errorf("%v are counted", n)
+		t.Errorf("%v are counted, want 3", n)
 	}
 }

@@ -68,7 +68,7 @@ func TestPickerKey_OpensPoolsThatRoutesUseOrHaveUsedWithinTheDrainTime(t *testin
 		deliver(translator.Delta{Gateway: "ns/gw", Upserts: clusters(plain)})
 		expect("used again", true, "ns/gw", "ns/plain")
 		if len(a.left) > 0 {
-			t.Errorf("%d uses of long ago are kept", len(a.left))
+			t.Errorf("%d uses of long ago are kept, want 0", len(a.left))
 		}
 	})
 }

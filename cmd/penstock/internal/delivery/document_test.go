@@ -27,7 +27,7 @@ func TestEndpointPickerConfig_ReachesThePicker(t *testing.T) {
 	}
 	s.FlowControl.InFlight = 30 // above the limit of a full endpoint
 	if f := pickerPool(translator.PickerPool{Pool: &model.Pool{Settings: s}}).FlowControl; f.InFlight != 20 {
-		t.Errorf("%d requests in flight", f.InFlight)
+		t.Errorf("%d requests in flight, want 20", f.InFlight)
 	}
 	s.UnverifiedTLS = false
 	if got := pickerPool(translator.PickerPool{Pool: &model.Pool{Settings: s}}); got.Metrics.Protocol.TLS != nil {

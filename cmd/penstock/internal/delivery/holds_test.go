@@ -177,7 +177,7 @@ func TestInferencePool_RemovalIsCommittedOncePeersHaveFollowed(t *testing.T) {
 		r.deliver(map[string]string{"a": e2 + " " + e3}, nil)
 		r.expect("a later change of the pool joins the hold", "a", e1+" "+e2)
 		if n := r.named.size("a"); n != 1 {
-			t.Errorf("the picker names %d endpoints before Envoy can have the new one", n)
+			t.Errorf("the picker names %d endpoints before Envoy can have the new one, want 1", n)
 		}
 		began := time.Now()
 		r.peer.follow()
@@ -204,7 +204,7 @@ func TestInferencePool_HoldIsBoundedHoweverOftenItShrinks(t *testing.T) {
 			synctest.Wait()
 		}
 		if took := time.Since(began); took > maxHold+holdTimeout {
-			t.Errorf("a frozen peer holds the pool for %s", took)
+			t.Errorf("a frozen peer holds the pool for %s, want at most %s", took, maxHold+holdTimeout)
 		}
 	})
 }

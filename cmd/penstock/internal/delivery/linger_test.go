@@ -77,7 +77,7 @@ func TestInferencePoolImport_RemovedClusterLearnsEndpointsForAWhile(t *testing.T
 		t.Errorf("the learned endpoint: %t; the earlier one: %t", learned, old)
 	}
 	if left := d.expire(time.Now()); left <= 0 || left > time.Minute {
-		t.Errorf("it expires in %s", left)
+		t.Errorf("it expires in %s, want more than 0 and at most %s", left, time.Minute)
 	}
 	d.expire(time.Now().Add(time.Hour))
 	if any, _, _ := has(c); any {
@@ -124,7 +124,7 @@ func TestInferencePoolImport_EndpointsThatAllLeaveStayForPicksInFlight(t *testin
 		t.Errorf("the earlier pod: %t, the new one: %t", old, learned)
 	}
 	if left := d.expire(time.Now()); left <= 0 || left > time.Minute {
-		t.Errorf("they expire in %s", left)
+		t.Errorf("they expire in %s, want more than 0 and at most %s", left, time.Minute)
 	}
 	d.expire(time.Now().Add(time.Hour))
 	if _, old, learned := has(c); old || !learned {
@@ -212,11 +212,11 @@ func TestExternalPicker_FormerOnesStayBehindThoseThatReplaceAll(t *testing.T) {
 		}
 	}
 	if left := d.expire(time.Now()); left <= 0 || left > time.Minute {
-		t.Errorf("the former ones expire in %s", left)
+		t.Errorf("the former ones expire in %s, want more than 0 and at most %s", left, time.Minute)
 	}
 	d.expire(time.Now().Add(time.Hour))
 	if got := priorities(t, c.Resource("ns/gw", ref)); got != "0: 10.1.0.7" {
-		t.Errorf("after their time the pickers are %q", got)
+		t.Errorf(`after their time the pickers are %q, want "0: 10.1.0.7"`, got)
 	}
 	for i := range 40 {
 		commit(fmt.Sprintf("10.2.0.%d", i))
@@ -286,11 +286,11 @@ func TestUDPRoute_EndpointsThatLeaveDrain(t *testing.T) {
 		}
 	}
 	if left := d.expire(time.Now()); left <= 0 || left > time.Minute {
-		t.Errorf("draining endpoints expire in %s", left)
+		t.Errorf("draining endpoints expire in %s, want more than 0 and at most %s", left, time.Minute)
 	}
 	d.expire(time.Now().Add(time.Hour))
 	if got := served(); got != "10.0.0.4 1" {
-		t.Errorf("after their time they are %q", got)
+		t.Errorf(`after their time they are %q, want "10.0.0.4 1"`, got)
 	}
 	var many []model.Endpoint
 	for i := range 3000 {

@@ -213,7 +213,7 @@ func TestSpill_NamesNoPlaceThatEnvoyLacks(t *testing.T) {
 	change("b", "c")
 	change("c", "d")
 	if got := spill(); !slices.Equal(got, []string{"c"}) {
-		t.Errorf("before Envoy knows: %v", got)
+		t.Errorf("before Envoy knows: %v, want %v", got, []string{"c"})
 	}
 	close(r.known)
 	poll.NoError(t, "the picker names the new target once Envoy has it", poll.Limit, func() error {

@@ -195,7 +195,7 @@ func TestDemo_ReasonOfPickHasTheLoadOfTheChoice(t *testing.T) {
 	}
 	pick.Verdicts = []schedule.Verdict{verdict("a", 0), verdict("b", 3)}
 	if got := comparison(pick); !strings.Contains(got, "a 0, b 3") {
-		t.Errorf("with three requests at b: %s", got)
+		t.Errorf(`with three requests at b: %s, want a text with "a 0, b 3"`, got)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestDemo_BrokenStreamIsAnError(t *testing.T) {
 	piece := `data: {"choices": [{"delta": {"content": "word"}}]}` + "\n\n"
 	if n, err := read(piece + piece + `data: {"choices": [{"delta": {}}]}` + "\n\ndata: [DONE]\n\n"); n != 2 ||
 		err != nil {
-		t.Errorf("a whole stream: %d chunks, %v", n, err)
+		t.Errorf("a whole stream: %d chunks, %v, want 2", n, err)
 	}
 	if _, err := read(piece); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a stream without its end: %v", err)
@@ -239,7 +239,7 @@ func TestDemo_PenstockGetsSIGTERMAtTheEnd(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	if err := try(func() { c.served(ctx) }); err != nil || c.url() != "http://127.0.0.1:1" {
-		t.Errorf("it serves at %q, %v", c.url(), err)
+		t.Errorf(`it serves at %q, %v, want "http://127.0.0.1:1"`, c.url(), err)
 	}
 	poll.Until(t, "the finding", func() bool { return c.finding() == "a mistake" })
 	cancel()

@@ -24,8 +24,7 @@ import (
 func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 	for _, s := range [][2]string{
 		{"default/gw", "3"}, {"default/gw", "-3"}, {"default/gw", "9223372036854775807"}, {"10.0.0.1:80", "4"},
-		{"10.0.0.1:80", "-4"}, {"10.0.0.1:80", "99999999999"}, {"[fe80::1%x]:80", "1"},
-		{"owner", "me"},
+		{"10.0.0.1:80", "-4"}, {"10.0.0.1:80", "99999999999"}, {"[fe80::1%x]:80", "1"}, {"owner", "me"},
 		{"default/gw node", `[{"owner":{"kind":"Gateway","name":"a"},"conditions":[{"type":"Programmed"}]}]`},
 		{"default/gw node", `[null]`}, {"pool", `{"owner":{},"findings":[{}]}`},
 		{"1", `[{"Lease":"a.1","Open":true,"Served":"10.0.0.1:80","Status":-1,"FirstByte":-5}]`}, {"1", `[{}]`},
@@ -53,14 +52,15 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 		key = strings.ToValidUTF8(key, "?") // protobuf sends no other text
 		w.publish(t, channel.Item{Key: key, Value: value})
 		if n := w.proxies.Elsewhere(); n < 0 || n > math.MaxInt32 {
-			t.Errorf("%d Envoys elsewhere", n)
+			t.Errorf("%d Envoys elsewhere, want at least 0 and at most %d", n, math.MaxInt32)
 		}
 		if n := w.endpoint.State().InFlight; n < 0 || n > math.MaxInt32 {
-			t.Errorf("%d requests in flight elsewhere", n)
+			t.Errorf("%d requests in flight elsewhere, want at least 0 and at most %d", n, math.MaxInt32)
 		}
 		for _, e := range w.entries {
 			if raw, err := json.Marshal(e); err != nil || len(raw) > 10*len(value)+200 {
-				t.Errorf("an entry of %d bytes from %d: %v", len(raw), len(value), err)
+				t.Errorf("an entry of %d bytes from %d: %v, want at most %d",
+					len(raw), len(value), err, 10*len(value)+200)
 			}
 		}
 		for _, s := range w.counter.learned {
@@ -69,34 +69,35 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 			}
 		}
 		if n := len(w.counter.sessions); n > len(value)/2 {
-			t.Errorf("%d sessions from %d bytes", n, len(value))
+			t.Errorf("%d sessions from %d bytes, want at most %d", n, len(value), len(value)/2)
 		}
 		for name, addresses := range w.counter.hosts {
 			for _, a := range addresses {
 				if _, err := netip.ParseAddr(a); err != nil || len(addresses) > maxHostAddresses {
-					t.Errorf("%q has %d addresses, such as %q", name, len(addresses), a)
+					t.Errorf("%q has %d addresses, such as %q, want at most %d",
+						name, len(addresses), a, maxHostAddresses)
 				}
 			}
 		}
 		if s := w.endpoint.State(); s.Queue < 0 || s.KV < 0 || s.KV > 1e15 {
-			t.Errorf("a page shows %+v", s)
+			t.Errorf("a page shows %+v, want Queue at least 0, KV at least 0, KV at most 1e15", s)
 		}
 		if n := w.endpoint.State().Unread; n < 0 {
-			t.Errorf("%d tokens unread elsewhere", n)
+			t.Errorf("%d tokens unread elsewhere, want at least 0", n)
 		}
 		w.retract(t, key)
 		if n := w.proxies.Elsewhere(); n != 0 {
-			t.Errorf("%d Envoys elsewhere after the retraction", n)
+			t.Errorf("%d Envoys elsewhere after the retraction, want 0", n)
 		}
 		if n := w.endpoint.State().InFlight; n != 0 {
-			t.Errorf("%d requests in flight elsewhere after the retraction", n)
+			t.Errorf("%d requests in flight elsewhere after the retraction, want 0", n)
 		}
 		if list := w.board.List(nil); len(list) > 0 {
-			t.Errorf("reported after the retraction: %v", list)
+			t.Errorf("reported after the retraction: %v, want none", list)
 		}
 		named, _ := objectid.ParseTarget(key)
 		if behind := w.names.Behind(named, "other"); len(behind) > 0 {
-			t.Errorf("%v are waited for after the retraction", behind)
+			t.Errorf("%v are waited for after the retraction, want none", behind)
 		}
 	})
 }

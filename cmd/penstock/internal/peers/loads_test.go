@@ -182,7 +182,7 @@ func TestFrozen_LimitsForHeadersAreShared(t *testing.T) {
 	poll.Until(t, "the other process has the limit",
 		func() bool { return limit(pickers[1]) == limit(pickers[0]) && limit(pickers[0]) < 3*time.Second })
 	if n := len(loads[1].peers.ByKey(headersKey + limited)); n != 1 {
-		t.Errorf("%d processes have published", n)
+		t.Errorf("%d processes have published, want 1", n)
 	}
 }
 

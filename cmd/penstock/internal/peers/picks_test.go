@@ -92,8 +92,9 @@ func TestPeers_EachPickerCountsWhatAllHaveSent(t *testing.T) {
 	}
 	for server, v := range agree(t, "both count the same", pickers...) {
 		if v.InFlight != 5 || v.Unread != 5*4096 {
-			t.Errorf("%s: %d requests and %d tokens; 40 prompts are 5 for each of 8 servers", server, v.InFlight,
-				v.Unread)
+			t.Errorf("%s: %d requests and %d tokens; 40 prompts are 5 for each of 8 servers, want 5 and %d",
+				server, v.InFlight,
+				v.Unread, 5*4096)
 		}
 	}
 	// The other picker sends a prompt to the server that has it cached. By load alone, one in eight
@@ -107,7 +108,7 @@ func TestPeers_EachPickerCountsWhatAllHaveSent(t *testing.T) {
 		}
 	}
 	if same < 38 {
-		t.Errorf("%d of 40 prompts went to the server that has them cached", same)
+		t.Errorf("%d of 40 prompts went to the server that has them cached, want at least 38", same)
 	}
 	// First tokens end a backlog, ends a request in flight.
 	for i, lease := range leases {
@@ -118,7 +119,8 @@ func TestPeers_EachPickerCountsWhatAllHaveSent(t *testing.T) {
 		requests, tokens = requests+v.InFlight, tokens+v.Unread
 	}
 	if requests != 20 || tokens != 0 {
-		t.Errorf("%d requests and %d tokens; 20 requests are in flight, all with a first token", requests, tokens)
+		t.Errorf("%d requests and %d tokens; 20 requests are in flight, all with a first token, want 20 and 0",
+			requests, tokens)
 	}
 }
 
@@ -186,7 +188,7 @@ func TestPeers_ProcessThatStartsHasWhatTheOthersKnow(t *testing.T) {
 		}
 	}
 	if same < 190 {
-		t.Errorf("%d of 200 prompts went to the server that has them cached", same)
+		t.Errorf("%d of 200 prompts went to the server that has them cached, want at least 190", same)
 	}
 }
 
@@ -219,7 +221,7 @@ func TestPeers_KeyOfABatchIsNotTakenForAServers(t *testing.T) {
 		"[fd00::1]:80": {server: netip.MustParseAddrPort("[fd00::1]:80")},
 	} {
 		if got, err := parsePickItem(key); err != nil || got != want {
-			t.Errorf("%q is %+v, %v", key, got, err)
+			t.Errorf("%q is %+v, %v, want %+v", key, got, err, want)
 		}
 	}
 	for _, key := range []string{"", "x", "17x", "-1", "10.0.0.1", "10.0.0.1:80x"} {

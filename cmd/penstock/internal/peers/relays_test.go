@@ -47,7 +47,7 @@ func (r *relayed) isDown(t *testing.T, sources int, why string) {
 		defer r.mu.Unlock()
 		for source, reason := range r.down {
 			if !strings.HasPrefix(source, "east relay") || reason != why {
-				t.Errorf("%s: %s", source, reason)
+				t.Errorf(`%s: %s, want the beginning "east relay" and %s`, source, reason, why)
 			}
 		}
 		return len(r.down) == sources

@@ -91,7 +91,7 @@ func TestSession_ClusterOfAnImportIsTheSameForAllProcesses(t *testing.T) {
 	r := requestWith(t, headers)
 	r.Pool = "ns/chat@"
 	if a := pickers[0].Pick(t.Context(), r); a.Endpoints.String() != "west,east" {
-		t.Fatalf("picked %s", a.Endpoints)
+		t.Fatalf(`picked %s, want "west,east"`, a.Endpoints)
 	}
 	poll.Until(t, "the other process has the session there", func() bool {
 		found := ""
@@ -99,7 +99,7 @@ func TestSession_ClusterOfAnImportIsTheSameForAllProcesses(t *testing.T) {
 		return found == "west"
 	})
 	if e := pickers[1].Explain("ns/chat@", headers); e.Clusters[0].Cluster != "west" {
-		t.Errorf("the other process sends it to %s", e.Clusters[0].Cluster)
+		t.Errorf(`the other process sends it to %s, want "west"`, e.Clusters[0].Cluster)
 	}
 }
 

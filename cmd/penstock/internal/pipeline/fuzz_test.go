@@ -134,7 +134,8 @@ func TestFuzzCertificate_SeedsAreACKedByEnvoysThatHaveJustStarted(t *testing.T) 
 		})
 	}
 	if used < len(archive.Files)/4 {
-		t.Errorf("%d certificates reach Envoy, of %d", used, len(archive.Files)/2)
+		t.Errorf("%d certificates reach Envoy, of %d, want at least %d",
+			used, len(archive.Files)/2, len(archive.Files)/4)
 	}
 }
 
@@ -147,7 +148,7 @@ func TestFuzzObjects_AllAreAccepted(t *testing.T) {
 		for _, r := range reports {
 			for _, c := range r.Conditions {
 				if c.Status != "True" {
-					t.Errorf("%s: %s: %s is %s: %s", name, r.Owner, c.Type, c.Status, c.Message)
+					t.Errorf(`%s: %s: %s is %s: %s, want "True"`, name, r.Owner, c.Type, c.Status, c.Message)
 				}
 			}
 			for _, finding := range r.Findings {

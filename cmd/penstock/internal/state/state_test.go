@@ -22,7 +22,7 @@ func TestState_NewFolderIsPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := modeOf(t, dir); got != 0o700 {
-		t.Errorf("mode %#o", got)
+		t.Errorf("mode %#o, want 0o700", got)
 	}
 	if err := Open(dir); err != nil {
 		t.Errorf("at the next start: %v", err)
@@ -35,7 +35,7 @@ func TestState_EmptyFolderBecomesPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Open(dir); err != nil || modeOf(t, dir) != 0o700 {
-		t.Errorf("mode %#o, %v", modeOf(t, dir), err)
+		t.Errorf("mode %#o, %v, want 0o700", modeOf(t, dir), err)
 	}
 }
 

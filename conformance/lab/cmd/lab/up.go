@@ -19,6 +19,7 @@ import (
 
 	"github.com/penstock-project/penstock/conformance/lab"
 	"github.com/penstock-project/penstock/conformance/lab/image"
+	"github.com/penstock-project/penstock/conformance/lab/retry"
 )
 
 // Descriptors that `lab init` hands on to `lab supervise`.
@@ -230,14 +231,22 @@ func (s *state) end() error {
 	if !s.alive() { // its interfaces' names may be in use by another lab
 		return nil
 	}
-	const limit = 30 * time.Second
-	for deadline := time.Now().Add(limit); s.alive(); time.Sleep(20 * time.Millisecond) {
-		if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("end the lab in %s (process %d): %w", s.Dir, s.PID, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var denied error
+	err := retry.Until(ctx, 20*time.Millisecond, func(context.Context) error {
+		if !s.alive() {
+			return nil
 		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("the lab in %s (process %d) does not end", s.Dir, s.PID)
+		denied = syscall.Kill(s.PID, syscall.SIGKILL)
+		if denied != nil && !errors.Is(denied, syscall.ESRCH) {
+			return nil
 		}
+		denied = nil
+		return errors.New("it does not end")
+	})
+	if err := errors.Join(denied, err); err != nil {
+		return fmt.Errorf("end the lab in %s (process %d): %w", s.Dir, s.PID, err)
 	}
 	return s.unlink()
 }

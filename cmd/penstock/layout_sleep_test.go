@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// sleeps are the functions and variables that sleep outside the clock of testing/synctest, each
+// with what takes the time. None of them waits for a condition: tests do so by
+// xds/xdstest/poll, and programs by conformance/lab/retry.
+var sleeps = map[string]string{
+	"xds/xdstest/poll/poll.go Within": "the interval of the polling helper",
+
+	// Slow servers, pickers and disks.
+	"conformance/bench/ended.go endedServer":                                              "a server computes",
+	"conformance/features/killed_test.go TestKilled_AttemptThatTakesTooLongIsNotRepeated": "a server computes",
+	"conformance/features/long_test.go TestLong_RequestsOfAMinuteAreServed":               "a server computes",
+	"conformance/features/relay_test.go TestRelay_PickerThatMovesLosesNoRequest":          "a slow health check",
+	"conformance/features/rig_cluster_test.go ServeHTTP":                                  "a server computes",
+	"conformance/features/streamerror_test.go TestStreamError_ServerWhoseStreamsFailAtOnceAttractsNone": "a server " +
+		"computes",
+	"picker/objective_test.go TestSLO_ThroughEnvoy":                         "a server computes",
+	"picker/relay_changes_test.go Process":                                  "a picker computes",
+	"picker/relay_test.go Process":                                          "a picker computes",
+	"picker/stages_test.go TestStages_RecordHasTheStagesThatAPickHasPassed": "a body arrives",
+
+	// Clients, publishers and attackers that send at a pace.
+	"conformance/features/udp_test.go TestUDPRoute_DatagramsOfManyAddressesEndNothingElse": "datagrams at a pace",
+	"conformance/features/udp_test.go steady":                                              "datagrams at a pace",
+	"conformance/promises/attacks/kveventsparts_test.go floods":                            "events at a pace",
+	"conformance/promises/attacks/kveventsparts_test.go wireAttacks":                       "bytes at a pace",
+	"conformance/promises/attacks/models_test.go hostileLists":                             "bytes at a pace",
+	"conformance/promises/attacks/pages_test.go hostilePages":                              "bytes at a pace",
+	"conformance/promises/attacks/loadstat_test.go honestLoads":                            "loads at a pace",
+	"conformance/promises/attacks/loadstat_test.go loadAttacks":                            "loads at a pace",
+	"conformance/promises/members/data_test.go send":                                       "requests at a pace",
+	"conformance/promises/principals/servercells_test.go publish":                          "events at a pace",
+	"conformance/promises/zeroloss/folder.go update":                                       "changes at a pace",
+	"xds/fleet/drain/drain_test.go TestDrain_WaitsWhileDatagramsCome":                      "datagrams at a pace",
+
+	// What a measurement or a fault is defined by.
+	"conformance/bench/deadpool.go deadPoolTurn":            "probes before the fault, and traffic beside it",
+	"conformance/bench/dropin.go roll":                      "a rollout waits for readiness",
+	"conformance/bench/ended.go elsewhere":                  "a pool without requests for a while",
+	"conformance/bench/phantoms.go measurePhantoms":         "what is counted a while after the fault",
+	"conformance/bench/picks.go costs":                      "CPU after the last request belongs to it",
+	"conformance/promises/faults_test.go apiServerAway":     "an API server is away for a minute",
+	"conformance/promises/process/confine_test.go TestMain": "a process that the test ends",
+
+	// They run on the clock of testing/synctest, by their callers.
+	"multicluster/imports/since_test.go TestImports_HiddenExportIsAsOldAsItsFirstOffer": "virtual time",
+	"picker/endpoint/shared_internal_test.go processes":                                 "virtual time",
+	"picker/flow/flow_test.go admitted":                                                 "virtual time",
+}
+
+// bubbles are functions that run their argument on the clock of testing/synctest.
+var bubbles = regexp.MustCompile(`^(synctest\.Test|bubble|inBubbles)$`)
+
+// called is the name of a function in a call, with its package if it has one.
+func called(call *ast.CallExpr) string {
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		return f.Name
+	case *ast.SelectorExpr:
+		if x, ok := f.X.(*ast.Ident); ok {
+			return x.Name + "." + f.Sel.Name
+		}
+	}
+	return ""
+}
+
+// declared is the name of a function, or of the first variable of a declaration.
+func declared(d ast.Decl) string {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		return d.Name.Name
+	case *ast.GenDecl:
+		for _, s := range d.Specs {
+			if v, ok := s.(*ast.ValueSpec); ok {
+				return v.Names[0].Name
+			}
+		}
+	}
+	return ""
+}
+
+// sleeping lists the positions in a declaration where it sleeps outside the clock of
+// testing/synctest: calls of time.Sleep, and receives from time.After that are no case of a select.
+func sleeping(d ast.Decl) (found []token.Pos) {
+	cases := map[ast.Node]bool{}
+	virtual := false
+	ast.Inspect(d, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CommClause:
+			if n.Comm != nil { // no default
+				ast.Inspect(n.Comm, func(m ast.Node) bool { cases[m] = true; return true })
+			}
+		case *ast.CallExpr:
+			virtual = virtual || called(n) == "synctest.Wait" // fails outside a bubble
+		}
+		return true
+	})
+	if virtual {
+		return nil
+	}
+	ast.Inspect(d, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if bubbles.MatchString(called(n)) {
+				return false
+			}
+			if called(n) == "time.Sleep" {
+				found = append(found, n.Pos())
+			}
+		case *ast.UnaryExpr:
+			call, ok := n.X.(*ast.CallExpr)
+			if ok && n.Op == token.ARROW && called(call) == "time.After" && !cases[n] {
+				found = append(found, n.Pos())
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// A test that sleeps until something has happened is slow on a fast machine and fails on a slow
+// one.
+func TestLayout_SleepsSimulateTime(t *testing.T) {
+	unused := maps.Clone(sleeps)
+	goSources(t, func(rel, text string) {
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, rel, text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			name := rel + " " + declared(d)
+			for _, at := range sleeping(d) {
+				if delete(unused, name); sleeps[name] == "" {
+					t.Errorf("%s sleeps at line %d: wait by xds/xdstest/poll; list it here if it simulates time",
+						name, fset.Position(at).Line)
+				}
+			}
+		}
+	})
+	for _, name := range slices.Sorted(maps.Keys(unused)) {
+		t.Errorf("the sleep of %s is not needed", name)
+	}
+}
+
+func TestLayout_SleepsAreFound(t *testing.T) {
+	for body, want := range map[string]int{
+		"time.Sleep(1)":   1,
+		"<-time.After(1)": 1,
+		"select { case <-time.After(1): default: }":              0,
+		"select { case <-c: <-time.After(1) }":                   1,
+		"synctest.Test(t, func(t *testing.T) { time.Sleep(1) })": 0,
+		"time.Sleep(1); synctest.Wait()":                         0,
+		"go func() { for { time.Sleep(1) } }()":                  1,
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "x.go", fmt.Sprintf("package x\nfunc f() { %s }", body), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sleeping(f.Decls[0]); len(got) != want {
+			t.Errorf("%s: got %d sleeps, want %d", strings.TrimSpace(body), len(got), want)
+		}
+	}
+}
