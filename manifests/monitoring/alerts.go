@@ -26,8 +26,8 @@ type Alert struct {
 }
 
 // installation are the labels that processes of one installation share: Prometheus sets namespace
-// and job for a PodMonitor, and an operator of several clusters sets cluster. A label that no series
-// has does not count.
+// and job for a PodMonitor, and an operator of several clusters sets cluster. A label that no
+// series has does not count.
 const installation = "cluster, namespace, job"
 
 // Alerts returns the alert rules, the most urgent first.
