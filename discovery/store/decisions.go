@@ -94,6 +94,7 @@ var ofPenstock = []decision{
 		shown("Owner", "Objective", "Expires", "Disabled"), omit("Hashes"),
 	),
 	decide[v1alpha1.AccessPolicy](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
+	decide[v1alpha1.AccessPolicyStatus](shown("Ancestors", "Conditions", "ObservedGeneration")),
 	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs", "APIKeys", "Ungated")),
 	decide[v1alpha1.AccessTarget](shown("Group", "Kind", "SectionName"), names("Name")),
 	decide[v1alpha1.AccessKeys](shown("Selector"), names("Namespaces")),
@@ -117,7 +118,8 @@ var ofPenstock = []decision{
 	),
 	decide[endpointpicker.Ref](
 		shown("PluginRef", "QueueDepthThreshold", "KVCacheUtilThreshold", "MetricsStalenessThreshold")),
-	decide[v1alpha1.EnvoyFleet](object("Spec")),
+	decide[v1alpha1.EnvoyFleet](object("Spec", "Status")),
+	decide[v1alpha1.EnvoyFleetStatus](shown("Conditions", "ObservedGeneration")),
 	decide[v1alpha1.EnvoyFleetSpec](
 		shown(
 			"Mode", "Image", "Replicas", "Autoscaling", "Resources", "Concurrency", "DrainSeconds", "Service",
