@@ -174,9 +174,9 @@ test-lab: build envoy labs helm ## tests on the real Kubernetes: Penstock's prom
 	@$(MAKE) --no-print-directory image ARCHES="$$(go env GOARCH)"
 	@export ENVOY="$(ENVOY_PATH)" PENSTOCK_IMAGE="$(CURDIR)/bin/image/rootfs-linux-$$(go env GOARCH)"; cd conformance && go test -count=1 -timeout 20m -p 1 -parallel 4 -tags lab ./lab/network ./lab ./promises/apiserver ./promises/chart ./promises/members ./promises/attacks ./promises
 
-test-alerts: go ## the alerts and the queries of the dashboards, by promtool (fetches Debian's package, once)
+test-alerts: go envoy ## the alerts by promtool, and whether each query of the dashboards has data in a Prometheus that scrapes two clusters (fetches Debian's package, once)
 	@conformance/tools/prometheus.sh
-	@cd conformance && CGO_ENABLED=0 go test $(FLAVOR) -count=1 -tags prometheus -run 'Alerts_|Dashboards_' ./promises/chart
+	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; cd conformance && go test $(FLAVOR) -count=1 -tags prometheus -run 'Alerts_|Dashboards_' ./promises/chart ./features
 
 test-clients: go envoy $(TOOLS)/clients/bin/python ## the Python clients openai and anthropic through pools that replace models (installs them, once)
 	@ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0 PENSTOCK_PYTHON="$(TOOLS)/clients/bin/python" go test $(FLAVOR) -count=1 -tags clients -run TestPythonClients ./cmd/penstock
