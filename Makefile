@@ -43,8 +43,8 @@ demo-multicluster: build envoy ## three clusters on this machine: annotate a poo
 	@ENVOY="$(ENVOY_PATH)" bin/penstock demo --cluster-set $(if $(KEEP),--keep)
 
 build: go ## compile bin/penstock and bin/penstock-external
-	@[ -e bin/penstock ] || echo 'compiling Penstock: some minutes the first time' >&2
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/ ./cmd/penstock ./cmd/penstock-external
+	@[ -e bin/penstock ] || echo 'compiling Penstock and its modules: some minutes the first time' >&2
+	@CGO_ENABLED=0 conformance/tools/build.sh -trimpath -buildvcs=auto -o bin/ ./cmd/penstock ./cmd/penstock-external
 
 test: go envoy sims helm ## all tests, end-to-end ones on the real Envoy included (RERUN=1 runs a failed one once more, and names it)
 	@echo 'compiling Penstock and its tests: some minutes the first time' >&2
@@ -81,10 +81,10 @@ release: go $(TOOLS)/release ## write dist/: archives, images, charts, CRDs, SBO
 	printf '%s\t%s\n' "$$(go env GOVERSION)" "$$(go env GOROOT)" >>bin/release/modules.txt
 	@$(TOOLS)/release dist -version '$(VERSION)' -platforms '$(PLATFORMS)' -out '$(DIST)' -wheels '$(WHEELS)' -key '$(KEY)'
 
-publish: $(TOOLS)/release ## push the images in dist/, and make its files the GitHub release of the tag v$(VERSION) (GH_TOKEN; the workflow release runs it)
+publish: $(TOOLS)/release ## push the images in dist/, and make its files, and the reports of conformance, the GitHub release of the tag v$(VERSION) (GH_TOKEN; the workflow release runs it)
 	@printf %s "$$GH_TOKEN" | docker login ghcr.io -u "$${GITHUB_ACTOR:-token}" --password-stdin
 	@$(TOOLS)/release push -dist '$(DIST)'
-	@awk -v version='$(VERSION)' '/^## / { on = $$2 == version } on' CHANGELOG.md | gh release create 'v$(VERSION)' --verify-tag --title 'Penstock $(VERSION)' --notes-file - $(DIST)/*
+	@awk -v version='$(VERSION)' '/^## / { on = $$2 == version } on' CHANGELOG.md | gh release create 'v$(VERSION)' --verify-tag --title 'Penstock $(VERSION)' --notes-file - $(DIST)/* conformance/suites/reports/*.yaml
 
 audit: go $(AUDIT) ## check the sources of modules, licenses, and known vulnerabilities (VULNDB=file:///folder/of/OSV/files, if the network is out of reach)
 	@conformance/tools/audit.sh
@@ -103,9 +103,10 @@ simulate: go ## three clusters in virtual time, with faults that SEEDS=1000 seed
 	begun=$$SECONDS; bin/simulate.test -test.timeout 120m $(if $(SEED)$(FAULTS),-test.v) -test.run $(if $(FAULTS),FaultsAreFound,SeedsHold); \
 	$(if $(SEED)$(FAULTS),,awk -v s=$$((SECONDS - begun)) -v n="$$SEEDS" 'BEGIN { printf "{\"name\":\"sim_seeds\",\"value\":%.3g,\"unit\":\"minutes\",\"limit\":10,\"about\":\"%d seeds; the limit is for 1000 on two idle cores.\"}\n", s / 60, n }')
 
-lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen ## vet, staticcheck, gofmt, the layout, the glossary, and whether generated files are up to date
+lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen $(TOOLS)/actionlint ## vet, staticcheck, actionlint, gofmt, the layout, the glossary, and whether generated files are up to date
 	@unformatted=$$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "not formatted; run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	@$(TOOLS)/actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
 	@go vet -tags clients ./... && (cd conformance && go vet -tags lab,engines,upgrade,prometheus ./...)
 	@$(TOOLS)/staticcheck ./... && (cd conformance && $(TOOLS)/staticcheck -tags lab,engines,upgrade,prometheus ./...)
 	@go test -count=1 -run '^Test(Layout|Glossary)' ./cmd/penstock
@@ -145,8 +146,8 @@ bench-kube: build labs ## measure on Kubernetes, in labs
 	  (cd conformance && go run ./bench -labs -run '^kube_.*$(BENCH)' -penstock ../bin/penstock) || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
-conformance: build envoy labs suites helm ## run the official suites, unmodified, and that of cluster sets, each in a lab (SUITE=regexp, CORE=1 for their core, RUN=TestName)
-	@export ENVOY="$(ENVOY_PATH)"; cd conformance && ../bin/certify -suite '$(or $(SUITE),.)' $(if $(CORE),-core) $(if $(RUN),-run $(RUN))
+conformance: build envoy labs suites helm ## run the official suites, unmodified, and that of cluster sets, each in a lab (SUITE=regexp, CORE=1 for their core, RUN=TestName, VERSION=0.1.0 in the reports)
+	@export ENVOY="$(ENVOY_PATH)"; cd conformance && ../bin/certify -suite '$(or $(SUITE),.)' $(if $(VERSION),-version v$(VERSION)) $(if $(CORE),-core) $(if $(RUN),-run $(RUN))
 
 suites: $(SUITES) bin/certify bin/clusterset-conformance ## build the official suites, that of cluster sets, and the program that runs them
 
@@ -173,9 +174,9 @@ test-lab: build envoy labs helm ## tests on the real Kubernetes: Penstock's prom
 	@$(MAKE) --no-print-directory image ARCHES="$$(go env GOARCH)"
 	@export ENVOY="$(ENVOY_PATH)" PENSTOCK_IMAGE="$(CURDIR)/bin/image/rootfs-linux-$$(go env GOARCH)"; cd conformance && go test -count=1 -timeout 20m -p 1 -parallel 4 -tags lab ./lab/network ./lab ./promises/apiserver ./promises/chart ./promises/members ./promises/attacks ./promises
 
-test-alerts: go ## the alerts and the queries of the dashboards, by promtool (fetches Debian's package, once)
+test-alerts: go envoy ## the alerts by promtool, and whether each query of the dashboards has data in a Prometheus that scrapes two clusters (fetches Debian's package, once)
 	@conformance/tools/prometheus.sh
-	@cd conformance && CGO_ENABLED=0 go test $(FLAVOR) -count=1 -tags prometheus -run 'Alerts_|Dashboards_' ./promises/chart
+	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; cd conformance && go test $(FLAVOR) -count=1 -tags prometheus -run 'Alerts_|Dashboards_' ./promises/chart ./features
 
 test-clients: go envoy $(TOOLS)/clients/bin/python ## the Python clients openai and anthropic through pools that replace models (installs them, once)
 	@ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0 PENSTOCK_PYTHON="$(TOOLS)/clients/bin/python" go test $(FLAVOR) -count=1 -tags clients -run TestPythonClients ./cmd/penstock
@@ -214,7 +215,7 @@ bin/clusterset-conformance: go
 go:
 	@command -v go >/dev/null || { echo 'Go is needed: https://go.dev/doc/install (any version from 1.21 fetches the one that go.mod names)'; exit 1; }
 
-$(TOOLS)/staticcheck $(TOOLS)/controller-gen: conformance/tools/go.mod conformance/tools/go.sum | go
+$(TOOLS)/staticcheck $(TOOLS)/controller-gen $(TOOLS)/actionlint: conformance/tools/go.mod conformance/tools/go.sum | go
 	@echo "building $(@F) (once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/tools && CGO_ENABLED=0 go build -o $@ $$(go list tool | grep '/$(@F)$$')
 

@@ -3,6 +3,7 @@ package translator
 import (
 	"net/netip"
 
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/inference"
@@ -44,6 +45,9 @@ type Config struct {
 	NoPublishers bool
 	// Envoy configures all listeners.
 	Envoy envoy.Config
+	// InvalidFleet returns the first invalid field of an EnvoyFleet, its problem and what to do; ""
+	// if there is none. Optional.
+	InvalidFleet func(*v1alpha1.EnvoyFleetSpec) (field, problem, fix string)
 	// Collector is the OpenTelemetry collector; invalid for no tracing.
 	Collector netip.AddrPort
 }

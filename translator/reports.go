@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -57,7 +58,30 @@ func (t *tables) declareReports() {
 		})
 }
 
+// fleetReport reports on an EnvoyFleet itself. The Gateways that use it report the same problem.
+func (t *tables) fleetReport(r *graph.Reader, key string) (report.Report, bool) {
+	fleet, ok := store.EnvoyFleets.Get(r, key)
+	if !ok || t.cfg.StandAlone != nil {
+		return report.Report{}, false
+	}
+	rep := report.Report{Owner: store.EnvoyFleets.Ref(fleet), Conditions: []report.Condition{{
+		Type: string(gatewayv1.GatewayConditionAccepted), Status: report.True,
+		Reason: string(gatewayv1.GatewayReasonAccepted)}}}
+	if t.cfg.InvalidFleet == nil {
+		return rep, true
+	}
+	if field, problem, fix := t.cfg.InvalidFleet(&fleet.Spec); field != "" {
+		rep.Conditions[0].Status = report.False
+		rep.Conditions[0].Reason = string(gatewayv1.GatewayReasonInvalidParameters)
+		rep.Conditions[0].Message = field + ": " + problem + "; " + fix
+		rep.Findings = []report.Finding{{Severity: report.Error, Owner: rep.Owner, Field: field, Problem: problem,
+			Fix: fix}}
+	}
+	return rep, true
+}
+
 func (t *tables) declarePolicyReports() {
+	t.declareReport("envoyFleetReports", t.stored(store.EnvoyFleets.Kind()), t.fleetReport)
 	t.declareReport("poolPolicyReports", t.stored(store.PoolPolicies.Kind()),
 		func(r *graph.Reader, key string) (report.Report, bool) {
 			rep, ok := inference.PolicyReport(r, lookup{t}, key)

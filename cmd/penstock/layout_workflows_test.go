@@ -25,7 +25,8 @@ type workflowStep struct {
 	With      map[string]any
 }
 
-func testStep(s workflowStep) bool { return s.Run == "make test" }
+// checks are commands that must succeed before a job publishes.
+var checks = []*regexp.Regexp{regexp.MustCompile(`^make test$`), regexp.MustCompile(`\bmake conformance\b`)}
 
 // writes lists which job may write what; all others only read the sources.
 var writes = map[string][]string{"release.yml/release": {"attestations", "contents", "id-token", "packages"}}
@@ -63,7 +64,8 @@ func TestLayout_WorkflowsRunTargetsWithLeastPermissions(t *testing.T) {
 		}
 	}
 	for _, target := range []string{
-		"test", "lint", "fuzz", "simulate", "soak", "audit", "release-fetch", "bench-release", "publish",
+		"test", "lint", "fuzz", "simulate", "soak", "audit", "conformance", "release-fetch", "bench-release",
+		"publish",
 	} {
 		if !run[target] {
 			t.Errorf("no workflow runs make %s", target)
@@ -79,8 +81,11 @@ jobs:
     - uses: actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1
       with: {persist-credentials: false}
     - run: make test
+  c:
+    steps:
+    - run: make conformance VERSION=1
   b:
-    needs: [a]
+    needs: [a, c]
     steps:
     - run: make publish
 `
@@ -94,7 +99,9 @@ jobs:
 		{"make test", "go test ./..."},
 		{"make test", "make test; make other"},
 		{"make test", "make lint"},
-		{"needs: [a]", "needs: []"},
+		{"make conformance", "make soak"},
+		{"needs: [a, c]", "needs: [c]"},
+		{"needs: [a, c]", "needs: [a]"},
 	} {
 		found := 0
 		workflowFindings(t, "x.yml", strings.Replace(good, c.from, c.to, 1), func(string, ...any) { found++ })
@@ -138,9 +145,15 @@ func workflowFindings(t *testing.T, name, text string, report func(string, ...an
 			} else {
 				report("%s: %q is not make and a target", name, step.Run)
 			}
-			tests := func(job string) bool { return slices.ContainsFunc(w.Jobs[job].Steps, testStep) }
-			if strings.HasPrefix(step.Run, "make publish") && !slices.ContainsFunc(j.Needs, tests) {
-				report("%s: job %s publishes, and needs no job that runs make test", name, job)
+			if !strings.HasPrefix(step.Run, "make publish") {
+				continue
+			}
+			for _, check := range checks {
+				ran := func(s workflowStep) bool { return check.MatchString(s.Run) }
+				runs := func(job string) bool { return slices.ContainsFunc(w.Jobs[job].Steps, ran) }
+				if !slices.ContainsFunc(j.Needs, runs) {
+					report("%s: job %s publishes, and needs no job that runs %s", name, job, check)
+				}
 			}
 		}
 	}

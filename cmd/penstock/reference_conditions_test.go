@@ -27,7 +27,7 @@ type reasonOf struct{ family, reason string }
 
 var families = map[string][]string{
 	"GatewayClassConditionReason":  {"GatewayClass"},
-	"GatewayConditionReason":       {"Gateway"},
+	"GatewayConditionReason":       {"Gateway", "EnvoyFleet"},
 	"ListenerConditionReason":      {"Gateway listener"},
 	"ListenerEntryConditionReason": {"Gateway listener"},
 	"ListenerSetConditionReason":   {"ListenerSet"},

@@ -74,7 +74,8 @@ var ofPenstock = []decision{
 	decide[v1alpha1.APIKey](shown("TypeMeta ObjectMeta Spec")),
 	decide[v1alpha1.APIKeySpec](shown("Owner Objective Expires Disabled"), omit("Hashes")),
 	decide[v1alpha1.AccessPolicy](shown("TypeMeta ObjectMeta Spec Status")),
-	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs APIKeys Ungated")),
+	decide[v1alpha1.AccessPolicyStatus](shown("Ancestors Conditions ObservedGeneration")),
+	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs APIKeys Ungated Usage")),
 	decide[v1alpha1.AccessTarget](shown("Group Kind SectionName"), names("Name")),
 	decide[v1alpha1.AccessKeys](shown("Selector"), names("Namespaces")),
 	decide[endpointpicker.EndpointPickerConfig](object("Plugins SchedulingProfiles FeatureGates FlowControl "+
@@ -88,7 +89,8 @@ var ofPenstock = []decision{
 	decide[endpointpicker.PriorityBand](shown("Priority MaxBytes MaxRequests FairnessPolicyRef OrderingPolicyRef " +
 		"DefaultRequestTTL NoEndpointRequestTTL")),
 	decide[endpointpicker.Ref](shown("PluginRef QueueDepthThreshold KVCacheUtilThreshold MetricsStalenessThreshold")),
-	decide[v1alpha1.EnvoyFleet](object("Spec")),
+	decide[v1alpha1.EnvoyFleet](object("Spec Status")),
+	decide[v1alpha1.EnvoyFleetStatus](shown("Conditions ObservedGeneration")),
 	decide[v1alpha1.EnvoyFleetSpec](shown("Mode Image Replicas Autoscaling Resources Concurrency DrainSeconds "+
 		"Service Pod NetworkPolicy Clients External Routes"), sizes("Bootstrap")),
 	decide[v1alpha1.FleetRoutes](shown("BudgetMilliseconds")),

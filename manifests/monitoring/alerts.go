@@ -25,6 +25,11 @@ type Alert struct {
 	Page     string // of docs, with its anchor
 }
 
+// installation are the labels that processes of one installation share: Prometheus sets namespace
+// and job for a PodMonitor, and an operator of several clusters sets cluster. A label that no
+// series has does not count.
+const installation = "cluster, namespace, job"
+
 // Alerts returns the alert rules, the most urgent first.
 func Alerts() []Alert {
 	const what = "metrics-and-alerts.md#when-it-goes-wrong"
@@ -38,7 +43,7 @@ func Alerts() []Alert {
 			"why-errors.md"},
 		{"PenstockEnvoyRejects", `penstock_xds_streams_rejecting > 0`, "1m", critical,
 			"{{ $value }} Envoys reject a resource and keep its last good version.", what},
-		{"PenstockNoLeader", `sum(penstock_leader) != 1`, "5m", critical,
+		{"PenstockNoLeader", `sum by (` + installation + `) (penstock_leader) != 1`, "5m", critical,
 			"{{ $value }} processes write statuses, and one must.", what},
 		{"PenstockNoEvents", `penstock_lagging == 1`, "5m", critical,
 			"{{ $labels.instance }} receives no events from the API server.", what},
@@ -56,15 +61,17 @@ func Alerts() []Alert {
 			"{{ $value }} Envoys lack a part of the configuration.", what},
 		{"PenstockCertificateEnds", `penstock_certificates_ending > 0`, "1h", warning,
 			"{{ $value }} certificates are in state {{ $labels.state }}.", "credentials.md"},
-		{"PenstockClusterAway", `penstock_clusterset_member_connected == 0`, "5m", warning,
+		{"PenstockClusterAway", `max by (` + installation + `, member) (penstock_clusterset_member_connected) == 0`,
+			"5m", warning,
 			"Cluster {{ $labels.member }} is not connected. Its exports stay in use.", what},
-		{"PenstockClusterDenied", `max by (member) (penstock_clusterset_member_denied) == 1`, "1m", warning,
+		{"PenstockClusterDenied",
+			`max by (` + installation + `, member) (penstock_clusterset_member_denied) == 1`, "1m", warning,
 			"Updates of cluster {{ $labels.member }} have no effect.", what},
 		{"PenstockPoolNotImported", `penstock_clusterset_exports{state!="Imported"} > 0`, "10m", warning,
 			"Cluster {{ $labels.member }} does not import {{ $value }} pools: {{ $labels.state }}.", what},
 		{"PenstockHubMemberAway", `penstock_hub_member_connected == 0`, "5m", warning,
 			"The hub does not reach cluster {{ $labels.member }}. Its imports stay.", what},
-		{"PenstockNoHubLeads", `sum(penstock_hub_leading) != 1`, "5m", critical,
+		{"PenstockNoHubLeads", `sum by (` + installation + `) (penstock_hub_leading) != 1`, "5m", critical,
 			"{{ $value }} hubs lead, and one must.", what},
 		{"PenstockBug", `increase(penstock_panics_total[1h]) > 0`, "", warning,
 			"A panic harmed one object or request ({{ $labels.part }}). Report the stack in the log.", what},

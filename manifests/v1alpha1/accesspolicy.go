@@ -24,11 +24,34 @@ type AccessPolicy struct {
 	// Status has an ancestor for each Gateway with a gated route.
 	//
 	// +optional
-	Status gatewayv1.PolicyStatus `json:"status,omitzero"`
+	// +kubebuilder:default={}
+	Status AccessPolicyStatus `json:"status,omitzero"`
 }
 
 // DeepCopyObject implements runtime.Object.
 func (in *AccessPolicy) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
+
+// AccessPolicyStatus is the status of an AccessPolicy.
+type AccessPolicyStatus struct {
+	// ObservedGeneration is the generation of the object that the conditions describe; -1 before
+	// the first. Tools such as kstatus wait until it is the generation of the object.
+	//
+	// +optional
+	// +kubebuilder:default=-1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Ancestors has an entry for each Gateway with a gated route.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Ancestors []gatewayv1.PolicyAncestorStatus `json:"ancestors,omitempty"`
+	// Conditions of the policy, at all Gateways. Stalled is True, with the same reason, while
+	// Accepted is False.
+	//
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
 
 // AccessPolicySpec is the specification of an AccessPolicy.
 type AccessPolicySpec struct {

@@ -25,8 +25,12 @@ type ClusterSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   ClusterSetSpec   `json:"spec"`
-	Status ClusterSetStatus `json:"status,omitempty"`
+	Spec ClusterSetSpec `json:"spec"`
+	// Status reports whether the ClusterSet is in use, and the members.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Status ClusterSetStatus `json:"status,omitzero"`
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -105,11 +109,12 @@ const (
 
 // ClusterSetStatus is the status of a ClusterSet.
 type ClusterSetStatus struct {
-	// ObservedGeneration is the generation of the object that the conditions describe; absent
-	// before the first, and in a cluster that only has a hub. Tools such as kstatus wait until it
-	// is the generation of the object.
+	// ObservedGeneration is the generation of the object that the conditions describe; -1 before
+	// the first. In a cluster that only has a hub, it is the generation that the hub uses. Tools
+	// such as kstatus wait until it is the generation of the object.
 	//
 	// +optional
+	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Members is the state of each member that Penstock keeps across a restart.
 	//

@@ -16,15 +16,40 @@ import (
 // field states its default.
 //
 // +kubebuilder:resource:scope=Namespaced,shortName=ef
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 type EnvoyFleet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec EnvoyFleetSpec `json:"spec"`
+	// Status reports whether proxies can run as Spec demands.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Status EnvoyFleetStatus `json:"status,omitzero"`
 }
 
 // DeepCopyObject implements runtime.Object.
 func (in *EnvoyFleet) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
+
+// EnvoyFleetStatus is the status of an EnvoyFleet.
+type EnvoyFleetStatus struct {
+	// ObservedGeneration is the generation of the object that the conditions describe; -1 before
+	// the first. Tools such as kstatus wait until it is the generation of the object.
+	//
+	// +optional
+	// +kubebuilder:default=-1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions of the EnvoyFleet. Accepted is False with reason InvalidParameters if a field is
+	// invalid, whether or not a Gateway uses the EnvoyFleet. Stalled is True, with the same reason,
+	// while Accepted is False.
+	//
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
 
 // FleetMode selects who runs the proxies.
 //

@@ -24,8 +24,12 @@ type PoolExport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   PoolExportSpec   `json:"spec"`
-	Status PoolExportStatus `json:"status,omitempty"`
+	Spec PoolExportSpec `json:"spec"`
+	// Status is the published state of the export.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Status PoolExportStatus `json:"status,omitzero"`
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -73,4 +77,13 @@ type PoolExportStatus struct {
 	// Entry describes how to reach the pool: its picker with the type, addresses and ports of its
 	// Services, or its gateways. It has no endpoints, which never pass through an API server.
 	Entry *inferenceapi.ImportedCluster `json:"entry,omitempty"`
+	// Conditions of the export. Accepted is False, and Stalled True, if this cluster does not use
+	// it; the reason is the one that its exporter gets. Reconciling is True before Penstock has
+	// written the export, and while a withdrawn one drains.
+	//
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:default={{type: "Reconciling", status: "True", reason: "Pending", message: "Penstock has not written the export yet", lastTransitionTime: "1970-01-01T00:00:00Z"}}
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }

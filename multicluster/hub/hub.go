@@ -73,6 +73,8 @@ type Hub struct {
 	store      *store.Store
 	management dynamic.Interface
 	budget     *kube.Budget
+	source     *kube.Source // of the ClusterSet; nil: files
+	unwritten  bool         // a failed write of its status is logged
 
 	// The fields of a term in which this process leads.
 	uid      string
@@ -126,6 +128,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	h.source = source
 	elector, err := leader.New(leader.Config{REST: h.cfg.REST, Namespace: h.cfg.Namespace, Name: LeaseName,
 		Identity: h.cfg.Identity, Log: h.log})
 	if err != nil {
@@ -243,7 +246,9 @@ func (h *Hub) follow(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		_, view := sub.Pending()
-		h.adopt(ctx, set.Selected(view))
+		clusterSet := set.Selected(view)
+		h.adopt(ctx, clusterSet)
+		h.observed(ctx, clusterSet)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -35,6 +35,9 @@ type Record struct {
 	Since int64
 	// Withdrawn: the export drains.
 	Withdrawn bool
+	// Reason is why this cluster does not use the export, although it has an Offer; "": it does.
+	// Message describes the reason. Neither is restored.
+	Reason, Message string
 	// Draining: the member drains.
 	Draining bool
 	// Bundle and Started are Member's; empty for an export.

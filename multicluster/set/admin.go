@@ -140,15 +140,25 @@ func (a *admin) received(updates []registry.Update, rejected []registry.Rejectio
 	}
 }
 
-func (a *admin) assembled(pools []objectid.Pool, list []registry.Placement) {
+// assembled records the state of exports here, and returns those whose reason changed.
+func (a *admin) assembled(pools []objectid.Pool, list []registry.Placement) (changed []registry.RecordID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	before := map[registry.RecordID]registry.Placement{}
 	for _, p := range pools {
+		for _, pl := range a.here[p] {
+			before[registry.RecordID{Cluster: pl.Member, Pool: p}] = pl
+		}
 		delete(a.here, p)
 	}
 	for _, p := range list {
 		a.here[p.Pool] = append(a.here[p.Pool], p)
+		id := registry.RecordID{Cluster: p.Member, Pool: p.Pool}
+		if old := before[id]; old.Reason != p.Reason || old.Message != p.Message {
+			changed = append(changed, id)
+		}
 	}
+	return changed
 }
 
 func (a *admin) notify() {

@@ -217,6 +217,11 @@ func (s *Set) unsaved() (changed []registry.Record, gone []registry.RecordID) {
 		gone = append(gone, r.RecordID)
 		return true
 	})
+	for i := range changed {
+		if pl, ok := s.admin.placement(changed[i].Cluster, changed[i].Pool); ok && pl.Reason != "" {
+			changed[i].Reason, changed[i].Message = stateOf(pl)
+		}
+	}
 	return changed, gone
 }
 

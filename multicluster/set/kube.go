@@ -140,6 +140,7 @@ type Kubernetes struct {
 	kept     map[registry.RecordID]bool                     // PoolExports of members; nil: not listed yet
 	queue    workqueue.TypedRateLimitingInterface[task]     // nil: this process does not lead
 	problems map[objectid.Pool]report.Report
+	known    map[registry.RecordID][]metav1.Condition // of PoolExports
 	written  map[objectid.Pool]*inferenceapi.InferencePoolImportStatus
 	rejected map[objectid.Pool]map[string]rejection
 	pruned   bool
@@ -156,7 +157,7 @@ func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 	return &Kubernetes{
 		pruned: c.Hub != nil && c.Hub.Pruned,
 		cfg:    c, client: client, members: map[string]v1alpha1.ClusterSetMemberStatus{},
-		problems: map[objectid.Pool]report.Report{},
+		problems: map[objectid.Pool]report.Report{}, known: map[registry.RecordID][]metav1.Condition{},
 		written:  map[objectid.Pool]*inferenceapi.InferencePoolImportStatus{},
 		rejected: map[objectid.Pool]map[string]rejection{},
 	}, nil
@@ -260,6 +261,7 @@ func (k *Kubernetes) list(ctx context.Context) (out []v1alpha1.PoolExport, err e
 			out = append(out, p)
 		}
 	}
+	k.know(out)
 	return out, nil
 }
 
@@ -342,13 +344,18 @@ func (k *Kubernetes) savePoolExport(ctx context.Context, p objectid.Pool, cluste
 	if !k.writable(p.Namespace) {
 		return nil
 	}
+	status.Conditions = k.conditions(registry.RecordID{Cluster: cluster, Pool: p}, status.Conditions)
 	write := func() error {
 		return k.apply(ctx, poolExportKind, "PoolExport", p.Namespace, poolExportName(p.Name, cluster), map[string]any{
 			"spec": v1alpha1.PoolExportSpec{Cluster: cluster, Pool: p.Name}, "status": status,
 		})
 	}
 	err := write()
-	if undeclared(err) && status.Since != nil { // the installed CRD is older
+	if undeclared(err) { // the installed CRD is older
+		status.Conditions = nil
+		err = write()
+	}
+	if undeclared(err) && status.Since != nil { // it is older still
 		status.Since = nil
 		err = write()
 	}
@@ -362,6 +369,9 @@ func (k *Kubernetes) dropPoolExport(ctx context.Context, p objectid.Pool, cluste
 	if !k.writable(p.Namespace) {
 		return nil
 	}
+	k.mu.Lock()
+	delete(k.known, registry.RecordID{Cluster: cluster, Pool: p})
+	k.mu.Unlock()
 	err := k.client.Resource(poolExportKind).Namespace(p.Namespace).Delete(ctx, poolExportName(p.Name, cluster),
 		metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {

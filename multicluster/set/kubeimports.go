@@ -509,12 +509,14 @@ func (k *Kubernetes) writeExports(ctx context.Context) error {
 		switch {
 		case !wanted:
 			failed = append(failed, k.dropPoolExport(ctx, pool, own))
-		case p.Status.Entry != nil && equality.Semantic.DeepEqual(*p.Status.Entry, entry):
+		case p.Status.Entry != nil && equality.Semantic.DeepEqual(*p.Status.Entry, entry) &&
+			settled(p.Status.Conditions):
 			delete(want, pool)
 		}
 	}
 	for pool, entry := range want {
-		failed = append(failed, k.savePoolExport(ctx, pool, own, v1alpha1.PoolExportStatus{Entry: &entry}))
+		failed = append(failed, k.savePoolExport(ctx, pool, own, v1alpha1.PoolExportStatus{Entry: &entry,
+			Conditions: ownConditions()}))
 	}
 	return errors.Join(failed...)
 }

@@ -1,11 +1,14 @@
 package set
 
 import (
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/status/shape"
 	"github.com/penstock-project/penstock/manifests/deepcopy"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/registry"
@@ -47,8 +50,64 @@ func exportStatus(r registry.Record) v1alpha1.PoolExportStatus {
 	entry.Endpoints = nil
 	return v1alpha1.PoolExportStatus{
 		ClusterUID: r.UID, Epoch: int64(r.Stamp.Epoch), Sequence: int64(r.Stamp.Sequence), Since: sinceTime(r.Since),
-		Withdrawn: r.Withdrawn, Entry: entry,
+		Withdrawn: r.Withdrawn, Entry: entry, Conditions: exportConditions(r),
 	}
+}
+
+// exportConditions returns the conditions of a PoolExport, which kstatus reads. Their times are
+// unset.
+func exportConditions(r registry.Record) []metav1.Condition {
+	accepted := metav1.Condition{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted"}
+	reconciling := metav1.Condition{Type: "Reconciling", Status: metav1.ConditionFalse, Reason: "Accepted"}
+	stalled := metav1.Condition{Type: shape.Stalled, Status: metav1.ConditionFalse, Reason: "Accepted"}
+	if r.Reason != "" {
+		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, r.Reason, r.Message
+		stalled.Status, stalled.Reason, stalled.Message = metav1.ConditionTrue, r.Reason, r.Message
+		reconciling.Reason = r.Reason
+	}
+	if r.Withdrawn {
+		reconciling.Status, reconciling.Reason = metav1.ConditionTrue, "Withdrawn"
+		reconciling.Message = "its cluster no longer exports the pool; the export is removed after the drain time"
+	}
+	return []metav1.Condition{accepted, reconciling, stalled}
+}
+
+// ownConditions returns the conditions of this cluster's own exports.
+func ownConditions() []metav1.Condition { return exportConditions(registry.Record{}) }
+
+// settled reports whether conditions are those of an own export; they are not in the first version
+// after an upgrade.
+func settled(list []metav1.Condition) bool {
+	return meta.IsStatusConditionTrue(list, "Accepted") && meta.IsStatusConditionFalse(list, "Reconciling")
+}
+
+// know records the conditions of PoolExports in the cluster.
+func (k *Kubernetes) know(list []v1alpha1.PoolExport) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	clear(k.known)
+	for i := range list {
+		p := &list[i]
+		k.known[registry.RecordID{Cluster: p.Spec.Cluster,
+			Pool: objectid.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}}] = p.Status.Conditions
+	}
+}
+
+// conditions completes an export's conditions with the times of their last transition.
+func (k *Kubernetes) conditions(id registry.RecordID, want []metav1.Condition) []metav1.Condition {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := slices.Clone(want)
+	for i := range out {
+		old := meta.FindStatusCondition(k.known[id], out[i].Type)
+		if old != nil && old.Status == out[i].Status {
+			out[i].LastTransitionTime = old.LastTransitionTime
+		} else {
+			out[i].LastTransitionTime = metav1.NewTime(time.Now().Truncate(time.Second))
+		}
+	}
+	k.known[id] = out
+	return out
 }
 
 func sinceOf(t *metav1.MicroTime) int64 {

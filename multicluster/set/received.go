@@ -209,9 +209,9 @@ func (s *Set) assemble(pools []objectid.Pool) {
 		return
 	}
 	a, err := s.importer.Assemble(pools)
-	s.admin.assembled(a.Pools, a.Placed)
+	turned := s.admin.assembled(a.Pools, a.Placed)
 	if err == nil {
-		s.registry.MarkUnsaved(a.Turned...)
+		s.registry.MarkUnsaved(append(turned, a.Turned...)...)
 		s.place(s.due.ready(a))
 	} else {
 		s.cfg.Log.Error("exports of members cannot be imported", "error", err)

@@ -51,8 +51,12 @@ func TestRecords_ObjectsHaveEveryFieldOfARecord(t *testing.T) {
 	}
 	m, e := reflect.ValueOf(member), reflect.ValueOf(export)
 	for i := range m.NumField() {
+		name := m.Type().Field(i).Name
+		if name == "Reason" || name == "Message" {
+			continue // conditions have them, and each process decides again
+		}
 		if m.Field(i).IsZero() && e.Field(i).IsZero() {
-			t.Errorf("neither record of this test has the field %s", m.Type().Field(i).Name)
+			t.Errorf("neither record of this test has the field %s", name)
 		}
 	}
 }

@@ -59,6 +59,7 @@ func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 		wrong("spec.apiKeys.selector", accepted.Message,
 			"write matchLabels or matchExpressions as in a Deployment's selector")
 	}
+	out.Conditions = []report.Condition{accepted} // for a policy without Gateways, too
 	slices.SortFunc(gateways, report.Ref.Compare)
 	for _, gw := range slices.Compact(gateways) {
 		out.Parents = append(out.Parents, report.Parent{

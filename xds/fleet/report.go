@@ -152,13 +152,11 @@ func describeExternal(r *report.Report, spec *v1alpha1.FleetExternalSpec) {
 		return
 	}
 	for _, a := range spec.Addresses {
-		if report.AddressType(a) != "" {
-			r.Addresses = append(r.Addresses, a)
+		if bad := render.ExternalAddress(a); bad != nil {
+			setInvalid(r, bad)
 			continue
 		}
-		setInvalid(r, &render.InvalidField{Field: "spec.external.addresses",
-			Problem: fmt.Sprintf("%q is neither an IP address nor a host name", a),
-			Fix:     "write one such as 192.0.2.1 or edge.example.com"})
+		r.Addresses = append(r.Addresses, a)
 	}
 }
 

@@ -66,6 +66,9 @@ var objects = []object{
 	{"penstock.dev", "v1alpha1", "ClusterSet", "clustersets", "set", "spec: {cluster: here}"},
 	{"penstock.dev", "v1alpha1", "PoolPolicy", "poolpolicies", "pp",
 		"spec: {targetRef: {name: p}, picker: {strategy: load}}"},
+	{"penstock.dev", "v1alpha1", "AccessPolicy", "accesspolicies", "ap",
+		"spec: {targetRefs: [{kind: Gateway, name: gw}], apiKeys: {}}"},
+	{"penstock.dev", "v1alpha1", "EnvoyFleet", "envoyfleets", "ef", "spec: {replicas: 2}"},
 }
 
 func (o object) text() string {
@@ -174,6 +177,12 @@ func withoutStatus(obj store.Object) store.Object {
 		o.Status = v1alpha1.ModelServersStatus{}
 	case *v1alpha1.PoolPolicy:
 		o.Status = v1alpha1.PoolPolicyStatus{}
+	case *v1alpha1.AccessPolicy:
+		o.Status = v1alpha1.AccessPolicyStatus{}
+	case *v1alpha1.EnvoyFleet:
+		o.Status = v1alpha1.EnvoyFleetStatus{}
+	case *v1alpha1.ClusterSet:
+		o.Status = v1alpha1.ClusterSetStatus{}
 	}
 	return obj
 }
@@ -212,7 +221,7 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 		rep := report.Report{Owner: o.ref(), Conditions: accepted}
 		switch o.kind {
 		case "GatewayClass", "PoolPolicy", "InferenceModel", "InferenceModelRewrite", "InferenceObjective",
-			"ModelServers", "ClusterSet":
+			"ModelServers", "ClusterSet", "EnvoyFleet":
 		case "Gateway", "ListenerSet":
 			rep.Listeners = []report.Listener{
 				{Name: "http", AttachedRoutes: 2, Conditions: accepted,

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	kstatus "sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
@@ -100,6 +101,9 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
 		fmt.Appendf(nil,
 			`{"providers": [{"name": "token", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": %q}}]}`, plugin))
 	h.kubeconfig("management", management, "hub")
+	clusterSet := object{group: "penstock.dev", version: "v1alpha1", kind: "ClusterSet", resource: "clustersets",
+		name: "gpus"}
+	management.expectKstatus(t, "before a hub runs", clusterSet, kstatus.InProgressStatus)
 	hubs := map[string]*hub{}
 	for _, name := range []string{"a", "b"} {
 		one := &hub{t: t, dir: h.dir, page: "http://" + port(t) + "/members"}
@@ -134,6 +138,12 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
 			return nil
 		}
 		return errors.New("none leads")
+	})
+	labtest.Until(t, "the ClusterSet's status is current", func(context.Context) error {
+		if got := management.kstatus(t, clusterSet); got.Status != kstatus.CurrentStatus {
+			return fmt.Errorf("%s: %s", got.Status, got.Message)
+		}
+		return nil
 	})
 	first := servers["west"].epoch(t, "team", "chat")
 	leads.kill()

@@ -5,28 +5,36 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	kstatus "sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/multicluster/set"
 )
 
 // Flux and other tools compute whether an object is ready by kstatus. Our own kinds have no rules
 // there: the status that the writer writes must suffice.
 func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 	s := start(t)
-	s.install(t, "modelservers", "poolpolicies", "clustersets")
+	s.install(t, "modelservers", "poolpolicies", "clustersets", "accesspolicies", "envoyfleets")
 	changed := map[string]string{ // a change of each spec
 		"ModelServers": `{"spec": {"servers": [{"address": "10.0.0.2"}]}}`,
 		"PoolPolicy":   `{"spec": {"picker": {"strategy": "round-robin"}}}`,
 		"ClusterSet":   `{"spec": {"region": "eu-west-1"}}`,
+		"EnvoyFleet":   `{"spec": {"replicas": 3}}`,
+		"AccessPolicy": `{"spec": {"targetRefs": [{"kind": "Gateway", "name": "other"}]}}`,
 	}
 	var own []object
 	for _, o := range objects {
@@ -39,9 +47,7 @@ func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 		t.Fatalf("objects: %v, want %d of them", own, len(changed))
 	}
 	for _, o := range own {
-		if o.kind != "ClusterSet" { // in the cluster of a hub it has no observer, and must not wait for one
-			s.expectKstatus(t, "before it is observed", o, kstatus.InProgressStatus)
-		}
+		s.expectKstatus(t, "before it is observed", o, kstatus.InProgressStatus)
 	}
 	world, board, writer := s.statuses(t)
 	reports := func(what string, c report.Condition, want kstatus.Status) {
@@ -78,6 +84,82 @@ func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 		s.expectKstatus(t, "after a change", o, kstatus.InProgressStatus)
 	}
 	reports("the change is observed", good, kstatus.CurrentStatus)
+}
+
+// An AccessPolicy that gates Gateways has conditions in entries of status.ancestors, and kstatus
+// reads none of them.
+func TestKstatus_AncestorsConditionsAreThePolicysToo(t *testing.T) {
+	s := start(t)
+	s.install(t, "accesspolicies")
+	i := slices.IndexFunc(objects, func(o object) bool { return o.kind == "AccessPolicy" })
+	o := objects[i]
+	s.create(t, o.resource, o.text())
+	world, board, writer := s.statuses(t)
+	for _, c := range []struct {
+		status string
+		want   kstatus.Status
+	}{{report.False, kstatus.FailedStatus}, {report.True, kstatus.CurrentStatus}} {
+		parent := func(name string, status string) report.Parent {
+			return report.Parent{Ref: report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway",
+				Namespace: "default", Name: name}, Conditions: []report.Condition{{Type: "Accepted", Status: status,
+				Reason: "TargetNotFound", Message: "there is no Gateway"}}}
+		}
+		board.Set("translation", report.Report{Owner: o.ref(),
+			Parents: []report.Parent{parent("good", report.True), parent("other", c.status)}})
+		labtest.Until(t, "the status is written", func(context.Context) error {
+			view := world.View()
+			writer.Observe(view, store.Everything(view))
+			if got := s.kstatus(t, o); got.Status != c.want {
+				return fmt.Errorf("%s is %s (%s), want %s", o.ref(), got.Status, got.Message, c.want)
+			}
+			return nil
+		})
+		u, err := s.resource(o).Get(t.Context(), o.name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list, _, _ := unstructured.NestedSlice(u.Object, "status", "ancestors"); len(list) != 2 {
+			t.Errorf("the ancestors are %v", list)
+		}
+	}
+}
+
+// Penstock writes PoolExports itself: it sets the conditions with the export.
+func TestKstatus_PoolExportIsInProgressFailedAndCurrent(t *testing.T) {
+	s := start(t)
+	s.install(t, "poolexports")
+	o := object{group: "penstock.dev", version: "v1alpha1", kind: "PoolExport", resource: "poolexports",
+		name: "chat.west", yaml: "spec: {cluster: west, pool: chat}"}
+	s.create(t, o.resource, o.text())
+	s.expectKstatus(t, "before Penstock has written it", o, kstatus.InProgressStatus)
+	writer, err := set.NewKubernetes(set.KubernetesConfig{REST: s.rest, Store: store.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := registry.Record{
+		RecordID: registry.RecordID{Cluster: "west", Pool: objectid.Pool{Namespace: "default", Name: "chat"}},
+		UID:      "uid-of-west",
+		Entry:    inferenceapi.ImportedCluster{Name: "west", RoutingMode: inferenceapi.ParentMode},
+	}
+	broken, withdrawn := good, good
+	broken.Reason, broken.Message, withdrawn.Withdrawn = "NotSupported", "a part of it is unknown here", true
+	for _, step := range []struct {
+		what   string
+		record registry.Record
+		want   kstatus.Status
+	}{
+		{"it has no effect here", broken, kstatus.FailedStatus}, {"it is in use", good, kstatus.CurrentStatus},
+		{"it has no effect here any more", broken, kstatus.FailedStatus},
+		{"it drains", withdrawn, kstatus.InProgressStatus}, {"it is exported again", good, kstatus.CurrentStatus},
+	} {
+		if err := writer.Save(t.Context(), []registry.Record{step.record}, nil); err != nil {
+			t.Fatal(err)
+		}
+		s.expectKstatus(t, step.what, o, step.want)
+		if got := s.kstatus(t, o); step.want == kstatus.FailedStatus && got.Message != broken.Message {
+			t.Errorf("%s: the message is %q", step.what, got.Message)
+		}
+	}
 }
 
 func (s *server) resource(o object) dynamic.ResourceInterface {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,6 +75,59 @@ var alertCases = map[string]alertCase{
 		map[string]string{"part": "graph"}, "60"},
 }
 
+// rulesTest is the file that promtool test rules reads.
+type rulesTest struct {
+	RuleFiles []string `json:"rule_files"`
+	Interval  string   `json:"evaluation_interval"`
+	Tests     []any    `json:"tests"`
+}
+
+// of adds a test of one alert: with these series, it fires with the labels, once for each.
+func (f *rulesTest) of(name string, series []string, fires []any) {
+	var inputs []any
+	for _, text := range series {
+		i := strings.LastIndex(text, " ")
+		inputs = append(inputs, map[string]string{"series": text[:i], "values": text[i+1:]})
+	}
+	f.Tests = append(f.Tests, map[string]any{"interval": "1m", "input_series": inputs,
+		"alert_rule_test": []any{map[string]any{"eval_time": "100m", "alertname": name, "exp_alerts": fires}}})
+}
+
+func (f *rulesTest) run(t *testing.T) {
+	t.Helper()
+	raw, err := yaml.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "test.yaml")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, "test", "rules", file)
+}
+
+func rulesOfChart(t *testing.T) *rulesTest {
+	t.Helper()
+	rules, err := filepath.Abs(chartDir + "/monitoring/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rulesTest{RuleFiles: []string{rules}, Interval: "1m"}
+}
+
+// expected returns what promtool expects of an alert with these labels and value.
+func expected(a monitoring.Alert, labels map[string]string, value string) any {
+	all := map[string]string{"severity": a.Severity}
+	summary := strings.ReplaceAll(a.Summary, "{{ $value }}", value)
+	for name, value := range labels {
+		all[name] = value
+		summary = strings.ReplaceAll(summary, "{{ $labels."+name+" }}", value)
+	}
+	const docs = "https://github.com/penstock-project/penstock/blob/main/docs/"
+	return map[string]any{"exp_labels": all,
+		"exp_annotations": map[string]string{"summary": summary, "runbook_url": docs + a.Page}}
+}
+
 // program returns a program of Prometheus, which conformance/tools/prometheus.sh fetches.
 func program(t *testing.T, name string) string {
 	t.Helper()
@@ -100,51 +154,66 @@ func promtool(t *testing.T, args ...string) {
 // Prometheus evaluates each rule of the chart: it fires for a series with the problem, with a
 // summary that names it, and not for one without.
 func TestAlerts_FireForTheirProblemAlone(t *testing.T) {
-	rules, err := filepath.Abs(chartDir + "/monitoring/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	promtool(t, "check", "rules", rules)
-	var tests []any
+	f := rulesOfChart(t)
+	promtool(t, "check", "rules", f.RuleFiles[0])
 	for _, a := range monitoring.Alerts() {
 		c, ok := alertCases[a.Name]
 		if !ok {
 			t.Errorf("%s has no case in this test", a.Name)
 			continue
 		}
-		labels := map[string]string{"severity": a.Severity}
-		summary := strings.ReplaceAll(a.Summary, "{{ $value }}", c.value)
-		for name, value := range c.labels {
-			labels[name] = value
-			summary = strings.ReplaceAll(summary, "{{ $labels."+name+" }}", value)
+		fires := expected(a, c.labels, c.value)
+		if strings.Contains(fmt.Sprint(fires), "{{") {
+			t.Errorf("%s: the summary names a label that the alert lacks: %v", a.Name, fires)
 		}
-		if strings.Contains(summary, "{{") {
-			t.Errorf("%s: the summary names a label that the alert lacks: %s", a.Name, summary)
-		}
-		const docs = "https://github.com/penstock-project/penstock/blob/main/docs/"
-		for _, firing := range []bool{true, false} {
-			text, expected := c.calm, []any{}
-			if firing {
-				text = c.fires
-				expected = append(expected, map[string]any{"exp_labels": labels,
-					"exp_annotations": map[string]string{"summary": summary, "runbook_url": docs + a.Page}})
-			}
-			i := strings.LastIndex(text, " ")
-			tests = append(tests, map[string]any{"interval": "1m",
-				"input_series": []any{map[string]string{"series": text[:i], "values": text[i+1:]}},
-				"alert_rule_test": []any{map[string]any{"eval_time": "100m", "alertname": a.Name,
-					"exp_alerts": expected}}})
+		f.of(a.Name, []string{c.fires}, []any{fires})
+		f.of(a.Name, []string{c.calm}, []any{})
+	}
+	f.run(t)
+}
+
+// One Prometheus often scrapes several installations, and several replicas of each. An alert about
+// an installation joins its replicas and no others.
+func TestAlerts_JoinReplicasAndSeparateInstallations(t *testing.T) {
+	const west = `,member="west"`
+	at := func(metric, namespace, pod, more, values string) string {
+		return fmt.Sprintf(`%s{namespace=%q,job="%s/penstock",instance=%q%s} %s`, metric, namespace, namespace, pod,
+			more, values)
+	}
+	in := func(namespace string, more map[string]string) map[string]string {
+		out := map[string]string{"namespace": namespace, "job": namespace + "/penstock"}
+		maps.Copy(out, more)
+		return out
+	}
+	f := rulesOfChart(t)
+	for _, a := range monitoring.Alerts() {
+		switch a.Name {
+		case "PenstockNoLeader", "PenstockNoHubLeads":
+			metric := map[string]string{"PenstockNoLeader": "penstock_leader",
+				"PenstockNoHubLeads": "penstock_hub_leading"}[a.Name]
+			one := []string{at(metric, "one", "a", "", "1x120"), at(metric, "one", "b", "", "0x120")}
+			f.of(a.Name, append(one, at(metric, "two", "a", "", "1x120"), at(metric, "two", "b", "", "0x120")), []any{})
+			f.of(a.Name, append(one, at(metric, "two", "a", "", "0x120"), at(metric, "two", "b", "", "0x120")),
+				[]any{expected(a, in("two", nil), "0")})
+			f.of(a.Name, append(one, at(metric, "two", "a", "", "1x120"), at(metric, "two", "b", "", "1x120")),
+				[]any{expected(a, in("two", nil), "2")})
+		case "PenstockClusterAway":
+			const metric = "penstock_clusterset_member_connected"
+			one := []string{at(metric, "one", "a", west, "1x120"), at(metric, "one", "b", west, "0x120")}
+			f.of(a.Name, one, []any{})
+			f.of(a.Name, append(one, at(metric, "two", "a", west, "0x120"), at(metric, "two", "b", west, "0x120")),
+				[]any{expected(a, in("two", memberLabel), "0")})
+		case "PenstockClusterDenied":
+			const metric = "penstock_clusterset_member_denied"
+			one := []string{at(metric, "one", "a", west, "1x120"), at(metric, "one", "b", west, "0x120")}
+			f.of(a.Name, append(one, at(metric, "two", "a", west, "0x120")),
+				[]any{expected(a, in("one", memberLabel), "1")})
 		}
 	}
-	raw, err := yaml.Marshal(map[string]any{"rule_files": []string{rules}, "evaluation_interval": "1m", "tests": tests})
-	if err != nil {
-		t.Fatal(err)
+	if len(f.Tests) != 9 {
+		t.Errorf("%d tests", len(f.Tests))
 	}
-	file := filepath.Join(t.TempDir(), "test.yaml")
-	if err := os.WriteFile(file, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	promtool(t, "test", "rules", file)
+	f.run(t)
 }
 
 // Prometheus parses each query of the dashboards, with a value for the variables of Grafana.

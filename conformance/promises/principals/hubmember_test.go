@@ -130,6 +130,7 @@ var hubMemberUnread = []unread{
 	{"PoolExport.status.entry.zone", "a hub reads the nodes"},
 	{"PoolExport.status.entry.local", "a hub writes its own"},
 	{"PoolExport.status.entry.conditions", "a hub writes its own"},
+	{"PoolExport.status.conditions", notOfHubs},
 }
 
 var hubMemberClasses = map[string]class{

@@ -5,10 +5,10 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -32,6 +32,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
+	"github.com/sigstore/sigstore/pkg/signature"
+	simplesigning "github.com/sigstore/sigstore/pkg/signature/payload"
 )
 
 var published = []v1.Platform{{OS: "linux", Architecture: runtime.GOARCH}, {OS: "darwin", Architecture: runtime.GOARCH}}
@@ -268,6 +271,29 @@ func TestRelease_EveryFileHasAChecksumAndAnSBOM(t *testing.T) {
 	}
 }
 
+// verify checks a signature as cosign verify-blob --key and cosign verify --key do, with their
+// library that reads the key and the signature.
+func verify(t *testing.T, key *ecdsa.PublicKey, data []byte, signed string) error {
+	t.Helper()
+	text, err := cryptoutils.MarshalPublicKeyToPEM(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := cryptoutils.UnmarshalPEMToPublicKey(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := signature.LoadVerifier(public, crypto.SHA256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := base64.StdEncoding.DecodeString(signed)
+	if err != nil {
+		return err
+	}
+	return verifier.VerifySignature(bytes.NewReader(raw), bytes.NewReader(data))
+}
+
 func TestRelease_SignatureIsOfTheChecksums(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -288,10 +314,12 @@ func TestRelease_SignatureIsOfTheChecksums(t *testing.T) {
 			t.Fatal(err)
 		}
 		files := released(t, d)
-		signature, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(files[sumsFile+".sig"])))
-		hash := sha256.Sum256(files[sumsFile])
-		if err != nil || !ecdsa.VerifyASN1(&key.PublicKey, hash[:], signature) {
+		signed := string(files[sumsFile+".sig"])
+		if err := verify(t, &key.PublicKey, files[sumsFile], signed); err != nil {
 			t.Errorf("%s: the signature is not valid: %v", kind, err)
+		}
+		if err := verify(t, &key.PublicKey, append(files[sumsFile], '\n'), signed); err == nil {
+			t.Errorf("%s: the signature is valid for other checksums", kind)
 		}
 	}
 	encrypted := pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED SIGSTORE PRIVATE KEY"})
@@ -392,12 +420,9 @@ func misnamed(t *testing.T, d *dist) string {
 	return dir
 }
 
-// Pushed images have the digests that the charts name.
-func TestRelease_ImagesArePushedByTheirDigests(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	defer server.Close()
-	host := strings.TrimPrefix(server.URL, "http://")
-	d := prepared(t)
+// redirect makes the images of a release those of another registry.
+func redirect(t *testing.T, d *dist, host string) {
+	t.Helper()
 	for _, file := range []string{
 		"charts/penstock/values.yaml", "charts/picker/values.yaml", "charts/external/values.yaml",
 		"install/penstock.yaml",
@@ -409,6 +434,15 @@ func TestRelease_ImagesArePushedByTheirDigests(t *testing.T) {
 		}
 		overwrite(t, filepath.Join(d.source, file), strings.ReplaceAll(string(text), "ghcr.io", host))
 	}
+}
+
+// Pushed images have the digests that the charts name.
+func TestRelease_ImagesArePushedByTheirDigests(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	d := prepared(t)
+	redirect(t, d, host)
 	released(t, d)
 	if err := pushDist(d.out); err != nil {
 		t.Fatal(err)
@@ -422,6 +456,65 @@ func TestRelease_ImagesArePushedByTheirDigests(t *testing.T) {
 		head, err := remote.Head(ref)
 		if err != nil || head.Digest.String() != d.digests[tag] {
 			t.Errorf("%s: pushed %v, the release has %s: %v", tag, head, d.digests[tag], err)
+		}
+	}
+}
+
+// With a key, an image's signature is beside it in the registry, where cosign verify looks for it.
+func TestRelease_PushedImagesHaveTheSignatureOfTheKey(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := prepared(t)
+	d.key = filepath.Join(t.TempDir(), "key.pem")
+	overwrite(t, d.key, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})))
+	redirect(t, d, host)
+	released(t, d)
+	if err := pushDist(d.out); err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{"penstock", "penstock-external"} {
+		at := host + "/penstock-project/" + program
+		digest := d.digests[at+":0.1.0"]
+		ref, err := name.ParseReference(at + ":" + strings.ReplaceAll(digest, ":", "-") + ".sig")
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, err := remote.Image(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifest, err := image.Manifest()
+		if err != nil || len(manifest.Layers) != 1 {
+			t.Fatalf("%v: %v", manifest, err)
+		}
+		layers, err := image.Layers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := layers[0].Compressed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var signed simplesigning.Cosign
+		if err := json.Unmarshal(text, &signed); err != nil || signed.Image.DigestStr() != digest ||
+			signed.Image.Context().Name() != at {
+			t.Errorf("%s signs %s: %v", ref, text, err)
+		}
+		if err := verify(t, &key.PublicKey, text, manifest.Layers[0].Annotations[signatureAnnotation]); err != nil {
+			t.Errorf("%s: the signature is not valid: %v", ref, err)
 		}
 	}
 }

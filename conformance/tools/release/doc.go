@@ -6,7 +6,8 @@
 //	release dist   the folder dist/ of a release: archives of the programs, images, charts, CRDs,
 //	               one install manifest, the wheels of Envoy, an SBOM of each, checksums and
 //	               their signature. `make release` calls it.
-//	release push   pushes the images in such a folder. `make publish` calls it.
+//	release push   pushes the images in such a folder, and their signatures. `make publish` calls
+//	               it.
 //
 // An image has no base image: a static Go program needs none. Beside the program, the image has the
 // user that runs it, the root certificates of Mozilla (golang.org/x/crypto/x509roots), and /tmp.

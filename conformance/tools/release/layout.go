@@ -156,6 +156,9 @@ func pushLayout(path, dir string) error {
 			return err
 		}
 		fmt.Printf("%s@%s\n", ref, m.Digest)
+		if err := pushSignature(path+".sig", ref, m.Digest); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func command(args []string) error {
 		flags.StringVar(&d.wheels, "wheels", ".tools/wheels", "folder with the wheels of Envoy")
 		flags.StringVar(&d.out, "out", "dist", "folder to write; one that this program wrote is replaced")
 		flags.StringVar(&d.key, "key", "",
-			"file with an ECDSA key (PEM, not encrypted) that signs the checksums; empty: not signed")
+			"file with an ECDSA key (PEM, not encrypted) that signs the checksums and the images; empty: not signed")
 		_ = flags.Parse(args[1:])
 		for _, text := range strings.Fields(*list) {
 			platform, err := v1.ParsePlatform(text)

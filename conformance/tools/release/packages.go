@@ -27,29 +27,34 @@ type packager interface {
 // unit and its user. The program and Envoy stand in one folder, where penstock looks for Envoy.
 func (d *dist) packages() error {
 	unit := filepath.Join(d.source, "manifests/release/linux")
+	licenses, err := d.licenses()
+	if err != nil {
+		return err
+	}
 	for _, platform := range d.platforms {
 		if platform.OS != "linux" {
 			continue
 		}
-		if err := d.packagesOf(platform, unit); err != nil {
+		if err := d.packagesOf(platform, unit, licenses); err != nil {
 			return fmt.Errorf("packages for %s: %w", platform, err)
 		}
 	}
 	return nil
 }
 
-func (d *dist) packagesOf(platform v1.Platform, unit string) error {
+func (d *dist) packagesOf(platform v1.Platform, unit string, licenses []byte) error {
 	dir, err := os.MkdirTemp("", "penstock-package-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	envoy := filepath.Join(dir, "envoy")
-	if err := os.WriteFile(envoy, d.envoy(platform).program, 0o755); err != nil {
+	envoy, texts := filepath.Join(dir, "envoy"), filepath.Join(dir, "licenses")
+	if err := errors.Join(os.WriteFile(envoy, d.envoy(platform).program, 0o755),
+		os.WriteFile(texts, licenses, 0o644)); err != nil {
 		return err
 	}
 	for _, format := range []packager{deb.Default, rpm.DefaultRPM} {
-		info := d.about(platform, unit, envoy)
+		info := d.about(platform, unit, envoy, texts)
 		var out bytes.Buffer
 		if err := format.Package(info, &out); err != nil {
 			return err
@@ -64,7 +69,7 @@ func (d *dist) packagesOf(platform v1.Platform, unit string) error {
 }
 
 // about lists the metadata and files of a package.
-func (d *dist) about(platform v1.Platform, unit, envoy string) *nfpm.Info {
+func (d *dist) about(platform v1.Platform, unit, envoy, licenses string) *nfpm.Info {
 	entry := func(mode os.FileMode, from, to string) *nfpmfiles.Content {
 		return &nfpmfiles.Content{Source: from, Destination: to,
 			FileInfo: &nfpmfiles.ContentFileInfo{Mode: mode, MTime: d.time, Owner: "root", Group: "root"}}
@@ -89,6 +94,7 @@ func (d *dist) about(platform v1.Platform, unit, envoy string) *nfpm.Info {
 				entry(0o644, filepath.Join(unit, "penstock.service"), "/usr/lib/systemd/system/penstock.service"),
 				entry(0o644, filepath.Join(unit, "penstock.conf"), "/usr/lib/sysusers.d/penstock.conf"),
 				entry(0o644, filepath.Join(d.source, "LICENSE"), "/usr/share/doc/penstock/copyright"),
+				entry(0o644, licenses, "/usr/share/doc/penstock/LICENSES-of-modules.txt"),
 				folder("/etc/penstock"),
 				folder("/etc/penstock/config"),
 			},

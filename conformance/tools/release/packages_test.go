@@ -40,14 +40,15 @@ func TestPackages_DebUnpacksIntoAProgramWithEnvoyAndAUnit(t *testing.T) {
 		t.Errorf("the program prints %q, want %q", out, "it runs\n")
 	}
 	for name, want := range map[string]string{
-		"root/usr/lib/penstock/envoy":                  "#!/bin/sh",
-		"root/usr/lib/systemd/system/penstock.service": "\nUser=penstock\n",
-		"root/usr/lib/sysusers.d/penstock.conf":        "\nu penstock ",
-		"root/usr/share/doc/penstock/copyright":        "Apache License",
-		"control/control":                              "\nArchitecture: " + runtime.GOARCH + "\n",
-		"control/preinst":                              "useradd",
-		"control/postinst":                             "systemctl daemon-reload",
-		"control/prerm":                                "remove | 0",
+		"root/usr/lib/penstock/envoy":                         "#!/bin/sh",
+		"root/usr/lib/systemd/system/penstock.service":        "\nUser=penstock\n",
+		"root/usr/lib/sysusers.d/penstock.conf":               "\nu penstock ",
+		"root/usr/share/doc/penstock/copyright":               "Apache License",
+		"root/usr/share/doc/penstock/LICENSES-of-modules.txt": "A license.",
+		"control/control":                                     "\nArchitecture: " + runtime.GOARCH + "\n",
+		"control/preinst":                                     "useradd",
+		"control/postinst":                                    "systemctl daemon-reload",
+		"control/prerm":                                       "remove | 0",
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !strings.Contains(string(text), want) {

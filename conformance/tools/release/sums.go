@@ -2,22 +2,17 @@ package main
 
 import (
 	"crypto/ecdsa"
-	"crypto/rand"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 )
 
 const sumsFile = "SHA256SUMS"
 
 // sums writes the checksums of all artifacts, sorted by name, in the form of sha256sum. With a key
-// it also writes their signature, in the form of cosign sign-blob: an ECDSA signature (ASN.1) of
-// the SHA-256 of the file, in Base64.
+// it also writes their signature, and the images'.
 func (d *dist) sums() error {
 	files, err := tree(d.out, "")
 	if err != nil {
@@ -33,20 +28,15 @@ func (d *dist) sums() error {
 	if err := d.put(sumsFile, []byte(list.String())); err != nil || d.key == "" {
 		return err
 	}
-	text, err := os.ReadFile(d.key)
+	key, err := readKey(d.key)
 	if err != nil {
 		return err
 	}
-	key, err := signingKey(text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", d.key, err)
-	}
-	hash := sha256.Sum256([]byte(list.String()))
-	signature, err := ecdsa.SignASN1(rand.Reader, key, hash[:])
+	signature, err := sign(key, []byte(list.String()))
 	if err != nil {
 		return err
 	}
-	return d.put(sumsFile+".sig", []byte(base64.StdEncoding.EncodeToString(signature)+"\n"))
+	return errors.Join(d.put(sumsFile+".sig", []byte(signature+"\n")), d.signImages(key))
 }
 
 // signingKey reads an ECDSA key in PEM, as `openssl ecparam -genkey` or `openssl genpkey` writes

@@ -51,20 +51,23 @@ func ByKind() map[string]*Shape {
 			func(m *v1alpha1.ModelServers) *v1alpha1.ModelServersStatus { return &m.Status },
 			func(s *v1alpha1.ModelServersStatus) (*[]metav1.Condition, *int64) {
 				return &s.Conditions, &s.ObservedGeneration
-			}, -1),
+			}),
+		store.EnvoyFleets.Kind(): Own(
+			func(f *v1alpha1.EnvoyFleet) *v1alpha1.EnvoyFleetStatus { return &f.Status },
+			func(s *v1alpha1.EnvoyFleetStatus) (*[]metav1.Condition, *int64) {
+				return &s.Conditions, &s.ObservedGeneration
+			}),
 		// members are records of multicluster, written by another field manager
 		store.ClusterSets.Kind(): Own(
 			func(c *v1alpha1.ClusterSet) *v1alpha1.ClusterSetStatus { return &c.Status },
 			func(s *v1alpha1.ClusterSetStatus) (*[]metav1.Condition, *int64) {
 				return &s.Conditions, &s.ObservedGeneration
-			}, 0),
-		store.AccessPolicies.Kind(): Ancestors(func(p *v1alpha1.AccessPolicy) *gatewayv1.PolicyStatus {
-			return &p.Status
-		}),
+			}),
+		store.AccessPolicies.Kind(): AccessPolicy(),
 		store.PoolPolicies.Kind(): Own(
 			func(p *v1alpha1.PoolPolicy) *v1alpha1.PoolPolicyStatus { return &p.Status },
 			func(s *v1alpha1.PoolPolicyStatus) (*[]metav1.Condition, *int64) {
 				return &s.Conditions, &s.ObservedGeneration
-			}, -1),
+			}),
 	}
 }

@@ -122,14 +122,14 @@ func Conditions[T store.Object, S any](status func(T) *S, conditions func(*S) *[
 	}
 }
 
-// stalled is the condition of kstatus (sigs.k8s.io/cli-utils) for an object that stays broken until
+// Stalled is the condition of kstatus (sigs.k8s.io/cli-utils) for an object that stays broken until
 // it, or another object, changes.
-const stalled = "Stalled"
+const Stalled = "Stalled"
 
 // Own is the shape of a status of our own kinds: conditions, and what kstatus reads. parts returns
-// the conditions and the observed generation, which is unset before the first write: -1 if the
-// schema has that default. It is 0 if the installed CRD lacks the field, and then stays 0.
-func Own[T store.Object, S any](status func(T) *S, parts func(*S) (*[]metav1.Condition, *int64), unset int64) *Shape {
+// the conditions and the observed generation, which is -1 before the first write. It is 0 if the
+// installed CRD lacks the field, and then stays 0.
+func Own[T store.Object, S any](status func(T) *S, parts func(*S) (*[]metav1.Condition, *int64)) *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any { return take(status(obj.(T))) },
 		Make: func(in Input) any {
@@ -141,7 +141,7 @@ func Own[T store.Object, S any](status func(T) *S, parts func(*S) (*[]metav1.Con
 			out := *old
 			conditions, generation := parts(&out)
 			*conditions = in.conditions(*before, withStalled(in.Report.Conditions))
-			if *observed != 0 || unset == 0 {
+			if *observed != 0 {
 				*generation = in.Generation
 			}
 			return &out
@@ -155,7 +155,7 @@ func withStalled(conditions []report.Condition) []report.Condition {
 	if i < 0 {
 		return conditions
 	}
-	return append(slices.Clip(conditions), report.Condition{Type: stalled, Status: report.True,
+	return append(slices.Clip(conditions), report.Condition{Type: Stalled, Status: report.True,
 		Reason: conditions[i].Reason, Message: conditions[i].Message})
 }
 

@@ -1,13 +1,17 @@
 package render
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/xds/bootstrap"
 )
 
@@ -39,6 +43,41 @@ func (b *builder) memory() error {
 	return &InvalidField{"spec.resources.limits.memory",
 		limit.String() + " is too little: Envoy would answer every request with 503",
 		"write " + leastMemory.String() + " or more"}
+}
+
+// Problem returns the first field of an EnvoyFleet that no Gateway can use; nil: none.
+func Problem(spec *v1alpha1.EnvoyFleetSpec) *InvalidField {
+	if spec.Mode == v1alpha1.FleetExternal {
+		if spec.External == nil {
+			return nil
+		}
+		for _, a := range spec.External.Addresses {
+			if bad := ExternalAddress(a); bad != nil {
+				return bad
+			}
+		}
+		return nil
+	}
+	b := &builder{Settings: Settings{ADS: []string{"penstock:18000"}, ServerName: "penstock"},
+		Fleet: Fleet{Spec: spec, Gateway: &gatewayv1.Gateway{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gateway"}}}}
+	err := b.memory()
+	if err == nil && spec.Bootstrap != nil {
+		_, _, err = b.configMap()
+	}
+	var bad *InvalidField
+	errors.As(err, &bad)
+	return bad
+}
+
+// ExternalAddress returns the problem of an address of spec.external; nil: it is valid.
+func ExternalAddress(a string) *InvalidField {
+	if report.AddressType(a) != "" {
+		return nil
+	}
+	return &InvalidField{Field: "spec.external.addresses",
+		Problem: fmt.Sprintf("%q is neither an IP address nor a host name", a),
+		Fix:     "write one such as 192.0.2.1 or edge.example.com"}
 }
 
 // bootstrap returns Envoy's configuration. The node ID is the pod's name, which only the command

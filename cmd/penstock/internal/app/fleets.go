@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/xds/authority"
 	"github.com/penstock-project/penstock/xds/fleet"
@@ -95,6 +96,12 @@ func newFleets(cfg Fleet, k Kubernetes, c core, recheck func(), unreachable func
 
 func (f *Fleet) translation(out *translator.Config) {
 	out.PickerName, out.ReservedPort = f.Names[0], render.ReadyPort
+	out.InvalidFleet = func(spec *v1alpha1.EnvoyFleetSpec) (field, problem, fix string) {
+		if bad := render.Problem(spec); bad != nil {
+			return bad.Field, bad.Problem, bad.Fix
+		}
+		return "", "", ""
+	}
 }
 
 // pickKeys is the purpose for which the root of the picker's call keys is derived.

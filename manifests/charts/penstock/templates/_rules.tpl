@@ -79,7 +79,7 @@
   resources: [modelservers, poolpolicies, apikeys, accesspolicies, envoyfleets]
   verbs: [list, watch]
 - apiGroups: [penstock.dev]
-  resources: [modelservers/status, poolpolicies/status, accesspolicies/status]
+  resources: [modelservers/status, poolpolicies/status, accesspolicies/status, envoyfleets/status]
   verbs: [patch]
 {{- if .Values.clusterSet.enabled }}
 - apiGroups: [inference.networking.x-k8s.io]

@@ -1,0 +1,49 @@
+package shape
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// AccessPolicy is the shape of a policy's status: an ancestor for each Gateway (GEP-713), and the
+// conditions of the policy itself, which kstatus reads.
+func AccessPolicy() *Shape {
+	status := func(p *v1alpha1.AccessPolicy) *v1alpha1.AccessPolicyStatus { return &p.Status }
+	ancestors := Ancestors(func(p *v1alpha1.AccessPolicy) *gatewayv1.PolicyStatus {
+		return &gatewayv1.PolicyStatus{Ancestors: p.Status.Ancestors}
+	})
+	whole := Own(status, func(s *v1alpha1.AccessPolicyStatus) (*[]metav1.Condition, *int64) {
+		return &s.Conditions, &s.ObservedGeneration
+	})
+	return &Shape{
+		Take: func(obj store.Object) any { return take(status(obj.(*v1alpha1.AccessPolicy))) },
+		Make: func(in Input) any {
+			old := in.Old.(*v1alpha1.AccessPolicyStatus)
+			out := *old
+			in.Old = &gatewayv1.PolicyStatus{Ancestors: old.Ancestors}
+			out.Ancestors = ancestors.Make(in).(*gatewayv1.PolicyStatus).Ancestors
+			if old.ObservedGeneration == 0 { // the installed CRD has ancestors alone
+				return &out
+			}
+			in.Old, in.Report.Conditions = &out, worst(in.Report)
+			return whole.Make(in)
+		},
+	}
+}
+
+// worst returns the conditions of a report with parents: those of a parent with a False one, else
+// those of the first.
+func worst(r report.Report) []report.Condition {
+	if len(r.Parents) == 0 {
+		return r.Conditions
+	}
+	isFalse := func(c report.Condition) bool { return c.Status == report.False }
+	i := slices.IndexFunc(r.Parents, func(p report.Parent) bool { return slices.ContainsFunc(p.Conditions, isFalse) })
+	return r.Parents[max(i, 0)].Conditions
+}
