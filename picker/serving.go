@@ -26,6 +26,7 @@ const (
 	// most usedProbes looks at used pools and idleProbes looks at idle pools begin; others are
 	// late.
 	watchEvery         = 250 * time.Millisecond
+	unwatchedEvery     = time.Second // the interval of looks for a used pool while none is watched
 	lookUsed, lookIdle = 500 * time.Millisecond, time.Second
 	idleProbes         = 2
 	usedProbes         = 50
@@ -144,18 +145,27 @@ func (w watched) out(s *liveness.Sight, at endpoint.Moment) (o Out) {
 func (p *Picker) watchServers(ctx context.Context) error {
 	var looks sync.WaitGroup
 	defer looks.Wait()
-	every := time.NewTicker(watchEvery)
-	defer every.Stop()
+	every := watchEvery
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-every.C:
+		case now := <-time.After(every):
 			for _, t := range p.dueTurns(now) {
 				looks.Go(func() { p.look(ctx, t) })
 			}
+			every = p.watch.pause()
 		}
 	}
+}
+
+func (w *watch) pause() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.ring) == 0 {
+		return unwatchedEvery
+	}
+	return watchEvery
 }
 
 // dueTurns judges the due pools, and returns the pools to probe now, within the limits.

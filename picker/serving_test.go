@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
@@ -81,6 +82,28 @@ func TestServing_DeadPoolIsReportedUntilItServesOrIsGone(t *testing.T) {
 	reports("ns/one:{1 " + address)
 	p.Remove(pools[0].ID)
 	reports()
+}
+
+// A process whose pools have no picks looks for one once a second.
+func TestServing_UnusedPoolsOfManySeldomWakeTheProcess(t *testing.T) {
+	p, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pools []Pool
+	for i := range maxUnused + 1 {
+		pools = append(pools, Pool{ID: poolID(fmt.Sprint("ns/unused-", i))})
+	}
+	setPools(t, p, pools...)
+	p.dueTurns(time.Now())
+	if every := p.watch.pause(); every != unwatchedEvery {
+		t.Errorf("it looks every %s before the first pick, want %s", every, unwatchedEvery)
+	}
+	p.pools.now.Load().byName["ns/unused-0"].snapshot.MarkUsed()
+	p.dueTurns(time.Now())
+	if every := p.watch.pause(); every != watchEvery {
+		t.Errorf("it looks every %s after a pick, want %s", every, watchEvery)
+	}
 }
 
 // Of more than maxUnused pools, those without a pick are not watched, although the first ones

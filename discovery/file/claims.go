@@ -76,7 +76,7 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 		case now.good == nil:
 			continue
 		case before.good != now.good || !r.loaded:
-			ops = append(ops, now.kind.table.PutObject(now.obj))
+			ops = append(ops, now.kind.table.PutObject(now.object()))
 		}
 		if before.path != now.path || !bytes.Equal(before.form, now.form) {
 			dirty = append(dirty, ref)

@@ -29,13 +29,23 @@ func (d *draft) move(to, from string) { d.moved = append(d.moved, move{to, from}
 // good is an object's valid form, as in the store and the state file.
 type good struct {
 	kind *kind
-	obj  store.Object
-	form []byte // JSON of the whole object, in the kind's first version
+	obj  store.Object // nil: only form was restored, see object
+	form []byte       // JSON of the whole object, in the kind's first version
 }
 
 func (g *good) ref() report.Ref {
-	return report.Ref{Group: g.kind.table.Group(), Kind: g.kind.table.Kind(), Namespace: g.obj.GetNamespace(),
-		Name: g.obj.GetName()}
+	obj := g.object()
+	return report.Ref{Group: g.kind.table.Group(), Kind: g.kind.table.Kind(), Namespace: obj.GetNamespace(),
+		Name: obj.GetName()}
+}
+
+// object returns the object. Few restored forms are used: their files are usually valid.
+func (g *good) object() store.Object {
+	if g.obj == nil {
+		g.obj = g.kind.table.New()
+		_ = json.Unmarshal(g.form, g.obj) // restore succeeded with the same form
+	}
+	return g.obj
 }
 
 // read fills in a document's objects and mistakes. An error is a bug, such as a schema that does

@@ -74,6 +74,9 @@ func FuzzJournal_GoodLinesSurvive(f *testing.F) {
 			}
 		}
 		for ref, k := range r.kept {
+			if k.obj != nil {
+				t.Errorf("%s is in memory before it is used", ref)
+			}
 			if got := k.ref(); got != ref {
 				t.Errorf("%s stands for %s", got, ref)
 			}

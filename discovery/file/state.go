@@ -79,6 +79,7 @@ func (r *Reader) restore() {
 				dropped = fmt.Errorf("%s: %w", rec.Ref, err)
 				continue
 			}
+			g.obj = nil // of thousands in memory beside the files' objects, few would be used
 			if ours {
 				r.keep(rec.Ref, keptObject{g, path})
 			}

@@ -98,7 +98,7 @@ func NewDocument(reports []report.Report, controller string, before *Document, n
 	if before != nil {
 		m.remember(before)
 	}
-	doc := &Document{Objects: []Object{}, Findings: findings(reports)}
+	doc := &Document{Objects: make([]Object, 0, len(reports)), Findings: findings(reports)}
 	for _, r := range reports {
 		if r.Owner != (report.Ref{}) && len(r.Conditions)+len(r.Parents)+len(r.Listeners)+len(r.Addresses) > 0 {
 			doc.Objects = append(doc.Objects, m.object(r))

@@ -120,13 +120,36 @@ func (w *Writer) found() *Document {
 	return doc
 }
 
+// encode encodes one item at a time: encoding/json copies what it encodes at once, and keeps the
+// copy in a pool.
 func encode(doc *Document) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false) // people read the messages
-	enc.SetIndent("", "  ")
-	err := enc.Encode(doc)
+	enc.SetIndent("    ", "  ")
+	err := errors.Join(encodeList(&buf, enc, "{\n  \"objects\": [", doc.Objects),
+		encodeList(&buf, enc, ",\n  \"findings\": [", doc.Findings))
+	buf.WriteString("\n}\n")
 	return buf.Bytes(), err
+}
+
+func encodeList[T any](buf *bytes.Buffer, enc *json.Encoder, before string, items []T) error {
+	buf.WriteString(before)
+	for i := range items {
+		if i > 0 {
+			buf.WriteByte(',')
+		}
+		buf.WriteString("\n    ")
+		if err := enc.Encode(&items[i]); err != nil {
+			return err
+		}
+		buf.Truncate(buf.Len() - 1) // the line break that ends each value
+	}
+	if len(items) > 0 {
+		buf.WriteString("\n  ")
+	}
+	buf.WriteByte(']')
+	return nil
 }
 
 // Read reads a status file.

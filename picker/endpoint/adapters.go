@@ -5,14 +5,17 @@ import "sync/atomic"
 // recentAdapters holds the LoRA adapters that picks made a server load. Metrics pages list only
 // adapters with requests, but a server keeps other adapters until it needs their slots.
 type recentAdapters struct {
-	ring [16]atomic.Uint64 // hashes, in load order
+	ring atomic.Pointer[[16]atomic.Uint64] // hashes, in load order; nil before the first
 	next atomic.Uint32
 }
 
 func (r *recentAdapters) has(adapter uint64, slots int) bool {
-	next := r.next.Load()
-	for i := range uint32(min(slots, len(r.ring))) {
-		if r.ring[(next-1-i)%uint32(len(r.ring))].Load() == adapter {
+	ring, next := r.ring.Load(), r.next.Load()
+	if ring == nil {
+		return false
+	}
+	for i := range uint32(min(slots, len(ring))) {
+		if ring[(next-1-i)%uint32(len(ring))].Load() == adapter {
 			return true
 		}
 	}
@@ -20,9 +23,12 @@ func (r *recentAdapters) has(adapter uint64, slots int) bool {
 }
 
 func (r *recentAdapters) add(adapter uint64, slots int) {
-	if slots > 0 && !r.has(adapter, slots) {
-		r.ring[(r.next.Add(1)-1)%uint32(len(r.ring))].Store(adapter)
+	if slots <= 0 || r.has(adapter, slots) {
+		return
 	}
+	r.ring.CompareAndSwap(nil, new([16]atomic.Uint64))
+	ring := r.ring.Load()
+	ring[(r.next.Add(1)-1)%uint32(len(ring))].Store(adapter)
 }
 
 // HasAdapter reports whether e's server still holds a LoRA adapter that an earlier pick made it

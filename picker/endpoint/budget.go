@@ -41,7 +41,7 @@ func (l *Load) follow(sent uint64) {
 	}
 	for _, src := range *list {
 		if sent == src.due.Load() {
-			notify(src.scrapeNow)
+			src.scrapeSoon()
 		}
 	}
 }

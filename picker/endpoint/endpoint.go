@@ -214,7 +214,7 @@ func (e *Endpoint) ReadState(s *State, at Moment) {
 		sample = src.sample.Load()
 	}
 	if s.Fresh, s.Idle = false, false; src != nil {
-		s.Idle = src.failures.Load() == 0 && src.idle.Load()
+		s.Idle = src.failures.Load() == 0 && src.scraper.Load() == nil
 	}
 	if sample == nil {
 		s.Queue, s.Running, s.KV, s.OthersQueue, s.OthersRunning, s.Adapters = 0, 0, 0, 0, 0, nil

@@ -392,6 +392,21 @@ func TestScrape_IdlePoolIsNotScraped(t *testing.T) {
 	}
 }
 
+func TestScrape_PagesOfManyPoolsShareTheirDescription(t *testing.T) {
+	r := NewRegistry(Config{})
+	at := func(m Metrics, addr string) *source {
+		return r.Snapshot(m, nil, []Spec{{Addr: netip.MustParseAddrPort(addr)}}).Endpoints[0].source
+	}
+	a, b := at(Metrics{Engine: SGLang}, "10.0.0.1:80"), at(Metrics{Engine: SGLang}, "10.0.0.2:80")
+	if a.names != b.names {
+		t.Error("the pages of two pools have a copy of their engine's series each")
+	}
+	own := at(Metrics{Engine: SGLang, Queue: "waiting"}, "10.0.0.1:80")
+	if own == a || own.names == a.names || a.names.queue.name == "waiting" {
+		t.Error("a pool's own series is another pool's, too")
+	}
+}
+
 func TestScrape_RefreshShowsCurrentLoadOfIdlePool(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Fast: time.Hour, Slow: time.Hour})
@@ -416,7 +431,7 @@ func (r *Registry) scrapers() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, src := range r.sources {
-		if !src.idle.Load() {
+		if src.scraper.Load() != nil {
 			n++
 		}
 	}

@@ -35,7 +35,7 @@ type dialect struct {
 	read, written          series // counters: tokens of prompts and of responses
 }
 
-var dialects = map[Engine]dialect{
+var dialects = map[Engine]*dialect{
 	VLLM: {
 		path: "/metrics", queue: parseSeries("vllm:num_requests_waiting"),
 		running: parseSeries("vllm:num_requests_running"),
@@ -93,11 +93,17 @@ func (m Metrics) forServer(labels map[string]string) Metrics {
 	return m
 }
 
-func (m *Metrics) dialect() dialect {
-	d, known := dialects[m.Engine]
+// dialect returns the engine's own dialect, which servers share, unless the metrics override it.
+func (m *Metrics) dialect() *dialect {
+	engine, known := dialects[m.Engine]
 	if !known {
-		d = dialects[VLLM]
+		engine = dialects[VLLM]
 	}
+	if m.Path == "" && m.Port == 0 && m.Queue == "" && m.Running == "" && m.KVCache == "" {
+		return engine
+	}
+	own := *engine
+	d := &own
 	d.path, d.port = cmp.Or(m.Path, d.path), cmp.Or(m.Port, d.port)
 	if m.Queue != "" {
 		d.queue = parseSeries(m.Queue)

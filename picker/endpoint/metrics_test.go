@@ -14,8 +14,7 @@ func pageOf(text string) *bufio.Reader {
 }
 
 func parse(page string, m Metrics) (Reading, error) {
-	d := m.dialect()
-	return parsePage(pageOf(page), &d)
+	return parsePage(pageOf(page), m.dialect())
 }
 
 const vllmPage = `# HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -263,7 +262,7 @@ func BenchmarkPage(b *testing.B) {
 	for b.Loop() {
 		text.Reset(page)
 		lines.Reset(text)
-		if _, err := parsePage(lines, &vllm); err != nil {
+		if _, err := parsePage(lines, vllm); err != nil {
 			b.Fatal(err)
 		}
 	}

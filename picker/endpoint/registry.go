@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/penstock-project/penstock/picker/prefix"
 )
@@ -152,13 +153,12 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects map[Metrics]*dialect) *source {
 	by := m.Protocol
 	m.Protocol.TLS = nil // Protocol.Key represents it: equal pages share one scraper
-	key := sourceKey{addr, m}
+	key := sourceKey{addr, unique.Make(m)}
 	src := r.sources[key]
 	if src == nil {
 		names := dialects[m]
 		if names == nil {
-			own := m.dialect()
-			names = &own
+			names = m.dialect()
 			dialects[m] = names
 		}
 		port := cmp.Or(names.port, addr.Port())
@@ -169,14 +169,10 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects m
 			names:      names,
 			staleAfter: int64(r.config.StaleAfter),
 			freshFor:   &r.freshFor,
-			gone:       make(chan struct{}),
-			scrapeNow:  make(chan struct{}, 1),
-			scraped:    make(chan struct{}),
 		}
 		if src.transport = r.config.Transport; by.TLS != nil || by.HTTP2 {
 			src.transport = by.Transport(1)
 		}
-		src.idle.Store(true)
 		r.sources[key] = src
 		load.setSources(func(list []*source) []*source { return append(list, src) })
 	}
@@ -212,7 +208,9 @@ func (r *Registry) Release(s *Snapshot) {
 			e.load.setSources(func(list []*source) []*source {
 				return slices.DeleteFunc(list, func(other *source) bool { return other == e.source })
 			})
-			close(e.source.gone)
+			if s := e.source.scraper.Load(); s != nil {
+				close(s.gone)
+			}
 		}
 	}
 }
@@ -236,14 +234,22 @@ func (r *Registry) resume(list []*source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, src := range list {
-		switch {
-		case src.refs == 0: // its Snapshot was released meanwhile
-		case src.idle.Load():
-			src.idle.Store(false)
-			r.resumed = append(r.resumed, src)
+		if src.refs > 0 { // else its Snapshot was released
+			r.scraperOf(src)
 		}
 	}
-	notify(r.changed)
+}
+
+// scraperOf returns the scraper of a page, and resumes an idle page. r.mu is held.
+func (r *Registry) scraperOf(src *source) *scraper {
+	s := src.scraper.Load()
+	if s == nil {
+		s = &scraper{now: make(chan struct{}, 1), gone: make(chan struct{}), scraped: make(chan struct{})}
+		src.scraper.Store(s)
+		r.resumed = append(r.resumed, src)
+		notify(r.changed)
+	}
+	return s
 }
 
 // finishScrape runs after each scrape. It returns true if the page has become idle, so that its
@@ -251,16 +257,16 @@ func (r *Registry) resume(list []*source) {
 func (r *Registry) finishScrape(src *source) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	scraped := src.scraper.Load().scraped
 	select {
-	case <-src.scraped:
+	case <-scraped:
 	default:
-		close(src.scraped)
+		close(scraped)
 	}
 	if time.Since(processStart) <= time.Duration(src.usedAt.Load())+r.config.IdleAfter {
 		return false
 	}
-	src.idle.Store(true)
-	src.scraped = make(chan struct{})
+	src.scraper.Store(nil)
 	return true
 }
 
@@ -269,7 +275,7 @@ func (r *Registry) pending(s *Snapshot) (all []<-chan struct{}) {
 	defer r.mu.Unlock()
 	for i := range s.Endpoints {
 		if src := s.Endpoints[i].source; src != nil && src.refs > 0 {
-			all = append(all, src.scraped)
+			all = append(all, r.scraperOf(src).scraped)
 		}
 	}
 	return all

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 	"time"
+	"unique"
 )
 
 // Limits of a metrics page, in bytes.
@@ -36,7 +37,7 @@ var errLargePage = errors.New("the page is larger than its limit")
 
 type sourceKey struct {
 	addr    netip.AddrPort
-	metrics Metrics
+	metrics unique.Handle[Metrics] // servers of a pool share its long text
 }
 
 type source struct {
@@ -46,7 +47,8 @@ type source struct {
 	staleAfter int64
 	freshFor   *atomic.Int64 // Registry.freshFor
 	due        atomic.Uint64 // value of Load.sent that triggers the next scrape
-	idle       atomic.Bool   // no scraper runs; written under Registry.mu
+	// scraper is nil while the page is idle; written under Registry.mu.
+	scraper atomic.Pointer[scraper]
 
 	key       sourceKey
 	number    uint64       // Metrics.number
@@ -60,11 +62,21 @@ type source struct {
 	// markEvery late.
 	usedAt atomic.Int64
 
-	scrapeNow chan struct{}
-	gone      chan struct{} // closed when no Snapshot has the source
+	refs int // guarded by Registry.mu
+}
 
-	refs    int           // guarded by Registry.mu
-	scraped chan struct{} // closed by the first scrape after an idle time; guarded by Registry.mu
+// scraper has the signals of a page that is not idle. Most pages of a large fleet are idle.
+type scraper struct {
+	now     chan struct{} // triggers a scrape
+	gone    chan struct{} // closed when no Snapshot has the page
+	scraped chan struct{} // closed by the first scrape
+}
+
+// scrapeSoon triggers a scrape of a page that is not idle.
+func (src *source) scrapeSoon() {
+	if s := src.scraper.Load(); s != nil {
+		notify(s.now)
+	}
 }
 
 type sample struct {
@@ -154,7 +166,7 @@ func (s *Snapshot) MarkUsed() {
 	}
 	var cold []*source
 	for i := range s.Endpoints {
-		if src := s.Endpoints[i].source; src != nil && src.usedAt.Swap(now) < now && src.idle.Load() {
+		if src := s.Endpoints[i].source; src != nil && src.usedAt.Swap(now) < now && src.scraper.Load() == nil {
 			cold = append(cold, src)
 		}
 	}
@@ -169,7 +181,7 @@ func (s *Snapshot) ReadSoon() {
 	s.MarkUsed()
 	for i := range s.Endpoints {
 		if src := s.Endpoints[i].source; src != nil {
-			notify(src.scrapeNow)
+			src.scrapeSoon()
 		}
 	}
 }
@@ -192,6 +204,7 @@ func (s *Snapshot) Refresh(timeout time.Duration) {
 func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 	r.countScrapers(1)
 	defer r.countScrapers(-1)
+	signals := src.scraper.Load()
 	conn := newPageConn(src.url)
 	defer conn.Close()
 	timer := time.NewTimer(0)
@@ -204,7 +217,7 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-src.gone:
+		case <-signals.gone:
 			return false
 		case <-early:
 		case <-timer.C:
@@ -219,7 +232,7 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 		var took time.Duration
 		if src.received.Load() == received {
 			var ok bool
-			if took, ok = r.scrapeOnce(ctx, src, conn); !ok {
+			if took, ok = r.scrapeOnce(ctx, src, signals, conn); !ok {
 				return
 			}
 		}
@@ -230,7 +243,7 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 			}
 			received = src.received.Load()
 			from := time.Now()
-			if !wait(r.aligned(from, most), src.scrapeNow) || !wait(least-time.Since(from), nil) {
+			if !wait(r.aligned(from, most), signals.now) || !wait(least-time.Since(from), nil) {
 				return
 			}
 			last := src.received.Load()
@@ -245,20 +258,21 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 	}
 }
 
-func (r *Registry) scrapeOnce(ctx context.Context, src *source, conn *pageConn) (took time.Duration, ok bool) {
+func (r *Registry) scrapeOnce(ctx context.Context, src *source, signals *scraper, conn *pageConn) (took time.Duration,
+	ok bool) {
 	var page *bufio.Reader
 	select {
 	case <-ctx.Done():
 		return 0, false
-	case <-src.gone:
+	case <-signals.gone:
 		return 0, false
 	case page = <-r.buffers:
 	}
 	if page == nil { // allocated on first use
 		page = bufio.NewReaderSize(nil, pageBuffer)
 	}
-	select { // the scrape that begins covers all picks so far
-	case <-src.scrapeNow:
+	select { // this scrape covers all picks so far
+	case <-signals.now:
 	default:
 	}
 	began, mark := time.Now(), src.begin()
@@ -360,7 +374,7 @@ func (src *source) read(response *http.Response, page *bufio.Reader) (reading Re
 		return reading, fmt.Errorf("status %d", response.StatusCode)
 	}
 	fault(response.Header)
-	limit := min(cmp.Or(src.key.metrics.MaxPage, DefaultMaxPage), LargestMaxPage)
+	limit := min(cmp.Or(src.key.metrics.Value().MaxPage, DefaultMaxPage), LargestMaxPage)
 	page.Reset(&limitedReader{response.Body, limit})
 	if reading, err = parsePage(page, src.names); errors.Is(err, errLargePage) {
 		err = fmt.Errorf("%w of %d bytes: set picker.metrics.maxPageBytes in a PoolPolicy, %d at most", err, limit,

@@ -335,7 +335,7 @@ func (m *motion) fallSilent(now int64) {
 func (l *Load) readSoon() {
 	if list := l.sources.Load(); list != nil {
 		for _, src := range *list {
-			notify(src.scrapeNow)
+			src.scrapeSoon()
 		}
 	}
 }

@@ -58,11 +58,12 @@ func list(r store.Reader, namespace string, selector map[string]string, ports ta
 	}
 	for _, ms := range store.ModelServers.By(r, store.ByLabel, first) {
 		for _, s := range ms.Spec.Servers {
-			labels := maps.Clone(ms.Labels)
-			if labels == nil {
+			labels := ms.Labels
+			if len(s.Labels) > 0 {
 				labels = map[string]string{}
+				maps.Copy(labels, ms.Labels)
+				maps.Copy(labels, s.Labels)
 			}
-			maps.Copy(labels, s.Labels)
 			if matches(selector, labels) {
 				out = append(out, serverMembers(r, ms, s, labels, ports.numbers)...)
 			}

@@ -2,6 +2,7 @@ package services_test
 
 import (
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +96,26 @@ func TestService_WithoutEndpointSlicesSelectsItsEndpoints(t *testing.T) {
 	expect(t, addressesOf(v, web, 80, true)) // a cluster makes EndpointSlices
 	web.Spec.Selector = nil
 	expect(t, addressesOf(v, web, 80, false))
+}
+
+func TestModelServers_ServersShareLabelsUnlessTheyHaveOwn(t *testing.T) {
+	labels := map[string]string{"app": "web"}
+	v := view(t, store.ModelServers.Put(&v1alpha1.ModelServers{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "servers", Labels: labels},
+		Spec: v1alpha1.ModelServersSpec{Servers: []v1alpha1.ModelServer{
+			{Address: "10.0.0.1"}, {Address: "10.0.0.2"}, {Address: "10.0.0.3", Labels: map[string]string{"gpu": "a"}},
+		}},
+	}))
+	all := services.Select(v, "ns", labels, []uint16{80})
+	if len(all) != 3 {
+		t.Fatalf("%d servers", len(all))
+	}
+	if at := func(i int) uintptr { return reflect.ValueOf(all[i].Labels).Pointer() }; at(0) != at(1) {
+		t.Error("each server has a copy of its object's labels")
+	}
+	if own := all[2].Labels; len(own) != 2 || own["gpu"] != "a" || len(labels) != 1 {
+		t.Errorf("a server with own labels has %v, its object %v", own, labels)
+	}
 }
 
 func TestService_NamedTargetPortIsThatOfEachPod(t *testing.T) {

@@ -195,6 +195,24 @@ func TestLeastLoad_PoolThatRestsIsReportedSeldom(t *testing.T) {
 	})
 }
 
+func TestLeastLoad_ProcessOutsideClusterSetsSeldomWakes(t *testing.T) {
+	var set Federation
+	l := New(Config{Federation: func() Federation { return set }, Log: slog.New(slog.DiscardHandler)})
+	expect := func(want time.Duration, when string) {
+		t.Helper()
+		if got := l.pause(); got != want {
+			t.Errorf("%s: it looks every %s, want %s", when, got, want)
+		}
+	}
+	expect(apart, "without a cluster set")
+	l.SetClusters(whole, clusters())
+	expect(interval, "with an import")
+	l.SetClusters(whole, nil)
+	expect(apart, "after the import")
+	set = &link{}
+	expect(interval, "in a cluster set")
+}
+
 func TestLeastLoad_DeclinedClusterComesLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)

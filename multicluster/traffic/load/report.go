@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// interval is the time between reports of a pool in use, resting of an idle pool.
+	// interval is the time between reports of a pool in use, resting of an idle pool. apart is the
+	// time between looks for a cluster set or an import, without which nothing is reported.
 	interval = 200 * time.Millisecond
 	resting  = 5 * time.Second
+	apart    = time.Second
 	// kept is how many reports repeat a block, so that a lost or replaced report costs nothing.
 	kept = 4
 	// maxSenders bounds the counted senders of a pool. A sender is a process of a member.
@@ -106,15 +108,13 @@ func (l *Loads) take(pool objectid.Pool, cluster string, load federation.Load) {
 
 // Run reports until ctx ends.
 func (l *Loads) Run(ctx context.Context) error {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
 	var far time.Time
 	var asked Federation
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case now := <-tick.C:
+		case now := <-time.After(l.pause()):
 			if name := l.cfg.Cluster(); name != "" {
 				if sender := name + "/" + l.id; l.Sender() != sender {
 					l.sender.Store(&sender)
@@ -131,6 +131,18 @@ func (l *Loads) Run(ctx context.Context) error {
 			l.report(now)
 		}
 	}
+}
+
+func (l *Loads) pause() time.Duration {
+	if l.cfg.Federation() != nil {
+		return interval
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if len(l.imports) > 0 {
+		return interval
+	}
+	return apart
 }
 
 func (l *Loads) takeChanged() bool {

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	stopsInterval = 100 * time.Millisecond
+	// stopsInterval is the interval of beats, aloneInterval that of looks for the first peer.
+	stopsInterval, aloneInterval = 100 * time.Millisecond, 500 * time.Millisecond
 	// catchUpTime bounds how long a process takes, after it was stopped, to read changes and to
 	// publish the endpoints that its picker names. Afterwards peers wait for it again.
 	catchUpTime = 250 * time.Millisecond
@@ -22,7 +23,7 @@ type Stops struct {
 	log   *slog.Logger
 	alone func() bool
 	start time.Time
-	beat  atomic.Int64 // the last one, since start; 0: Run has not begun
+	beat  atomic.Int64 // the last one, since start; 0: none, or no peers
 	until atomic.Int64 // picks wait until then, since start
 }
 
@@ -47,25 +48,32 @@ func (s *Stops) Behind(now time.Time) time.Duration {
 
 // Run detects stops until ctx ends.
 func (s *Stops) Run(ctx context.Context) error {
-	beats := time.NewTicker(stopsInterval)
-	defer beats.Stop()
 	for {
+		next := aloneInterval
+		if s.note(time.Now()) {
+			next = stopsInterval
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-beats.C:
-			s.note(time.Now())
+		case <-time.After(next):
 		}
 	}
 }
 
-func (s *Stops) note(now time.Time) {
+// note is a beat, and reports whether there are peers. Without peers there are no beats.
+func (s *Stops) note(now time.Time) (peers bool) {
+	if s.alone() {
+		s.beat.Store(0)
+		return false
+	}
 	at := now.Sub(s.start)
 	last := time.Duration(s.beat.Load())
-	if stopped := at - last; last > 0 && stopped > holdTimeout && !s.alone() {
+	if stopped := at - last; last > 0 && stopped > holdTimeout {
 		s.until.Store(int64(at + catchUpTime))
 		s.log.Warn("the process was stopped; picks wait a moment until it has read what has changed", "stopped",
 			stopped.Round(time.Millisecond), "wait", catchUpTime)
 	}
 	s.beat.Store(int64(at))
+	return true
 }

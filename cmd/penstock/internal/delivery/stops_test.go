@@ -31,6 +31,13 @@ func TestStops_PicksWaitAfterAStop(t *testing.T) {
 	s.note(at(9960))
 	expect(10020, 0, "once it has caught up")
 	alone = true
+	if s.note(at(11000)) {
+		t.Error("a process without peers beats as often as one with peers")
+	}
+	alone = false
+	s.note(at(13000))
+	expect(13010, 0, "once it has the first peer")
+	alone = true
 	expect(14000, 0, "after a stop of the only process, before the next beat")
 	s.note(at(14010))
 	expect(14020, 0, "after a stop of the only process")
