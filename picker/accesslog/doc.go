@@ -9,5 +9,8 @@
 // Each ended request is also an Attempt, for requests to exporting clusters of imports. Attempts
 // without a lease have their own log, MembersLog, whose entries never displace entries of leases.
 //
+// Requests that a gate decided have a log of their own, too (UsageLog): its entries are complete in
+// themselves, so that any process may count them (package usage).
+//
 // Package picker implements Sink. Tests: go test ./picker/accesslog.
 package accesslog
