@@ -28,6 +28,7 @@ var promised = map[string]float64{
 	"endpoint_fanout": 1.5, "endpoint_fanout_vs_gcp": 0.05, "cold_start": 3, "memory_rss": 200,
 	"reconnect_storm": 2, "reconnect_resent": 0, "failed_requests": 0, "idle_cpu": 0.5, "dead_pool_seen": 2,
 	"explain_differs": 0, "drain_cut": 0, "lease_phantoms": 0, "dead_names_start": 1.1, "attack_ads_memory": 1.2,
+	"usage_true": 1.01, "usage_true.estimated": 1.25,
 	"attack_uploads": 1.5, "attack_uploads.failed": 0, "attack_neighbour": 1.1, "attack_neighbour.same_chain": 8,
 	"kube_change_5000": 3, "kube_memory": 210, "kube_cold_start": 3,
 	"mc_sync": 4.5, "mc_export_to_request_hub": 20, "mc_failed_requests.control": 0, "mc_failed_requests.data": 0,

@@ -132,8 +132,8 @@ func (d *database) apply(ctx context.Context, b Batch) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(ctx, "INSERT INTO penstock_usage_applied (process, start, sequence) VALUES ($1, $2, 0) "+
-		"ON CONFLICT (process, start) DO NOTHING", b.Process, b.Start); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO penstock_usage_applied (process, start, sequence) "+
+		"VALUES ($1, $2, 0) ON CONFLICT (process, start) DO NOTHING", b.Process, b.Start); err != nil {
 		return err
 	}
 	result, err := tx.ExecContext(ctx, "UPDATE penstock_usage_applied SET sequence = $1 "+
@@ -185,8 +185,8 @@ func upsert(list []Row) (statement string, values []any) {
 	return text.String(), values
 }
 
-// shrink drops the oldest hours of a SQLite file that exceeds its bound. If one hour alone does, new
-// rows lose their owners and models.
+// shrink drops the oldest hours of a SQLite file that exceeds its bound. If one hour alone does,
+// new rows lose their owners and models.
 func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 	var pages, free, size, hours int64
 	for _, pragma := range []struct {
@@ -250,11 +250,13 @@ func (d *database) read(ctx context.Context, by []string, from int64) (out []Row
 	defer func() { err = errors.Join(err, found.Close()) }()
 	for found.Next() {
 		var r Row
+		keys := map[string]any{"hour": &r.Hour, "owner": &r.Owner, "model": &r.Model, "pool": &r.Pool}
 		into := make([]any, 0, len(columns))
 		for _, name := range by {
-			into = append(into, map[string]any{"hour": &r.Hour, "owner": &r.Owner, "model": &r.Model, "pool": &r.Pool}[name])
+			into = append(into, keys[name])
 		}
-		into = append(into, &r.Requests, &r.Denied, &r.Failed, &r.Estimated, &r.Input, &r.Cached, &r.Output, &r.GPUSeconds)
+		into = append(into, &r.Requests, &r.Denied, &r.Failed, &r.Estimated, &r.Input, &r.Cached, &r.Output,
+			&r.GPUSeconds)
 		if err := found.Scan(into...); err != nil {
 			return nil, 0, err
 		}

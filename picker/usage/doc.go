@@ -1,13 +1,13 @@
-// Package usage counts who used what: requests, tokens and GPU seconds of each caller, by model, pool
-// and hour.
+// Package usage counts who used what: requests, tokens and GPU seconds of each caller, by model,
+// pool and hour.
 //
 // A Keeper receives the requests that Envoys' gates decided (accesslog.Used), once they ended. Only
-// edge listeners log them, so a request counts once, where its gate decided, never on a hop or at an
-// exporting cluster. A request counts in the hour of its end, by this process's clock.
+// edge listeners log them, so a request counts once, where its gate decided, never on a hop or at
+// an exporting cluster. A request counts in the hour of its end, by this process's clock.
 //
-// Tokens come from the response's own account. Without one, a stream or a response to a known prompt
-// is estimated from its bytes and marked as estimated; each pool's answers with an account correct
-// the estimates (estimate.go).
+// Tokens come from the response's own account. Without one, a stream or a response to a known
+// prompt is estimated from its bytes and marked as estimated; each pool's answers with an account
+// correct the estimates (estimate.go).
 //
 // Counts take this way, none of which a request waits for:
 //
@@ -21,11 +21,11 @@
 //
 // Invariants:
 //   - No request waits for a disk or a database, and none fails with them.
-//   - Received counts survive a kill once they are in the journal, which takes milliseconds. A segment
-//     is removed after its commit.
-//   - Memory, journal and SQLite file are bounded. Beyond a bound, counts stay and names are dropped:
-//     they count for the model or the owner "other". Beyond the SQLite file's bound, the oldest hours
-//     are dropped.
+//   - Received counts survive a kill once they are in the journal, which takes milliseconds. A
+//     segment is removed after its commit.
+//   - Memory, journal and SQLite file are bounded. Beyond a bound, counts stay and names are
+//     dropped: they count for the model or the owner "other". Beyond the SQLite file's bound, the
+//     oldest hours are dropped.
 //   - The database opens with the first segment. A process without gates has neither.
 //   - Clocks decide about hours alone, never about what was applied.
 //

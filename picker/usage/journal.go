@@ -21,8 +21,8 @@ const (
 	fullSegment = 1 << 20
 	// compactFrom is the size from which a closed segment is rewritten with one row a key.
 	compactFrom = 256 << 10
-	// maxWaiting bounds the segments that wait for the database, in bytes. Beyond it, counts wait in
-	// memory.
+	// maxWaiting bounds the segments that wait for the database, in bytes. Beyond it, counts wait
+	// in memory.
 	maxWaiting = 64 << 20
 	// maxLine bounds a line of a segment, in bytes.
 	maxLine = 16 << 10

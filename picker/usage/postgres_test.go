@@ -55,7 +55,8 @@ func postgres(t *testing.T) (url string, start, stop func()) {
 	run("initdb", "-D", data, "-U", "penstock", "-A", "trust", "-N")
 	running := false
 	start = func() {
-		run("pg_ctl", "-D", data, "-w", "-l", filepath.Join(dir, "log"), "-o", "-c listen_addresses='' -k "+dir, "start")
+		run("pg_ctl", "-D", data, "-w", "-l", filepath.Join(dir, "log"), "-o",
+			"-c listen_addresses='' -k "+dir, "start")
 		running = true
 	}
 	stop = func() {

@@ -33,8 +33,8 @@ type Counts struct {
 	Denied    int64 `json:"denied"`    // by a gate
 	Failed    int64 `json:"failed"`    // of Requests: status 400 and above, no response, or a cut one
 	Estimated int64 `json:"estimated"` // of Requests: their tokens are estimates
-	// Input counts the tokens of prompts, Cached the part that a server had in its cache, Output the
-	// tokens of responses.
+	// Input counts the tokens of prompts, Cached the part that a server had in its cache, Output
+	// the tokens of responses.
 	Input      int64   `json:"input"`
 	Cached     int64   `json:"cached"`
 	Output     int64   `json:"output"`
@@ -70,7 +70,8 @@ type Row struct {
 // rows are counts by key, with at most a number of keys.
 type rows map[Key]*Counts
 
-// maxKeys bounds the keys in memory and in one segment. Further ones drop the model, then the owner.
+// maxKeys bounds the keys in memory and in one segment. Further ones drop the model, then the
+// owner.
 const maxKeys = 20_000
 
 func (r rows) add(k Key, c Counts) {

@@ -132,7 +132,8 @@ func TestUsage_TornSegmentKeepsItsWholeLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	torn := string(text) + `{"hour":1,"owner":"x","req`
-	torn += "\n" + `{"hour":1,"owner":"x","requests":-5,"input":-9223372036854775808}` + "\n" + strings.Repeat("x", 1<<17)
+	torn += "\n" + `{"hour":1,"owner":"x","requests":-5,"input":-9223372036854775808}` + "\n" +
+		strings.Repeat("x", 1<<17)
 	for name, content := range map[string]string{filepath.Base(path): torn, "20200101T000000-x.000000001.rows": `{"pro`,
 		"20200101T000000-y.000000001.rows": ""} {
 		if err := os.WriteFile(filepath.Join(filepath.Dir(path), name), []byte(content), 0o600); err != nil {
@@ -264,7 +265,8 @@ func TestUsage_FileIsBounded(t *testing.T) {
 	}
 	for range 20 {
 		for i := range 1000 {
-			k.Log([]accesslog.Used{answered(fmt.Sprint("ns/another-long-name-of-an-owner-", i, time.Now().UnixNano()), 1, 1)})
+			owner := fmt.Sprint("ns/another-long-name-of-an-owner-", i, time.Now().UnixNano())
+			k.Log([]accesslog.Used{answered(owner, 1, 1)})
 		}
 		if err := k.applyAll(t.Context()); err != nil {
 			t.Fatal(err)
@@ -282,20 +284,25 @@ func TestUsage_CountsOfOneRequest(t *testing.T) {
 	stream := accesslog.Used{Caller: "ns/a", Kind: request.ChatCompletions, Model: "llama", Status: 200, Stream: true,
 		PromptTokens: 40, PromptCached: 30, Sent: 100 * 205, Received: 400, GPU: time.Second}
 	change := func(f func(*accesslog.Used)) accesslog.Used { u := stream; f(&u); return u }
+	estimated := Counts{Requests: 1, Estimated: 1, Input: 40, Cached: 30, Output: 100, GPUSeconds: 1}
 	for name, tt := range map[string]struct {
 		used accesslog.Used
 		want Counts
 	}{
-		"an account":        {answered("ns/a", 10, 2), Counts{Requests: 1, Input: 10, Output: 2}},
-		"a denial":          {accesslog.Used{Denied: true, Status: 401}, Counts{Denied: 1}},
-		"a stream":          {stream, Counts{Requests: 1, Estimated: 1, Input: 40, Cached: 30, Output: 100, GPUSeconds: 1}},
-		"a failure":         {change(func(u *accesslog.Used) { u.Status = 503 }), Counts{Requests: 1, Failed: 1}},
-		"no response":       {change(func(u *accesslog.Used) { u.Status = 0 }), Counts{Requests: 1, Failed: 1}},
-		"a Service's page":  {accesslog.Used{Caller: "ns/a", Status: 200, Sent: 5000, Received: 10}, Counts{Requests: 1}},
-		"a redirect":        {accesslog.Used{Caller: "ns/a", Status: 302}, Counts{Requests: 1}},
-		"2^63 tokens":       {change(func(u *accesslog.Used) { u.Accounted, u.Output = true, 1<<63 }), Counts{Requests: 1, Estimated: 1, Input: 40, Cached: 30, Output: 100, GPUSeconds: 1}},
-		"the largest input": {change(func(u *accesslog.Used) { u.Accounted, u.Input = true, math.MaxUint64 }), Counts{Requests: 1, Estimated: 1, Input: 40, Cached: 30, Output: 100, GPUSeconds: 1}},
-		"sums that wrap":    {change(func(u *accesslog.Used) { u.Accounted, u.Input, u.Output = true, math.MaxUint64, 1 }), Counts{Requests: 1, Estimated: 1, Input: 40, Cached: 30, Output: 100, GPUSeconds: 1}},
+		"an account":       {answered("ns/a", 10, 2), Counts{Requests: 1, Input: 10, Output: 2}},
+		"a denial":         {accesslog.Used{Denied: true, Status: 401}, Counts{Denied: 1}},
+		"a stream":         {stream, estimated},
+		"a failure":        {change(func(u *accesslog.Used) { u.Status = 503 }), Counts{Requests: 1, Failed: 1}},
+		"no response":      {change(func(u *accesslog.Used) { u.Status = 0 }), Counts{Requests: 1, Failed: 1}},
+		"a Service's page": {accesslog.Used{Caller: "ns/a", Status: 200, Sent: 5000}, Counts{Requests: 1}},
+		"a redirect":       {accesslog.Used{Caller: "ns/a", Status: 302}, Counts{Requests: 1}},
+		"2^63 tokens": {change(func(u *accesslog.Used) { u.Accounted, u.Output = true, 1<<63 }),
+			estimated},
+		"the largest input": {change(func(u *accesslog.Used) { u.Accounted, u.Input = true, math.MaxUint64 }),
+			estimated},
+		"sums that wrap": {change(func(u *accesslog.Used) {
+			u.Accounted, u.Input, u.Output = true, math.MaxUint64, 1
+		}), estimated},
 		"more cached than read": {change(func(u *accesslog.Used) { u.Accounted, u.Input, u.CacheRead = true, 5, 9 }),
 			Counts{Requests: 1, Input: 5, Cached: 5, GPUSeconds: 1}},
 		"a cut stream": {change(func(u *accesslog.Used) { u.Cut = true }),
@@ -344,8 +351,9 @@ func TestUsage_NamesFitDatabases(t *testing.T) {
 
 func TestQuery_NamesWhatIsWrong(t *testing.T) {
 	for text, q := range map[string]Query{
-		"is no column": {By: []string{"owner; DROP TABLE x"}, Since: 1}, "twice": {By: []string{"owner", "owner"}, Since: 1},
-		"no time": {Since: 0},
+		"is no column": {By: []string{"owner; DROP TABLE x"}, Since: 1},
+		"twice":        {By: []string{"owner", "owner"}, Since: 1},
+		"no time":      {Since: 0},
 	} {
 		if err := q.Check(); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%+v: %v", q, err)
@@ -364,5 +372,22 @@ func TestUsage_EndWritesCounts(t *testing.T) {
 	a, err := ReadFolder(t.Context(), dir, Query{Since: time.Hour}, c.read)
 	if err != nil || len(a.Rows) != 1 || a.Rows[0].Requests != 1 {
 		t.Errorf("%+v %v", a, err)
+	}
+}
+
+// Pods without a common database keep their own counts: the command adds them up.
+func TestMerge_AddsTheRowsOfPods(t *testing.T) {
+	row := func(owner string, requests int64) Row {
+		return Row{Key{Owner: owner}, Counts{Requests: requests, Input: 1}}
+	}
+	got := Merge([]Answer{
+		{Since: 7200, From: 3600, Rows: []Row{row("ns/a", 2), row("ns/b", 3)}},
+		{Since: 3600, From: 3600, Late: 9, Problem: "full", Rows: []Row{row("ns/a", 4)}},
+		{From: 3600}, // one that has counted nothing
+	})
+	want := Answer{Since: 3600, From: 3600, Late: 9, Problem: "full",
+		Rows: []Row{{Key{Owner: "ns/a"}, Counts{Requests: 6, Input: 2}}, row("ns/b", 3)}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
