@@ -94,7 +94,7 @@ var ofPenstock = []decision{
 		shown("Owner", "Objective", "Expires", "Disabled"), omit("Hashes"),
 	),
 	decide[v1alpha1.AccessPolicy](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
-	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs", "APIKeys", "Ungated")),
+	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs", "APIKeys", "Ungated", "Usage")),
 	decide[v1alpha1.AccessTarget](shown("Group", "Kind", "SectionName"), names("Name")),
 	decide[v1alpha1.AccessKeys](shown("Selector"), names("Namespaces")),
 	decide[endpointpicker.EndpointPickerConfig](
