@@ -32,7 +32,7 @@ SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 # reading of every dependency. Each would cost a fresh clone some minutes; make race and make lint run them.
 FLAVOR := -trimpath -vet=off
 
-.PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-kube bench-multicluster bench-picker bench-release bench-rivals soak conformance suites golden generate envoy sims helm audit image release release-fetch publish lab lab-down labs test-lab test-alerts test-clients test-engines test-upgrade bin/lab bin/certify bin/clusterset-conformance go
+.PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-access bench-kube bench-multicluster bench-picker bench-release bench-rivals soak conformance suites golden generate envoy sims helm audit image release release-fetch publish lab lab-down labs test-lab test-alerts test-clients test-engines test-upgrade bin/lab bin/certify bin/clusterset-conformance go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -119,6 +119,11 @@ bench: build envoy ## measure: a table, its meaning, then one JSON object a line
 	  (cd conformance && go run ./bench -run '$(or $(BENCH),.)' -penstock ../bin/penstock) || echo 'FAIL bench'; \
 	  go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem $(ARGS) \
 	    $$(grep -rl --include='*_test.go' --exclude-dir=conformance '^func Benchmark' . | xargs -n1 dirname | sort -u); \
+	} | (cd conformance && go run ./bench/benchtable)
+
+bench-access: build envoy ## measure access control: what is counted of callers (BENCH=regexp selects)
+	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
+	  (cd conformance && go run ./bench -penstock ../bin/penstock -run '$(or $(BENCH),^usage_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
 bench-picker: build envoy ## measure picks: their cost through a real Envoy, and strategies by simulation (BENCH=regexp selects)

@@ -114,6 +114,8 @@ type Reports interface {
 	Forward(accesslog.Entry)
 	// Attempt receives a request's outcome, including requests to exporting clusters of imports.
 	Attempt(accesslog.Attempt)
+	// Used receives requests that a gate decided, each once.
+	Used([]accesslog.Used)
 }
 
 // Sharing receives facts for the pickers of other processes. It must not block.
@@ -169,6 +171,7 @@ type discarded struct{}
 
 func (discarded) Forward(accesslog.Entry)                   {}
 func (discarded) Attempt(accesslog.Attempt)                 {}
+func (discarded) Used([]accesslog.Used)                     {}
 func (discarded) Panicked(string, any, []byte)              {}
 func (discarded) RelayFailed(objectid.Target, RelayFailure) {}
 func (discarded) Unserved(objectid.Target, Unserved)        {}

@@ -52,6 +52,9 @@ func (k *pick) endSpan() {
 	if k.model != "" {
 		span.SetAttributes(attribute.String("gen_ai.request.model", k.model))
 	}
+	if by := caller(r); len(by) > 0 {
+		span.SetAttributes(attribute.String("enduser.id", strings.ToValidUTF8(string(by), "")))
+	}
 	if t := r.Facts.Target; t != nil {
 		span.SetAttributes(attribute.String("penstock.served_model", t.Name))
 	}

@@ -2,7 +2,9 @@ package picker
 
 import (
 	"slices"
+	"time"
 
+	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -48,4 +50,21 @@ func leased(r *Record) string { return r.Lease }
 
 func (k *pick) counted(a *extproc.Answer) {
 	a.Pool, a.Lease = k.pool.Name, extproc.Lease{Owner: k.picker.leases.Owner(), Number: k.lease.Number()}
+	if len(caller(k.request)) > 0 && !k.request.Last { // only edges log usage
+		a.Used = k.used()
+	}
+}
+
+// used describes the pick for the request's usage. Its cost is the request's own part of strategy
+// load's: the time to read the uncached prompt, and schedule.PerRequest. Waits and delays are others' cost.
+func (k *pick) used() string {
+	cached, cost := 0, time.Duration(0)
+	if len(k.ranked) > 0 {
+		first := &k.ranked[0]
+		if cached = min(first.Cached, k.tokens); first.Rate > 0 {
+			seconds := float64(k.tokens-cached)/first.Rate + schedule.PerRequest
+			cost = time.Duration(seconds * float64(time.Second))
+		}
+	}
+	return accesslog.PickText(k.tokens, cached, cost, k.model)
 }

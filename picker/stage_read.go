@@ -19,6 +19,9 @@ func read(k *pick) {
 	}
 	k.rules = pool.rules
 	k.policy = k.picker.reads(pool)
+	if k.request.Exact && pool.Relay == nil {
+		k.policy.Usage, k.policy.Prompts = true, true
+	}
 }
 
 func (p *Picker) reads(pool *pool) extproc.BodyPolicy {

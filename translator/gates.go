@@ -52,6 +52,7 @@ func (t *tables) gate(r *graph.Reader, vh *model.VirtualHost) {
 			at.Pools = t.reached(r, route.Action)
 		}
 		route.Gates = access.Above(r, at)
+		route.ExactUsage = access.ExactUsage(r, route.Gates)
 		for _, policy := range route.Gates {
 			vh.Owners = append(vh.Owners, store.RefOf(store.AccessPolicies, policy))
 		}

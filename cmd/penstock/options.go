@@ -107,6 +107,7 @@ type service struct {
 	record          string
 	recordBytes     resource.QuantityValue
 	accessLog       string
+	usageDB         string
 	drainTime       time.Duration
 	stop            stopFlags
 	logLevel        string
@@ -169,6 +170,9 @@ func (s *service) flags(cmd *cobra.Command, picker, logLevel string) {
 		"largest size of the file of --record and of FILE.1 together, as a quantity; a full file replaces FILE.1")
 	f.StringVar(&s.accessLog, "access-log", "",
 		"file to which Envoys log each request as JSON, such as /dev/stdout (default: none)")
+	f.StringVar(&s.usageDB, "usage-db", "",
+		"file with the URL of a PostgreSQL database, such as postgres://USER:PASSWORD@HOST/NAME, to which all "+
+			"processes write who used what; it is read again when it changes (default: SQLite in the state folder)")
 	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute,
 		"drain time: how long connections may continue after their listener is removed")
 	s.stop.flags(f)
@@ -311,9 +315,32 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 			return cfg, fmt.Errorf("--record: %w", err)
 		}
 	}
+	if cfg.UsageDB, err = s.usageURL(); err != nil {
+		return cfg, err
+	}
 	cfg.AccessLog, cfg.DrainTime, cfg.StopTimeout, cfg.Log = s.accessLog, s.drainTime, s.stop.timeout, log
 	cfg.Tracer, cfg.Collector, cfg.Sampling = t.provider, t.collector, t.sampling
 	return cfg, nil
+}
+
+// usageURL returns how to read the URL of --usage-db; nil without.
+func (s *service) usageURL() (func() (string, error), error) {
+	if s.usageDB == "" {
+		return nil, nil
+	}
+	read := func() (string, error) {
+		raw, err := s.secure.disk.Read(s.usageDB)
+		if err != nil {
+			return "", fmt.Errorf("--usage-db: %w", err)
+		}
+		text := strings.TrimSpace(string(raw))
+		if !strings.HasPrefix(text, "postgres://") && !strings.HasPrefix(text, "postgresql://") {
+			return "", fmt.Errorf("--usage-db %s: write one URL that begins with postgres://", s.usageDB)
+		}
+		return text, nil
+	}
+	_, err := read()
+	return read, err
 }
 
 func positive(flag string, q *resource.QuantityValue) (int64, error) {

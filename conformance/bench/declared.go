@@ -75,6 +75,17 @@ var measurements = []measurement{
 			{"failed_requests.in_standstills", "requests", none, "Failed requests that were in flight in such a " +
 				"standstill. They do not count against Penstock."},
 		}},
+	{"1,200 requests with three API keys, and what penstock usage counts", haveEnvoy, measureUsage, []figure{
+		{"usage_true", "ratio", 1.01, "Tokens in the rows of penstock usage over the tokens that servers counted, or " +
+			"the inverse if larger: answers and streams that report their usage, through a gated route and a real " +
+			"Envoy."},
+		{"usage_true.rows", "ratio", none, "Rows over servers, as measured."},
+		{"usage_true.estimated", "ratio", 1.25, "The same of streams without a report, before any answer has " +
+			"corrected the estimates."},
+		{"usage_true.estimated_rows", "ratio", none, ""},
+		{"usage_true.corrected", "ratio", 1.25, "The same after the answers with a report."},
+		{"usage_true.corrected_rows", "ratio", none, ""},
+	}},
 	{"200 stalled uploads beside another route's requests", haveEnvoy, measureUploads, []figure{
 		{"attack_uploads", "ratio", 1.5, "200 HTTP/1.1 uploads of 32 MiB that stop before their end, half of them " +
 			"chunked, to a route that holds bodies for their model's name: p99 of 3,000 requests through another " +

@@ -17,6 +17,6 @@
 //
 // -profile FOLDER writes a CPU and an allocation profile of each measurement.
 //
-// Only `make bench`, `make bench-kube`, `make bench-multicluster`, `make bench-picker` and `make
-// bench-release` call it. Tests: cd conformance && go test ./bench/...
+// Only `make bench`, `make bench-access`, `make bench-kube`, `make bench-multicluster`, `make
+// bench-picker` and `make bench-release` call it. Tests: cd conformance && go test ./bench/...
 package main

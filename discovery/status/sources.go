@@ -21,6 +21,7 @@ const (
 	// and process
 	Answers      = "answers"
 	Keys         = "keys"         // API keys that let nothing in, one instance a key
+	Usage        = "usage"        // counts of requests that wait for their database
 	Rates        = "rates"        // model servers with a rate that the picker learns from elsewhere
 	Servers      = "servers"      // pools without a serving server, one instance a pool
 	Certificates = "certificates" // certificates that have ended, or end soon

@@ -72,7 +72,25 @@ type AccessPolicySpec struct {
 	// +kubebuilder:validation:Enum=Allow;Deny
 	// +kubebuilder:default=Deny
 	Ungated UngatedRoutes `json:"ungated,omitempty"`
+	// Usage is Exact to set stream_options.include_usage in the bodies of streams of OpenAI's chat
+	// completions and completions, so that servers report their tokens. The stream then has one
+	// more chunk, whose choices are empty: some clients fail on it. It needs a pool whose picker is
+	// ours. By default streams without such a report are estimated.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=Exact;Estimate
+	// +kubebuilder:default=Estimate
+	Usage UsageOfStreams `json:"usage,omitempty"`
 }
+
+// UsageOfStreams is the source of the tokens of streams.
+type UsageOfStreams string
+
+// The values of UsageOfStreams.
+const (
+	UsageExact    UsageOfStreams = "Exact"
+	UsageEstimate UsageOfStreams = "Estimate"
+)
 
 // UngatedRoutes decides about routes that no gate can read.
 type UngatedRoutes string

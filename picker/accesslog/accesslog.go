@@ -79,6 +79,8 @@ type Config struct {
 	// Attempts receives the outcomes of requests, including requests to exporting clusters of
 	// imports. It is called concurrently, and may be nil.
 	Attempts func(Attempt)
+	// Usage receives the requests of UsageLog, one message's at a time, concurrently; may be nil.
+	Usage func([]Used)
 }
 
 // Server implements envoy.service.accesslog.v3.AccessLogService.
@@ -109,6 +111,10 @@ func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAcce
 		if id := batch.GetIdentifier(); id != nil { // in a stream's first message
 			name = id.GetLogName()
 		}
+		if name == UsageLog {
+			s.usage(batch.GetHttpLogs().GetLogEntry())
+			continue
+		}
 		for _, logged := range batch.GetHttpLogs().GetLogEntry() {
 			if e, ok := entry(logged); ok && name != MembersLog {
 				e.Gateway = gateway
@@ -122,6 +128,21 @@ func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAcce
 				s.cfg.Attempts(a)
 			}
 		}
+	}
+}
+
+func (s *Server) usage(entries []*datav3.HTTPAccessLogEntry) {
+	if s.cfg.Usage == nil {
+		return
+	}
+	list := make([]Used, 0, len(entries))
+	for _, logged := range entries {
+		if u, ok := used(logged); ok {
+			list = append(list, u)
+		}
+	}
+	if len(list) > 0 {
+		s.cfg.Usage(list)
 	}
 }
 

@@ -10,5 +10,8 @@
 // also an Attempt. Requests without a lease arrive in a log of their own, MembersLog, so that they
 // never displace entries of leases.
 //
+// Requests that a gate decided have a log of their own, too (UsageLog): its entries are complete in
+// themselves, so that any process may count them (package usage).
+//
 // Package picker implements Sink. Tests: go test ./picker/accesslog.
 package accesslog

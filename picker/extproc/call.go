@@ -32,6 +32,8 @@ const (
 	// MetadataKeyTries is "fixed" if the route limits an attempt's time, because the picker's limit
 	// would replace that one.
 	MetadataKeyTries = "x-penstock-tries"
+	// MetadataKeyUsage is "exact" if streams must report their tokens (BodyPolicy.Usage).
+	MetadataKeyUsage = "x-penstock-usage"
 	// MetadataKeyUpload marks a call about an upload, which picks nothing and lasts as long as the
 	// request. Its value is the limit, in bytes, of all bodies in the Envoy.
 	MetadataKeyUpload = "x-penstock-upload"
@@ -47,6 +49,7 @@ type call struct {
 	spill, pools      []string
 	last, imported    bool
 	open, fixed       bool
+	exact             bool
 	failed            string
 	upload            int64 // MetadataKeyUpload; 0 if absent
 }
@@ -67,7 +70,7 @@ func readCall(md metadata.MD) (c call) {
 		c.pools = strings.Split(pools, ",")
 	}
 	c.open, c.fixed = first(MetadataKeyOpen) == "true", first(MetadataKeyTries) == "fixed"
-	c.failed = first(MetadataKeyFailed)
+	c.failed, c.exact = first(MetadataKeyFailed), first(MetadataKeyUsage) == "exact"
 	c.last, c.imported = first(MetadataKeyLast) == "true", first(MetadataKeyImport) == "true"
 	if limit, err := strconv.ParseInt(first(MetadataKeyUpload), 10, 64); err == nil && limit > 0 {
 		c.upload = limit

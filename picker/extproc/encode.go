@@ -45,6 +45,8 @@ type Answer struct {
 	// Keeps means that the server stores the response, so the gateway reads the response's ID
 	// (translator/envoy, response.lua).
 	Keeps bool
+	// Used appears in the access log, too (accesslog.PickText); "" if no gate decided the request.
+	Used string
 	// Reason is short and stable ("pool_full"), for x-penstock-reason. Message is for display. Both
 	// need a Status.
 	Reason, Message string
@@ -256,6 +258,9 @@ func (w *writer) pick(phase protowire.Number, a *Answer, c *change, names *Names
 		if a.Keeps {
 			w.field(MetadataKeeps, "true")
 		}
+		if a.Used != "" {
+			w.field(MetadataPick, a.Used)
+		}
 		w.namespace(MetadataNamespace, mark)
 	}
 	w.close(replyMetadata, outer)
@@ -306,6 +311,7 @@ const (
 	MetadataPool      = "pool"
 	MetadataLease     = "lease"
 	MetadataKeeps     = "keeps" // "true" with Answer.Keeps
+	MetadataPick      = "pick"  // Answer.Used
 )
 
 func immediateReply(a *Answer, anthropic bool) *reply {

@@ -28,6 +28,7 @@ type Request struct {
 	One         bool     // the gateway reads a single address: Envoy's ORIGINAL_DST clusters read no list
 	Retries     int      // by the route's retry policy
 	Fixed       bool     // see MetadataKeyTries
+	Exact       bool     // see MetadataKeyUsage
 	Spill       []string // targets, in order
 	Subset      string   // label selector of the endpoints; "" for all
 	Pools       []string // of the route's rule; nil if the gateway does not list them
@@ -371,6 +372,9 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 		if x.scanner = request.New(kind); x.policy.Process {
 			x.scanner.FindMembers()
 		}
+		if x.policy.Usage {
+			x.scanner.FindStreamOptions()
+		}
 	}
 	for _, b := range m.Body {
 		x.scanner.Write(b.ReadOnlyData())
@@ -378,7 +382,8 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 			x.spread.Write(b.ReadOnlyData())
 		}
 	}
-	if streamed || x.policy.Whole || x.policy.Keep || x.policy.Process || x.policy.Rewrite || x.policy.OwnWorkers {
+	if streamed || x.policy.Whole || x.policy.Keep || x.policy.Process || x.policy.Rewrite || x.policy.OwnWorkers ||
+		x.policy.Usage {
 		x.request.Body = m.TakeBody(x.request.Body)
 	} else {
 		n := charged(m.Body)

@@ -80,6 +80,9 @@ func (x *exchange) rewriteBody() (model string, problem *Answer) {
 	case x.policy.Process && !x.scanner.RemoveRoute():
 		return model, &tooManyRoutes
 	}
+	if x.policy.Usage {
+		x.scanner.IncludeUsage(x.request.Body)
+	}
 	splices := x.scanner.Splices()
 	if len(splices) == 0 {
 		return model, nil

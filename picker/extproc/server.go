@@ -58,6 +58,9 @@ type BodyPolicy struct {
 	// many bodies are held; the member is removed even then. It stays only in BUFFERED if the
 	// gateway is not asked for the body, because the body would arrive in one piece.
 	Process bool
+	// Usage adds stream_options.include_usage to the bodies of streams of OpenAI's APIs. As with
+	// Keep, a request continues without if too many bodies are held.
+	Usage bool
 	// UserMessages is the number of user messages of a chat completion that Facts.Spread hashes; 0
 	// means no hash. A chat completion that is not JSON gets a 400.
 	UserMessages int
@@ -166,7 +169,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	x.bodies, x.names, x.stream, x.ctx = s.Bodies, &s.Names, stream, ctx
 	x.request.Pool, x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset = call.pool,
 		call.pools, call.retries, call.spill, call.last, call.subset
-	x.request.Fixed = call.fixed
+	x.request.Fixed, x.request.Exact = call.fixed, call.exact
 	x.request.TraceParent, x.request.Gateway, x.request.Member, x.request.Imported, x.request.Open = call.traceParent,
 		s.Gateway(ctx), member, call.imported, call.open
 	if s.Pool != "" {
@@ -179,7 +182,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	if x.request.Imported { // the other fields describe this cluster's routes
 		x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset, x.request.Open = nil, 0,
 			nil, false, "", false
-		x.request.Fixed = false
+		x.request.Fixed, x.request.Exact = false, false
 		if err := s.Calls.begin(member); err != nil {
 			return err
 		}

@@ -14,6 +14,8 @@ const (
 	otherMember    Member = iota
 	MemberRoute           // "route": whether pickers ask an external router
 	MemberTokenIDs        // "token_ids": the prompt
+	// MemberStreamOptions is "stream_options", found with FindStreamOptions alone.
+	MemberStreamOptions
 )
 
 type topEvent uint8
@@ -36,6 +38,7 @@ type topMember struct {
 
 type topMembers struct {
 	on      bool
+	options bool // FindStreamOptions was called
 	list    []topMember
 	count   int
 	now     topMember // the member being read

@@ -111,6 +111,9 @@ func (s *Scanner) splices(removed []Member) (out []Splice, remain int) {
 			out = append(out, Splice{at.start, at.end, null})
 		}
 	}
+	if len(s.usage) > 0 {
+		out, sorted = append(out, s.usage...), false
+	}
 	if !sorted {
 		slices.SortFunc(out, func(a, b Splice) int { return cmp.Compare(a.Start, b.Start) })
 	}

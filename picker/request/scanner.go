@@ -89,6 +89,7 @@ type Scanner struct {
 	removed     []Member // members that Splices removes
 	route       byte     // first byte of "route"; 0 without it
 	target      *Target
+	usage       []Splice // of IncludeUsage
 	stream      bool
 	unstored    bool
 	previous    ResponseID
@@ -130,7 +131,7 @@ func (s *Scanner) Release() {
 	s.nvext.reset()
 	s.top.reset()
 	s.removed, s.route = s.removed[:0], 0
-	s.target, s.bare, s.due = nil, false, false
+	s.target, s.usage, s.bare, s.due = nil, nil, false, false
 	s.unstored, s.previous = false, ResponseID{}
 	s.front.Reset()
 	s.rest.Reset()
@@ -262,6 +263,8 @@ func (s *Scanner) endKey() {
 			s.top.now.name, s.route = MemberRoute, 0 // the last member counts, whatever its value
 		case string(key) == "token_ids":
 			s.top.now.name = MemberTokenIDs
+		case s.top.options && string(key) == "stream_options":
+			s.top.now.name = MemberStreamOptions
 		}
 	}
 }

@@ -51,9 +51,10 @@ import (
 // the adapter, which is longer away from its homes (homes.go).
 const (
 	uncachedWeight = 1.5
-	perHeldUp      = 0.1   // added for each request there
-	maxHeldUp      = 30    // maximum of requests that count
-	perRequest     = 0.020 // seconds
+	perHeldUp      = 0.1 // added for each request there
+	maxHeldUp      = 30  // maximum of requests that count
+	// PerRequest is the cost of a request in flight, in seconds.
+	PerRequest = 0.020
 	// defaultRate, in tokens a second, is used until a server's rate is known. defaultPrompt, in
 	// tokens, is used until prompts were read.
 	defaultRate   = 4000
@@ -174,7 +175,7 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 		c.weight += evicts
 		c.evicts = evicts
 	}
-	p.inFlight = perRequest * float64(s.InFlight)
+	p.inFlight = PerRequest * float64(s.InFlight)
 	if s.Unread > 0 {
 		p.backlog = min(max(s.Reading, float64(s.Confirmed)/2*perToken), float64(s.Unread)*perToken)
 	}
@@ -184,7 +185,7 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	c.early = r.Stream && (known || s.Early)
 	c.measure = r.Stream && !known && r.Tokens > 0 && s.OthersQueue*prompt <= c.uncached && (s.Queue == 0 || !s.Fresh)
 	if s.Fresh {
-		p.others = s.OthersQueue*prompt*perToken + perRequest*s.OthersRunning
+		p.others = s.OthersQueue*prompt*perToken + PerRequest*s.OthersRunning
 		if over := s.KV - pressureFrom; over > 0 {
 			p.kv = read * min(over/(1-pressureFrom), 1) * tokens * perToken
 		}

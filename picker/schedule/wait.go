@@ -32,7 +32,7 @@ func (w *Wait) Behind(q Queued) {
 	if rate <= 0 {
 		rate = defaultRate
 	}
-	work := float64(q.Tokens)/rate + perRequest*float64(q.Requests)
+	work := float64(q.Tokens)/rate + PerRequest*float64(q.Requests)
 	w.Least += max(work/float64(max(w.Servers, 1)), q.Oldest.Seconds())
 }
 

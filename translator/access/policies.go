@@ -44,6 +44,15 @@ func Above(r store.Reader, route Route) (names []string) {
 	return names
 }
 
+// ExactUsage reports whether one of some policies, "namespace/name", requires that streams report
+// their tokens.
+func ExactUsage(r store.Reader, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		p, ok := store.AccessPolicies.Get(r, name)
+		return ok && p.Spec.Usage == v1alpha1.UsageExact
+	})
+}
+
 // GatesPools reports whether some policy targets an InferencePool: only then Above needs pools.
 func GatesPools(r store.Reader) bool {
 	return r.Rows(store.AccessPolicies.Kind(), store.ByTargetKind, store.InferencePools.Kind()).Len() > 0

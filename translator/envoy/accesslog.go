@@ -24,6 +24,9 @@ func (b *builder) accessLogs(cfg Config, owner string) []*accesslogv3.AccessLog 
 			AdditionalResponseTrailersToLog: []string{grpcStatus},
 		})},
 	}, b.toMembers(owner == model.HopListener)}
+	if owner != model.HopListener && !b.peers { // a request counts once, where its gate decided
+		logs = append(logs, b.toUsage())
+	}
 	file := b.fileLog(cfg, logLine)
 	for _, l := range file {
 		l.Filter = ended()
@@ -68,6 +71,40 @@ func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: b.any(&grpclogv3.HttpGrpcAccessLogConfig{
 			CommonConfig:                   b.toPicker(membersLog, membersInterval),
 			AdditionalResponseHeadersToLog: loggedOfMembers,
+		})},
+	}
+}
+
+const (
+	usageLog      = "usage"
+	usageInterval = time.Second
+)
+
+// toUsage logs requests that a gate decided: the gate's answer names the caller, or the gate denied
+// the request. The stream is separate, so that its entries never displace leases.
+func (b *builder) toUsage() *accesslogv3.AccessLog {
+	caller := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
+		MetadataFilter: &accesslogv3.MetadataFilter{
+			Matcher: &matcherv3.MetadataMatcher{
+				Filter: gateMetadata,
+				Path:   []*matcherv3.MetadataMatcher_PathSegment{pathSegment(callerMetadata)},
+				Value:  presence(),
+			},
+			MatchIfKeyNotFound: boolean(false),
+		},
+	}}
+	denied := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
+		ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{Flags: []string{"UAEX"}},
+	}}
+	return &accesslogv3.AccessLog{
+		Name: usageLog,
+		Filter: allOf(ended(), &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{
+			OrFilter: &accesslogv3.OrFilter{Filters: []*accesslogv3.AccessLogFilter{caller, denied}},
+		}}),
+		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: b.any(&grpclogv3.HttpGrpcAccessLogConfig{
+			CommonConfig:                   b.toPicker(usageLog, usageInterval),
+			AdditionalRequestHeadersToLog:  []string{ModelHeader},
+			AdditionalResponseHeadersToLog: []string{"content-type", headerReason},
 		})},
 	}
 }

@@ -29,6 +29,7 @@ const (
 	// "true" if our picker may return any endpoint when the one that it relays to returns none
 	metaOpen   = "x-penstock-open"
 	metaTries  = "x-penstock-tries"  // "fixed" if the route limits the time of one attempt
+	metaUsage  = "x-penstock-usage"  // "exact" if streams must report their tokens
 	metaImport = "x-penstock-import" // "true" in calls to a picker of another cluster, with metaPool
 )
 
@@ -45,6 +46,10 @@ func (b *builder) pickerOverride(
 		return nil
 	}
 	cluster, body := p.Cluster, calls.mode(p)
+	exact := calls.exact && !cluster.External()
+	if exact && calls.main && body == model.BodyNone && !p.Served {
+		body = model.BodyBuffered // our picker changes it
+	}
 	if cluster.External() && body == model.BodyNone {
 		cluster = model.OurPicker // which relays the headers as a request without a body
 	}
@@ -56,6 +61,9 @@ func (b *builder) pickerOverride(
 	switch {
 	case !cluster.External() && !p.Pool.IsZero():
 		describePick(service, p, f)
+		if exact {
+			addMeta(service, metaUsage, "exact")
+		}
 	case cluster.External() && p.RemotePool != "":
 		addMeta(service, metaPool, p.RemotePool)
 		addMeta(service, metaImport, "true")
@@ -89,12 +97,16 @@ func (b *builder) pickerOverride(
 	}
 	if p.TokenUsage {
 		// Envoy logs a warning for each use of this filter, so it is in no listener's list.
-		config[filterTokenUsage] = b.fillAll(b.extension(filterTokenUsage,
-			&aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{
-				TokenUsage: &aiv3.TokenUsageExtraction{IncludeUnconfiguredRoutes: true},
-			}}), b.extension("stream-errors", b.streamErrors()))
+		config[filterTokenUsage] = b.fillAll(b.readsUsage(), b.extension("stream-errors", b.streamErrors()))
 	}
 	return config
+}
+
+// readsUsage reads the tokens that responses report, for access logs.
+func (b *builder) readsUsage() *corev3.TypedExtensionConfig {
+	return b.extension(filterTokenUsage, &aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{
+		TokenUsage: &aiv3.TokenUsageExtraction{IncludeUnconfiguredRoutes: true},
+	}})
 }
 
 func describePick(service *corev3.GrpcService, p *model.PickerCall, f *model.Forward) {
@@ -170,10 +182,12 @@ type pickerCalls struct {
 	mode   func(*model.PickerCall) model.BodyMode
 	models bool   // the route is for the list of models
 	pools  string // metaPools of such a route; "" for the rule's pools that our picker may pick from
+	main   bool   // the route is for all requests that need no other one
+	exact  bool   // model.Route.ExactUsage
 }
 
 var (
-	allCalls      = pickerCalls{mode: func(p *model.PickerCall) model.BodyMode { return p.Body }}
+	allCalls      = pickerCalls{mode: func(p *model.PickerCall) model.BodyMode { return p.Body }, main: true}
 	bodylessCalls = pickerCalls{mode: withoutBody}
 	modelsCalls   = pickerCalls{mode: func(*model.PickerCall) model.BodyMode { return model.BodyNone }, models: true}
 )

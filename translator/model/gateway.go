@@ -255,4 +255,6 @@ type Route struct {
 	// Gates are the AccessPolicies that must let a request in ("namespace/name"), the outermost
 	// first.
 	Gates []string
+	// ExactUsage means that streams must report their tokens (AccessPolicy.usage).
+	ExactUsage bool
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/penstock-project/penstock/picker/authz"
 	"github.com/penstock-project/penstock/picker/probe"
 	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/picker/usage"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/admission"
 	"github.com/penstock-project/penstock/xds/admission/ports"
@@ -71,6 +72,7 @@ type App struct {
 	relays   *peers.Relays
 	access   *delivery.Access
 	gates    *gates.Keeper
+	usage    *usage.Keeper
 	entries  *peers.Entries
 	loads    *peers.Loads
 	shared   *peers.Picks
@@ -157,7 +159,8 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.expiry = expiry.New(a.board, a.registry)
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	a.gates = gates.New(gates.Config{Store: a.store, Board: a.board, Now: clock(), Drain: cfg.DrainTime})
-	if err := a.share(); err != nil {
+	a.usage = newUsage(cfg, a.board, a.store)
+	if err := errors.Join(a.share(), register(a.registry, a.usage)); err != nil {
 		return nil, err
 	}
 	if err := a.pick(envoys); err != nil {
@@ -271,7 +274,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 		a.hosts.Run, a.stops.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run,
 		a.picker.Run, a.learner.Run, a.failback.Run, a.expiry.Run, a.entries.Run, a.loads.Run, a.shared.Run,
 		a.gates.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run, a.clusterLoads.RunPages,
-		a.parentHosts.Run,
+		a.parentHosts.Run, a.usage.Run,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
 		func(ctx context.Context) error { return compareRates(ctx, a.board, a.picker.Rates) },
 	} {

@@ -37,6 +37,9 @@ func (r around) Attempt(a accesslog.Attempt) {
 	r.app.attempts.Count(a)
 }
 
+// Used implements picker.Reports.
+func (r around) Used(list []accesslog.Used) { r.app.usage.Log(list) }
+
 // Sent implements picker.Sharing.
 func (r around) Sent(s picker.Sent) { r.app.shared.Add(s) }
 

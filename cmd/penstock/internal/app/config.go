@@ -68,6 +68,8 @@ type Config struct {
 	Offers []Offer
 	// AccessLog is the path of Envoys' access log; "": none.
 	AccessLog string
+	// UsageDB returns the URL of the PostgreSQL database of usage; nil: SQLite in StateDir.
+	UsageDB func() (string, error)
 	// DrainTime is how long streams of a removed filter chain may continue.
 	DrainTime time.Duration
 	// StopTimeout is how long picks in flight may continue at shutdown; 0: a second.

@@ -173,6 +173,7 @@ func (a *App) allPages(open http.Handler) http.Handler {
 	})
 	debug.Register(mux, debug.Config{Store: a.store, Cache: a.cache, XDS: a.xds, Rows: a.rows})
 	mux.HandleFunc("GET /debug/picks", a.picksPage)
+	mux.HandleFunc("GET /usage", a.usagePage)
 	for page, content := range map[string]func(url.Values) any{
 		"GET /proxies":       func(url.Values) any { return a.xds.Proxies() },
 		"GET /debug/suspect": func(url.Values) any { return a.picker.Suspects() },

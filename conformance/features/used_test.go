@@ -1,0 +1,280 @@
+package features
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// usedRow is a row of penstock usage -o json.
+type usedRow struct {
+	Owner, Model, Pool                                                     string
+	Requests, Denied, Failed, Estimated, Input, Cached, Output, GPUSeconds float64
+}
+
+type usedAnswer struct {
+	Since   int64
+	Problem string
+	Rows    []usedRow
+}
+
+// used runs penstock usage, and returns one row of an owner.
+func (s *site) used(owner string, args ...string) (row usedRow, err error) {
+	s.Helper()
+	out, err := s.command(append([]string{"usage", "-o", "json"}, args...)...)
+	var answer usedAnswer
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &answer)
+	}
+	for _, r := range answer.Rows {
+		if r.Owner == owner {
+			return r, errors.Join(err, because(answer.Problem == "", answer.Problem))
+		}
+	}
+	return row, errors.Join(err, fmt.Errorf("no row of %q in %s", owner, out))
+}
+
+// uses waits for an owner's row.
+func (s *site) uses(owner string, want usedRow, args ...string) {
+	s.Helper()
+	s.Eventually(fmt.Sprintf("%s has used %+v", owner, want), func() error {
+		got, err := s.used(owner, args...)
+		if err == nil {
+			got.GPUSeconds, got.Cached = want.GPUSeconds, want.Cached
+			err = because(got == want, fmt.Sprintf("%+v", got))
+		}
+		return err
+	})
+}
+
+const usedQuestion = `{"model": "llama", %s"max_tokens": 7, "messages": [{"role": "user", "content": "a b c d e f"}]}`
+
+// Who sends requests with which key is counted, with the tokens that servers report: pools and
+// Services, denials, over a restart, once each.
+func TestUsage_CallersTokensAreCountedOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a")
+	alice, bob := s.keys("create", "alice"), s.keys("create", "bob", "--owner", "Bob")
+	s.up("used.yaml", with("gate"))
+	s.Eventually("a request passes", func() error {
+		got := s.outcome("/", bearer(bob)...)
+		return because(got == "200", got)
+	})
+	var input, output float64
+	ask := func(path, more, key string) {
+		t.Helper()
+		var answer struct {
+			Usage struct {
+				Input  float64 `json:"prompt_tokens"`
+				Output float64 `json:"completion_tokens"`
+			}
+		}
+		body := s.answered(path, fmt.Sprintf(usedQuestion, more), bearer(key)...).body
+		for line := range strings.Lines(body) {
+			_ = json.Unmarshal([]byte(strings.TrimPrefix(line, "data: ")), &answer)
+		}
+		input, output = input+answer.Usage.Input, output+answer.Usage.Output
+	}
+	for range 5 {
+		ask("/", "", alice)
+		ask("/", `"stream": true, "stream_options": {"include_usage": true}, `, alice)
+	}
+	if output != 70 || input == 0 {
+		t.Fatal("the server has counted", input, output)
+	}
+	s.outcome("/", bearer("sk-ps-wrong")...)
+	s.outcome("/")
+	want := usedRow{Owner: "default/alice", Model: "llama", Pool: "default/chat", Requests: 10, Input: input,
+		Output: output}
+	s.uses("default/alice", want)
+	s.uses("", usedRow{Denied: 2})
+	if row, err := s.used("default/alice"); err != nil || row.GPUSeconds <= 0 || row.Cached <= 0 {
+		t.Errorf("GPU seconds and cached tokens: %+v %v", row, err)
+	}
+	row := func(requests float64) usedRow {
+		return usedRow{Owner: "default/alice", Requests: requests, Input: input, Output: output}
+	}
+	ask("/web", "", alice)
+	s.uses("default/alice", row(11), "--by", "owner")
+	s.stop()
+	s.uses("default/alice", row(11), "--by", "owner")
+	s.up("used.yaml", with("gate"))
+	s.Eventually("a request passes", func() error {
+		got := s.outcome("/", bearer(bob)...)
+		return because(got == "200", got)
+	})
+	ask("/", "", alice)
+	s.uses("default/alice", row(12), "--by", "owner")
+	if text := s.print("usage", "--by", "owner"); !strings.Contains(text, "default/Bob") ||
+		!strings.Contains(text, "counted since") {
+		t.Error(text)
+	}
+}
+
+// A kill loses nothing that was received, and counts nothing twice.
+func TestUsage_KillCountsNothingTwice(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a")
+	alice := s.keys("create", "alice")
+	s.up("used.yaml", with("gate"))
+	s.Eventually("a request passes", func() error {
+		got := s.outcome("/", bearer(alice)...)
+		return because(got == "200", got)
+	})
+	const series = `penstock_usage_requests_total{outcome="served",owner="default/alice"}`
+	for range 5 {
+		s.answered("/", question, bearer(alice)...)
+	}
+	var counted float64
+	s.Eventually("the process has counted", func() error {
+		counted = s.series(series)
+		return because(counted >= 6, counted)
+	})
+	s.kill()
+	s.Eventually("the state folder has the counts", func() error {
+		got, err := s.used("default/alice", "--by", "owner")
+		return errors.Join(err, because(got.Requests == counted, got, " of ", counted))
+	})
+	s.up("used.yaml", with("gate"))
+	s.Eventually("another request passes", func() error {
+		got := s.outcome("/", bearer(alice)...)
+		return because(got == "200", got)
+	})
+	s.Eventually("the counts go on", func() error {
+		now := s.series(series)
+		got, err := s.used("default/alice", "--by", "owner")
+		return errors.Join(err, because(now > 0 && got.Requests == counted+now, got, counted, now))
+	})
+}
+
+// A stream without a report is estimated and marked; with usage Exact its server reports it.
+func TestUsage_StreamWithoutReportIsEstimatedUnlessExact(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a")
+	alice := s.keys("create", "alice")
+	s.up("used.yaml", with("gate"))
+	const body = `{"model": "llama", "stream": true, "max_tokens": 100, ` +
+		`"messages": [{"role": "user", "content": "hello"}]}`
+	s.Eventually("a request passes", func() error {
+		got := s.outcome("/", bearer(alice)...)
+		return because(got == "200", got)
+	})
+	if text := s.answered("/", body, bearer(alice)...).body; strings.Contains(text, "completion_tokens") {
+		t.Fatal(text)
+	}
+	s.Eventually("it is estimated", func() error {
+		got, err := s.used("default/alice", "--by", "owner")
+		return errors.Join(err, because(got.Estimated == 1 && got.Output > 80 && got.Output < 125+30, got))
+	})
+	before, err := s.used("default/alice", "--by", "owner")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.write("used.yaml", with("exact"))
+	s.Eventually("the server reports the stream", func() error {
+		text := s.answered("/", body, bearer(alice)...).body
+		return because(strings.Contains(text, `"completion_tokens":100`), text)
+	})
+	s.Eventually("it counts as reported", func() error {
+		got, err := s.used("default/alice", "--by", "owner")
+		reported := got.Requests - before.Requests - (got.Estimated - before.Estimated)
+		return errors.Join(err, because(reported >= 1 && got.Output >= before.Output+100, got, before))
+	})
+}
+
+// What a server claims never breaks the counts of others.
+func TestUsage_ServersClaimsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var answer atomic.Pointer[string]
+	set := func(text string) { answer.Store(&text) }
+	s.backend("a", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if strings.HasPrefix(*answer.Load(), "data:") {
+			w.Header().Set("content-type", "text/event-stream")
+		} else {
+			w.Header().Set("content-type", "application/json")
+		}
+		_, _ = io.WriteString(w, *answer.Load())
+		if strings.HasSuffix(*answer.Load(), "cut") {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	set("{}")
+	keys := map[string]string{}
+	cases := []struct {
+		name, answer  string
+		output        float64 // -1: an estimate
+		failed, least float64
+	}{
+		{name: "huge", answer: `{"object":"chat.completion","choices":[{"message":{"content":"hi"}}],` +
+			`"usage":{"prompt_tokens":9223372036854775808,"completion_tokens":9223372036854775808}}`, output: -1},
+		{name: "larger", answer: `{"object":"chat.completion","choices":[{"message":{"content":"hi"}}],` +
+			`"usage":{"prompt_tokens":1,"completion_tokens":18446744073709551615}}`, output: -1},
+		{name: "negative", answer: `{"object":"chat.completion","choices":[{"message":{"content":"hi"}}],` +
+			`"usage":{"prompt_tokens":-5,"completion_tokens":-9}}`, output: -1},
+		{name: "text", answer: `{"object":"chat.completion","choices":[],"usage":{"completion_tokens":"many"}}`,
+			output: -1},
+		{name: "twice", answer: event(1) + event(2) + usageEvent(5) + usageEvent(7) + "data: [DONE]\n\n", output: 7},
+		{name: "cut", answer: strings.Repeat(event(1), 50) + "data: {\"cut", output: -1, failed: 1, least: 20},
+	}
+	for _, c := range cases {
+		keys[c.name] = s.keys("create", c.name)
+	}
+	s.up("used.yaml", with("gate"))
+	s.Eventually("a request passes", func() error {
+		got := s.outcome("/web", bearer(keys["huge"])...)
+		return because(got == "200", got)
+	})
+	for _, c := range cases {
+		set(c.answer)
+		_, _ = s.ask("/", fmt.Sprintf(usedQuestion, ""), bearer(keys[c.name])...)
+		s.Eventually(c.name+" is counted", func() error {
+			got, err := s.used("default/"+c.name, "--by", "owner,pool")
+			for _, r := range []string{"default/chat"} {
+				if got.Pool != r {
+					got, err = s.usedFrom("default/"+c.name, r)
+				}
+			}
+			wrong := got.Requests != 1 || got.Output < c.least || got.Output > 200 ||
+				got.Input < 0 || got.Input > 200 ||
+				c.output >= 0 && got.Output != c.output || (c.output < 0) != (got.Estimated == 1)
+			return errors.Join(err, because(!wrong, fmt.Sprintf("%+v", got)))
+		})
+	}
+}
+
+func (s *site) usedFrom(owner, pool string) (usedRow, error) {
+	s.Helper()
+	out, err := s.command("usage", "-o", "json", "--by", "owner,pool")
+	var answer usedAnswer
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &answer)
+	}
+	for _, r := range answer.Rows {
+		if r.Owner == owner && r.Pool == pool {
+			return r, err
+		}
+	}
+	return usedRow{}, errors.Join(err, errors.New(out))
+}
+
+func event(n int) string {
+	return fmt.Sprintf(`data: {"id":"chatcmpl-0123456789abcdef0123456789abcdef","object":"chat.completion.chunk",`+
+		`"created":1700000000,"model":"llama","choices":[{"index":0,"delta":{"content":" %d"},"logprobs":null,`+
+		`"finish_reason":null}]}`+"\n\n", n)
+}
+
+func usageEvent(tokens int) string {
+	return fmt.Sprintf(`data: {"id":"chatcmpl-0123456789abcdef0123456789abcdef","object":"chat.completion.chunk",`+
+		`"created":1700000000,"model":"llama","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":%d,`+
+		`"total_tokens":%d}}`+"\n\n", tokens, tokens+3)
+}

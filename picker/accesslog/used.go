@@ -1,0 +1,120 @@
+package accesslog
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	datav3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+	aidatav3 "github.com/envoyproxy/go-control-plane/envoy/data/ai/v3"
+
+	"github.com/penstock-project/penstock/picker/request"
+)
+
+// UsageLog names the log of requests that a gate decided. It is a stream of its own, whose entries
+// have no part in leases.
+const UsageLog = "usage"
+
+// Used is a request that a gate decided, once it ended.
+type Used struct {
+	Caller string // "namespace/owner"; "" if no policy let the request in
+	Denied bool   // by a gate
+	// Pool is the pool that was picked from (objectid.Target), or "". Cluster is Envoy's cluster
+	// (model.ClusterID); "" if the request was sent to none.
+	Pool, Cluster string
+	Kind          request.Kind
+	Model         string // that the request names; "" if unknown
+	// PromptTokens and PromptCached are the picker's estimates of the prompt, and of the part that
+	// the server has cached; 0 if it did not read the prompt. GPU is the picker's cost of it.
+	PromptTokens, PromptCached int64
+	GPU                        time.Duration
+	Status                     int // of the response; 0 without one
+	// Cut means that the response ended before its end.
+	Cut            bool
+	Stream         bool  // the response is a stream of events
+	Received, Sent int64 // bytes of the bodies of the request and of the response
+	// Accounted means that the response reports its tokens: Input, of which CacheRead were cached,
+	// and Output.
+	Accounted                bool
+	Input, CacheRead, Output uint64
+}
+
+// Keys of a gate's metadata and headers (picker/authz, translator/envoy).
+const (
+	gateNamespace = "envoy.filters.http.ext_authz"
+	gateCaller    = "caller"
+	reasonHeader  = "x-penstock-reason"
+	modelHeader   = "x-gateway-model-name"
+)
+
+// used returns false for requests that no gate decided.
+func used(logged *datav3.HTTPAccessLogEntry) (u Used, ok bool) {
+	common, response := logged.GetCommonProperties(), logged.GetResponse()
+	switch common.GetAccessLogType() {
+	case datav3.AccessLogType_NotSet, datav3.AccessLogType_DownstreamEnd:
+	default:
+		return u, false
+	}
+	u.Caller = text(common.GetMetadata(), gateNamespace, gateCaller)
+	u.Status = int(response.GetResponseCode().GetValue())
+	if common.GetResponseFlags().GetUnauthorizedDetails() != nil {
+		// A user's own authorization service sets the flag, too.
+		if u.Caller == "" && response.GetResponseHeaders()[reasonHeader] == "" || u.Status >= 500 {
+			return u, false
+		}
+		u.Denied = true
+		return u, true
+	}
+	if u.Caller == "" {
+		return u, false
+	}
+	u.Pool = text(common.GetMetadata(), "penstock", "pool")
+	u.Cluster = common.GetUpstreamCluster()
+	u.Kind = request.KindOf([]byte(logged.GetRequest().GetPath()))
+	u.Model = logged.GetRequest().GetRequestHeaders()[modelHeader]
+	u.pick(text(common.GetMetadata(), "penstock", "pick"))
+	content, _, _ := strings.Cut(response.GetResponseHeaders()["content-type"], ";")
+	u.Stream = strings.EqualFold(strings.TrimSpace(content), "text/event-stream")
+	u.Received = int64(logged.GetRequest().GetRequestBodyBytes())
+	u.Sent = int64(response.GetResponseBodyBytes())
+	u.Cut = strings.HasPrefix(response.GetResponseCodeDetails(), cutDetails)
+	found := common.GetMetadata().GetTypedFilterMetadata()["envoy.ai.token_usage"]
+	var account aidatav3.TokenUsage
+	if found == nil || found.UnmarshalTo(&account) != nil ||
+		account.GetExtractionStatus() != aidatav3.TokenUsage_COMPLETE {
+		return u, true
+	}
+	u.Accounted = account.GetInputTokens() != nil || account.GetOutputTokens() != nil
+	u.Input, u.Output = account.GetInputTokens().GetValue(), account.GetOutputTokens().GetValue()
+	u.CacheRead = account.GetInputTokenDetails().GetCachedTokens().GetValue()
+	return u, true
+}
+
+// maxModel bounds the model in PickText, in bytes.
+const maxModel = 256
+
+// PickText encodes a pick for the metadata of the request, from which Used has it: the prompt's
+// tokens, those cached, the cost, and the request's model.
+func PickText(tokens, cached int, cost time.Duration, model string) string {
+	// Envoy rejects messages with invalid UTF-8.
+	model = strings.ToValidUTF8(model[:min(len(model), maxModel)], "")
+	memory := make([]byte, 0, 40+len(model))
+	memory = append(strconv.AppendInt(memory, int64(max(tokens, 0)), 10), ' ')
+	memory = append(strconv.AppendInt(memory, int64(max(cached, 0)), 10), ' ')
+	memory = append(strconv.AppendInt(memory, max(cost, 0).Microseconds(), 10), ' ')
+	return string(append(memory, model...))
+}
+
+// pick reads a PickText.
+func (u *Used) pick(value string) {
+	parts := strings.SplitN(value, " ", 4)
+	if len(parts) < 4 {
+		return
+	}
+	number := func(text string) int64 { n, _ := strconv.ParseUint(text, 10, 40); return int64(n) }
+	u.PromptTokens, u.PromptCached = number(parts[0]), number(parts[1])
+	u.GPU = time.Duration(number(parts[2])) * time.Microsecond
+	if parts[3] != "" {
+		u.Model = parts[3]
+	}
+}

@@ -1,0 +1,152 @@
+package usage
+
+import (
+	"sync"
+
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/request"
+)
+
+const (
+	// maxTokens bounds the tokens of one request that a server may claim. With more, its whole
+	// account is no account.
+	maxTokens = 1 << 24
+	// tokenBytes is the size of a token in JSON, envelopeBytes the size of a whole response without
+	// its text.
+	tokenBytes, envelopeBytes = 4, 350
+	// priorTokens is the weight of an assumption among answers with an account.
+	priorTokens = 256
+	// memoryTokens is how many tokens later answers take to halve the weight of earlier ones.
+	memoryTokens = 1 << 20
+	// minOutput is the size of the smallest answer whose events are measured.
+	minOutput = 16
+	// maxEstimators bounds the pools with estimates of their own.
+	maxEstimators = 1000
+)
+
+// eventBytes is the size of an event with one token, without the model's name, which OpenAI's APIs
+// repeat in each.
+var eventBytes = map[request.Kind]float64{
+	request.ChatCompletions: 200, request.Completions: 190, request.Messages: 115, request.Responses: 230,
+}
+
+const otherEventBytes = 200
+
+// estimates has the sizes of tokens of each pool, by answers with an account.
+type estimates struct {
+	mu    sync.Mutex
+	pools map[poolKind]*estimator
+}
+
+type poolKind struct {
+	pool string
+	kind request.Kind
+}
+
+type estimator struct{ prompts, events ratio }
+
+// ratio is a quotient of sums, in which earlier terms lose weight.
+type ratio struct{ over, under float64 }
+
+func (r *ratio) add(over, under float64) {
+	r.over, r.under = r.over+over, r.under+under
+	if r.under > memoryTokens {
+		r.over, r.under = r.over/2, r.under/2
+	}
+}
+
+func (r *ratio) value(prior float64) float64 {
+	return (r.over + prior*priorTokens) / (r.under + priorTokens)
+}
+
+// of returns a pool's estimator, or one for all further pools. e.mu is held.
+func (e *estimates) of(k poolKind) *estimator {
+	if e.pools == nil {
+		e.pools = map[poolKind]*estimator{}
+	}
+	at := e.pools[k]
+	if at == nil {
+		if len(e.pools) >= maxEstimators {
+			k = poolKind{kind: k.kind}
+		}
+		if at = e.pools[k]; at == nil {
+			at = &estimator{}
+			e.pools[k] = at
+		}
+	}
+	return at
+}
+
+// count returns the counts of one request.
+func (e *estimates) count(u *accesslog.Used) (c Counts) {
+	if u.Denied {
+		c.Denied = 1
+		return c
+	}
+	c.Requests = 1
+	if u.Status == 0 || u.Status >= 400 || u.Cut {
+		c.Failed = 1
+	}
+	if u.Status < 200 || u.Status >= 300 {
+		return c // no model has read the prompt
+	}
+	c.GPUSeconds = max(u.GPU.Seconds(), 0)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at := e.of(poolKind{u.Pool, u.Kind})
+	if credible(u) {
+		at.learn(u)
+		c.Input, c.Output = int64(u.Input), int64(u.Output)
+		c.Cached = int64(min(u.CacheRead, u.Input))
+		return c
+	}
+	if !u.Stream && u.PromptTokens <= 0 {
+		return c // no answer of a model, or of none that counts tokens
+	}
+	c.Estimated = 1
+	c.Input, c.Output = at.input(u), at.output(u)
+	c.Cached = min(max(u.PromptCached, 0), c.Input)
+	return c
+}
+
+// credible reports whether a response has an account that can be true.
+func credible(u *accesslog.Used) bool {
+	return u.Accounted && u.Input <= maxTokens && u.Output <= maxTokens && u.Input+u.Output > 0
+}
+
+func promptTokens(u *accesslog.Used) float64 {
+	if u.PromptTokens > 0 {
+		return float64(min(u.PromptTokens, maxTokens))
+	}
+	return float64(min(max(u.Received, 0), maxTokens)) / tokenBytes
+}
+
+// learn follows an answer with an account.
+func (at *estimator) learn(u *accesslog.Used) {
+	if estimated := promptTokens(u); estimated > 0 && u.Input > 0 {
+		at.prompts.add(float64(u.Input), estimated)
+	}
+	// A short answer is mostly begin and end.
+	if u.Stream && u.Output >= minOutput && u.Sent > 0 && !u.Cut {
+		at.events.add(float64(u.Sent), float64(u.Output))
+	}
+}
+
+func (at *estimator) input(u *accesslog.Used) int64 {
+	return int64(min(promptTokens(u)*at.prompts.value(1), maxTokens))
+}
+
+func (at *estimator) output(u *accesslog.Used) int64 {
+	sent := float64(min(max(u.Sent, 0), 1<<40))
+	if !u.Stream {
+		return int64(min(max((sent-envelopeBytes)/tokenBytes, 0), maxTokens))
+	}
+	prior, ok := eventBytes[u.Kind]
+	if !ok {
+		prior = otherEventBytes
+	}
+	if u.Kind == request.ChatCompletions || u.Kind == request.Completions {
+		prior += float64(min(len(u.Model), maxName))
+	}
+	return int64(min(sent/at.events.value(prior), maxTokens))
+}

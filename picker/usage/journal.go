@@ -1,0 +1,193 @@
+package usage
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/statefile"
+)
+
+const (
+	// fullSegment is the size at which a segment closes while others wait for the database.
+	fullSegment = 1 << 20
+	// compactFrom is the size from which a closed segment is rewritten with one row a key.
+	compactFrom = 256 << 10
+	// maxWaiting bounds the segments that wait for the database, in bytes. Beyond it, counts wait
+	// in memory.
+	maxWaiting = 64 << 20
+	// maxLine bounds a line of a segment, in bytes.
+	maxLine = 16 << 10
+)
+
+// Batch is the content of one segment: what one process counted for some time.
+type Batch struct {
+	// Process and Start identify the process that counted; Start differs after each start. Sequence
+	// grows with each of its segments, from 1.
+	Process  string `json:"process"`
+	Start    string `json:"start"`
+	Sequence int64  `json:"sequence"`
+	Rows     []Row  `json:"-"`
+}
+
+// journal is a folder of segments. Its methods must not be called concurrently.
+type journal struct {
+	folder string
+	batch  Batch // of the open segment, or the last one
+	open   *os.File
+	size   int64 // of the open segment: all of it is whole lines
+	closed int64 // bytes of closed segments
+}
+
+const segmentSuffix = ".rows"
+
+func (j *journal) path(sequence int64) string {
+	return filepath.Join(j.folder, fmt.Sprintf("%s.%09d%s", j.batch.Start, sequence, segmentSuffix))
+}
+
+// full reports whether the journal takes no more rows until the database does.
+func (j *journal) full() bool { return j.closed+j.size > maxWaiting }
+
+// append writes rows to the open segment. After an error none of them is there.
+func (j *journal) append(list []Row) error {
+	var text bytes.Buffer
+	if j.open == nil {
+		if err := os.MkdirAll(j.folder, 0o700); err != nil {
+			return err
+		}
+		f, err := os.OpenFile(j.path(j.batch.Sequence+1), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
+		if err != nil {
+			return err
+		}
+		j.batch.Sequence++
+		j.open, j.size = f, 0
+	}
+	if j.size == 0 {
+		writeLine(&text, j.batch)
+	}
+	for _, r := range list {
+		writeLine(&text, r)
+	}
+	n, err := j.open.Write(text.Bytes())
+	if err != nil {
+		if n > 0 { // a full disk has taken a part
+			err = errors.Join(err, j.open.Truncate(j.size))
+		}
+		return err
+	}
+	j.size += int64(n)
+	return nil
+}
+
+func writeLine(to *bytes.Buffer, value any) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return // unreachable: strings and finite numbers
+	}
+	to.Write(raw)
+	to.WriteByte('\n')
+}
+
+// close closes the open segment, so that it can be applied.
+func (j *journal) close() error {
+	if j.open == nil || j.size == 0 {
+		return nil
+	}
+	f, size := j.open, j.size
+	j.open, j.size = nil, 0
+	j.closed += size
+	err := errors.Join(f.Sync(), f.Close())
+	if size < compactFrom || err != nil {
+		return err
+	}
+	batch, err := readSegment(f.Name())
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	writeLine(&text, batch)
+	for _, r := range batch.Rows {
+		writeLine(&text, r)
+	}
+	if int64(text.Len()) > size/2 {
+		return nil
+	}
+	if err := statefile.Replace(f.Name(), text.Bytes()); err != nil {
+		return err
+	}
+	j.closed -= size - int64(text.Len())
+	return nil
+}
+
+// segments lists the closed segments of a folder, without one that is still open: the oldest start
+// first, in the order of their sequence.
+func segments(folder, open string) (paths []string, bytes int64, err error) {
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, e := range entries {
+		path := filepath.Join(folder, e.Name())
+		if !strings.HasSuffix(e.Name(), segmentSuffix) || path == open {
+			continue
+		}
+		if info, err := e.Info(); err == nil {
+			paths, bytes = append(paths, path), bytes+info.Size()
+		}
+	}
+	slices.Sort(paths)
+	return paths, bytes, nil
+}
+
+// errDamaged is the error of a segment that names no batch.
+var errDamaged = errors.New("the segment names no process, start and sequence")
+
+// readSegment reads a segment, one row a key. It skips what a kill or a full disk left of a line.
+func readSegment(path string) (b Batch, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return b, err
+	}
+	defer func() { _ = f.Close() }()
+	lines, sums := bufio.NewReaderSize(f, maxLine), rows{}
+	for first := true; ; first = false {
+		line, err := lines.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) { // no line of ours
+			for errors.Is(err, bufio.ErrBufferFull) {
+				_, err = lines.ReadSlice('\n')
+			}
+			line = nil
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			if b.Start == "" {
+				return b, errDamaged
+			}
+			b.Rows = sums.sorted()
+			return b, nil
+		case err != nil:
+			return b, err
+		case first:
+			if json.Unmarshal(line, &b) != nil || b.Start == "" || b.Sequence < 1 {
+				return b, errDamaged
+			}
+			continue
+		}
+		var r Row
+		if json.Unmarshal(line, &r) != nil || !r.valid() {
+			continue
+		}
+		sums.add(r.Key, r.Counts)
+	}
+}

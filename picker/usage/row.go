@@ -1,0 +1,111 @@
+package usage
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Other is the model or the owner of counts whose names exceed a bound.
+const Other = "other"
+
+// maxName bounds a name in a row, in bytes. Models are names that clients choose.
+const maxName = 256
+
+// Key identifies the counts of one row.
+type Key struct {
+	Hour  int64  `json:"hour,omitempty"`  // its begin, in seconds since 1970; 0: of all hours
+	Owner string `json:"owner,omitempty"` // "namespace/owner"; "" if a denied request has none
+	Model string `json:"model,omitempty"`
+	Pool  string `json:"pool,omitempty"` // objectid.Target, or a Service
+}
+
+func (k Key) compare(o Key) int {
+	return cmp.Or(cmp.Compare(k.Hour, o.Hour), strings.Compare(k.Owner, o.Owner), strings.Compare(k.Model, o.Model),
+		strings.Compare(k.Pool, o.Pool))
+}
+
+// Counts are sums over requests.
+type Counts struct {
+	Requests  int64 `json:"requests"`  // that a gate let in
+	Denied    int64 `json:"denied"`    // by a gate
+	Failed    int64 `json:"failed"`    // of Requests: status 400 and above, no response, or a cut one
+	Estimated int64 `json:"estimated"` // of Requests: their tokens are estimates
+	// Input counts the tokens of prompts, Cached the part that a server had in its cache, Output
+	// the tokens of responses.
+	Input      int64   `json:"input"`
+	Cached     int64   `json:"cached"`
+	Output     int64   `json:"output"`
+	GPUSeconds float64 `json:"gpuSeconds"`
+}
+
+func (c *Counts) add(o Counts) {
+	for _, pair := range [...]struct{ to, by *int64 }{
+		{&c.Requests, &o.Requests}, {&c.Denied, &o.Denied}, {&c.Failed, &o.Failed}, {&c.Estimated, &o.Estimated},
+		{&c.Input, &o.Input}, {&c.Cached, &o.Cached}, {&c.Output, &o.Output},
+	} {
+		if *pair.by > math.MaxInt64-*pair.to {
+			*pair.to = math.MaxInt64
+			continue
+		}
+		*pair.to += *pair.by
+	}
+	c.GPUSeconds += o.GPUSeconds
+}
+
+// valid reports whether counts may have been written by add.
+func (c *Counts) valid() bool {
+	return min(c.Requests, c.Denied, c.Failed, c.Estimated, c.Input, c.Cached, c.Output) >= 0 && c.GPUSeconds >= 0 &&
+		!math.IsInf(c.GPUSeconds, 0)
+}
+
+// Row is one row.
+type Row struct {
+	Key
+	Counts
+}
+
+// rows are counts by key, with at most a number of keys.
+type rows map[Key]*Counts
+
+// maxKeys bounds the keys in memory and in one segment. Further ones drop the model, then the
+// owner.
+const maxKeys = 20_000
+
+func (r rows) add(k Key, c Counts) {
+	if r[k] == nil && len(r) >= maxKeys {
+		if k.Model = Other; r[k] == nil && len(r) >= 2*maxKeys {
+			k = Key{Hour: k.Hour, Owner: Other, Model: Other, Pool: Other}
+		}
+	}
+	at := r[k]
+	if at == nil {
+		at = &Counts{}
+		r[k] = at
+	}
+	at.add(c)
+}
+
+func (r rows) sorted() []Row {
+	out := make([]Row, 0, len(r))
+	for k, c := range r {
+		out = append(out, Row{k, *c})
+	}
+	slices.SortFunc(out, func(a, b Row) int { return a.Key.compare(b.Key) })
+	return out
+}
+
+// clean returns a name that every database takes.
+func clean(name string) string {
+	if len(name) <= maxName && utf8.ValidString(name) && strings.IndexByte(name, 0) < 0 {
+		return name
+	}
+	name = strings.ReplaceAll(strings.ToValidUTF8(name, "\uFFFD"), "\x00", "\uFFFD")
+	for len(name) > maxName {
+		_, n := utf8.DecodeLastRuneInString(name)
+		name = name[:len(name)-n]
+	}
+	return name
+}
