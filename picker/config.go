@@ -61,6 +61,9 @@ type Config struct {
 	Stops Stops
 	// Access maps the key of a Gateway to its pools; nil allows all.
 	Access Access
+	// Permits reports whether API keys, as a gate names them, permit a pool (the text of an
+	// objectid.Target) or a model; nil permits nothing.
+	Permits func(keys, pool, model string) bool
 	// Keyed means that this cluster's Gateways send keys. A call without a key then comes from
 	// another cluster, or from a gateway that Penstock does not configure.
 	Keyed bool

@@ -13,6 +13,8 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/picker/authz"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/models"
@@ -41,18 +43,38 @@ func listsAlone(r *extproc.Request) bool {
 	return r.Bodyless && len(r.Pools) > 0 && strings.HasSuffix(r.Pool, "@") && asksForModels(r.Headers)
 }
 
+// keys returns the restricted API keys of a request that a gate of this cluster let in; "" for
+// none. Other headers of this name are the client's own.
+func keys(r *extproc.Request) string {
+	if !r.Reported() || r.Member != "" {
+		return ""
+	}
+	return string(r.Headers.Header(authz.KeysHeader))
+}
+
 // listModels answers a request for the list of models with the models of all pools of its route. It
-// returns false if no server reports a model; the request is then picked for. pool may be nil. For
-// a pool that can spill, a gateway ignores our immediate responses (translator/envoy), except on
-// its routes for lists of models.
+// returns false if no server reports a model; the request is then picked for. For restricted API
+// keys, the list has only the models that the keys permit, and no server answers. pool may be nil.
+// For a pool that can spill, a gateway ignores our immediate responses (translator/envoy), except
+// on its routes for lists of models.
 func (k *pick) listModels() bool {
 	p, r, pool := k.picker, k.request, k.pool
-	if !r.Bodyless || len(r.Pools) == 0 && len(r.Spill) > 0 || pool == nil && !listsAlone(r) ||
-		!asksForModels(r.Headers) {
+	restricted := keys(r)
+	if !asksForModels(r.Headers) || restricted == "" && (!r.Bodyless || len(r.Pools) == 0 && len(r.Spill) > 0 ||
+		pool == nil && !listsAlone(r)) {
 		return false
 	}
+	permits := func(pool, model string) bool {
+		return restricted == "" || p.config.Permits != nil && p.config.Permits(restricted, pool, model)
+	}
 	var asked []models.Pool
-	add := func(next models.Pool) {
+	add := func(id objectid.Target, next models.Pool) {
+		if id.Member != "" { // keys name whole imports
+			id = objectid.Target{Pool: id.Pool, Import: true}
+		}
+		if !permits(id.String(), "") {
+			return
+		}
 		same := func(m models.Pool) bool {
 			return m.Name == next.Name && m.Subset == next.Subset && m.Host == next.Host && m.Path == next.Path
 		}
@@ -61,20 +83,21 @@ func (k *pick) listModels() bool {
 		}
 	}
 	if pool != nil && !pool.Gateways && pool.Clusters == nil {
-		add(k.listedBy(pool, pool.servers(r.Subset)))
+		add(pool.ID, k.listedBy(pool, pool.servers(r.Subset)))
 	}
 	for _, entry := range r.Pools[:min(len(r.Pools), maxRoutePools)] {
 		name, how := rulePool(entry)
 		switch other := p.pool(name); {
 		case other == nil || !p.allowed(r.Gateway, other.ID):
 		case other.Gateways:
-			add(other.gateways(r.Headers, how))
+			add(other.ID, other.gateways(r.Headers, how))
 		default:
-			add(k.listedBy(other, other.servers(how.Get(poolSubset))))
+			add(other.ID, k.listedBy(other, other.servers(how.Get(poolSubset))))
 		}
 	}
-	list := p.asks.models.List(k.ctx, asked)
-	if len(list) == 0 {
+	list := slices.DeleteFunc(slices.Clone(p.asks.models.List(k.ctx, asked)),
+		func(m models.Model) bool { return !permits("", m.ID) })
+	if len(list) == 0 && restricted == "" {
 		return false
 	}
 	if pool != nil {

@@ -29,6 +29,7 @@ type Query struct {
 	Method  string // "": GET, or POST if only that has a route
 	Header  http.Header
 	Model   string // in the request's body; "" for none
+	Key     string // APIKey, "namespace/name"; "" for none
 	Gateway string // "namespace/name"; "" for all Gateways
 }
 
@@ -92,8 +93,12 @@ type Explanation struct {
 	Answer string   `json:"answer"` // the result, in a sentence
 	// Served reports whether every share of the request is answered: by a backend with endpoints or
 	// with servers that another cluster's picker selects, or by the route's redirect.
-	Served   bool          `json:"served"`
-	Filters  []string      `json:"filters,omitempty"`
+	Served  bool     `json:"served"`
+	Filters []string `json:"filters,omitempty"`
+	// Gates, Reaches and ByModel are as in model.Route.
+	Gates    []string      `json:"policies,omitempty"`
+	Reaches  []string      `json:"reaches,omitempty"`
+	ByModel  bool          `json:"byModel,omitempty"`
 	Backends []BackendView `json:"backends,omitempty"`
 }
 
@@ -349,6 +354,7 @@ func (t *Translator) explainHost(r *graph.Reader, e *Explanation, a *envoy.Arriv
 		if a.Header[envoy.ModelHeader] != nil {
 			e.Models = nil // the request has this rule's model
 		}
+		e.Gates, e.Reaches, e.ByModel = route.Gates, route.Reaches, route.ByModel
 		t.explainAction(r, e, route.Action)
 		return
 	}

@@ -48,11 +48,19 @@ func (t *tables) gate(r *graph.Reader, vh *model.VirtualHost) {
 	for i := range vh.Routes {
 		route := &vh.Routes[i]
 		at := access.Route{Gateway: vh.Gateway, Listener: vh.Listener, Route: route.Owner, Rule: route.RuleName}
+		var all reach
 		if pools {
-			at.Pools = t.reached(r, route.Action)
+			all = t.reached(r, route.Action)
+			at.Pools = all.pools
 		}
-		route.Gates = access.Above(r, at)
+		if route.Gates, route.ByModel = access.Above(r, at); len(route.Gates) > 0 {
+			if !pools {
+				all = t.reached(r, route.Action)
+			}
+			route.Reaches = all.texts()
+		}
 		route.ExactUsage = access.ExactUsage(r, route.Gates)
+		vh.ByModel = vh.ByModel || route.ByModel
 		for _, policy := range route.Gates {
 			vh.Owners = append(vh.Owners, store.RefOf(store.AccessPolicies, policy))
 		}
@@ -67,17 +75,47 @@ func (t *tables) gate(r *graph.Reader, vh *model.VirtualHost) {
 	vh.Owners = slices.Compact(vh.Owners)
 }
 
-// reached returns the pools of this cluster that an action's requests may reach: its backends and
-// their spill targets, and mirrors.
-func (t *tables) reached(r *graph.Reader, a *model.Action) (pools []objectid.Target) {
+// reach is all that an action's requests may reach.
+type reach struct {
+	pools   []objectid.Target // of this cluster
+	imports []objectid.Target // whole ones
+	others  bool              // Services, or nothing
+}
+
+func (all *reach) add(id model.ClusterID) {
+	pool := id.Pool()
+	list := &all.pools
+	switch {
+	case pool.IsZero():
+		all.others = true
+		return
+	case id.Kind != model.PoolKind:
+		list, pool = &all.imports, objectid.Target{Pool: pool.Pool, Import: true}
+	}
+	if !slices.Contains(*list, pool) {
+		*list = append(*list, pool)
+	}
+}
+
+// texts returns model.Route.Reaches.
+func (all *reach) texts() (texts []string) {
+	for _, pool := range slices.Concat(all.pools, all.imports) {
+		texts = append(texts, pool.String())
+	}
+	if all.others {
+		texts = append(texts, model.AnythingElse)
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+// reached returns all that an action's requests may reach: its backends and their spill targets,
+// and mirrors. A cluster of an import without requests may still have sessions.
+func (t *tables) reached(r *graph.Reader, a *model.Action) (all reach) {
 	if a.Forward == nil {
-		return nil
+		return all
 	}
-	add := func(id model.ClusterID) {
-		if id.Kind == model.PoolKind && !slices.Contains(pools, id.Pool()) {
-			pools = append(pools, id.Pool())
-		}
-	}
+	add := all.add
 	spill := func(list []model.Spill) {
 		for _, s := range list {
 			for _, w := range s.Ends() {
@@ -90,15 +128,15 @@ func (t *tables) reached(r *graph.Reader, a *model.Action) (pools []objectid.Tar
 			add(m.Cluster)
 		}
 	}
-	var backends func(list []model.WeightedBackend)
-	backends = func(list []model.WeightedBackend) {
+	var backends func(list []model.WeightedBackend, sessions bool)
+	backends = func(list []model.WeightedBackend, sessions bool) {
 		for i := range list {
 			w := &list[i]
-			if w.Weight == 0 {
+			if w.Weight == 0 && !sessions {
 				continue
 			}
 			add(w.Cluster)
-			backends(w.Members)
+			backends(w.Members, true)
 			if w.Own != nil {
 				mirrors(w.Own.Mirrors)
 			}
@@ -117,9 +155,9 @@ func (t *tables) reached(r *graph.Reader, a *model.Action) (pools []objectid.Tar
 			}
 		}
 	}
-	backends(a.Forward.Backends)
+	backends(a.Forward.Backends, false)
 	mirrors(a.Forward.Mirrors)
-	return pools
+	return all
 }
 
 // gatedStreams returns the places of a route of connections or datagrams where a policy forbids

@@ -170,6 +170,10 @@ func (c *chaos) accessPolicy() (store.Op, func(string) store.Op, string) {
 	p := &v1alpha1.AccessPolicy{ObjectMeta: c.numbered("access", 3)}
 	p.CreationTimestamp = metav1.Unix(int64(c.IntN(2)), 0)
 	p.Spec.Ungated = pick(c, v1alpha1.UngatedAllow, v1alpha1.UngatedDeny)
+	p.Spec.ByModel = c.IntN(3) == 0
+	if c.IntN(3) == 0 {
+		p.Spec.Except = []v1alpha1.AccessException{{Name: fmt.Sprint("route", c.IntN(4))}}
+	}
 	for range 1 + c.IntN(2) {
 		p.Spec.TargetRefs = append(p.Spec.TargetRefs, pick(c,
 			v1alpha1.AccessTarget{Kind: "Gateway", Name: fmt.Sprint("gw", c.IntN(2)),
@@ -273,6 +277,40 @@ func TestAPIKey_ChangeTouchesNoResource(t *testing.T) {
 	}
 	if n := w.translator.Rows() - before; n > 0 {
 		t.Error(n, "rows are computed")
+	}
+}
+
+// Only a policy for Gateways opens routes, its own alone; other policies stay above them.
+func TestAccessPolicy_GatewayPolicyOpensRoutes(t *testing.T) {
+	except := func(p *v1alpha1.AccessPolicy, kind, namespace, name string) *v1alpha1.AccessPolicy {
+		p.Spec.Except = []v1alpha1.AccessException{{Kind: kind, Namespace: namespace, Name: name}}
+		return p
+	}
+	for _, c := range []struct {
+		name     string
+		policies []*v1alpha1.AccessPolicy
+		want     string
+	}{
+		{"the route", []*v1alpha1.AccessPolicy{except(gate("p", "Gateway gw"), "", "", "r")}, ""},
+		{"a listener's policy", []*v1alpha1.AccessPolicy{
+			except(gate("p", "Gateway gw http"), "HTTPRoute", "default", "r")}, ""},
+		{"another policy", []*v1alpha1.AccessPolicy{except(gate("p", "Gateway gw"), "", "", "r"),
+			gate("q", "InferencePool first")}, "default/q"},
+		{"another kind", []*v1alpha1.AccessPolicy{except(gate("p", "Gateway gw"), "GRPCRoute", "", "r")}, "default/p"},
+		{"another namespace", []*v1alpha1.AccessPolicy{
+			except(gate("p", "Gateway gw"), "", "tenant", "r")}, "default/p"},
+		{"a route's policy", []*v1alpha1.AccessPolicy{except(gate("p", "HTTPRoute r"), "", "", "r")}, "default/p"},
+		{"with another target", []*v1alpha1.AccessPolicy{
+			except(gate("p", "Gateway gw", "InferencePool zebra"), "", "", "r")},
+			"default/p"},
+	} {
+		w := newGateWorld(t)
+		for _, p := range c.policies {
+			w.apply(store.AccessPolicies.Put(p))
+		}
+		if got := w.effective("gw")["http/80 HTTPRoute/default/r"]; got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
 	}
 }
 

@@ -45,7 +45,10 @@ func isolate(vh, last *model.VirtualHost) (*model.VirtualHost, []report.Ref) {
 		}
 		at = append(at, route.Owner)
 		if before, ok := routeNamed(last, route.Name); ok && encodes(vh, before) {
-			before.Gates = route.Gates // a newer gate stays closed
+			if len(before.Gates) == 0 {
+				before.Reaches = []string{model.AnythingElse}
+			}
+			before.Gates, before.ByModel = route.Gates, route.ByModel // a newer gate stays closed
 			out.Routes = append(out.Routes, before)
 		} else if closed := shut(route); encodes(vh, closed) {
 			out.Routes = append(out.Routes, closed)

@@ -15,8 +15,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/selection"
 	"github.com/penstock-project/penstock/picker"
@@ -55,7 +57,7 @@ each if the strategy compares by one.`
 func newExplain() *cobra.Command {
 	var s target
 	var why whyOptions
-	var method, gateway, model, output string
+	var method, gateway, model, key, output string
 	var headers []string
 	cmd := &cobra.Command{
 		Use: "explain URL | --last N | --why REQUEST_ID",
@@ -83,7 +85,7 @@ func newExplain() *cobra.Command {
 				return why.run(cmd, &s, output)
 			}
 			e, err := s.explain(cmd, args[0], url.Values{"method": {method}, "gateway": {gateway}, "header": headers,
-				"model": {model}})
+				"model": {model}, "key": {keyNamed(key)}})
 			if err != nil {
 				return err
 			}
@@ -107,6 +109,9 @@ func newExplain() *cobra.Command {
 		"but not the server name of TLS; may be repeated (default: none)")
 	f.StringVar(&model, "model", "",
 		"model name in the request's body, for routes that match X-Gateway-Model-Name (default: none)")
+	f.StringVar(&key, "key", "",
+		"APIKey of the request, as NAME or NAMESPACE/NAME: what the AccessPolicies above the route decide "+
+			"(default: none)")
 	f.StringVar(&gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: any)")
 	outputFlag(cmd, &output, "text", "json")
 	// their only error is an unknown flag
@@ -127,7 +132,7 @@ func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (ap
 	if err != nil {
 		return e, fmt.Errorf("%q is not a URL: %w: write http://HOST:PORT/PATH", text, err)
 	}
-	q.Model, q.Gateway = values.Get("model"), values.Get("gateway")
+	q.Model, q.Gateway, q.Key = values.Get("model"), values.Get("gateway"), values.Get("key")
 	values.Set("url", address)
 	page := "/explain?" + values.Encode()
 	if s.http != "" || s.inCluster() {
@@ -167,6 +172,14 @@ func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (ap
 		return e, err
 	}
 	return p.Explain(q), nil
+}
+
+// keyNamed returns "namespace/name" of an APIKey as a user writes it.
+func keyNamed(text string) string {
+	if text == "" || strings.Contains(text, "/") {
+		return text
+	}
+	return objectid.Join(metav1.NamespaceDefault, text)
 }
 
 func counted(n int, thing string) string {
@@ -222,6 +235,9 @@ func printExplained(w io.Writer, e app.Explained) error {
 	if len(e.Models) > 0 && e.Method != "" {
 		p.line("model", "other rules match this request by its model: add --model %s",
 			strings.Join(e.Models, ", or --model "))
+	}
+	if e.Access != "" {
+		p.line("access", "%s", e.Access)
 	}
 	for _, f := range e.Filters {
 		p.line("filter", "%s", f)

@@ -54,6 +54,8 @@ type AccessPolicyStatus struct {
 }
 
 // AccessPolicySpec is the specification of an AccessPolicy.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.except) || self.targetRefs.all(t, t.kind == 'Gateway')",message="only a policy for Gateways opens routes: remove except, or the other targets"
 type AccessPolicySpec struct {
 	// TargetRefs are the gated objects, in the policy's namespace. If several policies have one
 	// target, the oldest is in force there, then the first by name; the others have the condition
@@ -65,6 +67,19 @@ type AccessPolicySpec struct {
 	TargetRefs []AccessTarget `json:"targetRefs"`
 	// APIKeys selects the API keys that are let in.
 	APIKeys *AccessKeys `json:"apiKeys"`
+	// ByModel reads the model in the bodies of requests, as keys with models need: bodies are held
+	// until they are complete, up to 32 MiB. Requests whose body is encoded, or names models twice
+	// or by a key such as Model, are answered with 400 on hosts with such a policy.
+	//
+	// +optional
+	ByModel bool `json:"byModel,omitempty"`
+	// Except are routes that the policy leaves open. Only a policy for Gateways may have it. Other
+	// policies of such a route still apply.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	Except []AccessException `json:"except,omitempty"`
 	// Ungated is Allow to accept routes of TCP, UDP and TLS at a gated Gateway or listener,
 	// although no gate can read their connections. By default they are not accepted there.
 	//
@@ -127,6 +142,27 @@ type AccessTarget struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SectionName string `json:"sectionName,omitempty"`
+}
+
+// AccessException is a route that a Gateway's policy leaves open.
+type AccessException struct {
+	// Kind is HTTPRoute or GRPCRoute.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=HTTPRoute;GRPCRoute
+	// +kubebuilder:default=HTTPRoute
+	Kind string `json:"kind,omitempty"`
+	// Namespace of the route. Defaults to the policy's.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// Name of the route.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }
 
 // AccessKeys selects APIKeys.

@@ -45,6 +45,32 @@ type APIKeySpec struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([A-Za-z0-9@._:-]*[A-Za-z0-9])?$`
 	Owner string `json:"owner,omitempty"`
+	// Groups of the caller, for access logs and other filters: they are in the metadata of Envoy's
+	// namespace envoy.filters.http.ext_authz.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=128
+	// +listType=set
+	Groups []string `json:"groups,omitempty"`
+	// Models that the key may use: names that clients send, before any rewriting, or prefixes that
+	// end in *. By default all, and with an empty list none. The route needs a policy with byModel:
+	// without a known model a restricted key is denied.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:Pattern=`^[^*]+\*?$|^\*$`
+	// +listType=set
+	Models []string `json:"models,omitzero"`
+	// Pools that the key may reach. By default everything, and with an empty list nothing. A route
+	// is closed to the key if its requests may reach anything else, also by spilling or mirroring.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	Pools []KeyPool `json:"pools,omitzero"`
 	// Objective names the InferenceObjective of requests with the key, which has their priority.
 	// The client's own headers for it are removed.
 	//
@@ -60,4 +86,26 @@ type APIKeySpec struct {
 	//
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
+}
+
+// KeyPool is an InferencePool or InferencePoolImport. An import is not the pool of this cluster
+// with its name, although that one may be one of its clusters.
+type KeyPool struct {
+	// Kind is InferencePool or InferencePoolImport.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=InferencePool;InferencePoolImport
+	// +kubebuilder:default=InferencePool
+	Kind string `json:"kind,omitempty"`
+	// Namespace of the pool. Defaults to the key's.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// Name of the pool. An import's alias is no name.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }

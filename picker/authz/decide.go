@@ -8,51 +8,133 @@ import (
 
 // Reasons of a denial: the value of x-penstock-reason, and the code in the client's error.
 const (
-	ReasonInvalidKey   = "invalid_api_key" // no policy lets the key in, or there is none
-	ReasonNotPermitted = "not_permitted"   // some policy does not let the key in
+	ReasonInvalidKey   = "invalid_api_key"     // no policy lets the key in, or there is none
+	ReasonNotPermitted = "not_permitted"       // some policy does not let the key in
+	ReasonModel        = "model_not_permitted" // the key does not name the model, or it is unknown
+	ReasonAttempts     = "too_many_attempts"   // too many failed ones from the client's address
+	ReasonPool         = "pool_not_permitted"  // the key does not name a pool of the route
 )
 
 // Header is a header field of a request; names are in lower case.
 type Header struct{ Name, Value string }
 
+// Request is a request to decide about.
+type Request struct {
+	// Policies above the route, "namespace/name", the outermost first.
+	Policies []string
+	// Early is set before the model is known, and maybe before the route is.
+	Early bool
+	// Any is set if the route may be one of several: one policy that lets the key in suffices.
+	Any bool
+	// Pools are all that requests of the route may reach (model.Route.Reaches), if Known.
+	Pools []string
+	Known bool
+	// Model is the name in the request, read such that any server reads the same; "" if it is
+	// unknown.
+	Model string
+	// Lists is set for requests that our picker answers with what the key may use.
+	Lists   bool
+	Headers []Header
+}
+
 // Decision is what the policies above a route decide about a request.
 type Decision struct {
 	// Reason is why the request is denied; "" if it may pass.
 	Reason string
+	// Policy is the first policy that does not let the key in, with ReasonNotPermitted.
+	Policy string
 	// Key is what the outermost policy that lets the request in selected; nil if none does.
 	Key *Key
+	// Restricted are the selected keys that do not permit everything: each must permit a request.
+	Restricted []*Key
 	// Remove names the headers with the credential.
 	Remove []string
 }
 
-// Decide decides about a request with some headers, at a time. policies are the ones above its
-// route, "namespace/name", the outermost first. Its error means that the Table cannot decide.
-func (t *Table) Decide(policies []string, headers []Header, now time.Time) (d Decision, err error) {
-	credential, carriers := presented(headers)
+// Decide decides about a request at a time. Its error means that the Table cannot decide.
+func (t *Table) Decide(r Request, now time.Time) (d Decision, err error) {
+	credential, carriers := presented(r.Headers)
 	// A missing or ambiguous credential takes the way of an unknown key.
-	keys, all, err := t.find(HashOf(credential), policies)
+	keys, all, err := t.find(HashOf(credential), r.Policies)
 	if err != nil {
 		return d, err
 	}
 	if credential == "" {
 		keys = nil
 	}
-	for _, p := range all {
-		i := slices.IndexFunc(keys, p.selects)
+	if d = decide(r, keys, all, now); d.Reason == "" {
+		d.Remove = carriers
+	}
+	return d, nil
+}
+
+// DecideFor decides as for a request with a key, "namespace/name", whatever its headers are.
+func (t *Table) DecideFor(r Request, name string, now time.Time) (d Decision, err error) {
+	_, all, err := t.find(Hash{}, r.Policies)
+	if err != nil {
+		return d, err
+	}
+	var keys []*Key
+	if k := t.named(name); k != nil {
+		keys = []*Key{k}
+	}
+	return decide(r, keys, all, now), nil
+}
+
+func decide(r Request, keys []*Key, all []*Policy, now time.Time) (d Decision) {
+	for i, p := range all {
+		at := slices.IndexFunc(keys, p.selects)
 		switch {
-		case i < 0 || !keys[i].usable(now):
-			d.Reason = ReasonNotPermitted
-		case d.Key == nil:
-			d.Key = keys[i]
+		case at >= 0 && keys[at].usable(now):
+			k := keys[at]
+			if d.Key == nil {
+				d.Key = k
+			}
+			if k.Restricted() && !slices.Contains(d.Restricted, k) {
+				d.Restricted = append(d.Restricted, k)
+			}
+		case !r.Any && d.Reason == "":
+			d.Reason, d.Policy = ReasonNotPermitted, r.Policies[i]
 		}
 	}
 	if d.Key == nil {
-		return Decision{Reason: ReasonInvalidKey}, nil
+		return Decision{Reason: ReasonInvalidKey}
 	}
-	if d.Remove = carriers; d.Reason != "" {
-		d.Remove = nil
+	if d.Reason != "" || r.Lists {
+		return d
 	}
-	return d, nil
+	for _, k := range d.Restricted {
+		switch {
+		case !k.reaches(r):
+			d.Reason = ReasonPool
+			return d
+		case !r.Early && !k.Names(r.Model):
+			d.Reason = ReasonModel
+		}
+	}
+	return d
+}
+
+// reaches reports whether a key permits all that a request may reach.
+func (k *Key) reaches(r Request) bool {
+	if !r.Known {
+		return k.Pools == nil || r.Early
+	}
+	return !slices.ContainsFunc(r.Pools, func(pool string) bool { return !k.Reaches(pool) })
+}
+
+// Reaches reports whether a key permits a pool or import, by its text in model.Route.Reaches.
+func (k *Key) Reaches(pool string) bool { return k.Pools == nil || slices.Contains(k.Pools, pool) }
+
+// Restricted reports whether a key may not use everything.
+func (k *Key) Restricted() bool { return k.Models != nil || k.Pools != nil }
+
+// Names reports whether a key permits a model by the name that clients send.
+func (k *Key) Names(model string) bool {
+	return k.Models == nil || model != "" && slices.ContainsFunc(k.Models, func(m string) bool {
+		prefix, wide := strings.CutSuffix(m, "*")
+		return wide && strings.HasPrefix(model, prefix) || m == model
+	})
 }
 
 // maxCredential bounds a credential, in bytes.

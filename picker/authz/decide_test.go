@@ -46,6 +46,10 @@ func bearer(key string) []authz.Header {
 	return []authz.Header{{Name: "authorization", Value: "Bearer " + key}}
 }
 
+func request(policies []string, headers []authz.Header) authz.Request {
+	return authz.Request{Policies: policies, Headers: headers, Known: true}
+}
+
 // Each policy must let a key in; keys of other namespaces do not count.
 func TestDecide_EachPolicyMustLetTheKeyIn(t *testing.T) {
 	tab := table([]*authz.Key{
@@ -80,13 +84,77 @@ func TestDecide_EachPolicyMustLetTheKeyIn(t *testing.T) {
 		{"infra/all,tenant/own", "k-alice", "infra/alice"}, // the outermost names the caller
 		{"tenant/own", "k-alice", "tenant/mallory"},
 	} {
-		d, err := tab.Decide(strings.Split(c.policies, ","), bearer(c.key), noon)
+		d, err := tab.Decide(request(strings.Split(c.policies, ","), bearer(c.key)), noon)
 		got := d.Reason
 		if got == "" && d.Key != nil {
 			got = d.Key.Caller
 		}
 		if err != nil || got != c.want {
 			t.Errorf("%s at %s: %q, %v; want %q", c.key, c.policies, got, err, c.want)
+		}
+	}
+}
+
+// A restricted key needs a known model and known pools, and all of them must be its own.
+func TestDecide_RestrictedKeyReachesOnlyWhatItNames(t *testing.T) {
+	tab := table([]*authz.Key{
+		key("n", "models", "k-models", func(k *authz.Key) { k.Models = []string{"llama", "team-*"} }),
+		key("n", "pools", "k-pools", func(k *authz.Key) { k.Pools = []string{"n/a", "n/b@"} }),
+		key("n", "none", "k-none", func(k *authz.Key) { k.Models, k.Pools = []string{}, []string{} }),
+		key("n", "all", "k-all", nil),
+		key("m", "narrow", "k-all", func(k *authz.Key) { k.Models = []string{"llama"} }),
+	}, map[string]*authz.Policy{"n/p": lets("", "n"), "m/p": lets("", "m")})
+	unknown := func(r *authz.Request) { r.Known = false }
+	early := func(r *authz.Request) { r.Known, r.Early = false, true }
+	lists := func(r *authz.Request) { r.Lists = true }
+	for _, c := range []struct {
+		key, model, pools, want string
+		edit                    func(*authz.Request)
+	}{
+		{"k-models", "llama", "n/a n/c", "", nil},
+		{"k-models", "team-x", "", "", nil},
+		{"k-models", "team-", "", "", nil},
+		{"k-models", "team", "", "model_not_permitted", nil},
+		{"k-models", "llama2", "", "model_not_permitted", nil},
+		{"k-models", "Llama", "", "model_not_permitted", nil},
+		{"k-models", "*", "", "model_not_permitted", nil},
+		{"k-models", "", "", "model_not_permitted", nil},
+		{"k-models", "", "", "", lists},
+		{"k-models", "", "", "", early},
+		{"k-pools", "any", "n/a", "", nil},
+		{"k-pools", "any", "n/a n/b@", "", nil},
+		{"k-pools", "any", "", "", nil},                          // a redirect
+		{"k-pools", "any", "n/a n/b", "pool_not_permitted", nil}, // n/b is no import
+		{"k-pools", "any", "n/a@", "pool_not_permitted", nil},
+		{"k-pools", "any", "n/a *", "pool_not_permitted", nil}, // a Service
+		{"k-pools", "any", "n/a n/c", "", lists},
+		{"k-pools", "any", "", "pool_not_permitted", unknown},
+		{"k-pools", "any", "", "", early},
+		{"k-none", "llama", "n/a", "pool_not_permitted", nil},
+		{"k-none", "llama", "", "model_not_permitted", nil},
+		{"k-all", "x", "n/a *", "", nil},
+		{"k-all", "x", "n/a", "model_not_permitted", func(r *authz.Request) { r.Policies = []string{"n/p", "m/p"} }},
+	} {
+		r := request([]string{"n/p"}, bearer(c.key))
+		r.Model, r.Pools = c.model, strings.Fields(c.pools)
+		if c.edit != nil {
+			c.edit(&r)
+		}
+		if d, err := tab.Decide(r, noon); err != nil || d.Reason != c.want {
+			t.Errorf("%s for model %q and pools %s: %q %v, want %q", c.key, c.model, c.pools, d.Reason, err, c.want)
+		}
+	}
+}
+
+// Before the route is known, a key needs one of its policies.
+func TestDecide_BeforeTheRouteOnePolicySuffices(t *testing.T) {
+	tab := table([]*authz.Key{key("n", "a", "k", nil)}, map[string]*authz.Policy{
+		"n/p": lets("", "n"), "m/p": lets("", "m")})
+	for secret, want := range map[string]string{"k": "", "other": "invalid_api_key"} {
+		r := request([]string{"m/p", "n/p"}, bearer(secret))
+		r.Any, r.Early, r.Known = true, true, false
+		if d, err := tab.Decide(r, noon); err != nil || d.Reason != want {
+			t.Errorf("%s: %q %v", secret, d.Reason, err)
 		}
 	}
 }
@@ -102,7 +170,7 @@ func TestDecide_UnknownPolicyIsNoDenialAndNoPass(t *testing.T) {
 		"unknown":      {filled, []string{"infra/all", "infra/other"}},
 		"none":         {filled, nil},
 	} {
-		if d, err := c.table.Decide(c.policies, bearer("k"), noon); err == nil {
+		if d, err := c.table.Decide(request(c.policies, bearer("k")), noon); err == nil {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
@@ -113,11 +181,11 @@ func TestTable_RemovedPolicyStillDecidesForAWhile(t *testing.T) {
 	tab := table([]*authz.Key{key("infra", "alice", "k", nil)},
 		map[string]*authz.Policy{"infra/all": lets("", "infra")})
 	tab.Apply(authz.Change{Policies: map[string]*authz.Policy{"infra/all": nil}}, noon)
-	if d, err := tab.Decide([]string{"infra/all"}, bearer("k"), noon); err != nil || d.Key == nil {
+	if d, err := tab.Decide(request([]string{"infra/all"}, bearer("k")), noon); err != nil || d.Key == nil {
 		t.Error("soon:", d, err)
 	}
 	tab.Apply(authz.Change{}, noon.Add(time.Hour))
-	if d, err := tab.Decide([]string{"infra/all"}, bearer("k"), noon); err == nil {
+	if d, err := tab.Decide(request([]string{"infra/all"}, bearer("k")), noon); err == nil {
 		t.Error("later:", d)
 	}
 }
@@ -128,7 +196,7 @@ func TestTable_ChangedKeyCountsAtOnce(t *testing.T) {
 	})}, map[string]*authz.Policy{"n/p": lets("", "n")})
 	set := func(name string, k *authz.Key) { tab.Apply(authz.Change{Keys: map[string]*authz.Key{name: k}}, noon) }
 	caller := func(secret string) string {
-		d, err := tab.Decide([]string{"n/p"}, bearer(secret), noon)
+		d, err := tab.Decide(request([]string{"n/p"}, bearer(secret)), noon)
 		if err != nil || d.Key == nil {
 			return fmt.Sprint(d.Reason, err)
 		}
@@ -182,7 +250,7 @@ func TestPresented_AmbiguousCredentialIsNone(t *testing.T) {
 		{h("cookie", "k"), "-"},
 		{nil, "-"},
 	} {
-		d, err := tab.Decide([]string{"n/p"}, c.headers, noon)
+		d, err := tab.Decide(request([]string{"n/p"}, c.headers), noon)
 		got := strings.Join(d.Remove, " ")
 		if d.Reason != "" {
 			got = "-"
@@ -236,7 +304,7 @@ func FuzzDecide_OnlyAKnownKeyPasses(f *testing.F) {
 	tab := table([]*authz.Key{key("n", "a", "k", nil)}, map[string]*authz.Policy{"n/p": lets("", "n")})
 	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
 		headers := []authz.Header{{Name: name1, Value: value1}, {Name: name2, Value: value2}}
-		d, err := tab.Decide([]string{"n/p"}, headers, noon)
+		d, err := tab.Decide(request([]string{"n/p"}, headers), noon)
 		if err != nil {
 			t.Fatal(err)
 		}

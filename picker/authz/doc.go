@@ -12,6 +12,7 @@
 //	decide.go  Table.Decide: a decision, from headers
 //	reply.go   a decision as a CheckResponse, in the error format of the client's API
 //	server.go  Server: the gRPC service
+//	attempts.go  limits of failed attempts by client address
 //
 // cmd fills the Table from the store's APIKeys and AccessPolicies: a changed key touches neither
 // translation nor Envoy. cmd wires it; package picker knows its headers.
@@ -20,6 +21,8 @@
 //   - Fail closed. Only an answer with the decided policies lets a request pass. An unknown policy,
 //     and a Table that was never filled, make the call fail with UNAVAILABLE: Envoy repeats it at
 //     another process, and otherwise answers with 503.
+//   - What is not known does not pass: a key with models needs a model that the strict scan read
+//     (translator/envoy, scan.lua), and one with pools needs the route's pools.
 //   - No key is stored: the Table has SHA-256 hashes, which are no secrets, because keys have 256
 //     random bits. No answer, log or error contains a presented key.
 //   - Unknown, malformed, disabled and expired keys get one answer, and take the same time.

@@ -11,6 +11,8 @@ import (
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
 // Keys of the answer's metadata, in Envoy's namespace envoy.filters.http.ext_authz.
@@ -19,13 +21,22 @@ const (
 	MetadataDecided = "decided"
 	// MetadataCaller is the caller, for access logs; a 403 has it, too.
 	MetadataCaller = "caller"
+	// MetadataGroups lists the caller's groups, if it has any.
+	MetadataGroups = "groups"
+	metadataFinal  = "final" // the early answer counts: the late gate does not ask
 )
 
 // Headers that the answer writes. Clients cannot: the edge removes their x-penstock-*, and the
 // answer overwrites or removes the rest.
 const (
 	// CallerHeader has the caller for our picker, across hops.
-	CallerHeader    = "x-penstock-caller"
+	CallerHeader = "x-penstock-caller"
+	// ModelHeader has the model, if the script read a body such that any server reads the same
+	// (translator/envoy, scan.lua). The late gate removes it.
+	ModelHeader = "x-penstock-model"
+	// KeysHeader has the restricted keys of a request for the list of models: Table.Permits.
+	KeysHeader      = "x-penstock-keys"
+	chunkedHeader   = "x-penstock-chunked" // the client's Transfer-Encoding
 	reasonHeader    = "x-penstock-reason"
 	fairnessHeader  = "x-gateway-inference-fairness-id"
 	objectiveHeader = "x-gateway-inference-objective"
@@ -34,13 +45,7 @@ const (
 // others are llm-d's names of these headers, which take precedence at pickers.
 var others = []string{"x-llm-d-inference-fairness-id", "x-llm-d-inference-objective"}
 
-// client has the parts of a request that select the form of an answer.
-type client struct {
-	path string // with the query
-	grpc bool
-}
-
-func (c client) anthropic() bool {
+func (c *call) anthropic() bool {
 	path, _, _ := strings.Cut(c.path, "?")
 	return strings.HasSuffix(path, "/v1/messages") || strings.HasSuffix(path, "/v1/messages/count_tokens")
 }
@@ -58,37 +63,70 @@ var denials = map[string]denial{
 		"no valid API key: send one as Authorization: Bearer KEY, x-api-key or api-key", "authentication_error"},
 	ReasonNotPermitted: {codes.PermissionDenied, typev3.StatusCode_Forbidden,
 		"the API key is valid, but a policy of this route does not let it in", "permission_error"},
+	ReasonModel: {codes.PermissionDenied, typev3.StatusCode_Forbidden,
+		"the API key is valid, but not for this model, or the request does not name one as application/json",
+		"permission_error"},
+	ReasonAttempts: {codes.ResourceExhausted, typev3.StatusCode_TooManyRequests,
+		"too many requests from this address had no valid API key: wait a minute", "rate_limit_error"},
+	ReasonPool: {codes.PermissionDenied, typev3.StatusCode_Forbidden,
+		"the API key is valid, but not for a pool that this route may reach", "permission_error"},
 }
 
-// reply encodes a decision about the policies above a route.
-func reply(d Decision, policies []string, c client) *authv3.CheckResponse {
-	if d.Reason != "" {
-		return denied(d, c)
+// reply encodes a decision. An early answer that lets a request pass decides nothing, unless it is
+// final: the late gate needs the key.
+func (c *call) reply(d Decision) *authv3.CheckResponse {
+	final := c.Early && c.final && len(d.Restricted) == 0
+	switch {
+	case c.preflight, d.Reason == "" && c.Early && !final:
+		return &authv3.CheckResponse{
+			Status:       &rpcstatus.Status{Code: int32(codes.OK)},
+			HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{}},
+		}
+	case d.Reason != "":
+		return c.denied(d)
 	}
 	set := []*corev3.HeaderValueOption{overwrite(CallerHeader, d.Key.Caller), overwrite(fairnessHeader, d.Key.Caller)}
 	remove := append(d.Remove[:len(d.Remove):len(d.Remove)], others...)
+	remove = append(remove, ModelHeader)
+	if c.Lists && len(d.Restricted) > 0 {
+		var keys []string
+		for _, k := range d.Restricted {
+			keys = append(keys, objectid.Join(k.Namespace, k.Name))
+		}
+		set = append(set, overwrite(KeysHeader, strings.Join(keys, ",")))
+	}
 	if d.Key.Objective != "" {
 		set = append(set, overwrite(objectiveHeader, d.Key.Objective))
 	} else {
 		remove = append(remove, objectiveHeader)
 	}
-	decided := make([]*structpb.Value, len(policies))
-	for i, p := range policies {
-		decided[i] = structpb.NewStringValue(p)
+	metadata := map[string]*structpb.Value{
+		MetadataDecided: texts(c.Policies), MetadataCaller: structpb.NewStringValue(d.Key.Caller),
+	}
+	if len(d.Key.Groups) > 0 {
+		metadata[MetadataGroups] = texts(d.Key.Groups)
+	}
+	if final {
+		metadata[metadataFinal] = structpb.NewBoolValue(true)
 	}
 	return &authv3.CheckResponse{
 		Status: &rpcstatus.Status{Code: int32(codes.OK)},
 		HttpResponse: &authv3.CheckResponse_OkResponse{
 			OkResponse: &authv3.OkHttpResponse{Headers: set, HeadersToRemove: remove},
 		},
-		DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{
-			MetadataDecided: structpb.NewListValue(&structpb.ListValue{Values: decided}),
-			MetadataCaller:  structpb.NewStringValue(d.Key.Caller),
-		}},
+		DynamicMetadata: &structpb.Struct{Fields: metadata},
 	}
 }
 
-func denied(d Decision, c client) *authv3.CheckResponse {
+func texts(list []string) *structpb.Value {
+	out := make([]*structpb.Value, len(list))
+	for i, text := range list {
+		out[i] = structpb.NewStringValue(text)
+	}
+	return structpb.NewListValue(&structpb.ListValue{Values: out})
+}
+
+func (c *call) denied(d Decision) *authv3.CheckResponse {
 	how := denials[d.Reason]
 	response := &authv3.DeniedHttpResponse{
 		Status:  &typev3.HttpStatus{Code: how.status},
@@ -97,6 +135,9 @@ func denied(d Decision, c client) *authv3.CheckResponse {
 	}
 	if how.status == http.StatusUnauthorized {
 		response.Headers = append(response.Headers, overwrite("www-authenticate", "Bearer"))
+	}
+	if how.status == http.StatusTooManyRequests {
+		response.Headers = append(response.Headers, overwrite("retry-after", "60"))
 	}
 	if !c.grpc {
 		response.Headers = append(response.Headers, overwrite("content-type", "application/json"))

@@ -2,6 +2,8 @@ package authz
 
 import (
 	"context"
+	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,15 +11,24 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
 // ServiceName is the gRPC service of gates.
 const ServiceName = "envoy.service.auth.v3.Authorization"
 
-// PoliciesKey is the key of a gate's context extension: the policies above its route,
-// comma-separated, the outermost first.
-const PoliciesKey = "policies"
+// Keys of a gate's context extensions; values are comma-separated lists, or "true".
+const (
+	PoliciesKey = "policies" // above its route, the outermost first
+	AnyKey      = "any"      // Request.Any
+	PoolsKey    = "pools"    // Request.Pools; absent if they are not known
+	ListsKey    = "lists"    // our picker answers the route's requests for the list of models
+	FinalKey    = "final"    // an early answer may be the only one: all routes have these policies
+)
+
+// stageKey is the key of a call's metadata; its value is earlyStage before the route is final.
+const stageKey, earlyStage = "x-penstock-stage", "early"
 
 // Config configures a Server.
 type Config struct {
@@ -30,10 +41,13 @@ type Config struct {
 }
 
 // Server is the authorization service.
-type Server struct{ cfg Config }
+type Server struct {
+	cfg      Config
+	attempts attempts
+}
 
 // New makes a Server.
-func New(cfg Config) *Server { return &Server{cfg} }
+func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
 // Register adds the service to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { authv3.RegisterAuthorizationServer(r, s) }
@@ -52,13 +66,72 @@ func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.Ch
 			}
 		}
 	}
-	request := a.GetRequest().GetHttp()
-	headers := read(request.GetHeaderMap())
-	d, err := s.cfg.Table.Decide(policies, headers, s.cfg.Now())
+	call := callOf(ctx, a)
+	call.Policies = policies
+	now := s.cfg.Now()
+	d, err := s.cfg.Table.Decide(call.Request, now)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	return reply(d, policies, client{path: request.GetPath(), grpc: isGRPC(headers)}), nil
+	from := networkOf(a.GetSource().GetAddress().GetSocketAddress().GetAddress())
+	if credential, _ := presented(call.Headers); s.attempts.limited(from, credential, now) {
+		d = Decision{Reason: ReasonAttempts}
+	} else {
+		s.attempts.note(from, credential, d.Key != nil, now)
+	}
+	return call.reply(d), nil
+}
+
+// call is a CheckRequest.
+type call struct {
+	Request
+	path  string // with the query
+	grpc  bool
+	final bool
+	// preflight is set for an early request of CORS, whose body nothing holds: the filter cors or
+	// the late gate answers it.
+	preflight bool
+}
+
+func callOf(ctx context.Context, a *authv3.AttributeContext) call {
+	extensions, request := a.GetContextExtensions(), a.GetRequest().GetHttp()
+	c := call{path: request.GetPath(), final: extensions[FinalKey] == "true"}
+	c.Headers = read(request.GetHeaderMap())
+	c.grpc = strings.HasPrefix(c.header("content-type"), "application/grpc")
+	meta, _ := metadata.FromIncomingContext(ctx)
+	c.Early = slices.Contains(meta.Get(stageKey), earlyStage)
+	c.Any = c.Early && extensions[AnyKey] == "true"
+	list, known := extensions[PoolsKey]
+	if c.Known = known; list != "" {
+		c.Pools = strings.Split(list, ",")
+	}
+	c.Model = c.header(ModelHeader)
+	c.Lists = !c.Early && extensions[ListsKey] == "true" && c.asksForModels(request.GetMethod())
+	c.preflight = c.Early && request.GetMethod() == http.MethodOptions && c.header("origin") != "" &&
+		c.header("access-control-request-method") != ""
+	return c
+}
+
+// asksForModels reports whether a request without a body asks for the list of models.
+func (c *call) asksForModels(method string) bool {
+	path, _, _ := strings.Cut(c.path, "?")
+	length := c.header("content-length")
+	return (method == http.MethodGet || method == http.MethodHead) && strings.HasSuffix(path, "/v1/models") &&
+		(length == "" || length == "0") && c.header(chunkedHeader) == "" && c.header("upgrade") == ""
+}
+
+// header returns the values of a header.
+func (c *call) header(name string) (value string) {
+	for _, h := range c.Headers {
+		switch {
+		case h.Name != name:
+		case value == "":
+			value = h.Value
+		default:
+			value += "," + h.Value
+		}
+	}
+	return value
 }
 
 func read(m *corev3.HeaderMap) []Header {
@@ -71,13 +144,4 @@ func read(m *corev3.HeaderMap) []Header {
 		out = append(out, Header{strings.ToLower(h.GetKey()), value})
 	}
 	return out
-}
-
-func isGRPC(headers []Header) bool {
-	for _, h := range headers {
-		if h.Name == "content-type" {
-			return strings.HasPrefix(h.Value, "application/grpc")
-		}
-	}
-	return false
 }

@@ -21,9 +21,15 @@ type Key struct {
 	Hashes          []Hash
 	// Caller is the identity of requests with the key: "namespace/owner".
 	Caller    string
-	Objective string    // "" for none
-	Expires   time.Time // zero: never
-	Disabled  bool
+	Groups    []string
+	Objective string // "" for none
+	// Models are names that clients send, or prefixes that end in "*"; nil permits all.
+	Models []string
+	// Pools are "NAMESPACE/NAME" of an InferencePool, "NAMESPACE/NAME@" of an import; nil permits
+	// everything.
+	Pools    []string
+	Expires  time.Time // zero: never
+	Disabled bool
 }
 
 // usable reports whether the key may be used at a time.
@@ -41,6 +47,7 @@ func (k *Key) compare(o *Key) int {
 type Policy struct {
 	Namespaces []string
 	Selector   labels.Selector
+	ByModel    bool // its routes read the model of a request
 }
 
 func (p *Policy) selects(k *Key) bool {
@@ -120,6 +127,20 @@ func (t *Table) setKey(name string, k *Key) {
 	}
 }
 
+// Permits reports whether each of some keys, comma-separated "namespace/name", permits a pool and a
+// model, as far as they are not "". An unknown key permits nothing.
+func (t *Table) Permits(keys, pool, model string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for name := range strings.SplitSeq(keys, ",") {
+		k := t.byName[name]
+		if k == nil || pool != "" && !k.Reaches(pool) || model != "" && !k.Names(model) {
+			return false
+		}
+	}
+	return true
+}
+
 // Sharing returns the names ("namespace/name") of the other keys that have a hash of the named key.
 func (t *Table) Sharing(name string) (names []string) {
 	t.mu.RLock()
@@ -138,6 +159,35 @@ func (t *Table) Sharing(name string) (names []string) {
 	return names
 }
 
+// WithModels returns the names of the keys with models.
+func (t *Table) WithModels() (names []string) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for name, k := range t.byName {
+		if k.Models != nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Unread returns the policies that select a key with models, but do not read them, sorted.
+func (t *Table) Unread(name string) (policies []string) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	k := t.byName[name]
+	if k == nil || k.Models == nil {
+		return nil
+	}
+	for id, p := range t.policies {
+		if _, removed := t.removed[id]; !removed && !p.ByModel && p.selects(k) {
+			policies = append(policies, id)
+		}
+	}
+	slices.Sort(policies)
+	return policies
+}
+
 // First returns the oldest key of a namespace with a hash: where a policy selects several, it
 // counts. nil without one.
 func (t *Table) First(hash Hash, namespace string) *Key {
@@ -153,6 +203,13 @@ func (t *Table) First(hash Hash, namespace string) *Key {
 
 // errUnknown is the error of a decision about a policy that the Table lacks.
 var errUnknown = errors.New("the policy is not known here, or not yet")
+
+// named returns a key by "namespace/name"; nil without it.
+func (t *Table) named(name string) *Key {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byName[name]
+}
 
 // find returns the keys with a hash, and some policies. It fails if a policy is unknown.
 func (t *Table) find(hash Hash, names []string) ([]*Key, []*Policy, error) {

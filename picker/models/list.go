@@ -69,7 +69,7 @@ func Encode(list []Model) string {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b Model) int { return cmp.Compare(a.ID, b.ID) })
 	list = slices.CompactFunc(list, func(a, b Model) bool { return a.ID == b.ID })
-	list = list[:min(len(list), maxList)]
+	list = append([]Model{}, list[:min(len(list), maxList)]...) // an empty one is []
 	text, err := json.Marshal(struct {
 		Object string  `json:"object"`
 		Data   []Model `json:"data"`

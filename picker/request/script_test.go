@@ -16,6 +16,7 @@ type script struct {
 	state *lua.LState
 	body  string
 
+	strict   bool
 	model    string // the header that it sets
 	status   string // of its own response; "" if the request goes on
 	rerouted bool
@@ -62,10 +63,14 @@ func (s *script) handle() *lua.LTable {
 		"length":   func(l *lua.LState) int { l.Push(lua.LNumber(len(s.body))); return 1 },
 		"getBytes": func(l *lua.LState) int { l.Push(lua.LString(s.body)); return 1 },
 	})
+	context := s.object(map[string]lua.LGFunction{
+		"get": func(l *lua.LState) int { l.Push(lua.LBool(s.strict)); return 1 },
+	})
 	metadata := s.object(map[string]lua.LGFunction{"set": func(*lua.LState) int { return 0 }})
 	info := s.object(map[string]lua.LGFunction{"dynamicMetadata": returns(metadata)})
 	return s.object(map[string]lua.LGFunction{
-		"headers": returns(headers), "body": returns(body), "streamInfo": returns(info),
+		"headers": returns(headers), "filterContext": returns(context),
+		"body": returns(body), "streamInfo": returns(info),
 		"respond": func(l *lua.LState) int {
 			s.status = l.CheckTable(2).RawGetString(":status").String()
 			return 0
@@ -154,4 +159,25 @@ func modelsIn(t *testing.T, body []byte) (n int) {
 		}
 	}
 	return n
+}
+
+// Where a gate decides by the model, a body that some server may read otherwise is declined.
+func TestModel_StrictScanDeclinesWhatServersMayReadOtherwise(t *testing.T) {
+	s := newScript(t)
+	for _, c := range []struct{ body, plain, strict string }{
+		{`{"model":"a"}`, "", ""},
+		{`{"model":"a","x":{"Model":"b"}}`, "", ""},
+		{`{"model":"a","MODEL":"b"}`, "", "400"},
+		{`{"\u004dodel":"b","model":"a"}`, "", "400"},
+		{`{"model":"a","model":"b"}`, "400", "400"},
+		{"{\"model\":\"a\"}\x00", "", "400"},
+		{"{\x00\"\x00m\x00", "", "400"},
+	} {
+		for strict, want := range map[bool]string{false: c.plain, true: c.strict} {
+			s.strict = strict
+			if s.run(t, c.body); s.status != want {
+				t.Errorf("%q, strict %t: status %q, want %q", c.body, strict, s.status, want)
+			}
+		}
+	}
 }

@@ -24,16 +24,20 @@ type Route struct {
 }
 
 // Above returns the policies above a route, "namespace/name": of its Gateway, its listener, itself,
-// its rule, and its pools in order of their names.
-func Above(r store.Reader, route Route) (names []string) {
+// its rule, and its pools in order of their names. byModel reports whether one of them decides by
+// models.
+func Above(r store.Reader, route Route) (names []string, byModel bool) {
 	add := func(p *v1alpha1.AccessPolicy) {
 		if p != nil && !slices.Contains(names, store.ID(p)) {
-			names = append(names, store.ID(p))
+			names, byModel = append(names, store.ID(p)), byModel || p.Spec.ByModel
 		}
 	}
 	gateway := store.RefOf(store.Gateways, route.Gateway)
-	add(winner(r, gateway, ""))
-	add(winner(r, gateway, route.Listener)) // a ListenerSet's key is no sectionName
+	for _, section := range []string{"", route.Listener} { // a ListenerSet's key is no sectionName
+		if p := winner(r, gateway, section); p != nil && !excepts(p, route.Route) {
+			add(p)
+		}
+	}
 	add(winner(r, route.Route, ""))
 	if route.Rule != "" {
 		add(winner(r, route.Route, route.Rule))
@@ -41,7 +45,21 @@ func Above(r store.Reader, route Route) (names []string) {
 	for _, pool := range slices.SortedFunc(slices.Values(route.Pools), objectid.Target.Compare) {
 		add(winner(r, store.RefOf(store.InferencePools, pool.Pool.String()), ""))
 	}
-	return names
+	return names, byModel
+}
+
+// excepts reports whether a policy leaves a route open. A policy that also has other targets does
+// not, because validation rejects it.
+func excepts(p *v1alpha1.AccessPolicy, route report.Ref) bool {
+	if slices.ContainsFunc(p.Spec.TargetRefs, func(t v1alpha1.AccessTarget) bool {
+		return t.Kind != store.Gateways.Kind()
+	}) {
+		return false
+	}
+	return slices.ContainsFunc(p.Spec.Except, func(e v1alpha1.AccessException) bool {
+		return cmp.Or(e.Kind, store.HTTPRoutes.Kind()) == route.Kind && e.Name == route.Name &&
+			cmp.Or(e.Namespace, p.Namespace) == route.Namespace
+	})
 }
 
 // ExactUsage reports whether one of some policies, "namespace/name", requires that streams report

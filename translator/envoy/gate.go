@@ -12,6 +12,7 @@ import (
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/penstock-project/penstock/translator/model"
@@ -32,6 +33,11 @@ const (
 const (
 	metaStage       = "x-penstock-stage" // early or late
 	gatePolicies    = "policies"         // context extension: model.Route.Gates, comma-separated
+	gatePools       = "pools"            // model.Route.Reaches; absent before the route is known
+	gateLists       = "lists"            // our picker answers requests for the list of models
+	gateAny         = "any"              // one of the policies suffices, before the route is known
+	gateFinal       = "final"            // an early answer may be the only one
+	modelHeader     = "x-penstock-model" // ModelHeader, if any server reads the same
 	gateMetadata    = "envoy.filters.http.ext_authz"
 	decidedMetadata = "decided" // policies that let the request in
 	callerMetadata  = "caller"
@@ -39,8 +45,8 @@ const (
 )
 
 // gateHeaders are all that the service reads of a request, besides method and path.
-var gateHeaders = []string{"authorization", "x-api-key", "api-key", "content-type", ModelHeader,
-	"access-control-request-method"}
+var gateHeaders = []string{"authorization", "x-api-key", "api-key", "content-type", modelHeader,
+	"access-control-request-method", "origin", "content-length", chunkedHeader, "upgrade"}
 
 // gate asks our authorization service on routes that switch it on (gated). Every route
 // configuration switches it off (ungated), so that a forgotten switch denies. HttpFilter.disabled
@@ -88,20 +94,34 @@ func (b *builder) ungated() map[string]*anypb.Any {
 	return map[string]*anypb.Any{filterGateEarly: off, filterGate: off}
 }
 
+// gateOf is what a gate asks about.
+type gateOf struct {
+	policies, reaches []string
+	lists             bool
+}
+
+func (b *builder) asks(extensions map[string]string) *anypb.Any {
+	return b.any(&authzv3.ExtAuthzPerRoute{Override: &authzv3.ExtAuthzPerRoute_CheckSettings{
+		CheckSettings: &authzv3.CheckSettings{ContextExtensions: extensions},
+	}})
+}
+
 // gated switches the gate on for a host or route with policies, and locks it: an empty answer, or a
 // list of filters without the gate, would let requests pass. The lock requires an answer in which
 // each of these policies let the request in.
-func (b *builder) gated(to *map[string]*anypb.Any, policies []string) {
-	if len(policies) == 0 {
+func (b *builder) gated(to *map[string]*anypb.Any, g gateOf) {
+	if len(g.policies) == 0 {
 		return
 	}
-	put(to, filterGate, b.any(&authzv3.ExtAuthzPerRoute{Override: &authzv3.ExtAuthzPerRoute_CheckSettings{
-		CheckSettings: &authzv3.CheckSettings{
-			ContextExtensions: map[string]string{gatePolicies: strings.Join(policies, ",")},
-		},
-	}}))
+	extensions := map[string]string{
+		gatePolicies: strings.Join(g.policies, ","), gatePools: strings.Join(g.reaches, ","),
+	}
+	if g.lists {
+		extensions[gateLists] = "true"
+	}
+	put(to, filterGate, b.asks(extensions))
 	var decided []*rbacrulesv3.Principal
-	for _, p := range policies {
+	for _, p := range g.policies {
 		decided = append(decided, &rbacrulesv3.Principal{Identifier: &rbacrulesv3.Principal_SourcedMetadata{
 			SourcedMetadata: &rbacrulesv3.SourcedMetadata{MetadataMatcher: &matcherv3.MetadataMatcher{
 				Filter: gateMetadata,
@@ -130,17 +150,87 @@ func (b *builder) gated(to *map[string]*anypb.Any, policies []string) {
 }
 
 // gateRoute gates one of a host's routes, unless the whole host is gated.
-func (b *builder) gateRoute(vh *model.VirtualHost, route *routev3.Route, policies []string) {
-	if !gatedWhole(vh) {
-		b.gated(&route.TypedPerFilterConfig, policies)
+func (b *builder) gateRoute(vh *model.VirtualHost, route *routev3.Route, g gateOf) {
+	if g.lists || !gatedWhole(vh) {
+		b.gated(&route.TypedPerFilterConfig, g)
 	}
 }
 
-// gatedWhole reports whether all routes of a host have the same policies: they are then the host's.
+// gatedWhole reports whether all routes of a host have one gate: it is then the host's.
 func gatedWhole(vh *model.VirtualHost) bool {
+	return gatedAlike(vh) && !slices.ContainsFunc(vh.Routes, func(r model.Route) bool {
+		return !slices.Equal(r.Reaches, vh.Routes[0].Reaches)
+	})
+}
+
+// gatedAlike reports whether all routes of a host have the same policies.
+func gatedAlike(vh *model.VirtualHost) bool {
 	return len(vh.Gates) > 0 && !slices.ContainsFunc(vh.Routes, func(r model.Route) bool {
 		return !slices.Equal(r.Gates, vh.Gates)
 	})
+}
+
+// gateScan asks before a scan holds a body, if all routes of the host are gated. The route is not
+// known yet: without policies that all routes have, one of any route suffices for now.
+func (b *builder) gateScan(vh *model.VirtualHost, scan *routev3.Route) {
+	extensions := map[string]string{gatePolicies: strings.Join(vh.Gates, ",")}
+	switch {
+	case gatedAlike(vh):
+		extensions[gateFinal] = "true"
+	case len(vh.Gates) > 0:
+	default:
+		var all []string
+		for i := range vh.Routes {
+			if len(vh.Routes[i].Gates) == 0 {
+				return
+			}
+			all = append(all, vh.Routes[i].Gates...)
+		}
+		slices.Sort(all)
+		extensions[gatePolicies], extensions[gateAny] = strings.Join(slices.Compact(all), ","), "true"
+	}
+	put(&scan.TypedPerFilterConfig, filterGateEarly, b.asks(extensions))
+}
+
+// gateWait asks before a route's own script holds a body. The route does not change any more.
+func (b *builder) gateWait(r *model.Route, route *routev3.Route) {
+	script := route.TypedPerFilterConfig[filterScripts]
+	if len(r.Gates) == 0 || script == nil || !proto.Equal(script, b.script(waitCode)) {
+		return
+	}
+	put(&route.TypedPerFilterConfig, filterGateEarly, b.asks(map[string]string{
+		gatePolicies: strings.Join(r.Gates, ","), gatePools: strings.Join(r.Reaches, ","), gateFinal: "true",
+	}))
+}
+
+// lists reports whether our picker answers a route's requests for the list of models, so that a key
+// gets only what it may use. If the picker fails, a server answers the same path with its own list.
+func lists(r *model.Route, route *routev3.Route) bool {
+	f := r.Action.Forward
+	elsewhere := func(p model.PathChange) bool {
+		return p.Full != nil || p.Prefix != nil && strings.Contains(r.Match.Path, "/models")
+	}
+	if f == nil || r.Match.GRPC != nil || elsewhere(f.RewritePath) ||
+		slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool {
+			return w.Own != nil && elsewhere(w.Own.RewritePath)
+		}) {
+		return false
+	}
+	if strings.HasSuffix(route.Name, modelsSuffix) {
+		return true
+	}
+	return !slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool {
+		return w.Own != nil || w.Weight > 0 && (!pooled(&w) || w.Picker.Cluster.External() || w.Picker.Spills)
+	})
+}
+
+// reachesAny returns all that any route of a host reaches.
+func reachesAny(vh *model.VirtualHost) (all []string) {
+	for i := range vh.Routes {
+		all = append(all, vh.Routes[i].Reaches...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // hidden reports whether some clients that pass the host's own gates do not pass the route's: they

@@ -47,13 +47,16 @@ func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Rout
 		}
 	}
 	action.Forward, one.Action = &forward, &action
-	route := &routev3.Route{Name: r.Name + "#models", Match: listMatch(r.Match)}
+	route := &routev3.Route{Name: r.Name + modelsSuffix, Match: listMatch(r.Match)}
 	changeHeaders(route, r.Action)
 	route.RequestBodyBufferLimit = main.RequestBodyBufferLimit
 	route.TypedPerFilterConfig = main.TypedPerFilterConfig
 	route.Action = b.routeAction(&one, calls)
 	return route
 }
+
+// modelsSuffix ends the names of these routes.
+const modelsSuffix = "#models"
 
 func listMatch(m model.Match) *routev3.RouteMatch {
 	out := routeMatch(m)

@@ -1,7 +1,7 @@
 -- Copies the top-level "model" string of a JSON body to x-gateway-model-name, and makes Envoy choose the route again.
 -- One pass; long strings (prompts) are skipped by plain searches for quotes. It parses no more JSON than needed: a body
 -- that is no object, or whose model is no string, gets no header, and the routes decide.
-local find, byte, sub, char = string.find, string.byte, string.sub, string.char
+local find, byte, sub, char, lower = string.find, string.byte, string.sub, string.char, string.lower
 local floor, max, min, tonumber = math.floor, math.max, math.min, tonumber
 
 -- A scan runs on a worker thread, which serves other requests too. So its work is bounded: a string counts 4, a bracket, a
@@ -96,8 +96,9 @@ local function nest(s, pos, stop, depth, work)
   return depth, work
 end
 
--- scan returns the model, or nil, and what is wrong: "twice" if there is more than one, "work" if it reached the limit.
-local function scan(s)
+-- scan returns the model, or nil, and what is wrong: "twice" if there is more than one, "case" if strict and a key differs in
+-- its case, "work" if it reached the limit.
+local function scan(s, strict)
   local model, seen = nil, false
   local quote = find(s, '"', 1, true) or #s + 1
   local work = quote / 16
@@ -120,7 +121,9 @@ local function scan(s)
     -- Longer keys cannot be "model", however it is escaped.
     if depth == 1 and finish - open <= 31 then
       local _, colon = find(s, "^%s*:", pos)
-      if colon and text(sub(s, open + 1, finish - 1)) == "model" then
+      local key = colon and text(sub(s, open + 1, finish - 1))
+      if strict and key and key ~= "model" and lower(key) == "model" then return nil, "case" end
+      if key == "model" then
         if seen then return nil, "twice" end
         seen, pos = true, colon + 1
         if find(s, '^%s*"', pos) then
@@ -149,16 +152,38 @@ local function decline(handle, status, code, message)
   handle:respond({ [":status"] = status, ["content-type"] = "application/json", ["x-penstock-reason"] = code }, body)
 end
 
--- lift sets the header. It returns whether the request proceeds.
+-- unlike reports why servers may read a body otherwise than this script; nil if all read the same. JSON has no byte 0, but
+-- UTF-16 and UTF-32 do, which some servers detect.
+local function unlike(headers, s)
+  local coding = lower(headers:get("content-encoding") or "identity")
+  if coding ~= "identity" then return "the body is encoded: send it without content-encoding" end
+  if find(s, "\0", 1, true) then return "the body is not JSON in UTF-8" end
+end
+
+-- lift sets the headers. It returns whether the request proceeds. Where a gate decides by the model (strict), a body that
+-- servers may read otherwise is declined.
 local function lift(handle)
   local headers = handle:headers()
+  local strict = handle:filterContext():get("strict") == true
   local content = (headers:get("content-type") or ""):lower()
+  if headers:get(":method") == "OPTIONS" then return true end -- the early gate lets CORS pass, and nothing is held for it
   if headers:get("upgrade") or find(content, "^application/grpc") or find(content, "^multipart/") then return true end
   local body = handle:body()
   if not body or body:length() == 0 then return true end
-  local model, wrong = scan(body:getBytes(0, body:length()))
+  local bytes = body:getBytes(0, body:length())
+  headers = handle:headers() -- the ones from before the body came are out of scope
+  local encoded = strict and unlike(headers, bytes)
+  if encoded then
+    decline(handle, "400", "invalid_body", encoded)
+    return false
+  end
+  local model, wrong = scan(bytes, strict)
   if wrong == "twice" then
     decline(handle, "400", "invalid_model", "the body names more than one model")
+    return false
+  end
+  if wrong == "case" then
+    decline(handle, "400", "invalid_model", "the body has a key that differs from model in its case alone")
     return false
   end
   if wrong == "work" then
@@ -167,7 +192,10 @@ local function lift(handle)
   end
   model = model and text(model)
   if not model or model == "" or #model > 1024 or find(model, "[%z\1-\31\127]") then return true end
-  handle:headers():replace("x-gateway-model-name", model) -- the headers from before the body came are out of scope
+  headers:replace("x-gateway-model-name", model)
+  if strict and (content == "" or content == "application/json" or find(content, "^application/json%s*;[^,]*$")) then
+    headers:replace("x-penstock-model", model)
+  end
   return true
 end
 

@@ -75,9 +75,11 @@ func scanned(inverted bool) *matcherv3.MetadataMatcher {
 // regardless of their model, reads the model, and makes Envoy choose the route again: only bodies
 // of these requests are held. It is nil for other routes, and for gRPC, whose bodies are not read.
 // It answers 404 without a direct response, which would ignore the buffer limit.
-func (b *builder) scanRoute(r *model.Route) *routev3.Route {
+//
+// A route with a gate by models gets it, too. On its host all scans are strict.
+func (b *builder) scanRoute(vh *model.VirtualHost, r *model.Route) *routev3.Route {
 	ofModel := func(h model.ValueMatch) bool { return h.Name == ModelHeader }
-	if r.Match.GRPC != nil || !byModel(r) {
+	if b.hops || r.Match.GRPC != nil || !byModel(r) && !r.ByModel {
 		return nil
 	}
 	m := r.Match
@@ -89,7 +91,12 @@ func (b *builder) scanRoute(r *model.Route) *routev3.Route {
 		RequestBodyBufferLimit: wrapperspb.UInt64(maxBody),
 	}
 	scan.Match.DynamicMetadata = []*matcherv3.MetadataMatcher{scanned(true)}
-	put(&scan.TypedPerFilterConfig, filterScripts, b.script(scanCode))
+	put(&scan.TypedPerFilterConfig, filterScripts, b.any(&luav3.LuaPerRoute{
+		Override: &luav3.LuaPerRoute_Name{Name: scanCode},
+		FilterContext: &structpb.Struct{Fields: map[string]*structpb.Value{
+			"strict": structpb.NewBoolValue(vh.ByModel),
+		}},
+	}))
 	return scan
 }
 

@@ -32,7 +32,7 @@ func VirtualHost(vh *model.VirtualHost) (*Encoded, error) {
 		Routes:  b.routes(vh),
 	}
 	if gatedWhole(vh) {
-		b.gated(&host.TypedPerFilterConfig, vh.Gates)
+		b.gated(&host.TypedPerFilterConfig, gateOf{policies: vh.Gates, reaches: vh.Routes[0].Reaches})
 	}
 	out, err := b.encoded(host, vh.Owners)
 	if err != nil {
@@ -62,30 +62,32 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 	scans := map[string]bool{} // by their matches: one before the first of many models is enough
 	for i := range vh.Routes {
 		r := &vh.Routes[i]
-		if scan := b.scanRoute(r); scan != nil {
+		if scan := b.scanRoute(vh, r); scan != nil {
 			match, err := resource.Marshal(scan.Match)
 			if err != nil {
 				b.fail("route %s: %v", r.Name, err)
 			}
 			if !scans[string(match)] {
 				scans[string(match)] = true
-				b.gateRoute(vh, scan, vh.Gates)
+				b.gateRoute(vh, scan, gateOf{policies: vh.Gates})
+				b.gateScan(vh, scan)
 				routes = append(routes, scan)
 			}
 		}
 		for _, own := range b.route(vh, r) {
 			hoistReason(own)
-			b.gateRoute(vh, own, r.Gates)
+			b.gateRoute(vh, own, gateOf{policies: r.Gates, reaches: r.Reaches, lists: lists(r, own)})
+			b.gateWait(r, own)
 			routes = append(routes, own)
 		}
 	}
 	if len(scans) > 0 {
 		if list := b.hostModelsRoute(vh); list != nil {
-			b.gateRoute(vh, list, vh.Gates)
+			b.gateRoute(vh, list, gateOf{policies: vh.Gates, reaches: reachesAny(vh), lists: true})
 			routes = append(routes, list)
 		}
 		none := noModel(vh)
-		b.gateRoute(vh, none, vh.Gates)
+		b.gateRoute(vh, none, gateOf{policies: vh.Gates})
 		routes = append(routes, none)
 		holdScanned(routes)
 	}

@@ -92,7 +92,7 @@ func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, ho
 	read := func(list []gatewayv1.HTTPHeader, field string, set bool) (out []model.Header) {
 		for i, h := range list {
 			at := fmt.Sprintf("%s[%d]", field, i)
-			name := b.headerName(string(h.Name), at+".name")
+			name := b.modified(string(h.Name), at+".name")
 			b.text(h.Value, at+".value")
 			switch {
 			case name == "host" && set && host != nil:
@@ -110,7 +110,7 @@ func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, ho
 	out := model.HeaderChanges{Set: read(spec.Set, field+".set", true), Add: read(spec.Add, field+".add", false)}
 	for i, h := range spec.Remove {
 		at := fmt.Sprintf("%s.remove[%d]", field, i)
-		name := b.headerName(h, at)
+		name := b.modified(h, at)
 		if name == "host" {
 			b.unsupported(at, "the Host header cannot be removed")
 		}
@@ -123,12 +123,26 @@ func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, ho
 
 var token = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
+// ownHeaders begins the headers with which Penstock's gates and pickers pass on a caller: a route
+// that sets one would forge it for the next hop.
+const ownHeaders = "x-penstock-"
+
 // Envoy rejects a whole route configuration for an invalid one.
 func (b *ruleBuilder) headerName(name, field string) string {
 	if !token.MatchString(name) {
 		b.unsupported(field, "%q is not the name of a header", name)
 	}
 	return strings.ToLower(name)
+}
+
+// modified returns the name of a header that a filter changes.
+func (b *ruleBuilder) modified(name, field string) string {
+	name = b.headerName(name, field)
+	if strings.HasPrefix(name, ownHeaders) {
+		b.problem(field, gatewayv1.RouteReasonUnsupportedValue, "headers "+ownHeaders+"* are Penstock's own",
+			"use another name")
+	}
+	return name
 }
 
 func (b *ruleBuilder) text(s, field string) {

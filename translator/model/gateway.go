@@ -242,6 +242,8 @@ type VirtualHost struct {
 	// Gates are the Gates that all routes have. They also apply to requests that no route takes, as
 	// far as the host answers them.
 	Gates []string
+	// ByModel is set if a route has it: all scans of bodies are then strict.
+	ByModel bool
 }
 
 // Route is one match of a rule in a virtual host.
@@ -257,4 +259,12 @@ type Route struct {
 	Gates []string
 	// ExactUsage means that streams must report their tokens (AccessPolicy.usage).
 	ExactUsage bool
+	// Reaches lists, for a route with gates, all that its requests may reach, sorted:
+	// InferencePools ("namespace/name"), imports ("namespace/name@"), and AnythingElse.
+	Reaches []string
+	// ByModel is set if one of Gates decides by the model: the body is read for it.
+	ByModel bool
 }
+
+// AnythingElse stands for Services and unresolved backends in Route.Reaches.
+const AnythingElse = "*"

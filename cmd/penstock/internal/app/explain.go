@@ -21,6 +21,8 @@ import (
 // Explained is a translator's explanation with the state of a running process.
 type Explained struct {
 	translator.Explanation
+	// Access is what the policies above the route decide about the API key; "" without any.
+	Access string `json:"access,omitempty"`
 	// Picks are the picker's present choices, by pool.
 	Picks map[string]json.RawMessage `json:"picks,omitempty"`
 	// Servers are how many servers of backends serve now, by cluster.
@@ -38,6 +40,7 @@ func (c *core) Explain(q translator.Query) Explained {
 		fault(q)
 		out.Explanation = t.Explain(q)
 	})
+	out.explainAccess(c.store.View(), q, time.Now())
 	doc := status.NewDocument(c.board.List(nil), Controller, nil, time.Now())
 	for _, o := range doc.Objects {
 		if out.concerns(o) {
@@ -92,7 +95,7 @@ func (a *App) explain(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	q.Model, q.Gateway = args.Get("model"), args.Get("gateway")
+	q.Model, q.Gateway, q.Key = args.Get("model"), args.Get("gateway"), args.Get("key")
 	debug.WriteJSON(w, a.Explain(q))
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -108,9 +109,28 @@ func (k *Keeper) catchUp() {
 	mark()
 	k.table.Apply(change, k.cfg.Now())
 	mark()
+	if len(change.Policies) > 0 {
+		for _, name := range k.table.WithModels() {
+			affected[name] = true
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(affected)) {
 		k.report(view, name)
 	}
+}
+
+// TableOf returns a table with the keys and policies of a view.
+func TableOf(view *store.View) *authz.Table {
+	change := authz.Change{Keys: map[string]*authz.Key{}, Policies: map[string]*authz.Policy{}}
+	for _, k := range store.APIKeys.All(view) {
+		change.Keys[store.ID(k)] = KeyOf(view, store.ID(k))
+	}
+	for _, p := range store.AccessPolicies.All(view) {
+		change.Policies[store.ID(p)] = PolicyOf(view, store.ID(p))
+	}
+	table := authz.NewTable()
+	table.Apply(change, time.Time{})
+	return table
 }
 
 // KeyOf returns what the table has of an APIKey; nil if it does not exist.
@@ -121,7 +141,15 @@ func KeyOf(view *store.View, id string) *authz.Key {
 	}
 	out := &authz.Key{Namespace: o.Namespace, Name: o.Name, Labels: labels.Set(o.Labels),
 		Created: o.CreationTimestamp.Time, Caller: objectid.Join(o.Namespace, cmp.Or(o.Spec.Owner, o.Name)),
-		Objective: o.Spec.Objective, Disabled: o.Spec.Disabled}
+		Objective: o.Spec.Objective, Disabled: o.Spec.Disabled, Groups: o.Spec.Groups, Models: o.Spec.Models}
+	if o.Spec.Pools != nil {
+		out.Pools = []string{} // none, unless there are some
+	}
+	for _, p := range o.Spec.Pools {
+		pool := objectid.Target{Pool: objectid.Pool{Namespace: cmp.Or(p.Namespace, o.Namespace), Name: p.Name},
+			Import: p.Kind == store.InferencePoolImports.Kind()}
+		out.Pools = append(out.Pools, pool.String())
+	}
 	if o.Spec.Expires != nil {
 		out.Expires = o.Spec.Expires.Time
 	}
@@ -140,7 +168,7 @@ func PolicyOf(view *store.View, id string) *authz.Policy {
 		return nil
 	}
 	selector, namespaces, _ := access.Selector(o) // its report has the error
-	return &authz.Policy{Namespaces: namespaces, Selector: selector}
+	return &authz.Policy{Namespaces: namespaces, Selector: selector, ByModel: o.Spec.ByModel}
 }
 
 // report reports the hashes of a key that let nothing in, or that an older key of its namespace
@@ -156,6 +184,12 @@ func (k *Keeper) report(view *store.View, id string) {
 	found := func(severity report.Severity, i int, problem, fix string) {
 		rep.Findings = append(rep.Findings, report.Finding{Severity: severity, Owner: rep.Owner,
 			Field: fmt.Sprintf("spec.hashes[%d]", i), Problem: problem, Fix: fix})
+	}
+	if unread := k.table.Unread(id); len(unread) > 0 {
+		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Warning, Owner: rep.Owner,
+			Field: "spec.models", Problem: fmt.Sprintf("AccessPolicy %s selects it and has no byModel: the key is "+
+				"denied on its routes, unless another policy there has it", strings.Join(unread, ", ")),
+			Fix: "write byModel: true in the policy, or remove models"})
 	}
 	for i, text := range o.Spec.Hashes {
 		h, err := authz.ParseHash(text)

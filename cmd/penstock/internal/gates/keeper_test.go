@@ -48,8 +48,8 @@ func TestKeeper_TableFollowsKeysAndPolicies(t *testing.T) {
 	world := store.New()
 	keeper := gates.New(gates.Config{Store: world, Board: status.NewBoard(nil), Now: func() time.Time { return noon }})
 	lets := func() bool {
-		d, err := keeper.Table().Decide([]string{"infra/all"},
-			[]authz.Header{{Name: "authorization", Value: "Bearer " + secret}}, noon)
+		d, err := keeper.Table().Decide(authz.Request{Policies: []string{"infra/all"},
+			Headers: []authz.Header{{Name: "authorization", Value: "Bearer " + secret}}}, noon)
 		return err == nil && d.Reason == ""
 	}
 	disabled := apiKey("alice", authz.HashOf(secret).String(), noon)
@@ -97,6 +97,28 @@ func TestKeeper_ReportsKeysThatCannotBeUsed(t *testing.T) {
 		}
 		if got := strings.Join(found, "; "); !strings.Contains(got, c.want) || (c.want == "") != (got == "") {
 			t.Errorf("hash %s: got %q, want %q", c.hash, got, c.want)
+		}
+	}
+}
+
+// A key with models has a finding while a policy selects it that reads none.
+func TestKeeper_ReportsPoliciesThatReadNoModels(t *testing.T) {
+	world, board := store.New(), status.NewBoard(nil)
+	keeper := gates.New(gates.Config{Store: world, Board: board, Now: func() time.Time { return noon }})
+	key := apiKey("alice", authz.HashOf(secret).String(), noon)
+	key.Spec.Models = []string{"llama"}
+	apply(t, world, store.APIKeys.Put(key))
+	for i, byModel := range []bool{false, true, false} {
+		apply(t, world, store.AccessPolicies.Put(&v1alpha1.AccessPolicy{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "all"},
+			Spec:       v1alpha1.AccessPolicySpec{APIKeys: &v1alpha1.AccessKeys{}, ByModel: byModel}}))
+		deliver(keeper)
+		found := 0
+		for _, r := range board.List(status.NewWatchSet()) {
+			found += len(r.Findings)
+		}
+		if found > 0 == byModel {
+			t.Errorf("step %d: %d findings", i, found)
 		}
 	}
 }

@@ -111,6 +111,7 @@ var effective = []string{
 
 // validValues are further values of fields whose schema does not list them.
 var validValues = map[string][]any{
+	"APIKey.spec.models[]":      {"team-*"},
 	"APIKey.spec.hashes[]":      {strings.Repeat("ab", sha256.Size)},
 	"EndpointSlice.addressType": {"FQDN"}, "EndpointSlice.ports[].protocol": {"UDP"},
 	"Service.spec.ports[].protocol":          {"UDP"},
@@ -469,7 +470,7 @@ func noteGates(view *store.View, note func(any)) {
 	}
 	for _, p := range store.AccessPolicies.All(view) {
 		policy := gates.PolicyOf(view, objectid.Join(p.Namespace, p.Name))
-		note([]any{policy.Namespaces, fmt.Sprint(policy.Selector)})
+		note([]any{policy.Namespaces, fmt.Sprint(policy.Selector), policy.ByModel})
 	}
 }
 
