@@ -75,8 +75,7 @@ func exportConditions(r registry.Record) []metav1.Condition {
 // ownConditions returns the conditions of this cluster's own exports.
 func ownConditions() []metav1.Condition { return exportConditions(registry.Record{}) }
 
-// settled reports whether conditions are those of an own export; they are not in the first version
-// after an upgrade.
+// settled reports whether an own export has its conditions. An earlier version has written none.
 func settled(list []metav1.Condition) bool {
 	return meta.IsStatusConditionTrue(list, "Accepted") && meta.IsStatusConditionFalse(list, "Reconciling")
 }

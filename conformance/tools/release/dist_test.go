@@ -420,7 +420,7 @@ func misnamed(t *testing.T, d *dist) string {
 	return dir
 }
 
-// redirect makes the images of a release those of another registry.
+// redirect makes a release name its images in another registry.
 func redirect(t *testing.T, d *dist, host string) {
 	t.Helper()
 	for _, file := range []string{

@@ -37,8 +37,8 @@ func AccessPolicy() *Shape {
 	}
 }
 
-// worst returns the conditions of a report with parents: those of a parent with a False one, else
-// those of the first.
+// worst returns the conditions of the first parent that has a False one, else of the first parent.
+// A report without parents has conditions of its own.
 func worst(r report.Report) []report.Condition {
 	if len(r.Parents) == 0 {
 		return r.Conditions
