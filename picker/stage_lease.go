@@ -56,7 +56,8 @@ func (k *pick) counted(a *extproc.Answer) {
 }
 
 // used describes the pick for the request's usage. Its cost is the request's own part of strategy
-// load's: the time to read the uncached prompt, and schedule.PerRequest. Waits and delays are others' cost.
+// load's: the time to read the uncached prompt, and schedule.PerRequest. Waits and delays are
+// others' cost.
 func (k *pick) used() string {
 	cached, cost := 0, time.Duration(0)
 	if len(k.ranked) > 0 {

@@ -129,8 +129,8 @@ func (m *metered) measure(ctx context.Context, r *rand.Rand, owner string, kinds
 // words have 4.3 bytes each with their blanks, as tokens of English have: the simulated servers
 // count words.
 func words(r *rand.Rand, n int) string {
-	list := strings.Fields("the a of cat run and to it you that he for on as with his they at be this have from or one " +
-		"had by model request server answer which token")
+	list := strings.Fields("the a of cat run and to it you that he for on as with his they at be this have from or " +
+		"one had by model request server answer which token")
 	var out []string
 	for range n {
 		out = append(out, list[r.IntN(len(list))])

@@ -56,7 +56,7 @@ func TestIncludeUsage_OnlyStreamsOfOpenAI(t *testing.T) {
 }
 
 // Whatever a client writes, a changed body stays JSON, and its other members stay.
-func FuzzIncludeUsage(f *testing.F) {
+func FuzzIncludeUsage_ChangedBodyStaysJSON(f *testing.F) {
 	f.Add(`{"stream":true,"messages":[]}`)
 	f.Add(`{"stream_options" : {"a":[1]} ,"stream":true}`)
 	f.Add(`{"stream_options":null,"stream":true,"\u0073tream_options":{}}`)

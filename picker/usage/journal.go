@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
 const (
@@ -120,11 +118,24 @@ func (j *journal) close() error {
 	if int64(text.Len()) > size/2 {
 		return nil
 	}
-	if err := statefile.Replace(f.Name(), text.Bytes()); err != nil {
+	if err := replace(f.Name(), text.Bytes()); err != nil {
 		return err
 	}
 	j.closed -= size - int64(text.Len())
 	return nil
+}
+
+// replace replaces a segment by an equal one. A kill or a power cut leaves either.
+func replace(path string, text []byte) error {
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		return os.Rename(f.Name(), path)
+	}
+	return errors.Join(err, os.Remove(f.Name()))
 }
 
 // segments lists the closed segments of a folder, without one that is still open: the oldest start
