@@ -223,8 +223,8 @@ func TestUsage_ServersClaimsAreBounded(t *testing.T) {
 			`"usage":{"prompt_tokens":-5,"completion_tokens":-9}}`, output: -1},
 		{name: "text", answer: `{"object":"chat.completion","choices":[],"usage":{"completion_tokens":"many"}}`,
 			output: -1},
-		{name: "twice", answer: event(1) + event(2) + usageEvent(5) + usageEvent(7) + "data: [DONE]\n\n", output: 7},
-		{name: "cut", answer: strings.Repeat(event(1), 50) + "data: {\"cut", output: -1, failed: 1, least: 20},
+		{name: "twice", answer: streamEvent(1) + streamEvent(2) + usageEvent(5) + usageEvent(7) + "data: [DONE]\n\n", output: 7},
+		{name: "cut", answer: strings.Repeat(streamEvent(1), 50) + "data: {\"cut", output: -1, failed: 1, least: 20},
 	}
 	for _, c := range cases {
 		keys[c.name] = s.keys("create", c.name)
@@ -267,7 +267,7 @@ func (s *site) usedFrom(owner, pool string) (usedRow, error) {
 	return usedRow{}, errors.Join(err, errors.New(out))
 }
 
-func event(n int) string {
+func streamEvent(n int) string {
 	return fmt.Sprintf(`data: {"id":"chatcmpl-0123456789abcdef0123456789abcdef","object":"chat.completion.chunk",`+
 		`"created":1700000000,"model":"llama","choices":[{"index":0,"delta":{"content":" %d"},"logprobs":null,`+
 		`"finish_reason":null}]}`+"\n\n", n)
