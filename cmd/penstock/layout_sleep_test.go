@@ -47,9 +47,7 @@ var sleeps = map[string]string{
 
 	// What a measurement or a fault is defined by.
 	"conformance/bench/deadpool.go deadPoolTurn":            "probes before the fault, and traffic beside it",
-	"conformance/bench/dropin.go roll":                      "a rollout waits for readiness",
 	"conformance/bench/ended.go elsewhere":                  "a pool without requests for a while",
-	"conformance/bench/phantoms.go measurePhantoms":         "what is counted a while after the fault",
 	"conformance/bench/picks.go costs":                      "CPU after the last request belongs to it",
 	"conformance/promises/faults_test.go apiServerAway":     "an API server is away for a minute",
 	"conformance/promises/process/confine_test.go TestMain": "a process that the test ends",

@@ -160,7 +160,7 @@ func pageRequests(t *testing.T, pattern, node string) []string {
 	with := map[string][]string{
 		"/metrics": {""}, "/healthz": {""}, "/readyz": {""},
 		"/status": {"", "?output=text"}, "/proxies": {""}, "/debug/rates": {""}, "/debug/suspect": {""},
-		"/debug/serving": {""}, "/clusters": {""}, "/explain": {explain},
+		"/debug/serving": {""}, "/clusters": {""}, "/explain": {explain}, "/usage": {""},
 		"/debug/picks": {"", "?pool=default/chat", "?last=50"}, "/debug/pool": {"?pool=default/chat"},
 		"/debug/graph":    {"?key=default/gw", "?key=secret", "?key=cert", "?key=key/own", "?key=default/chat"},
 		"/debug/xds/dump": {"?gateway=default/gw"}, "/debug/xds/diff": {"?node=" + node},

@@ -223,7 +223,8 @@ func TestUsage_ServersClaimsAreBounded(t *testing.T) {
 			`"usage":{"prompt_tokens":-5,"completion_tokens":-9}}`, output: -1},
 		{name: "text", answer: `{"object":"chat.completion","choices":[],"usage":{"completion_tokens":"many"}}`,
 			output: -1},
-		{name: "twice", answer: streamEvent(1) + streamEvent(2) + usageEvent(5) + usageEvent(7) + "data: [DONE]\n\n", output: 7},
+		{name: "twice", answer: streamEvent(1) + streamEvent(2) + usageEvent(5) + usageEvent(7) +
+			"data: [DONE]\n\n", output: 7},
 		{name: "cut", answer: strings.Repeat(streamEvent(1), 50) + "data: {\"cut", output: -1, failed: 1, least: 20},
 	}
 	for _, c := range cases {

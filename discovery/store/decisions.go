@@ -72,10 +72,12 @@ var ofPenstock = []decision{
 	decide[v1alpha1.PoolPolicyStatus](shown("Conditions ObservedGeneration")),
 	// A hash of 256 random bits is no secret, but one of a key that a user chose may be.
 	decide[v1alpha1.APIKey](shown("TypeMeta ObjectMeta Spec")),
-	decide[v1alpha1.APIKeySpec](shown("Owner Objective Expires Disabled"), omit("Hashes")),
+	decide[v1alpha1.APIKeySpec](shown("Owner Groups Objective Models Pools Expires Disabled"), omit("Hashes")),
+	decide[v1alpha1.KeyPool](shown("Kind"), names("Namespace Name")),
 	decide[v1alpha1.AccessPolicy](shown("TypeMeta ObjectMeta Spec Status")),
 	decide[v1alpha1.AccessPolicyStatus](shown("Ancestors Conditions ObservedGeneration")),
-	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs APIKeys Ungated Usage")),
+	decide[v1alpha1.AccessPolicySpec](shown("TargetRefs APIKeys Ungated Usage ByModel Except")),
+	decide[v1alpha1.AccessException](shown("Kind"), names("Namespace Name")),
 	decide[v1alpha1.AccessTarget](shown("Group Kind SectionName"), names("Name")),
 	decide[v1alpha1.AccessKeys](shown("Selector"), names("Namespaces")),
 	decide[endpointpicker.EndpointPickerConfig](object("Plugins SchedulingProfiles FeatureGates FlowControl "+

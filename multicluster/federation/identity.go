@@ -100,12 +100,6 @@ func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }
 
-func (t *trust) empty() bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return len(t.byName) == 0
-}
-
 func (t *trust) has(name string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -144,18 +138,8 @@ func (t *trust) member(chain []*x509.Certificate, usage x509.ExtKeyUsage) (strin
 	return name, err
 }
 
-var errNoMembers = errors.New("this cluster has no members")
-
 func (t *trust) server() *tls.Config {
 	return &tls.Config{
-		// Without members no certificate is valid. Members that join first try to connect
-		// meanwhile.
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			if t.empty() {
-				return nil, errNoMembers
-			}
-			return nil, nil
-		},
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert,
 		SessionTicketsDisabled: true, // each connection must prove its identity
 		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.certificate() },

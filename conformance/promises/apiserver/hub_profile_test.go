@@ -90,16 +90,7 @@ func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
 		text+
 			"{name: bare, clusterProfile: {namespace: fleet, name: bare}}, {name: other, clusterProfile: {namespace: "+
 			"elsewhere, name: other}}, {name: none, clusterProfile: {namespace: fleet, name: none}}]}}")
-	plugin := filepath.Join(h.dir, "token.sh")
-	if err := os.WriteFile(plugin, []byte(`#!/bin/sh
-echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "hub"}}'
-`), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	providers := filepath.Join(h.dir, "providers.json")
-	write(t, providers,
-		fmt.Appendf(nil,
-			`{"providers": [{"name": "token", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": %q}}]}`, plugin))
+	providers := h.providers()
 	h.kubeconfig("management", management, "hub")
 	clusterSet := object{group: "penstock.dev", version: "v1alpha1", kind: "ClusterSet", resource: "clustersets",
 		name: "gpus"}
@@ -152,6 +143,22 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
 	if second := servers["west"].epoch(t, "team", "chat"); second <= first {
 		t.Errorf("the epoch of the first leader is %d, and of the next one %d", first, second)
 	}
+}
+
+// providers returns the path of a file whose one provider of credentials prints a token.
+func (h *hub) providers() string {
+	h.t.Helper()
+	plugin := filepath.Join(h.dir, "token.sh")
+	if err := os.WriteFile(plugin, []byte(`#!/bin/sh
+echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "hub"}}'
+`), 0o700); err != nil {
+		h.t.Fatal(err)
+	}
+	providers := filepath.Join(h.dir, "providers.json")
+	write(h.t, providers,
+		fmt.Appendf(nil,
+			`{"providers": [{"name": "token", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": %q}}]}`, plugin))
+	return providers
 }
 
 func (s *server) permitHub(t *testing.T) {
