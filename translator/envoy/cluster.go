@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Cluster encodes a backend, pool or picker. Its endpoints come by EDS under its own name: Envoy
-// would not update two clusters with the same service_name.
+// Cluster encodes a backend, pool or picker. Its EDS resource has the cluster's name: Envoy would
+// not update two clusters with the same service_name.
 func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	if c.Hops && c.Protocol != model.HTTP1 && c.Protocol != model.H2C {
 		return nil, fmt.Errorf("cluster %s speaks %s, which hops do not", c.Name, c.Protocol)
@@ -56,10 +56,11 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		// calls meanwhile.
 		cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: seconds(0)}
 		if !c.Own {
-			// Calls to a dead picker must fail at once: with FULL_DUPLEX_STREAMED only that lets a
-			// request pass without it. If all endpoints of a hop's cluster are ejected, the hop
-			// declines at once. For our own picker the default stays: if most replicas seem dead,
-			// that may be a busy machine's pause. Draining endpoints get no new session.
+			// Unhealthy endpoints get nothing, even if no other is left. Calls to a dead picker
+			// must fail at once: with FULL_DUPLEX_STREAMED, only then does a request pass without
+			// it. A hop declines at once if all endpoints are ejected. Draining endpoints get no
+			// new session. Our own picker keeps the default: if most replicas seem dead, the
+			// machine may just be busy.
 			cl.CommonLbConfig.HealthyPanicThreshold = &typev3.Percent{Value: 0}
 		}
 	}
@@ -115,9 +116,9 @@ func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 	return check
 }
 
-// ejected ejects an endpoint for a second after two failed connections, or each request of its
-// share would wait for the connect timeout. Response statuses eject nothing. The time is fixed:
-// Envoy's default grows up to five minutes.
+// ejected ejects an endpoint for a second after two failed connections: each request of its share
+// would wait for the connect timeout. Response statuses eject nothing. The time is fixed: Envoy's
+// default grows up to five minutes.
 func ejected() *clusterv3.OutlierDetection {
 	never, always := u32(0), u32(100)
 	return &clusterv3.OutlierDetection{

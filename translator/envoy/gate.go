@@ -20,11 +20,12 @@ import (
 const (
 	// gateTimeout limits a gate's whole call; without an answer the request is denied with 503.
 	gateTimeout = 200 * time.Millisecond
-	// gateTryTimeout limits one try: Envoy reads a retry policy's max_interval as such. At 10 ms a
-	// pause of 30 ms is a 503. At 60 ms no request fails with one of two servers frozen.
+	// gateTryTimeout limits one try: Envoy takes the retry policy's max_interval for it. With 10
+	// ms, a server's pause of 30 ms causes a 503. With 60 ms, no request fails while one of two
+	// servers is frozen.
 	gateTryTimeout = 60 * time.Millisecond
-	// A try's time starts when it is connected, so a host that drops SYNs would take all of
-	// gateTimeout. A TLS handshake on a busy machine takes longer.
+	// A try's time starts once its connection is open, so a host that drops SYNs would take all of
+	// gateTimeout. On a busy machine TLS takes longer.
 	gateConnectTimeout, gateTLSTimeout = 50 * time.Millisecond, 150 * time.Millisecond
 )
 
@@ -33,21 +34,22 @@ const (
 	metaStage       = "x-penstock-stage" // early or late
 	gatePolicies    = "policies"         // context extension: model.Route.Gates, comma-separated
 	gateMetadata    = "envoy.filters.http.ext_authz"
-	decidedMetadata = "decided" // policies that let the request in
+	decidedMetadata = "decided" // the policies that let the request in
 	callerMetadata  = "caller"
-	finalMetadata   = "final" // the early answer counts
+	finalMetadata   = "final" // true if the early answer is final
 )
 
-// gateHeaders are all that the service reads of a request, besides method and path.
+// gateHeaders are the headers that the service reads, besides method and path.
 var gateHeaders = []string{"authorization", "x-api-key", "api-key", "content-type", ModelHeader,
 	"access-control-request-method"}
 
-// gate asks our authorization service on routes that switch it on (gated). Every route
-// configuration switches it off (ungated), so that a forgotten switch denies. HttpFilter.disabled
-// would do so too, but not after a script's clearRouteCache: a gated route would pass.
+// gate returns a filter that asks our authorization service. Every route configuration switches it
+// off (ungated), and gated routes switch it on, so that a forgotten switch denies.
+// HttpFilter.disabled cannot replace ungated: after a script's clearRouteCache, requests would pass
+// a gated route.
 //
-// The service answers from headers alone, and fails closed. The early gate precedes whatever waits
-// for a body; its route may still change.
+// The service answers from headers alone, and fails closed. The early gate precedes all filters
+// that wait for a body; the route may change after it.
 func (b *builder) gate(early bool) *authzv3.ExtAuthz {
 	stage, prefix := "late", "gate"
 	if early {
@@ -64,7 +66,7 @@ func (b *builder) gate(early bool) *authzv3.ExtAuthz {
 		Services:            &authzv3.ExtAuthz_GrpcService{GrpcService: service},
 		StatusOnError:       &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		ValidateMutations:   true,
-		EncodeRawHeaders:    true, // several of one name
+		EncodeRawHeaders:    true, // if several headers have one name
 		AllowedHeaders:      names(gateHeaders),
 	}
 	if !early {
@@ -88,9 +90,9 @@ func (b *builder) ungated() map[string]*anypb.Any {
 	return map[string]*anypb.Any{filterGateEarly: off, filterGate: off}
 }
 
-// gated switches the gate on for a host or route with policies, and locks it: an empty answer, or a
-// list of filters without the gate, would let requests pass. The lock requires an answer in which
-// each of these policies let the request in.
+// gated switches the gate on for a host or route with policies, and adds a lock (the filter rbac),
+// which requires an answer that lists each of these policies. Without it, an empty answer, or a
+// list of filters without the gate, would let requests pass.
 func (b *builder) gated(to *map[string]*anypb.Any, policies []string) {
 	if len(policies) == 0 {
 		return
@@ -135,15 +137,16 @@ func (b *builder) gateRoute(vh *model.VirtualHost, route *routev3.Route, policie
 	}
 }
 
-// gatedWhole reports whether all routes of a host have the same policies: they are then the host's.
+// gatedWhole reports whether all routes of a host have the host's policies, so that the host is
+// gated.
 func gatedWhole(vh *model.VirtualHost) bool {
 	return len(vh.Gates) > 0 && !slices.ContainsFunc(vh.Routes, func(r model.Route) bool {
 		return !slices.Equal(r.Gates, vh.Gates)
 	})
 }
 
-// hidden reports whether some clients that pass the host's own gates do not pass the route's: they
-// must not learn the names of its models.
+// hidden reports whether clients that pass the host's gates may be denied by the route. They must
+// not learn the names of its models.
 func hidden(vh *model.VirtualHost, r *model.Route) bool {
 	return r.Action.Auth != nil || !slices.Equal(r.Gates, vh.Gates)
 }

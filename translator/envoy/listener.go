@@ -99,19 +99,19 @@ func byName(server string) *listenerv3.FilterChainMatch {
 func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConnectionManager {
 	m := b.manager(cfg, p.Gateway, c.Name, p.Edge.RequestTimeout, p.Edge.Uploads,
 		&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
-			// only for gateways and hops
+			// only gateways and hops read these marks
 			ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(peerMark), removeHeader(peerLost)},
 		}})
 	m.UseRemoteAddress = boolean(true)
 	// No address is internal, or clients in private networks could set x-envoy-max-retries. An
-	// empty list would mean all private addresses; no client has this one.
+	// empty list would mean all private addresses; no client has this address.
 	m.InternalAddressConfig = &hcmv3.HttpConnectionManager_InternalAddressConfig{
 		CidrRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: u32(32)}},
 	}
 	m.EarlyHeaderMutationExtensions = b.strip(edgeHeaders)
 	if c.Clients != nil {
-		// The client's own header is replaced. A backend that must check a certificate gets the
-		// whole of it.
+		// This replaces the client's own header. A backend that must check the certificate gets the
+		// whole certificate.
 		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
 			Subject: boolean(true), Dns: true, Uri: true, Cert: c.Clients.Optional,
@@ -123,7 +123,7 @@ func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConne
 	}
 	// Routes and backends must see the same path and headers.
 	m.HttpProtocolOptions.AcceptHttp_10 = acceptsHTTP10(p.Edge.HTTP10)
-	m.StripTrailingHostDot = true // the absolute form of a DNS name
+	m.StripTrailingHostDot = true // of the absolute form of a DNS name
 	m.NormalizePath = boolean(true)
 	m.MergeSlashes = true
 	m.PathWithEscapedSlashesAction = escapedSlashes(p.Edge.EscapedSlashes)

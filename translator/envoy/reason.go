@@ -12,13 +12,13 @@ import (
 // headerReason states why Penstock itself answered a request.
 const headerReason = "x-penstock-reason"
 
-// hopsReason empties the header in a pod's response, and keeps it in a hop's and in a local reply.
-// A list of headers to remove would not depend on the endpoint.
+// hopsReason empties the header in a pod's response, and keeps it in a hop's response and in a
+// local reply. Removing the header would not depend on the endpoint.
 const hopsReason = "%CEL(has(upstream.address) && !upstream.address.startsWith('envoy://') ? '' : " +
 	"response.headers['" + headerReason + "'])%"
 
 // ownReason prevents servers from writing headerReason. A hop's response has passed the hop's own
-// route, and other clusters' gateways may write theirs.
+// route, and other clusters' gateways may write the header.
 func (b *builder) ownReason(s *routev3.WeightedCluster_ClusterWeight, w *model.WeightedBackend) {
 	gateways := w.Cluster.Kind == model.ParentKind || w.Cluster.Kind == model.PeerKind
 	switch p := w.Picker; {

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ModelHeader has the model's name from the body, for routes to match.
+// ModelHeader holds the model's name from the body. Routes match it.
 const ModelHeader = "x-gateway-model-name"
 
 var (
@@ -41,8 +41,8 @@ const (
 	sessionCode  = "session"
 )
 
-// scripts does nothing until a virtual host or route names a script; a changed script changes the
-// chain.
+// scripts returns a filter that does nothing until a route names a script. A changed script changes
+// the chain.
 func scripts() *luav3.Lua {
 	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{
 		scanCode: inline(scanScript), waitCode: inline(waitScript), portCode: inline(portScript),
@@ -58,8 +58,8 @@ func (b *builder) script(name string) *anypb.Any {
 	return b.any(&luav3.LuaPerRoute{Override: &luav3.LuaPerRoute_Name{Name: name}})
 }
 
-// scanned matches requests whose body has been read for a model; inverted, all others. Clients and
-// pickers cannot write this metadata.
+// scanned matches requests whose body was read for the model's name; if inverted, all other
+// requests. Clients and pickers cannot write this metadata.
 func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	return &matcherv3.MetadataMatcher{
 		Filter: "penstock.model",
@@ -71,10 +71,10 @@ func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	}
 }
 
-// scanRoute returns the route before one that matches the model's name. It takes the same requests
-// regardless of their model, reads the model, and makes Envoy choose the route again: only bodies
-// of these requests are held. It is nil for other routes, and for gRPC, whose bodies are not read.
-// It answers 404 without a direct response, which would ignore the buffer limit.
+// scanRoute returns the route that precedes r if r matches the model's name, else nil. It takes the
+// same requests whatever their model is. Its script reads the model, and Envoy chooses the route
+// again: only bodies of these requests are held. gRPC bodies are not read. The route answers 404 by
+// a missing cluster, because a direct response would ignore the buffer limit.
 func (b *builder) scanRoute(r *model.Route) *routev3.Route {
 	ofModel := func(h model.ValueMatch) bool { return h.Name == ModelHeader }
 	if r.Match.GRPC != nil || !byModel(r) {
@@ -110,8 +110,8 @@ const noModelText = "this host has no route for model %CEL('" + ModelHeader +
 	"'] : '(none)')%%METADATA(ROUTE:" + noModelRoute + ":models)%"
 
 // noModel answers 404 to requests for a model that no route of the host has. The answer lists the
-// routes' models, except where clients without permission would learn them (hidden). It is no
-// direct response, like scanRoute.
+// routes' models, except where clients without permission would learn them (hidden). Like
+// scanRoute, it has no direct response.
 func noModel(vh *model.VirtualHost) *routev3.Route {
 	var names []string
 	for i := range vh.Routes {

@@ -34,11 +34,11 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{b.sds(c.TLS.Certificate)}
 	}
 	b.trust(common, c.TLS)
-	if c.Own { // nothing older is needed
+	if c.Own { // no older version is needed
 		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
-	// the client default is 1.2, and Penstock's pickers speak 1.3
+	// Envoy's default for clients is 1.2, and Penstock's pickers speak 1.3
 	if !c.Own && c.Protocol == model.GRPC {
 		common.TlsParams = &tlsv3.TlsParameters{TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
@@ -62,7 +62,7 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 	}
 }
 
-// Without a validation context Envoy accepts any.
+// Without a validation context Envoy accepts any certificate.
 func (b *builder) trust(common *tlsv3.CommonTlsContext, t *model.UpstreamTLS) {
 	if t.Insecure {
 		return
@@ -96,7 +96,7 @@ func (b *builder) trusted(check *tlsv3.CertificateValidationContext,
 	}
 }
 
-// A user's wildcard matches any first label, including another wildcard.
+// A user's wildcard matches any first label, even a wildcard.
 func dnsName(san string) *matcherv3.StringMatcher {
 	rest, wild := strings.CutPrefix(san, "*")
 	if !wild {

@@ -59,7 +59,7 @@ func (b *builder) encoded(host *routev3.VirtualHost, owners []report.Ref) (*Enco
 
 func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 	var routes []*routev3.Route
-	scans := map[string]bool{} // by their matches: one before the first of many models is enough
+	scans := map[string]bool{} // by match: one scan serves all models of a match
 	for i := range vh.Routes {
 		r := &vh.Routes[i]
 		if scan := b.scanRoute(r); scan != nil {
@@ -93,11 +93,11 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 }
 
 // blocks is the number of blocks of a route configuration: with 5,000 hosts, a change encodes about
-// 300 again. More blocks would enlarge the many route configurations with few hosts.
+// 300 hosts again. More blocks would enlarge the many route configurations with few hosts.
 const blocks = 16
 
-// BlockOf returns the block of a host. Names that only differ in case, which Envoy treats as
-// duplicates, share one.
+// BlockOf returns the block of a host. Names that differ only in case, which Envoy treats as
+// duplicates, share a block.
 func BlockOf(host string) int { return int(xxhash.Sum64String(strings.ToLower(host)) % blocks) }
 
 // Block is a part of a route configuration's virtual hosts. Immutable.
