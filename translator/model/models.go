@@ -4,7 +4,7 @@ package model
 // InferenceModelRewrite) and the objectives (InferenceObjective).
 type Models struct {
 	Named map[string]ModelRule // by the name in the request
-	Other *ModelRule           // any other name; nil: unchanged
+	Other *ModelRule           // for any other name; nil: the model stays
 	// Objectives maps names to priorities: higher ones first, 0 is normal.
 	Objectives map[string]int32
 }
@@ -12,7 +12,7 @@ type Models struct {
 // ModelRule applies to the requests for a model.
 type ModelRule struct {
 	Criticality string        // v1alpha1.Criticality; "": the pool's
-	Targets     []ModelTarget // one replaces the model; none: it stays
+	Targets     []ModelTarget // one of them replaces the model; none: the model stays
 }
 
 // ModelTarget is a model of the servers, with weight 1 or more.
