@@ -25,14 +25,14 @@
 // The routes of a namespace have a budget of Envoy's time on each chain of another namespace's
 // Gateway (budgets.go here, Charge and Cut in gatewayapi, Cost in envoy). It is applied before
 // attachments, as a loss: an excluded route attaches nowhere. The budget does not depend on the
-// number of namespaces, which therefore changes no route. The cut is the age of one route, so
-// another route above the budget recomputes none of the others. Copies of a route in narrower hosts
-// (Place.Narrow) are counted by the chain's hosts rounded up to a power of two, so that one more
-// host rarely changes anything.
+// number of namespaces, so a new namespace changes no route. The cut is the age of one route, so a
+// further route above the budget recomputes no other route. The number of a route's copies in
+// narrower hosts (Place.Narrow) is the chain's number of hosts, rounded up to a power of two. So
+// one more host rarely changes anything.
 //
-// Contests in routes.go decide which route gets a host: HTTPRoutes and GRPCRoutes do not share one,
-// and TLS and TCP routes cannot. HTTPRoutes alone never conflict there, so thousands of them cost
-// nothing.
+// Contests in routes.go decide which route gets a host: an HTTPRoute and a GRPCRoute do not share a
+// host, and neither do TLS or TCP routes. HTTPRoutes alone have no contests, so thousands of them
+// cost nothing.
 //
 // Hops of a pool that spills use HTTP/1.1. If its servers speak h2c, or its picker is external
 // (Envoy cannot ignore an immediate response in FULL_DUPLEX_STREAMED), an edge has a cluster of

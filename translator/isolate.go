@@ -24,7 +24,7 @@ func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	out := virtualHost{err: err}
 	out.model, out.at = isolate(vh, last)
 	var also error
-	if out.encoded, also = tryHost(out.model); also != nil { // one route is not the cause
+	if out.encoded, also = tryHost(out.model); also != nil { // no single route is the cause
 		out.model = alone(vh, shut(model.Route{Match: anything, Owner: vh.Owners[0]}))
 		out.encoded, also = tryHost(out.model)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // Then merges o with the Output of the next Update: opposite changes cancel out. The result has no
-// Wanted and Unwanted: o's are already served.
+// Wanted and Unwanted: the caller handles them for each Output.
 func (o Output) Then(later Output) Output {
 	out := Output{Work: o.Work + "; " + later.Work, Err: errors.Join(o.Err, later.Err)}
 	out.Panics = slices.Concat(o.Panics, later.Panics)
