@@ -73,7 +73,7 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 				} else {
 					gone, reason = true, reasonBudget
 				}
-				if !slices.Contains(messages, loss.Over) { // one for all listeners of the chain
+				if !slices.Contains(messages, loss.Over) { // one message for all listeners of the chain
 					messages = append(messages, loss.Over)
 				}
 			case loss.Gateway != place.Gateway || loss.Listener != place.Listener:

@@ -50,7 +50,7 @@ func ours(r store.Reader, cfg Config, gw *gatewayv1.Gateway) (bool, report.Findi
 	}
 }
 
-// NotOurs reports why a Gateway is not served; nil if it is, or does not exist.
+// NotOurs reports why a Gateway is not served; nil if it is served, or does not exist.
 func NotOurs(r store.Reader, cfg Config, key string) *report.Report {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {

@@ -87,7 +87,8 @@ func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model
 	return f
 }
 
-// Envoy only changes Host by rewriting, so setting it fills host.
+// headers reads a header filter. Envoy changes Host only by rewriting, so a Host that the filter
+// sets goes to *host.
 func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, host *string) model.HeaderChanges {
 	read := func(list []gatewayv1.HTTPHeader, field string, set bool) (out []model.Header) {
 		for i, h := range list {
@@ -123,7 +124,7 @@ func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, ho
 
 var token = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// Envoy rejects a whole route configuration for an invalid one.
+// headerName rejects an invalid name, for which Envoy would reject the whole route configuration.
 func (b *ruleBuilder) headerName(name, field string) string {
 	if !token.MatchString(name) {
 		b.unsupported(field, "%q is not the name of a header", name)
