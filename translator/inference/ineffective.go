@@ -98,8 +98,8 @@ func withoutHeadersTimeout(p *model.Pool, policy *v1alpha1.PoolPolicy) report.Fi
 	return report.Finding{}
 }
 
-// NotListening reports a policy in which model servers connect to publish KV events, for a process
-// without an address for that.
+// NotListening reports a policy in which model servers connect to publish KV events. A process
+// without an address for these connections calls it.
 func NotListening(r store.Reader, key string) (f report.Finding, found bool) {
 	policy, ok := store.PoolPolicies.Get(r, key)
 	if !ok || policy.Spec.Picker.KVEvents == nil || policy.Spec.Picker.KVEvents.Mode != modeListen {
@@ -166,7 +166,7 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 		spec.Session = nil // it applies between the clusters
 	}
 	if whole && chooses(policy) {
-		spec.ResponseAffinity = false // likewise
+		spec.ResponseAffinity = false // it applies between the clusters, too
 	}
 	out = append(out,
 		unused(policy, pickerFields(&spec), "the picker of the exporting cluster decides for "+ref.String(),

@@ -44,8 +44,8 @@ func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool
 	return rep.Report, true
 }
 
-// RewriteReport reports whether an InferenceModelRewrite is in force, and which of its rules others
-// override.
+// RewriteReport reports whether an InferenceModelRewrite is in force, and which of its rules are
+// overridden.
 func RewriteReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
 	rw, ok := store.InferenceModelRewrites.Get(r, key)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 )
 
 // policyFor returns the policy of a pool: the oldest, then the first by name. Findings report the
-// others.
+// pool's other policies.
 func policyFor(r store.Reader, kind, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
 	return oldestPolicy(gatewayapi.PoolPolicies(r, kind, namespace, name), kind, namespace, name)
 }
@@ -106,7 +106,7 @@ func readsBodies(s v1alpha1.Strategy) bool {
 }
 
 const (
-	// vLLM's PUB socket
+	// the port of vLLM's PUB socket
 	defaultKVEvents = 5557
 	// in milliseconds
 	defaultRender = 20

@@ -15,13 +15,13 @@ import (
 
 const (
 	fieldSubset = "spec.subset"
-	// matches no endpoint
+	// nothing matches no endpoint.
 	nothing = "penstock.dev/none,!penstock.dev/none"
 	// maxSelector is in bytes; every call of our picker contains the selector.
 	maxSelector = 4 << 10
 )
 
-// An invalid one matches nothing and has a problem.
+// subsetSelector returns nothing and a problem for an invalid subset.
 func subsetSelector(policy *v1alpha1.PoolPolicy) (text, problem string) {
 	if policy == nil || policy.Spec.Subset == nil {
 		return "", ""
