@@ -29,8 +29,8 @@ type Explanation struct {
 	Readers []string `json:"readers,omitempty"`
 }
 
-// Explain returns the rows of all tables whose key equals the given text, or else contains it.
-// It walks over all rows: for debug pages only.
+// Explain returns the rows of all tables whose key equals a text, or, without such rows, contains
+// it. It walks over all rows: for debug pages only.
 func (e *Engine) Explain(key string) []Explanation {
 	list := e.explain(func(k string) bool { return k == key })
 	if len(list) == 0 {
