@@ -61,7 +61,6 @@ func (t *tables) declareHosts() {
 		Sources: []graph.Source[chainKey]{t.gatewaysByChain},
 		Compute: t.chain,
 	})
-	// Blocks limit the work for one change among 5,000 hosts.
 	t.routeConfigurations = declareResources(t, graph.Table[chainKey, encoded]{
 		Name:    "routeConfigurations",
 		Order:   chainKey.compare,

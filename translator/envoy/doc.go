@@ -1,8 +1,7 @@
 // Package envoy encodes the model as Envoy's protos, once, as resource.Resource.
 //
-// translator calls it, with one function for each kind of resource: Listener and HopListener,
-// VirtualHost and RouteConfiguration, HopHost and HopRoutes, Cluster, Endpoints, Secret. It does
-// not depend on Gateway API objects. Each function checks its result before encoding.
+// translator calls it, with one function for each kind of resource. It does not depend on Gateway
+// API objects. Each function checks its result before encoding.
 //
 // Invariants:
 //   - Pure: no I/O, clock, log or randomness. Equal input gives equal bytes, nested Any included.

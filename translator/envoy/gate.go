@@ -84,7 +84,6 @@ func pathSegment(key string) *matcherv3.MetadataMatcher_PathSegment {
 	return &matcherv3.MetadataMatcher_PathSegment{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: key}}
 }
 
-// ungated switches the gates off for a route configuration.
 func (b *builder) ungated() map[string]*anypb.Any {
 	off := b.any(&authzv3.ExtAuthzPerRoute{Override: &authzv3.ExtAuthzPerRoute_Disabled{Disabled: true}})
 	return map[string]*anypb.Any{filterGateEarly: off, filterGate: off}
@@ -130,7 +129,6 @@ func (b *builder) gated(to *map[string]*anypb.Any, policies []string) {
 	}}}))
 }
 
-// gateRoute gates one of a host's routes, unless the whole host is gated.
 func (b *builder) gateRoute(vh *model.VirtualHost, route *routev3.Route, policies []string) {
 	if !gatedWhole(vh) {
 		b.gated(&route.TypedPerFilterConfig, policies)

@@ -229,9 +229,7 @@ type sibling struct {
 	headers []*routev3.HeaderMatcher
 }
 
-// bodyless returns these kinds. A picker that waits for the end of a body would never answer an
-// upgrade or a gRPC stream, and learns nothing from a multipart body. Our picker sends an external
-// picker the headers, with the end of the request.
+// bodyless returns these kinds (doc.go). A picker would learn nothing from a multipart body.
 func bodyless() []sibling {
 	present := &routev3.HeaderMatcher{
 		Name:                 "upgrade",

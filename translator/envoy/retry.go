@@ -46,8 +46,7 @@ var spillCodes = []uint32{429, 503}
 
 // retryPolicy combines retries of requests that never started (always), for a picker's list and for
 // spilling (pools), and for a user's rule. The larger number applies. A picker receives the user's
-// number (metaRetries), because its own overrides this one. circuitBreakers sets each cluster's
-// retry budget.
+// number (metaRetries), because the picker's own number overrides this one.
 func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	p := &routev3.RetryPolicy{
 		RetryOn: safeRetries,

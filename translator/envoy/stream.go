@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A changed route changes only its own chain (doc.go).
 func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 	proxy := &tcpv3.TcpProxy{
 		StatPrefix: "stream",
@@ -37,7 +36,6 @@ func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 	return fc
 }
 
-// Envoy closes connections to an unresolved backend at once.
 func (b *builder) streamClusters(backends []model.WeightedBackend) *tcpv3.TcpProxy_WeightedCluster {
 	out := &tcpv3.TcpProxy_WeightedCluster{}
 	for _, w := range backends {

@@ -133,8 +133,8 @@ func costOf(a *model.Attachment) envoy.Cost {
 // Cut limits a namespace's routes on a chain.
 type Cut struct {
 	Budget time.Duration
-	// From is the oldest route that exceeds the budget together with all older routes; nil if there
-	// is none.
+	// From is the oldest route that exceeds the budget together with all older routes; nil if no
+	// route does.
 	From *Age
 	// Copies is the Cut for copies of wildcard routes in narrower hosts, with half of the budget;
 	// nil if all copies fit.

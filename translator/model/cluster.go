@@ -138,9 +138,9 @@ type Pool struct {
 	Findings []report.Finding
 }
 
-// ViaHops reports whether the pool spills but cannot share a cluster with hops (FallbackHops). An
-// edge then has a cluster of hops, whose first hop leads to the pool itself. The hop limits the
-// picker's changes: the next pool's picker receives the client's original request.
+// ViaHops reports whether the pool spills but cannot share a cluster with hops (FallbackHops). The
+// hop to the pool itself limits the picker's changes: the next pool's picker receives the client's
+// original request.
 func (p *Pool) ViaHops() bool {
 	return len(p.Spill) > 0 && (p.External || p.Relay != nil || p.Protocol != HTTP1 || p.Settings.ChangesBodies())
 }

@@ -205,8 +205,7 @@ type PickerCall struct {
 	Names  *PickerNames
 	Subset *Subset // nil: all endpoints
 	// Pool is the pool's name at our picker. A pool with an external picker has it, too: our picker
-	// relays the requests whose bodies no picker receives (envoy's bodyless). A picker that waits
-	// for a body would never answer headers alone.
+	// relays the requests whose bodies no picker receives (envoy's bodyless).
 	Pool objectid.Target
 	// RemotePool is the pool's name at another cluster's picker; "" is not sent.
 	RemotePool string
