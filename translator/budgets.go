@@ -17,10 +17,10 @@ import (
 type budgetTables struct {
 	// of chains with charges of wildcard hostnames, which have at most 1<<crowd hosts
 	crowds  *graph.Table[chainKey, int]
-	charges *graph.Table[string, *gatewayapi.Charge] // by route; only bounded routes
+	charges *graph.Table[string, *gatewayapi.Charge] // by route; only routes with a budget
 	cuts    *graph.Table[budgetKey, gatewayapi.Cut]  // only namespaces above their budget
 
-	candidatesByNeighbour *graph.Index[string, *model.Candidate, string] // bounded candidates, by their keys
+	candidatesByNeighbour *graph.Index[string, *model.Candidate, string] // candidates with a budget, by their keys
 	chargesByBudget       *graph.Index[string, *gatewayapi.Charge, budgetKey]
 	chargesBySize         *graph.Index[string, *gatewayapi.Charge, sizeKey]
 	candidatesByCrowd     *graph.Index[string, *model.Candidate, crowdKey]

@@ -37,8 +37,8 @@ type Config struct {
 	StandAlone *inference.StandAlone
 	// OnDemand lists store tables that hold only what translation reads; Output.Wanted requests it.
 	OnDemand []string
-	// Slices is set if every Service has EndpointSlices; otherwise a Service without any selects
-	// its endpoints directly.
+	// Slices is set if every Service has EndpointSlices; otherwise a Service without EndpointSlices
+	// selects Pods itself.
 	Slices bool
 	// NoPublishers is set if model servers cannot connect to publish KV events.
 	NoPublishers bool

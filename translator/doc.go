@@ -28,8 +28,7 @@
 // one more host rarely changes anything.
 //
 // Contests in routes.go decide which route gets a host: an HTTPRoute and a GRPCRoute do not share a
-// host, and neither do TLS or TCP routes. HTTPRoutes alone have no contests, so thousands of them
-// cost nothing.
+// host, and neither do TLS or TCP routes.
 //
 // Hops of a pool that spills use HTTP/1.1 (model.FallbackHops). Over HTTP/2 all requests would
 // share a connection to a hop, which works well only with few requests on each connection

@@ -24,7 +24,7 @@ import (
 type Query struct {
 	// The URL's host is the SNI, and the request's host unless Header has Host.
 	URL *url.URL
-	// path and query on the wire; "" for the URL's
+	// path and query on the wire; "": as in URL
 	Target  string
 	Method  string // "": GET, or POST if only POST has a route
 	Header  http.Header
@@ -441,7 +441,7 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 				continue // the pool itself, which NoPick describes
 			}
 			v.Endpoints = append(v.Endpoints, ep.Hop.Address())
-			if hop, ok := inference.Hop(r, ep.Hop); ok { // it sends to last variants, which have no hops
+			if hop, ok := inference.Hop(r, ep.Hop); ok { // a hop sends to last variants, which have no hops
 				h := HopView{Endpoint: ep.Hop.Address(), Backends: t.backendViews(r, hop.Backends, missing)}
 				if ep.Weight > 0 && ep.Priority == 0 {
 					h.Share = percent(uint64(ep.Weight), weights)

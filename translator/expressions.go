@@ -125,7 +125,8 @@ func (t *tables) budget(r *graph.Reader, key hostKey, attached []*model.Attachme
 
 // widest returns the limit for the expressions that routes with wider hostnames may have together
 // in a virtual host. A namespace with a route for the host itself may use its share once more,
-// divided by the number of its hosts; the largest such part is the limit. Without one it is zero.
+// divided by the number of its hosts; the largest such part is the limit. Without such a namespace
+// it is zero.
 func (t *tables) widest(r *graph.Reader, key hostKey, attached []*model.Attachment) (most model.Expressions) {
 	own := func(a *model.Attachment) bool { return gatewayapi.HasHost(a, key.gateway, key.chain, key.host) }
 	if !slices.ContainsFunc(attached, func(a *model.Attachment) bool {

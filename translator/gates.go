@@ -42,7 +42,6 @@ func (t *tables) declareGates() {
 	})
 }
 
-// gate adds the policies above each route to a virtual host.
 func (t *tables) gate(r *graph.Reader, vh *model.VirtualHost) {
 	pools := access.GatesPools(r)
 	for i := range vh.Routes {

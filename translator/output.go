@@ -61,7 +61,6 @@ func joinDeltas(first, later []Delta) []Delta {
 	return out
 }
 
-// joinSets merges two changes of a set. The results are sorted.
 func joinSets[T any, K comparable](put, laterPut []T, key func(T) K, out, laterOut []K,
 	compare func(a, b K) int) (puts []T, outs []K) {
 	if len(put)+len(out) == 0 { // as on start-up, when later has everything

@@ -26,7 +26,7 @@ type peerTables struct {
 	peerListenersBySecret     *graph.Index[peerKey, encoded, secretKey]
 }
 
-// peerPool is an exported pool at peer listeners, the same at all of them.
+// peerPool is an exported pool, encoded once for all peer listeners.
 type peerPool struct {
 	host     *envoy.Encoded
 	err      error

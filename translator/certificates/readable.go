@@ -101,7 +101,7 @@ func sequence(tag int, parts []asn1.RawValue) asn1.RawValue {
 	return v
 }
 
-// crypto/x509 ignores further parts
+// errMore is about parts that crypto/x509 ignores.
 var errMore = errors.New("it has more or fewer parts than RFC 5280 defines")
 
 func elements(v asn1.RawValue, tag, least, most int) (out []asn1.RawValue, err error) {

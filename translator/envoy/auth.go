@@ -24,7 +24,7 @@ const ourHeaders = "x-penstock-.*"
 func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 	c := &authzv3.ExtAuthz{
 		TransportApiVersion: corev3.ApiVersion_V3,
-		// That the service gives no answer is not a denial.
+		// If the service gives no answer, this is no denial.
 		StatusOnError: &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		// The service must not write our gate's metadata or headers.
 		EnableDynamicMetadataIngestion: boolean(false),

@@ -16,8 +16,8 @@ const unbounded = 1 << 30
 const (
 	// Of a Service: with Envoy's default of three retries, most fail-overs would be 503s.
 	servicePercent, serviceLeast = 25, 64
-	// Of a pool: when a server dies, all its requests are retried at once, and they may be most of
-	// the pool's.
+	// Of a pool: when a server dies, all its requests are retried at once, and these may be most
+	// requests of the pool.
 	poolPercent, poolLeast = 100, 1024
 )
 

@@ -82,8 +82,8 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 // retry.
 //
 // An external picker may lack the gRPC health service on this port, as the inference extension's
-// reference picker does. Envoy's gRPC check treats UNIMPLEMENTED as a failure. So the check of such
-// a picker uses HTTP, and every answer below 500 passes.
+// reference picker does, and Envoy's gRPC check fails on UNIMPLEMENTED. So such a picker's check
+// uses HTTP, and every answer below 500 passes.
 func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 	check := &corev3.HealthCheck{
 		Timeout:            seconds(500 * time.Millisecond),

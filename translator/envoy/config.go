@@ -69,7 +69,7 @@ const (
 	// connection retry. A picker that queues may extend it to maxMessageTimeout.
 	messageTimeout    = 2 * time.Second
 	maxMessageTimeout = 300 * time.Second
-	// the request gets 503 after it
+	// then the request gets 503
 	authTimeout = 5 * time.Second
 	// feedbackInterval is how long an access log entry waits for further entries. It must leave
 	// most of picker.Config.EndWait for the path to another process.

@@ -1,7 +1,7 @@
 // Package envoy encodes the model as Envoy's protos, once, as resource.Resource.
 //
 // translator calls it, with one function for each kind of resource. It does not depend on Gateway
-// API objects. Each function checks its result before encoding.
+// API objects.
 //
 // Invariants:
 //   - Pure: no I/O, clock, log or randomness. Equal input gives equal bytes, nested Any included.

@@ -72,8 +72,8 @@ func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64,
 	}
 }
 
-// pickMetadata are the namespaces that our picker may read and write: envoy.lb is the endpoint
-// picker protocol's, penstock has our picker's lease.
+// pickMetadata are the namespaces that our picker may read and write: envoy.lb has the pick
+// (endpoint picker protocol), penstock our picker's lease.
 var pickMetadata = []string{"envoy.lb", "penstock"}
 
 func metadataOptions(sees, writes []string) *extprocv3.MetadataOptions {

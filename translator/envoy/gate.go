@@ -44,7 +44,7 @@ var gateHeaders = []string{"authorization", "x-api-key", "api-key", "content-typ
 	"access-control-request-method"}
 
 // gate returns a filter that asks our authorization service. Every route configuration switches it
-// off (ungated), and gated routes switch it on, so that a forgotten switch denies.
+// off (ungated), and gated routes switch it on: if a switch is forgotten, it denies.
 // HttpFilter.disabled cannot replace ungated: after a script's clearRouteCache, requests would pass
 // a gated route.
 //
@@ -135,8 +135,7 @@ func (b *builder) gateRoute(vh *model.VirtualHost, route *routev3.Route, policie
 	}
 }
 
-// gatedWhole reports whether all routes of a host have the host's policies, so that the host is
-// gated.
+// gatedWhole reports whether a host is gated instead of its routes: all have the host's policies.
 func gatedWhole(vh *model.VirtualHost) bool {
 	return len(vh.Gates) > 0 && !slices.ContainsFunc(vh.Routes, func(r model.Route) bool {
 		return !slices.Equal(r.Gates, vh.Gates)

@@ -47,7 +47,7 @@ func tcpListener(cfg Config, p model.Port) *listenerv3.Listener {
 		Name:             model.ListenerName(p.Number),
 		Address:          address(p.Addresses[0], uint32(p.Number)),
 		TrafficDirection: corev3.TrafficDirection_INBOUND,
-		// Limits an answer that a client does not read (Envoy's edge guide).
+		// This limits an answer that a client does not read (Envoy's edge guide).
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
 	}
 	if cfg.OwnPorts {
@@ -121,7 +121,7 @@ func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConne
 	}
 	// Routes and backends must see the same path and headers.
 	m.HttpProtocolOptions.AcceptHttp_10 = acceptsHTTP10(p.Edge.HTTP10)
-	m.StripTrailingHostDot = true // of the absolute form of a DNS name
+	m.StripTrailingHostDot = true // the dot of an absolute DNS name
 	m.NormalizePath = boolean(true)
 	m.MergeSlashes = true
 	m.PathWithEscapedSlashesAction = escapedSlashes(p.Edge.EscapedSlashes)

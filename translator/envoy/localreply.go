@@ -69,7 +69,7 @@ const (
 const anthropicTypes = "response.code == 404 ? 'not_found_error' : response.code == 413 ? 'request_too_large' : " +
 	"response.code == 504 ? 'timeout_error' : response.code < 500 ? 'invalid_request_error' : 'api_error'"
 
-// localClass adds headers to some local replies of a hop or peer listener; the first match counts.
+// localClass adds headers to some local replies of a hop or peer listener.
 type localClass struct {
 	filter *accesslogv3.AccessLogFilter
 	add    []*corev3.HeaderValueOption

@@ -34,7 +34,7 @@ func routeMatch(m model.Match) *routev3.RouteMatch {
 	}
 	for _, h := range firsts(m.Headers) {
 		name := h.Name
-		if name == "host" { // Envoy only matches its HTTP/2 name
+		if name == "host" { // Envoy matches only the HTTP/2 name
 			name = ":authority"
 		}
 		if h.Present {

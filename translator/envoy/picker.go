@@ -88,7 +88,6 @@ func (b *builder) pickerOverride(
 		config[filterScripts] = b.script(responseCode)
 	}
 	if p.TokenUsage {
-		// Envoy logs a warning for each use of this filter, so it is in no listener's list.
 		config[filterTokenUsage] = b.fillAll(b.extension(filterTokenUsage,
 			&aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{
 				TokenUsage: &aiv3.TokenUsageExtraction{IncludeUnconfiguredRoutes: true},

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// subsetKey is the endpoint picker protocol's.
+// subsetKey is a key of the endpoint picker protocol.
 const subsetKey = "x-gateway-destination-endpoint-subset"
 
 // subsetHint restricts an external picker to some endpoints. An empty list allows none (endpoint

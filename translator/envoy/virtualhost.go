@@ -139,8 +139,7 @@ func NewBlock(hosts []*Encoded) (*Block, error) {
 	return b, nil
 }
 
-// RouteConfiguration joins blocks of virtual hosts. Hosts of other listeners of the port
-// (chain.Misdirected) answer 421; unknown hosts get Envoy's 404.
+// RouteConfiguration joins blocks of virtual hosts. Unknown hosts get Envoy's 404.
 func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resource.Resource, error) {
 	b := &builder{}
 	rc := &routev3.RouteConfiguration{

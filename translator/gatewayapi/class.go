@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Class reports on a GatewayClass; nil if it does not exist or is another controller's.
+// Class reports on a GatewayClass; nil if it does not exist or belongs to another controller.
 func Class(r store.Reader, cfg Config, name string) *report.Report {
 	class, ok := store.GatewayClasses.Get(r, name)
 	if !ok || !cfg.AnyController && string(class.Spec.ControllerName) != cfg.controller() {

@@ -18,7 +18,7 @@ import (
 type clientRule struct {
 	port       uint16
 	field      string                           // JSON path
-	validation *gatewayv1.FrontendTLSValidation // nil: none required
+	validation *gatewayv1.FrontendTLSValidation // nil: no certificate is required
 }
 
 func clientRules(gw *gatewayv1.Gateway) []clientRule {

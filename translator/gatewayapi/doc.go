@@ -4,8 +4,7 @@
 //
 // translator calls it, with one function for each result. For routes, Candidate returns the
 // listeners that may take a route, Contest decides between candidates of a listener that exclude
-// each other, and Attach returns the result. Every lookup of an import's name goes through
-// ImportNamed (meaning.go). Pools and imports come from Backends.
+// each other, and Attach returns the result. Pools and imports come from Backends.
 //
 // Invariants: functions are pure. They read objects only through their store.Reader, by index keys
 // and never whole tables, so the reads are the dependencies. Results are immutable, sorted, and

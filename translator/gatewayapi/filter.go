@@ -180,7 +180,7 @@ func (b *ruleBuilder) pathChange(spec *gatewayv1.HTTPPathModifier, matches []mod
 	return model.PathChange{}
 }
 
-// gep2257 is the form of durations (GEP-2257), a subset of Go's.
+// gep2257 is the form of durations (GEP-2257), a subset of Go's form.
 var gep2257 = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
 
 func (b *ruleBuilder) duration(spec *gatewayv1.Duration, field string) *time.Duration {

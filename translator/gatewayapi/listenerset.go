@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonParentNotProgrammed has no constant upstream.
+// reasonParentNotProgrammed has no constant in Gateway API's module.
 const reasonParentNotProgrammed gatewayv1.ListenerSetConditionReason = "ParentNotProgrammed"
 
 func parentOf(set *gatewayv1.ListenerSet) string {

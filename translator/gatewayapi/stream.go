@@ -24,7 +24,7 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 		refs[i].BackendRef = specs[i]
 	}
 	shares := b.shares(refs, nil, field)
-	for _, s := range shares { // the listeners decide which clusters
+	for _, s := range shares { // the clusters depend on the listeners
 		if b.datagrams() {
 			break // the listener's cluster has all endpoints
 		}

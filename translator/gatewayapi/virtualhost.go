@@ -121,7 +121,7 @@ func candidates(a *model.Attachment, host string, wider bool) []candidate {
 
 type wideRules struct {
 	allowed, used model.Expressions
-	rules         map[*model.Rule]bool // whether each is above the limit
+	rules         map[*model.Rule]bool // whether a rule is above the limit
 }
 
 func (w *wideRules) above(c candidate) bool {

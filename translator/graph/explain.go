@@ -25,7 +25,7 @@ type Explanation struct {
 	// Reads lists, sorted, the keys that the row read: "store KIND by INDEX: KEY", "TABLE: KEY" or
 	// "TABLE by INDEX: KEY".
 	Reads []string `json:"reads,omitempty"`
-	// Readers lists, sorted, the rows that read this one by key.
+	// Readers lists, sorted, the rows that read this row by key.
 	Readers []string `json:"readers,omitempty"`
 }
 

@@ -43,7 +43,7 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 	var imp *model.Import
 	var ok bool
 	switch {
-	case id.Member != "": // an import made the hop, not a user's name
+	case id.Member != "": // the hop comes from an import, not from a user's name
 		if imp, _, _, ok = baseImport(r, id.Key()); !ok {
 			return nil, false
 		}

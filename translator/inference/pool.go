@@ -51,7 +51,7 @@ func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1a
 	}
 	text, _ := subsetSelector(policy)
 	withSubset(r, p, text)
-	slices.SortFunc(p.Owners, report.Ref.Compare) // resources sort them in place
+	slices.SortFunc(p.Owners, report.Ref.Compare) // resources sort owners in place
 	nameLast(p, policy)
 	return p, policy
 }

@@ -15,13 +15,13 @@ import (
 
 const (
 	fieldSubset = "spec.subset"
-	// nothing matches no endpoint.
+	// nothing is a selector without a match.
 	nothing = "penstock.dev/none,!penstock.dev/none"
 	// maxSelector is in bytes; every call of our picker contains the selector.
 	maxSelector = 4 << 10
 )
 
-// subsetSelector returns nothing and a problem for an invalid subset.
+// subsetSelector returns a selector without a match and a problem if the subset is invalid.
 func subsetSelector(policy *v1alpha1.PoolPolicy) (text, problem string) {
 	if policy == nil || policy.Spec.Subset == nil {
 		return "", ""
@@ -74,7 +74,7 @@ func (b Backends) Restrict(r store.Reader, ref report.Ref, policy *v1alpha1.Pool
 	p := *whole
 	text, _ := subsetSelector(policy)
 	if withSubset(r, &p, text); p.ViaHops() {
-		p.Cluster.Member = model.SubsetMember(policy.Namespace, policy.Name) // its own hop picks
+		p.Cluster.Member = model.SubsetMember(policy.Namespace, policy.Name) // the pool's hop picks
 	}
 	if p.PicksAgain() && p.Picker.Subset != whole.Picker.Subset {
 		p.Picker.Subset.Elsewhere = true

@@ -49,7 +49,7 @@ type Cluster struct {
 	// Cleartext is set if some endpoints have no TLS (Endpoint.Cleartext).
 	Cleartext bool
 	Fallback  Fallback
-	Names     *PickerNames // nil: the endpoint picker protocol's
+	Names     *PickerNames // nil: names of the endpoint picker protocol
 	// Hops is set if some endpoints are hops: HTTP/1.1 trailers must pass (grpc-status), and TLS is
 	// only for endpoints that are no hops.
 	Hops bool
@@ -126,11 +126,11 @@ type Pool struct {
 	Picker   PickerCall        // on an edge
 	External bool              // the picker is not ours
 	Spill    []Spill           // in order of preference
-	// SpillImports lists the imports ("namespace/name") of its policy, even unusable ones, because
-	// their host names must be resolved.
+	// SpillImports lists the imports ("namespace/name") of its policy, even unusable imports,
+	// because their host names must be resolved.
 	SpillImports []string
 	Settings     PickerSettings
-	Relay        *Relay           // our picker asks a remote one
+	Relay        *Relay           // set if our picker asks a remote picker
 	Remote       []netip.AddrPort // an import's declared endpoints
 	Owners       []report.Ref     // the pool, its policy
 	// If Resolved is False, the pool has no picker.
@@ -280,7 +280,7 @@ type ImportMember struct {
 	// MaxGateways limits, in ParentMode, how many gateways a request may have passed through.
 	MaxGateways uint32
 	Local       bool   // this cluster: the InferencePool of the import's name
-	Problem     string // why it cannot be used
+	Problem     string // why the member cannot be used
 	// Reason is Problem's in conditions: NotAllowed, NotSupported, or "" if resolving a host name
 	// may end Problem.
 	Reason string
@@ -357,7 +357,7 @@ type PickerSettings struct {
 	Engine             string // selects metric names; "": vLLM
 	MetricsPath        string
 	UnverifiedTLS      bool   // without a BackendTLSPolicy, metrics are read over unverified TLS
-	MetricsPort        int32  // 0: the engine's, or the endpoint's own
+	MetricsPort        int32  // 0: the engine's default, or the server's port
 	MaxMetricsPage     int32  // in bytes; 0: endpoint.Metrics' default
 	LoadStatPort       int32  // 0: loads are not published
 	QueueName          string // "" for the default series
@@ -427,7 +427,7 @@ type Hop struct {
 // Member is a model server of a pool.
 type Member struct {
 	Address  netip.AddrPort
-	Pod      string // or ModelServers object
+	Pod      string // or the name of a ModelServers object
 	Labels   map[string]string
 	Draining bool // absent from Envoy's assignment
 }
@@ -439,7 +439,7 @@ type Secret struct {
 	Key   []byte // PEM
 	CA    []byte // PEM
 	Token []byte
-	// of SPIFFE
+	// SPIFFE trust domains
 	Domains []TrustDomain
 	// Owners receive the report of a NACK: the secret's sources, and the objects whose traffic
 	// needs it.

@@ -204,7 +204,7 @@ func (id ClusterID) Imported() (objectid.Target, bool) {
 	return objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Member: id.Member}, true
 }
 
-// Compare orders IDs by kind, object and the rest.
+// Compare orders IDs by kind, object and the other fields.
 func (id ClusterID) Compare(o ClusterID) int {
 	return cmp.Or(
 		cmp.Compare(id.Kind, o.Kind),

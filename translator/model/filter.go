@@ -41,7 +41,7 @@ type ExternalAuth struct {
 // gets a route of its own, with its share of the requests. They override the rule's filters of the
 // same type; mirrors add up.
 type OwnFilters struct {
-	Redirect    *Redirect // answers its share
+	Redirect    *Redirect // answers the backend's share
 	RewritePath PathChange
 	Mirrors     []Mirror
 	CORS        *CORS
@@ -53,6 +53,6 @@ type OwnFilters struct {
 type Session struct {
 	Name    string        // of the cookie or header
 	Header  bool          // otherwise in a cookie
-	Path    string        // the cookie's
-	Timeout time.Duration // since its start; 0: as long as the browser runs
+	Path    string        // of the cookie
+	Timeout time.Duration // since the session's start; 0: as long as the browser runs
 }

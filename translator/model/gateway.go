@@ -10,7 +10,7 @@ import (
 // Gateway is a Gateway of ours with the decisions about each listener.
 type Gateway struct {
 	Ref       report.Ref
-	Addresses []string // to bind; ["0.0.0.0"] unless spec.addresses has others
+	Addresses []string // to bind; ["0.0.0.0"] unless spec.addresses has addresses
 	// Listeners holds the Gateway's own listeners in order, then its ListenerSets' listeners by
 	// descending precedence.
 	Listeners []*Listener
@@ -53,7 +53,7 @@ type Listener struct {
 	Name        string     // unique in its owner
 	Key         string     // ListenerKey: unique in the Gateway
 	Port        uint16
-	Protocol    string // HTTP, HTTPS, TLS, TCP or UDP; others have conditions but no chain
+	Protocol    string // HTTP, HTTPS, TLS, TCP or UDP; other protocols have conditions but no chain
 	Passthrough bool   // TLS is not terminated
 	Hostname    string // lower case; "*" if the spec has none; "*.example.com"
 	// ChainName, StreamName or DatagramName; "" if it takes no traffic
@@ -107,7 +107,7 @@ type Port struct {
 // Edge configures how a listener treats clients. Empty values mean the defaults of
 // v1alpha1.FleetClients.
 type Edge struct {
-	RequestTimeout time.Duration // 0: none
+	RequestTimeout time.Duration // 0: no timeout
 	Streams        uint32        // of an HTTP/2 connection; 0: the default
 	EscapedSlashes v1alpha1.EscapedSlashes
 	Underscores    v1alpha1.HeadersWithUnderscores
@@ -223,7 +223,7 @@ type Attachment struct {
 
 // Rule is one rule of a route: alternative matches with one action.
 type Rule struct {
-	Name    string  // "" without one
+	Name    string  // "" if it has no name
 	Index   int     // position, for messages; never part of a name
 	Matches []Match // none in routes of connections
 	Action  Action

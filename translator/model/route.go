@@ -30,7 +30,7 @@ type Match struct {
 	// lower-case names in order; the first of equal names counts (specification)
 	Headers []ValueMatch
 	Query   []ValueMatch
-	GRPC    *GRPCMethod // for GRPCRoutes, which match only gRPC requests; the path means the same
+	GRPC    *GRPCMethod // for GRPCRoutes, which match only gRPC requests; Path has the same names
 }
 
 // GRPCMethod is a GRPCMethodMatch: the lengths of the two texts order the matches of GRPCRoutes.
@@ -74,9 +74,9 @@ type PathChange struct {
 
 // Redirect answers with a Location.
 type Redirect struct {
-	Scheme string // "" keeps the request's
-	Host   string // "" keeps the request's
-	Port   uint16 // 0: Scheme's well-known port, or else the listener's
+	Scheme string // "" keeps the request's scheme
+	Host   string // "" keeps the request's host
+	Port   uint16 // 0: Scheme's well-known port, or else the listener's port
 	Path   PathChange
 	Code   uint32 // 301, 302, 303, 307, 308
 }
@@ -94,7 +94,7 @@ type Forward struct {
 	Rule           []WeightedBackend
 	RewriteHost    string
 	RewritePath    PathChange
-	Timeout        *time.Duration // nil: the default for the backends' kind; 0: none
+	Timeout        *time.Duration // nil: the default for the backends' kind; 0: no timeout
 	BackendTimeout *time.Duration // one attempt
 	Retry          *Retry
 	Mirrors        []Mirror
@@ -112,7 +112,7 @@ type Retry struct {
 type HopOrder struct {
 	// Priorities is the number of priorities, Largest the number of hops in the largest one.
 	Priorities, Largest uint32
-	// InOrder gives each hop its own priority, and hops to spill targets, too.
+	// InOrder gives each hop its own priority, hops to spill targets included.
 	InOrder bool
 }
 
@@ -160,10 +160,10 @@ func (w *WeightedBackend) Imported() bool { return !w.Hop.IsZero() || len(w.Memb
 // BodyMode selects how much of a request's body the picker receives.
 type BodyMode string
 
-// None and Buffered are for our picker; Duplex (FULL_DUPLEX_STREAMED) is for external ones. Whole
-// is for external pickers that do not send bodies back, which FULL_DUPLEX_STREAMED requires. They
-// receive the headers and the body in one piece, within their message limit (4 MiB by default), and
-// answer both.
+// None and Buffered are for our picker; Duplex (FULL_DUPLEX_STREAMED) is for external pickers.
+// Whole is for external pickers that do not send bodies back, which FULL_DUPLEX_STREAMED requires.
+// They receive the headers and the body in one piece, within their message limit (4 MiB by
+// default), and answer both.
 const (
 	BodyNone     BodyMode = "None"
 	BodyBuffered BodyMode = "Buffered"
