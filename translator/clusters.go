@@ -128,7 +128,7 @@ func (t *tables) bundle(r *graph.Reader, tls *model.UpstreamTLS) []byte {
 	return []byte{} // trusts no certificate until the bundle exists
 }
 
-// besidePicks adds an exporting cluster's picker's ports for health and metrics. False if the
+// besidePicks adds the ports for health and metrics of an exporting cluster's picker. False if the
 // picker is relayed and has neither.
 func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.ExternalPicker) bool {
 	imp, i, ok := inference.ImportedCluster(r, id)

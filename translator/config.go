@@ -35,7 +35,7 @@ type Config struct {
 	// StandAlone, if set, makes this process pick for all InferencePools, on behalf of gateways
 	// that it does not configure.
 	StandAlone *inference.StandAlone
-	// OnDemand lists store tables that hold only what translation reads; Output.Wanted requests it.
+	// OnDemand lists store tables that hold only objects that translation reads (Output.Wanted).
 	OnDemand []string
 	// Slices is set if every Service has EndpointSlices; otherwise a Service without EndpointSlices
 	// selects Pods itself.

@@ -21,7 +21,8 @@ type hostTables struct {
 	blocksByChain       *graph.Index[blockKey, block, chainKey]
 }
 
-// virtualHost is a virtual host: the model for explanations, encoded for its route configuration.
+// virtualHost is a virtual host: as a model for explanations, and encoded for its route
+// configuration.
 type virtualHost struct {
 	model   *model.VirtualHost
 	encoded *envoy.Encoded // with err: the substitute, or nil

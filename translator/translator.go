@@ -55,7 +55,7 @@ type Output struct {
 	Ordered []OrderedImport
 	// Unusable lists changes of imports' unusable exporting clusters.
 	Unusable []UnusableClusters
-	// Pickers lists external pickers that routes newly lead to, or that moved.
+	// Pickers lists external pickers that routes newly lead to, or that changed.
 	Pickers     []model.ExternalPicker
 	PickersGone []model.ClusterID // model.ExternalPicker.Cluster
 	// Names lists, sorted, host names that rows began to use, NamesGone names that no row uses any
@@ -69,8 +69,8 @@ type Output struct {
 	// Err joins encoding errors and failed checks: bugs in Penstock. Deltas excludes the affected
 	// resources.
 	Err error
-	// Panics lists rows whose computation panicked: bugs in Penstock. If the affected objects
-	// changed, FailingChanged is set, and Failing has the reports about all affected objects.
+	// Panics lists rows whose computation panicked: bugs in Penstock. If a row panicked or
+	// recovered, FailingChanged is set, and Failing has the reports about all affected objects.
 	Panics         []Panic
 	Failing        []report.Report
 	FailingChanged bool

@@ -116,9 +116,9 @@ func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 	return check
 }
 
-// ejected ejects an endpoint for a second after two failed connections: each request of its share
-// would wait for the connect timeout. Response statuses eject nothing. The time is fixed: Envoy's
-// default grows up to five minutes.
+// ejected ejects an endpoint for a second after two failed connections. Otherwise each request of
+// its share would wait for the connect timeout. Response statuses eject nothing. The time is fixed:
+// Envoy's default grows up to five minutes.
 func ejected() *clusterv3.OutlierDetection {
 	never, always := u32(0), u32(100)
 	return &clusterv3.OutlierDetection{

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// gateTimeout limits a gate's whole call; without an answer the request is denied with 503.
+	// gateTimeout limits a gate's whole call; without an answer the request gets 503.
 	gateTimeout = 200 * time.Millisecond
 	// gateTryTimeout limits one try: Envoy takes the retry policy's max_interval for it. With 10
 	// ms, a server's pause of 30 ms causes a 503. With 60 ms, no request fails while one of two
@@ -44,7 +44,7 @@ var gateHeaders = []string{"authorization", "x-api-key", "api-key", "content-typ
 	"access-control-request-method"}
 
 // gate returns a filter that asks our authorization service. Every route configuration switches it
-// off (ungated), and gated routes switch it on: if a switch is forgotten, it denies.
+// off (ungated), and gated routes switch it on: if a switch is forgotten, the gate denies.
 // HttpFilter.disabled cannot replace ungated: after a script's clearRouteCache, requests would pass
 // a gated route.
 //

@@ -83,7 +83,7 @@ func HopHost(h model.Hop) (*Encoded, error) {
 }
 
 // HopRoutes combines blocks of virtual hosts into the route configuration of all hops of a Gateway.
-// A missing hop answers 503, like a full one.
+// A missing hop answers 503, like a full hop.
 func HopRoutes(hops ...*Block) (*resource.Resource, error) {
 	return routesOf(&routev3.RouteConfiguration{
 		Name:        model.HopListener,

@@ -67,8 +67,8 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		StreamIdleTimeout:          seconds(streamIdle),
 		RequestHeadersTimeout:      seconds(headersTimeout),
-		// This limit ends when Envoy has received the last byte; documented is: forwarded
-		// (TestRequestTimeout_...).
+		// This limit ends when Envoy has received the last byte, not, as documented, when it has
+		// forwarded that byte (TestRequestTimeout_...).
 		RequestTimeout:   seconds(requestTimeout),
 		LocalReplyConfig: b.localReplies(),
 		AccessLog:        b.accessLogs(cfg, owner),

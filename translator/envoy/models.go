@@ -12,8 +12,8 @@ import (
 )
 
 // modelsRoute returns the route for the list of models, which our picker answers for all pools of
-// the rule. It returns nil if the main route suffices: if it leads all these requests to our
-// picker, and no pool spills, because Envoy then ignores the picker's answer. Services keep their
+// the rule. It returns nil if the main route suffices: it leads all these requests to our picker,
+// and no pool spills. (If a pool spills, Envoy ignores the picker's answer.) Services keep their
 // share, because their models are unknown, and the gateways of a single exporting cluster answer
 // themselves. An import with several exporting clusters is queried once by its own name: three
 // calls would take 10 KiB more of Envoy's memory.
@@ -71,9 +71,9 @@ func behindHops(w *model.WeightedBackend) bool {
 	return w.Hops && (imported || w.Cluster.Kind == model.PoolKind) && w.Cluster.Variant == model.HopsVariant
 }
 
-// ListsModels reports whether a host answers requests for the list of models that no route takes:
-// if a route matches models and leads to a pool. If a route has an authorization service, or other
-// gates than the host, it does not: clients without permission would learn the models' names.
+// ListsModels reports whether a host answers unrouted requests for the list of models. It does if a
+// route matches models and leads to a pool. It does not if a route has an authorization service, or
+// other gates than the host: clients without permission would learn the models' names.
 func ListsModels(vh *model.VirtualHost) bool {
 	some := false
 	for i := range vh.Routes {

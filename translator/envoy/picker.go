@@ -36,8 +36,8 @@ const (
 // A larger message makes the call fail. ext_proc's chunks of bodies have 64 KiB.
 const maxPickerMessage = 1 << 20
 
-// pickerOverride makes one weighted cluster call its picker. On the route, it would also apply to
-// other pools' requests (docs/envoy.md, "Calls to pickers").
+// pickerOverride makes one weighted cluster call its picker. An override on the route would also
+// apply to other pools' requests (docs/envoy.md, "Calls to pickers").
 func (b *builder) pickerOverride(
 	p *model.PickerCall, f *model.Forward, pools string, calls pickerCalls,
 ) map[string]*anypb.Any {

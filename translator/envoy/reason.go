@@ -13,7 +13,7 @@ import (
 const headerReason = "x-penstock-reason"
 
 // hopsReason empties the header in a pod's response, and keeps it in a hop's response and in a
-// local reply. Removing the header would not depend on the endpoint.
+// local reply. A removal of the header cannot depend on the endpoint.
 const hopsReason = "%CEL(has(upstream.address) && !upstream.address.startsWith('envoy://') ? '' : " +
 	"response.headers['" + headerReason + "'])%"
 

@@ -36,8 +36,8 @@ const (
 	// the failed one three times in four: with ten draws one retry in eighteen would stay there.
 	otherHostTries = 64
 	// otherMemberTries is the same for exporting clusters, drawn by weight. With weights 98:1:1, 64
-	// draws find only the first cluster for one request in four; 1,000 draws do for less than one
-	// in 2,000, at 435 us of CPU.
+	// draws find only the first cluster for one request in four; 1,000 draws do so for less than
+	// one in 2,000, at 435 us of CPU.
 	otherMemberTries = 1000
 	maxRetryDelay    = 10 * time.Millisecond
 )

@@ -25,8 +25,8 @@ func subsetHint(p *model.PickerCall) *setv3.Metadata {
 	}
 }
 
-// subsetMatch restricts a subset's requests without a pick to spill targets, or to none, whatever
-// the failure mode is: other endpoints might be outside the subset.
+// subsetMatch restricts a subset's requests without a pick to spill targets, or to no endpoint,
+// whatever the failure mode is: other endpoints might be outside the subset.
 func subsetMatch(p *model.PickerCall) *corev3.Metadata {
 	if p == nil || p.Subset == nil && !p.Closed {
 		return nil

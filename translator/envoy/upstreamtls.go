@@ -22,7 +22,8 @@ const hopKey = "hop"
 // cleartextKey marks addresses without TLS.
 const cleartextKey = "cleartext"
 
-// systemRoots is the path in Debian, Alpine and Envoy's images. Envoy 1.40 lacks system_root_certs.
+// systemRoots is the path of CAs in Debian, Alpine and Envoy's images. Envoy 1.40 lacks
+// system_root_certs.
 const systemRoots = "/etc/ssl/certs/ca-certificates.crt"
 
 func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {

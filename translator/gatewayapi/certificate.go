@@ -175,7 +175,7 @@ func fits(hostname string, leaves []*x509.Certificate) bool {
 	})
 }
 
-// SecretData returns an entry of a Secret, which may be text in files.
+// SecretData returns an entry of a Secret. A Secret in a file may have stringData.
 func SecretData(s *corev1.Secret, key string) []byte {
 	if text, ok := s.StringData[key]; ok {
 		return []byte(text)

@@ -54,7 +54,6 @@ func (b *ruleBuilder) cors(spec *gatewayv1.HTTPCORSFilter, field string) *model.
 	return out
 }
 
-// origin normalizes an origin as browsers send it.
 func origin(o string) string {
 	o = strings.ToLower(o)
 	for scheme, port := range map[string]string{"http://": ":80", "https://": ":443"} {

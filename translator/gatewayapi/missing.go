@@ -9,7 +9,7 @@ import (
 )
 
 // Missing returns why a referenced object has no effect, without a period: that it is invalid, or
-// else the text absent with a suggestion of a similar name.
+// else the caller's text, with a suggestion of a similar name.
 func Missing(r store.Reader, from, ref report.Ref, absent string) string {
 	if invalid(r, ref) {
 		return ref.String() + " is invalid: see its findings"

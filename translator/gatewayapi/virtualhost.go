@@ -19,8 +19,6 @@ import (
 // The specification orders rules across a listener's hostnames: *.a.com may answer requests that
 // x.a.com does not match. Envoy's virtual hosts do not fall through, so x.a.com includes the routes
 // of *.a.com behind its own routes.
-//
-// Rules with regular expressions above a budget answer 500.
 func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attachment,
 	budget Budget) *model.VirtualHost {
 	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool {

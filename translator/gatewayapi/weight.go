@@ -72,8 +72,8 @@ func (s *share) to(t Target) model.WeightedBackend {
 	}
 }
 
-// integers scales parts to integers. If their sum would exceed most, it divides most by largest
-// remainder.
+// integers scales parts to integers. If their sum would exceed the maximum, it divides the maximum
+// by largest remainder.
 func integers(parts []*big.Rat, most int64) []uint32 {
 	out := make([]uint32, len(parts))
 	scale := big.NewInt(1)

@@ -55,7 +55,7 @@ type readers struct {
 }
 
 // moreReaders holds further rows of a set in a linked list of pairs; only the first pair may have a
-// single row. In a large set, many replaces the list.
+// single row. In a large set, the map replaces the list.
 type moreReaders struct {
 	pair [2]*node
 	next *moreReaders

@@ -98,8 +98,8 @@ func withoutHeadersTimeout(p *model.Pool, policy *v1alpha1.PoolPolicy) report.Fi
 	return report.Finding{}
 }
 
-// NotListening reports a policy in which model servers connect to publish KV events. A process
-// without an address for these connections calls it.
+// NotListening reports a policy in which model servers connect to publish KV events. Processes
+// without an address for these need the report.
 func NotListening(r store.Reader, key string) (f report.Finding, found bool) {
 	policy, ok := store.PoolPolicies.Get(r, key)
 	if !ok || policy.Spec.Picker.KVEvents == nil || policy.Spec.Picker.KVEvents.Mode != modeListen {

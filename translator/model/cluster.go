@@ -281,7 +281,7 @@ type ImportMember struct {
 	MaxGateways uint32
 	Local       bool   // this cluster: the InferencePool of the import's name
 	Problem     string // why the member cannot be used
-	// Reason is Problem's in conditions: NotAllowed, NotSupported, or "" if resolving a host name
+	// Reason is the reason in conditions: NotAllowed, NotSupported, or "" if resolving a host name
 	// may end Problem.
 	Reason string
 	// NotReady is the reason of the member's condition Ready=False: the member takes no new

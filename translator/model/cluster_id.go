@@ -20,8 +20,8 @@ type ClusterID struct {
 	Kind    ClusterKind
 	Variant ClusterVariant
 	// Config is a hash of an external picker's cluster without its endpoints and the Gateway's
-	// certificate; 0 for other kinds, and in IDs of any configuration. Envoy ends all calls in
-	// flight when a cluster changes, and such a call lasts as long as its request. So a new
+	// certificate; 0 for other kinds, and in IDs that mean any configuration. Envoy ends all calls
+	// in flight when a cluster changes, and such a call lasts as long as its request. So a new
 	// configuration gets a new cluster, for new requests.
 	Config uint16
 }

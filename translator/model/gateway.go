@@ -241,8 +241,8 @@ type VirtualHost struct {
 	Listener string
 	Routes   []Route
 	Owners   []report.Ref // routes, the Gateway, and AccessPolicies
-	// Gates are the AccessPolicies that all routes have in Gates. They also gate the host's answers
-	// to requests that no route takes.
+	// Gates are the AccessPolicies that are in Gates of all routes. They also gate the host's
+	// answers to requests that no route takes.
 	Gates []string
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Port returns the port of a Service with a number. If several have it, a port with the transport
-// protocol precedes.
+// Port returns the port of a Service with a number. Of several ports, it prefers one with the
+// transport protocol.
 func Port(svc *corev1.Service, number int32, transport corev1.Protocol) *corev1.ServicePort {
 	var found *corev1.ServicePort
 	for i := range svc.Spec.Ports {
