@@ -76,10 +76,9 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 
 // healthCheck returns the health check of a picker. The check is fast, because its first result
 // makes a new cluster usable and lets Envoy acknowledge all clusters of a response (docs/envoy.md,
-// "Delivery"). A picker is unhealthy after two failures: after a single pause of a busy picker,
-// every request would bypass it. Our own picker has a longer timeout, because Envoy retries a slow
-// call at another replica of it. A slow replica must stay healthy, or no replica is left for the
-// retry.
+// "Delivery"). A picker is unhealthy after two failures: with one, requests would bypass a busy
+// picker that pauses once. Our own picker has a longer timeout, because Envoy retries a slow call
+// at another replica of it. A slow replica must stay healthy, or no replica is left for the retry.
 //
 // An external picker may lack the gRPC health service on this port, as the inference extension's
 // reference picker does, and Envoy's gRPC check fails on UNIMPLEMENTED. So such a picker's check
