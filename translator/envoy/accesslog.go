@@ -51,8 +51,9 @@ const (
 )
 
 // toMembers logs the results of requests to exporting clusters that have no lease. At an edge,
-// metadata (memberKey) marks them. Hops lead to little else and log every request without a lease,
-// because Envoy has no filter by cluster. In this separate stream, entries never displace leases.
+// metadata (memberKey) marks them. The hops' listener logs every request without a lease, because
+// hops lead to little else, and Envoy has no filter by cluster. The stream is separate, so its
+// entries never displace leases.
 func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 	filters := []*accesslogv3.AccessLogFilter{
 		hasMetadata(leaseKey, &matcherv3.ValueMatcher{

@@ -53,7 +53,7 @@ func checkMessage(msg proto.Message) error {
 func walk(m protoreflect.Message, visit func(proto.Message) error) error {
 	msg := m.Interface()
 	if _, ok := msg.(*structpb.Struct); ok {
-		return nil // needs no check
+		return nil
 	}
 	if err := visit(msg); err != nil {
 		return err

@@ -35,7 +35,7 @@ func noteChunked() *mutationv3.HeaderMutation {
 // uploads asks our picker about each request with a large or unknown body length, before any filter
 // holds the body: scripts, pickers and retries hold up to maxBody until the request ends. Envoy
 // neither limits the sum nor, for HTTP/1.1, resets the largest request. The call lasts as long as
-// the request. If the picker fails, requests pass: the overload manager is the last resort.
+// the request. If the picker fails, requests pass.
 func (b *builder) uploads(limit int64) proto.Message {
 	if limit <= 0 {
 		return &compositev3.Composite{}

@@ -46,7 +46,7 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			ResponseHeadersToAdd:    additions(w.ResponseHeaders),
 			ResponseHeadersToRemove: w.ResponseHeaders.Remove,
 		}
-		further := len(w.Members) > 0 // hops
+		further := len(w.Members) > 0
 		if (b.hops || b.peers) && w.Peer == "" && !further {
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers,
 				peerAttempt, peerSession)

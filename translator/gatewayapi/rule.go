@@ -106,8 +106,8 @@ func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int, matches func(fi
 	return rule
 }
 
-// errorAction returns the action of a rule that cannot work: 500 (HTTPRouteRule), or 503 for a
-// GRPCRoute, which Envoy turns into UNAVAILABLE (GRPCRouteRule).
+// errorAction answers 500 for a rule that cannot work, or 503 for a GRPCRoute (as noBackend in
+// envoy).
 func (b *ruleBuilder) errorAction(body string) model.Action {
 	status := uint32(500)
 	if b.grpc() {

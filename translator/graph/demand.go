@@ -79,7 +79,7 @@ func (e *Engine) arrive(keys []Key) {
 }
 
 // sourceWaits reports whether a source has a key only through the last value of a waiting row. Rows
-// that read that value may reference the key's row, so it must stay.
+// that read that value may reference the key's row, so the row must stay.
 func (t *Table[K, V]) sourceWaits(key K) bool {
 	return slices.ContainsFunc(t.Sources, func(s Source[K]) bool { return s.has(key) && s.waits(key) })
 }

@@ -15,13 +15,14 @@ import (
 
 const (
 	fieldSubset = "spec.subset"
-	// nothing is a selector without a match.
+	// nothing is a selector that matches no endpoint.
 	nothing = "penstock.dev/none,!penstock.dev/none"
 	// maxSelector is in bytes; every call of our picker contains the selector.
 	maxSelector = 4 << 10
 )
 
-// subsetSelector returns a selector without a match and a problem if the subset is invalid.
+// subsetSelector returns a policy's subset as text. If the subset is invalid, text matches nothing,
+// and problem is set.
 func subsetSelector(policy *v1alpha1.PoolPolicy) (text, problem string) {
 	if policy == nil || policy.Spec.Subset == nil {
 		return "", ""

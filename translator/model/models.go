@@ -5,7 +5,7 @@ package model
 type Models struct {
 	Named map[string]ModelRule // by the name in the request
 	Other *ModelRule           // for any other name; nil: the model stays
-	// Objectives maps names to priorities: the highest first, 0 is normal.
+	// Objectives maps names to priorities: a higher priority goes first, 0 is normal.
 	Objectives map[string]int32
 }
 

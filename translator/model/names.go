@@ -108,7 +108,7 @@ func (s Socket) Listener() string {
 // ListenerName returns the name of the Envoy listener of a TCP port.
 func ListenerName(port uint16) string { return fmt.Sprintf("listener/%d", port) }
 
-// ParseListenerName parses an Envoy listener's name; false for any other.
+// ParseListenerName parses an Envoy listener's name; false for any other name.
 func ParseListenerName(name string) (s Socket, ok bool) {
 	text, ok := strings.CutPrefix(name, "listener/")
 	text, s.UDP = strings.CutPrefix(text, "udp/")

@@ -178,7 +178,7 @@ func (p *PickerCall) EndsStreams() bool { return p.Body == BodyBuffered && !p.Se
 // PickerNames are the names with which Envoy and an external picker exchange endpoints.
 type PickerNames struct {
 	Destination string // key of the metadata, and header
-	Namespace   string // of the metadata, and of the endpoint that served
+	Namespace   string // of the metadata, also for the endpoint that served
 	Subset      string // namespace of the list of endpoints to choose from
 }
 
