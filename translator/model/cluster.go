@@ -211,7 +211,7 @@ type Import struct {
 	Ref     report.Ref
 	Members []ImportMember // sorted by name
 	// Cluster is the target of routes if several of Members take requests: it has a hop to each of
-	// them and to each spill target. If zero, routes send to the one member.
+	// them and to each spill target. If it is zero, routes lead to the only member.
 	Cluster ClusterID
 	Order   HopOrder // of Cluster
 	// Ordered is set if only the first member that takes requests serves. A member that failed
