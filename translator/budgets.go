@@ -15,12 +15,12 @@ import (
 // budgetTables keep each namespace's routes within their budget of Envoy's time on the chains of
 // other namespaces' Gateways.
 type budgetTables struct {
-	// chains with charges of wildcard hostnames: at most 1<<crowd hosts
+	// of chains with charges of wildcard hostnames, which have at most 1<<crowd hosts
 	crowds  *graph.Table[chainKey, int]
-	charges *graph.Table[string, *gatewayapi.Charge] // by route; only bounded routes
+	charges *graph.Table[string, *gatewayapi.Charge] // by route; only routes with a budget
 	cuts    *graph.Table[budgetKey, gatewayapi.Cut]  // only namespaces above their budget
 
-	candidatesByNeighbour *graph.Index[string, *model.Candidate, string] // bounded candidates, by their own keys
+	candidatesByNeighbour *graph.Index[string, *model.Candidate, string] // candidates with a budget, by their keys
 	chargesByBudget       *graph.Index[string, *gatewayapi.Charge, budgetKey]
 	chargesBySize         *graph.Index[string, *gatewayapi.Charge, sizeKey]
 	candidatesByCrowd     *graph.Index[string, *model.Candidate, crowdKey]
@@ -39,8 +39,8 @@ func (k budgetKey) compare(o budgetKey) int {
 		strings.Compare(k.namespace, o.namespace))
 }
 
-// sizeKey selects the routes of a budgetKey that cost at least half of 1<<size microseconds, and
-// less than that.
+// sizeKey selects the routes of a budgetKey that cost at least 1<<(size-1) microseconds and less
+// than 1<<size.
 type sizeKey struct {
 	budgetKey
 	size int
@@ -56,7 +56,7 @@ type crowdKey struct {
 	hosts int
 }
 
-// Gateway API's limit for a route
+// mostHosts is Gateway API's limit for a route.
 const mostHosts = 16
 
 func (t *tables) declareBudgets() {
@@ -100,7 +100,7 @@ func (t *tables) declareBudgets() {
 	})
 }
 
-// declareCrowds counts hosts roughly, so that one more host rarely changes the result.
+// declareCrowds counts a chain's hosts roughly, so that one more host rarely changes the result.
 func (t *tables) declareCrowds() {
 	t.candidatesByCrowd = graph.NewIndex(t.candidates, "crowd", func(_ string, c *model.Candidate) (keys []crowdKey) {
 		for _, parent := range c.Parents {
@@ -148,8 +148,8 @@ func budgetOf(route string, on gatewayapi.ChainCharge) budgetKey {
 	return budgetKey{on.Gateway, on.Chain, routeRef(route)[0].Namespace}
 }
 
-// cut adds up a namespace's routes only if they may exceed their budget, or a change of one route
-// would read all of them.
+// cut adds up a namespace's routes only if they may exceed their budget. Otherwise a change of one
+// route would read all of them.
 func (t *tables) cut(r *graph.Reader, key budgetKey) (none gatewayapi.Cut, ok bool) {
 	gw, ok := t.gateways.Get(r, key.gateway)
 	if !ok {

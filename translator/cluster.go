@@ -15,7 +15,7 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 	case model.OurPicker, model.OurGate:
 		c := &model.Cluster{Name: id, Protocol: model.GRPC, Own: true}
 		if id == model.OurGate {
-			// A frozen process costs gates a try of 60 ms until the check finds it.
+			// Until this check finds a frozen process, gates lose a try of 60 ms to it.
 			c.HealthService = gateHealth
 		}
 		if host := t.cfg.PickerName; host != "" {
@@ -95,7 +95,7 @@ const gateHealth = "envoy.service.auth.v3.Authorization"
 // endpoints are unhealthy meanwhile, so the new cluster needs no first check.
 func endCalls(c *model.Cluster) { c.HealthService = "" }
 
-// poolCluster decides where a request without a usable pick goes (DESIGN, "What Envoy gets").
+// poolCluster decides where a request without a usable pick goes.
 func poolCluster(p *model.Pool, id model.ClusterID) *model.Cluster {
 	c := &model.Cluster{Name: id, Protocol: p.Protocol, Names: p.Picker.Names, Owners: p.Owners}
 	last := id.Variant == model.LastVariant
@@ -136,8 +136,8 @@ func serviceCluster(svc *services.Backend, id model.ClusterID, policy *gatewayap
 	return c
 }
 
-// poolOrParents returns the pool of a cluster of a pool or an import, or nil if the cluster has
-// gateways of the owner.
+// poolOrParents returns the pool whose servers a cluster has, and the object that the cluster
+// belongs to. The pool is nil if the endpoints are an exporting cluster's gateways (ParentMode).
 func (t *tables) poolOrParents(r *graph.Reader, id model.ClusterID) (*model.Pool, report.Ref, bool) {
 	if id.Kind == model.PoolKind {
 		p, ok := t.pools.Get(r, id.Key())
@@ -153,8 +153,8 @@ func (t *tables) poolOrParents(r *graph.Reader, id model.ClusterID) (*model.Pool
 	return m.Pool, imp.Ref, true
 }
 
-// importMember returns a cluster's exporting cluster; false if the import now reaches it in another
-// mode.
+// importMember returns the exporting cluster that an Envoy cluster leads to; false if the import
+// now reaches it in another mode.
 func (t *tables) importMember(r *graph.Reader, id model.ClusterID) (*model.Import, *model.ImportMember, bool) {
 	imp, ok := t.imports.Get(r, id.Key())
 	if !ok {

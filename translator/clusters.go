@@ -20,7 +20,7 @@ type clusterTables struct {
 	assignments     *graph.Table[model.ClusterID, assignment] // for any Gateway
 	gatewayClusters *graph.Table[clusterKey, encoded]         // each with its assignment
 	secrets         *graph.Table[secretKey, encoded]          // of listeners and clusters
-	presenters      *graph.Table[secretKey, []report.Ref]     // owners of listeners that present a certificate
+	presenters      *graph.Table[secretKey, []report.Ref]     // owners of a presented certificate
 	policyTrusts    *graph.Table[string, *model.Secret]       // CA certificates of BackendTLSPolicies
 
 	assignmentsByOutside    *graph.Index[model.ClusterID, assignment, string]
@@ -128,8 +128,8 @@ func (t *tables) bundle(r *graph.Reader, tls *model.UpstreamTLS) []byte {
 	return []byte{} // trusts no certificate until the bundle exists
 }
 
-// besidePicks adds the other ports of an exporting cluster's picker. False if this process needs
-// none of them.
+// besidePicks adds the ports for health and metrics of an exporting cluster's picker. False if the
+// picker is relayed and has neither.
 func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.ExternalPicker) bool {
 	imp, i, ok := inference.ImportedCluster(r, id)
 	if !ok || imp.Status.Clusters[i].EndpointPicker == nil {

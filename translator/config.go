@@ -28,18 +28,18 @@ type Config struct {
 	// Pickers.
 	PickerSockets []string
 	// PickerService is our picker's Service ("namespace/name"), and PickerPort its port's name. If
-	// set, Envoys follow its endpoints, and Pickers is ignored.
+	// set, Envoys follow the Service's endpoints, and Pickers is ignored.
 	PickerService, PickerPort string
-	// PickerName is the name in our picker's certificate: the picker then uses TLS and requires a
-	// key; both are in the store's Authority. "" for cleartext.
+	// PickerName is the name in our picker's certificate; "" for cleartext. With a certificate the
+	// picker requires a key. The store's Authority has the key and the CA.
 	PickerName string
 	// StandAlone, if set, makes this process pick for all InferencePools, on behalf of gateways
 	// that it does not configure.
 	StandAlone *inference.StandAlone
-	// OnDemand lists store tables that hold only what translation reads; Output.Wanted requests it.
+	// OnDemand lists store tables that hold only objects that translation reads (Output.Wanted).
 	OnDemand []string
-	// Slices is set if every Service has EndpointSlices; otherwise a Service without any selects
-	// its endpoints directly.
+	// Slices is set if every Service has EndpointSlices; otherwise a Service without EndpointSlices
+	// selects Pods itself.
 	Slices bool
 	// NoPublishers is set if model servers cannot connect to publish KV events.
 	NoPublishers bool
@@ -60,7 +60,8 @@ func (c Config) ownClusters() []model.ClusterID {
 	return own
 }
 
-// noController is for a stand-alone picker, which serves no Gateway: an API server rejects it.
+// noController is the name for a stand-alone picker, which serves no Gateway: an API server rejects
+// objects with this name.
 const noController = "-"
 
 func (c Config) gatewayAPI() gatewayapi.Config {

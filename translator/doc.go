@@ -4,9 +4,7 @@
 //
 // tables.go lists all results in order of computation: read it first. Each group of tables is
 // declared in the file of its name; keys.go has the composite keys. cluster.go and assignment.go
-// decide one cluster and its endpoints; explain*.go follow one request. gatewayapi and inference
-// turn objects into the model, services resolves Services and selectors to endpoints, envoy turns
-// the model into protos, graph decides which rows to recompute.
+// decide one cluster and its endpoints; explain*.go follow one request.
 //
 // cmd makes one Translator, calls Update after each commit to the store, and passes on the Output:
 // resources to xds/cache, pools to the picker, reports to discovery/status.
@@ -16,29 +14,25 @@
 //
 // # Decisions
 //
-// Regular expressions have budgets (expressions.go here, and the figures in gatewayapi), because
-// Envoy compiles all expressions of a route configuration again for each change of it. A table
-// between routes and virtual hosts has a row for each namespace on a Gateway, so one tenant's
+// Regular expressions have budgets (expressions.go here; figures and reasons in gatewayapi). A
+// table between routes and virtual hosts has a row for each namespace on a Gateway, so one tenant's
 // change reads no other tenant's row. A rule above its budget answers 500 to all requests that it
 // might match. Otherwise a less specific rule, written for other requests, would serve them.
 //
 // The routes of a namespace have a budget of Envoy's time on each chain of another namespace's
 // Gateway (budgets.go here, Charge and Cut in gatewayapi, Cost in envoy). It is applied before
 // attachments, as a loss: an excluded route attaches nowhere. The budget does not depend on the
-// number of namespaces, which therefore changes no route. The cut is the age of one route, so
-// another route above the budget recomputes none of the others. Copies of a route in narrower hosts
-// (Place.Narrow) are counted by the chain's hosts rounded up to a power of two, so that one more
-// host rarely changes anything.
+// number of namespaces, so a new namespace changes no route. The cut is the age of one route, so a
+// further route above the budget recomputes no other route. The number of a route's copies in
+// narrower hosts (Place.Narrow) is the chain's number of hosts, rounded up to a power of two. So
+// one more host rarely changes anything.
 //
-// Contests in routes.go decide which route gets a host: HTTPRoutes and GRPCRoutes do not share one,
-// and TLS and TCP routes cannot. HTTPRoutes alone never conflict there, so thousands of them cost
-// nothing.
+// Contests in routes.go decide which route gets a host: an HTTPRoute and a GRPCRoute do not share a
+// host, and neither do TLS or TCP routes.
 //
-// Hops of a pool that spills use HTTP/1.1. If its servers speak h2c, or its picker is external
-// (Envoy cannot ignore an immediate response in FULL_DUPLEX_STREAMED), an edge has a cluster of
-// hops for it: to the pool itself first, then to its spill targets. Over HTTP/2 all requests would
-// share a connection to a hop, which only works well with few requests on each (hopRequests in
-// envoy). A pool's own hop also serves another pick when a pick was lost.
+// Hops of a pool that spills use HTTP/1.1 (model.FallbackHops). Over HTTP/2 all requests would
+// share a connection to a hop, which works well only with few requests on each connection
+// (hopRequests in envoy).
 //
 // A picker's Service implies unverified TLS, the default of existing pickers, unless its port has
 // appProtocol kubernetes.io/h2c. A BackendTLSPolicy for the Service enables verification; for a

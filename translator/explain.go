@@ -24,9 +24,9 @@ import (
 type Query struct {
 	// The URL's host is the SNI, and the request's host unless Header has Host.
 	URL *url.URL
-	// on the wire; "" for the URL's
+	// path and query on the wire; "": as in URL
 	Target  string
-	Method  string // "": GET, or POST if only that has a route
+	Method  string // "": GET, or POST if only POST has a route
 	Header  http.Header
 	Model   string // in the request's body; "" for none
 	Key     string // APIKey, "namespace/name"; "" for none
@@ -124,9 +124,10 @@ type BackendView struct {
 // HopView describes a hop's backends.
 type HopView struct {
 	Endpoint string `json:"endpoint"`
-	// of first attempts, if hops are weighted
+	// of first attempts, if hops have weights
 	Share string `json:"share,omitempty"`
-	// Later: after earlier clusters declined a request. Last: after all did; any cluster may serve.
+	// Later: the hop serves after earlier clusters declined a request. Last: it serves after all
+	// clusters declined, and leads to any of them.
 	Later    bool          `json:"later,omitempty"`
 	Last     bool          `json:"last,omitempty"`
 	Backends []BackendView `json:"backends"`
@@ -148,7 +149,7 @@ func (t *Translator) Explain(q Query) Explanation {
 	return e
 }
 
-// Without updates e for clusters whose servers all do not serve.
+// Without updates e for clusters of which no server serves.
 func (e *Explanation) Without(unserved func(cluster string) bool) {
 	if !e.Served || len(e.Backends) == 0 {
 		return
@@ -446,7 +447,7 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 				continue // the pool itself, which NoPick describes
 			}
 			v.Endpoints = append(v.Endpoints, ep.Hop.Address())
-			if hop, ok := inference.Hop(r, ep.Hop); ok { // it sends to last variants, which have no hops
+			if hop, ok := inference.Hop(r, ep.Hop); ok { // a hop sends to last variants, which have no hops
 				h := HopView{Endpoint: ep.Hop.Address(), Backends: t.backendViews(r, hop.Backends, missing)}
 				if ep.Weight > 0 && ep.Priority == 0 {
 					h.Share = percent(uint64(ep.Weight), weights)
@@ -465,7 +466,8 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 	return v
 }
 
-// declines updates NoPick behind the hop of one of several exporting clusters, which fails closed.
+// declines updates NoPick behind the hop to one of several exporting clusters: such a hop fails
+// closed.
 func declines(views []BackendView) {
 	for i := range views {
 		if views[i].NoPick != "" {

@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// expressionTables keep regular expressions within their budgets, for each namespace with routes on
-// a Gateway. A namespace's change invalidates only its own row, unless it is its first or last
-// route there.
+// expressionTables keep regular expressions within a budget for each namespace with routes on a
+// Gateway. A changed route invalidates only its namespace's row, unless it is the namespace's first
+// or last route there.
 type expressionTables struct {
 	tenants  *graph.Table[tenantKey, tenant]
 	overruns *graph.Table[tenantKey, []model.Overrun]
@@ -123,8 +123,10 @@ func (t *tables) budget(r *graph.Reader, key hostKey, attached []*model.Attachme
 	}
 }
 
-// widest returns the limit for expressions of wider hostnames in a virtual host: each namespace's
-// share again, divided among its own hosts.
+// widest returns the limit for the expressions that routes with wider hostnames may have together
+// in a virtual host. A namespace with a route for the host itself may use its share once more,
+// divided by the number of its hosts; the largest such part is the limit. Without such a namespace
+// it is zero.
 func (t *tables) widest(r *graph.Reader, key hostKey, attached []*model.Attachment) (most model.Expressions) {
 	own := func(a *model.Attachment) bool { return gatewayapi.HasHost(a, key.gateway, key.chain, key.host) }
 	if !slices.ContainsFunc(attached, func(a *model.Attachment) bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// gateTables hold which Gateways have routes with a policy, by policy.
+// gateTables list the Gateways that have routes with a policy, by policy.
 type gateTables struct {
 	virtualHostsByPolicy *graph.Index[hostKey, virtualHost, string]
 	gates                *graph.Table[string, []string]
@@ -42,7 +42,6 @@ func (t *tables) declareGates() {
 	})
 }
 
-// gate adds the policies above each route to a virtual host.
 func (t *tables) gate(r *graph.Reader, vh *model.VirtualHost) {
 	pools := access.GatesPools(r)
 	for i := range vh.Routes {
@@ -160,8 +159,8 @@ func (t *tables) reached(r *graph.Reader, a *model.Action) (all reach) {
 	return all
 }
 
-// gatedStreams returns the places of a route of connections or datagrams where a policy forbids
-// them.
+// gatedStreams returns a loss for each place of a route of connections or datagrams where a policy
+// forbids these.
 func (t *tables) gatedStreams(r *graph.Reader, c *model.Candidate) (losses []model.Loss) {
 	for _, parent := range c.Parents {
 		for _, place := range parent.Places {

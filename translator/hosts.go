@@ -21,7 +21,8 @@ type hostTables struct {
 	blocksByChain       *graph.Index[blockKey, block, chainKey]
 }
 
-// virtualHost is a virtual host: the model for explanations, encoded for its route configuration.
+// virtualHost is a virtual host: as a model for explanations, and encoded for its route
+// configuration.
 type virtualHost struct {
 	model   *model.VirtualHost
 	encoded *envoy.Encoded // with err: the substitute, or nil
@@ -54,14 +55,13 @@ func (t *tables) declareHosts() {
 			return hosts
 		})
 	// A separate table: every listener of a port contributes to a chain (421), and a route's change
-	// must not read them again.
+	// must not read these listeners again.
 	t.chains = graph.Declare(t.engine, graph.Table[chainKey, model.Chain]{
 		Name:    "chains",
 		Order:   chainKey.compare,
 		Sources: []graph.Source[chainKey]{t.gatewaysByChain},
 		Compute: t.chain,
 	})
-	// Blocks limit the work for one change among 5,000 hosts.
 	t.routeConfigurations = declareResources(t, graph.Table[chainKey, encoded]{
 		Name:    "routeConfigurations",
 		Order:   chainKey.compare,
@@ -71,7 +71,8 @@ func (t *tables) declareHosts() {
 }
 
 // virtualHost combines the routes of a host and, behind them, the routes of wider hostnames of the
-// same listener: Gateway API continues with a wider hostname, and Envoy does not.
+// same listener: if no route of the host matches, Gateway API tries a wider hostname, and Envoy
+// does not.
 func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	if !ok {

@@ -14,8 +14,8 @@ import (
 )
 
 // encodeHost encodes a virtual host. A route that cannot be encoded, because of a bug in Penstock,
-// is replaced with last's route of the same name, or answers 500: without it, other routes would
-// take its requests. last may be nil.
+// is replaced with the route of the same name in last, or answers 500: without it, other routes
+// would take its requests. last may be nil.
 func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	enc, err := tryHost(vh)
 	if err == nil {
@@ -24,7 +24,7 @@ func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	out := virtualHost{err: err}
 	out.model, out.at = isolate(vh, last)
 	var also error
-	if out.encoded, also = tryHost(out.model); also != nil { // one route is not the cause
+	if out.encoded, also = tryHost(out.model); also != nil { // no single route is the cause
 		out.model = alone(vh, shut(model.Route{Match: anything, Owner: vh.Owners[0]}))
 		out.encoded, also = tryHost(out.model)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // Then merges o with the Output of the next Update: opposite changes cancel out. The result has no
-// Wanted and Unwanted: o's are already served.
+// Wanted and Unwanted: the caller handles them for each Output.
 func (o Output) Then(later Output) Output {
 	out := Output{Work: o.Work + "; " + later.Work, Err: errors.Join(o.Err, later.Err)}
 	out.Panics = slices.Concat(o.Panics, later.Panics)
@@ -61,7 +61,6 @@ func joinDeltas(first, later []Delta) []Delta {
 	return out
 }
 
-// joinSets merges two changes of a set. The results are sorted.
 func joinSets[T any, K comparable](put, laterPut []T, key func(T) K, out, laterOut []K,
 	compare func(a, b K) int) (puts []T, outs []K) {
 	if len(put)+len(out) == 0 { // as on start-up, when later has everything

@@ -26,7 +26,7 @@ type peerTables struct {
 	peerListenersBySecret     *graph.Index[peerKey, encoded, secretKey]
 }
 
-// peerPool is an exported pool at peer listeners, the same at all of them.
+// peerPool is an exported pool, encoded once for all peer listeners.
 type peerPool struct {
 	host     *envoy.Encoded
 	err      error
@@ -74,7 +74,7 @@ func membership(r store.Reader) (*store.Membership, bool) {
 	return m, ok && m.PeerPort > 0 && len(m.Members) > 0
 }
 
-// peerPool returns an exported pool without spill: no request of a member leaves this cluster.
+// peerPool returns an exported pool without spill: no member's request leaves this cluster.
 func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 	e, exported := store.Exports.Get(r, key)
 	m, ok := membership(r)

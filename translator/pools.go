@@ -19,14 +19,14 @@ type PickerPool struct {
 	// External is the pool's external picker. Our picker relays all requests to it (Pool.Relay), or
 	// the requests whose bodies no picker receives.
 	External *model.ExternalPicker
-	// Gateways reach another cluster's pool if nothing is picked for it.
+	// Gateways are the gateways of another cluster's pool, for which our picker picks nothing.
 	Gateways *model.ExternalPicker
 	// Choice is set if the picker chooses an import's exporting cluster for each request.
 	Choice *Choice
-	// Scorers are the processes of Settings.Plugins.External, in order; an unreachable one has no
-	// address.
+	// Scorers are the processes of Settings.Plugins.External, in order; an unreachable process has
+	// no address.
 	Scorers []model.ExternalPicker
-	// Processor is the service of Settings.Processor, without an address if unreachable.
+	// Processor is the service of Settings.Processor, without an address if it is unreachable.
 	Processor *model.ExternalPicker
 	// Models is nil without InferenceModels, InferenceModelRewrites and InferenceObjectives.
 	Models *model.Models
@@ -127,7 +127,7 @@ func poolAt(key string) objectid.Pool {
 	return p
 }
 
-// ordered returns what decides when an import's clusters are first again. imp is nil if the import
+// ordered returns which clusters of an ordered import can take requests. imp is nil if the import
 // is gone.
 func ordered(p objectid.Pool, imp *model.Import) OrderedImport {
 	out := OrderedImport{Import: p}
@@ -137,14 +137,14 @@ func ordered(p objectid.Pool, imp *model.Import) OrderedImport {
 	out.Ready = make(map[string]bool, len(imp.Members))
 	for i := range imp.Members {
 		m := &imp.Members[i]
-		// without a weight it is not down: a user drained it
+		// a cluster with weight 0 is not down: a user drained it
 		out.Ready[m.Name] = m.Problem == "" && m.NotReady == ""
 	}
 	return out
 }
 
-// unusable returns the unusable clusters of an import, except if resolving a host name may change
-// that.
+// unusable returns the clusters of an import that are unusable, whatever the resolution of host
+// names yields.
 func unusable(imp *model.Import) (out map[string]UnusableCluster) {
 	if imp == nil {
 		return nil
@@ -171,9 +171,9 @@ func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
 	}
 }
 
-// declareMembers declares our picker's data about pools: all local ones, because other gateways and
-// clusters may use them, and the exporting clusters of imports that attached routes lead to. It
-// includes clusters behind gateways: our picker requests their models.
+// declareMembers declares our picker's data about pools: all local pools, because other gateways
+// and clusters may use them, and the exporting clusters of imports that attached routes lead to.
+// Clusters behind gateways are included, because our picker requests their models.
 func (t *tables) declareMembers() {
 	t.members = graph.Declare(t.engine, graph.Table[objectid.Target, PickerPool]{
 		Name:    "members",
@@ -292,7 +292,7 @@ func (t *tables) pool(r *graph.Reader, id objectid.Target) (*model.Pool, bool) {
 	return nil, false
 }
 
-// lookup implements inference.Tables on the tables before attachments.
+// lookup implements inference.Tables by the tables before attachments.
 type lookup struct{ *tables }
 
 func (l lookup) Pool(r store.Reader, key string) (*model.Pool, bool) {

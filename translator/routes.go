@@ -30,7 +30,7 @@ type routeTables struct {
 	// exporting clusters of imports
 	attachmentsByImportedPool *graph.Index[string, *model.Attachment, objectid.Target]
 	attachmentsByPicker       *graph.Index[string, *model.Attachment, model.ClusterID] // external pickers
-	// pickers of imports, including relayed ones
+	// pickers of imports, even relayed pickers
 	attachmentsByRemotePicker   *graph.Index[string, *model.Attachment, model.ClusterID]
 	attachmentsByHop            *graph.Index[string, *model.Attachment, model.HopID]
 	attachmentsByGatewayCluster *graph.Index[string, *model.Attachment, clusterKey]
@@ -95,7 +95,7 @@ func (t *tables) declareCandidates() {
 		return keys
 	}
 	t.candidatesByListener = graph.NewIndex(t.candidates, "listener", listeners)
-	// HTTPRoutes alone, of which there may be thousands, never compete for a host.
+	// HTTPRoutes, of which there may be thousands, do not compete with each other for a host.
 	t.candidatesByContest = graph.NewIndex(t.candidates, "contest", func(key string, c *model.Candidate) []listenerKey {
 		if c.Route.Kind == store.HTTPRoutes.Kind() {
 			return nil
@@ -154,7 +154,7 @@ func (t *tables) indexAttachedHosts() {
 	t.attachmentsByStream = graph.NewIndex(t.attachments, "stream", hosts(true))
 	t.attachmentsByListener = graph.NewIndex(t.attachments, "listener",
 		func(_ string, a *model.Attachment) (keys []listenerKey) {
-			if !gatewayapi.Accepted(a) { // its places answer 500, and it does not count as attached
+			if !gatewayapi.Accepted(a) { // such a route answers 500, and does not count as attached
 				return nil
 			}
 			for _, p := range a.Places {
@@ -226,7 +226,7 @@ func gatewaysOf(a *model.Attachment) (out []string) {
 	return slices.Compact(out)
 }
 
-// placed returns the keys of routes with a place.
+// placed makes an index contain only routes with a place.
 func placed[K any](keys func(*model.Attachment) []K) func(string, *model.Attachment) []K {
 	return func(_ string, a *model.Attachment) []K {
 		if len(a.Places) == 0 {

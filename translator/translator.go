@@ -55,11 +55,11 @@ type Output struct {
 	Ordered []OrderedImport
 	// Unusable lists changes of imports' unusable exporting clusters.
 	Unusable []UnusableClusters
-	// Pickers lists external pickers that routes newly lead to, or that moved.
+	// Pickers lists external pickers that routes newly lead to, or that changed.
 	Pickers     []model.ExternalPicker
 	PickersGone []model.ClusterID // model.ExternalPicker.Cluster
-	// Names lists, sorted, host names that rows began to use, NamesGone the ones that no row uses
-	// any more.
+	// Names lists, sorted, host names that rows began to use, NamesGone names that no row uses any
+	// more.
 	Names, NamesGone []string
 	// Gates lists changes of the Gateways that have routes with an AccessPolicy.
 	Gates []PolicyGateways
@@ -69,8 +69,8 @@ type Output struct {
 	// Err joins encoding errors and failed checks: bugs in Penstock. Deltas excludes the affected
 	// resources.
 	Err error
-	// Panics lists rows whose computation panicked: bugs in Penstock. If the affected objects
-	// changed, FailingChanged is set, and Failing has the reports about all of them.
+	// Panics lists rows whose computation panicked: bugs in Penstock. If a row panicked or
+	// recovered, FailingChanged is set, and Failing has the reports about all affected objects.
 	Panics         []Panic
 	Failing        []report.Report
 	FailingChanged bool
@@ -104,7 +104,7 @@ type UnusableClusters struct {
 	Clusters map[string]UnusableCluster // nil if all are usable, or the import is gone
 }
 
-// UnusableCluster holds the condition's reason and message.
+// UnusableCluster holds the reason and message of the cluster's condition.
 type UnusableCluster struct{ Reason, Problem string }
 
 // Rows counts the rows computed since New. It is safe to call while Update runs.
@@ -114,8 +114,8 @@ func (t *Translator) Rows() uint64 { return t.engine.Rows() }
 // until Update reports them as arrived. See graph.Engine.
 func (t *Translator) WaitForDemands() { t.engine.WaitForDemands() }
 
-// Update translates a change: view is the current world, changes its difference to the last
-// Update's. arrived lists keys of Output.Wanted whose objects are in view now.
+// Update translates a change: view is the current world, changes the difference to the last
+// Update's view. arrived lists keys of Output.Wanted whose objects are in view now.
 func (t *Translator) Update(view *store.View, changes []store.Change, arrived ...graph.Key) Output {
 	d := t.engine.Update(view, changes, arrived...)
 	out := Output{Work: d.Work()}
@@ -237,7 +237,8 @@ func (d *Delta) add(old, now []*resource.Resource) {
 	}
 }
 
-// moved drops removals of resources that another table added: a port's listener may change tables.
+// moved drops removals of resources that another table added: a port's listener may move between
+// tables.
 func (d *Delta) moved() {
 	d.Removes = slices.DeleteFunc(d.Removes, func(ref resource.Ref) bool {
 		return ref.Type == resource.Listener && slices.ContainsFunc(d.Upserts,

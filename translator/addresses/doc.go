@@ -7,8 +7,8 @@
 // Ranges to the picker, for addresses from remote pickers.
 //
 // Invariants: every form of an address is checked: an IPv6 address that reaches an IPv4 address
-// through a translator counts as both. Loopback (except for a folder's files, if allowed),
-// link-local, multicast and unspecified addresses are never allowed, whatever the ranges. Without a
+// through a translator counts as both. Link-local, multicast and unspecified addresses are never
+// allowed, whatever the ranges are, nor is loopback, unless a folder's files may use it. Without a
 // store.AddressPolicy no written address is allowed.
 //
 // Answers of DNS are checked during translation, so every change of an answer or an object is

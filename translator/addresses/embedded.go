@@ -13,7 +13,7 @@ var (
 func unwrap(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
 
 // embedded lists the IPv4 addresses that an unwrapped address may reach through a translator.
-// certain is false if it is not known which one.
+// certain is false if only one of them can be right.
 func embedded(ip netip.Addr) (list []netip.Addr, certain bool) {
 	if !ip.Is6() || ip == netip.IPv6Unspecified() || ip == netip.IPv6Loopback() {
 		return nil, true

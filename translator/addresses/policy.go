@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Fix returns how an object's author can correct an address that is not allowed, by the reason.
+// Fix returns how an object's author can correct an address that is not allowed. outside is the
+// reason.
 func Fix(outside string) string {
 	if strings.Contains(outside, neverAllowed) {
 		return "write another address"
@@ -202,8 +203,8 @@ func (p Policy) ours(service string) bool {
 	return ok && s.Labels[gatewayv1.GatewayNameLabelKey] != "" && s.Labels["app.kubernetes.io/managed-by"] == "penstock"
 }
 
-// Unrestricted returns the AddressPolicy of files: it allows everything that is not never allowed,
-// and loopback.
+// Unrestricted returns the AddressPolicy of files: it allows loopback, and everything except
+// addresses that are never allowed.
 func Unrestricted() *store.AddressPolicy {
 	p := &store.AddressPolicy{Loopback: true, ExternalName: true}
 	p.Name = store.OwnAddressPolicy

@@ -15,7 +15,7 @@ type Ranges struct {
 	Loopback bool
 }
 
-// ParseRange parses a CIDR. An IPv4-mapped one becomes the IPv4 range.
+// ParseRange parses a CIDR. An IPv4-mapped CIDR becomes the IPv4 range.
 func ParseRange(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
@@ -35,7 +35,7 @@ func Everything() []netip.Prefix {
 	return []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 }
 
-// Never returns the kind of an address that is never allowed; else "".
+// Never returns the kind of ip if it is never allowed; else "".
 func (r *Ranges) Never(ip netip.Addr) string {
 	if ip.Zone() != "" { // zones are local to a machine, and Envoy rejects endpoints with them
 		return "an address with a zone"

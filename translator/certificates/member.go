@@ -15,15 +15,14 @@ import (
 
 // Limits of one member's part of the secret that all members share.
 const (
-	// in bytes of DER, of one and of all certificates
+	// in bytes of DER: of one certificate, and of all together
 	maxSize, maxTotal = 4 << 10, 8 << 10
 	// An authority has two certificates, and four while it is replaced.
 	maxCount = 8
 	// in bits (RFC 5280, 4.1.2.2)
 	maxSerial = 160
-	// A handshake lists the subjects of all members' authorities, in at most 65,535 bytes (RFC
-	// 8446, 4.2.4); with more, it fails. maxSubjects is the total, maxShare the limit for each
-	// member.
+	// A handshake lists the subjects of all members' authorities, and fails if they exceed 65,535
+	// bytes (RFC 8446, 4.2.4). maxSubjects limits the total, maxShare each member.
 	maxSubjects, maxShare = 64_000, 1024
 )
 
@@ -77,9 +76,9 @@ func keyVouches(key any) error {
 		"or RSA of 2,048 to 8,192 bits")
 }
 
-// Select returns the certificates in some bundles that can verify a member, without duplicates and
-// expired ones, as PEM. problems[i] lists why others of bundles[i] are left out. share is from
-// Share; the newest certificates get it first.
+// Select returns, as PEM, the certificates in bundles that can verify a member, without duplicates
+// and expired certificates. problems[i] lists why further certificates of bundles[i] are left out.
+// share is the result of Share; the newest certificates use it first.
 func Select(now time.Time, share int, bundles ...[]byte) (out []byte, problems [][]error) {
 	type candidate struct {
 		*x509.Certificate

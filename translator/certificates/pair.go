@@ -18,8 +18,8 @@ type Pair struct {
 	Key   crypto.PrivateKey
 }
 
-// ReadPair reads a chain and a key in PEM as Envoy does. It does not check which keys Envoy can
-// serve with.
+// ReadPair reads a chain and a key in PEM as Envoy does. It does not check whether Envoy can serve
+// with the key.
 func ReadPair(chain, key []byte) (*Pair, error) {
 	blocks := Blocks(chain)
 	if len(blocks) == 0 {

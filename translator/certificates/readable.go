@@ -101,7 +101,7 @@ func sequence(tag int, parts []asn1.RawValue) asn1.RawValue {
 	return v
 }
 
-// crypto/x509 ignores such parts
+// errMore is about parts that crypto/x509 ignores.
 var errMore = errors.New("it has more or fewer parts than RFC 5280 defines")
 
 func elements(v asn1.RawValue, tag, least, most int) (out []asn1.RawValue, err error) {
@@ -163,7 +163,7 @@ func publicKey(v asn1.RawValue) error {
 	return only(asn1.TagBitString)(parts[1])
 }
 
-// a certificate has at most as many bytes as its bundle
+// maxParts is above the bytes of any bundle.
 const maxParts = 1 << 20
 
 func name(v asn1.RawValue) error {
@@ -321,8 +321,7 @@ func inCentury(at time.Time, err error) (time.Time, error) {
 	return at, err
 }
 
-// optional checks unique IDs (RFC 5280, 4.1.2.8) and extensions, each allowed only in some
-// versions.
+// optional checks unique IDs (RFC 5280, 4.1.2.8) and extensions, which only some versions allow.
 func (f *fields) optional(list []asn1.RawValue) error {
 	last := 0
 	for _, v := range list {

@@ -53,9 +53,10 @@ const (
 	membersInterval = 250 * time.Millisecond
 )
 
-// toMembers logs the results of requests to exporting clusters without a lease. Metadata
-// (memberKey) marks such requests that are behind no hop; hops lead to little else, and Envoy has
-// no filter by cluster. The stream is separate, so that its entries never displace leases.
+// toMembers logs the results of requests to exporting clusters that have no lease. At an edge,
+// metadata (memberKey) marks them. The hops' listener logs every request without a lease, because
+// hops lead to little else, and Envoy has no filter by cluster. The stream is separate, so its
+// entries never displace leases.
 func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 	filters := []*accesslogv3.AccessLogFilter{
 		hasMetadata(leaseKey, &matcherv3.ValueMatcher{
@@ -120,7 +121,7 @@ func (b *builder) toPicker(log string, interval time.Duration) *grpclogv3.Common
 }
 
 // firstBody is the time from the request's last byte to the first byte of the response's body.
-// Envoy's own time to the first byte refers to the headers, which servers send before they read the
+// Envoy's own time to the first byte ends with the headers, which servers send before they read the
 // prompt.
 var firstBody = []*tracingv3.CustomTag{{
 	Tag: "first_body", Type: &tracingv3.CustomTag_Value{Value: "%COMMON_DURATION(US_TX_END:US_RX_BODY_BEG:us)%"},
@@ -128,7 +129,8 @@ var firstBody = []*tracingv3.CustomTag{{
 
 const grpcStatus = "grpc-status"
 
-// loggedOfMembers are the mark of a declined request, and the ID from the member's gateway.
+// loggedOfMembers are response headers: the mark of a declined request, and the request's ID at the
+// member's gateway.
 var loggedOfMembers = []string{peerMark, "x-request-id"}
 
 func renewals() *hcmv3.HttpConnectionManager_HcmAccessLogOptions {
@@ -166,7 +168,7 @@ func hasMetadata(key string, value *matcherv3.ValueMatcher, absent bool) *access
 	}}
 }
 
-// Its query may contain a client's key.
+// pathWithoutQuery is the path in logs and spans: the query may contain a client's key.
 const pathWithoutQuery = "%PATH(NQ)%"
 
 var logLine = map[string]string{

@@ -33,7 +33,7 @@ type Arrived struct {
 }
 
 // Arrive returns a request as routes receive it, or the connection manager's own answer.
-// TestExplain_NeverDiffersFromEnvoy compares both.
+// TestExplain_NeverDiffersFromEnvoy compares it with Envoy.
 func Arrive(e model.Edge, r Request) (a Arrived, answer *model.Direct) {
 	bad := func(why string) (Arrived, *model.Direct) {
 		return a, &model.Direct{Status: http.StatusBadRequest, Body: why}
@@ -74,8 +74,8 @@ func Arrive(e model.Edge, r Request) (a Arrived, answer *model.Direct) {
 	return a, nil
 }
 
-// UpgradesTwice reports whether a request asks for websocket twice: Envoy answers 403 if it has a
-// route.
+// UpgradesTwice reports whether the request's Upgrade header names websocket more than once. Envoy
+// answers 403 to such a request, if a route matches it.
 func (a *Arrived) UpgradesTwice() bool {
 	to := a.Header["upgrade"]
 	return to != nil && !strings.EqualFold(to[0], websocket)
@@ -145,7 +145,7 @@ func codecHeader(e model.Edge, in http.Header) (out map[string][]string, why str
 	return out, ""
 }
 
-// Envoy joins the values of these headers; each value of the others is matched separately.
+// joined are headers whose values Envoy joins. It matches each value of other headers separately.
 var joined = []string{
 	"accept", "accept-encoding", "access-control-request-headers", "access-control-request-method",
 	"access-control-request-private-network",
@@ -221,7 +221,7 @@ func Removed(name string) bool {
 		})
 }
 
-// internalHeaders are hop-by-hop headers and Envoy's own; it accepts them from no client.
+// internalHeaders are hop-by-hop and Envoy's own headers, which Envoy accepts from no client.
 var internalHeaders = []string{
 	"keep-alive", "proxy-connection", "transfer-encoding", "x-envoy-internal",
 	"x-envoy-decorator-operation", "x-envoy-downstream-service-cluster", "x-envoy-downstream-service-node",

@@ -15,18 +15,18 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// notCopied are headers that describe one message only.
+// notCopied matches headers of the service's answer that only describe this answer.
 const notCopied = "connection|content-length|date|keep-alive|server|te|trailer|transfer-encoding|upgrade|x-envoy-.*"
 
-// ourHeaders include the caller that a gate found.
+// ourHeaders matches our headers, such as the caller that a gate found.
 const ourHeaders = "x-penstock-.*"
 
 func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 	c := &authzv3.ExtAuthz{
 		TransportApiVersion: corev3.ApiVersion_V3,
-		// The service gave no answer, which is not a denial.
+		// If the service gives no answer, this is no denial.
 		StatusOnError: &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
-		// It must not write our gate's metadata or headers.
+		// The service must not write our gate's metadata or headers.
 		EnableDynamicMetadataIngestion: boolean(false),
 		DecoderHeaderMutationRules:     &mutationv3.HeaderMutationRules{DisallowExpression: regex(ourHeaders)},
 	}

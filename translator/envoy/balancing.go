@@ -18,10 +18,10 @@ const (
 	roleKey   = "role"
 	rolePod   = "pod"
 	roleSpill = "spill"
-	// hops after the first, which only a picker selects: a fallback that spread over all hops would
-	// ignore the user's order
+	// roleLater is the role of all hops but the first. Only a picker selects them: a fallback that
+	// spreads over all hops would ignore the user's order.
 	roleLater = "spill-later"
-	// no endpoint has it (subsetMatch)
+	// roleNone is the role of no endpoint (subsetMatch).
 	roleNone = "none"
 )
 
@@ -56,8 +56,7 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 		subset.DefaultSubset = &structpb.Struct{
 			Fields: map[string]*structpb.Value{roleKey: structpb.NewStringValue(role)},
 		}
-		// Without its own fallback, a request for a role (subsetMatch) would get the default
-		// subset.
+		// By default, a request for a missing role (subsetMatch) would get the default subset.
 		subset.SubsetSelectors = []*subsetv3.Subset_LbSubsetSelector{
 			{Keys: []string{roleKey}, FallbackPolicy: subsetv3.Subset_LbSubsetSelector_NO_FALLBACK},
 		}
@@ -73,8 +72,7 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 	// Metadata only: a header would let a client choose.
 	sources := []*overridev3.OverrideHost_OverrideHostSource{{Metadata: metadataKey(own.Namespace, own.Destination)}}
 	if c.Names != nil && *c.Names != own {
-		// Our picker relays requests whose bodies no picker receives, and uses the protocol's
-		// names.
+		// Our picker relays calls for requests without a body, and uses the protocol's names.
 		names = *c.Names
 		sources = append([]*overridev3.OverrideHost_OverrideHostSource{
 			{Metadata: metadataKey(names.Namespace, names.Destination)},

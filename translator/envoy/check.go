@@ -38,7 +38,7 @@ func checked(t resource.Type, name string, msg proto.Message, refs []resource.Re
 }
 
 // checkMessage detects what Envoy would reject, so that a NACK means a bug in Penstock. It applies
-// each message's own validation and our rules, also in nested Any.
+// each message's own validation and our rules, inside nested Any messages, too.
 func checkMessage(msg proto.Message) error {
 	if v, ok := msg.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {
@@ -53,7 +53,7 @@ func checkMessage(msg proto.Message) error {
 func walk(m protoreflect.Message, visit func(proto.Message) error) error {
 	msg := m.Interface()
 	if _, ok := msg.(*structpb.Struct); ok {
-		return nil // needs no check
+		return nil
 	}
 	if err := visit(msg); err != nil {
 		return err

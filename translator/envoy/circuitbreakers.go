@@ -12,17 +12,17 @@ import (
 const unbounded = 1 << 30
 
 // Retry budgets: how many of a cluster's requests in flight may be retries, in percent and as a
-// number; the larger counts. Without budget, the client gets the failure.
+// number; the larger one counts. Beyond the budget, the client gets the failure.
 const (
-	// Of a Service: Envoy's default of three retries would turn most fail-overs into 503s.
+	// Of a Service: with Envoy's default of three retries, most fail-overs would be 503s.
 	servicePercent, serviceLeast = 25, 64
-	// Of a pool: when a server dies, all its requests are retried at once, and they may be most of
-	// the pool's.
+	// Of a pool: when a server dies, all its requests are retried at once, and these may be most
+	// requests of the pool.
 	poolPercent, poolLeast = 100, 1024
 )
 
-// When our picker fails, or an exporting cluster declines its share, all its waiting requests fail
-// at once and must be retried.
+// circuitBreakers does not limit retries to our picker and exporting clusters: when one fails or
+// declines, all requests that wait for it fail at once and must be retried.
 func circuitBreakers(c *model.Cluster) *clusterv3.CircuitBreakers {
 	percent, least := float64(servicePercent), uint32(serviceLeast)
 	switch {

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Cluster encodes a backend, pool or picker. Its endpoints come by EDS under its own name: Envoy
-// would not update two clusters with the same service_name.
+// Cluster encodes a backend, pool or picker. Its EDS resource has the cluster's name: Envoy would
+// not update two clusters with the same service_name.
 func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	if c.Hops && c.Protocol != model.HTTP1 && c.Protocol != model.H2C {
 		return nil, fmt.Errorf("cluster %s speaks %s, which hops do not", c.Name, c.Protocol)
@@ -56,10 +56,11 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		// calls meanwhile.
 		cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: seconds(0)}
 		if !c.Own {
-			// Calls to a dead picker must fail at once: with FULL_DUPLEX_STREAMED only that lets a
-			// request pass without it. If all endpoints of a hop's cluster are ejected, the hop
-			// declines at once. For our own picker the default stays: if most replicas seem dead,
-			// that may be a busy machine's pause. Draining endpoints get no new session.
+			// Unhealthy endpoints get nothing, even if no other is left. Calls to a dead picker
+			// must fail at once: with FULL_DUPLEX_STREAMED, only then does a request pass without
+			// it. A hop declines at once if all endpoints are ejected. Draining endpoints get no
+			// new session. Our own picker keeps the default: if most replicas seem dead, the
+			// machine may just be busy.
 			cl.CommonLbConfig.HealthyPanicThreshold = &typev3.Percent{Value: 0}
 		}
 	}
@@ -75,14 +76,13 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 
 // healthCheck returns the health check of a picker. The check is fast, because its first result
 // makes a new cluster usable and lets Envoy acknowledge all clusters of a response (docs/envoy.md,
-// "Delivery"). A picker is unhealthy after two failures. A single failure may be a pause of a busy
-// picker, and every request would bypass that picker. Our own picker has a longer timeout, because
-// Envoy retries a slow call at another replica of it. A slow replica must stay healthy, or no
-// replica is left for the retry.
+// "Delivery"). A picker is unhealthy after two failures: with one, requests would bypass a busy
+// picker that pauses once. Our own picker has a longer timeout, because Envoy retries a slow call
+// at another replica of it. A slow replica must stay healthy, or no replica is left for the retry.
 //
 // An external picker may lack the gRPC health service on this port, as the inference extension's
-// reference picker does. Envoy's gRPC check treats UNIMPLEMENTED as a failure. So the check of such
-// a picker uses HTTP, and every answer below 500 passes.
+// reference picker does, and Envoy's gRPC check fails on UNIMPLEMENTED. So such a picker's check
+// uses HTTP, and every answer below 500 passes.
 func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 	check := &corev3.HealthCheck{
 		Timeout:            seconds(500 * time.Millisecond),
@@ -115,8 +115,8 @@ func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 	return check
 }
 
-// ejected ejects an endpoint for a second after two failed connections, or each request of its
-// share would wait for the connect timeout. Response statuses eject nothing. The time is fixed:
+// ejected ejects an endpoint for a second after two failed connections. Otherwise each request of
+// its share would wait for the connect timeout. Response statuses eject nothing. The time is fixed:
 // Envoy's default grows up to five minutes.
 func ejected() *clusterv3.OutlierDetection {
 	never, always := u32(0), u32(100)

@@ -16,7 +16,7 @@ type Config struct {
 	// (SO_REUSEPORT), but between two Envoys on one machine the kernel would distribute
 	// connections.
 	OwnPorts bool
-	// Tracing is nil for none.
+	// Tracing is nil if Envoy sends no spans.
 	Tracing *Tracing
 }
 
@@ -36,32 +36,32 @@ const (
 	streamIdle = time.Hour
 	// headersTimeout ends a connection with incomplete headers.
 	headersTimeout = 30 * time.Second
-	// silentPicker is streamIdle for external pickers, on routes without a timeout: nothing else
-	// ends a call to a silent one in FULL_DUPLEX_STREAMED.
+	// silentPicker replaces streamIdle on routes that have an external picker and no timeout:
+	// nothing else ends a call to a silent picker in FULL_DUPLEX_STREAMED.
 	silentPicker = 5 * time.Minute
 	// connectionBuffer limits a connection's memory in each direction, in bytes. Envoy's default of
 	// 1 MiB is too much for tens of thousands of connections.
 	connectionBuffer = 32 << 10
 	// connectTimeout covers TCP and TLS, possibly to another continent.
 	connectTimeout = time.Second
-	// how many endpoints a forwarded connection may try
+	// how many endpoints a forwarded TCP connection may try
 	connectAttempts = 3
 	// datagramIdle ends a client's session without datagrams: Envoy's default.
 	datagramIdle = time.Minute
-	// maxDatagram is in bytes. Envoy drops datagrams above its default of 1,500.
+	// maxDatagram is in bytes. By default, Envoy drops datagrams above 1,500.
 	maxDatagram = 65535
 	// maxSessions limits the sessions of one UDP listener. Each uses an open file and a port, and a
 	// datagram with any source address starts one. Envoy 1.40's udp_proxy crashes without a free
 	// file (TestUDPRoute_DatagramsOfManyAddressesEndNothingElse).
 	maxSessions = 2048
-	// short, because the client's request waits for it
+	// short, because the client's request waits for the connection
 	pickerConnectTimeout = 250 * time.Millisecond
 	// upstreamIdle closes idle HTTP/1.1 connections before a model server does (uvicorn: 5
 	// seconds): a request that crosses its FIN is lost.
 	upstreamIdle = 4 * time.Second
-	// Connections to our picker are pinged every pickerPing, and with a pick after silentBefore of
-	// silence; an answer is due within silentPing. The sum, with Envoy's jitter of 15 %, must stay
-	// well below messageTimeout.
+	// Envoy pings connections to our picker every pickerPing, and at a pick if the connection was
+	// silent for silentBefore. The answer is due within silentPing. The sum of the three, with
+	// Envoy's jitter of 15 %, must stay well below messageTimeout.
 	pickerPing   = 750 * time.Millisecond
 	silentBefore = 10 * time.Millisecond
 	silentPing   = 750 * time.Millisecond
@@ -69,14 +69,14 @@ const (
 	// connection retry. A picker that queues may extend it to maxMessageTimeout.
 	messageTimeout    = 2 * time.Second
 	maxMessageTimeout = 300 * time.Second
-	// then the request is denied
+	// then the request gets 503
 	authTimeout = 5 * time.Second
-	// feedbackInterval is how long an access log entry waits for others. It must leave most of
-	// picker.Config.EndWait for the path to another process.
+	// feedbackInterval is how long an access log entry waits for further entries. It must leave
+	// most of picker.Config.EndWait for the path to another process.
 	feedbackInterval = 5 * time.Millisecond
 	// renewalInterval is the interval of reports to the picker about a request in flight. After 4.3
 	// s without a report the request no longer counts (picker, leaseTimeout). Two reports fit into
-	// that, because the process that receives one may end before it passes it on.
+	// that time: a process may end between receiving one and passing it on.
 	renewalInterval = 2 * time.Second
 )
 

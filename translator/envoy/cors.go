@@ -18,7 +18,7 @@ func (b *builder) cors(c *model.CORS) *anypb.Any {
 		AllowHeaders:  strings.Join(c.Headers, ", "),
 		ExposeHeaders: strings.Join(c.Expose, ", "),
 		MaxAge:        strconv.FormatInt(int64(c.MaxAge.Seconds()), 10),
-		// Preflight requests from other origins are answered without CORS headers.
+		// Envoy answers preflight requests from other origins without CORS headers.
 		ForwardNotMatchingPreflights: boolean(false),
 	}
 	if c.Credentials {

@@ -20,14 +20,14 @@ import (
 // Cost counts what Envoy builds on its main thread for a changed route configuration.
 type Cost struct {
 	Hosts        uint32 // virtual hosts
-	Routes       uint32 // of Envoy, one or more for a match
+	Routes       uint32 // of Envoy; one or more for each match
 	Conditions   uint32 // on headers, query parameters and cookies
 	Changes      uint32 // of headers
 	Answers      uint32 // routes with a direct response
 	Forwards     uint32 // routes that forward requests
-	Backends     uint32 // of these
+	Backends     uint32 // of forwarding routes
 	Mirrors      uint32
-	Calls        uint32 // of pickers
+	Calls        uint32 // to pickers
 	Filters      uint32 // that a route fills in, such as external authorization
 	Extensions   uint32 // configurations of any kind in a route
 	Instructions uint32 // of compiled regular expressions
@@ -104,7 +104,7 @@ func CostOf(r *model.Route) (c Cost) {
 	return c
 }
 
-// plainer is how many instructions of our own expressions take as long as one of a user's.
+// plainer is how many instructions of our expressions take as long as one of a user's expression.
 const plainer = 5
 
 func routeCost(r *routev3.Route) Cost {

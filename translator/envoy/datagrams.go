@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// DatagramListener encodes a UDP port of a Gateway. It references only its own cluster, whose
-// endpoints routes change: a changed listener loses all sessions. It has no traffic direction:
-// Envoy closes inbound listeners at once when it ends, and answers in flight would be lost.
+// DatagramListener encodes a UDP port of a Gateway. It references one cluster of its own, whose
+// endpoints follow the routes: a changed listener loses all sessions. It has no traffic direction:
+// an ending Envoy closes inbound listeners at once, and would lose answers in flight.
 func DatagramListener(cfg Config, p model.Port) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 || p.Datagrams.IsZero() {
 		return nil, fmt.Errorf("port %s of Gateway %s has no address or no cluster", p.Socket(), p.Gateway)

@@ -1,8 +1,7 @@
 // Package envoy encodes the model as Envoy's protos, once, as resource.Resource.
 //
-// translator calls it, with one function for each kind of resource: Listener and HopListener,
-// VirtualHost and RouteConfiguration, HopHost and HopRoutes, Cluster, Endpoints, Secret. It does
-// not depend on Gateway API objects. Each function checks its result before encoding.
+// translator calls it, with one function for each kind of resource. It does not depend on Gateway
+// API objects.
 //
 // Invariants:
 //   - Pure: no I/O, clock, log or randomness. Equal input gives equal bytes, nested Any included.
@@ -10,15 +9,15 @@
 //     configuration: delivery orders its steps by them.
 //   - The HTTP filter list (filters.go) is the same on every chain and on the listener of hops. It
 //     never depends on routes, pools or policies, because a change ends every stream of the chain.
-//   - Users' mistakes that Envoy would reject must be detected before: an error from this package
-//     is a bug in Penstock.
+//   - Users' mistakes that Envoy would reject are detected before encoding: an error from this
+//     package is a bug in Penstock.
 //
 // # Decisions
 //
 // A TCP or TLS route has its own filter chain, named after its port and server name (model.Stream):
-// a route's change only affects its chain, and open connections continue for the drain time. A TLS
-// listener also has a chain for its own hostname that closes unrouted connections, which must not
-// reach a wider listener.
+// a route's change affects only that chain, and open connections continue for the drain time. A TLS
+// listener also has a chain for its hostname that closes unrouted connections: they must not reach
+// a listener with a wider hostname.
 //
 // An external picker never receives headers alone. A picker that waits for bodies would not answer
 // a gRPC stream, an upgrade or a multipart upload. Our picker receives these headers and relays

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Endpoints encodes a cluster's assignment. An empty one also ends the cluster's warming.
+// Endpoints encodes a cluster's assignment. Even an empty one ends the cluster's warming.
 func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 	load := &endpointv3.ClusterLoadAssignment{ClusterName: a.Cluster.String()}
 	var refs []resource.Ref
@@ -104,7 +104,7 @@ var podMetadata = func() []byte {
 }()
 
 // AddEndpoints adds missing pods to a pool's endpoints that were sent to Envoy. A cluster that a
-// BackendTLSPolicy without a valid CA certificate has closed does not change.
+// BackendTLSPolicy without a valid CA certificate has closed gets none.
 func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) (*resource.Resource, error) {
 	c, load := &clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(cluster.Body(), c), proto.Unmarshal(endpoints.Body(), load)); err != nil {
@@ -133,9 +133,10 @@ func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) 
 // endpoints would accumulate them.
 const maxFormer = 16
 
-// AddFormer adds a cluster's previous endpoints behind the new ones if the sets are disjoint: Envoy
-// uses them until a new endpoint passes its first health check. Earlier former endpoints stay.
-// replaced reports whether before had endpoints and none of them remains in front.
+// AddFormer adds a cluster's previous endpoints at priority 1 if no previous endpoint remains:
+// Envoy uses them until a new endpoint passes its first health check. Endpoints that already had
+// priority 1 stay. replaced reports whether before had endpoints of priority 0, of which none
+// remains.
 func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, replaced bool, err error) {
 	load, previous := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load),
@@ -178,8 +179,8 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 const maxDraining = 1024
 
 // AddDraining adds a datagram cluster's previous endpoints as draining: the next datagram of such a
-// session goes to another endpoint, and pending answers still arrive. drains reports whether some
-// begin to drain now. A cluster without another endpoint keeps none.
+// session goes to another endpoint, and pending answers still arrive. drains reports whether an
+// endpoint begins to drain now. A cluster without other endpoints keeps none.
 func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource, drains bool, err error) {
 	load, former := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), former)); err != nil {

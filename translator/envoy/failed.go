@@ -25,16 +25,16 @@ const (
 	// deadMark marks such a response if our picker finds the server dead (extproc.HeaderDead): the
 	// request is then retried elsewhere.
 	deadMark = "penstock-server-dead"
-	// exceeds a server's limit (liveness.Checker)
+	// longer than our picker waits for a server (liveness.Checker)
 	failedTimeout = 3 * time.Second
 
 	filterFailed   = "failed"   // in the router: composite
 	filterUnmarked = "unmarked" // in the router: header_mutation
 )
 
-// router is the last filter. Its upstream filter asks our picker about each response 500 and 503 to
-// a pick: whether the server is dead. It is in the listener, because filters in clusters would cost
-// memory for each.
+// router returns the last filter. When a picked server answers 500 or 503, its upstream filter asks
+// our picker whether the server is dead. It is in the listener, because one in each cluster would
+// cost memory.
 func (b *builder) router() *routerv3.Router {
 	return &routerv3.Router{UpstreamHttpFilters: []*hcmv3.HttpFilter{
 		b.httpFilter(filterFailed, b.failed()),

@@ -44,9 +44,9 @@ const (
 // clearRouteCache selects another route.
 //
 // External authorization has no configuration without effect, and the filter of token usage logs a
-// warning wherever it is configured. So each is a composite filter without a match tree: an empty
-// slot, into which a route puts the filter with its configuration. An empty slot would be an open
-// gate: the gates are whole filters, which route configurations switch off (gate.go).
+// warning wherever it is configured. So both are composite filters without a match tree: empty
+// slots, into which a route puts the filter with its configuration. An empty slot lets requests
+// pass. So the gates are whole filters, which route configurations switch off (gate.go).
 //
 // uploads is model.Edge.Uploads; 0 on hops, whose requests count at the edge. headers applies to
 // every request before its picker is called.
@@ -72,8 +72,8 @@ func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64,
 	}
 }
 
-// pickMetadata are the namespaces that a picker may read and write: envoy.lb is the endpoint picker
-// protocol's, penstock has our picker's lease.
+// pickMetadata are the namespaces that our picker may read and write: envoy.lb has the pick
+// (endpoint picker protocol), penstock our picker's lease.
 var pickMetadata = []string{"envoy.lb", "penstock"}
 
 func metadataOptions(sees, writes []string) *extprocv3.MetadataOptions {
@@ -83,8 +83,9 @@ func metadataOptions(sees, writes []string) *extprocv3.MetadataOptions {
 	}
 }
 
-// callMetadata returns the options of one pool's picker calls; nil for the filter's. External
-// pickers must not access our picker's namespace: they would end each other's requests.
+// callMetadata returns the options of one pool's picker calls, or nil if the filter's options
+// suffice. External pickers must not access our picker's namespace: they could end other pools'
+// requests.
 func callMetadata(p *model.PickerCall, ours bool) *extprocv3.MetadataOptions {
 	names, subset := namesOf(p), p.Subset != nil && p.Cluster.External()
 	if ours && names == model.ProtocolNames() && !subset {
@@ -107,9 +108,10 @@ func namesOf(p *model.PickerCall) model.PickerNames {
 	return *p.Names
 }
 
-// picker makes no call until a weighted cluster names its picker (pickerOverride). Without a pick,
-// the cluster's fallback decides: this filter always passes requests when the picker fails, even
-// after its pick (docs/envoy.md, "Calls to pickers").
+// picker returns the filter that calls pickers. It calls none until a weighted cluster names its
+// picker (pickerOverride). If that picker fails, before or after its pick, the filter lets the
+// request pass, and without a pick the cluster's fallback decides (docs/envoy.md, "Calls to
+// pickers").
 func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.ExternalProcessor {
 	longest := maxMessageTimeout
 	if requestTimeout > 0 {
@@ -130,10 +132,10 @@ func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.E
 		MutationRules:            &mutationv3.HeaderMutationRules{AllowEnvoy: boolean(true)},
 		MetadataOptions:          metadataOptions(pickMetadata, pickMetadata),
 		DisableImmediateResponse: spills,
-		// In FULL_DUPLEX_STREAMED a failed picker cannot be bypassed.
+		// In FULL_DUPLEX_STREAMED, requests cannot pass a failed picker.
 		StatusOnError:            &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		AllowContentLengthHeader: true,
-		// In STREAMED mode, for pickers that answer headers and body together (model.BodyWhole).
+		// For STREAMED mode, whose pickers answer headers and body together (model.BodyWhole).
 		SendBodyWithoutWaitingForHeaderResponse: true,
 	}
 }

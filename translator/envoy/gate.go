@@ -19,13 +19,14 @@ import (
 )
 
 const (
-	// gateTimeout limits a gate's whole call; without an answer the request is denied with 503.
+	// gateTimeout limits a gate's whole call; without an answer the request gets 503.
 	gateTimeout = 200 * time.Millisecond
-	// gateTryTimeout limits one try: Envoy reads a retry policy's max_interval as such. At 10 ms a
-	// pause of 30 ms is a 503. At 60 ms no request fails with one of two servers frozen.
+	// gateTryTimeout limits one try: Envoy takes the retry policy's max_interval for it. With 10
+	// ms, a server's pause of 30 ms causes a 503. With 60 ms, no request fails while one of two
+	// servers is frozen.
 	gateTryTimeout = 60 * time.Millisecond
-	// A try's time starts when it is connected, so a host that drops SYNs would take all of
-	// gateTimeout. A TLS handshake on a busy machine takes longer.
+	// A try's time starts once its connection is open, so a host that drops SYNs would take all of
+	// gateTimeout. On a busy machine TLS takes longer.
 	gateConnectTimeout, gateTLSTimeout = 50 * time.Millisecond, 150 * time.Millisecond
 )
 
@@ -39,21 +40,22 @@ const (
 	gateFinal       = "final"            // an early answer may be the only one
 	modelHeader     = "x-penstock-model" // ModelHeader, if any server reads the same
 	gateMetadata    = "envoy.filters.http.ext_authz"
-	decidedMetadata = "decided" // policies that let the request in
+	decidedMetadata = "decided" // the policies that let the request in
 	callerMetadata  = "caller"
-	finalMetadata   = "final" // the early answer counts
+	finalMetadata   = "final" // true if the early answer is final
 )
 
 // gateHeaders are all that the service reads of a request, besides method and path.
 var gateHeaders = []string{"authorization", "x-api-key", "api-key", "content-type", modelHeader,
 	"access-control-request-method", "origin", "content-length", chunkedHeader, "upgrade"}
 
-// gate asks our authorization service on routes that switch it on (gated). Every route
-// configuration switches it off (ungated), so that a forgotten switch denies. HttpFilter.disabled
-// would do so too, but not after a script's clearRouteCache: a gated route would pass.
+// gate returns a filter that asks our authorization service. Every route configuration switches it
+// off (ungated), and gated routes switch it on: if a switch is forgotten, the gate denies.
+// HttpFilter.disabled cannot replace ungated: after a script's clearRouteCache, requests would pass
+// a gated route.
 //
-// The service answers from headers alone, and fails closed. The early gate precedes whatever waits
-// for a body; its route may still change.
+// The service answers from headers alone, and fails closed. The early gate precedes all filters
+// that wait for a body; the route may change after it.
 func (b *builder) gate(early bool) *authzv3.ExtAuthz {
 	stage, prefix := "late", "gate"
 	if early {
@@ -70,7 +72,7 @@ func (b *builder) gate(early bool) *authzv3.ExtAuthz {
 		Services:            &authzv3.ExtAuthz_GrpcService{GrpcService: service},
 		StatusOnError:       &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		ValidateMutations:   true,
-		EncodeRawHeaders:    true, // several of one name
+		EncodeRawHeaders:    true, // if several headers have one name
 		AllowedHeaders:      names(gateHeaders),
 	}
 	if !early {
@@ -88,7 +90,6 @@ func pathSegment(key string) *matcherv3.MetadataMatcher_PathSegment {
 	return &matcherv3.MetadataMatcher_PathSegment{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: key}}
 }
 
-// ungated switches the gates off for a route configuration.
 func (b *builder) ungated() map[string]*anypb.Any {
 	off := b.any(&authzv3.ExtAuthzPerRoute{Override: &authzv3.ExtAuthzPerRoute_Disabled{Disabled: true}})
 	return map[string]*anypb.Any{filterGateEarly: off, filterGate: off}

@@ -20,11 +20,12 @@ import (
 // HTTP/2 this would end other clients' streams.
 const hopRequests = 100
 
-// hopHeader selects a hop's virtual host. It is the ID of the endpoint that Envoy chose: clients,
-// pickers and retries cannot change it, and Host stays the client's.
+// hopHeader selects a hop's virtual host. Its value is the ID of the endpoint that Envoy chose:
+// clients, pickers and retries cannot change it, and Host stays the client's.
 const hopHeader = peerHeaders + "hop"
 
-// Each of the others would cost some microseconds a request.
+// hopFilters are the filters that hops need. Each other one would cost some microseconds for each
+// request.
 var hopFilters = []string{filterScripts, filterHeaders, filterMetadata, filterPicker, filterTokenUsage, filterRouter}
 
 // HopListener encodes the internal listener of all hops of a Gateway: HTTP/1.1, and HTTP/2 from a
@@ -44,7 +45,7 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	b.keepRequestID(m)
 	m.EarlyHeaderMutationExtensions = b.strip(append(slices.Clip(hopHeaders),
 		setHeader(hopHeader, "%DOWNSTREAM_LOCAL_ADDRESS_ENDPOINT_ID%")))
-	m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY // the edge wrote it
+	m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY // the edge wrote the header
 	l := &listenerv3.Listener{
 		Name: name,
 		ListenerSpecifier: &listenerv3.Listener_InternalListener{
@@ -57,8 +58,8 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	return b.resource(resource.Listener, l.Name, l, owners)
 }
 
-// HopHost encodes a hop's virtual host. gRPC requests are declined if the backends cannot take
-// them, so that another hop does.
+// HopHost encodes a hop's virtual host. It declines gRPC requests if the backends cannot take them:
+// they then go to another hop.
 func HopHost(h model.Hop) (*Encoded, error) {
 	name := h.Name.String()
 	all := model.Match{PathKind: model.PathPrefix, Path: "/"}
@@ -76,13 +77,13 @@ func HopHost(h model.Hop) (*Encoded, error) {
 	if err != nil {
 		return nil, err
 	}
-	// the last of the types: still sorted
+	// VirtualHost is the last type, so Refs stay sorted.
 	host.Refs = append(host.Refs, resource.Ref{Type: resource.VirtualHost, Name: name})
 	return host, nil
 }
 
 // HopRoutes combines blocks of virtual hosts into the route configuration of all hops of a Gateway.
-// A missing hop answers 503, like a full one.
+// A missing hop answers 503, like a full hop.
 func HopRoutes(hops ...*Block) (*resource.Resource, error) {
 	return routesOf(&routev3.RouteConfiguration{
 		Name:        model.HopListener,

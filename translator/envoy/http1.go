@@ -14,8 +14,8 @@ const websocket = "websocket"
 
 func http1() *corev3.Http1ProtocolOptions {
 	return &corev3.Http1ProtocolOptions{
-		// A server may ignore an Upgrade (RFC 9110, section 7.8), such as curl's h2c. Envoy would
-		// answer 403.
+		// A server may ignore an Upgrade header (RFC 9110, section 7.8), such as curl's for h2c. By
+		// default, Envoy answers 403.
 		IgnoreHttp_11Upgrade: []*matcherv3.StringMatcher{byRegex(otherThan(websocket))},
 	}
 }

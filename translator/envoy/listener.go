@@ -47,7 +47,7 @@ func tcpListener(cfg Config, p model.Port) *listenerv3.Listener {
 		Name:             model.ListenerName(p.Number),
 		Address:          address(p.Addresses[0], uint32(p.Number)),
 		TrafficDirection: corev3.TrafficDirection_INBOUND,
-		// Limits an answer that a client does not read (Envoy's edge guide).
+		// This limits an answer that a client does not read (Envoy's edge guide).
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
 	}
 	if cfg.OwnPorts {
@@ -99,19 +99,17 @@ func byName(server string) *listenerv3.FilterChainMatch {
 func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConnectionManager {
 	m := b.manager(cfg, p.Gateway, c.Name, p.Edge.RequestTimeout, p.Edge.Uploads,
 		&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
-			// only for gateways and hops
+			// only gateways and hops read these marks
 			ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(peerMark), removeHeader(peerLost)},
 		}})
 	m.UseRemoteAddress = boolean(true)
 	// No address is internal, or clients in private networks could set x-envoy-max-retries. An
-	// empty list would mean all private addresses; no client has this one.
+	// empty list would mean all private addresses; no client has this address.
 	m.InternalAddressConfig = &hcmv3.HttpConnectionManager_InternalAddressConfig{
 		CidrRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: u32(32)}},
 	}
 	m.EarlyHeaderMutationExtensions = b.strip(edgeHeaders)
 	if c.Clients != nil {
-		// The client's own header is replaced. A backend that must check a certificate gets the
-		// whole of it.
 		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
 			Subject: boolean(true), Dns: true, Uri: true, Cert: c.Clients.Optional,
@@ -123,7 +121,7 @@ func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConne
 	}
 	// Routes and backends must see the same path and headers.
 	m.HttpProtocolOptions.AcceptHttp_10 = acceptsHTTP10(p.Edge.HTTP10)
-	m.StripTrailingHostDot = true // the absolute form of a DNS name
+	m.StripTrailingHostDot = true // the dot of an absolute DNS name
 	m.NormalizePath = boolean(true)
 	m.MergeSlashes = true
 	m.PathWithEscapedSlashesAction = escapedSlashes(p.Edge.EscapedSlashes)

@@ -19,7 +19,8 @@ type localError struct {
 
 const codeDetails = "response.code_details"
 
-// ownErrors have Envoy's own body, which the API's error format replaces; the first match counts.
+// ownErrors are errors whose body Envoy writes; the API's error format replaces that body. The
+// first match counts.
 var ownErrors = []localError{
 	{codeDetails + " == 'route_not_found'", "no_route", "no route of this host matches the request"},
 	{codeDetails + " == 'cluster_not_found'", "no_backend",
@@ -48,15 +49,15 @@ var otherReasons = []localError{
 
 const otherReason = "unavailable"
 
-// CEL conditions; a failing one is false. Only requests of an API get its error format: gRPC has
-// its own, and other clients expect none.
+// CEL conditions; a condition that fails is false. Only requests to an API get its error format:
+// gRPC has its own format, and other clients expect none.
 const (
 	isError     = "response.code >= 400 && !('" + headerReason + "' in response.headers)"
 	isAPI       = "request.url_path.contains('/v1/') && !(" + isGRPC + ")"
 	isGRPC      = "'content-type' in request.headers && request.headers['content-type'].startsWith('application/grpc')"
 	isAnthropic = "(request.url_path.endsWith('/v1/messages') || " +
 		"request.url_path.endsWith('/v1/messages/count_tokens'))"
-	isDirect     = codeDetails + " == 'direct_response' && response.code != 421" // that one has no body
+	isDirect     = codeDetails + " == 'direct_response' && response.code != 421" // a 421 has no body
 	isNoModel    = "xds.route_name == '" + noModelRoute + "'"
 	isTooLarge   = "response.code == 413 && !('" + headerReason + "' in response.headers)"
 	openAIType   = "response.code < 500 ? 'invalid_request_error' : 'service_unavailable_error'"
@@ -68,13 +69,13 @@ const (
 const anthropicTypes = "response.code == 404 ? 'not_found_error' : response.code == 413 ? 'request_too_large' : " +
 	"response.code == 504 ? 'timeout_error' : response.code < 500 ? 'invalid_request_error' : 'api_error'"
 
-// localClass adds headers to some local replies of a hop or peer listener; the first match counts.
+// localClass adds headers to some local replies of a hop or peer listener.
 type localClass struct {
 	filter *accesslogv3.AccessLogFilter
 	add    []*corev3.HeaderValueOption
 }
 
-// localReplies adds a reason to local replies, and the API's error format to Envoy's own bodies.
+// localReplies adds a reason to local replies, and gives Envoy's own bodies the API's error format.
 // Each class has its own mappers, because only the first match counts.
 func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 	var mappers []*hcmv3.ResponseMapper
@@ -82,11 +83,11 @@ func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 		return append(pair, b.apiError(when, true, message, reason), b.apiError(when, false, message, reason))
 	}
 	// All filters that hold bodies have this limit, and authorization services may have a lower
-	// one. The scan explains its own 413 (scan.lua).
+	// limit. The scan explains its 413 itself (scan.lua).
 	mappers = append(mappers, both(isTooLarge, tooLargeText, "'body_too_large'")...)
 	if len(classes) == 0 {
 		mappers = append(mappers, both(isError+" && "+isNoModel, noModelText, "'model_not_found'")...)
-		// a route may have set it
+		// a route may have set the reason
 		reason := "'" + headerReason + "' in response.headers ? response.headers['" + headerReason + "'] : "
 		mappers = append(mappers, both("response.code >= 400 && "+isDirect+" && "+isAPI, "%LOCAL_REPLY_BODY%",
 			reason+choose(otherReasons, localError.code, otherReason))...)

@@ -18,26 +18,28 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// endpointHeader is the endpoint picker protocol's header for a pick. Our clusters follow metadata,
-// which clients cannot set; the header is removed, or pods and pickers would receive it.
+// endpointHeader is the endpoint picker protocol's header for a pick. Our clusters follow the pick
+// in metadata, which clients cannot set. The header is removed, or pods and pickers would receive a
+// client's.
 const endpointHeader = "x-gateway-destination-endpoint"
 
 // peerHeaders is the prefix of headers between Penstock's gateways, and from an Envoy to itself.
 const peerHeaders = "penstock-peer-"
 
 var (
-	// edgeHeaders must not come from clients, hopHeaders must not pass from one pool to another.
+	// edgeHeaders removes headers that clients must not send, hopHeaders removes headers that must
+	// not pass from one pool to another.
 	edgeHeaders = slices.Concat([]*mutationv3.HeaderMutation{
 		removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"), removePrefix(peerHeaders),
 		noteChunked(),
 	}, routingHeaders())
 	hopHeaders = append(routingHeaders(), removeHeader(endpointHeader))
-	// mirrorHeaders are removed from copies.
+	// mirrorHeaders removes headers from mirrored requests.
 	mirrorHeaders = append(slices.Clip(hopHeaders), removePrefix(peerHeaders))
 )
 
 // routingHeaders removes headers with which a client could make a server send a request to any
-// address, or read another client's prompt.
+// address, or could read another client's prompt.
 func routingHeaders() (out []*mutationv3.HeaderMutation) {
 	for _, name := range endpointpicker.RoutingHeaders() {
 		out = append(out, removeHeader(name))
@@ -65,8 +67,8 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		StreamIdleTimeout:          seconds(streamIdle),
 		RequestHeadersTimeout:      seconds(headersTimeout),
-		// It ends when the last byte is received, not, as documented, forwarded
-		// (TestRequestTimeout_...).
+		// This limit ends when Envoy has received the last byte, not, as documented, when it has
+		// forwarded that byte (TestRequestTimeout_...).
 		RequestTimeout:   seconds(requestTimeout),
 		LocalReplyConfig: b.localReplies(),
 		AccessLog:        b.accessLogs(cfg, owner),
@@ -117,7 +119,7 @@ func (b *builder) tracing(cfg Config) *hcmv3.HttpConnectionManager_Tracing {
 	return &hcmv3.HttpConnectionManager_Tracing{
 		RandomSampling:    &typev3.Percent{Value: cfg.Tracing.SamplingPercent},
 		SpawnUpstreamSpan: boolean(true),
-		CustomTags: []*tracingv3.CustomTag{{ // Envoy's own includes the query
+		CustomTags: []*tracingv3.CustomTag{{ // Envoy's own tag includes the query
 			Tag: "http.url", Type: &tracingv3.CustomTag_Value{
 				Value: "%REQ(X-FORWARDED-PROTO)%://%REQ(:AUTHORITY)%" + pathWithoutQuery,
 			},

@@ -34,7 +34,7 @@ func routeMatch(m model.Match) *routev3.RouteMatch {
 	}
 	for _, h := range firsts(m.Headers) {
 		name := h.Name
-		if name == "host" { // Envoy only matches its HTTP/2 name
+		if name == "host" { // Envoy matches only the HTTP/2 name
 			name = ":authority"
 		}
 		if h.Present {
@@ -64,10 +64,10 @@ func routeMatch(m model.Match) *routev3.RouteMatch {
 	return rm
 }
 
-// elements returns a path prefix without its trailing slash, which element-wise comparison ignores.
+// elements returns a path prefix without trailing slashes, which the specification ignores.
 func elements(prefix string) string { return strings.TrimRight(prefix, "/") }
 
-// firsts drops repeated names: only the first counts (HTTPRouteMatch).
+// firsts drops matches of a repeated name: only the first one counts (HTTPRouteMatch).
 func firsts(in []model.ValueMatch) []model.ValueMatch {
 	seen := map[string]bool{}
 	var out []model.ValueMatch
@@ -166,7 +166,8 @@ func valueMatches(m model.ValueMatch, value string) bool {
 	return m.Value == value
 }
 
-// fullMatch reports whether an expression matches a whole text, byte by byte like Envoy.
+// fullMatch reports whether an expression matches a whole text. Like Envoy, it reads each byte as
+// one character.
 func fullMatch(pattern, text string) bool {
 	re, err := regexp.Compile("^(?:" + latin1(pattern) + ")$")
 	return err == nil && re.MatchString(latin1(text))

@@ -12,11 +12,11 @@ import (
 )
 
 // modelsRoute returns the route for the list of models, which our picker answers for all pools of
-// the rule; nil if the main route suffices. It is needed if some of these requests would not reach
-// our picker, or if Envoy ignores immediate responses because the pool can spill. Shares without a
-// picker stay, because a Service's models are unknown, and so does a rule with only one cluster's
-// gateways, which answer. An import with several exporting clusters is queried once by its own
-// name: three calls would take 10 KiB more of Envoy's memory.
+// the rule. It returns nil if the main route suffices: it leads all these requests to our picker,
+// and no pool spills. (If a pool spills, Envoy ignores the picker's answer.) Services keep their
+// share, because their models are unknown, and the gateways of a single exporting cluster answer
+// themselves. An import with several exporting clusters is queried once by its own name: three
+// calls would take 10 KiB more of Envoy's memory.
 func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Route {
 	if b.hops {
 		return nil // the edge's route has answered
@@ -74,9 +74,9 @@ func behindHops(w *model.WeightedBackend) bool {
 	return w.Hops && (imported || w.Cluster.Kind == model.PoolKind) && w.Cluster.Variant == model.HopsVariant
 }
 
-// ListsModels reports whether a host answers unrouted requests for the list of models: it has
-// routes by model, whose pools have models. A host with an authorization service, or a route with
-// gates of its own, does not, because clients without permission would learn the names.
+// ListsModels reports whether a host answers unrouted requests for the list of models. It does if a
+// route matches models and leads to a pool. It does not if a route has an authorization service, or
+// other gates than the host: clients without permission would learn the models' names.
 func ListsModels(vh *model.VirtualHost) bool {
 	some := false
 	for i := range vh.Routes {

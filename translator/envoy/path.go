@@ -13,8 +13,8 @@ var slashes = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", `\`, "%5c", `\`
 func EscapesSlash(path string) bool { return slashes.Replace(path) != path }
 
 // NormalizePath returns a path, without its query, as Envoy matches it: normalize_path (Chromium's
-// URL canonicalizer), then merge_slashes. It is false for a path that Envoy answers with 400.
-// Escaped slashes stay.
+// URL canonicalizer), then merge_slashes. The result is false for a path that Envoy answers with
+// 400. Escaped slashes stay.
 func NormalizePath(path string) (string, bool) {
 	path = withoutParameters(path)
 	if path == "" || path[0] != '/' && path[0] != '\\' {
@@ -125,7 +125,7 @@ func (c *canonical) escape() {
 	c.at += 3
 }
 
-// nested escapes a % that would form an escape with the byte just unescaped.
+// nested escapes a % that would form an escape with the byte that was just unescaped.
 func (c *canonical) nested() {
 	next := len(c.out) == c.invalid+2
 	if next && (c.at == len(c.in) || c.in[c.at] >= 0x80) {
@@ -157,7 +157,7 @@ func dot(s string) int {
 
 func slash(b byte) bool { return b == '/' || b == '\\' }
 
-// Unescape reads a leading escape in s.
+// Unescape reads the escape with which s begins.
 func Unescape(s string) (byte, bool) {
 	if len(s) < 3 || s[0] != '%' {
 		return 0, false

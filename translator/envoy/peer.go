@@ -29,7 +29,7 @@ import (
 
 // Headers between members.
 const (
-	// peerAuthority is the client's authority: between members, the request's names the pool.
+	// peerAuthority is the client's authority: between members, :authority names the pool.
 	peerAuthority = "penstock-peer-authority"
 	// peerMark marks an answer to a request that no pod can have started: another member may be
 	// tried.
@@ -37,11 +37,12 @@ const (
 	// peerLost marks the answer to a request whose connection to a member's gateway ended: a pod
 	// there may have started it.
 	peerLost = "penstock-peer-lost"
-	// peerSender names the process whose picker chose the cluster, whose picker counts requests by
-	// sender (picker.SenderHeader). Pods receive neither it nor the next three.
+	// peerSender names the process whose picker chose the cluster. The cluster's picker counts
+	// requests by sender (picker.SenderHeader). Pods receive neither this header nor the next
+	// three.
 	peerSender = "penstock-peer-sender"
 	// peerOthers is the number of further clusters to try, peerAttempt the number of this attempt:
-	// only in the last one does the cluster's picker queue the request (picker.OthersHeader).
+	// only in the last attempt does the cluster's picker queue the request (picker.OthersHeader).
 	peerOthers  = "penstock-peer-others"
 	peerAttempt = "penstock-peer-attempt"
 	// peerSession is the ID of the request's session (picker.SessionHeader).
@@ -59,8 +60,7 @@ const (
 //go:embed peer.lua
 var peerScript string
 
-// peerStrip are headers that members must not send, including Envoy's own, which change retries and
-// timeouts.
+// peerStrip removes headers that members must not send. Envoy's own change retries and timeouts.
 var peerStrip = slices.Concat([]*mutationv3.HeaderMutation{
 	removePrefix("x-envoy-"), removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"),
 	noteChunked(),
@@ -75,7 +75,7 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 	}
 	b := &builder{}
 	l := tcpListener(cfg, p.Port)
-	// The clients' load balancer may be in front of this port. TLS authenticates members in either
+	// A load balancer may be in front of this port or not. TLS authenticates members in either
 	// case.
 	proxied := p.Edge.ProxyProtocol
 	if proxied == v1alpha1.ProxyProtocolRequired {
@@ -92,8 +92,8 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 	return b.resource(resource.Listener, l.Name, l, p.Owners)
 }
 
-// membersAlone terminates TLS for members' Gateways. Sessions are not resumed, so each connection
-// is verified.
+// membersAlone terminates TLS for members' Gateways. TLS sessions are not resumed, so each
+// connection is verified.
 func (b *builder) membersAlone() *tlsv3.DownstreamTlsContext {
 	return &tlsv3.DownstreamTlsContext{
 		RequireClientCertificate:         boolean(true),
@@ -115,7 +115,7 @@ func (b *builder) membersAlone() *tlsv3.DownstreamTlsContext {
 	}
 }
 
-// SPIFFE's validator limits each bundle to its own trust domain.
+// Envoy's SPIFFE validator limits each bundle to its trust domain.
 func (b *builder) gateways(domains []model.TrustDomain) *tlsv3.CertificateValidationContext {
 	out, config := &tlsv3.CertificateValidationContext{}, &tlsv3.SPIFFECertValidatorConfig{}
 	for _, d := range domains {
@@ -133,24 +133,24 @@ func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.Htt
 	m := b.manager(cfg, p.Gateway, name, p.Edge.RequestTimeout, p.Edge.Uploads, &headersv3.HeaderMutation{})
 	m.HttpFilters = b.peerFilters(m.HttpFilters)
 	m.HttpProtocolOptions.EnableTrailers = true // grpc-status
-	m.SkipXffAppend = true                      // the member's edge added the client
+	m.SkipXffAppend = true                      // the member's edge added the client's address
 	b.keepRequestID(m)
 	m.EarlyHeaderMutationExtensions = b.strip(peerStrip)
 	m.LocalReplyConfig = b.localReplies(marks()...)
 	return m
 }
 
-// peerFilters adds three filters before httpFilters: the border, the authorization of members, and
-// the client's authority. There are no gates: the importing cluster's decided.
+// peerFilters puts three filters before httpFilters: the border, the authorization of members, and
+// the client's authority. It removes the gates, because the importing cluster's gates have decided.
 func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	first := []*hcmv3.HttpFilter{
 		b.httpFilter(filterBorder,
 			&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{ResponseMutations: []*mutationv3.HeaderMutation{
 				removeHeader(endpointHeader), removePrefix("x-penstock-"),
 			}}}),
-		// Without a policy, a request without a virtual host is denied.
+		// Without a policy, this filter denies requests that no virtual host takes.
 		b.httpFilter(filterRBAC, &rbacv3.RBAC{Rules: &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}}),
-		// The pool's authority has selected the route, which stays.
+		// The pool's authority has selected the route, which must not change.
 		b.httpFilter(filterRestore, &luav3.Lua{DefaultSourceCode: inline(peerScript), ClearRouteCache: boolean(false)}),
 	}
 	not := []string{filterRBAC, filterGateEarly, filterGate}
@@ -202,7 +202,7 @@ func marks() []localClass {
 }
 
 // peerPing is the interval and timeout of pings to a member's gateway and to another cluster's
-// picker, or requests into a black hole would never end.
+// picker. Without pings, requests into a black hole would never end.
 const peerPing = time.Second
 
 func peerProtocol() *corev3.Http2ProtocolOptions {

@@ -26,7 +26,7 @@ const (
 	// objectid.Target of each pool of the rule, comma-separated (addPool)
 	metaPools   = "x-penstock-pools"
 	metaRetries = "x-penstock-retries" // least number of retries
-	// "true" if our picker may return any endpoint when the one that it relays to returns none
+	// "true" if our picker may return any endpoint when the picker that it relays to returns none
 	metaOpen   = "x-penstock-open"
 	metaTries  = "x-penstock-tries"  // "fixed" if the route limits the time of one attempt
 	metaUsage  = "x-penstock-usage"  // "exact" if streams must report their tokens
@@ -37,8 +37,8 @@ const (
 // A larger message makes the call fail. ext_proc's chunks of bodies have 64 KiB.
 const maxPickerMessage = 1 << 20
 
-// pickerOverride makes one weighted cluster call its picker. On the route, another pool's picker
-// would be called (docs/envoy.md, "Calls to pickers").
+// pickerOverride makes one weighted cluster call its picker. An override on the route would also
+// apply to other pools' requests (docs/envoy.md, "Calls to pickers").
 func (b *builder) pickerOverride(
 	p *model.PickerCall, f *model.Forward, pools string, calls pickerCalls,
 ) map[string]*anypb.Any {
@@ -51,7 +51,7 @@ func (b *builder) pickerOverride(
 		body = model.BodyBuffered // our picker changes it
 	}
 	if cluster.External() && body == model.BodyNone {
-		cluster = model.OurPicker // which relays the headers as a request without a body
+		cluster = model.OurPicker // it relays the headers as a request without a body
 	}
 	service := b.grpc(cluster)
 	service.RetryPolicy = b.callAgain() // Envoy only reads EnvoyGrpc's policy for xDS streams
@@ -69,7 +69,7 @@ func (b *builder) pickerOverride(
 		addMeta(service, metaImport, "true")
 	}
 	name := filterPicker
-	// an ignored immediate response would be a 503
+	// in other cases, an ignored immediate response would become a 503
 	if p.Spills && p.Subset == nil && p.Body != model.BodyDuplex && !calls.models {
 		name = filterSpillPicker
 	}
@@ -81,7 +81,7 @@ func (b *builder) pickerOverride(
 	}
 	mode := processingMode(body, p.Served)
 	if cluster.External() && p.RemotePool != "" {
-		// keeps the call open, and the request counted, until the response ends
+		// the call stays open, and the request counts, until the response ends
 		mode.ResponseTrailerMode = extprocv3.ProcessingMode_SEND
 	}
 	config := map[string]*anypb.Any{name: b.any(&extprocv3.ExtProcPerRoute{
@@ -92,7 +92,7 @@ func (b *builder) pickerOverride(
 			MetadataOptions:  callMetadata(p, !cluster.External()),
 		}},
 	})}
-	if !cluster.External() && p.Body != model.BodyWhole { // the route's script waits for a body
+	if !cluster.External() && p.Body != model.BodyWhole { // with BodyWhole, the route's script waits for the body
 		config[filterScripts] = b.script(responseCode)
 	}
 	if p.TokenUsage {
@@ -155,7 +155,8 @@ func (b *builder) callAgain() *corev3.RetryPolicy {
 }
 
 // processingMode selects the parts of a request for the picker. Only external pickers get response
-// headers, with the endpoint that served (endpoint picker protocol); ours reads the access log.
+// headers, with the endpoint that served (endpoint picker protocol); our picker reads the access
+// log.
 func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode {
 	m := &extprocv3.ProcessingMode{
 		RequestHeaderMode:  extprocv3.ProcessingMode_SEND,
@@ -171,8 +172,8 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 		m.RequestBodyMode = extprocv3.ProcessingMode_FULL_DUPLEX_STREAMED
 		m.RequestTrailerMode = extprocv3.ProcessingMode_SEND // Envoy requires it with FULL_DUPLEX_STREAMED
 	case model.BodyWhole:
-		// With BUFFERED, Envoy would hold the body until the headers are answered, which these
-		// pickers do last.
+		// With BUFFERED, Envoy would hold the body until the picker answers the headers. These
+		// pickers answer them last.
 		m.RequestBodyMode = extprocv3.ProcessingMode_STREAMED
 	}
 	return m
@@ -202,18 +203,18 @@ func waits(w model.WeightedBackend) bool {
 	return w.Picker != nil && w.Picker.Body != model.BodyNone && !w.Picker.EndsStreams()
 }
 
-// bodyRoutes returns a rule's main route, preceded by equal siblings whose pickers do not receive
-// the body. Without external pickers it has no sibling: ours ends its call for a streamed body.
+// bodyRoutes returns a rule's main route, preceded by siblings for requests whose body pickers do
+// not receive. Only external pickers need siblings: our picker ends its call for a streamed body.
 func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Route {
 	f := r.Action.Forward
-	// Even if no picker reads the body: one that a retry cannot repeat gets 507.
+	// Needed even if no picker reads the body: a body that a retry cannot repeat gets 507.
 	main.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
 	if slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool {
 		return w.Picker != nil && w.Picker.Body == model.BodyWhole
 	}) {
 		put(&main.TypedPerFilterConfig, filterScripts, b.script(waitCode))
 	}
-	if r.Match.GRPC != nil { // all are streams
+	if r.Match.GRPC != nil { // every gRPC call is a stream
 		main.Action = b.routeAction(r, bodylessCalls)
 		return []*routev3.Route{main}
 	}
@@ -242,9 +243,7 @@ type sibling struct {
 	headers []*routev3.HeaderMatcher
 }
 
-// bodyless returns these kinds: a picker that waits for the end of a body would never answer an
-// upgrade or a gRPC stream, and learns nothing from a multipart body. An external picker gets the
-// headers from ours, with the end of the request.
+// bodyless returns these kinds (doc.go). A picker would learn nothing from a multipart body.
 func bodyless() []sibling {
 	present := &routev3.HeaderMatcher{
 		Name:                 "upgrade",

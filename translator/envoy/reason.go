@@ -12,17 +12,17 @@ import (
 // headerReason states why Penstock itself answered a request.
 const headerReason = "x-penstock-reason"
 
-// hopsReason empties the header in a pod's response, and keeps it in a hop's and in a local reply.
-// A list of headers to remove would not depend on the endpoint.
+// hopsReason empties the header in a pod's response, and keeps it in a hop's response and in a
+// local reply. A removal of the header cannot depend on the endpoint.
 const hopsReason = "%CEL(has(upstream.address) && !upstream.address.startsWith('envoy://') ? '' : " +
 	"response.headers['" + headerReason + "'])%"
 
 // ownReason prevents servers from writing headerReason. A hop's response has passed the hop's own
-// route, and other clusters' gateways may write theirs.
+// route, and other clusters' gateways may write the header.
 func (b *builder) ownReason(s *routev3.WeightedCluster_ClusterWeight, w *model.WeightedBackend) {
 	gateways := w.Cluster.Kind == model.ParentKind || w.Cluster.Kind == model.PeerKind
 	switch p := w.Picker; {
-	case b.peers, w.Cluster.IsZero(), w.Hops, len(w.Members) > 0, gateways: // filterBorder removes it for peers
+	case b.peers, w.Cluster.IsZero(), w.Hops, len(w.Members) > 0, gateways: // filterBorder removes the header for peers
 	case !b.hops && p != nil && (p.Spills || len(p.Spill) > 0 || p.Again): // pods and hops in one cluster
 		s.ResponseHeadersToAdd = append([]*corev3.HeaderValueOption{{
 			Header:         &corev3.HeaderValue{Key: headerReason, Value: hopsReason},

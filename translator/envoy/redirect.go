@@ -40,7 +40,7 @@ func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.
 	case port != wellKnown(scheme):
 		ra.PortRedirect = port
 	case ra.HostRedirect != "":
-		// The host replaces the request's, including the port.
+		// HostRedirect replaces the request's host and port.
 	case !strings.HasPrefix(vh.Host, "*"):
 		ra.HostRedirect = vh.Host
 	default:

@@ -15,16 +15,16 @@ import (
 // maxProgram is the bootstrap's re2.max_program_size.error_level, in instructions.
 const maxProgram = 100_000
 
-// CheckRegex reports whether Envoy accepts an expression: RE2's syntax, which is Go's, and a
-// bounded program.
+// CheckRegex returns an error unless Envoy accepts an expression: RE2's syntax, which is Go's, and
+// a program up to maxProgram.
 func CheckRegex(pattern string) error {
 	_, err := ProgramSize(pattern)
 	return err
 }
 
-// ProgramSize estimates how many instructions RE2 compiles an expression to: at most a quarter
-// below Envoy's number, and for most expressions within 5 (TestRegex_ProgramSizeIsEnvoys). An
-// instruction takes about 20 bytes, an expression 3 KiB more.
+// ProgramSize estimates how many instructions RE2 compiles an expression to. It is at most a
+// quarter below Envoy's number, and mostly within 5 (TestRegex_ProgramSizeIsEnvoys). An instruction
+// takes about 20 bytes, an expression 3 KiB more.
 func ProgramSize(pattern string) (int, error) {
 	if pattern == "" {
 		return 0, errors.New("the regular expression is empty")
@@ -94,7 +94,8 @@ func short(pattern string) string {
 	return fmt.Sprintf("%q", pattern)
 }
 
-// programSize does not expand repetitions, which may be nested. It saturates above maxProgram.
+// programSize does not expand repetitions, because they may be nested. It saturates above
+// maxProgram.
 func programSize(re *syntax.Regexp) (size int64) {
 	for _, s := range re.Sub {
 		size += programSize(s)
@@ -130,7 +131,7 @@ func programSize(re *syntax.Regexp) (size int64) {
 	return min(size, maxProgram+1)
 }
 
-// Expressions counts a match's regular expressions, once for each of Envoy's routes.
+// Expressions counts a match's regular expressions in all Envoy routes that encode r.
 func Expressions(r *model.Route) (sum model.Expressions) {
 	add := func(m *matcherv3.RegexMatcher) {
 		if m != nil {
@@ -152,7 +153,7 @@ func Expressions(r *model.Route) (sum model.Expressions) {
 func programOf(m *matcherv3.RegexMatcher) uint32 {
 	size, err := ProgramSize(m.Regex)
 	if err != nil {
-		size = maxProgram // reported elsewhere: no rule has one
+		size = maxProgram // reported elsewhere: its rule is invalid
 	}
 	return uint32(size)
 }

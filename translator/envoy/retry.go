@@ -14,40 +14,39 @@ import (
 const (
 	// safeRetries retries requests that no backend can have started.
 	safeRetries = "connect-failure,refused-stream,reset-before-request"
-	// userRetries are the causes of HTTPRouteRetry.
+	// userRetries are the causes that HTTPRouteRetry names.
 	userRetries = ",reset,retriable-status-codes"
-	// spillRetries also retries if a pod or a hop's picker was full; gRPC answers have a
+	// spillRetries also retries if a pod or a hop's picker was full; gRPC answers state it in
 	// grpc-status.
 	spillRetries = ",retriable-status-codes,unavailable,resource-exhausted"
 
 	// resetRetries also retries if the connection to a server ended before its answer.
 	resetRetries = ",reset"
 
-	// markedRetries retries marked answers: by a hop to an exporting cluster or a member's gateway,
-	// or by our picker, which found the server of a 500 or 503 dead (failed.go).
+	// markedRetries retries answers that have a mark: from a hop to an exporting cluster, a
+	// member's gateway, or our picker, which found the server of a 500 or 503 dead (failed.go).
 	markedRetries = ",retriable-headers"
 
-	// poolRetries is replaced by our picker for its list.
+	// poolRetries applies unless our picker replaces it by the length of its list.
 	poolRetries    = 3
 	serviceRetries = 1
 	retryBackoff   = time.Millisecond
-	// otherHostTries is how often a retry draws another host after a failed one. Least request
-	// takes the better of two draws, and a failed host is idle: of two hosts it wins three times in
-	// four, so ten draws would leave one retry in eighteen at the failed host.
+	// otherHostTries is how often a retry may draw again when it draws the host that failed. Least
+	// request takes the better of two draws, and a failed host is idle. So of two hosts it draws
+	// the failed one three times in four: with ten draws one retry in eighteen would stay there.
 	otherHostTries = 64
-	// otherMemberTries is the same for exporting clusters, drawn by weight. For 98:1:1, 64 draws
-	// only find the first for one request in four; a thousand for less than one in 2,000, at 435 us
-	// of CPU.
+	// otherMemberTries is the same for exporting clusters, drawn by weight. With weights 98:1:1, 64
+	// draws find only the first cluster for one request in four; 1,000 draws do so for less than
+	// one in 2,000, at 435 us of CPU.
 	otherMemberTries = 1000
 	maxRetryDelay    = 10 * time.Millisecond
 )
 
 var spillCodes = []uint32{429, 503}
 
-// retryPolicy combines retries of requests that never started (always), a picker's list and
-// spilling (pools), and a user's rule. The larger count applies; a picker receives the user's
-// (pickerOverride), because its own number overrides this one. circuitBreakers has each cluster's
-// retry budget.
+// retryPolicy combines retries of requests that never started (always), for a picker's list and for
+// spilling (pools), and for a user's rule. The larger number applies. A picker receives the user's
+// number (metaRetries), because the picker's own number overrides this one.
 func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	p := &routev3.RetryPolicy{
 		RetryOn: safeRetries,
@@ -84,8 +83,7 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 			p.RetryPriority = b.nextPriority(1)
 		}
 		if n := uint32(len(w.Members)); n > 0 {
-			// Each is tried once. Hosts are drawn again by weight; a picker that selects hops lists
-			// all of them.
+			// Each member is tried once. Without a pick, Envoy draws hosts again by weight.
 			p.RetryOn += markedRetries
 			p.RetriableHeaders = append(p.RetriableHeaders, present(peerMark))
 			p.HostSelectionRetryMaxAttempts = otherMemberTries
@@ -140,7 +138,7 @@ func (b *builder) memberOrder(p *routev3.RetryPolicy, w *model.WeightedBackend) 
 
 // memberRetries returns the number of retries for an import with several clusters. With several
 // hops in a priority, Envoy moves to the next priority after each attempt and returns later, so it
-// may try a smaller priority twice.
+// may try a hop of a smaller priority twice.
 func memberRetries(w *model.WeightedBackend) uint32 {
 	n, o := uint32(len(w.Members)), w.Order
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Shares rewrite the host, because the route's would override theirs.
+// Weighted clusters change the host, because a host on the route would override theirs.
 func (b *builder) rewrite(m model.Match, f *model.Forward, ra *routev3.RouteAction) {
 	switch c := f.RewritePath; {
 	case c.Full != nil:
@@ -25,7 +25,7 @@ func wholePath(path string) *matcherv3.RegexMatchAndSubstitute {
 }
 
 // prefixRewrite replaces a matched prefix by the table of HTTPPathModifier. Envoy's prefix_rewrite
-// does so unless the replacement is empty: /foo/bar without /foo is /bar, but /foo is /.
+// follows it unless the replacement is empty: /foo/bar becomes /bar, but /foo must become /.
 func (b *builder) prefixRewrite(m model.Match, replacement string) (string, *matcherv3.RegexMatchAndSubstitute) {
 	if m.PathKind == model.PathExact || m.PathKind == model.PathRegex {
 		b.fail("a prefix can be replaced only where a prefix is matched, not in %s %q", m.PathKind, m.Path)

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// unresolved never exists: its share gets the route's cluster_not_found_response_code.
+// unresolved names a cluster that never exists: its requests get the route's
+// cluster_not_found_response_code.
 const unresolved = "unresolved"
 
 func (b *builder) route(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
@@ -65,7 +66,6 @@ func (b *builder) singleRoute(vh *model.VirtualHost, r *model.Route) *routev3.Ro
 	case a.Forward == nil:
 		b.fail("route %s has no action", r.Name)
 	case weightSum(a.Forward.Backends) == 0:
-		// All weights are zero, or there is no backend.
 		main.Action = directResponse(&model.Direct{
 			Status: noBackend(r.Match), Body: "no backend of this route has a weight above zero",
 		})
@@ -140,7 +140,7 @@ func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_
 
 // idleTimeout ends a request without a byte in either direction. It is the only limit for a slow
 // pick, because the route's timeout starts after the pick. A user's timeout takes precedence: a
-// model may be silent until then. For hops the edge enforces it.
+// model may be silent that long. The edge's timeout also ends requests to hops.
 func idleTimeout(f *model.Forward) time.Duration {
 	picked := slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Picker != nil })
 	switch t := f.Timeout; {

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ModelHeader has the model's name from the body, for routes to match.
+// ModelHeader holds the model's name from the body. Routes match it.
 const ModelHeader = "x-gateway-model-name"
 
 var (
@@ -41,8 +41,8 @@ const (
 	sessionCode  = "session"
 )
 
-// scripts does nothing until a virtual host or route names a script; a changed script changes the
-// chain.
+// scripts returns a filter that does nothing until a route names a script. A changed script changes
+// the chain.
 func scripts() *luav3.Lua {
 	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{
 		scanCode: inline(scanScript), waitCode: inline(waitScript), portCode: inline(portScript),
@@ -58,8 +58,8 @@ func (b *builder) script(name string) *anypb.Any {
 	return b.any(&luav3.LuaPerRoute{Override: &luav3.LuaPerRoute_Name{Name: name}})
 }
 
-// scanned matches requests whose body has been read for a model; inverted, all others. Clients and
-// pickers cannot write this metadata.
+// scanned matches requests whose body was read for the model's name; if inverted, all other
+// requests. Clients and pickers cannot write this metadata.
 func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	return &matcherv3.MetadataMatcher{
 		Filter: "penstock.model",
@@ -117,8 +117,8 @@ const noModelText = "this host has no route for model %CEL('" + ModelHeader +
 	"'] : '(none)')%%METADATA(ROUTE:" + noModelRoute + ":models)%"
 
 // noModel answers 404 to requests for a model that no route of the host has. The answer lists the
-// routes' models, except where clients without permission would learn them (hidden). It is no
-// direct response, like scanRoute.
+// routes' models, except where clients without permission would learn them (hidden). Like
+// scanRoute, it has no direct response.
 func noModel(vh *model.VirtualHost) *routev3.Route {
 	var names []string
 	for i := range vh.Routes {

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Secret encodes, for SDS, a certificate with its key, CAs, trust domains, or a token.
+// Secret encodes, for SDS, a certificate with its key, or CAs, or trust domains, or a token.
 func Secret(s model.Secret) (*resource.Resource, error) {
 	b, out := &builder{}, &tlsv3.Secret{Name: s.Name}
 	switch {

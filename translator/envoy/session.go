@@ -19,7 +19,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// If one is gone, another replaces it, and the client gets a new cookie or header.
+// When a session's endpoint is gone, another one replaces it, and the client gets a new cookie or
+// header.
 func (b *builder) session(s *model.Session) *anypb.Any {
 	var state *corev3.TypedExtensionConfig
 	if s.Header {
@@ -85,13 +86,13 @@ func sessionContext(s *model.Session, w *model.WeightedBackend) *structpb.Struct
 func clusterID(hop model.HopID) string { return fmt.Sprintf("%016x", xxhash.Sum64String(hop.String())) }
 
 // faithful reports whether sessions must stay at one of several backends: a session's cookie names
-// an endpoint, and Envoy only looks for it in the drawn cluster.
+// an endpoint, and Envoy looks for it only in the cluster that it draws.
 func faithful(f *model.Forward) bool {
 	return f.Session != nil && !f.Session.Header && len(f.Backends) > 1
 }
 
-// sessionRoutes adds to each backend's answers a second cookie that identifies it, and a preceding
-// route for requests with that cookie: a session survives a change of weights.
+// sessionRoutes adds to each backend's answers a second cookie that identifies the backend, and a
+// preceding route for requests with that cookie. So a session survives a change of weights.
 func (b *builder) sessionRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := *r.Action.Forward
 	cookie := f.Session.Name + "-backend"

@@ -23,8 +23,8 @@ func ownFilters(f *model.Forward) bool {
 	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Own != nil && w.Weight > 0 })
 }
 
-// mixed reports whether a rule has other backends besides an import with several exporting
-// clusters: the retries then differ.
+// mixed reports whether a rule has an import with several exporting clusters and another backend:
+// these need different retries.
 func mixed(f *model.Forward) bool {
 	taking, members := 0, false
 	for _, w := range f.Backends {
@@ -37,7 +37,7 @@ func mixed(f *model.Forward) bool {
 
 // splitRoutes gives each backend of a rule its own route, because Envoy's weighted clusters can
 // only change headers. A request has one random number for all routes, so each fraction includes
-// the earlier ones. Shares are exact to a millionth.
+// the earlier fractions. Shares are exact to a millionth.
 func (b *builder) splitRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := r.Action.Forward
 	sum := weightSum(f.Backends)

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A changed route only changes its own chain, and open connections continue for the drain time.
 func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 	proxy := &tcpv3.TcpProxy{
 		StatPrefix: "stream",
@@ -31,13 +30,12 @@ func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 		fc.FilterChainMatch = byName(s.ServerName)
 	}
 	if len(s.Secrets) > 0 {
-		// no ALPN: the client and the backend negotiate the content
+		// no ALPN: the backend's protocol is unknown
 		fc.TransportSocket = b.terminate(s.Secrets, nil)
 	}
 	return fc
 }
 
-// An unresolved backend's share is closed at once.
 func (b *builder) streamClusters(backends []model.WeightedBackend) *tcpv3.TcpProxy_WeightedCluster {
 	out := &tcpv3.TcpProxy_WeightedCluster{}
 	for _, w := range backends {

@@ -22,20 +22,20 @@ import (
 const metaUpload = "x-penstock-upload"
 
 // largeBody matches the Content-Length of bodies that count: 10,000 bytes and more. The number of
-// connections bounds smaller ones.
+// connections bounds smaller bodies.
 const largeBody = "[0-9]{5,}"
 
-// chunkedHeader has a request's Transfer-Encoding, which Envoy removes before its filters run.
+// chunkedHeader copies a request's Transfer-Encoding, which Envoy removes before its filters run.
 const chunkedHeader = "x-penstock-chunked"
 
 func noteChunked() *mutationv3.HeaderMutation {
 	return setHeader(chunkedHeader, "%REQ(TRANSFER-ENCODING)%")
 }
 
-// uploads asks our picker about each request with a large or unknown body length, before anything
+// uploads asks our picker about each request with a large or unknown body length, before any filter
 // holds the body: scripts, pickers and retries hold up to maxBody until the request ends. Envoy
-// neither limits the sum nor, for HTTP/1.1, resets the largest. The call lasts as long as the
-// request. If the picker fails, requests pass: the overload manager is the last resort.
+// neither limits the sum nor, for HTTP/1.1, resets the largest request. The call lasts as long as
+// the request. If the picker fails, requests pass.
 func (b *builder) uploads(limit int64) proto.Message {
 	if limit <= 0 {
 		return &compositev3.Composite{}

@@ -22,7 +22,8 @@ const hopKey = "hop"
 // cleartextKey marks addresses without TLS.
 const cleartextKey = "cleartext"
 
-// systemRoots is the path in Debian, Alpine and Envoy's images. Envoy 1.40 lacks system_root_certs.
+// systemRoots is the path of CAs in Debian, Alpine and Envoy's images. Envoy 1.40 lacks
+// system_root_certs.
 const systemRoots = "/etc/ssl/certs/ca-certificates.crt"
 
 func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
@@ -34,11 +35,11 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{b.sds(c.TLS.Certificate)}
 	}
 	b.trust(common, c.TLS)
-	if c.Own { // nothing older is needed
+	if c.Own { // no older version is needed
 		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
-	// the client default is 1.2, and Penstock's pickers speak 1.3
+	// Envoy's default maximum for clients is 1.2, and Penstock's pickers speak 1.3
 	if !c.Own && c.Protocol == model.GRPC {
 		common.TlsParams = &tlsv3.TlsParameters{TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
@@ -62,7 +63,7 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 	}
 }
 
-// Without a validation context Envoy accepts any.
+// Without a validation context Envoy accepts any certificate.
 func (b *builder) trust(common *tlsv3.CommonTlsContext, t *model.UpstreamTLS) {
 	if t.Insecure {
 		return
@@ -96,7 +97,7 @@ func (b *builder) trusted(check *tlsv3.CertificateValidationContext,
 	}
 }
 
-// A user's wildcard matches any first label, including another wildcard.
+// A user's wildcard matches any first label, even a wildcard.
 func dnsName(san string) *matcherv3.StringMatcher {
 	rest, wild := strings.CutPrefix(san, "*")
 	if !wild {

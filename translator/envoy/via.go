@@ -13,7 +13,7 @@ import (
 // headerVia lists the gateways that a request has passed through (RFC 9110, section 7.6.3).
 const headerVia = "via"
 
-// Loop Detected (RFC 5842, section 7.2)
+// ringStatus is Loop Detected (RFC 5842, section 7.2).
 const ringStatus = 508
 
 func (b *builder) via(share *routev3.WeightedCluster_ClusterWeight) {
@@ -36,8 +36,8 @@ func maxGateways(f *model.Forward) (least uint32) {
 	return least
 }
 
-// ringRoutes take a rule's requests that have passed through too many gateways, because routes
-// reference each other's imports. They go to the rule's other backends, or end here.
+// ringRoutes take a rule's requests that have passed through too many gateways, because the routes
+// form a ring. Such requests go to the rule's backends that are not behind gateways, or end here.
 func (b *builder) ringRoutes(vh *model.VirtualHost, r *model.Route, limit uint32) []*routev3.Route {
 	one, action := *r, *r.Action
 	one.Name, one.Action = r.Name+"#ring", &action

@@ -59,7 +59,7 @@ func (b *builder) encoded(host *routev3.VirtualHost, owners []report.Ref) (*Enco
 
 func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 	var routes []*routev3.Route
-	scans := map[string]bool{} // by their matches: one before the first of many models is enough
+	scans := map[string]bool{} // by match: one scan serves all models of a match
 	for i := range vh.Routes {
 		r := &vh.Routes[i]
 		if scan := b.scanRoute(vh, r); scan != nil {
@@ -95,11 +95,11 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 }
 
 // blocks is the number of blocks of a route configuration: with 5,000 hosts, a change encodes about
-// 300 again. More blocks would enlarge the many route configurations with few hosts.
+// 300 hosts again. More blocks would enlarge the many route configurations with few hosts.
 const blocks = 16
 
-// BlockOf returns the block of a host. Names that only differ in case, which Envoy treats as
-// duplicates, share one.
+// BlockOf returns the block of a host. Names that differ only in case, which Envoy treats as
+// duplicates, share a block.
 func BlockOf(host string) int { return int(xxhash.Sum64String(strings.ToLower(host)) % blocks) }
 
 // Block is a part of a route configuration's virtual hosts. Immutable.
@@ -141,8 +141,7 @@ func NewBlock(hosts []*Encoded) (*Block, error) {
 	return b, nil
 }
 
-// RouteConfiguration joins blocks of virtual hosts. Hosts of other listeners of the port
-// (chain.Misdirected) answer 421; unknown hosts get Envoy's 404.
+// RouteConfiguration joins blocks of virtual hosts. Unknown hosts get Envoy's 404.
 func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resource.Resource, error) {
 	b := &builder{}
 	rc := &routev3.RouteConfiguration{

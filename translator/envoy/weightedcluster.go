@@ -17,8 +17,9 @@ import (
 )
 
 // framing are the headers that delimit a body. An external picker may change a body's length, or
-// only one of the headers: the server would read the rest of the body as the next request, and the
-// client as the next response. So both are removed after the pick, and Envoy writes its own.
+// only one of the headers. Then a server would read the rest of the body as the next request, and a
+// client as the next response. So both headers are removed after the pick, and Envoy writes its
+// own.
 var framing = []string{"content-length", "transfer-encoding"}
 
 func (b *builder) ownFraming() *anypb.Any {
@@ -45,12 +46,12 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			ResponseHeadersToAdd:    additions(w.ResponseHeaders),
 			ResponseHeadersToRemove: w.ResponseHeaders.Remove,
 		}
-		further := len(w.Members) > 0 // hops
+		further := len(w.Members) > 0
 		if (b.hops || b.peers) && w.Peer == "" && !further {
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers,
 				peerAttempt, peerSession)
 		}
-		if further { // a picker that selects one cluster alone has written it
+		if further { // a picker that selects a single cluster has written it
 			s.RequestHeadersToAdd = append(slices.Clip(s.RequestHeadersToAdd), &corev3.HeaderValueOption{
 				Header:       &corev3.HeaderValue{Key: peerOthers, Value: strconv.Itoa(int(memberRetries(w)))},
 				AppendAction: corev3.HeaderValueOption_ADD_IF_ABSENT,

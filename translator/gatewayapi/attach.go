@@ -211,8 +211,8 @@ func namespaceLabels(r store.Reader, name string) labels.Set {
 	return set
 }
 
-// place intersects the route's hostnames with a listener's, without hosts of a more specific
-// listener. A listener without a chain has no hosts but counts as attached.
+// place intersects the route's hostnames with a listener's hostname, without hosts of a more
+// specific listener. At a listener without a chain the route has no hosts, but counts as attached.
 func (p *parentFinder) place(gw *model.Gateway, l *model.Listener) (model.Place, bool) {
 	place := model.Place{Gateway: gw.Ref.Key(), Listener: l.Key, Chain: l.Chain, Stream: l.Stream(),
 		Passthrough: l.Passthrough, ListenerHost: l.Hostname}

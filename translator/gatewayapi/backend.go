@@ -144,8 +144,8 @@ func isPool(ref report.Ref) bool {
 		(ref.Kind == pools.Kind() || ref.Kind == imports.Kind())
 }
 
-// It checks the kind, then the grant, then the object: without a grant, nothing about the object is
-// disclosed.
+// resolve checks the kind, then the grant, then the object: without a grant, it discloses nothing
+// about the object.
 func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolution {
 	pool := isPool(ref)
 	switch {

@@ -104,7 +104,7 @@ func policiesOf(r store.Reader, target report.Ref) []*gatewayv1.BackendTLSPolicy
 }
 
 // PolicyFor returns the policy in force for a backend. The section is a Service's port name or an
-// import's exporting cluster; a policy for it precedes one for the whole.
+// import's exporting cluster; a policy for the section precedes a policy for the whole backend.
 func PolicyFor(r store.Reader, target report.Ref, section string) *BackendTLS {
 	p := winner(r, target, section)
 	if p == nil {
@@ -129,7 +129,7 @@ func PolicyTrust(r store.Reader, key string) (*model.Secret, bool) {
 }
 
 // winner returns the policy in force: the oldest, then the first by name. A policy for NAME-CLUSTER
-// applies to that section of the import NAME.
+// applies to section CLUSTER of the import NAME.
 func winner(r store.Reader, target report.Ref, section string) *gatewayv1.BackendTLSPolicy {
 	list := policiesOf(r, target)
 	if p := oldest(list, target, section); section != "" {

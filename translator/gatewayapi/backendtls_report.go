@@ -27,7 +27,7 @@ type RouteGateways struct {
 }
 
 // PolicyReport reports on a BackendTLSPolicy for each Gateway that sends requests to its targets:
-// its ancestors (GEP-713).
+// the policy's ancestors (GEP-713).
 func PolicyReport(r store.Reader, key string, targets PolicyTargets) (report.Report, bool) {
 	p, ok := store.BackendTLSPolicies.Get(r, key)
 	if !ok {

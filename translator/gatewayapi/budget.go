@@ -19,12 +19,12 @@ import (
 const reasonBudget gatewayv1.RouteConditionReason = "RouteBudgetExceeded"
 
 // defaultBudget limits the time of Envoy's main thread that one namespace's routes take for each
-// change of a route configuration. A change without them takes 9 ms, and estimates may be too low
-// by half: 8 times as long.
+// change of a route configuration. Without them a change takes 9 ms. With them it takes up to 8
+// times as long, because it may exceed the estimate by half.
 const defaultBudget = 40 * time.Millisecond
 
 // RouteBudget returns the limit of Envoy's time on a chain for each namespace other than the
-// Gateway's. A Gateway that is not accepted has none.
+// Gateway's. A Gateway that is not accepted has no limit.
 func RouteBudget(gw *model.Gateway) (budget time.Duration, bounded bool) {
 	switch {
 	case gw.Fleet == nil:
@@ -46,12 +46,12 @@ type Charge struct {
 type ChainCharge struct {
 	Gateway, Chain string
 	Cost           envoy.Cost
-	Wide           bool // a hostname of the route covers others
+	Wide           bool // a hostname of the route covers other hostnames
 }
 
 func wildcard(host string) bool { return strings.HasPrefix(host, "*") }
 
-// Age orders a namespace's routes: older ones first, then by name.
+// Age orders a namespace's routes: older routes first, then by name.
 type Age struct {
 	Created    int64
 	Name, Kind string
@@ -78,7 +78,7 @@ func Neighbours(c *model.Candidate) (chains []ChainCharge) {
 			if slices.Contains(listeners, key) {
 				continue
 			}
-			listeners = append(listeners, key) // another parent may have it again
+			listeners = append(listeners, key) // another parent may have the same listener
 			at := func(o ChainCharge) bool { return o.Gateway == p.Gateway && o.Chain == p.Chain }
 			i := slices.IndexFunc(chains, at)
 			if i < 0 {
@@ -91,8 +91,8 @@ func Neighbours(c *model.Candidate) (chains []ChainCharge) {
 	return chains
 }
 
-// ChargeOf returns a candidate's cost on chains of other namespaces' Gateways; nil without hosts
-// there.
+// ChargeOf returns a candidate's cost on chains of other namespaces' Gateways; nil if it has no
+// hosts there.
 func ChargeOf(r store.Reader, backends Backends, c *model.Candidate) *Charge {
 	charge := &Charge{Age: AgeOf(c), Chains: Neighbours(c)}
 	if len(charge.Chains) == 0 {
@@ -108,7 +108,8 @@ func ChargeOf(r store.Reader, backends Backends, c *model.Candidate) *Charge {
 	return charge
 }
 
-// Rules above the route's budget have no expressions in Envoy.
+// costOf returns a route's cost in one host. Rules above the route's expression budget have no
+// expressions in Envoy.
 func costOf(a *model.Attachment) envoy.Cost {
 	sum := envoy.Cost{Hosts: 1}
 	var own model.Expressions
@@ -132,26 +133,27 @@ func costOf(a *model.Attachment) envoy.Cost {
 // Cut limits a namespace's routes on a chain.
 type Cut struct {
 	Budget time.Duration
-	// From is the oldest route that exceeds the budget together with older ones; nil if routes only
-	// exceed it alone.
+	// From is the oldest route that exceeds the budget together with all older routes; nil if no
+	// route does.
 	From *Age
 	// Copies is the Cut for copies of wildcard routes in narrower hosts, with half of the budget;
-	// nil if all fit.
+	// nil if all copies fit.
 	Copies *Cut
 }
 
-// Takes reports whether a route has a place: routes newer than an excluded one have none.
+// Takes reports whether a route has a place: a route that exceeds the budget alone has none, nor
+// has From or a newer route.
 func (c Cut) Takes(age Age, takes time.Duration) bool {
 	return takes <= c.Budget && (c.From == nil || age.Compare(*c.From) < 0)
 }
 
-// CutOf returns the Cut of routes with their costs; false if all have a place.
+// CutOf returns the Cut of routes with their costs; false if all routes have a place.
 func CutOf(budget time.Duration, routes iter.Seq2[Age, time.Duration]) (Cut, bool) {
 	out := Cut{Budget: budget}
 	var sum time.Duration
 	alone := false
 	for _, takes := range routes {
-		if takes > budget { // excluded regardless of the others
+		if takes > budget { // excluded whatever other routes cost
 			alone = true
 			continue
 		}

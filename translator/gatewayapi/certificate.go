@@ -52,7 +52,7 @@ func secretRef(namespace string, ref gatewayv1.SecretObjectReference) report.Ref
 		&gatewayv1.BackendObjectReference{Group: ref.Group, Kind: &kind, Namespace: ref.Namespace, Name: ref.Name})
 }
 
-// It checks the kind, then the grant, then the object, as resolve does.
+// usableCertificate checks the kind, then the grant, then the object, as resolve does.
 func usableCertificate(r store.Reader, from, target report.Ref) (secret *model.Secret, leaf *x509.Certificate,
 	problem string) {
 	switch {
@@ -103,7 +103,7 @@ func readCertificate(r store.Reader, namespace, name string) (secret *model.Secr
 	return &model.Secret{Name: model.SecretName(namespace, name), Chain: chain, Key: key, Owners: owners}, leaf, ""
 }
 
-// encode encodes PEM again: Envoy rejects headers, for instance, which Go accepts.
+// encode encodes PEM again: Envoy rejects some PEM that Go accepts, such as headers.
 func encode(pair *certificates.Pair) (chain, key []byte, err error) {
 	for _, c := range pair.Chain {
 		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
@@ -175,7 +175,7 @@ func fits(hostname string, leaves []*x509.Certificate) bool {
 	})
 }
 
-// SecretData returns an entry of a Secret, which may be text in files.
+// SecretData returns an entry of a Secret. A Secret in a file may have stringData.
 func SecretData(s *corev1.Secret, key string) []byte {
 	if text, ok := s.StringData[key]; ok {
 		return []byte(text)

@@ -13,12 +13,12 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// clientRule is a requirement for client certificates (spec.tls.frontend), for one port or for all
-// ports without their own rule (0).
+// clientRule is a requirement for client certificates (spec.tls.frontend), for one port, or (port
+// 0) for all ports that have no rule.
 type clientRule struct {
 	port       uint16
 	field      string                           // JSON path
-	validation *gatewayv1.FrontendTLSValidation // nil: none required
+	validation *gatewayv1.FrontendTLSValidation // nil: no certificate is required
 }
 
 func clientRules(gw *gatewayv1.Gateway) []clientRule {
@@ -74,8 +74,8 @@ func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) 
 	return nil, false
 }
 
-// clients reads the CA certificates for an HTTPS listener's clients. If none resolves, the listener
-// stays closed.
+// clients reads the CA certificates for an HTTPS listener's clients. If no certificate resolves,
+// the listener stays closed.
 func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	c := ruleFor(clientRules(b.gw), l.Port)
 	if c.validation == nil {
@@ -106,7 +106,7 @@ func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 }
 
 // clientFindings reports, once for all listeners, problems of the client rules, and the rules that
-// allow clients without a valid certificate. The condition is nil if no rule does.
+// allow clients without a valid certificate. The condition is nil if no rule allows them.
 func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
 	var open []string
 	for _, c := range clientRules(gw) {

@@ -31,7 +31,7 @@ func (c Config) controller() string { return cmp.Or(c.Controller, Controller) }
 
 // Backends resolves InferencePools and InferencePoolImports, after a check of grants.
 type Backends interface {
-	// Resolve returns the target of requests for ref. port is 0 without one.
+	// Resolve returns the target of requests for ref. port is 0 if the reference has none.
 	Resolve(r store.Reader, ref report.Ref, port int32) Resolution
 	// Restrict is Resolve for an InferencePool, limited to the endpoints of a policy's subset.
 	Restrict(r store.Reader, ref report.Ref, policy *v1alpha1.PoolPolicy) Resolution
@@ -40,10 +40,10 @@ type Backends interface {
 // Resolution is the target of requests for one backend.
 type Resolution struct {
 	Targets []Target // one for each exporting cluster of an import
-	// Clusters and Hops are everything that the targets need.
+	// Clusters and Hops are all that the targets need.
 	Clusters []model.ClusterID
 	Hops     []model.HopID
-	// Members is for an import with several exporting clusters.
+	// Members is set for an import with several exporting clusters.
 	Members *Members
 	// Ref is the store.TargetKey of the object behind an alias; "" for the referenced object.
 	Ref string
@@ -57,7 +57,7 @@ type Resolution struct {
 // Members describes the hops to an import's exporting clusters.
 type Members struct {
 	Cluster model.ClusterID // of the hops
-	Spills  uint32          // further hops
+	Spills  uint32          // number of hops to spill targets
 	Order   model.HopOrder
 	Chooser *model.PickerCall // selects the hop
 	RetryOn model.RetryOn
@@ -66,15 +66,15 @@ type Members struct {
 // Target is a cluster of a backend. Fields without a comment are as in model.WeightedBackend.
 type Target struct {
 	Cluster model.ClusterID
-	Share   uint32 // relative to the other targets; 0 takes no new requests
+	Share   uint32 // relative to the other targets; 0: no new requests
 	Picker  *model.PickerCall
-	// also behind hops
+	// of the servers, even behind hops
 	Protocol    model.Protocol
 	Hops        bool
 	External    bool
 	MaxGateways uint32
 	Peer        string
 	Hop         model.HopID
-	// Hostname is the Host for its endpoints, which overrides a route's filters.
+	// Hostname is the Host header for its endpoints, and overrides a route's filters.
 	Hostname string
 }

@@ -39,8 +39,8 @@ func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, fiel
 }
 
 // conflicts marks listeners that are not distinct. Within one object all of them lose (Gateway API,
-// "Handling indistinct Listeners"). The Gateway's own win over its ListenerSets', which win by
-// precedence. A listener that lost does not conflict with others.
+// "Handling indistinct Listeners"). A Gateway's listeners win over its ListenerSets' listeners, and
+// ListenerSets win by precedence. A listener that lost does not conflict with others.
 func (b *listenerBuilder) conflicts() {
 	for first := 0; first < len(b.state); {
 		last := first
@@ -124,8 +124,8 @@ func chainName(l *model.Listener) string {
 	return model.ChainName(l.ByName(), l.Port, l.Hostname)
 }
 
-// overlaps marks HTTPS listeners whose hostname overlaps with another TLS listener's on the port: a
-// client may reuse a connection (Gateway API, OverlappingTLSConfig).
+// overlaps marks HTTPS listeners whose hostname overlaps with another TLS listener's hostname on
+// the port: a client may use one connection for both (Gateway API, OverlappingTLSConfig).
 func overlaps(out *model.Gateway) {
 	for _, l := range out.Listeners {
 		var others []string

@@ -50,9 +50,9 @@ func (c contender) loss(host string, winner report.Ref) model.Loss {
 		Winner: winner}
 }
 
-// streamLosses: only one route of connections gets a host, the one with the most specific hostname
-// for it, then the first. All are accepted (conformance: TCPRouteMultipleRoutesAttachment,
-// UDPRouteMultipleRoutesAttachment).
+// streamLosses gives each host to one route of connections: the route with the most specific
+// hostname for it, then the first. All routes are accepted (conformance:
+// TCPRouteMultipleRoutesAttachment, UDPRouteMultipleRoutesAttachment).
 func streamLosses(all []contender) (losses []model.Loss) {
 	byHost := map[string][]contender{}
 	for _, c := range all {
@@ -92,7 +92,7 @@ func kindLosses(all []contender) (losses []model.Loss) {
 
 type claims struct {
 	exact map[string]report.Ref
-	below map[string]report.Ref // hosts that cover a claimed one
+	below map[string]report.Ref // hosts that cover a claimed host
 }
 
 func (c *claims) add(host string, owner report.Ref) {

@@ -47,14 +47,13 @@ func (b *ruleBuilder) cors(spec *gatewayv1.HTTPCORSFilter, field string) *model.
 	out.Headers = read(spec.AllowHeaders, field+".allowHeaders")
 	out.Expose = read(spec.ExposeHeaders, field+".exposeHeaders")
 	if out.Credentials && slices.Contains(out.Expose, "*") {
-		// Browsers treat it as a header name then.
+		// With credentials, browsers take "*" for a header's name.
 		out.Expose = slices.DeleteFunc(out.Expose, func(h string) bool { return h == "*" })
 		b.warn(field+".exposeHeaders", `"*" exposes nothing where credentials are allowed`, "name the headers")
 	}
 	return out
 }
 
-// origin normalizes an origin as browsers send it.
 func origin(o string) string {
 	o = strings.ToLower(o)
 	for scheme, port := range map[string]string{"http://": ":80", "https://": ":443"} {

@@ -4,9 +4,7 @@
 //
 // translator calls it, with one function for each result. For routes, Candidate returns the
 // listeners that may take a route, Contest decides between candidates of a listener that exclude
-// each other, and Attach returns the result. VirtualHost returns a host of a chain for requests,
-// Stream a host of a listener for connections. Every lookup of an import's name goes through
-// ImportNamed (meaning.go). Pools and imports come from Backends.
+// each other, and Attach returns the result. Pools and imports come from Backends.
 //
 // Invariants: functions are pure. They read objects only through their store.Reader, by index keys
 // and never whole tables, so the reads are the dependencies. Results are immutable, sorted, and
@@ -17,9 +15,6 @@
 //
 // Certificates are encoded again for Envoy (certificate.go, trust.go), which parses PEM more
 // strictly than Go: the bytes at a proxy may differ from the Secret's.
-//
-// A BackendTLSPolicy without a valid CA removes the endpoints: the cluster stays, requests get 503,
-// and nothing meant for TLS is sent in cleartext.
 //
 // Tests: go test ./translator/gatewayapi
 package gatewayapi

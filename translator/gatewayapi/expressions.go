@@ -17,10 +17,10 @@ import (
 const reasonExpressions gatewayv1.RouteConditionReason = "TooManyRegularExpressions"
 
 // Budgets of regular expressions, counted for each host and each of Envoy's routes. Envoy compiles
-// all expressions of a route configuration again with each change, at 1 to 3 us an instruction, on
-// its main thread: 50,000 instructions take about 100 ms. An expression takes 3 KiB, 20 bytes an
-// instruction, and up to 2.8 MiB of states under hostile requests: 512 of them fit into Envoy's
-// default heap.
+// all expressions of a route configuration again with each change, on its main thread, in 1 to 3 us
+// for each instruction: 50,000 instructions take about 100 ms. An expression takes 3 KiB, 20 bytes
+// for each instruction, and up to 2.8 MiB of states under hostile requests: 512 expressions fit
+// into Envoy's default heap.
 var (
 	routeBudget     = model.Expressions{Number: 128, Size: 10_000} // in one host
 	namespaceBudget = model.Expressions{Number: 256, Size: 25_000} // on one Gateway
@@ -39,7 +39,7 @@ func Share(namespaces int) model.Expressions {
 // Budget limits the regular expressions of routes in a virtual host.
 type Budget struct {
 	Over  func(a *model.Attachment, rule int) bool // whether a rule, by its index, has an Overrun
-	Wider model.Expressions                        // of wider hostnames' routes together
+	Wider model.Expressions                        // for all routes of wider hostnames together
 }
 
 func expressions(rule *model.Rule) (sum model.Expressions) {
@@ -64,8 +64,8 @@ func HasExpressions(a *model.Attachment) bool {
 }
 
 // Overruns returns the rules of a namespace's routes on a Gateway whose expressions exceed a
-// budget: each route's own, and then the namespace's share, with older routes first. attached are
-// the namespace's routes with expressions. The result is sorted.
+// budget: first each route's budget, then the namespace's share, which goes to older routes first.
+// attached are the namespace's routes with expressions. The result is sorted.
 func Overruns(gateway string, namespaces int, attached []*model.Attachment) (out []model.Overrun) {
 	attached = slices.SortedFunc(slices.Values(attached), func(a, b *model.Attachment) int {
 		return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Route.Name, b.Route.Name),

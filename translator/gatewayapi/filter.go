@@ -87,7 +87,8 @@ func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model
 	return f
 }
 
-// Envoy only changes Host by rewriting, so setting it fills host.
+// headers reads a header filter. Envoy changes Host only by rewriting, so a Host that the filter
+// sets goes to *host.
 func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, host *string) model.HeaderChanges {
 	read := func(list []gatewayv1.HTTPHeader, field string, set bool) (out []model.Header) {
 		for i, h := range list {
@@ -193,7 +194,7 @@ func (b *ruleBuilder) pathChange(spec *gatewayv1.HTTPPathModifier, matches []mod
 	return model.PathChange{}
 }
 
-// gep2257 is the form of durations (GEP-2257), a subset of Go's.
+// gep2257 is the form of durations (GEP-2257), a subset of Go's form.
 var gep2257 = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
 
 func (b *ruleBuilder) duration(spec *gatewayv1.Duration, field string) *time.Duration {

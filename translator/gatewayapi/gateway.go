@@ -52,7 +52,7 @@ func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	}
 	b.sets()
 	b.conflicts()
-	b.finish(unsupported != nil) // bad parameters only affect proxies, and running ones stay
+	b.finish(unsupported != nil) // bad parameters affect only proxies, and running proxies stay
 	overlaps(out)
 	gatewayConditions(out, rejected, ownCertificate(r, out, gw))
 	if open := clientFindings(r, out, gw); open != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A GRPCRoute's rules only differ from an HTTPRoute's in their matches.
+// grpcRules reads a GRPCRoute's rules, which differ from an HTTPRoute's only in their matches.
 
 func (b *ruleBuilder) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 	if len(rules) == 0 { // a route without rules takes every gRPC request, and has no backend
@@ -56,7 +56,7 @@ func (b *ruleBuilder) grpcMatch(spec *gatewayv1.GRPCRouteMatch, field string) mo
 	return m
 }
 
-// one element of a gRPC path, /SERVICE/METHOD
+// anyName is one element of a gRPC path, /SERVICE/METHOD.
 const anyName = "[^/]+"
 
 func (b *ruleBuilder) grpcMethod(m *model.Match, spec *gatewayv1.GRPCMethodMatch, field string) {

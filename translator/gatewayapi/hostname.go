@@ -29,7 +29,7 @@ func intersect(a, b string) (string, bool) {
 	return "", false
 }
 
-// bySpecificity orders hostnames: exact ones, then wildcards, longest first.
+// bySpecificity orders hostnames: exact names, then wildcards, longest first.
 func bySpecificity(a, b string) int {
 	return cmp.Or(
 		cmp.Compare(wildness(a), wildness(b)),

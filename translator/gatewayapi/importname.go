@@ -18,8 +18,8 @@ func Imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bo
 	return obj, ok
 }
 
-// ImportedWithin is Imported, with the clusters that spec.selection.within of the PoolPolicy
-// excludes.
+// ImportedWithin is Imported, and also returns the clusters that the PoolPolicy's
+// spec.selection.within excludes.
 func ImportedWithin(r store.Reader, key string) (obj *inferenceapi.InferencePoolImport, outside []string, ok bool) {
 	obj, ok = imported(r, key)
 	if !ok {

@@ -36,8 +36,8 @@ func routeKinds(protocol string, passthrough bool) []report.Ref {
 	return nil
 }
 
-// listenerBuilder decides the listeners of a Gateway and its ListenerSets: first each alone, then
-// against each other.
+// listenerBuilder decides the listeners of a Gateway and its ListenerSets: first each by itself,
+// then conflicts between them.
 type listenerBuilder struct {
 	r     store.Reader
 	gw    *gatewayv1.Gateway
@@ -51,7 +51,7 @@ type listenerBuilder struct {
 
 type listenerState struct {
 	field                          string // JSON path in the owner
-	source                         int    // 0: the Gateway's own; then by descending precedence
+	source                         int    // 0: the Gateway; then ListenerSets by descending precedence
 	accepted, resolved, conflicted report.Condition
 	noCertificate                  bool // no certificate is usable
 }

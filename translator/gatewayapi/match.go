@@ -17,7 +17,7 @@ import (
 // pathForm is the schema's form of exact paths and prefixes (HTTPPathMatch).
 var pathForm = regexp.MustCompile(`^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+$`)
 
-// wideEscape is an escape above \xFF, which Go accepts and Envoy, which reads bytes, rejects.
+// wideEscape is an escape above \xFF. Go accepts it; Envoy reads bytes, and rejects it.
 var wideEscape = regexp.MustCompile(`(^|[^\\])(\\\\)*\\x\{0*[1-9a-fA-F][0-9a-fA-F]{2,}\}`)
 
 var methods = []gatewayv1.HTTPMethod{

@@ -40,7 +40,7 @@ func (m *Meaning) String() string {
 
 // compare orders meanings by precedence: an import that a user or another controller wrote comes
 // first, then the older meaning, so that a new export never changes a name. For equal ages, a
-// cluster of an import precedes an import, and a longer NAME precedes.
+// cluster of an import precedes an import, and a longer NAME a shorter one.
 func (m *Meaning) compare(o *Meaning) int {
 	rank := func(first bool) int {
 		if first {

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Missing returns why a referenced object has no effect, without a period: it is invalid, or else
-// the caller's text, with a suggestion of a similar name.
+// Missing returns why a referenced object has no effect, without a period: that it is invalid, or
+// else the caller's text, with a suggestion of a similar name.
 func Missing(r store.Reader, from, ref report.Ref, absent string) string {
 	if invalid(r, ref) {
 		return ref.String() + " is invalid: see its findings"
@@ -23,7 +23,7 @@ func invalid(r store.Reader, ref report.Ref) bool {
 	return ok
 }
 
-// NotExist is Missing for an object that "does not exist".
+// NotExist is Missing with the text "REF does not exist".
 func NotExist(r store.Reader, from, ref report.Ref) string {
 	return Missing(r, from, ref, ref.String()+" does not exist")
 }
@@ -63,7 +63,8 @@ func Elsewhere(r store.Reader, from, ref report.Ref) string {
 	return ""
 }
 
-// mostNames limits the search for a suggestion: each object's change recomputes the reference.
+// mostNames limits the search for a suggestion: a change of any found object recomputes the
+// reference.
 const mostNames = 64
 
 // idsOf lists the primary keys of objects with an index key; nil for more than mostNames, for kinds
@@ -85,7 +86,8 @@ func DidYouMean(name string, names []string) string {
 	return ""
 }
 
-// onDemand reports whether the store only holds what is read of a kind, which prevents a search.
+// onDemand reports whether the store holds only objects of a kind that are read, so that no search
+// is possible.
 func onDemand(r store.Reader, kind string) bool {
 	graph, ok := r.(interface{ OnDemand(table string) bool })
 	return ok && graph.OnDemand(kind)

@@ -94,7 +94,7 @@ func over(own, base *v1alpha1.EnvoyFleetSpec) *v1alpha1.EnvoyFleetSpec {
 
 		NetworkPolicy: cmp.Or(own.NetworkPolicy, base.NetworkPolicy),
 	}
-	switch { // they are exclusive: the class's is dropped
+	switch { // these fields are exclusive: the class's field is dropped
 	case own.Replicas != nil:
 		out.Autoscaling = nil
 	case own.Autoscaling != nil:

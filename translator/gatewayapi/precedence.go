@@ -31,8 +31,8 @@ func (c candidate) compare(o candidate) int {
 	)
 }
 
-// pathRank ranks regular expressions, which the specification leaves open, before prefixes: behind
-// them, any rule for "/" would hide them.
+// pathRank ranks regular expressions, which the specification leaves open, before prefixes:
+// otherwise any rule for "/" would hide expressions.
 func pathRank(m *model.Match) int {
 	switch m.PathKind {
 	case model.PathExact:

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Envoy changes requests before matching, and matches encoded query parameters. So matches are
-// converted to that form, and impossible ones get a Warning.
+// unreachable warns of a match that no request meets. Envoy changes requests before matching, and
+// matches query parameters in encoded form. Matches are converted to these forms where possible.
 
 func (b *ruleBuilder) unreachable(field, why, fix string) {
 	b.warn(field, "no request meets this match: "+why, fix)
@@ -135,7 +135,8 @@ func (b *ruleBuilder) reachablePattern(pattern string, never func(string) bool, 
 	}
 }
 
-// demanded returns a text that every match of an expression contains and for which never is true.
+// demanded returns a text that every match of an expression contains and no request can have
+// (never).
 func demanded(re *syntax.Regexp, never func(string) bool) string {
 	switch re.Op {
 	case syntax.OpLiteral:

@@ -21,8 +21,8 @@ type problem struct {
 	fix    string
 }
 
-// A rule with a problem answers 500 for every valid match, so that other rules do not take its
-// traffic.
+// ruleBuilder reads a route's rules. A rule with a problem answers 500 for every valid match, so
+// that other rules do not take its traffic.
 type ruleBuilder struct {
 	r        store.Reader
 	backends Backends
@@ -106,8 +106,8 @@ func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int, matches func(fi
 	return rule
 }
 
-// errorAction returns the action of a rule that cannot work: 500 (HTTPRouteRule), or 503 for a
-// GRPCRoute, which Envoy turns into UNAVAILABLE (GRPCRouteRule).
+// errorAction answers 500 for a rule that cannot work, or 503 for a GRPCRoute (as noBackend in
+// envoy).
 func (b *ruleBuilder) errorAction(body string) model.Action {
 	status := uint32(500)
 	if b.grpc() {
@@ -155,7 +155,7 @@ func (b *ruleBuilder) elsewhere() string {
 	return ", or follow other rules if only a match that cannot be read selects them"
 }
 
-// action reads a rule's action. With any problem in b.problems, the result is not used.
+// action reads a rule's action. If the rule has a problem, the result is not used.
 func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string,
 	before int) model.Action {
 	f := b.filters(spec.Filters, matches, field+".filters", false)
@@ -207,8 +207,8 @@ func (b *ruleBuilder) warn(field, text, fix string) {
 	b.out.Findings = append(b.out.Findings, warning(b.out.Route, field, text, fix))
 }
 
-// If all rules have problems, the route is not accepted; if some do, it is PartiallyInvalid
-// (RouteConditionPartiallyInvalid: "Dropped Rule").
+// conditions adds a parent's conditions about rules. If all rules have problems, the route is not
+// accepted; if some have, it is PartiallyInvalid (RouteConditionPartiallyInvalid: "Dropped Rule").
 func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 	if len(b.dropped) == 0 || parent[0].Status != report.True {
 		return parent

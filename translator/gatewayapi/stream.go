@@ -24,7 +24,7 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 		refs[i].BackendRef = specs[i]
 	}
 	shares := b.shares(refs, nil, field)
-	for _, s := range shares { // the listeners decide which clusters
+	for _, s := range shares { // the clusters depend on the listeners
 		if b.datagrams() {
 			break // the listener's cluster has all endpoints
 		}
@@ -39,8 +39,8 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 }
 
 // Stream decides the filter chain of a host of a listener for connections, or the stream of a UDP
-// listener. attached has at most one route for the host. Nil if no such listener takes traffic, or
-// if neither it nor a route has the host.
+// listener. attached has at most one route for the host. It returns nil if no such listener takes
+// traffic, or if neither the listener nor a route has the host.
 func Stream(gw *model.Gateway, chain, host string, attached []*model.Attachment) *model.Stream {
 	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool { return l.Chain == chain && l.Stream() })
 	if i < 0 || len(attached) == 0 && gw.Listeners[i].Hostname != host {

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/certificates"
 )
 
-// Gateway API, CACertificateRefs
+// caKey is the key in a ConfigMap (Gateway API, CACertificateRefs).
 const caKey = "ca.crt"
 
 type caProblem int

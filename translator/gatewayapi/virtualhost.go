@@ -13,14 +13,12 @@ import (
 )
 
 // VirtualHost orders the routes of a host of a chain. attached are the routes of the host and of
-// hostnames that cover it (Covering). Nil if neither a listener nor a route has the host on this
-// chain.
+// hostnames that cover it (Covering). It returns nil if neither a listener nor a route has the host
+// on this chain.
 //
 // The specification orders rules across a listener's hostnames: *.a.com may answer requests that
 // x.a.com does not match. Envoy's virtual hosts do not fall through, so x.a.com includes the routes
-// of *.a.com behind its own.
-//
-// Rules with regular expressions above a budget answer 500.
+// of *.a.com behind its own routes.
 func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attachment,
 	budget Budget) *model.VirtualHost {
 	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool {
@@ -121,7 +119,7 @@ func candidates(a *model.Attachment, host string, wider bool) []candidate {
 
 type wideRules struct {
 	allowed, used model.Expressions
-	rules         map[*model.Rule]bool // whether each is above the limit
+	rules         map[*model.Rule]bool // whether a rule is above the limit
 }
 
 func (w *wideRules) above(c candidate) bool {

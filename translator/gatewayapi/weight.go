@@ -12,7 +12,7 @@ import (
 type share struct {
 	weight            uint32
 	backend           string   // store.TargetKey
-	targets           []Target // none: unresolved; without a share above 0, weight 0
+	targets           []Target // none: unresolved; if no Share is above 0, weight is 0
 	clusters          []model.ClusterID
 	hops              []model.HopID
 	members           *Members // Resolution.Members
@@ -23,7 +23,8 @@ type share struct {
 
 // weigh converts the weights of a rule's backendRefs and the shares within them into exact weights
 // of clusters. Backends without weight are left out. An unresolved backend keeps its share, without
-// a cluster: 500. An import with several exporting clusters is one cluster of hops to them.
+// a cluster, and answers 500. An import with several exporting clusters is one cluster of hops to
+// them.
 func weigh(shares []share) []model.WeightedBackend {
 	var out []model.WeightedBackend
 	var parts []*big.Rat
@@ -71,7 +72,8 @@ func (s *share) to(t Target) model.WeightedBackend {
 	}
 }
 
-// If their sum would exceed most, it distributes most by largest remainder.
+// integers scales parts to integers. If their sum would exceed the maximum, it divides the maximum
+// by largest remainder.
 func integers(parts []*big.Rat, most int64) []uint32 {
 	out := make([]uint32, len(parts))
 	scale := big.NewInt(1)

@@ -14,8 +14,8 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(strings.Compare(k.Table, o.Table), strings.Compare(k.Index, o.Index), strings.Compare(k.Key, o.Key))
 }
 
-// Demand makes each Diff report which keys of some store tables rows start and stop reading: the
-// store needs only these. Call it before the first Update.
+// Demand makes each Diff report which keys of these store tables rows start and stop reading, so
+// that the store holds only these keys. Call it before the first Update.
 func (e *Engine) Demand(tables ...string) { e.follow(true, tables) }
 
 // Follow is Demand for tables whose objects arrive late or never: no row waits for them.
@@ -37,9 +37,9 @@ func (r *Reader) OnDemand(table string) bool {
 }
 
 // WaitForDemands makes rows wait for keys that they start to read, until an Update lists the keys
-// as arrived. A waiting row keeps its last value, and so does a row that would go while one of its
-// source rows waits. A waiting row without a value does not exist yet; rows that read it by key
-// wait too. So a change takes effect once everything that it reads has arrived.
+// as arrived. A waiting row keeps its last value. So does a row that would be deleted while one of
+// its source rows waits. A waiting row without a value does not exist yet; rows that read it by key
+// wait, too. So a change takes effect once everything that it reads has arrived.
 func (e *Engine) WaitForDemands() { e.demand.wait = true }
 
 func (e *Engine) demandFor(name [2]string) *demandedIndex {
@@ -53,12 +53,12 @@ func (e *Engine) demandFor(name [2]string) *demandedIndex {
 type demandedIndex struct {
 	table, index string
 	wait         bool
-	read         map[string]bool // keys read as of the last Diff; true once arrived
+	read         map[string]bool // keys read as of the last Diff; true if arrived
 }
 
 type demand struct {
 	wait  bool
-	dirty map[*keyed[string]]struct{} // their readers changed since the last Diff
+	dirty map[*keyed[string]]struct{} // keys whose readers changed since the last Diff
 }
 
 func (d *demand) misses(c *column[string], key string) bool {
@@ -79,7 +79,7 @@ func (e *Engine) arrive(keys []Key) {
 }
 
 // sourceWaits reports whether a source has a key only through the last value of a waiting row. Rows
-// that read that value may reference the key's row, so it must stay.
+// that read that value may reference the key's row, so the row must stay.
 func (t *Table[K, V]) sourceWaits(key K) bool {
 	return slices.ContainsFunc(t.Sources, func(s Source[K]) bool { return s.has(key) && s.waits(key) })
 }

@@ -16,7 +16,7 @@ type Engine struct {
 	layers   []layer
 	names    map[string]bool
 	columns  map[[2]string]*column[string] // by table and index
-	demanded map[string]bool               // true if rows wait for the table's keys
+	demanded map[string]bool               // by table; true if rows wait for its keys
 	demand   *demand
 	world    *store.View
 	revision uint32 // of world
@@ -75,7 +75,7 @@ type Diff struct {
 	Recovered        []Recovered
 }
 
-// Update brings every row up to date with view. changes must list all differences from the last
+// Update brings every row up to date with view. changes must list all differences to the last
 // Update's view; for a new engine, use store.Everything. arrived lists wanted keys whose objects,
 // if they exist, are in view now.
 func (e *Engine) Update(view *store.View, changes []store.Change, arrived ...Key) *Diff {

@@ -25,12 +25,12 @@ type Explanation struct {
 	// Reads lists, sorted, the keys that the row read: "store KIND by INDEX: KEY", "TABLE: KEY" or
 	// "TABLE by INDEX: KEY".
 	Reads []string `json:"reads,omitempty"`
-	// Readers lists, sorted, the rows that read this one by key.
+	// Readers lists, sorted, the rows that read this row by key.
 	Readers []string `json:"readers,omitempty"`
 }
 
-// Explain returns the rows of all tables whose key equals the given text, or else contains it.
-// It walks over all rows: for debug pages only.
+// Explain returns the rows of all tables whose key equals a text, or, without such rows, contains
+// it. It walks over all rows: for debug pages only.
 func (e *Engine) Explain(key string) []Explanation {
 	list := e.explain(func(k string) bool { return k == key })
 	if len(list) == 0 {

@@ -20,8 +20,8 @@ type index[K comparable, V any] interface {
 	move(n *row[K, V])
 }
 
-// NewIndex adds an index to a table. keys must be a pure function: it is called again for an old
-// value.
+// NewIndex adds an index to a table. keys must be a pure function, because it is called again for
+// an old value.
 func NewIndex[K comparable, V any, I comparable](t *Table[K, V], name string,
 	keys func(key K, value V) []I) *Index[K, V, I] {
 	ix := &Index[K, V, I]{table: t, keys: keys, rows: map[I][]*row[K, V]{}}
@@ -40,7 +40,7 @@ func (ix *Index[K, V, I]) feed(to dependent[I]) {
 	ix.reads.dependents = append(ix.reads.dependents, to)
 }
 
-// few is how many keys are compared one by one.
+// few is the largest number of keys that are compared one by one.
 const few = 16
 
 func (ix *Index[K, V, I]) prepare(c Change[K, V]) {
@@ -53,9 +53,9 @@ func (ix *Index[K, V, I]) prepare(c Change[K, V]) {
 	}
 }
 
-// move moves a row from its old keys to its new ones. A key of both values neither came nor went:
-// rows that exist because of it are recomputed only if they read it, or each change of a route
-// would recompute its clusters.
+// move moves a row from its old keys to its new keys. For a key of both values, rows that exist
+// because of the key are recomputed only if they read it. Otherwise each change of a route would
+// recompute its clusters.
 func (ix *Index[K, V, I]) move(n *row[K, V]) {
 	old, now := ix.old, ix.now
 	ix.old, ix.now = nil, nil
@@ -102,7 +102,7 @@ func (ix *Index[K, V, I]) read(r *Reader, key I) []*row[K, V] {
 	return ix.rows[key]
 }
 
-// By returns a key's rows, sorted by their own keys.
+// By returns an index key's rows, sorted by their keys in the table.
 func (ix *Index[K, V, I]) By(r *Reader, key I) []Row[K, V] {
 	list := ix.read(r, key)
 	rows := make([]Row[K, V], len(list))

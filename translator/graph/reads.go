@@ -1,7 +1,7 @@
 package graph
 
 // column is a set of keys that rows read. Reads are the most frequent operation, so each column has
-// its own map and a read is one lookup.
+// a map, and a read is one lookup.
 type column[K comparable] struct {
 	name       string // table and index, for people
 	subjects   map[K]*keyed[K]
@@ -10,7 +10,7 @@ type column[K comparable] struct {
 }
 
 type subject struct {
-	key     described // the keyed around it
+	key     described // the keyed that contains it
 	readers readers
 	seen    uint64 // the last computation that read it
 }
@@ -44,7 +44,7 @@ type anyRow interface {
 	describe() string
 }
 
-// crowd is how many readers are searched one by one.
+// crowd is the largest number of readers that are searched one by one.
 const crowd = 16
 
 // readers is a set of rows. Nearly all sets have one to three rows, for which a list or a map would
@@ -55,7 +55,7 @@ type readers struct {
 }
 
 // moreReaders holds further rows of a set in a linked list of pairs; only the first pair may have a
-// single row. In a large set, many replaces the list.
+// single row. In a large set, the map replaces the list.
 type moreReaders struct {
 	pair [2]*node
 	next *moreReaders

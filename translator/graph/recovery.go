@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Panic is a row whose computation panicked. The row keeps its last value, or gets Table.Recover's.
+// Panic is a row whose computation panicked. The row keeps its last value, or gets the result of
+// Table.Recover.
 type Panic struct {
 	Table string
 	Key   any
@@ -19,7 +20,7 @@ func (p *Panic) String() string {
 	return describe(p.Table, p.Key) + ": " + fmt.Sprint(p.Value)
 }
 
-// Recovered is a row that panicked before.
+// Recovered is a row that panicked before and does not now.
 type Recovered struct {
 	Table string
 	Key   any
@@ -30,11 +31,11 @@ type Recovered struct {
 type misuse string
 
 type fallen struct {
-	// reads of the last good value, which the store must keep
+	// reads of the last good value; the store must keep their keys
 	good []*subject
 }
 
-// compute computes a row's new value. It keeps the old one if the computation panics or must wait.
+// compute computes a row's new value. The old value stays if the computation panics or must wait.
 func (t *Table[K, V]) compute(c *Change[K, V], n *row[K, V], d *Diff) (changed, waits bool) {
 	r := &Reader{engine: t.engine, layer: t.layer, remembers: true}
 	changed, p := t.try(r, c, t.Compute)
@@ -55,7 +56,7 @@ func (t *Table[K, V]) compute(c *Change[K, V], n *row[K, V], d *Diff) (changed, 
 	return false, false
 }
 
-// try runs everything that may panic before a row's new value is in the table.
+// try computes a row. It runs all code that may panic before the new value is in the table.
 func (t *Table[K, V]) try(r *Reader, c *Change[K, V], compute func(*Reader, K) (V, bool)) (changed bool, p *Panic) {
 	defer func() {
 		v := recover()

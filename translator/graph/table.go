@@ -16,8 +16,8 @@ type Table[K comparable, V any] struct {
 	// Compute returns the row of a key; false if it has none. It must be a pure function of key and
 	// of what it reads through r, and must not modify its inputs or earlier results.
 	Compute func(r *Reader, key K) (V, bool)
-	// Recover returns a row for a key whose Compute panicked; last is its value before, if had is
-	// set. A nil Recover keeps that value.
+	// Recover returns a row for a key whose Compute panicked; last is the previous value, if had is
+	// set. If Recover is nil, that value stays.
 	Recover func(r *Reader, key K, last V, had bool) (V, bool)
 	// Equal reports whether two values mean the same; nil is reflect.DeepEqual.
 	Equal func(a, b V) bool
@@ -25,11 +25,11 @@ type Table[K comparable, V any] struct {
 	engine   *Engine
 	layer    int
 	rows     map[K]*row[K, V]
-	existing []*row[K, V] // sorted; nil until All is called again after a row came or went
+	existing []*row[K, V] // sorted; nil after a row came or went, until All is called
 	indexes  []index[K, V]
-	dirty    map[K]*subject // value: the changed read; nil if a source gained or lost the key
+	dirty    map[K]*subject // to the changed read; nil if a source gained or lost the key
 	fallen   map[K]fallen
-	kept     map[K]struct{} // rows with only a last value
+	kept     map[K]struct{} // rows that only keep their last value
 	byKey    column[K]
 	all      column[struct{}]
 }
@@ -49,7 +49,7 @@ type row[K comparable, V any] struct {
 	key   K
 	value V
 	exist bool
-	waits bool // value precedes the last Compute, which read something that has not arrived
+	waits bool // value is older than the last Compute, which read a key that has not arrived
 }
 
 func (n *row[K, V]) invalidate(cause *subject) { n.table.markDirty(n.key, cause) }
@@ -61,7 +61,7 @@ type layer interface {
 	explain(matches func(key string) bool) []Explanation
 }
 
-// Declare adds a table to an engine, which computes it after all tables declared before.
+// Declare adds a table to an engine, which computes it after all tables that were declared earlier.
 func Declare[K comparable, V any](e *Engine, t Table[K, V]) *Table[K, V] {
 	t.engine, t.layer, t.rows = e, len(e.layers), map[K]*row[K, V]{}
 	if e.names[t.Name] {

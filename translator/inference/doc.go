@@ -6,7 +6,7 @@
 //
 // Invariants: spilling is one hop deep: a hop sends to a pool's last variant, which has no spill
 // endpoints. A pool that cannot be served as written still has a model, with the reason in
-// Resolved, so that exactly its share of the requests fails.
+// Resolved: only its share of the requests fails.
 //
 // Tests: go test ./translator/inference
 package inference

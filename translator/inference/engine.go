@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// One finding for each pool names the first server: a wrong pod template affects all.
+// unknownEngine returns one finding for a pool, with its first server: a wrong pod template affects
+// all servers.
 func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, found bool) {
 	if p.External || !needsPages(&p.Settings) {
 		return f, false

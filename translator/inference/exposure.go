@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Exposed returns the findings about requests that leave this cluster without TLS, or reach
-// unverified servers.
+// Exposed returns the findings about requests that leave this cluster without TLS, or whose servers
+// are not verified.
 func Exposed(imp *model.Import) (out []report.Finding) {
 	for i := range imp.Exposed {
 		e := &imp.Exposed[i]

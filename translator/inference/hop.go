@@ -35,15 +35,15 @@ func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 }
 
 // importHop returns the backends of a hop to an import. If several exporting clusters take
-// requests, these are their hops, so that another one serves what one declines. If the hop names
-// one, it is that cluster, and with model.AnyMember all, by weight.
+// requests, the backends are their hops, so that another cluster serves requests that one declines.
+// If the hop names a cluster, it is the backend; with model.AnyMember, all clusters are, by weight.
 func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 	id := hop.Name
-	one := id.Member != "" && id.Member != model.AnyMember // of several, or the only one
+	one := id.Member != "" && id.Member != model.AnyMember // the hop names a cluster
 	var imp *model.Import
 	var ok bool
 	switch {
-	case id.Member != "": // derived from an import, not from a user's name
+	case id.Member != "": // the hop comes from an import, not from a user's name
 		if imp, _, _, ok = baseImport(r, id.Key()); !ok {
 			return nil, false
 		}
@@ -106,8 +106,8 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 	return hop, len(hop.Backends) > 0
 }
 
-// NoGRPC reports which exporting clusters get no gRPC requests: with HTTP/1.1, if another one
-// speaks HTTP/2.
+// NoGRPC reports which exporting clusters get no gRPC requests: clusters with HTTP/1.1, if another
+// cluster speaks HTTP/2.
 func NoGRPC(r store.Reader, imp *model.Import) func(member string) bool {
 	speaks := map[string]model.Protocol{}
 	some := false

@@ -89,8 +89,8 @@ func unique(findings []report.Finding) (out []report.Finding) {
 	return out
 }
 
-// baseImport is Import without the spill targets. whole is the import's policy, and policies has
-// one for each member.
+// baseImport is Import without the spill targets. whole is the import's policy; policies has a
+// policy for each member.
 func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.PoolPolicy,
 	policies []*v1alpha1.PoolPolicy, ok bool) {
 	obj, outside, ok := gatewayapi.ImportedWithin(r, key)
@@ -196,7 +196,7 @@ const fieldWithin = "spec.selection.within"
 
 func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy,
 	[]report.Finding) {
-	// IsImportAlias reads all clusters of the import, so it is only called if there is a policy.
+	// IsImportAlias reads all clusters of the import, so it is called only if there is a policy.
 	if own, ignored := policyFor(r, "InferencePoolImport", imp.Namespace,
 		gatewayapi.AliasName(imp.Name, member)); own != nil &&
 		gatewayapi.IsImportAlias(r, imp.Namespace, imp.Name, member) {
@@ -205,8 +205,8 @@ func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1
 	return whole, nil
 }
 
-// notReady returns the reason of Ready=False. Unknown does not count: a silent exporter withdraws
-// nothing.
+// notReady returns the reason of Ready=False. Ready=Unknown does not count: a silent exporter
+// withdraws nothing.
 func notReady(conditions []metav1.Condition) string {
 	if ready := meta.FindStatusCondition(conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse {
 		return cmp.Or(ready.Reason, "NotReady")
@@ -215,8 +215,8 @@ func notReady(conditions []metav1.Condition) string {
 }
 
 // withheld returns why a cluster takes no new requests although its own conditions allow them: the
-// reason of a False Accepted or Ready, of the whole import or of the controller that lists the
-// cluster. Conditions of Penstock's own controllers have no such effect: one member could disable
+// reason of Accepted=False or Ready=False of the whole import, or of the controller that lists the
+// cluster. Conditions of Penstock's controllers have no such effect, or one member could disable
 // other members' and users' clusters.
 func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePoolImportStatus,
 	cluster string) (f report.Finding, reason string) {
@@ -264,8 +264,8 @@ func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.
 	return few(out)
 }
 
-// few returns the first findings about elements of a list, and one that counts the others: a member
-// of the cluster set controls their number.
+// few returns the first findings about elements of a list, and a finding that counts the others: a
+// member of the cluster set controls their number.
 func few(list []report.Finding) []report.Finding {
 	more := len(list) - mostErrors
 	if more <= 0 {
@@ -281,7 +281,8 @@ func few(list []report.Finding) []report.Finding {
 }
 
 // dialable returns the addresses of remote Services, at each Service's first port. It does not mark
-// names as used (see useNames). cleartext decides by appProtocol. field is the path of the list.
+// names as used (see useNames). cleartext reports whether an appProtocol means cleartext. field is
+// the path of the list.
 func dialable(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport, field string,
 	cleartext func(appProtocol string) bool) (out []model.RemoteAddress, no []outside) {
 	for i, s := range list {

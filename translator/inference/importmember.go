@@ -113,8 +113,8 @@ func (e *exporter) expose(
 	e.imp.Exposed = append(e.imp.Exposed, exposure)
 }
 
-// throughPeers decides on a cluster with peer listeners. If this cluster is a member, only these
-// are used. handled is false if the ordinary gateways decide.
+// throughPeers decides on a cluster with peer listeners. If the ClusterSet has its certificates,
+// only the peer listeners are used. handled is false if the ordinary gateways decide.
 func (e *exporter) throughPeers() (handled bool) {
 	isPeer := func(p inferenceapi.ParentImport) bool { return p.Peer }
 	if !slices.ContainsFunc(e.Parents, isPeer) {
@@ -148,8 +148,8 @@ func (e *exporter) throughPeers() (handled bool) {
 	return true
 }
 
-// untrusted records that the ClusterSet has no certificates of the cluster. A finding would be
-// wrong for a cluster that is not ready: it may have left the set, while its export drains.
+// untrusted records that the ClusterSet has no certificates of the cluster. A cluster that is not
+// ready gets no finding: it may have left the set, and its export drains.
 func (e *exporter) untrusted(sub, problem string) {
 	if e.m.NotReady != "" {
 		e.m.Problem, e.m.Reason = problem, reasonNotSupported
@@ -322,7 +322,7 @@ func (e *exporter) remotePool() *model.Pool {
 }
 
 // declaredEndpoints applies if the exporter declares its pods: Envoy calls the remote picker
-// directly. It returns why no pod is allowed; "" if one is, or there are no pods.
+// directly. It returns why no pod is allowed; "" if a pod is allowed, or there are no pods.
 func (e *exporter) declaredEndpoints(p *model.Pool) (denied string) {
 	p.External, p.Remote = true, make([]netip.AddrPort, 0, len(e.Endpoints))
 	policy := addresses.Of(e.r)
@@ -363,9 +363,9 @@ func (e *exporter) declaredEndpoints(p *model.Pool) (denied string) {
 	return denied
 }
 
-// relayed applies if the pods are unknown here: our picker calls the remote one, checks its picks
-// and adds them to the cluster before it answers. It returns why no pick can be allowed; "" if some
-// can.
+// relayed applies if the pods are unknown here: our picker calls the remote picker, checks its
+// picks and adds them to the cluster before it answers. relayed returns why no pick can be allowed;
+// "" if some can.
 func (e *exporter) relayed(p *model.Pool, pickers []model.RemoteAddress) (denied string) {
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name,
 		RemotePool: p.Picker.RemotePool, Body: model.BodyBuffered, Served: true, Open: p.FailOpen}

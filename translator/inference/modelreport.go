@@ -44,8 +44,8 @@ func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool
 	return rep.Report, true
 }
 
-// RewriteReport reports whether an InferenceModelRewrite is in force, and which of its rules others
-// override.
+// RewriteReport reports whether an InferenceModelRewrite is in force, and which of its rules are
+// overridden.
 func RewriteReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
 	rw, ok := store.InferenceModelRewrites.Get(r, key)
 	if !ok {
@@ -158,7 +158,7 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 		notAccepted(rep, "PoolNotFound", "spec.poolRef.name",
 			noneOf(r, store.InferencePools, rep.Owner.Namespace, name), "name an InferencePool of the same namespace")
 		return nil
-	case p.External: // its controller may read the object and write its conditions
+	case p.External: // the picker's controller may write the conditions
 		rep.Conditions = nil
 		rep.Findings = append(rep.Findings, infoOn(rep.Owner, "spec.poolRef",
 			fmt.Sprintf("it has no effect on what Penstock does: %s has an external picker, which decides alone",

@@ -16,9 +16,9 @@ import (
 )
 
 // Models returns the effects of a pool's InferenceModels, InferenceModelRewrites and
-// InferenceObjectives; nil without any.
+// InferenceObjectives; nil if it has none of them.
 func Models(r store.Reader, id objectid.Target) *model.Models {
-	if id.Imported() { // the exporting cluster's picker has them
+	if id.Imported() { // the exporting cluster's picker applies them
 		return nil
 	}
 	target := store.TargetKey("InferencePool", id.Namespace, id.Name)
@@ -99,7 +99,7 @@ func claimsOn(r store.Reader, namespace, pool, name string) *claims {
 		store.InferenceModelRewrites.By(r, store.ByModel, key)}
 }
 
-// model returns the InferenceModel in force: the oldest valid one, then the first by name.
+// model returns the InferenceModel in force: the oldest valid object, then the first by name.
 func (c *claims) model() *inferenceapi.InferenceModel {
 	return oldest(c.models, func(m *inferenceapi.InferenceModel) bool {
 		problem, _, _ := invalidModel(m)
@@ -249,7 +249,7 @@ func invalidWeights(weights []*int32, path string) (problem, field, fix string) 
 
 const maxWeight = 1_000_000
 
-// Both groups of InferencePools are valid.
+// invalidPoolRef accepts both groups of InferencePools.
 func invalidPoolRef(group, kind string) (problem, fix string) {
 	fix = "name an InferencePool of the same namespace"
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// pickerHealth is the gRPC health service of pickers: followers answer NOT_SERVING (FIELD_NOTES 1).
+// pickerHealth is the gRPC health service of pickers: followers answer NOT_SERVING.
 const pickerHealth = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 // PickerCluster returns the cluster of an external picker; false if its object is gone.
@@ -68,8 +68,8 @@ func importPicker(
 	return c
 }
 
-// configured returns the cluster's ID with its configuration hash, which excludes ServesHealth: the
-// variant states it.
+// configured returns the cluster's ID with a hash of its configuration, without ServesHealth, which
+// the variant states.
 func configured(c *model.Cluster) model.ClusterID {
 	id, config := c.Name, *c
 	config.Name, config.TLS, config.Owners, config.ServesHealth = model.ClusterID{}, nil, nil, false
@@ -100,8 +100,8 @@ func RemoteTLS(addrs []model.RemoteAddress) (some, mixed bool) {
 	return some, some && cleartext
 }
 
-// PeerTLS returns the TLS to a member: its Gateways' identity, and the server name of one of its
-// pools.
+// PeerTLS returns the TLS to a member, with its Gateways' identity. name is the server name of one
+// of its pools.
 func PeerTLS(member, name string) *model.UpstreamTLS {
 	return &model.UpstreamTLS{SNI: name, Trust: model.MemberTrust(member), URIs: []string{model.GatewayURI(member)},
 		Certificate: model.MemberCertificate}

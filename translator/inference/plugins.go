@@ -24,8 +24,8 @@ const (
 	fieldConfigRef = "spec.picker.configRef"
 )
 
-// plugins sets the profile of a pool with strategy plugins. Without one, the picker keeps the last
-// valid profile.
+// plugins sets the profile of a pool with strategy plugins. Without a profile, the picker keeps the
+// last valid profile.
 func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if p.Settings.Strategy != string(v1alpha1.StrategyPlugins) {
 		return
@@ -36,7 +36,7 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		profile, problems := endpointpicker.Inline(spec.Plugins)
 		p.Settings.Plugins = profile
 		found(fieldPlugins, "", problems...)
-	case spec.ConfigRef != nil: // an API server and discovery/file require one of the two
+	case spec.ConfigRef != nil: // an API server and discovery/file require this or plugins
 		p.Settings.Plugins = document(r, policy, found)
 	}
 	if profile := p.Settings.Plugins; profile != nil && profile.Clusters != nil {
@@ -238,8 +238,8 @@ func invalidConfigRef(findings []report.Finding) bool {
 	})
 }
 
-// cleartextPages reports a document that requests TLS for metrics pages: our Envoys' pools read
-// pages as requests are sent.
+// cleartextPages reports a document that requests TLS for metrics pages: for pools of our Envoys,
+// pages are read as requests are sent.
 func cleartextPages(p *model.Pool, policy *v1alpha1.PoolPolicy) []report.Finding {
 	if p.Settings.Plugins == nil || !p.Settings.Plugins.Source.TLS {
 		return nil

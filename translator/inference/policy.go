@@ -14,7 +14,7 @@ import (
 )
 
 // policyFor returns the policy of a pool: the oldest, then the first by name. Findings report the
-// others.
+// pool's other policies.
 func policyFor(r store.Reader, kind, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
 	return oldestPolicy(gatewayapi.PoolPolicies(r, kind, namespace, name), kind, namespace, name)
 }
@@ -106,7 +106,7 @@ func readsBodies(s v1alpha1.Strategy) bool {
 }
 
 const (
-	// vLLM's PUB socket
+	// the port of vLLM's PUB socket
 	defaultKVEvents = 5557
 	// in milliseconds
 	defaultRender = 20
@@ -165,7 +165,7 @@ func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		if problem == "" && slices.ContainsFunc(spill.Ends(),
 			func(b model.WeightedBackend) bool { return b.Cluster == p.Last }) {
 			if p.Name.Member != "" && policy.Spec.TargetRef.Name == p.Ref.Name && ref.Name != p.Ref.Name {
-				continue // the policy is for a whole import, and this cluster is a spill target of the others
+				continue // the policy is for a whole import, and this cluster is a spill target of its other clusters
 			}
 			problem, fix = "a pool cannot spill to itself",
 				"name another pool, or another exporting cluster of the import as NAME-CLUSTER"

@@ -51,7 +51,7 @@ func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1a
 	}
 	text, _ := subsetSelector(policy)
 	withSubset(r, p, text)
-	slices.SortFunc(p.Owners, report.Ref.Compare) // resources sort them in place
+	slices.SortFunc(p.Owners, report.Ref.Compare) // resources sort owners in place
 	nameLast(p, policy)
 	return p, policy
 }
@@ -87,8 +87,8 @@ func protocolOf[S ~string](appProtocol S) model.Protocol {
 	return model.HTTP1
 }
 
-// externalPicker configures the picker in an endpointPickerRef. Without a usable one, the pool only
-// has its fallback.
+// externalPicker configures the picker in an endpointPickerRef. If it is unusable, the pool has
+// only its fallback.
 func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *inferencev1.EndpointPickerRef) {
 	p.External = true
 	p.FailOpen = ref.FailureMode == inferencev1.EndpointPickerFailOpen
@@ -183,15 +183,14 @@ func bestEffort(owner report.Ref, field string) report.Finding {
 			"cannot be sent elsewhere", "")
 }
 
-// Common pickers are self-signed (FIELD_NOTES 1).
+// Common pickers have self-signed certificates.
 func unverified(owner report.Ref, field, what, cleartext string) report.Finding {
 	return infoOn(owner, field, what+"the picker is asked over TLS, and its certificate is not verified",
 		"for a picker without TLS "+cleartext)
 }
 
 // Cleartext reports whether a picker's port speaks gRPC without TLS. "http2" names the protocol,
-// not the transport (FIELD_NOTES 1): pickers serve TLS unless the port has appProtocol
-// kubernetes.io/h2c.
+// not the transport: pickers serve TLS unless the port has appProtocol kubernetes.io/h2c.
 func Cleartext(appProtocol *string) bool {
 	return appProtocol != nil && *appProtocol == string(inferencev1.AppProtocolH2C)
 }

@@ -15,15 +15,16 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ranges restricts an exporting cluster's addresses to the ClusterSet's allowed ranges for the
-// member, and to a PoolPolicy's. Without prefixes, everything that the operator allows is allowed.
+// ranges restricts an exporting cluster's addresses to the ClusterSet's ranges for the member
+// (prefixes), and to a PoolPolicy's ranges. Without either, everything that the operator allows is
+// allowed.
 type ranges struct {
 	member   string
 	prefixes []netip.Prefix
-	policy   *v1alpha1.PoolPolicy // its field narrows them; nil for none
+	policy   *v1alpha1.PoolPolicy // its field narrows the ranges; nil for none
 	field    string
 	narrow   []netip.Prefix
-	exporter []netip.Prefix // the exporter's podCIDRs, which also narrow them
+	exporter []netip.Prefix // the exporter's podCIDRs, which also narrow the ranges
 }
 
 func allowedFor(r store.Reader, namespace, name, cluster string) (servers, pods ranges) {
@@ -72,7 +73,7 @@ func checkedRanges(owner report.Ref, field string, cidrs []string) (list []netip
 	return list, findings
 }
 
-// lists returns the lists of ranges; one range of each must contain an address. If all of a
+// lists returns the lists of ranges; one range of each list must contain an address. If all of a
 // policy's ranges are invalid, its list is empty and allows nothing.
 func (a ranges) lists() (out [][]netip.Prefix) {
 	if a.policy != nil {
@@ -160,7 +161,7 @@ func parseRanges(cidrs []string) (list []netip.Prefix, bad []string) {
 const noCleartext = "is reached in cleartext, which the ClusterSet does not allow member "
 
 // cleartextAllowed reports whether requests may reach an exporting cluster's gateways without TLS.
-// For a member the ClusterSet decides, unless a BackendTLSPolicy makes all of them use TLS.
+// For a member the ClusterSet decides, unless a BackendTLSPolicy makes all requests use TLS.
 func cleartextAllowed(r store.Reader, id model.ClusterID) bool {
 	o, member := store.Offers.Get(r, objectid.Join(id.Namespace, store.OfferName(id.Name, id.Member)))
 	return !member || o.Cleartext || gatewayapi.BackendPolicy(r, id) != nil

@@ -174,10 +174,10 @@ func ambiguous(r store.Reader, policy *v1alpha1.PoolPolicy) (out []report.Findin
 	return out
 }
 
-// A condition's message may have 32,768 characters.
+// mostErrors is for conditions: a message may have 32,768 characters.
 const mostErrors = 16
 
-// On Kubernetes users do not see findings.
+// resolved lists findings in a condition, because users do not see findings on Kubernetes.
 func resolved(reason string, findings []report.Finding) report.Condition {
 	var errs []string
 	for _, f := range findings {
@@ -212,7 +212,7 @@ func ServersReport(r store.Reader, key string) (report.Report, bool) {
 	rep := report.Report{Owner: store.ModelServers.Ref(ms)}
 	const notFoundReason, notAllowedReason = "AddressNotFound", "AddressNotAllowed"
 	reason, found := notFoundReason, 0
-	var severity report.Severity // the highest
+	var severity report.Severity // the highest severity
 	for i, s := range ms.Spec.Servers {
 		host := services.Mention(r, s.Address)
 		f := report.Finding{Severity: report.Error, Owner: rep.Owner, Field: fmt.Sprintf("spec.servers[%d].address", i)}

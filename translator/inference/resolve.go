@@ -66,7 +66,7 @@ func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.I
 		case m.Problem != "" && m.Share > 0:
 			continue
 		case m.Problem != "":
-			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster}) // without requests: see Resolve
+			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster}) // gets no requests: see Resolve
 		case m.Pool != nil:
 			addPool(res, m.Pool, m.Share)
 			useSpillNames(r, m.Pool)
@@ -80,7 +80,7 @@ func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.I
 				Cluster: m.Cluster, Share: m.Share, Protocol: m.Protocol, MaxGateways: m.MaxGateways, Peer: m.Peer,
 				Hostname: m.Hostname,
 			})
-			res.Clusters = append(res.Clusters, m.Cluster, model.OurPicker) // which lists the rule's models
+			res.Clusters = append(res.Clusters, m.Cluster, model.OurPicker) // our picker lists the rule's models
 		}
 		for j := range res.Targets[before:] {
 			res.Targets[before+j].Hop = imp.Hop(m)
@@ -116,7 +116,7 @@ func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *mode
 			t.Cluster, t.Picker, t.External, t.Protocol = last.Cluster, last.Picker, p.External, p.Protocol
 			asked = p.Picker.Cluster
 		}
-		// also for a cluster without new requests: it has requests in flight
+		// a cluster without new requests is included, because it has requests in flight
 		res.Targets, res.Hops = append(res.Targets, t), append(res.Hops, imp.Hop(m))
 		if res.Clusters = append(res.Clusters, t.Cluster); !asked.IsZero() {
 			res.Clusters = append(res.Clusters, asked)
@@ -134,7 +134,7 @@ func useSpillNames(r store.Reader, p *model.Pool) {
 	}
 }
 
-// missingImport also reports a cluster that the import's policy excludes.
+// missingImport is like missing, and also reports a cluster that the import's policy excludes.
 func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	key, cluster, known := gatewayapi.ImportNamed(r, ref.Namespace, ref.Name)
 	if !known || cluster == "" {

@@ -17,7 +17,7 @@ import (
 
 // StandAlone configures a picker for gateways that Penstock does not configure.
 type StandAlone struct {
-	// Pool is the only InferencePool; zero for all.
+	// Pool is the only InferencePool; zero for all pools.
 	Pool objectid.Pool
 	// Source locates metrics pages, unless the pool's policy or the EndpointPickerConfig does.
 	Source endpointpicker.PageSource
@@ -51,7 +51,7 @@ func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, 
 		p.Settings.Fallbacks = 0 // an ORIGINAL_DST cluster reads one address
 	}
 	p.Last = p.Cluster
-	if policy != written { // problems of the document are not the policy's
+	if policy != written { // the document has its own problems
 		for i := range p.Findings {
 			if f := &p.Findings[i]; f.Field == fieldConfigRef && f.Owner == store.PoolPolicies.Ref(policy) {
 				f.Owner, f.Field = p.Ref, store.OwnPickerConfig

@@ -15,13 +15,14 @@ import (
 
 const (
 	fieldSubset = "spec.subset"
-	// matches no endpoint
+	// nothing is a selector that matches no endpoint.
 	nothing = "penstock.dev/none,!penstock.dev/none"
 	// maxSelector is in bytes; every call of our picker contains the selector.
 	maxSelector = 4 << 10
 )
 
-// An invalid one matches nothing and has a problem.
+// subsetSelector returns a policy's subset as text. If the subset is invalid, text matches nothing,
+// and problem is set.
 func subsetSelector(policy *v1alpha1.PoolPolicy) (text, problem string) {
 	if policy == nil || policy.Spec.Subset == nil {
 		return "", ""
@@ -74,7 +75,7 @@ func (b Backends) Restrict(r store.Reader, ref report.Ref, policy *v1alpha1.Pool
 	p := *whole
 	text, _ := subsetSelector(policy)
 	if withSubset(r, &p, text); p.ViaHops() {
-		p.Cluster.Member = model.SubsetMember(policy.Namespace, policy.Name) // its own hop picks
+		p.Cluster.Member = model.SubsetMember(policy.Namespace, policy.Name) // the pool's hop picks
 	}
 	if p.PicksAgain() && p.Picker.Subset != whole.Picker.Subset {
 		p.Picker.Subset.Elsewhere = true

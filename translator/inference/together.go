@@ -31,8 +31,8 @@ func takers(imp *model.Import) (out []model.ClusterID) {
 }
 
 // together gives an import with several exporting clusters one cluster of hops. Behind its hop each
-// of them fails closed, because another one serves. Once all have failed, a hop to the whole import
-// serves for clusters that fail open.
+// exporting cluster fails closed, because another one serves. After all have failed, a hop to the
+// whole import serves if a cluster fails open.
 func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	takers := takers(imp)
 	if takers == nil {
@@ -46,11 +46,11 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	for _, s := range whole.Spill {
 		if !slices.ContainsFunc(s.Ends(), func(b model.WeightedBackend) bool {
 			return slices.Contains(takers, b.Cluster.As(model.LastVariant)) || slices.Contains(takers, b.Cluster)
-		}) { // the others' requests go there anyway
+		}) { // the clusters' requests go there anyway
 			imp.Spill = append(imp.Spill, s)
 		}
 	}
-	if len(imp.Spill) > 1 && !imp.Order.InOrder && imp.Choice == nil { // a pick keeps their order
+	if len(imp.Spill) > 1 && !imp.Order.InOrder && imp.Choice == nil { // a pick keeps the targets' order
 		imp.Findings = append(imp.Findings, infoOn(store.PoolPolicies.Ref(policy), "spec.spill",
 			fmt.Sprintf("%s has several clusters: the places where it spills are tried in any order", imp.Ref), ""))
 	}
@@ -68,9 +68,9 @@ func ordered(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	}
 }
 
-// failingOpen returns the hop to the whole import for requests that all exporting clusters failed,
-// if some fail open. It is absent if the policy retries servers' own answers: a server that
-// answered would get the request again.
+// failingOpen returns the hop to the whole import for requests that all exporting clusters have
+// failed, if a cluster fails open. There is no hop if the policy retries servers' answers: a server
+// that answered would get the request again.
 func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) []model.Spill {
 	if !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool {
 		return m.Takes() && m.Pool != nil && m.Pool.FailOpen
@@ -97,8 +97,8 @@ func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy)
 }
 
 // SpilledTo returns an import with several exporting clusters as a spill target. It excludes this
-// cluster, whose pool of the same name may be the source, and the import's own spill targets, so
-// that no request loops. False if fewer than two clusters remain.
+// cluster, whose pool of the same name may be the source, and the import's spill targets, so that
+// no request loops. False if fewer than two clusters remain.
 func SpilledTo(r store.Reader, key string) (*model.Import, bool) {
 	imp, policy, _, ok := baseImport(r, key)
 	if !ok {

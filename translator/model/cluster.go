@@ -22,11 +22,11 @@ const (
 	// FallbackHops is for a cluster of hops only, which an edge tries by Priority: the pool's own
 	// hop, then its spill targets. It serves pools that cannot share a cluster with hops: with an
 	// external picker (Envoy cannot ignore an immediate response in FULL_DUPLEX_STREAMED) or with
-	// h2c pods. The edge asks no picker; an answer of 429 or 503 moves the request on.
+	// h2c pods. The edge asks no picker; an answer of 429 or 503 moves the request to the next hop.
 	FallbackHops Fallback = "hops"
 	// FallbackMembers is for a cluster of hops to the exporting clusters of an import, by weight. A
-	// member marks its answer to a request that it declines; Envoy then tries another one, and at
-	// last a spill target of the import.
+	// member marks its answer to a request that it declines. Envoy then tries another member, and
+	// at last a spill target.
 	FallbackMembers Fallback = "members"
 )
 
@@ -49,12 +49,12 @@ type Cluster struct {
 	// Cleartext is set if some endpoints have no TLS (Endpoint.Cleartext).
 	Cleartext bool
 	Fallback  Fallback
-	Names     *PickerNames // nil for the endpoint picker protocol's
+	Names     *PickerNames // nil: names of the endpoint picker protocol
 	// Hops is set if some endpoints are hops: HTTP/1.1 trailers must pass (grpc-status), and TLS is
-	// for the other endpoints.
+	// only for endpoints that are no hops.
 	Hops bool
-	// HealthService is the gRPC service of active health checks; "" for no check. External pickers
-	// without ServesHealth are only checked for any answer (envoy's healthCheck).
+	// HealthService is the gRPC service of active health checks; "" for no check. An external
+	// picker without ServesHealth is healthy if it answers at all (envoy's healthCheck).
 	HealthService string
 	ServesHealth  bool
 	// Own is set for Penstock's own picker: Envoy detects a silent replica early enough to ask
@@ -76,7 +76,7 @@ type UpstreamTLS struct {
 	SNI      string
 	AutoSNI  bool   // the SNI is the request's host name
 	Trust    string // SDS name of the CAs; "" with Insecure or for the system's CAs
-	// a certificate must have one of them; wildcards only in the first label of DNS names
+	// a certificate must have one of these names; wildcards only in the first label of DNS names
 	SANs, URIs []string
 	// Certificate is the SDS name of the Gateway's client certificate; "" for none.
 	Certificate string
@@ -126,11 +126,11 @@ type Pool struct {
 	Picker   PickerCall        // on an edge
 	External bool              // the picker is not ours
 	Spill    []Spill           // in order of preference
-	// SpillImports lists the imports ("namespace/name") of its policy, including unusable ones:
-	// their host names are resolved.
+	// SpillImports lists the imports ("namespace/name") of its policy, even unusable imports,
+	// because their host names must be resolved.
 	SpillImports []string
 	Settings     PickerSettings
-	Relay        *Relay           // our picker asks a remote one
+	Relay        *Relay           // set if our picker asks a remote picker
 	Remote       []netip.AddrPort // an import's declared endpoints
 	Owners       []report.Ref     // the pool, its policy
 	// If Resolved is False, the pool has no picker.
@@ -138,9 +138,9 @@ type Pool struct {
 	Findings []report.Finding
 }
 
-// ViaHops reports whether the pool spills but cannot share a cluster with hops (FallbackHops). An
-// edge then has a cluster of hops, and the first leads to the pool itself. The hop limits the
-// picker's changes: the next pool's picker receives the client's original request.
+// ViaHops reports whether the pool spills but cannot share a cluster with hops (FallbackHops). The
+// hop to the pool itself limits the picker's changes: the next pool's picker receives the client's
+// original request.
 func (p *Pool) ViaHops() bool {
 	return len(p.Spill) > 0 && (p.External || p.Relay != nil || p.Protocol != HTTP1 || p.Settings.ChangesBodies())
 }
@@ -150,9 +150,10 @@ func (s *PickerSettings) ChangesBodies() bool {
 	return s.RewritesModels || s.Processor != nil || s.Plugins != nil && s.Plugins.Dynamo != nil
 }
 
-// PicksAgain reports whether a request whose pick was lost gets another one, behind a hop to the
-// pool itself: for pools without another fallback whose picker is ours and reads bodies. Envoy does
-// not retry a call that the picker has partly answered, so a picker that is killed loses its picks.
+// PicksAgain reports whether a request whose pick was lost gets another pick, behind a hop to the
+// pool itself. It does if the pool has no other fallback, and its picker is ours and reads bodies.
+// Envoy does not retry a call that the picker has partly answered, so a picker that is killed loses
+// its picks.
 func (p *Pool) PicksAgain() bool {
 	return (!p.FailOpen || p.Relay != nil) && !p.External && len(p.Spill) == 0 && p.Picker.Body == BodyBuffered
 }
@@ -174,12 +175,12 @@ type ExternalPicker struct {
 	// Chain and Key are the client certificate (spec.tls.backend), in PEM, of the first Gateway
 	// that has one and whose routes lead to the picker.
 	Chain, Key []byte
-	// Relayed is set if only our picker asks it.
+	// Relayed is set if only our picker calls this picker.
 	Relayed bool
 	// Health and Metrics are ports on each address; zero if unknown.
 	Health  PickerPort
 	Metrics PickerPort
-	// Pool is the pool's name in the exporting cluster; "" for the import's.
+	// Pool is the pool's name in the exporting cluster; "" for the import's name.
 	Pool string
 	// Field is the picker's place in the import: "status.clusters[0].endpointPicker".
 	Field string
@@ -193,7 +194,7 @@ type PickerPort struct {
 	TLS *UpstreamTLS
 	// CA is the bundle of TLS.Trust, in PEM.
 	CA []byte
-	// Authorization is the credential's header, for a verified picker only.
+	// Authorization is the header with the credential. Only a verified picker gets it.
 	Authorization string
 	// Chain and Key are the client certificate, in PEM.
 	Chain, Key []byte
@@ -210,13 +211,13 @@ type Import struct {
 	Ref     report.Ref
 	Members []ImportMember // sorted by name
 	// Cluster is the target of routes if several of Members take requests: it has a hop to each of
-	// them and to each spill target. If zero, routes send to the one member.
+	// them and to each spill target. If it is zero, routes lead to the only member.
 	Cluster ClusterID
 	Order   HopOrder // of Cluster
-	// Ordered is set if only the first member that takes requests serves. A recently failed one
-	// comes last for a while (store.Failback).
+	// Ordered is set if only the first member that takes requests serves. A member that failed
+	// recently comes last for a while (store.Failback).
 	Ordered bool
-	// Choice makes our picker choose a hop for each request; nil: weights and priorities do.
+	// Choice makes our picker choose a hop for each request; nil: weights and priorities choose.
 	Choice       *Choice
 	RetryOn      RetryOn // of Cluster
 	Spill        []Spill // of Cluster: for requests that all members have declined
@@ -236,10 +237,11 @@ type Exposure struct {
 	Cluster ClusterID
 	Who     string // the servers, in words: "its picker"
 	Field   string // in the import
-	// Cleartext and TLS: some servers are reached so. Policy: a BackendTLSPolicy is in force.
+	// Cleartext: some servers are reached without TLS. TLS: some are reached with TLS. Policy: a
+	// BackendTLSPolicy is in force.
 	Cleartext, TLS, Policy bool
-	// Member is set if a member of the cluster set exports it: no object here has the fields of its
-	// entry.
+	// Member is set if a member of the cluster set exports the pool: no user of this cluster writes
+	// Field.
 	Member bool
 }
 
@@ -251,7 +253,7 @@ type Choice struct {
 	Latency bool
 	// Blind ignores prompts, even if bodies are read for PickerCall.ResponseIDs.
 	Blind bool
-	// Sessions sends the requests of a session to the cluster of its first one; the other fields
+	// Sessions sends a session's requests to the cluster of its first request. The next two fields
 	// are as in PickerSettings.
 	Sessions      bool
 	SessionTTL    int32
@@ -270,7 +272,7 @@ type ImportMember struct {
 	Parents  []RemoteAddress // ParentMode
 	// Peer is the authority at peer listeners; "" if Parents are other gateways.
 	Peer string
-	// Hostname is the Host for other gateways; "" for the client's.
+	// Hostname is the Host header for other gateways; "" for the client's.
 	Hostname string
 	// Protocol is the protocol of gateways at Parents or, for peer listeners, of the model servers
 	// behind them.
@@ -278,12 +280,12 @@ type ImportMember struct {
 	// MaxGateways limits, in ParentMode, how many gateways a request may have passed through.
 	MaxGateways uint32
 	Local       bool   // this cluster: the InferencePool of the import's name
-	Problem     string // why it cannot be used
-	// Reason of Problem in conditions: NotAllowed, NotSupported, or "" if resolving a host name may
-	// end Problem.
+	Problem     string // why the member cannot be used
+	// Reason is the reason in conditions: NotAllowed, NotSupported, or "" if resolving a host name
+	// may end Problem.
 	Reason string
-	// NotReady is the reason of the member's condition Ready=False: it takes no new requests, and
-	// Share is 0.
+	// NotReady is the reason of the member's condition Ready=False: the member takes no new
+	// requests, and Share is 0.
 	NotReady string
 }
 
@@ -320,8 +322,8 @@ func (s *Spill) Ends() []WeightedBackend {
 // Relay configures calls from our picker to a remote one whose pods are unknown here.
 type Relay struct {
 	Pickers []RemoteAddress
-	// Within restricts the remote pods: a range of each list must contain them. Empty: anywhere
-	// that the operator allows, except loopback.
+	// Within restricts the remote pods: a range of each list must contain a pod's address. Empty:
+	// any address that the operator allows, except loopback.
 	Within [][]netip.Prefix
 	Import string // "namespace/name"
 	Member string // the exporting cluster
@@ -355,7 +357,7 @@ type PickerSettings struct {
 	Engine             string // selects metric names; "": vLLM
 	MetricsPath        string
 	UnverifiedTLS      bool   // without a BackendTLSPolicy, metrics are read over unverified TLS
-	MetricsPort        int32  // 0: the engine's, or the endpoint's own
+	MetricsPort        int32  // 0: the engine's default, or the server's port
 	MaxMetricsPage     int32  // in bytes; 0: endpoint.Metrics' default
 	LoadStatPort       int32  // 0: loads are not published
 	QueueName          string // "" for the default series
@@ -379,8 +381,8 @@ type Processor struct {
 	Route   bool // it may choose endpoints
 }
 
-// FlowControl queues requests while the pool is saturated. Zero: off; other zero values mean the
-// defaults of picker/flow.
+// FlowControl queues requests while the pool is saturated. The zero value is off; single zero
+// fields mean the defaults of picker/flow.
 type FlowControl struct {
 	On        bool
 	Deadlines bool // the earliest deadline goes first
@@ -394,15 +396,15 @@ type FlowControl struct {
 	TTLs      []BandTTL     // of single priorities
 }
 
-// BandTTL limits the wait of a priority's requests. Negative: each priority below 0 without its own
-// entry.
+// BandTTL limits the wait of a priority's requests. With Negative it is for every priority below 0
+// that has no entry, and Priority is not read.
 type BandTTL struct {
 	Priority int32
 	Negative bool
 	TTL      time.Duration
 }
 
-// KVEvents configures how model servers publish KV events. Zero: off.
+// KVEvents configures how model servers publish KV events. The zero value is off.
 type KVEvents struct {
 	Dial       bool  // servers listen
 	Listen     bool  // servers dial
@@ -425,20 +427,21 @@ type Hop struct {
 // Member is a model server of a pool.
 type Member struct {
 	Address  netip.AddrPort
-	Pod      string // or ModelServers object
+	Pod      string // or the name of a ModelServers object
 	Labels   map[string]string
 	Draining bool // absent from Envoy's assignment
 }
 
-// Secret is a certificate with its key, trusted CAs or trust domains, or a token.
+// Secret holds a certificate with its key, or trusted CAs, or trust domains, or a token.
 type Secret struct {
 	Name  string // SecretName
 	Chain []byte // PEM
 	Key   []byte // PEM
-	CA    []byte // PEM; alone
-	Token []byte // alone
-	// SPIFFE trust domains; alone
+	CA    []byte // PEM
+	Token []byte
+	// SPIFFE trust domains
 	Domains []TrustDomain
-	// Owners receive the report of a NACK: its sources, and the objects whose traffic needs it.
+	// Owners receive the report of a NACK: the secret's sources, and the objects whose traffic
+	// needs it.
 	Owners []report.Ref
 }

@@ -20,9 +20,9 @@ type ClusterID struct {
 	Kind    ClusterKind
 	Variant ClusterVariant
 	// Config is a hash of an external picker's cluster without its endpoints and the Gateway's
-	// certificate; 0 for other kinds, and for any configuration. Envoy ends all calls in flight
-	// when a cluster changes, and such a call lasts as long as its request. So a new configuration
-	// gets a new cluster, for new requests.
+	// certificate; 0 for other kinds, and in IDs that mean any configuration. Envoy ends all calls
+	// in flight when a cluster changes, and such a call lasts as long as its request. So a new
+	// configuration gets a new cluster, for new requests.
 	Config uint16
 }
 
@@ -34,14 +34,14 @@ const PickerEncoding = 2
 type ClusterKind uint8
 
 const (
-	// FixedKind is for OurPicker, OurGate and Collector, which have only a Name.
+	// FixedKind is for OurPicker, OurGate and Collector, whose IDs have only a Name.
 	FixedKind ClusterKind = iota
 	// ServiceKind is a Service's port, with the protocol of its appProtocol.
 	ServiceKind
 	// GRPCKind is a Service's port for gRPC, whatever its appProtocol is.
 	GRPCKind
 	// TCPKind is a Service's port for connections without TLS, or whose TLS ended at the listener.
-	// A BackendTLSPolicy adds TLS.
+	// A BackendTLSPolicy can add TLS.
 	TCPKind
 	// PassthroughKind is a Service's port for connections that are TLS already; no policy changes
 	// them.
@@ -53,8 +53,8 @@ const (
 	// ImportKind holds the pods of one exporting cluster of an import in EndpointMode.
 	ImportKind
 	// ParentKind holds an exporting cluster's gateways, in ParentMode. It differs from ImportKind
-	// so that a change of the mode affects only new routes: others would pick among gateways, or
-	// not pick among pods.
+	// so that a change of the mode affects only new routes: old routes would pick among gateways,
+	// or would not pick among pods.
 	ParentKind
 	// ImportPickerKind is the remote picker of one exporting cluster of an import.
 	ImportPickerKind
@@ -66,7 +66,7 @@ const (
 	// UDPKind is a Service's port for datagrams; a cluster of DatagramKind contains its endpoints.
 	UDPKind
 	// DatagramKind is the target of a UDP listener: all backends of its route. The object is the
-	// Gateway, and Port the listener's.
+	// Gateway, and Port is the listener's port.
 	DatagramKind
 )
 
@@ -83,11 +83,11 @@ const (
 	// LastVariant is a pool's cluster that spills no further. For an exporting cluster's gateways
 	// it is the cluster behind a hop: another exporting cluster serves while they are unreachable.
 	LastVariant
-	// HopsVariant is a pool's cluster of hops alone (Pool.ViaHops). It has no picker, so routes for
-	// one of the two clusters must not meet the other while they change.
+	// HopsVariant is a pool's cluster of hops alone (Pool.ViaHops). It has no picker, so a route
+	// for one of the pool's two clusters must never meet the other one.
 	HopsVariant
-	// HealthVariant is an external picker's cluster whose own health service selects the replica;
-	// whether it has one is known after its first answer.
+	// HealthVariant is the cluster of an external picker that has a health service, which selects
+	// the replica. The picker's first answer shows whether it has one.
 	HealthVariant
 	// ImportedVariant is the cluster of a ServiceImport's port, with the kind for a Service.
 	ImportedVariant
@@ -204,7 +204,7 @@ func (id ClusterID) Imported() (objectid.Target, bool) {
 	return objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Member: id.Member}, true
 }
 
-// Compare orders IDs by kind, object and the rest.
+// Compare orders IDs by kind, object and the other fields.
 func (id ClusterID) Compare(o ClusterID) int {
 	return cmp.Or(
 		cmp.Compare(id.Kind, o.Kind),

@@ -27,13 +27,13 @@ type ExternalAuth struct {
 	Backend string // store.TargetKey, for explanations
 	GRPC    bool   // Envoy's ext_authz protocol; else HTTP, where 200 lets a request pass
 	Path    string // HTTP: prefix of paths
-	// Headers, in lower case, that the service receives; with HTTP, besides the standard ones.
-	// Empty: all with GRPC, no more with HTTP.
+	// Headers lists, in lower case, the headers that the service receives; HTTP adds standard
+	// headers. Empty: all with GRPC, only the standard headers with HTTP.
 	Headers []string
 	// Copied lists the headers of an HTTP answer that the backend receives; empty: all but Host.
 	Copied []string
-	// MaxBody limits the body that the service receives, in bytes; larger requests get 413. 0:
-	// none.
+	// MaxBody limits the body that the service receives, in bytes; larger requests get 413. 0: the
+	// service receives no body.
 	MaxBody uint32
 }
 
@@ -41,7 +41,7 @@ type ExternalAuth struct {
 // gets a route of its own, with its share of the requests. They override the rule's filters of the
 // same type; mirrors add up.
 type OwnFilters struct {
-	Redirect    *Redirect // answers its share
+	Redirect    *Redirect // answers the backend's share
 	RewritePath PathChange
 	Mirrors     []Mirror
 	CORS        *CORS
@@ -49,10 +49,10 @@ type OwnFilters struct {
 }
 
 // Session keeps a client at the endpoint that served it first (Gateway API, SessionPersistence), or
-// for an import at the exporting cluster, whose picker keeps it at a server.
+// for an import at the exporting cluster, whose picker keeps the client at a server.
 type Session struct {
 	Name    string        // of the cookie or header
 	Header  bool          // otherwise in a cookie
-	Path    string        // the cookie's
-	Timeout time.Duration // since its start; 0: as long as the browser runs
+	Path    string        // of the cookie
+	Timeout time.Duration // since the session's start; 0: as long as the browser runs
 }

@@ -10,8 +10,9 @@ import (
 // Gateway is a Gateway of ours with the decisions about each listener.
 type Gateway struct {
 	Ref       report.Ref
-	Addresses []string // to bind; ["0.0.0.0"] unless spec.addresses has others
-	// Listeners holds the Gateway's own in order, then its ListenerSets' by descending precedence.
+	Addresses []string // to bind; ["0.0.0.0"] unless spec.addresses has addresses
+	// Listeners holds the Gateway's own listeners in order, then its ListenerSets' listeners by
+	// descending precedence.
 	Listeners []*Listener
 	Sets      []ListenerSet // accepted or not, by descending precedence
 	// Fleet configures its proxies. It is nil if the Gateway is not accepted: running proxies stay
@@ -28,7 +29,7 @@ type ParentGateway struct {
 	Ref       report.Ref
 	Addresses []string     // that it binds
 	Ports     []ParentPort // HTTPS first
-	// PeerPort is its peer listener's; 0 for none.
+	// PeerPort is the port of its peer listener; 0 for none.
 	PeerPort uint16
 }
 
@@ -52,7 +53,7 @@ type Listener struct {
 	Name        string     // unique in its owner
 	Key         string     // ListenerKey: unique in the Gateway
 	Port        uint16
-	Protocol    string // HTTP, HTTPS, TLS, TCP or UDP; others have conditions but no chain
+	Protocol    string // HTTP, HTTPS, TLS, TCP or UDP; other protocols have conditions but no chain
 	Passthrough bool   // TLS is not terminated
 	Hostname    string // lower case; "*" if the spec has none; "*.example.com"
 	// ChainName, StreamName or DatagramName; "" if it takes no traffic
@@ -90,8 +91,8 @@ type AllowedRoutes struct {
 	Selector string       // labels.Selector as text
 }
 
-// Port is a socket that Envoy binds: all listeners of a Gateway on a TCP port, or the one on a UDP
-// port.
+// Port is a socket that Envoy binds, for all listeners of a Gateway on a TCP port, or the listener
+// on a UDP port.
 type Port struct {
 	Gateway   string // "namespace/name"
 	Number    uint16
@@ -106,7 +107,7 @@ type Port struct {
 // Edge configures how a listener treats clients. Empty values mean the defaults of
 // v1alpha1.FleetClients.
 type Edge struct {
-	RequestTimeout time.Duration // 0: none
+	RequestTimeout time.Duration // 0: no timeout
 	Streams        uint32        // of an HTTP/2 connection; 0: the default
 	EscapedSlashes v1alpha1.EscapedSlashes
 	Underscores    v1alpha1.HeadersWithUnderscores
@@ -117,15 +118,15 @@ type Edge struct {
 	Uploads        int64 // total bytes of large request bodies in one Envoy
 }
 
-// UploadsOf returns Edge.Uploads for an Envoy's memory limit, in bytes: half of its heap, which is
-// nine tenths of the memory. The rest is for copies, as for scripts and pickers, and everything
-// else.
+// UploadsOf returns Edge.Uploads for an Envoy with this memory limit, in bytes. Envoy's heap limit
+// is nine tenths of the memory. Uploads may fill half of the heap; the other half is for the copies
+// of bodies that scripts and pickers need, and for everything else.
 func UploadsOf(memory int64) int64 { return memory / 20 * 9 }
 
-// DefaultMemory is an Envoy's memory limit without an EnvoyFleet's, in bytes.
+// DefaultMemory is an Envoy's memory limit, in bytes, if no EnvoyFleet sets one.
 const DefaultMemory = 1 << 30
 
-// DefaultRequestTimeout is the default of Edge.RequestTimeout, also for hops.
+// DefaultRequestTimeout is the default of Edge.RequestTimeout, and applies to hops.
 const DefaultRequestTimeout = 10 * time.Minute
 
 // Socket returns the socket that the port binds.
@@ -138,8 +139,8 @@ type Stream struct {
 	TLS        bool   // matched by server name
 	ServerName string // "" for any
 	Secrets    []string
-	// Backends share the connections or datagrams. Without any, and for a backend without a
-	// Cluster, Envoy closes or drops each.
+	// Backends share the connections or datagrams. Envoy closes or drops the share of a backend
+	// without a Cluster, and everything if there is no backend.
 	Backends []WeightedBackend
 	Owners   []report.Ref // the route
 }
@@ -165,12 +166,13 @@ type Place struct {
 	Stream       bool // Listener.Stream
 	Passthrough  bool // the TLS is not terminated
 	ListenerHost string
-	Narrow       bool // narrower hosts do not contain the route
+	Narrow       bool // virtual hosts of narrower hostnames do not repeat the route
 	// sorted intersection of the listener's and the route's hostnames
 	Hosts []string
 }
 
-// Candidate is a route with the listeners that may take it: decided without other routes.
+// Candidate is a route with the listeners that may take it, decided without knowledge of other
+// routes.
 type Candidate struct {
 	Route report.Ref
 	// Unix seconds, 0 from files: older routes win ties (Gateway API, HTTPRouteRule)
@@ -189,8 +191,8 @@ type CandidateParent struct {
 	NotAccepted *report.Condition // nil if the route attaches
 }
 
-// Loss records what a route does not get: a listener that another route has, or a chain on which
-// its namespace's routes exceed a budget.
+// Loss records why a route lacks a listener or chain: another route has the listener, or its
+// namespace's routes exceed a budget on the chain.
 type Loss struct {
 	Route    report.Ref
 	Gateway  string // "namespace/name"
@@ -200,7 +202,7 @@ type Loss struct {
 	Winner   report.Ref
 	Over     string // the budget and the route's cost
 	Gate     string // the AccessPolicy that gates Listener, if no gate can read the route's connections
-	Copies   bool   // only narrower hosts lack the route
+	Copies   bool   // only virtual hosts of narrower hostnames lack the route
 }
 
 // Attachment is a route with all decisions about it.
@@ -214,19 +216,19 @@ type Attachment struct {
 	Findings  []report.Finding
 	// Backends lists the objects in its rules as store.TargetKey.
 	Backends []string
-	// Clusters and Hops are everything that its rules need; sorted.
+	// Clusters and Hops are all that its rules need, sorted.
 	Clusters []ClusterID
 	Hops     []HopID
 }
 
 // Rule is one rule of a route: alternative matches with one action.
 type Rule struct {
-	Name    string  // "" without one
+	Name    string  // "" if it has no name
 	Index   int     // position, for messages; never part of a name
 	Matches []Match // none in routes of connections
 	Action  Action
-	// Expressions are the matches' cost in each host: Envoy compiles them again for each of its
-	// routes.
+	// Expressions is the matches' cost in each host. Envoy compiles an expression once for each
+	// Envoy route with it.
 	Expressions Expressions
 }
 
@@ -239,8 +241,8 @@ type VirtualHost struct {
 	Listener string
 	Routes   []Route
 	Owners   []report.Ref // routes, the Gateway, and AccessPolicies
-	// Gates are the Gates that all routes have. They also apply to requests that no route takes, as
-	// far as the host answers them.
+	// Gates are the AccessPolicies that are in Gates of all routes. They also gate the host's
+	// answers to requests that no route takes.
 	Gates []string
 	// ByModel is set if a route has it: all scans of bodies are then strict.
 	ByModel bool

@@ -4,15 +4,15 @@ package model
 // InferenceModelRewrite) and the objectives (InferenceObjective).
 type Models struct {
 	Named map[string]ModelRule // by the name in the request
-	Other *ModelRule           // any other name; nil: unchanged
-	// Objectives maps names to priorities: higher ones first, 0 is normal.
+	Other *ModelRule           // for any other name; nil: the model stays
+	// Objectives maps names to priorities: a higher priority goes first, 0 is normal.
 	Objectives map[string]int32
 }
 
 // ModelRule applies to the requests for a model.
 type ModelRule struct {
-	Criticality string        // v1alpha1.Criticality; "": the pool's
-	Targets     []ModelTarget // one replaces the model; none: it stays
+	Criticality string        // v1alpha1.Criticality; "": as for the pool
+	Targets     []ModelTarget // one of them replaces the model; none: the model stays
 }
 
 // ModelTarget is a model of the servers, with weight 1 or more.

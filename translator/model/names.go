@@ -108,7 +108,7 @@ func (s Socket) Listener() string {
 // ListenerName returns the name of the Envoy listener of a TCP port.
 func ListenerName(port uint16) string { return fmt.Sprintf("listener/%d", port) }
 
-// ParseListenerName parses an Envoy listener's name; false for any other.
+// ParseListenerName parses an Envoy listener's name; false for any other name.
 func ParseListenerName(name string) (s Socket, ok bool) {
 	text, ok := strings.CutPrefix(name, "listener/")
 	text, s.UDP = strings.CutPrefix(text, "udp/")
@@ -133,7 +133,7 @@ const (
 type SecretID struct {
 	Kind            SecretKind
 	Namespace, Name string
-	Port            uint16 // 0 for ports without their own CA certificates
+	Port            uint16 // 0: of all ports that have no CA certificates of their own
 }
 
 // String returns the SDS name.
@@ -190,7 +190,7 @@ func PolicyTrust(namespace, name string) string {
 }
 
 // GatewayTrust returns the SDS name of the CA certificates for clients on a port; port 0 is for
-// ports without their own.
+// ports that have no CA certificates of their own.
 func GatewayTrust(namespace, name string, port uint16) string {
 	return SecretID{Kind: GatewayTrustSecret, Namespace: namespace, Name: name, Port: port}.String()
 }

@@ -29,9 +29,9 @@ const PeerDomain = "pool.penstock"
 // maxHost limits the length of a host name (RFC 1035, 2.3.4).
 const maxHost = 253
 
-// PeerAuthority returns server name and authority of a pool at a cluster's peer listeners:
+// PeerAuthority returns the server name and authority of a pool at a cluster's peer listeners:
 // "NAME.NAMESPACE.CLUSTER.pool.penstock". It is unique: neither namespaces nor clusters have a dot.
-// In too long a name, a hash replaces the end of the pool's.
+// If it is too long, a hash replaces the end of the pool's name.
 func PeerAuthority(namespace, name, cluster string) string {
 	rest := "." + namespace + "." + cluster + "." + PeerDomain
 	if most := maxHost - len(rest); len(name) > most {
@@ -41,7 +41,7 @@ func PeerAuthority(namespace, name, cluster string) string {
 	return name + rest
 }
 
-// GatewayURI returns the SPIFFE ID of a cluster's Gateways. It differs from the control plane's: a
+// GatewayURI returns the SPIFFE ID of a cluster's Gateways. It is not the control plane's ID: a
 // proxy's key cannot act for the cluster.
 func GatewayURI(cluster string) string { return "spiffe://" + cluster + "/gateway" }
 
@@ -64,8 +64,8 @@ func ParseMemberTrust(name string) (member string, ok bool) {
 	return strings.CutPrefix(name, memberTrust)
 }
 
-// TrustDomain is a cluster whose Gateways are trusted. Bundle has CA certificates, in PEM, for its
-// IDs alone.
+// TrustDomain is a cluster whose Gateways are trusted. Bundle has CA certificates, in PEM, which
+// verify only IDs of this cluster.
 type TrustDomain struct {
 	Name   string
 	Bundle []byte

@@ -7,17 +7,18 @@ import (
 	"strings"
 )
 
-// no Kubernetes name contains it
+// keySeparator is in no Kubernetes name.
 const keySeparator = "~"
 
-// PickKey returns the key with which a Gateway's proxies call our picker: the Gateway and a code
-// that is derived with the root key. Every process with the root key can verify it, and no proxy
-// can make another Gateway's.
+// PickKey returns the key with which a Gateway's proxies call our picker: the Gateway's name and a
+// code that is derived from it with the root key. Every process with the root key can verify the
+// code, and no proxy can make another Gateway's code.
 func PickKey(root, gateway string) string {
 	return gateway + keySeparator + hex.EncodeToString(pickCode(root, gateway))
 }
 
-// PickKeyOwner returns the Gateway of a key that one of the root keys made; "" for any other text.
+// PickKeyOwner returns the Gateway of a key that was made with one of the root keys; "" for any
+// other text.
 func PickKeyOwner(roots []string, key string) string {
 	gateway, text, _ := strings.Cut(key, keySeparator)
 	code, err := hex.DecodeString(text)

@@ -9,17 +9,17 @@ import (
 // PathKind selects how a path is compared.
 type PathKind string
 
-// By descending rank. The specification leaves the rank of regular expressions open; after
+// Kinds by descending rank. The specification leaves the rank of regular expressions open: after
 // prefixes, any rule for "/" would hide them.
 const (
 	PathExact PathKind = "Exact"
 	PathRegex PathKind = "RegularExpression" // matches the whole path
-	// element-wise: /a matches /a and /a/b, not /ab; '/' ends no path but "/"
+	// element-wise: /a matches /a and /a/b, not /ab. Only the path "/" ends with '/'.
 	PathPrefix PathKind = "PathPrefix"
 )
 
-// PathBeginning compares an Overrun's path: the text before the first operator of its regular
-// expression, with the expression's rank.
+// PathBeginning matches paths that begin with a text, for an Overrun: the text before the first
+// operator of its regular expression. It has the expression's rank.
 const PathBeginning PathKind = "RegularExpression, its beginning alone"
 
 // Match is one HTTPRouteMatch or GRPCRouteMatch; all parts must hold.
@@ -30,10 +30,10 @@ type Match struct {
 	// lower-case names in order; the first of equal names counts (specification)
 	Headers []ValueMatch
 	Query   []ValueMatch
-	GRPC    *GRPCMethod // for GRPCRoutes, which match only gRPC requests; the path means the same
+	GRPC    *GRPCMethod // for GRPCRoutes, which match only gRPC requests; Path has the same names
 }
 
-// GRPCMethod is a GRPCMethodMatch: its lengths order the matches of GRPCRoutes.
+// GRPCMethod is a GRPCMethodMatch: the lengths of the two texts order the matches of GRPCRoutes.
 type GRPCMethod struct{ Service, Method string }
 
 // ValueMatch matches a header or query parameter.
@@ -74,9 +74,9 @@ type PathChange struct {
 
 // Redirect answers with a Location.
 type Redirect struct {
-	Scheme string // "" keeps the request's
-	Host   string // "" keeps the request's
-	Port   uint16 // 0: Scheme's well-known port, or else the listener's
+	Scheme string // "" keeps the request's scheme
+	Host   string // "" keeps the request's host
+	Port   uint16 // 0: Scheme's well-known port, or else the listener's port
 	Path   PathChange
 	Code   uint32 // 301, 302, 303, 307, 308
 }
@@ -94,7 +94,7 @@ type Forward struct {
 	Rule           []WeightedBackend
 	RewriteHost    string
 	RewritePath    PathChange
-	Timeout        *time.Duration // nil: the default for the backends' kind; 0: none
+	Timeout        *time.Duration // nil: the default for the backends' kind; 0: no timeout
 	BackendTimeout *time.Duration // one attempt
 	Retry          *Retry
 	Mirrors        []Mirror
@@ -110,14 +110,14 @@ type Retry struct {
 
 // HopOrder is how Envoy tries the hops to an import's exporting clusters.
 type HopOrder struct {
-	// Largest is the number of hops in the largest of Priorities.
+	// Priorities is the number of priorities, Largest the number of hops in the largest one.
 	Priorities, Largest uint32
-	// InOrder gives each hop its own priority, also to spill targets.
+	// InOrder gives each hop its own priority, hops to spill targets included.
 	InOrder bool
 }
 
-// RetryOn lists failures that are retried on another exporting cluster, besides failures where no
-// server can have started.
+// RetryOn lists failures after which a request is sent to another exporting cluster although a
+// model server may have begun it. Failures before any server can have begun it are always retried.
 type RetryOn struct {
 	Full        bool // a server's answer 429
 	Unavailable bool // an answer 503, or a connection to a server that ends before its answer
@@ -132,15 +132,15 @@ type WeightedBackend struct {
 	Picker  *PickerCall // nil: a Service
 	Hops    bool        // FallbackHops: 429 and 503 move a request to the next hop; Picker is nil
 	// Members are the targets of the hops in a cluster with FallbackMembers; Picker is nil unless
-	// it selects hops. Spills is the number of further hops.
+	// it selects hops. Spills is the number of hops to spill targets.
 	Members []WeightedBackend
 	Spills  uint32
 	Order   HopOrder // of Members
 	RetryOn RetryOn
-	// External is set if an external picker is asked, also behind the first of Hops.
+	// External is set if Envoy asks an external picker, here or behind the first hop.
 	External bool
-	// MaxGateways limits, for gateways (ParentMode), how many a request may have passed through;
-	// else 0.
+	// MaxGateways limits how many gateways a request may have passed through; 0 unless Cluster has
+	// gateways (ParentMode).
 	MaxGateways uint32
 	// Peer replaces the client's authority at peer listeners.
 	Peer string
@@ -150,7 +150,7 @@ type WeightedBackend struct {
 
 	RequestHeaders  HeaderChanges
 	ResponseHeaders HeaderChanges
-	RewriteHost     string      // "": the rule's
+	RewriteHost     string      // "": Forward.RewriteHost
 	Own             *OwnFilters // nil: none
 }
 
@@ -160,10 +160,10 @@ func (w *WeightedBackend) Imported() bool { return !w.Hop.IsZero() || len(w.Memb
 // BodyMode selects how much of a request's body the picker receives.
 type BodyMode string
 
-// None and Buffered are for our picker; Duplex (FULL_DUPLEX_STREAMED) is for external ones. Whole
-// is for external pickers that do not send bodies back, as FULL_DUPLEX_STREAMED requires: they
-// receive the headers and the body in one piece, within their message limit (4 MiB by default), and
-// answer both.
+// None and Buffered are for our picker; Duplex (FULL_DUPLEX_STREAMED) is for external pickers.
+// Whole is for external pickers that do not send bodies back, which FULL_DUPLEX_STREAMED requires.
+// They receive the headers and the body in one piece, within their message limit (4 MiB by
+// default), and answer both.
 const (
 	BodyNone     BodyMode = "None"
 	BodyBuffered BodyMode = "Buffered"
@@ -171,15 +171,15 @@ const (
 	BodyWhole    BodyMode = "Whole"
 )
 
-// EndsStreams reports whether the picker ends its call when it does not need a request's body. Ours
-// does, unless it must follow the response for another picker.
+// EndsStreams reports whether the picker ends its call when it does not need a request's body. Our
+// picker does, unless it must follow the response for another picker.
 func (p *PickerCall) EndsStreams() bool { return p.Body == BodyBuffered && !p.Served }
 
 // PickerNames are the names with which Envoy and an external picker exchange endpoints.
 type PickerNames struct {
 	Destination string // key of the metadata, and header
-	Namespace   string // of the metadata, and of the endpoint that served
-	Subset      string // of the list of endpoints to choose from
+	Namespace   string // of the metadata, also for the endpoint that served
+	Subset      string // namespace of the list of endpoints to choose from
 }
 
 // ProtocolNames returns the names of the endpoint picker protocol.
@@ -191,7 +191,7 @@ func ProtocolNames() PickerNames {
 type Subset struct {
 	// Selector is a label selector as text, for our picker (x-penstock-subset).
 	Selector string
-	// Addresses match now, sorted: for external pickers; nil for ours.
+	// Addresses are the endpoints that match now, sorted, for external pickers; nil for our picker.
 	Addresses []string
 	// Elsewhere is set if the hop to the pool itself (Pool.PicksAgain) picks without the subset.
 	// Such a hop serves no request of the subset.
@@ -205,15 +205,14 @@ type PickerCall struct {
 	Names  *PickerNames
 	Subset *Subset // nil: all endpoints
 	// Pool is the pool's name at our picker. A pool with an external picker has it, too: our picker
-	// relays the requests whose bodies no picker receives (envoy's bodyless). A picker that waits
-	// for a body would never answer headers alone.
+	// relays the requests whose bodies no picker receives (envoy's bodyless).
 	Pool objectid.Target
 	// RemotePool is the pool's name at another cluster's picker; "" is not sent.
 	RemotePool string
 	Body       BodyMode
 	// Served makes Envoy send the picker the response headers, and the endpoint that served
-	// (endpoint picker protocol). External pickers receive them, behind our picker, too. Our picker
-	// receives them if its strategy needs them.
+	// (endpoint picker protocol). External pickers receive both, even behind our picker. Our picker
+	// does if its strategy needs them.
 	Served     bool
 	TokenUsage bool // Envoy reads responses' token usage, for metrics
 	// ResponseIDs makes Envoy read the IDs of responses that servers store, for later requests.
@@ -222,8 +221,8 @@ type PickerCall struct {
 	// Spill lists the HopID.Address values that our picker may return besides pods, in order
 	// (x-penstock-spill).
 	Spill []string
-	// Open lets our picker return any endpoint if the picker that it relays to returns none. Not
-	// combined with Closed or Subset.
+	// Open lets our picker return any endpoint if the picker that it relays to returns none. It has
+	// no effect with Closed or Subset.
 	Open bool
 	// Closed makes a request fail if the picker picks nothing, in every failure mode. The request
 	// then moves on to another cluster.

@@ -5,8 +5,8 @@
 // translator calls it for clusters of Services, translator/gatewayapi for backendRefs,
 // translator/inference for the members of pools and for pickers.
 //
-// Invariants: all functions are pure functions of what they read through a store.Reader; every list
-// is sorted and has no duplicates.
+// Invariants: all functions are pure, and read only through a store.Reader; every list is sorted
+// and has no duplicates.
 //
 // Tests: go test ./translator/services
 package services

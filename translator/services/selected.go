@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// selected returns the endpoints of a Service's port without EndpointSlices, as the EndpointSlice
-// controller would.
+// selected returns the endpoints of a port of a Service without EndpointSlices, as the
+// EndpointSlice controller would.
 func selected(r store.Reader, svc *corev1.Service, port *corev1.ServicePort) (out []netip.AddrPort) {
 	for _, m := range choose(r, svc.Namespace, svc.Spec.Selector, target(svc, port)) {
 		if !m.Draining {

@@ -59,8 +59,8 @@ func RefOf(id model.ClusterID) report.Ref {
 }
 
 // Addresses lists the endpoints of one port, like the function Addresses. A ServiceImport's
-// endpoints come from EndpointSlices, which a controller of the cluster set makes, or else from its
-// own addresses within the operator's allowed ranges.
+// endpoints come from EndpointSlices, which a controller of the cluster set makes, or else from
+// addresses in the object that are within the operator's allowed ranges.
 func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {
 	if !IsServiceImport(b.Ref) {
