@@ -52,14 +52,16 @@ func (s *site) uses(owner string, want usedRow, args ...string) {
 	})
 }
 
-const usedQuestion = `{"model": "llama", %s"max_tokens": 7, "messages": [{"role": "user", "content": "a b c d e f"}]}`
+// usedQuestion has more words than a block of the server's prefix cache.
+var usedQuestion = `{"model": "llama", %s"max_tokens": 7, "messages": [{"role": "user", "content": "` +
+	strings.Repeat("word ", 40) + `"}]}`
 
 // Who sends requests with which key is counted, with the tokens that servers report: pools and
 // Services, denials, over a restart, once each.
 func TestUsage_CallersTokensAreCountedOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.server("a")
+	s.server("a", "--prefix-caching")
 	alice, bob := s.keys("create", "alice"), s.keys("create", "bob", "--owner", "Bob")
 	s.up("used.yaml", with("gate"))
 	s.Eventually("a request passes", func() error {
@@ -161,7 +163,7 @@ func TestUsage_StreamWithoutReportIsEstimatedUnlessExact(t *testing.T) {
 	s.server("a")
 	alice := s.keys("create", "alice")
 	s.up("used.yaml", with("gate"))
-	const body = `{"model": "llama", "stream": true, "max_tokens": 100, ` +
+	const body = `{"model": "llama", "stream": true, "max_tokens": 100, "ignore_eos": true, ` +
 		`"messages": [{"role": "user", "content": "hello"}]}`
 	s.Eventually("a request passes", func() error {
 		got := s.outcome("/", bearer(alice)...)

@@ -63,6 +63,7 @@ func charts() []chart {
 				"drainTime": "1m", "takeOver": true, "resources": resources, "args": []any{"--log-level=debug"}},
 			"kvEvents": map[string]any{"port": 5557, "from": peer},
 			"record":   map[string]any{"volume": map[string]any{"emptyDir": map[string]any{}}, "bytes": 4e9},
+			"usage":    map[string]any{"databaseSecret": "usage"},
 		})},
 		{pickerDir, "default", with(pod, more, map[string]any{
 			"replicas": 3,
