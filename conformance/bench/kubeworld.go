@@ -46,7 +46,7 @@ type cluster struct {
 	namespace  string
 }
 
-// bareCluster starts a lab without Penstock, which runs beside it, so that its CPU can be measured.
+// bareCluster starts a lab without Penstock. Penstock runs outside of it, where it can be measured.
 func bareCluster(ctx context.Context) (*cluster, error) {
 	dir, err := filepath.Abs("../.lab-bench")
 	if err != nil {
@@ -145,7 +145,8 @@ func (c *cluster) load(ctx context.Context, w *world.World) error {
 	return group.Wait()
 }
 
-// clusterService is backend b without loopback addresses, which a cluster does not accept.
+// clusterService returns Service b without loopback addresses, which the API server does not
+// accept.
 func clusterService(w *world.World, b int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s, slice := w.Service(b, 0)
 	s.Spec.ClusterIP = corev1.ClusterIPNone // without a selector, so the EndpointSlice is ours

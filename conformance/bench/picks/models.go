@@ -43,7 +43,7 @@ func StartModels(n int) (*Models, error) {
 	return m, nil
 }
 
-// Close ends the listeners. Connections end with their clients.
+// Close closes the listeners. Open connections stay until their clients close them.
 func (m *Models) Close() {
 	for _, l := range m.listeners {
 		_ = l.Close()
