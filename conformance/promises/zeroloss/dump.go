@@ -190,8 +190,8 @@ func (r *run) stale(ctx context.Context, e, fresh edge) error {
 	}
 	var has []string
 	for name := range got {
-		// Clusters with the prefix health/ exist only after a probe of a picker, so a translation
-		// of files has none.
+		// After a probe of a picker, a name may begin with health/. A translation of files has no
+		// probes.
 		has = append(has, strings.Replace(name, " health/", " ", 1))
 	}
 	slices.Sort(has)

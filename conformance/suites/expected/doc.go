@@ -1,8 +1,8 @@
-// Package expected checks the manifests of Gateway API's conformance suite without a cluster. Each
-// test's manifest is translated like a folder of files, and the result is compared with the test's
-// expectations, a line each in testdata/expected.txt. In a second it checks everything of the suite
-// that needs no data plane: conditions, attached routes, supported kinds, and, with `penstock
-// explain`, the backends of a request or connection.
+// Package expected checks the manifests of Gateway API's conformance suite without a cluster. It
+// translates each test's manifest like a folder of files, and compares the result with the test's
+// expectations: lines in testdata/expected.txt. In a second it checks everything in the suite that
+// needs no data plane: conditions, attached routes, supported kinds, and, with `penstock explain`,
+// the backends of a request or connection.
 //
 // It has only tests. The manifests come, unmodified, from the release that
 // conformance/suites/gateway pins.
