@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// JunkTokens opens streams of ADS, one after the other, each with another token that no API server
-// has signed: a JWT for the right audience. It returns an error if one is accepted.
+// JunkTokens opens streams of ADS, one after the other. Each has a different token: a JWT for the
+// right audience that no API server has signed. It returns an error if the server accepts one.
 func JunkTokens(ctx context.Context, conn *grpc.ClientConn, streams int) error {
 	claims := base64.RawURLEncoding.EncodeToString(
 		fmt.Appendf(nil, `{"aud":["penstock.dev"],"exp":%d,"sub":"system:serviceaccount:default:default"}`,
@@ -26,7 +26,8 @@ func JunkTokens(ctx context.Context, conn *grpc.ClientConn, streams int) error {
 		if err == nil {
 			_, err = s.Recv()
 		}
-		// The server closes connections that do not authenticate in time: then it is unavailable.
+		// The server may close the connection, because no client has authenticated in time:
+		// Unavailable.
 		if c := status.Code(err); c != codes.PermissionDenied && c != codes.Unavailable {
 			return fmt.Errorf("token %d: %w", i, err)
 		}

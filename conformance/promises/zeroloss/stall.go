@@ -21,8 +21,8 @@ func (r *run) stalled(name string, d time.Duration) {
 	r.stalls = append(r.stalls, stall{time.Now().Add(-d), time.Now()})
 }
 
-// inStalls returns the number of requests that failed during a stall. They prove nothing against
-// Penstock, yet they fail the run: repeat it on a machine with less load.
+// inStalls returns the number of requests that failed during a stall. They do not prove a loss, yet
+// they fail the run: repeat it on a machine with less load.
 func (res result) inStalls() (n int) {
 	for _, f := range res.Failures {
 		if slices.ContainsFunc(res.Stalls, func(s stall) bool {
