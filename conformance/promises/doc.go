@@ -5,8 +5,8 @@
 // The tests share one lab whose API server keeps an audit log. Tests about one Gateway have a
 // namespace each and run in parallel. Tests that kill or replace the control plane run after them,
 // one after the other. The last tests read the audit log of all tests. Finally a test build
-// replaces Penstock and causes faults that tests cannot cause from outside (faults_test.go); make
-// soak repeats them (soak_test.go). No test asserts a time; deadlines only end tests that hang.
+// replaces Penstock, for faults that no user causes (faults_test.go); make soak repeats these
+// faults (soak_test.go). No test asserts a time; deadlines only end tests that hang.
 //
 // Package chart tests the Helm charts, apiserver the behaviour of the API server, and members a set
 // of three clusters. Command zeroloss sends requests during random changes and reports lost

@@ -1,7 +1,7 @@
-// Command rivals plays the same requests to Penstock and to other routers, each with simulated
-// model servers of its own, and compares when answers begin and end. `make bench-rivals` runs it.
-// contenders.go starts Penstock and the rivals, schedule.go is the load generator, overhead.go
-// measures what routers add to a request whose server answers at once.
+// Command rivals sends the same requests to Penstock and to other routers, and compares when
+// answers begin and end. Each router has its own simulated model servers. `make bench-rivals` runs
+// it. contenders.go describes Penstock and the rivals, and fleet.go starts them. schedule.go is the
+// load generator. overhead.go measures the time that a router adds to a request.
 //
 // How a comparison is fair:
 //   - All contenders run at the same time. Each has a fleet of four `penstock sim` of the same

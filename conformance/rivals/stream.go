@@ -41,7 +41,8 @@ func post(ctx context.Context, client *http.Client, url string, body []byte) (*h
 	return resp, err
 }
 
-// complete sends a streamed completion and reads its answer, which must have so many tokens.
+// complete sends a request for a streamed completion and reads the answer, which must have this
+// number of tokens.
 func complete(ctx context.Context, client *http.Client, url string, body []byte, tokens int) (s sample) {
 	begin := time.Now()
 	s.err = func() error {
@@ -59,7 +60,8 @@ func complete(ctx context.Context, client *http.Client, url string, body []byte,
 	return s
 }
 
-// The members of events: content begins an answer, and the usage is in one of the last events.
+// These bytes mark members of events. The first content begins an answer; one of the last events
+// has the usage.
 var (
 	content = []byte(`"content":"`)
 	empty   = []byte(`"content":""`)

@@ -9,12 +9,13 @@
 //	release push   pushes the images in such a folder, and their signatures. `make publish` calls
 //	               it.
 //
-// An image has no base image: a static Go program needs none. Beside the program, the image has the
-// user that runs it, the root certificates of Mozilla (golang.org/x/crypto/x509roots), and /tmp.
+// An image has no base image, because a static Go program needs none. Besides the program it has
+// the user that runs it, the root certificates of Mozilla (golang.org/x/crypto/x509roots), and
+// /tmp.
 //
-// Invariants: the same programs and sources give the same bytes, in every folder and at every time;
-// a signature differs. An image runs as user 65532. Unpacked files were read back from the layout.
-// Only wheels whose hash is in conformance/tools/envoy.txt are published.
+// Invariants: the same programs and sources give the same bytes, in every folder and at every time,
+// except for signatures. An image runs as user 65532. The unpacked files (rootfs) come from the
+// written layout. Only wheels whose hash is in conformance/tools/envoy.txt are published.
 //
 // Tests: go test . in this folder.
 package main

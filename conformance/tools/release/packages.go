@@ -24,7 +24,7 @@ type packager interface {
 }
 
 // packages writes a .deb and an .rpm for each Linux platform: the program with its Envoy, a systemd
-// unit and its user. The program and Envoy stand in one folder, where penstock looks for Envoy.
+// unit and its user. The program and Envoy are in one folder, where penstock looks for Envoy.
 func (d *dist) packages() error {
 	unit := filepath.Join(d.source, "manifests/release/linux")
 	licenses, err := d.licenses()

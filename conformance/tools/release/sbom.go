@@ -25,8 +25,8 @@ type about struct {
 	parts            []cyclonedx.Component // what is published with it, besides its modules
 }
 
-// inspect reads the linker's information in a program. A version replaces the module's, which is a
-// commit's if the commit has no tag yet.
+// inspect reads the build information in a program. version, if not empty, replaces the version of
+// the main module, which names a commit as long as the commit has no tag.
 func inspect(path string, data []byte, version string) (*about, error) {
 	info, err := buildinfo.Read(bytes.NewReader(data))
 	if err != nil {
