@@ -113,7 +113,7 @@ func (s *Server) killAll() {
 	}
 }
 
-// newID returns a unique ID of a pod or container, in the form of other runtimes' IDs. Callers hold
+// newID returns a new ID for a pod or container, in the form of other runtimes' IDs. Callers hold
 // mu.
 func (s *Server) newID() string {
 	s.made++

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RolledOut waits until all pods of a Deployment are of its newest generation and available, and
-// older ones are gone.
+// RolledOut waits until all pods of a Deployment are available and of its newest generation, and
+// older pods are gone.
 func (p Place) RolledOut(namespace, name string) *appsv1.Deployment {
 	p.Helper()
 	var d *appsv1.Deployment

@@ -22,8 +22,8 @@ type wire struct {
 	running  sync.WaitGroup
 }
 
-// queued is the number of packets that a wire holds. Like a router, it drops packets that arrive
-// while it is full.
+// queued is the number of packets that a wire holds. A full wire drops arriving packets, like a
+// router.
 const queued = 16384
 
 const mtu = 1500
@@ -33,7 +33,7 @@ type packet struct {
 	raw []byte
 }
 
-// newWire creates both interfaces, which end with close or with this process.
+// newWire creates both interfaces, which exist until close, or the end of this process.
 func newWire(from *Namespace, fromName string, to *Namespace, toName string, by time.Duration) (*wire, error) {
 	w := &wire{by: by, closed: make(chan struct{})}
 	var err error
@@ -90,7 +90,7 @@ func (w *wire) close() {
 	w.running.Wait()
 }
 
-// tun creates a TUN interface, which ends when its file is closed.
+// tun creates a TUN interface, which exists until its file is closed.
 func (n *Namespace) tun(name string) (file *os.File, err error) {
 	err = n.Do(func() error {
 		const device = "/dev/net/tun"

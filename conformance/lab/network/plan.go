@@ -16,7 +16,7 @@ func (p Plan) prefix(third, bits int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(128 + p.Slot), byte(third), 0}), bits)
 }
 
-// All is the whole range of the cluster.
+// All is the range of all addresses of the cluster.
 func (p Plan) All() netip.Prefix { return p.prefix(0, 16) }
 
 // Pods is the range of pod addresses.

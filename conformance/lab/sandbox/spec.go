@@ -2,10 +2,10 @@ package sandbox
 
 // File descriptors of a container's process.
 const (
-	// SpecFD contains the Spec, as JSON.
+	// SpecFD delivers the Spec, as JSON.
 	SpecFD = 3
-	// ErrorFD receives the error if the program cannot start; it is closed without data when the
-	// program runs.
+	// ErrorFD receives the error if the program cannot start. Once the program runs, it is closed
+	// without data.
 	ErrorFD = 4
 )
 
