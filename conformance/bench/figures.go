@@ -123,7 +123,6 @@ func median[T ~int64 | ~float64](list []T) T { return percentile(list, 50) }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// cpuTime returns the CPU time of this process so far, in user and kernel mode.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // fails for invalid arguments only

@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// kubePlane is penstock serve on a cluster, with a proxy.
 type kubePlane struct {
 	*plane
 	proxy   *proxy.Proxy

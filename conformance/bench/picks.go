@@ -129,7 +129,6 @@ func requests(route string, size, turn int) (list [][]byte) {
 	return list
 }
 
-// saturation measures CPU while clients keep an Envoy busy.
 type saturation struct {
 	clients picks.Clients
 	size    int // of a request, in bytes

@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// program is a process with its output.
 type program struct {
 	*process.Process
 	log string

@@ -177,7 +177,6 @@ func startIsolated(home, program string, args ...string) (*program, error) {
 	return start("unshare", append([]string{"-rn", "sh", "-c", script, home, program}, args...)...)
 }
 
-// streamedAnswer reports whether the demo's step "A streamed answer" has passed.
 func streamedAnswer(output string) bool {
 	_, after, found := strings.Cut(output, "A streamed answer")
 	return found && strings.Contains(after, "✓")

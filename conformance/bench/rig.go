@@ -127,7 +127,6 @@ func complete(ctx context.Context, p *proxy.Proxy, want int) error {
 	})
 }
 
-// eventually polls check until it succeeds, and returns its last error after the timeout.
 func eventually(ctx context.Context, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

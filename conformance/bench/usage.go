@@ -151,7 +151,6 @@ func (m *metered) ask(ctx context.Context, key, body string) error {
 	return err
 }
 
-// counted returns the number of tokens that all servers have counted.
 func (m *metered) counted(ctx context.Context) (sum float64, err error) {
 	for _, port := range m.ports {
 		_, page, err := get(ctx, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
@@ -172,7 +171,6 @@ func (m *metered) counted(ctx context.Context) (sum float64, err error) {
 	return sum, nil
 }
 
-// rows returns the tokens and requests in an owner's rows.
 func (m *metered) rows(owner string) (tokens, requests float64, err error) {
 	cmd := exec.Command(m.c.penstock, "usage", "-f", m.files, "--state", m.state(), "--by", "owner", "-o", "json")
 	cmd.Stderr = os.Stderr
@@ -197,5 +195,4 @@ func (m *metered) rows(owner string) (tokens, requests float64, err error) {
 	return 0, 0, nil
 }
 
-// state is the state folder of the process.
 func (m *metered) state() string { return filepath.Join(filepath.Dir(m.files), "state") }

@@ -19,7 +19,6 @@ import (
 // answers end.
 const around = time.Minute
 
-// leastTraffic is the shortest traffic of a workload.
 const leastTraffic = 20 * time.Second
 
 type config struct {

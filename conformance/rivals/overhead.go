@@ -113,7 +113,6 @@ func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]a
 	return out, errors.Join(failures...)
 }
 
-// measure sends the requests of a round, each with a different prompt.
 func (t *target) measure(ctx context.Context, size, round int) error {
 	var bodies [][]byte
 	for i := range requestsOfRound {

@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// method is the gRPC method that Envoy calls.
 const method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
 // Have maps type and name of a proxy's resources to their versions.

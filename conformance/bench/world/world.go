@@ -141,7 +141,6 @@ func (w *World) Route(i, revision int) *gatewayv1.HTTPRoute {
 
 func (w *World) pooled(b int) bool { return b%2 == 1 && !w.NoPools }
 
-// address returns the address of endpoint e of backend b.
 func address(b, e int) string { return fmt.Sprintf("127.%d.%d.%d", 100+b/250, b%250, 1+e) }
 
 // Service returns backend b, which must be a Service, and its EndpointSlice. The turn determines
@@ -204,7 +203,6 @@ func (w *World) Ops() []store.Op {
 	return ops
 }
 
-// perFile is the number of hosts or backends in a file.
 const perFile = 100
 
 // RouteFile returns the name of the file with route i.

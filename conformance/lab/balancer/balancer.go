@@ -113,7 +113,6 @@ func (a addresses) of(s *corev1.Service) netip.Addr {
 	return current(s)
 }
 
-// prune removes Services that no longer exist.
 func (a addresses) prune(all []*corev1.Service) {
 	there := map[types.UID]bool{}
 	for _, s := range all {

@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/retry"
 )
 
-// nodeName is the name of the only node.
 const nodeName = "node"
 
 // startTimeout is the time in which a cluster must become ready, long enough for a busy machine.
@@ -146,7 +145,6 @@ func (c *Cluster) client() (*rest.Config, error) {
 	return config, nil
 }
 
-// until repeats f until it succeeds or ctx is done.
 func until(ctx context.Context, f func(context.Context) error) error {
 	if err := retry.Until(ctx, 50*time.Millisecond, f); err != nil {
 		return fmt.Errorf("not ready in time: %w", err)

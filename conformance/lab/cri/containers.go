@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// container is a process: created, running or ended.
 type container struct {
 	id      string
 	pod     *pod

@@ -57,7 +57,6 @@ func (s *Server) PortForward(_ context.Context, req *runtimeapi.PortForwardReque
 	return s.streams.GetPortForward(req)
 }
 
-// streams implements the streaming server's Runtime.
 type streams struct{ s *Server }
 
 func (x streams) Exec(ctx context.Context, id string, args []string, in io.Reader, out, errs io.WriteCloser, _ bool,

@@ -126,7 +126,6 @@ func matches(name, ref string) bool {
 	return name == ref || strings.HasSuffix(ref, "/"+name)
 }
 
-// repository returns a reference without tag and digest.
 func repository(ref string) string {
 	ref, _, _ = strings.Cut(ref, "@")
 	if colon := strings.LastIndexByte(ref, ':'); colon > strings.LastIndexByte(ref, '/') {

@@ -76,7 +76,6 @@ func Prepare(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	return lab.Start(ctx, config)
 }
 
-// install applies the manifests and waits until the GatewayClass has a status.
 func install(ctx context.Context, config *rest.Config, manifests string) error {
 	text, err := os.ReadFile(manifests)
 	if err != nil {

@@ -49,7 +49,6 @@ func newWire(from *Namespace, fromName string, to *Namespace, toName string, by 
 	return w, nil
 }
 
-// receive reads packets until the interface is closed.
 func (w *wire) receive(way chan<- packet) {
 	for {
 		raw := make([]byte, mtu)
@@ -64,7 +63,6 @@ func (w *wire) receive(way chan<- packet) {
 	}
 }
 
-// deliver writes each packet when it is due.
 func (w *wire) deliver(way <-chan packet) {
 	for {
 		select {

@@ -147,7 +147,7 @@ func (n *Namespace) up(name string, addr netip.Addr) (netlink.Link, error) {
 	return l, nil
 }
 
-// route adds a route to dst through l, by gateway if valid, with the source address src if valid.
+// route adds a route as newRoute describes it.
 func (n *Namespace) route(l netlink.Link, dst netip.Prefix, gateway, src netip.Addr) error {
 	if err := n.link.RouteAdd(newRoute(l, dst, gateway, src)); err != nil {
 		return fmt.Errorf("route to %s by %s: %w", dst, l.Attrs().Name, err)

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// everywhere is the destination of a default route.
 var everywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
 // NewNode reserves the first free slot of the outside namespace. It creates the namespace of the

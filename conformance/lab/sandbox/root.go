@@ -24,7 +24,6 @@ var shared = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "
 // settings.
 var trusted = []string{"/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/ld.so.cache", "/etc/alternatives"}
 
-// devices are available to every container.
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // enter changes the root of the calling process to one built from spec.

@@ -31,7 +31,6 @@ const (
 	second                   // a second address of this machine
 )
 
-// tests are all tests, in the order in which they run.
 var tests = []Test{
 	{Name: "ExportCreatesImports", Profile: Controller, test: exportCreatesImports,
 		Proves: "A pool with the export annotation has an import of its name and namespace in each other member."},

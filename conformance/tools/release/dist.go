@@ -130,7 +130,6 @@ func (d *dist) program(platform v1.Platform, name string) string {
 	return filepath.Join(d.programs, dashed(platform), name)
 }
 
-// imageLine matches the image in a chart's values.
 var imageLine = regexp.MustCompile(`(?m)^image: (\S+)$`)
 
 func (d *dist) images() error {

@@ -86,7 +86,6 @@ func write(dir, tag string, all []*built) (v1.Hash, error) {
 	return digest, os.WriteFile(filepath.Join(dir, "values.yaml"), []byte(values), 0o644)
 }
 
-// writeLayout writes an OCI layout of the images and returns the digest of their index.
 func writeLayout(place, tag string, all []*built) (v1.Hash, error) {
 	if _, err := name.ParseReference(tag); err != nil {
 		return v1.Hash{}, err

@@ -68,7 +68,6 @@ func (d *dist) packagesOf(platform v1.Platform, unit string, licenses []byte) er
 	return nil
 }
 
-// about lists the metadata and files of a package.
 func (d *dist) about(platform v1.Platform, unit, envoy, licenses string) *nfpm.Info {
 	entry := func(mode os.FileMode, from, to string) *nfpmfiles.Content {
 		return &nfpmfiles.Content{Source: from, Destination: to,

@@ -50,7 +50,6 @@ func inspect(path string, data []byte, version string) (*about, error) {
 	return out, nil
 }
 
-// runsOn returns an error if the program is for another platform.
 func (a *about) runsOn(platform v1.Platform) error {
 	if a.os != platform.OS || a.architecture != platform.Architecture {
 		return fmt.Errorf("the program is for %s/%s, not for %s", a.os, a.architecture, platform)

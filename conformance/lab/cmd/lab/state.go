@@ -32,7 +32,6 @@ type state struct {
 	PID        int    `json:"pid,omitempty"`   // of the lab's PID 1, in its starter's namespace
 }
 
-// defaultDir is the default of --dir.
 const defaultDir = ".lab"
 
 func addDir(cmd *cobra.Command, dir *string) {
