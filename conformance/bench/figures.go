@@ -110,7 +110,7 @@ func round(v float64) float64 {
 	return out
 }
 
-// percentile sorts a list and returns the value at a percentage of it; 0 if it is empty.
+// percentile sorts a list and returns its percentile; 0 if the list is empty.
 func percentile[T ~int64 | ~float64](list []T, percent int) T {
 	if len(list) == 0 {
 		return 0

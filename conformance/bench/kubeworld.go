@@ -108,8 +108,8 @@ func (c *cluster) create(ctx context.Context, kind schema.GroupVersionResource, 
 	return err
 }
 
-// load creates a world: its class and Gateway, with external proxies, and its routes, each with a
-// Service and an EndpointSlice.
+// load creates the objects of a world: a GatewayClass, a Gateway with external proxies, and routes,
+// each with a Service and an EndpointSlice.
 func (c *cluster) load(ctx context.Context, w *world.World) error {
 	class := map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
 		"metadata": map[string]any{"name": "penstock"},

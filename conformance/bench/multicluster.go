@@ -118,7 +118,7 @@ func simulate(number, pools int) (*simulatedMember, error) {
 	return m, nil
 }
 
-// issue returns a certificate of a SPIFFE ID, and the certificate of its CA.
+// issue returns a certificate for a SPIFFE ID, and the certificate of its CA.
 func issue(domain, path string) (cert *tls.Certificate, bundle []byte, err error) {
 	ca, err := pki.NewAuthority(domain, time.Now())
 	if err != nil {

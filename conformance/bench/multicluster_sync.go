@@ -89,7 +89,8 @@ func syncOnce(ctx context.Context, c config, members []*simulatedMember) (time.D
 // their addresses.
 const readerEnv = "PENSTOCK_BENCH_STREAMS"
 
-// plainStreams are servers that send a number of bytes over mTLS to a client in another process.
+// plainStreams are servers. Each sends the same number of bytes over mTLS to a client in another
+// process.
 type plainStreams struct {
 	addresses []string
 	servers   []*grpc.Server

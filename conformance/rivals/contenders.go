@@ -201,7 +201,7 @@ func service(port int, servers []int) string {
 	return written(port, servers, "{name: model, port: 80}")
 }
 
-// These are the contenders of parts.
+// These are the names of the contenders that parts returns.
 const (
 	plainName   = "plain Envoy"
 	echoName    = "plain Envoy, echo"

@@ -13,7 +13,7 @@ type departure struct {
 	contender int
 }
 
-// stagger is the time between the departures of one request to two contenders.
+// stagger is the time between the departures of one request to successive contenders.
 const stagger = 5 * time.Millisecond
 
 // departures plans each request for each contender. The order of contenders rotates from one

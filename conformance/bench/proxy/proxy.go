@@ -172,7 +172,7 @@ func (p *Proxy) Last() time.Time {
 	return p.last
 }
 
-// Ended is closed when the stream has ended.
+// Ended returns a channel that closes when the stream has ended.
 func (p *Proxy) Ended() <-chan struct{} { return p.done }
 
 // Err returns why the stream ended; nil while it is open, and after Close.

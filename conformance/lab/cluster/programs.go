@@ -9,8 +9,8 @@ import (
 // etcdAddress is on the loopback of the node. Each node has another loopback.
 const etcdAddress = "127.0.0.1:2379"
 
-// auditPolicy logs the metadata of every completed request: the user, the request and the response
-// code, not the objects.
+// auditPolicy logs the user, the request and the response code of every completed request, but no
+// objects.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]

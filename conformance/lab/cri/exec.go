@@ -64,7 +64,7 @@ func (s *Server) enter(c *container, cmd *exec.Cmd) error {
 	return <-done
 }
 
-// ExecSync runs a command to its end: exec probes and hooks.
+// ExecSync runs a command to its end, for exec probes and hooks.
 func (s *Server) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
 	c, err := s.find(req.GetContainerId())
 	if err != nil {

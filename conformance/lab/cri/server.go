@@ -29,7 +29,7 @@ type Config struct {
 	Node   *network.Namespace // of the pods in the host's network
 	Plan   network.Plan       // has the pods' addresses
 	Images *image.Table
-	// Self is a program that calls sandbox.Become when its arguments are Become.
+	// Self is the path of a program that calls sandbox.Become if its arguments equal Become.
 	Self   string
 	Become []string
 	Log    *slog.Logger

@@ -35,7 +35,7 @@ func program() (string, error) {
 }
 
 // Admit gives the hub the permissions of `penstock hub rules` in a cluster, and a kubeconfig for
-// the member of that name.
+// the member name.
 func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) error {
 	path, err := program()
 	if err != nil {

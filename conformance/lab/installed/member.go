@@ -72,8 +72,8 @@ type Spec struct {
 	PeerListener int
 }
 
-// Members installs Penstock in a cluster of a lab for each name, and makes all of them members of
-// one set. Each may dial model servers of the other clusters, and its picker serves the other
+// Members installs Penstock in one cluster of a lab for each name, and makes all clusters members
+// of one set. Each may dial model servers of the other clusters, and its picker serves the other
 // members.
 func Members(ctx context.Context, l *lab.Lab, names ...string) ([]*Member, error) {
 	var all []*Member

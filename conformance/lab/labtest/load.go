@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Load sends requests during a test, none of which may fail.
+// Load sends requests during a test. None of them may fail.
 type Load struct {
 	t            testing.TB
 	ctx          context.Context

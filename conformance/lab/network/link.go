@@ -26,7 +26,7 @@ type Direction struct {
 	slow *wire // while packets are delayed
 }
 
-// NewDirection returns the direction from one cluster to another one.
+// NewDirection returns the direction of a link from one cluster to the other.
 func NewDirection(from, to End) *Direction { return &Direction{from: from, to: to} }
 
 // Set replaces the direction's fault. The receiving node drops and rejects packets before
@@ -99,7 +99,8 @@ func (d *Direction) filter(f Fault) error {
 	})
 }
 
-// newRoute is a route to dst through l, by gateway if valid, with the source address src if valid.
+// newRoute returns a route to dst through l. It has the gateway and the source address src if they
+// are valid.
 func newRoute(l netlink.Link, dst netip.Prefix, gateway, src netip.Addr) *netlink.Route {
 	r := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(dst), Scope: netlink.SCOPE_LINK}
 	if gateway.IsValid() {

@@ -22,7 +22,7 @@ type Namespace struct {
 	link *netlink.Handle
 }
 
-// New creates an empty namespace with a loopback interface that forwards packets.
+// New creates a namespace that has only loopback, and that forwards packets.
 func New() (*Namespace, error) {
 	type made struct {
 		file *os.File

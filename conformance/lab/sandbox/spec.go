@@ -30,7 +30,7 @@ type Spec struct {
 	NoNewPrivileges bool
 }
 
-// Mount is a file or folder of the lab in the container. Source has no symbolic links.
+// Mount puts a file or folder of the machine into the container. Source has no symbolic links.
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool

@@ -16,7 +16,7 @@ import (
 )
 
 // Flood opens streams of ADS without permission for a Gateway, each on another connection. On all
-// streams at the same time, it sends one message with a proxy name of this many bytes. It returns
+// streams at the same time, it sends one message, whose proxy name has this many bytes. It returns
 // once the server has ended every stream, and counts the streams by error.
 func Flood(ctx context.Context, address string, transport credentials.TransportCredentials, streams,
 	bytes int) (map[string]int, error) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Form is a request, as precise as its bytes.
+// Form describes a request exactly: Wire returns its bytes.
 type Form struct {
 	Method, Target, Host string
 	Header               [][2]string

@@ -60,7 +60,7 @@ func build(ctx context.Context, tree, path, program string, flags ...string) err
 	return nil
 }
 
-// Earlier builds penstock from an earlier commit of the source tree into a folder.
+// Earlier builds penstock into a folder, from the source tree of an earlier commit.
 func Earlier(ctx context.Context, dir, commit string) (string, error) {
 	here, err := root(ctx)
 	if err != nil {

@@ -91,7 +91,7 @@ func (p *Process) Stop(wait time.Duration) error {
 	}
 }
 
-// Answers returns nil if the process runs and its URL answers 200.
+// Answers returns nil if the process runs and the URL answers 200.
 func (p *Process) Answers(url string) error {
 	if err := p.Running(); err != nil {
 		return err

@@ -11,7 +11,7 @@
 // removes this part.
 //
 // Invariants: there are no samples while a process is frozen. Growth is an error only if it exceeds
-// its limit by two standard errors.
+// its limit by more than two standard errors.
 //
 // Tests: go test ./promises/soak
 package soak

@@ -206,7 +206,7 @@ func edit(f func(*pool, *rand.Rand) string) func(*world, *rand.Rand) (string, er
 	}
 }
 
-// protocol switches a pool between HTTP/1.1 and HTTP/2, which its servers both serve.
+// protocol switches a pool between HTTP/1.1 and HTTP/2. Its servers serve both.
 func protocol(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil {
@@ -225,8 +225,8 @@ func noPolicy(w *world, rng *rand.Rand) (string, error) {
 	return name, nil
 }
 
-// full changes the limit at which a pool overflows. The pool must have a spill target and be no
-// spill target: otherwise answers of 429 would be correct.
+// full changes the limit at which a pool overflows. The pool must have a spill target, and no pool
+// may spill to it: otherwise answers of 429 would be correct.
 func full(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil || p.external || len(p.spill) == 0 || w.spilledTo(name) {

@@ -148,7 +148,7 @@ func newClients(rate, streams, events int, roots *x509.CertPool, failed func(fai
 	c := &clients{rate: rate, streams: streams, events: events, failed: failed,
 		body: []byte(strings.Repeat("all work and no play ", largeBody/21))}
 	for i := range 3 {
-		// Close idle connections before the proxy may.
+		// Close idle connections before the proxy closes them.
 		t := &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 3 * time.Second,
 			DisableKeepAlives: i == freshTransport, TLSClientConfig: &tls.Config{RootCAs: roots}}
 		t.Protocols = new(http.Protocols)

@@ -123,7 +123,7 @@ func (r *run) note(format string, args ...any) {
 	}
 }
 
-// stray records a request that reaches a model server long after it has left the files.
+// stray records a request that a model server receives long after the server has left the files.
 func (r *run) stray(s *server, since time.Duration) {
 	r.fail(failure{At: time.Now(), What: "stray", Host: s.name,
 		Cause: fmt.Sprintf("a request came %s after the server had left the files", since.Round(time.Millisecond))})

@@ -52,8 +52,8 @@ func gatewayIsAParent(r *run) {
 	gw.imported("llm", func(u *unstructured.Unstructured) error { return parents(u, other, false) })
 }
 
-// parents returns an error unless the import has the Gateway gw as a parent exactly if want is
-// true, and the entry of the controller other is unchanged.
+// parents returns an error if an import has the Gateway gw as a parent and want is false, or the
+// reverse. It also returns an error if the entry of the controller other has changed.
 func parents(u *unstructured.Unstructured, other string, want bool) error {
 	found, kept := false, false
 	for _, c := range list(u.Object, "status", "controllers") {

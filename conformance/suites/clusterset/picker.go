@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/pki"
 )
 
-// Names of the endpoint picker protocol (docs/proposals/004-endpoint-picker-protocol).
+// The endpoint picker protocol defines these names (docs/proposals/004-endpoint-picker-protocol).
 const (
 	extProcService   = "envoy.service.ext_proc.v3.ExternalProcessor"
 	endpointKey      = "x-gateway-destination-endpoint"

@@ -21,7 +21,7 @@
 //	GATEWAY URL [HEADER=VALUE]... -> ANSWER     the backends of a request, or the beginning of
 //	                                            the response
 //
-// with "namespace/name" for names outside of gateway-conformance-infra.
+// Objects outside of the namespace gateway-conformance-infra have the name "namespace/name".
 //
 // Tests: cd conformance && go test ./suites/expected
 package expected

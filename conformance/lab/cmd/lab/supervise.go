@@ -122,7 +122,7 @@ func (s state) clusters(log *slog.Logger) ([]*cluster.Cluster, error) {
 	return all, nil
 }
 
-// merge writes one kubeconfig with a context for each cluster; the first one is current.
+// merge writes one kubeconfig with a context for each cluster. The first context is current.
 func (s state) merge(clusters []*cluster.Cluster) error {
 	var files []string
 	for _, c := range clusters {

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/retry"
 )
 
-// Descriptors that `lab init` hands on to `lab supervise`.
+// `lab init` passes these descriptors to `lab supervise`.
 const (
 	readyFD    = 3 // one line: "ready", or the error
 	lifelineFD = 4 // with a lifeline, the lab ends at its EOF
