@@ -12,7 +12,7 @@ import (
 )
 
 // The simulated servers tokenize one prompt after the other before they send headers, as engines
-// do. A prompt has 100 KB, or frozenTokens tokens. Tokenizing it takes 0.1 s.
+// do. A prompt has 100 KB, which are frozenTokens tokens. Tokenizing it takes 0.1 s.
 const (
 	frozenServers   = 3
 	frozenTokens    = 11_000

@@ -23,8 +23,8 @@ const overheadName = "overhead"
 
 const directName = "direct"
 
-// overheads are the sizes of requests whose overhead is measured. Requests are sent one after the
-// other. In each round every router gets the same number, so that noise hits all alike.
+// overheads are the sizes of requests whose overhead is measured. Requests go one after the other.
+// In each round every router gets the same number, so that noise hits all alike.
 var overheads = []struct {
 	name   string
 	bytes  int

@@ -1,6 +1,6 @@
 // Package picks has the parts that the figures of picks need besides Penstock: servers that a real
-// Envoy asks for picks, the Envoy's configuration, model servers, and clients. Each server of picks
-// is another process, so that its CPU can be read.
+// Envoy asks for picks, the Envoy's configuration, model servers, and clients. Each server is
+// another process, so that its CPU can be read.
 //
 //	child.go     the servers: our picker, and a gRPC echo
 //	envoy.go     one Envoy with a route for each server and body mode

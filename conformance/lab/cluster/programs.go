@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// etcdAddress is on the loopback of the node. Each node has another loopback.
+// etcdAddress is on the loopback interface of the node, which no other node has.
 const etcdAddress = "127.0.0.1:2379"
 
 // auditPolicy logs the user, the request and the response code of every completed request, but no
@@ -66,9 +66,9 @@ func (c *Cluster) controllers() program {
 		"--root-ca-file="+c.private("ca.crt"),
 		"--service-account-private-key-file="+c.private("service-accounts.key"),
 		"--cluster-signing-cert-file="+c.private("ca.crt"), "--cluster-signing-key-file="+c.private("ca.key"),
-		// There is no leader election: with it, the controller manager would end when it loses the
-		// API server. The grace period is long: after the default of 50 s without the API server,
-		// the node would count as dead, and its pods would leave every Service.
+		// With leader election, the controller manager would end when it loses the API server. The
+		// grace period is long: after the default of 50 s without the API server, the node would
+		// count as dead, and its pods would leave every Service.
 		"--node-monitor-grace-period=10m",
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 		"--profiling=false",

@@ -12,9 +12,8 @@
 //
 // A Direction is one direction of the link between two nodes. It drops or rejects packets with
 // nftables, in the namespace where they arrive, and delays them with a pair of TUN interfaces
-// (wire) in place of the link's own: some kernels lack the usual way, the queueing discipline
-// netem. Delay therefore needs /dev/net/tun, concerns all packets of a direction, and costs CPU for
-// each packet.
+// (wire), because some kernels lack netem, the usual queueing discipline. Delay therefore needs
+// /dev/net/tun, concerns all packets of a direction, and costs CPU for each packet.
 //
 // Packages cmd/lab (nodes) and cri (pods) call it. `go test ./lab/network` tests the plan, `go test
 // -tags lab ./lab/network` (root, without a cluster) the links with real connections.

@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network namespace. It exists until Close, and until the last process inside ends.
+// Namespace is a network namespace. It exists until it is closed and the last process inside has
+// ended.
 type Namespace struct {
 	file *os.File
 	link *netlink.Handle

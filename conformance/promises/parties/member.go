@@ -53,7 +53,7 @@ func (v *Subscriber) Send(topic string, items []*discoveryv3.Resource, gone ...s
 }
 
 // Publish sends items of a topic in the largest possible parts. It sends each part once the
-// subscriber has acknowledged the last one.
+// subscriber has acknowledged the part before.
 func (v *Subscriber) Publish(topic string, items []*discoveryv3.Resource, gone ...string) error {
 	v.nonce++
 	for part := 0; ; part++ {

@@ -41,7 +41,7 @@ func newServer(fleet, name string, port int, stray func(*server, time.Duration))
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.chat)
 	mux.HandleFunc("GET /metrics", s.metrics)
-	// uvicorn, too, closes idle connections after 5 seconds.
+	// Like uvicorn, close idle connections after 5 seconds.
 	s.http = &http.Server{Handler: mux, IdleTimeout: 5 * time.Second, ReadHeaderTimeout: 30 * time.Second,
 		ErrorLog: log.New(io.Discard, "", 0)}
 	s.http.Protocols = new(http.Protocols)

@@ -24,8 +24,8 @@
 //
 // Each Test has a name, the sentence that it proves, and a function; tests.go lists all. Tests are
 // independent: each deletes the namespace that it uses. No test asserts how long anything takes;
-// Config.Timeout ends waits. To prove that something does not happen, a test changes another object
-// of the same kind later, waits for the effect, and then checks.
+// Config.Timeout ends waits. To prove that a change has no effect, a test waits for the effect of a
+// later change of the same kind.
 //
 // The tests of this package run the suite on simulated implementations. Correct ones pass every
 // test. Broken ones fail exactly the tests that concern their defect.

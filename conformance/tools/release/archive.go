@@ -44,7 +44,7 @@ func archive(files []file, at time.Time) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// compressed returns the same archive with gzip, whose header has neither a name nor a time.
+// compressed returns an archive with gzip, whose header has neither a name nor a time.
 func compressed(files []file, at time.Time) ([]byte, error) {
 	data, err := archive(files, at)
 	if err != nil {
