@@ -12,7 +12,7 @@ const (
 	// penstockName and secondName are two instances of Penstock: one is compared with the other.
 	penstockName = "Penstock"
 	secondName   = "Penstock again"
-	// smgName is the rival of the figure added_1k: Penstock's overhead over this rival's.
+	// smgName is the rival in added_1k, the ratio of Penstock's overhead to this rival's.
 	smgName = "smg"
 )
 

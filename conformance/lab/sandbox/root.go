@@ -70,7 +70,7 @@ func enter(spec Spec) error {
 }
 
 // ownFolders creates, in the container's layer, each shared folder that gets a mount. Without root,
-// even below a layer, no file can be added to a folder that only the machine has.
+// no file can be added to a folder that the layer does not have.
 func ownFolders(spec Spec) error {
 	targets := []string{spec.At}
 	for _, m := range spec.Mounts {

@@ -162,7 +162,7 @@ func newSubscriber(s grpc.ServerStream) *Subscriber {
 	return v
 }
 
-// Follow connects to a Penstock's port for members with certificates, and sends the messages. It
+// Follow connects with certificates to a Penstock's port for members, and sends the messages. It
 // returns the first response, or the error that ended the stream before. With hold, it also waits
 // for a second response or the end of the stream.
 func Follow(

@@ -16,8 +16,8 @@
 //
 // For a principal without objects, denied also means that the value has no effect: a stripped
 // header, an ignored mutation, a request that gets an error. A finding about a member is shown by
-// penstock clusters. If only the client's own server receives its value, or the server's own
-// client, the cell is bounded.
+// penstock clusters. A client's value that only its own server receives is bounded, and so is a
+// server's value that only its own client receives.
 //
 // fields_test.go and proto_test.go find fields by reflection, source_test.go finds fields that the
 // code reads by name. NAME_test.go is one principal, and NAMEcells_test.go plays it in one process.

@@ -133,7 +133,7 @@ func resident(pid int, field string) (int64, error) {
 	return 0, errors.Join(fmt.Errorf("no %s", field), lines.Err())
 }
 
-// Peak follows the resident memory of a process. The returned function stops that and returns the
+// Peak follows the resident memory of a process. The returned function ends this, and returns the
 // maximum in bytes.
 func Peak(ctx context.Context, pid int) func() int64 {
 	var most int64
