@@ -11,7 +11,7 @@
 // (follower.go): this program, started again.
 //
 // Package world has the measured configurations. up.go starts penstock up with an Envoy and
-// objects. Other programs can add figures: `make bench` pipes all such lines into benchtable.
+// objects.
 //
 // -profile FOLDER writes a CPU and an allocation profile of each measurement.
 //

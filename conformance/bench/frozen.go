@@ -74,8 +74,8 @@ func (f *freezing) one(ctx context.Context, n int) streamed {
 		nil)
 }
 
-// send sends n streams at a constant rate: load 1 is frozenFull a second. It calls between before
-// each stream.
+// send sends n streams at a constant rate: load 1 is frozenFull streams a second. It calls between
+// before each stream.
 func (f *freezing) send(ctx context.Context, load float64, n int, between func(i int)) []streamed {
 	out := make([]streamed, n)
 	var clients sync.WaitGroup

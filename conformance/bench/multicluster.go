@@ -62,8 +62,8 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// simulate starts a member that exports this many pools with ten endpoints each. The number makes
-// its names and addresses differ from other members'.
+// simulate starts a member that exports this many pools with ten endpoints each. The number
+// determines its names and addresses.
 func simulate(number, pools int) (*simulatedMember, error) {
 	m := &simulatedMember{name: fmt.Sprintf("c%03d", number), sent: &atomic.Int64{}}
 	cert, bundle, err := issue(m.name, federation.ProcessPath)

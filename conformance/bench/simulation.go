@@ -90,7 +90,7 @@ func strategy(name string) simulation.Strategy {
 	return s[0]
 }
 
-// plays simulates drawings of a source in each scenario, and returns the means of each scenario.
+// plays simulates drawings of a source in each scenario, and returns each scenario's means.
 func plays(source simulation.Source, rate float64, scenarios ...simulation.Scenario) []means {
 	var trials []simulation.Trial
 	drawn := simulation.Drawings(simulation.Scenario{}, source, rate, drawings)

@@ -37,7 +37,7 @@ func SetLink(ctx context.Context, dir string, l Link) (err error) {
 		return fmt.Errorf("link of a lab: %w", err)
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
-	// The folder's path may be too long for a socket's.
+	// The folder's path may be too long for the path of a socket.
 	c, err := (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), Controls))
 	if err != nil {
 		return fmt.Errorf("link of a lab: %w", err)

@@ -33,7 +33,7 @@ type sending func(ctx context.Context, late time.Duration)
 
 // play starts each departure at its time, even if earlier requests have no answer. Before that time
 // it calls prepare, in order. Then it calls the returned function in a goroutine, with the delay.
-// play returns once all these functions have. When ctx ends, no other departure leaves.
+// play returns once all these functions have returned. When ctx ends, no other departure leaves.
 func play(ctx context.Context, all []departure, prepare func(departure) sending) {
 	var sent sync.WaitGroup
 	defer sent.Wait()

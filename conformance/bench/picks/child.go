@@ -25,7 +25,7 @@ const (
 	Echo = "echo" // grpc-go with its default codec; it answers every message with an empty one
 )
 
-// The pools of Ours, which have the same servers.
+// These pools of Ours have the same servers.
 const (
 	PoolHeaders = "ns/headers" // picks by headers alone
 	PoolPrompts = "ns/prompts" // reads prompts, and knows prefixes

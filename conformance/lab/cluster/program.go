@@ -17,8 +17,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// grace is the time that a program has to end before it is killed. It is short, because a lab has
-// no state to save.
+// grace is the time that a program has to end before it is killed. A lab has no state to save.
 const grace = 5 * time.Second
 
 type program struct {

@@ -162,8 +162,8 @@ func joinPod(node *Namespace, plan Plan, pod *Namespace, addr netip.Addr) error 
 	if err := veth(node, name, pod, "eth0"); err != nil {
 		return err
 	}
-	// The node has the same address on every link, for kube-proxy to replace clients' addresses by
-	// it. It is not ambiguous, because each route names its link.
+	// Every link has the node's address, because kube-proxy replaces clients' addresses by it. It
+	// is not ambiguous: each route names its link.
 	in, err := node.up(name, plan.Node())
 	if err != nil {
 		return err

@@ -9,8 +9,8 @@
 //	NAME.go       the program of an attack that conformance/bench also measures
 //
 // To add an attack, write a file with a test. Its name is the attacked feature's term, an
-// underscore, and a user's loss. Start a site, send traffic, attack, and end the traffic. The end
-// fails the test if a request was lost:
+// underscore, and the harm to a user. Start a site, send traffic, attack, and end the traffic. The
+// end fails the test if a request was lost:
 //
 //	s := start(t, nil)
 //	traffic := s.traffic()

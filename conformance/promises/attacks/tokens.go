@@ -26,8 +26,7 @@ func JunkTokens(ctx context.Context, conn *grpc.ClientConn, streams int) error {
 		if err == nil {
 			_, err = s.Recv()
 		}
-		// The server may close the connection, because no client has authenticated in time:
-		// Unavailable.
+		// Unavailable: the server closes connections whose client does not authenticate in time.
 		if c := status.Code(err); c != codes.PermissionDenied && c != codes.Unavailable {
 			return fmt.Errorf("token %d: %w", i, err)
 		}

@@ -3,7 +3,7 @@
 // conformance/features, use it.
 //
 // process.go runs a process, port.go finds free ports, binary.go finds or builds the binaries,
-// envoy.go starts an Envoy. Package processtest has the common part of the tests' rigs.
+// envoy.go starts an Envoy. Package processtest has the common part of test rigs.
 //
 // Invariants: on Linux, a process ends with the process that started it; a port is assigned once.
 package process

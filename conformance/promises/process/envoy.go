@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// ADS returns the address of penstock serve for ADS and peers, by its state folder.
+// ADS returns the address for ADS and peers of a penstock serve with this state folder.
 func ADS(state string) string { return "unix:" + filepath.Join(state, "xds.sock") }
 
-// Picker returns the address of the picker of penstock serve, by its state folder.
+// Picker returns the address of the picker of a penstock serve with this state folder.
 func Picker(state string) string { return "unix:" + filepath.Join(state, "picker.sock") }
 
 // StartEnvoy starts an Envoy with the output of penstock bootstrap for args. Its files are in dir;

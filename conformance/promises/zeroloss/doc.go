@@ -20,9 +20,9 @@
 //
 // Invariants: the changes depend on the seed alone, never on time. A model server ends only after
 // it has left the files and its requests have ended. Requests to a host stop before the host leaves
-// the files. So Penstock or Envoy causes every failure.
+// the files. So this program itself causes no failure.
 //
-// Other known causes of failures:
+// Known causes of failures:
 //   - The machine stalls for longer than a pick may take (2 s), or an Envoy's workers get new
 //     endpoints 20 ms after its main thread.
 //   - On a machine that stalls, a model server closes an idle connection when Envoy reuses it.

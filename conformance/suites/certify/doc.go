@@ -9,7 +9,7 @@
 // hour, and no report is written.
 //
 // The inference extension's suite also runs with Penstock's pickers: as external pickers
-// (inference-epp), and as built-in pickers (inference-own-picker). For the last, the API server
+// (inference-epp), and as built-in pickers (inference-own-picker). In the last run the API server
 // removes the references to pickers, tests of the suite's pickers are omitted, and no report is
 // written.
 //

@@ -13,8 +13,8 @@
 //	                                            suite
 //	KIND NAME: CONDITION...                     conditions of an object: Type=Status, or
 //	                                            Type=Status/Reason
-//	KIND NAME listener LISTENER N [KINDS]: ...  a listener, its attached routes, kinds that it
-//	                                            supports among others
+//	KIND NAME listener LISTENER N [KINDS]: ...  a listener, its attached routes, some of its
+//	                                            supported kinds
 //	KIND NAME at PARENT: ...                    a route at a Gateway NAME or "ListenerSet NAME",
 //	                                            with /SECTION and :PORT
 //	GATEWAY sets N                              the number of attached ListenerSets

@@ -1,11 +1,11 @@
 // Command release writes what Penstock publishes, without a container engine, Helm or a network.
 //
 //	release image  the OCI image of a program: one Linux image for each platform, their index,
-//	               and an SBOM (CycloneDX) of each that refers to its image. `make image` calls
+//	               and for each image an SBOM (CycloneDX) that refers to it. `make image` calls
 //	               it.
 //	release dist   the folder dist/ of a release: archives of the programs, images, charts, CRDs,
-//	               one install manifest, the wheels of Envoy, an SBOM of each, checksums and
-//	               their signature. `make release` calls it.
+//	               one install manifest, the wheels of Envoy, their SBOMs, checksums and their
+//	               signature. `make release` calls it.
 //	release push   pushes the images in such a folder, and their signatures. `make publish` calls
 //	               it.
 //
