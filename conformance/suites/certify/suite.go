@@ -44,8 +44,8 @@ var oneCPU = []string{"GOMAXPROCS=1"}
 var suites = []suite{
 	{name: "gateway-api", program: "gateway-api-conformance",
 		profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP,GATEWAY-UDP",
-		// The core also tests that an implementation does not accept these two modes unless it
-		// claims them.
+		// The core also tests that an implementation that does not claim the modes Terminate and
+		// Mixed does not accept them.
 		core: "Gateway,HTTPRoute,GRPCRoute,TLSRoute,TCPRoute,UDPRoute,ReferenceGrant,TLSRouteModeTerminate,TLSRouteModeMixed"},
 	{name: "inference", program: "inference-conformance", pinned: "suites/inferencepool", env: oneCPU},
 	{name: "inference-epp", program: "inference-conformance", pinned: "suites/inferencepool", picker: true,
