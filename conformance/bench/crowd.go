@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// probe is a Secret that no world has. The server answers a subscription to it at once, after all
-// earlier requests, so the answer shows that a proxy has been served.
+// probe is a Secret that no world has. The server answers a proxy's requests in order, so the
+// answer to a subscription to it proves that all earlier requests were answered.
 const probe = "secret/default/no-such-secret"
 
 type crowd struct {
@@ -63,8 +63,8 @@ func (c *crowd) join(ctx context.Context, i int, address string, requests [][]by
 	return nil
 }
 
-// resume gathers n proxies that reconnect with their resources, and returns when the last one has
-// been answered.
+// resume gathers n proxies that reconnect with their resources. It returns the time at which the
+// last proxy had all its answers.
 func resume(ctx context.Context, address string, n int, have proxy.Have) (*crowd, time.Time, error) {
 	c, err := gather(ctx, address, n, append(proxy.Resumption(have), proxy.Subscription(resource.Secret, probe)))
 	if err != nil {

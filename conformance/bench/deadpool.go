@@ -16,7 +16,8 @@ import (
 const (
 	deadPoolServers = 3
 	deadPoolTurns   = 5
-	// deadPoolWarning begins the Warning of penstock up. A turn waits deadPoolLimit for it.
+	// deadPoolWarning is the beginning of the Warning that penstock up prints. A turn waits for it
+	// at most deadPoolLimit.
 	deadPoolWarning = "no request can be served"
 	deadPoolLimit   = 20 * time.Second
 )

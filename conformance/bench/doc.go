@@ -1,19 +1,17 @@
-// Command bench measures what a change costs, by size and compared with others. It writes progress
-// to standard error, and one JSON object a figure to standard output, for benchtable:
+// Command bench measures times, CPU, memory and lost requests of Penstock. It writes progress to
+// standard error, and one JSON object for each figure to standard output, for benchtable:
 //
 //	{"name":"change_growth","value":1.2,"unit":"ratio","limit":2,"about":"what it means"}
 //
-// declared.go has all measurements with their figures and limits, as far as README.md, docs/,
-// SECURITY.md or an issue names them. `-run` selects figures by regular expression. Both sides of a
-// ratio come from one run, in turns if both can run at once, so that a busy machine slows both.
-// Times are medians; CPU is a mean, because it includes garbage collection. A time ends when a
-// client (package proxy) at the other end of a gRPC connection over loopback has read the last
-// byte. Where CPU is measured, the client is another process (follower.go): this program, started
-// again.
+// declared.go lists all measurements, their figures and limits. `-run` selects figures by regular
+// expression. Both sides of a ratio are measured in one run, and in turns if both can run at once:
+// a busy machine then slows both. Times are medians; CPU is a mean, because it includes garbage
+// collection. A time ends when a client (package proxy) at the other end of a gRPC connection over
+// loopback has read the last byte. Where CPU is measured, the client is another process
+// (follower.go): this program, started again.
 //
 // Package world has the measured configurations. up.go starts penstock up with an Envoy and
-// objects. Other measurements can join by writing such lines: `make bench` pipes all of them into
-// benchtable.
+// objects.
 //
 // -profile FOLDER writes a CPU and an allocation profile of each measurement.
 //

@@ -107,7 +107,8 @@ func (v *visitor) served(ctx context.Context, p *plane) error {
 	})
 }
 
-// effective saves a revision and sends requests, one after the other, until one sees it.
+// effective saves a revision, and sends requests one after the other until a response has it. It
+// returns the time from the save to that response.
 func (v *visitor) effective(ctx context.Context, revision int, save func() error) (time.Duration, error) {
 	begin := time.Now()
 	if err := save(); err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// endedPools are pools of equal servers: any; same, which keeps a prompt at its server; full, which
-// has room for one request and then spills to spare.
+// endedPools are the measured pools. Pool same sends a prompt to the same server each time. Pool
+// full has room for one request; it spills other requests to pool spare.
 var endedPools = []struct {
 	name     string
 	servers  int
@@ -79,15 +79,14 @@ func endedServer(takes time.Duration) *httptest.Server {
 	}))
 }
 
-// same sends the same request to a pool each time, and returns the address of the server that
-// answered.
+// same sends the request sameChat to a pool, and returns the address of the server that answered.
 func (g *gateway) same(ctx context.Context, pool string) (by string, err error) {
 	answer, err := post(ctx, http.DefaultClient, g.url+pool, sameChat)
 	return string(answer), err
 }
 
-// lag returns how long a request of pool any counts as in flight after its client has the whole
-// response: until the first page of its pick that has its end.
+// lag returns how long a request to pool any counts as in flight after its client has the whole
+// response: until /debug/picks shows that it has ended.
 func (g *gateway) lag(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	if _, err := g.same(ctx, "any"); err != nil {
@@ -102,7 +101,7 @@ func (g *gateway) lag(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// outcome reports whether the last pick is of a request after begin, and has its end.
+// outcome reports whether the last pick is later than begin, and its request has ended.
 func (g *gateway) outcome(ctx context.Context, begin time.Time) (bool, error) {
 	page, err := g.page(ctx, "/debug/picks?pool=default/any&last=1")
 	if err != nil {
@@ -120,8 +119,8 @@ func (g *gateway) outcome(ctx context.Context, begin time.Time) (bool, error) {
 	return len(found.Picks) > 0 && found.Picks[0].Outcome.Ended && found.Picks[0].Time.After(begin), nil
 }
 
-// elsewhere sends n requests, one after the other, and counts the ones that another server answers
-// than the first one's.
+// elsewhere sends n requests, one after the other. It counts the requests that are not answered by
+// the server that answered the first request.
 func (g *gateway) elsewhere(ctx context.Context, pool string, n int) (others int, err error) {
 	time.Sleep(100 * time.Millisecond) // the pool is idle
 	var first string

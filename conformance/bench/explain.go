@@ -12,7 +12,7 @@ import (
 
 const explainForms = 20_000
 
-// seedOf is the seed of an environment variable, or the day.
+// seedOf returns the seed in an environment variable. Without one, the seed is the day.
 func seedOf(variable string) (uint64, error) {
 	text := os.Getenv(variable)
 	if text == "" {
@@ -25,7 +25,7 @@ func seedOf(variable string) (uint64, error) {
 	return seed, nil
 }
 
-// measureExplain compares explain with Envoy. The seed is $EXPLAIN_SEED, or the day.
+// measureExplain compares penstock explain with Envoy. The seed is $EXPLAIN_SEED, or the day.
 func measureExplain(ctx context.Context, c config, out report) error {
 	seed, err := seedOf("EXPLAIN_SEED")
 	if err != nil {

@@ -110,7 +110,7 @@ func round(v float64) float64 {
 	return out
 }
 
-// percentile sorts a list and returns the value at a percentage of it; 0 if it is empty.
+// percentile sorts a list and returns its percentile; 0 if the list is empty.
 func percentile[T ~int64 | ~float64](list []T, percent int) T {
 	if len(list) == 0 {
 		return 0
@@ -123,7 +123,6 @@ func median[T ~int64 | ~float64](list []T) T { return percentile(list, 50) }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// cpuTime returns the CPU time of this process so far, in user and kernel mode.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // fails for invalid arguments only

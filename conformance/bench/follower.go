@@ -14,11 +14,12 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// followerEnv has the address to follow. It makes this program a follower.
+// followerEnv is the environment variable that makes this program a follower. Its value is the
+// address of the control plane.
 const followerEnv = "PENSTOCK_BENCH_FOLLOW"
 
-// follower is a proxy in another process, so that this process's CPU time is the control plane's
-// alone: a response costs a client as much as the server.
+// follower is a proxy in another process, so that the CPU time of this process is the control
+// plane's alone. (A response costs the client as much CPU as the server.)
 type follower struct {
 	cmd     *exec.Cmd
 	arrived chan arrival

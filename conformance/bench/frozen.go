@@ -11,20 +11,21 @@ import (
 	"time"
 )
 
-// The servers tokenize one prompt after the other before they send headers, as engines do. A prompt
-// has 100 KB, which are frozenTokens, and takes 0.1 s.
+// The simulated servers tokenize one prompt after the other before they send headers, as engines
+// do. A prompt has 100 KB, which are frozenTokens tokens. Tokenizing it takes 0.1 s.
 const (
 	frozenServers   = 3
 	frozenTokens    = 11_000
 	frozenTokenizer = 110_000.0 // tokens a second
 	frozenFull      = frozenServers * frozenTokenizer / frozenTokens
-	// frozenLearn is how many streams each server gets first, more than the picker needs to learn.
+	// frozenLearn is the number of streams that each server gets first. The picker needs fewer to
+	// learn how long headers take.
 	frozenLearn = 130
 	frozenLast  = 20 * time.Second // how long clients send then
 	frozenLate  = 3 * time.Second  // after which a first token is late
 )
 
-// freezing is penstock up with its Envoy before simulated servers.
+// freezing is penstock up and its Envoy, in front of simulated servers.
 type freezing struct {
 	*gateway
 	servers []*program
@@ -32,7 +33,8 @@ type freezing struct {
 	stop    func()
 }
 
-// startFreezing starts them with a value of picker.headersTimeout, and lets the picker learn.
+// startFreezing starts a freezing with this value of picker.headersTimeout. It returns once the
+// picker has had the streams that it learns from.
 func startFreezing(ctx context.Context, c config, headersTimeout string) (*freezing, error) {
 	servers, ports, stopServers, err := startServers(c, frozenServers, "--tokenizer-rate", fmt.Sprint(frozenTokenizer),
 		"--time-to-first-token", "50ms", "--kv-cache-tokens", "100000000")
@@ -72,8 +74,8 @@ func (f *freezing) one(ctx context.Context, n int) streamed {
 		nil)
 }
 
-// send sends n streams at a multiple of 100 % load, each at its time. between is called before each
-// one.
+// send sends n streams at a constant rate: load 1 is frozenFull streams a second. It calls between
+// before each stream.
 func (f *freezing) send(ctx context.Context, load float64, n int, between func(i int)) []streamed {
 	out := make([]streamed, n)
 	var clients sync.WaitGroup

@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// kubePlane is penstock serve on a cluster, with a proxy.
 type kubePlane struct {
 	*plane
 	proxy   *proxy.Proxy
@@ -86,7 +85,8 @@ func (k *kubePlane) has(ctx context.Context, routes int) error {
 	return err
 }
 
-// informer records when each version of a kind's objects arrives, as for any controller.
+// informer records when each version of the objects of one kind arrives at a watch, as at any
+// controller.
 type informer struct {
 	watch watch.Interface
 	mu    sync.Mutex
@@ -99,7 +99,7 @@ func (c *cluster) inform(ctx context.Context, kind schema.GroupVersionResource) 
 	if err != nil {
 		return nil, err
 	}
-	// The API server ends watches at any time, those with many events first.
+	// The API server may end a watch at any time, and a watch with many events sooner: retry.
 	w, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return c.client.Resource(kind).Namespace(c.namespace).Watch(ctx, o)
@@ -200,10 +200,10 @@ func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, 
 		return err
 	}
 	defer informer.watch.Stop()
-	// The statuses of all routes are written first.
+	// First wait until the statuses of all routes are written.
 	waiting, late := context.WithTimeout(ctx, timeout)
 	defer late()
-	// Each count takes CPU from the control plane.
+	// Do not count more often: each count takes CPU from the control plane.
 	if err := retry.Until(waiting, 100*time.Millisecond, func(context.Context) error {
 		if n := informer.having(accepted); n < kubeSize.Hosts {
 			return fmt.Errorf("%d routes of %d are accepted", n, kubeSize.Hosts)

@@ -46,7 +46,7 @@ type cluster struct {
 	namespace  string
 }
 
-// bareCluster starts a lab without Penstock, which runs beside it, so that its CPU can be measured.
+// bareCluster starts a lab without Penstock. Penstock runs outside of it, where it can be measured.
 func bareCluster(ctx context.Context) (*cluster, error) {
 	dir, err := filepath.Abs("../.lab-bench")
 	if err != nil {
@@ -108,8 +108,8 @@ func (c *cluster) create(ctx context.Context, kind schema.GroupVersionResource, 
 	return err
 }
 
-// load creates a world: its class and Gateway, with external proxies, and its routes, each with a
-// Service and an EndpointSlice.
+// load creates the objects of a world: a GatewayClass, a Gateway with external proxies, and routes,
+// each with a Service and an EndpointSlice.
 func (c *cluster) load(ctx context.Context, w *world.World) error {
 	class := map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
 		"metadata": map[string]any{"name": "penstock"},
@@ -145,7 +145,8 @@ func (c *cluster) load(ctx context.Context, w *world.World) error {
 	return group.Wait()
 }
 
-// clusterService is backend b without loopback addresses, which a cluster does not accept.
+// clusterService returns Service b without loopback addresses, which the API server does not
+// accept.
 func clusterService(w *world.World, b int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s, slice := w.Service(b, 0)
 	s.Spec.ClusterIP = corev1.ClusterIPNone // without a selector, so the EndpointSlice is ours

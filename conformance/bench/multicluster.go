@@ -28,7 +28,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// simulatedMember is another cluster of the set, in this process: it publishes exports over real
+// simulatedMember plays another cluster of the set in this process. It publishes exports over real
 // mTLS streams, and has no Envoys.
 type simulatedMember struct {
 	name       string
@@ -62,8 +62,8 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// simulate starts a member that exports pools with ten endpoints each. number selects names and
-// addresses.
+// simulate starts a member that exports this many pools with ten endpoints each. The number
+// determines its names and addresses.
 func simulate(number, pools int) (*simulatedMember, error) {
 	m := &simulatedMember{name: fmt.Sprintf("c%03d", number), sent: &atomic.Int64{}}
 	cert, bundle, err := issue(m.name, federation.ProcessPath)
@@ -118,7 +118,7 @@ func simulate(number, pools int) (*simulatedMember, error) {
 	return m, nil
 }
 
-// issue returns a certificate of a SPIFFE ID, and the certificate of its CA.
+// issue returns a certificate for a SPIFFE ID, and the certificate of its CA.
 func issue(domain, path string) (cert *tls.Certificate, bundle []byte, err error) {
 	ca, err := pki.NewAuthority(domain, time.Now())
 	if err != nil {
@@ -132,7 +132,8 @@ func issue(domain, path string) (cert *tls.Certificate, bundle []byte, err error
 	return &own, ca.Certificate, err
 }
 
-// importer is a penstock serve that imports what simulated members export. No route names it.
+// importer is a penstock serve that imports the exports of simulated members. No route names an
+// import.
 type importer struct {
 	*plane
 	files  string
@@ -141,7 +142,7 @@ type importer struct {
 	stop   func()
 }
 
-// offered is the commit of an export in the importer's store, as an Offer.
+// offered is the commit of an Offer (an export of a member) in the importer's store.
 type offered struct {
 	name string
 	at   time.Time
@@ -172,7 +173,8 @@ func newImporter(ctx context.Context, c config) (i *importer, err error) {
 	return i, nil
 }
 
-// identify waits until the importer is ready to be a member, and reads how members refer to it.
+// identify waits until the importer is ready to be a member, and reads its entry for the
+// ClusterSets of other members.
 func (i *importer) identify(ctx context.Context, state string) error {
 	return eventually(ctx, func() error {
 		raw, err := os.ReadFile(filepath.Join(state, "cluster", "member.yaml"))
@@ -245,7 +247,8 @@ func (i *importer) join(members []*simulatedMember) error {
 	return writeClusterSet(i.files, i.self.Name, members)
 }
 
-// wait returns the time of the last commit once the importer's store has n different Offers.
+// wait waits until the importer's store has n different Offers, and returns the time of the last
+// commit.
 func (i *importer) wait(ctx context.Context, n int) (at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

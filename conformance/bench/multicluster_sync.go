@@ -85,10 +85,12 @@ func syncOnce(ctx context.Context, c config, members []*simulatedMember) (time.D
 	return at.Sub(start), err
 }
 
-// readerEnv has the addresses of plainStreams. It makes this program read them.
+// readerEnv is the environment variable that makes this program read plainStreams. Its value has
+// their addresses.
 const readerEnv = "PENSTOCK_BENCH_STREAMS"
 
-// plainStreams are servers that send a number of bytes over mTLS to a client in another process.
+// plainStreams are servers. Each sends the same number of bytes over mTLS to a client in another
+// process.
 type plainStreams struct {
 	addresses []string
 	servers   []*grpc.Server
@@ -168,7 +170,7 @@ func (p *plainStreams) read(ctx context.Context) (took time.Duration, err error)
 	return took, errors.Join(err, cmd.Wait())
 }
 
-// runReader reads the streams of servers, once its standard input has a line.
+// runReader waits for a line on standard input, and then reads the streams of the servers.
 func runReader(addresses string) error {
 	cert, _, err := issue("reader", "/x")
 	if err != nil {

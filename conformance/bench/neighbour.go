@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// neighbour is a penstock up with a small route, with or without the largest HTTPRoutes of another
-// namespace.
+// neighbour is a penstock up with a small route. Another namespace may have the largest HTTPRoutes
+// there.
 type neighbour struct {
 	*plane
 	files    string
@@ -124,8 +124,8 @@ spec:
 }
 
 // largeRoute returns one of the largest HTTPRoutes that Gateway API allows: 128 matches with 16
-// headers and 16 query parameters each. Every other route has regular expressions, of which
-// Penstock gives Envoy as many as the budgets allow.
+// headers and 16 query parameters each. Every other route has regular expressions. Penstock gives
+// Envoy as many of them as the budgets allow.
 func largeRoute(i int, listener string) string {
 	var b strings.Builder
 	kind := []string{"RegularExpression", "Exact"}[i%2]

@@ -120,8 +120,8 @@ func (p *pickers) close() {
 	}
 }
 
-// requests returns a chat completion of a size for each connection. Their prompts differ at their
-// ends, by connection and by turn.
+// requests returns one chat completion of size bytes for each connection. The ends of the prompts
+// differ between connections and between turns.
 func requests(route string, size, turn int) (list [][]byte) {
 	for i := range pickConnections {
 		list = append(list, picks.Request(route, picks.Chat(size, turn*pickConnections+i)))
@@ -129,7 +129,6 @@ func requests(route string, size, turn int) (list [][]byte) {
 	return list
 }
 
-// saturation measures CPU while clients keep an Envoy busy.
 type saturation struct {
 	clients picks.Clients
 	size    int // of a request, in bytes
@@ -139,8 +138,8 @@ type saturation struct {
 	cpu     func(route string) (used time.Duration, err error)
 }
 
-// costs saturates the Envoy with requests of one route after the other, in turns, and returns the
-// CPU for a request of each, in microseconds.
+// costs saturates the Envoy in turns, with requests of one route in each turn. It returns the CPU
+// time of one request of each route, in microseconds.
 func (s saturation) costs(ctx context.Context, routes ...string) (map[string]float64, error) {
 	used, answered, costs := map[string]time.Duration{}, map[string]int64{}, map[string]float64{}
 	for turn := range s.turns + 1 {

@@ -59,8 +59,7 @@ func measurePickTax(ctx context.Context, c config, out report) error {
 	s := saturation{
 		clients: picks.Clients{Address: fmt.Sprintf("127.0.0.1:%d", g.port), Connections: pickConnections},
 		size:    1 << 10,
-		// Many short turns: the speed of a core of a shared machine drifts by a third within
-		// seconds.
+		// Turns are short, because the speed of a shared core drifts by a third within seconds.
 		turns: 24, lasts: 500 * time.Millisecond,
 		settle: 200 * time.Millisecond, // until Envoy has sent the access log
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// program is a process with its output.
 type program struct {
 	*process.Process
 	log string
@@ -50,7 +49,8 @@ func again(variable string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// runIfChild runs f and ends this process if the environment has a variable, whose value f gets.
+// runIfChild returns at once unless the environment variable is set. Then it runs f with the value
+// and ends this process.
 func runIfChild(variable string, f func(value string) error) {
 	value := os.Getenv(variable)
 	if value == "" {
@@ -93,7 +93,7 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// settled waits until the process has used less than 2 % of a core for a while.
+// settled waits until the process has used less than 2 % of a core for the time idle.
 func (p *program) settled(ctx context.Context, idle time.Duration) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -24,7 +24,8 @@ func releaseArchive(dist string) (path, version string, err error) {
 	return found[0], strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), "penstock-"), end), nil
 }
 
-// releasedPlatforms lists the platforms that have an archive, as PLATFORMS of make release.
+// releasedPlatforms lists the platforms that have an archive, in the form of PLATFORMS for make
+// release.
 func releasedPlatforms(dist, version string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(dist, "penstock-"+version+"-*.tar.gz"))
 	if err != nil {
@@ -38,8 +39,8 @@ func releasedPlatforms(dist, version string) (string, error) {
 	return strings.Join(list, " "), nil
 }
 
-// measureSame builds the release again: in a clone in another folder, later, with another umask and
-// another time zone. $WHEELS has the wheels of Envoy.
+// measureSame builds the release again, later, in a clone in another folder, with another umask and
+// another time zone. $WHEELS is the folder of Envoy's wheels.
 func measureSame(ctx context.Context, c config, out report) error {
 	_, version, err := releaseArchive(c.dist)
 	if err != nil {
@@ -84,8 +85,8 @@ exec make release VERSION="$3" PLATFORMS="$4" DIST="$1/dist" TOOLS="$1/tools"`
 	return nil
 }
 
-// differingBytes counts the bytes in which the files of two folders differ, and the files.
-// Signatures do not count. A file that only one folder has differs in all its bytes.
+// differingBytes returns the number of bytes in which the files of two folders differ, and the
+// number of files. It ignores signatures. A file that only one folder has differs in all its bytes.
 func differingBytes(a, b string) (differing, files int, err error) {
 	names := map[string]bool{}
 	for _, dir := range []string{a, b} {
@@ -125,8 +126,8 @@ func differingBytes(a, b string) (differing, files int, err error) {
 
 const withoutGo = "/usr/bin:/bin:/usr/sbin:/sbin"
 
-// measureStart unpacks the archive and runs its demo until the streamed answer, in a network
-// namespace with loopback alone, without Go, Envoy and files of this user.
+// measureStart unpacks the archive and runs its demo until the streamed answer. The demo has
+// loopback alone, and finds neither Go, nor another Envoy, nor this user's files.
 func measureStart(ctx context.Context, c config, out report) error {
 	archive, version, err := releaseArchive(c.dist)
 	if err != nil {
@@ -162,8 +163,8 @@ func measureStart(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// startIsolated starts a program with loopback alone and without Go. It runs in home, outside of
-// source trees that have an Envoy.
+// startIsolated starts a program that has loopback alone and no Go. It runs in the folder home,
+// outside of source trees, which may have an Envoy.
 func startIsolated(home, program string, args ...string) (*program, error) {
 	for _, dir := range filepath.SplitList(withoutGo) {
 		for _, name := range []string{"go", "envoy"} {
@@ -176,7 +177,6 @@ func startIsolated(home, program string, args ...string) (*program, error) {
 	return start("unshare", append([]string{"-rn", "sh", "-c", script, home, program}, args...)...)
 }
 
-// streamedAnswer reports whether the demo's step "A streamed answer" has passed.
 func streamedAnswer(output string) bool {
 	_, after, found := strings.Cut(output, "A streamed answer")
 	return found && strings.Contains(after, "✓")

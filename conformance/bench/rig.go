@@ -28,8 +28,8 @@ var translation = translator.Config{
 	Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
 }
 
-// rig is a control plane in this process, as cmd/penstock/internal/app builds it, from the store
-// on.
+// rig is the part of a control plane from the store to the ADS server, in this process. It is built
+// as in cmd/penstock/internal/app.
 type rig struct {
 	world      *world.World
 	store      *store.Store
@@ -86,7 +86,7 @@ func (r *rig) commit(revision uint64, out translator.Output) error {
 	return out.Err
 }
 
-// rebuild is change with a full translation: the cache finds the differences.
+// rebuild is like change, but translates everything. The cache finds the differences.
 func (r *rig) rebuild(ops ...store.Op) error {
 	rev, err := r.store.Apply(ops...)
 	if err != nil {
@@ -127,7 +127,6 @@ func complete(ctx context.Context, p *proxy.Proxy, want int) error {
 	})
 }
 
-// eventually polls check until it succeeds, and returns its last error after the timeout.
 func eventually(ctx context.Context, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// rest is how long a process may take to become idle after it has loaded everything.
+	// rest is the time between the last load on a process and reading its memory.
 	rest    = 5 * time.Second
 	streams = 1000
 	// idleFor is the time over which idle CPU is measured.

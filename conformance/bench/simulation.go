@@ -16,30 +16,32 @@ import (
 	"github.com/penstock-project/penstock/picker/simulation"
 )
 
-// The figures sim_* compare strategies of picking by simulation (package picker/simulation), in
-// virtual time: they do not depend on the machine. Each is a mean of drawings; all strategies get
+// The figures sim_* compare picking strategies by simulation (package picker/simulation) in virtual
+// time, independent of the machine. Each is a mean of drawings of a workload; all strategies get
 // the same arrivals.
 
 const (
 	drawings = 5
-	// requestsDrawn is how many requests a drawing has. The first fifth of its time warms the
-	// caches.
+	// requestsDrawn is the number of requests in a drawing. The first fifth of its time only fills
+	// the caches.
 	requestsDrawn = 8000
 	requestsTrace = 6000
 	ours          = "load"
-	// reference is strategy load with exact knowledge. It is in the tables, and not a rival.
+	// reference is strategy load with exact knowledge of the servers. The tables show it, but it is
+	// not a rival.
 	reference = "reference"
 )
 
-// fullLoad is 100 % load of 8 servers, in requests a second, by workload: the rate at which the
-// p90 of the time from arrival to first scheduled is 5 s with reference, as the mean of 5 drawings.
+// fullLoad is 100 % load of 8 servers by workload, in requests a second. At this rate, with
+// strategy reference, a server begins 90 % of the requests within 5 s of their arrival (mean of 5
+// drawings).
 var fullLoad = map[string]float64{
 	"chat": 32.4, "rag": 8.82, "documents": 56.2, "lora": 14.1, "bursts": 7.16, "agents": 22.1, "conversation": 5.61,
 	"conversation-spread": 5.61,
 }
 
-// sources returns the workloads: the generated ones, the trace as it is, and the trace with the
-// requests of each timestamp spread.
+// sources returns the generated workloads, the trace, and the trace with the requests of each
+// timestamp spread until the next timestamp.
 func sources() ([]simulation.Source, error) {
 	trace, err := readTrace()
 	if err != nil {
@@ -62,7 +64,7 @@ func readTrace() (*simulation.Workload, error) {
 	return simulation.ReadTrace("mooncake_conversation.jsonl", lines)
 }
 
-// means are the means of the drawings of one strategy. Times are in seconds.
+// means are the results of one strategy, each a mean of the drawings. Times are in seconds.
 type means struct{ p50, p90, endToEnd, hits float64 }
 
 func meansOf(summaries []simulation.Summary) (m means) {
@@ -88,7 +90,7 @@ func strategy(name string) simulation.Strategy {
 	return s[0]
 }
 
-// plays plays drawings of a source for several scenarios, and returns the means of each.
+// plays simulates drawings of a source in each scenario, and returns each scenario's means.
 func plays(source simulation.Source, rate float64, scenarios ...simulation.Scenario) []means {
 	var trials []simulation.Trial
 	drawn := simulation.Drawings(simulation.Scenario{}, source, rate, drawings)
@@ -106,7 +108,7 @@ func plays(source simulation.Source, rate float64, scenarios ...simulation.Scena
 	return out
 }
 
-// playAll plays drawings of a source for some strategies, on equal servers.
+// playAll simulates drawings of a source with each named strategy, on equal servers.
 func playAll(source simulation.Source, rate float64, server simulation.ServerConfig, names ...string,
 ) map[string]means {
 	var scenarios []simulation.Scenario
@@ -149,8 +151,9 @@ func measureBest(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// measureDocs compares ours with rivals that read prefixes, for shared documents: each server has
-// room for half of them, or all servers together have room for each once.
+// measureDocs compares strategy ours with rivals that read prefixes, for prompts about shared
+// documents. First each cache has room for half of the documents, then all caches together for each
+// document once.
 func measureDocs(ctx context.Context, _ config, out report) error {
 	all, err := sources()
 	if err != nil {

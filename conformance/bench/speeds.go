@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-project/penstock/picker/simulation"
 )
 
-// speeds are the prefill rates of the servers of rate_error and sim_speeds, in tokens a second; two
-// servers have each. speedsLoad is 50 % load of them: fullLoad is of servers that read 8,000.
+// speeds are the prefill rates of the servers for rate_error and sim_speeds, in tokens a second.
+// Two servers have each rate. speedsLoad is 50 % load of these servers, as a share of fullLoad,
+// whose servers read 8,000 tokens a second.
 var speeds = []float64{2000, 4000, 8000, 16000}
 
 const speedsLoad = 0.5 * (2000 + 4000 + 8000 + 16000) / (4 * 8000)
@@ -23,8 +24,8 @@ func speedSources() ([]simulation.Source, error) {
 	}), err
 }
 
-// measureSpeeds compares the rates that the picker learns with the servers' rates, and TTFT with
-// learned rates and with known ones.
+// measureSpeeds compares the rates that the picker learns with the servers' rates. It also compares
+// TTFT with learned rates and with known rates.
 func measureSpeeds(ctx context.Context, _ config, out report) error {
 	all, err := speedSources()
 	if err != nil {
@@ -53,7 +54,7 @@ func measureSpeeds(ctx context.Context, _ config, out report) error {
 }
 
 // rateError returns the median error of the learned rates in all drawings, in percent. A rate that
-// is not learned is wrong by 100 %.
+// was not learned counts as an error of 100 %.
 func rateError(s simulation.Scenario, source simulation.Source, rate float64) float64 {
 	learned := make([][]float64, drawings)
 	drawn := simulation.Drawings(s, source, rate, drawings)

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// gateway is penstock up with an Envoy, for a Gateway of one HTTP listener and some objects.
+// gateway is penstock up and its Envoy, with a Gateway of one HTTP listener and further objects.
 type gateway struct {
 	*plane
 	files string
@@ -34,7 +34,8 @@ spec:
   listeners: [{name: http, port: %d, protocol: HTTP}]
 `
 
-// startGateway starts penstock up with objects, each of which begins with "---". It does not wait.
+// startGateway starts penstock up with objects, each of which begins with "---". It does not wait
+// until the gateway serves.
 func startGateway(c config, objects string, args ...string) (*gateway, error) {
 	port, err := freePort()
 	if err != nil {
@@ -133,7 +134,7 @@ func freePort() (int32, error) {
 	return int32(port), err
 }
 
-// exchange sends a request and reads the response. A status of 400 and more is an error.
+// exchange sends a request and reads the response. A status of 400 or more is an error.
 func exchange(client *http.Client, req *http.Request) (header http.Header, body []byte, err error) {
 	resp, err := client.Do(req)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 
 const uploadsRequests = 3000
 
-// uploaded is a penstock up with a route that holds bodies for their model's name, and a route of
-// another pool.
+// uploaded is a penstock up with two routes to different pools. One route holds bodies until the
+// name of the model is known.
 type uploaded struct {
 	*gateway
 	client http.Client

@@ -28,16 +28,17 @@ metadata: {name: clients}
 spec: {targetRefs: [{kind: Gateway, name: gw}], apiKeys: {}}
 `
 
-// metered is a gated Gateway before servers that count tokens themselves.
+// metered is a Gateway that demands API keys, in front of simulated servers, which count tokens
+// themselves.
 type metered struct {
 	*gateway
 	c     config
 	ports []int
 }
 
-// measureUsage compares the tokens in the rows of usage with the servers' own counters: of streams
-// without an account, before any answer has corrected the estimates, of answers with an account,
-// and of further streams without.
+// measureUsage compares the tokens in the rows of penstock usage with the servers' counters: for
+// streams that report no usage, then for answers that report it and so correct the estimates, then
+// again for streams that report none.
 func measureUsage(ctx context.Context, c config, out report) error {
 	_, ports, stop, err := startServers(c, 2, "--prefix-caching", "--model", "llama")
 	if err != nil {
@@ -69,7 +70,8 @@ func measureUsage(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// measure sends requests of an owner, and returns the tokens in its rows over what servers counted.
+// measure sends requests of an owner. It returns the tokens in the owner's rows, divided by the
+// tokens that the servers counted.
 func (m *metered) measure(ctx context.Context, r *rand.Rand, owner string, kinds []string) (float64, error) {
 	made, err := exec.CommandContext(ctx, m.c.penstock, "keys", "create", owner, "-f", m.files).Output()
 	if err != nil {
@@ -126,8 +128,8 @@ func (m *metered) measure(ctx context.Context, r *rand.Rand, owner string, kinds
 	return tokens / (last - first), err
 }
 
-// words have 4.3 bytes each with their blanks, as tokens of English have: the simulated servers
-// count words.
+// words returns n words of 4.3 bytes on average, with the space, like tokens of English text. The
+// simulated servers count words as tokens.
 func words(r *rand.Rand, n int) string {
 	list := strings.Fields("the a of cat run and to it you that he for on as with his they at be this have from or " +
 		"one had by model request server answer which token")
@@ -149,7 +151,6 @@ func (m *metered) ask(ctx context.Context, key, body string) error {
 	return err
 }
 
-// counted is the number of tokens that all servers have counted.
 func (m *metered) counted(ctx context.Context) (sum float64, err error) {
 	for _, port := range m.ports {
 		_, page, err := get(ctx, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
@@ -170,7 +171,6 @@ func (m *metered) counted(ctx context.Context) (sum float64, err error) {
 	return sum, nil
 }
 
-// rows returns an owner's tokens and requests.
 func (m *metered) rows(owner string) (tokens, requests float64, err error) {
 	cmd := exec.Command(m.c.penstock, "usage", "-f", m.files, "--state", m.state(), "--by", "owner", "-o", "json")
 	cmd.Stderr = os.Stderr
@@ -195,5 +195,4 @@ func (m *metered) rows(owner string) (tokens, requests float64, err error) {
 	return 0, 0, nil
 }
 
-// state is the state folder of the process.
 func (m *metered) state() string { return filepath.Join(filepath.Dir(m.files), "state") }

@@ -29,7 +29,7 @@ type Block struct {
 	Text string // ends with a newline, unless empty
 }
 
-// Root is the path of the repository, from the folder of a package's tests.
+// Root is the path of the repository from the folder of a package in conformance.
 const Root = "../.."
 
 // Pages reads the folder docs, in the order of names.
@@ -124,8 +124,8 @@ func (p Page) Runs() bool {
 	return slices.ContainsFunc(p.Blocks, func(b Block) bool { return b.Tag == "test" })
 }
 
-// Match reports whether output is as a page shows it: line by line, where "..." inside a line
-// stands for any text, and a line "..." for any number of lines.
+// Match reports whether the output of a command has the lines that a page shows. "..." inside a
+// line matches any text, and a line "..." any number of lines.
 func Match(shown, output string) bool {
 	var pattern strings.Builder
 	for line := range strings.Lines(strings.TrimSpace(shown) + "\n") {

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// releases are the modules of the CRDs, and the folders in them: Gateway API's experimental
-// channel, which contains the standard one, and the inference extension.
+// releases are the modules with CRDs, and the CRDs' folders in them: Gateway API's experimental
+// channel, which contains the standard channel, and the inference extension.
 var releases = []struct{ module, folder string }{
 	{"sigs.k8s.io/gateway-api", "config/crd/experimental"},
 	{"sigs.k8s.io/gateway-api-inference-extension", "config/crd/bases"},
@@ -21,8 +21,7 @@ var releases = []struct{ module, folder string }{
 
 // CRDs returns the folders with all CustomResourceDefinitions that Penstock uses: Gateway API's
 // experimental channel, the inference extension, and our own kinds, which it writes below dir. The
-// go.mod that applies in the folder releasesOf names the modules' versions; "" is the working
-// directory.
+// go.mod of the folder releasesOf names the modules' versions; "" is the working directory.
 func CRDs(ctx context.Context, dir, releasesOf string) ([]string, error) {
 	var folders []string
 	for _, r := range releases {

@@ -1,5 +1,5 @@
-// Package lab starts real Kubernetes clusters on this machine for tests and benchmarks: Start, and
-// Down. README.md lists the parts of a cluster.
+// Package lab starts real Kubernetes clusters on this machine, for tests and benchmarks, and ends
+// them (Start, Down). README.md lists the parts of a cluster.
 //
 // It runs the command lab (cmd/lab), which `make labs` builds. A lab ends with the process that
 // started it, however that process ends. The runner of the conformance suites, the benchmarks and

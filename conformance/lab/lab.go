@@ -25,7 +25,7 @@ type Config struct {
 	Dir string
 	// Clusters is the number of clusters, which reach each other; 0 means 1.
 	Clusters int
-	// CRDs are files and folders to apply; nil means the result of CRDs.
+	// CRDs are files and folders to apply; nil means the result of the function CRDs.
 	CRDs []string
 	// ReleasesOf is a folder whose go.mod names the releases of Gateway API and the inference
 	// extension; empty means the working directory.
@@ -51,7 +51,7 @@ type Lab struct {
 // ctx only limits the start.
 //
 // As root, this process reaches the clusters' API servers, pods and LoadBalancers. Without root it
-// cannot, and Start fails; `unshare --map-root-user --net` provides a namespace where it works.
+// cannot, and Start fails; `unshare --map-root-user --net` provides a namespace where Start works.
 func Start(ctx context.Context, config Config) (*Lab, error) {
 	if os.Geteuid() != 0 {
 		return nil,
@@ -102,7 +102,8 @@ func Start(ctx context.Context, config Config) (*Lab, error) {
 	return l, nil
 }
 
-// Kubeconfig returns the path of a file with a context for each cluster. The current one is lab1.
+// Kubeconfig returns the path of a file with a context for each cluster. The current context is
+// lab1.
 func (l *Lab) Kubeconfig() string { return filepath.Join(l.config.Dir, "kubeconfig") }
 
 // Contexts returns the names of the clusters' contexts, which are also the clusters' names.

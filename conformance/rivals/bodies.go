@@ -9,8 +9,8 @@ import (
 
 const model = "llama"
 
-// vocabulary has the words of prompts. A word is one token of penstock sim. With its space it has
-// four to five characters.
+// vocabulary has the words of prompts. penstock sim counts a word as one token. A word and its
+// space have four or five characters.
 var vocabulary = func() (words []string) {
 	const consonants, vowels = "bdfgklmnprstvz", "aeiou"
 	for _, a := range consonants {

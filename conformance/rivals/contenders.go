@@ -9,27 +9,28 @@ import (
 )
 
 const (
-	// penstockName and its second are Penstock, compared with itself.
+	// penstockName and secondName are two instances of Penstock: one is compared with the other.
 	penstockName = "Penstock"
 	secondName   = "Penstock again"
-	// smgName is the rival that added_1k is a ratio to.
+	// smgName is the rival in added_1k, the ratio of Penstock's overhead to this rival's.
 	smgName = "smg"
 )
 
 type contender struct {
 	name string
-	// command is the program and its arguments; empty: penstock up. {workers} stands for the list
-	// of the servers' URLs, as further words; {commas} for the same, joined by commas; {port} and
-	// {port2} for free ports (the router serves at the first); {config} for a file.
+	// command is the program and its arguments; empty: penstock up. {workers} stands for the URLs
+	// of the servers as separate words, and {commas} for these URLs joined by commas. The router
+	// serves at {port}; {port2} is another free port. {config} is the path of a file.
 	command []string
 	config  func(port int, servers []int) string // what that file, or a file of penstock up, has
 	env     []string
 }
 
-// rivals are routers of Python's packages. best are the settings that the documentation of both
-// recommends for prefix caches: https://docs.sglang.io/advanced_features/sgl_model_gateway.html,
-// and smg's docs/getting-started/load-balancing.md (bursts: lower thresholds). The default strategy
-// of both is cache_aware.
+// rivals are routers of Python's packages. best has the settings that the documentation of both
+// routers recommends for prefix caches:
+// https://docs.sglang.io/advanced_features/sgl_model_gateway.html, and smg's
+// docs/getting-started/load-balancing.md (bursts: lower thresholds). The default strategy of both
+// is cache_aware.
 var rivals = []struct {
 	name, pkg string
 	best      []string
@@ -51,8 +52,8 @@ const (
 	ourFolder         = "routers"
 )
 
-// contenders returns Penstock twice and the rivals that are installed in a folder, and a line for
-// each missing rival. own are the user's rivals, as NAME=command.
+// contenders returns Penstock twice, the rivals that are installed in a folder, and the user's
+// rivals in own (NAME=command). missing has a line for each rival that is not installed.
 func contenders(folder string, by setting, own []string) (all []contender, missing []string, err error) {
 	all = []contender{{name: penstockName, config: pool}, {name: secondName, config: pool}}
 	folder = filepath.Join(folder, ourFolder)
@@ -194,12 +195,13 @@ func pool(port int, servers []int) string { return written(port, servers, toPool
 
 func poolByHeaders(port int, servers []int) string { return written(port, servers, toPool) + policy }
 
-// service is a route to a Service of the same servers, without a picker.
+// service returns the configuration with a route to a Service of the same servers, without a
+// picker.
 func service(port int, servers []int) string {
 	return written(port, servers, "{name: model, port: 80}")
 }
 
-// Parts of Penstock's overhead, each in addition to the one before.
+// These are the names of the contenders that parts returns.
 const (
 	plainName   = "plain Envoy"
 	echoName    = "plain Envoy, echo"
@@ -208,9 +210,10 @@ const (
 	liteLLMName = "LiteLLM"
 )
 
-// parts returns the contenders whose overhead alone is measured: the parts of Penstock's; an Envoy
-// that sends each request with its body to the external processor at the port echo; and LiteLLM's
-// proxy, with a line if it is missing.
+// parts returns the contenders of which only the overhead is measured: a plain Envoy; the same with
+// an external processor at the port echo, which receives each body; Penstock without a picker;
+// Penstock with a picker that reads no prompts; and LiteLLM's proxy. missing has a line if LiteLLM
+// is not installed.
 func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	command := []string{envoy, "-c", "{config}", "--log-level", "error", "--use-dynamic-base-id"}
 	all = []contender{
@@ -233,8 +236,8 @@ func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	}), nil
 }
 
-// plainEnvoy is the configuration of an Envoy that passes requests on in turns, after a call of an
-// external processor, if there is one.
+// plainEnvoy returns the configuration of an Envoy that sends requests to the servers in turn. If
+// echo is not 0, it first calls the external processor at that port.
 func plainEnvoy(echo int) func(port int, servers []int) string {
 	return func(port int, servers []int) string {
 		var endpoints []string

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// cpu returns the CPU time of a process so far, and of the process and its descendants; 0 where
-// /proc does not have it.
+// cpu returns the CPU time of a process so far, and the CPU time of the process and its
+// descendants. Both are 0 without /proc.
 func cpu(pid int) (own, total time.Duration) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // the pattern is valid
 	for _, task := range tasks {

@@ -6,8 +6,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/picks"
 )
 
-// serveEcho serves the external processor with the least cost until stop. Its own CPU counts
-// nowhere.
+// serveEcho serves an external processor of least cost until stop. Its CPU time is in no figure.
 func serveEcho() (port int, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -31,7 +31,8 @@ type programs struct {
 	folder          string // for files and logs
 }
 
-// start starts a contender with n servers and returns once each of them has answered through it.
+// start starts a contender with n servers. It returns once each server has answered a request
+// through the contender.
 func (p *programs) start(ctx context.Context, c contender, n int, speed []string) (*fleet, error) {
 	f := &fleet{contender: c, client: newClient()}
 	if err := p.launch(ctx, f, n, speed); err != nil {
@@ -91,8 +92,8 @@ func (p *programs) launch(ctx context.Context, f *fleet, n int, speed []string) 
 	return f.ready(ctx)
 }
 
-// startNice starts a program of a contender with a lower priority than this process has, whose load
-// generator must be on time. All contenders have the same.
+// startNice starts a program of a contender with a lower priority than this process, because its
+// load generator must be on time. All contenders have the same priority.
 func startNice(name, log string, env, command []string) (*process.Process, error) {
 	return process.Start(name, log, "nice", env, append([]string{"-n", "10"}, command...)...)
 }
@@ -119,7 +120,7 @@ func (f *fleet) ready(ctx context.Context) error {
 		errs := make([]error, 2*len(f.names))
 		var all sync.WaitGroup
 		for i := range errs {
-			// No prompt of a workload begins so.
+			// No prompt of a workload begins like these.
 			r := request{input: 2, output: 1, blocks: []uint64{1<<40 | round<<8 | uint64(i)}}
 			all.Go(func() {
 				s := complete(ctx, f.client, f.url, r.body(), r.output)
@@ -142,14 +143,14 @@ func (f *fleet) ready(ctx context.Context) error {
 }
 
 const (
-	// filling is how many requests a fleet has at a time while its caches fill.
+	// filling is the number of requests in flight to a fleet while its caches fill.
 	filling = 2 * serversOfFleet
-	// maxFill bounds the time of that, as a share of the workload's time.
+	// maxFill bounds the time of filling, as a share of the workload's time.
 	maxFill = 0.3
 )
 
-// fill sends requests as fast as the fleet reads them, for answers of one token. It ignores errors:
-// failures count in the traffic.
+// fill sends requests for answers of one token, as fast as the fleet reads them. It ignores errors:
+// only failures in the traffic count.
 func (f *fleet) fill(ctx context.Context, requests []request, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// around is the time of each workload beside its traffic: fleets start, and the last answers end.
+// around is the time that a workload takes in addition to its traffic: fleets start, and the last
+// answers end.
 const around = time.Minute
 
-// leastTraffic is the shortest traffic of a workload.
 const leastTraffic = 20 * time.Second
 
 type config struct {
@@ -158,7 +158,8 @@ func announce(
 		strings.Join(names, ", "), serversOfFleet)
 }
 
-// traffic is how long each of n workloads has traffic if all take so many minutes.
+// traffic returns how long each of n workloads has traffic, if all workloads together take so many
+// minutes.
 func traffic(minutes float64, n int) time.Duration {
 	return max(leastTraffic, time.Duration(minutes*float64(time.Minute))/time.Duration(max(n, 1))-around)
 }

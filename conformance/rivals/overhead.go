@@ -23,8 +23,8 @@ const overheadName = "overhead"
 
 const directName = "direct"
 
-// overheads are the sizes of requests whose overhead is measured. Requests go one after the other,
-// in rounds of the same number to each router in turn, so that noise hits all alike.
+// overheads are the sizes of requests whose overhead is measured. Requests go one after the other.
+// In each round every router gets the same number, so that noise hits all alike.
 var overheads = []struct {
 	name   string
 	bytes  int
@@ -58,8 +58,8 @@ type target struct {
 	rates        []float64
 }
 
-// overhead measures what each contender adds to the time of a request whose server answers at once.
-// The error names contenders that do not start; the others are measured.
+// overhead measures the time that each contender adds to a request whose server answers at once.
+// The error names contenders that did not start; overhead measures the others.
 func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]added, error) {
 	folder, err := os.MkdirTemp("", "rivals")
 	if err != nil {
@@ -113,7 +113,6 @@ func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]a
 	return out, errors.Join(failures...)
 }
 
-// measure sends the requests of a round, each with a prompt of its own.
 func (t *target) measure(ctx context.Context, size, round int) error {
 	var bodies [][]byte
 	for i := range requestsOfRound {
@@ -181,7 +180,7 @@ func ask(ctx context.Context, client *http.Client, url string, body []byte) erro
 	return errors.Join(err, resp.Body.Close())
 }
 
-// above returns the difference of a quantile of a router's times and of a server's without one.
+// above returns quantile q of the times with a router minus quantile q of the times without one.
 func above(direct, router series, q float64) ratio {
 	at := quantile(q)
 	return resampled(len(router), func(drawn []int) float64 {
@@ -189,7 +188,8 @@ func above(direct, router series, q float64) ratio {
 	})
 }
 
-// addedOf computes what routers add to the times of the first target.
+// addedOf returns the times that routers add to the times of the first target, a server without a
+// router.
 func addedOf(size string, targets []target) (out []added) {
 	direct := targets[0].times
 	none := make(series, len(direct))

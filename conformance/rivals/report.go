@@ -22,7 +22,7 @@ var measures = []measure{
 	{"mean time to the end", mean, func(o *outcome) series { return o.end }},
 }
 
-// p90 is the measure of the figures with a limit.
+// p90 is the index in measures of TTFT p90, the measure of the figures with a limit.
 const p90 = 1
 
 func (m *measure) value(o *outcome) float64 { return m.stat(slices.Concat(m.from(o)...)) }
@@ -100,8 +100,8 @@ func (c *comparison) print(to io.Writer) {
 	}
 }
 
-// factor is the simulated ratio of TTFT p90 over the one of real processes. It is 1 where the
-// simulation re-states a rival exactly.
+// factor returns the simulated ratio of TTFT p90 divided by the real processes' ratio. It is 1 if
+// the simulation re-states a rival exactly.
 func (c *comparison) factor(rival string) (float64, bool) {
 	r, ok := c.ratios[rival]
 	if !ok || c.simulated[rival] == 0 {

@@ -10,12 +10,12 @@ import (
 	"github.com/penstock-project/penstock/picker/simulation"
 )
 
-// restated are the strategies of picker/simulation that re-state the contenders with default
+// restated maps contenders to the strategies of picker/simulation that re-state them, with default
 // settings.
 var restated = map[string]string{penstockName: "load", "sglang-router": "sglang", smgName: "smg"}
 
-// simulate plays requests to these strategies, with servers like those of penstock sim. It returns
-// TTFT p90 of Penstock over each rival, by contender.
+// simulate plays requests to these strategies, with servers as penstock sim plays them. It returns
+// Penstock's TTFT p90 divided by each rival's, by contender.
 func (w *workload) simulate(requests []request, lasts time.Duration) (map[string]float64, error) {
 	var lines strings.Builder
 	for _, r := range requests {

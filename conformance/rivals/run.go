@@ -15,7 +15,7 @@ import (
 
 const (
 	serversOfFleet = 4
-	// drain is how long the last answers may take once all requests are sent.
+	// drain is how long answers may take after the traffic.
 	drain = 3 * time.Minute
 )
 
@@ -52,11 +52,12 @@ type played struct {
 	workload
 	outcomes []outcome
 	late     time.Duration // 99th percentile
-	// simulated is TTFT p90 of Penstock over each rival in picker/simulation, which re-states them.
+	// simulated is the result of workload.simulate.
 	simulated map[string]float64
 }
 
-// run plays a workload to all contenders at the same time; lasts is the time of its traffic.
+// run plays a workload to all contenders at the same time. lasts is its time: the share warm fills
+// the caches, the rest is traffic.
 func run(ctx context.Context, penstock, envoy string, w workload, all []contender, load float64, lasts time.Duration,
 ) (*played, error) {
 	requests, err := w.plan(load, serversOfFleet, lasts)
@@ -121,7 +122,7 @@ func run(ctx context.Context, penstock, envoy string, w workload, all []contende
 	return result, ctx.Err()
 }
 
-// split returns the requests before a time, and the others, with times relative to it.
+// split returns the requests before a time, and the later requests, with times relative to it.
 func split(all []request, at time.Duration) (early, rest []request) {
 	for _, r := range all {
 		if r.at < at {

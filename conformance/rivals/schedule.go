@@ -13,7 +13,7 @@ type departure struct {
 	contender int
 }
 
-// stagger is the time between the departures of one request to two contenders.
+// stagger is the time between the departures of one request to successive contenders.
 const stagger = 5 * time.Millisecond
 
 // departures plans each request for each contender. The order of contenders rotates from one
@@ -31,9 +31,9 @@ func departures(requests []request, contenders int) []departure {
 
 type sending func(ctx context.Context, late time.Duration)
 
-// play starts each departure at its time, whatever the others do. It calls prepare before that
-// time, in order, and then the returned function with its delay. play returns when all have
-// returned. When ctx ends, no other departure leaves.
+// play starts each departure at its time, even if earlier requests have no answer. Before that time
+// it calls prepare, in order. Then it calls the returned function in a goroutine, with the delay.
+// play returns once all these functions have returned. When ctx ends, no other departure leaves.
 func play(ctx context.Context, all []departure, prepare func(departure) sending) {
 	var sent sync.WaitGroup
 	defer sent.Wait()

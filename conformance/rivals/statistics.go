@@ -19,10 +19,11 @@ const (
 	maxFailed = 0.01
 )
 
-// series has a value of each answered request, in seconds, by slice.
+// series has, for each slice, a value in seconds of each answered request.
 type series [][]float64
 
-// sliceOf is the slice of an arrival in the traffic; negative if it does not count.
+// sliceOf returns the slice of an arrival in the traffic. It is negative if the request does not
+// count.
 func sliceOf(at, lasts time.Duration) int {
 	from := time.Duration(settle * float64(lasts))
 	if at < from {
@@ -33,7 +34,7 @@ func sliceOf(at, lasts time.Duration) int {
 
 type statistic func([]float64) float64
 
-// quantile is the statistic of a quantile. It sorts its argument.
+// quantile returns the statistic that computes quantile q. It sorts its argument.
 func quantile(q float64) statistic {
 	return func(values []float64) float64 {
 		if len(values) == 0 {
@@ -52,8 +53,8 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// ratio is a value, such as the ratio of a statistic of two series, and the middle 95 % of the
-// values of resampled slices.
+// ratio is a value, such as the ratio of a statistic of two series, and the bounds of the middle 95
+// % of the values for resampled slices.
 type ratio struct{ value, low, high float64 }
 
 // compare returns the ratio of two series with the same slices. Equal arguments give equal ratios.
@@ -68,7 +69,7 @@ func (s series) pooled(drawn []int) (values []float64) {
 	return values
 }
 
-// resampled computes a value of n slices, and of the same number of slices drawn with replacement.
+// resampled computes stat for n slices, and for many draws of n slices with replacement.
 func resampled(n int, stat func(drawn []int) float64) ratio {
 	drawn := make([]int, n)
 	for i := range drawn {
@@ -89,7 +90,8 @@ func resampled(n int, stat func(drawn []int) float64) ratio {
 	return r
 }
 
-// noise is the largest ratio, or its inverse, in the interval of a comparison of equals.
+// noise returns the largest ratio, or inverse of a ratio, in the interval of Penstock compared with
+// itself.
 func (r ratio) noise() float64 { return max(r.high, 1/r.low) }
 
 func (r ratio) equal(noise float64) bool { return r.value < noise && r.value > 1/noise }

@@ -26,7 +26,6 @@ func newClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true}}
 }
 
-// post sends a chat completion. A status other than 200 is an error.
 func post(ctx context.Context, client *http.Client, url string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", bytes.NewReader(body))
 	if err != nil {
@@ -41,7 +40,8 @@ func post(ctx context.Context, client *http.Client, url string, body []byte) (*h
 	return resp, err
 }
 
-// complete sends a streamed completion and reads its answer, which must have so many tokens.
+// complete sends a request for a streamed completion and reads the answer, which must have this
+// number of tokens.
 func complete(ctx context.Context, client *http.Client, url string, body []byte, tokens int) (s sample) {
 	begin := time.Now()
 	s.err = func() error {
@@ -59,7 +59,8 @@ func complete(ctx context.Context, client *http.Client, url string, body []byte,
 	return s
 }
 
-// The members of events: content begins an answer, and the usage is in one of the last events.
+// These bytes mark members of events. The first content begins an answer; one of the last events
+// has the usage.
 var (
 	content = []byte(`"content":"`)
 	empty   = []byte(`"content":""`)

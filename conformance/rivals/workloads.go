@@ -15,26 +15,27 @@ import (
 type request struct {
 	at            time.Duration // since the start
 	input, output int           // tokens
-	// blocks have simulation.BlockTokens tokens each. Equal numbers at the beginning are an equal
-	// prefix.
+	// blocks are the numbers of the prompt's blocks of simulation.BlockTokens tokens. Prompts whose
+	// first numbers are equal share a prefix.
 	blocks []uint64
 }
 
 type workload struct {
 	name, about string
 	full        float64 // 100 % load of one server that reads 8,000 tokens a second, in requests a second
-	// slow is how many times slower servers and arrivals are than in the simulation, so that two
-	// cores suffice for all contenders.
+	// slow is the factor by which servers and arrivals are slower than in the simulation, so that
+	// two cores suffice for all contenders.
 	slow float64
-	// thin keeps one in thin prefixes, and shrinks each server's cache alike, so that caches fill
+	// thin divides the number of prefixes and the size of each server's cache, so that caches fill
 	// in less time.
 	thin int
-	// draw returns requests of some time at a rate, without slow.
+	// draw returns the requests that arrive in the time lasts at a rate, before slow and thin.
 	draw func(rate float64, lasts time.Duration) ([]request, error)
 }
 
-// workloads are compared, one after the other. The rates of full load are fullLoad of
-// conformance/bench (8 servers); for uniform it is 95 % of what a server can read.
+// workloads returns all workloads. Their rates of full load for one server are fullLoad of
+// conformance/bench, which is for 8 servers, divided by 8. For uniform it is 95 % of the rate that
+// a server can read.
 func workloads(traces string) []workload {
 	generated := func(name string, full, slow float64, thin int) workload {
 		w := workload{name: name, full: full, slow: slow, thin: thin}
@@ -117,8 +118,8 @@ func uniform(rate float64, lasts time.Duration) ([]request, error) {
 	return all, nil
 }
 
-// plan returns the requests of a time at a share of full load, for so many servers, slowed as the
-// workload demands.
+// plan returns the requests for the time lasts at the share load of full load, for this number of
+// servers, with slow and thin applied.
 func (w *workload) plan(load float64, servers int, lasts time.Duration) ([]request, error) {
 	all, err := w.draw(w.full*float64(servers)*load*float64(w.thin), time.Duration(float64(lasts)/w.slow))
 	prefixes := map[uint64]int{}
@@ -134,8 +135,8 @@ func (w *workload) plan(load float64, servers int, lasts time.Duration) ([]reque
 	return all, err
 }
 
-// speed has the flags of penstock sim for the workload's servers: the speeds of picker/simulation,
-// slower.
+// speed returns the flags of penstock sim for the workload's servers: the speeds of
+// picker/simulation, divided by slow.
 func (w *workload) speed() []string {
 	const step = float64(20 * time.Millisecond)
 	return []string{

@@ -25,19 +25,19 @@ const (
 	Echo = "echo" // grpc-go with its default codec; it answers every message with an empty one
 )
 
-// The pools of Ours, which have the same servers.
+// These pools of Ours have the same servers.
 const (
 	PoolHeaders = "ns/headers" // picks by headers alone
 	PoolPrompts = "ns/prompts" // reads prompts, and knows prefixes
 )
 
-// childEnv makes this program a server. It has the kind and the addresses of the model servers,
-// separated by spaces.
+// childEnv is the environment variable that makes this program a server. Its value is the kind and
+// the addresses of the model servers, separated by spaces.
 const childEnv = "PENSTOCK_BENCH_PICKS"
 
 const maxMessage = 33 << 20
 
-// Environment returns the variable that makes this program's executable a server of a kind.
+// Environment returns the environment variable that makes this program a server of the kind.
 func Environment(kind string, servers []netip.AddrPort) string {
 	fields := []string{kind}
 	for _, s := range servers {
@@ -46,7 +46,8 @@ func Environment(kind string, servers []netip.AddrPort) string {
 	return childEnv + "=" + strings.Join(fields, " ")
 }
 
-// AsChild serves and does not return if Environment's variable is set. It prints its address.
+// AsChild returns at once unless the variable of Environment is set. Then it prints an address,
+// serves there, and does not return.
 func AsChild() {
 	fields := strings.Fields(os.Getenv(childEnv))
 	if len(fields) == 0 {
@@ -107,8 +108,7 @@ func ours(ctx context.Context, servers []string) (*grpc.Server, error) {
 	return server, nil
 }
 
-// NewEcho returns a server that answers each message of ext_proc unread, the least cost for a
-// request.
+// NewEcho returns an ext_proc server that ignores the content of messages, and so costs least.
 func NewEcho() *grpc.Server {
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage))
 	extprocv3.RegisterExternalProcessorServer(server, echo{})

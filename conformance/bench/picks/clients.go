@@ -36,9 +36,8 @@ func Chat(size, n int) []byte {
 		`{"role":"system","content":"You help."},{"role":"user","content":"%s%d"}]}`, chatModel, text, n)
 }
 
-// Saturate sends requests for a time, each connection the next one when the last is answered, and
-// returns how many were answered. Every answer must be a 200. Each connection sends one of the
-// requests.
+// Saturate sends requests for the time d, and returns how many were answered. Each connection
+// repeats one request, each time after the last answer. Every answer must be a 200.
 func (c Clients) Saturate(ctx context.Context, requests [][]byte, d time.Duration) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

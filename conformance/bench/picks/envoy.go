@@ -12,15 +12,15 @@ var envoyTemplate string
 
 var envoyConfig = template.Must(template.New("envoy").Parse(envoyTemplate))
 
-// Gateway describes one Envoy. The header x-bench chooses the server of picks: KIND-headers sends
-// it headers alone, KIND-prompts whole bodies (BUFFERED).
+// Gateway describes one Envoy. The header x-bench chooses the server of picks and the body mode.
+// KIND-headers sends it the headers alone, KIND-prompts also the body (BUFFERED).
 type Gateway struct {
 	Listen  netip.AddrPort
 	Servers map[string]netip.AddrPort // by kind
 	Models  []netip.AddrPort
 }
 
-// Modes are the body modes of the routes, by the last part of x-bench.
+// Modes returns the body modes of the routes by the last part of x-bench.
 func (Gateway) Modes() map[string]string {
 	return map[string]string{"headers": "NONE", "prompts": "BUFFERED"}
 }

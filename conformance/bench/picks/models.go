@@ -43,7 +43,7 @@ func StartModels(n int) (*Models, error) {
 	return m, nil
 }
 
-// Close ends the listeners. Connections end with their clients.
+// Close closes the listeners. Open connections stay until their clients close them.
 func (m *Models) Close() {
 	for _, l := range m.listeners {
 		_ = l.Close()
@@ -76,7 +76,7 @@ func accept(l net.Listener) {
 	}
 }
 
-// readRequest reads a request whose body, if any, has a content-length, and returns its first line.
+// readRequest reads a request and returns its first line. A body must have a content-length.
 func readRequest(r *bufio.Reader) (first []byte, err error) {
 	first, length, err := readHead(r)
 	if err != nil {
@@ -86,7 +86,7 @@ func readRequest(r *bufio.Reader) (first []byte, err error) {
 	return first, err
 }
 
-// readHead reads the lines before a body, and returns the first one and the body's length.
+// readHead reads the lines before a body. It returns the first line and the body's length.
 func readHead(r *bufio.Reader) (first []byte, length int, err error) {
 	for {
 		line, err := r.ReadSlice('\n')

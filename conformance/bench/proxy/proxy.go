@@ -18,10 +18,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// method is the gRPC method that Envoy calls.
 const method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
-// Have has the versions of a proxy's resources by type and name.
+// Have maps type and name of a proxy's resources to their versions.
 type Have map[resource.Type]map[string]string
 
 // Count returns the number of resources.
@@ -37,7 +36,7 @@ type Config struct {
 	Address string // of the control plane: host:port
 	Node    string // node.id
 	Cluster string // node.cluster: the gateway
-	// Handle receives each response, after its ACK. May be nil.
+	// Handle is called with each response after its ACK. It may be nil.
 	Handle func(Response)
 	// Follow makes the proxy subscribe like Envoy: to the endpoints of clusters, and the routes and
 	// secrets of listeners.
@@ -67,7 +66,7 @@ func Connect(ctx context.Context, c Config) (*Proxy, error) {
 	conn, err := grpc.NewClient("passthrough:///"+c.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(256<<20)),
 		grpc.WithReadBufferSize(4<<10),
-		// as in the bootstrap
+		// These are the values of the bootstrap.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}))
 	if err != nil {
 		return nil, err
@@ -132,8 +131,8 @@ func Subscription(t resource.Type, names ...string) []byte {
 	return b
 }
 
-// Resumption returns the requests of a proxy that reconnects with its resources, one a type, in
-// Envoy's order.
+// Resumption returns the requests of a proxy that reconnects with its resources: one for each type,
+// in Envoy's order.
 func Resumption(h Have) (requests [][]byte) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.Secret,
 		resource.RouteConfiguration} {
@@ -173,7 +172,7 @@ func (p *Proxy) Last() time.Time {
 	return p.last
 }
 
-// Ended is closed when the stream has ended.
+// Ended returns a channel that closes when the stream has ended.
 func (p *Proxy) Ended() <-chan struct{} { return p.done }
 
 // Err returns why the stream ended; nil while it is open, and after Close.

@@ -60,7 +60,7 @@ type Response struct {
 	At      time.Time // when its last byte arrived
 }
 
-// The fields of DeltaDiscoveryResponse, of its Resource, and of DeltaDiscoveryRequest.
+// Numbers of fields in DeltaDiscoveryResponse, its Resource, Any, and DeltaDiscoveryRequest.
 const (
 	responseResources, responseURL, responseNonce, responseRemoved = 2, 4, 5, 6
 	itemVersion, itemAny, itemName                                 = 1, 2, 3
@@ -69,7 +69,7 @@ const (
 	requestInitial, requestNonce                                   = 5, 6
 )
 
-// fields calls see for each length-delimited field of a message.
+// fields calls the function see for each length-delimited field of a message.
 func fields(b []byte, see func(n protowire.Number, v []byte)) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)

@@ -1,4 +1,4 @@
-// Package world creates the measured configurations: as objects for a store, and the same as files.
+// Package world creates the measured configurations, as objects for a store and as files.
 //
 // "5,000 routes" is Routes5000: one Gateway with 50 HTTPS listeners, 5,000 hosts with one HTTPRoute
 // each, and 1,000 backends of 10 endpoints each, half of them Services with an EndpointSlice, half

@@ -141,11 +141,10 @@ func (w *World) Route(i, revision int) *gatewayv1.HTTPRoute {
 
 func (w *World) pooled(b int) bool { return b%2 == 1 && !w.NoPools }
 
-// address returns the address of endpoint e of backend b. No process listens there.
 func address(b, e int) string { return fmt.Sprintf("127.%d.%d.%d", 100+b/250, b%250, 1+e) }
 
-// Service returns backend b, if it is a Service, with its EndpointSlice. The turn changes its first
-// endpoint's address.
+// Service returns backend b, which must be a Service, and its EndpointSlice. The turn determines
+// the address of its first endpoint.
 func (w *World) Service(b, turn int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta("svc-%d", b)}
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
@@ -204,7 +203,6 @@ func (w *World) Ops() []store.Op {
 	return ops
 }
 
-// perFile is the number of hosts or backends in a file.
 const perFile = 100
 
 // RouteFile returns the name of the file with route i.
@@ -243,7 +241,7 @@ func (w *World) WriteFiles(dir string) error {
 	return nil
 }
 
-// Address returns the address of endpoint e of Service 0.
+// Address returns the address of endpoint e of Service 0, at turn 0.
 func (w *World) Address(e int) string {
 	if e == 0 {
 		return address(0, 100)
@@ -251,8 +249,8 @@ func (w *World) Address(e int) string {
 	return address(0, e)
 }
 
-// StageRoutes writes the file of route i under a temporary name, with the route changed at a
-// revision and all others at 0. Commit renames it.
+// StageRoutes writes the file that contains route i under a temporary name. In it the route changed
+// has the revision, and all other routes have revision 0. Commit renames the file.
 func (w *World) StageRoutes(dir string, i, changed, revision int) error {
 	var objects []any
 	from := i / perFile * perFile
@@ -273,12 +271,12 @@ func (w *World) save(dir, name string, objects ...any) error {
 	return Commit(dir, name)
 }
 
-// Commit renames the temporary file of a file.
+// Commit renames a file that StageRoutes has written.
 func Commit(dir, name string) error {
 	return os.Rename(filepath.Join(dir, name+"~"), filepath.Join(dir, name))
 }
 
-// write writes objects without status and empty fields.
+// write writes objects without their status and creationTimestamp.
 func (w *World) write(dir, name string, objects ...any) error {
 	var text bytes.Buffer
 	for _, o := range objects {

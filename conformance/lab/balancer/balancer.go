@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// again is the delay before a failed write is repeated.
+// again is the delay before Run repeats a failed write.
 const again = time.Second
 
 // Config configures a Balancer.
@@ -83,7 +83,7 @@ func (b *Balancer) Run(ctx context.Context) error {
 	}
 }
 
-// write sets the address in a Service's status. An invalid address removes it.
+// write sets the address in a Service's status. For an invalid address it clears the status.
 func (b *Balancer) write(ctx context.Context, service types.NamespacedName, addr netip.Addr) error {
 	status := corev1.LoadBalancerStatus{}
 	if addr.IsValid() {
@@ -102,8 +102,8 @@ func (b *Balancer) write(ctx context.Context, service types.NamespacedName, addr
 	return err
 }
 
-// addresses are the addresses that this process has written. They override the cached list of
-// Services, which lags behind.
+// addresses are the addresses that this process has written. They override the cached Services,
+// which may be older.
 type addresses map[types.UID]netip.Addr
 
 func (a addresses) of(s *corev1.Service) netip.Addr {
@@ -113,7 +113,6 @@ func (a addresses) of(s *corev1.Service) netip.Addr {
 	return current(s)
 }
 
-// prune removes Services that no longer exist.
 func (a addresses) prune(all []*corev1.Service) {
 	there := map[types.UID]bool{}
 	for _, s := range all {
@@ -122,8 +121,7 @@ func (a addresses) prune(all []*corev1.Service) {
 	maps.DeleteFunc(a, func(uid types.UID, _ netip.Addr) bool { return !there[uid] })
 }
 
-// assign returns the writes that are due: the Services whose address has to change, and the new
-// address.
+// assign returns the Services whose address must change, and their new addresses.
 func assign(services []*corev1.Service, given addresses, within netip.Prefix) map[*corev1.Service]netip.Addr {
 	services = slices.SortedFunc(slices.Values(services), func(a, b *corev1.Service) int {
 		if d := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); d != 0 {

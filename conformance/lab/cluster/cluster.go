@@ -22,11 +22,10 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/retry"
 )
 
-// nodeName is the name of the only node.
 const nodeName = "node"
 
-// startTimeout is the time a cluster has to become ready, also on a busy machine. Then Run fails
-// and names the missing condition.
+// startTimeout is the time in which a cluster must become ready, long enough for a busy machine.
+// Then Run fails and names the missing condition.
 const startTimeout = 3 * time.Minute
 
 // Config configures a cluster.
@@ -54,17 +53,18 @@ type Cluster struct {
 // New prepares a cluster; Run starts it.
 func New(config Config) *Cluster { return &Cluster{Config: config, ready: make(chan struct{})} }
 
-// Kubeconfig returns the path of the administrator's configuration. It works where the lab was
-// started, once the cluster is ready.
+// Kubeconfig returns the path of the administrator's configuration. It works in the namespace where
+// the lab was started, once the cluster is ready.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
 
-// Ready is closed when the CRDs of Config.CRDs are served and the node runs pods, DNS first.
+// Ready returns a channel that closes when the CRDs of Config.CRDs are served and the node runs the
+// DNS pods.
 func (c *Cluster) Ready() <-chan struct{} { return c.ready }
 
 func (c *Cluster) server() string { return fmt.Sprintf("https://%s:6443", c.Plan.Node()) }
 
-// Run runs the cluster until ctx is done, then returns nil. It fails when a program of the cluster
-// fails.
+// Run runs the cluster until ctx is done, and then returns nil. It fails when a program of the
+// cluster fails.
 func (c *Cluster) Run(ctx context.Context) error {
 	for _, dir := range []string{c.Dir, c.Private} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -145,7 +145,6 @@ func (c *Cluster) client() (*rest.Config, error) {
 	return config, nil
 }
 
-// until repeats f until it succeeds or ctx is done.
 func until(ctx context.Context, f func(context.Context) error) error {
 	if err := retry.Until(ctx, 50*time.Millisecond, f); err != nil {
 		return fmt.Errorf("not ready in time: %w", err)

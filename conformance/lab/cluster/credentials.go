@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/pki"
 )
 
-// users are the lab's own users of the API server. The controller manager acts for all its
-// controllers, so it is an administrator. The others have Kubernetes' default roles.
+// users are the API server's users that the lab creates. The controller manager acts for all its
+// controllers, so it is an administrator. The other components have Kubernetes' default roles.
 var users = map[string]pki.Subject{
 	"admin":                   {Name: "admin", Groups: []string{"system:masters"}},
 	"kube-controller-manager": {Name: "system:kube-controller-manager", Groups: []string{"system:masters"}},

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// grace is the time a program has to end before it is killed. No state of a lab is worth more.
+// grace is the time that a program has to end before it is killed. A lab has no state to save.
 const grace = 5 * time.Second
 
 type program struct {
@@ -27,8 +27,8 @@ type program struct {
 	env  []string // in addition to PATH
 }
 
-// run starts the program inside the namespace and waits for its end, which is an error unless ctx
-// is done.
+// run starts the program inside the namespace and waits until it ends. Unless ctx is done, that is
+// an error.
 func (p program) run(ctx context.Context, ns *network.Namespace, logs string) error {
 	name := filepath.Join(logs, p.name+".log")
 	log, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)

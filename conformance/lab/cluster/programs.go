@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 )
 
-// etcdAddress is on the node's loopback, which every node has to itself.
+// etcdAddress is on the loopback interface of the node, which no other node has.
 const etcdAddress = "127.0.0.1:2379"
 
-// auditPolicy logs the metadata of every completed request: the user, the request and the response
-// code, not the objects.
+// auditPolicy logs the user, the request and the response code of every completed request, but no
+// objects.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -19,8 +19,7 @@ rules: [{level: Metadata}]
 
 func (c *Cluster) private(file string) string { return filepath.Join(c.Private, file) }
 
-// kubernetes returns one of the programs in the file kubernetes, which runs the program that its
-// first argument names.
+// kubernetes returns a program in the file kubernetes, which runs the program that argv[0] names.
 func (c *Cluster) kubernetes(name string, args ...string) program {
 	return program{name: name, path: filepath.Join(c.Tools, "kubernetes"), args: args}
 }
@@ -67,9 +66,9 @@ func (c *Cluster) controllers() program {
 		"--root-ca-file="+c.private("ca.crt"),
 		"--service-account-private-key-file="+c.private("service-accounts.key"),
 		"--cluster-signing-cert-file="+c.private("ca.crt"), "--cluster-signing-key-file="+c.private("ca.key"),
-		// With leader election it would end when it loses the API server, and start again without
-		// its knowledge of nodes. Without, it declares a node dead whose kubelet could not reach
-		// the API server for 50 s (the default), and its pods leave every Service.
+		// With leader election, the controller manager would end when it loses the API server. The
+		// grace period is long: after the default of 50 s without the API server, the node would
+		// count as dead, and its pods would leave every Service.
 		"--node-monitor-grace-period=10m",
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 		"--profiling=false",

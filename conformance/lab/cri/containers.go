@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// container is a process: created, running or ended.
 type container struct {
 	id      string
 	pod     *pod
@@ -57,7 +56,7 @@ func (s *Server) find(id string) (*container, error) {
 	return c, nil
 }
 
-// CreateContainer records what StartContainer will run.
+// CreateContainer records the container for StartContainer.
 func (s *Server) CreateContainer(_ context.Context,
 	req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	config := req.GetConfig()
@@ -211,13 +210,13 @@ func (s *Server) ContainerStatus(_ context.Context,
 	return &runtimeapi.ContainerStatusResponse{Status: st}, nil
 }
 
-// UpdateContainerResources accepts any limits: none is enforced.
+// UpdateContainerResources accepts all limits, because the runtime enforces none.
 func (s *Server) UpdateContainerResources(context.Context,
 	*runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 
-// UpdatePodSandboxResources accepts any limits: none is enforced.
+// UpdatePodSandboxResources accepts all limits, because the runtime enforces none.
 func (s *Server) UpdatePodSandboxResources(context.Context,
 	*runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
@@ -245,7 +244,7 @@ func (c *container) user() (uid, gid int64) {
 	return uid, security.GetRunAsGroup().GetValue()
 }
 
-// environment returns the image's variables, overridden by the container's own.
+// environment returns the container's variables, and the image's other variables.
 func (c *container) environment() []string {
 	set := map[string]bool{}
 	var env []string
@@ -267,8 +266,8 @@ func (c *container) environment() []string {
 	return env
 }
 
-// arguments returns the command line, by Kubernetes' rules for command, args and an image's own
-// entry point.
+// arguments returns the command line, by Kubernetes' rules for command, args and the image's entry
+// point.
 func (c *container) arguments() []string {
 	command, args := c.config.GetCommand(), c.config.GetArgs()
 	if len(command) > 0 {

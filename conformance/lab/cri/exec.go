@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/sandbox"
 )
 
-// command prepares a command to run inside a container; enter starts it.
+// command prepares a command for a container; enter starts it there.
 func (c *container) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe") // resolved inside the container
 	cmd.Args, cmd.Err = args, nil
@@ -48,7 +48,7 @@ func (s *Server) enter(c *container, cmd *exec.Cmd) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		// Only a thread that does not share its root may change it.
+		// Setns requires a thread that shares its root with no other thread.
 		err := unix.Unshare(unix.CLONE_FS)
 		if err == nil {
 			err = unix.Setns(pidfd, namespaces|unix.CLONE_NEWNET)
@@ -64,7 +64,7 @@ func (s *Server) enter(c *container, cmd *exec.Cmd) error {
 	return <-done
 }
 
-// ExecSync runs a command to its end: exec probes and hooks.
+// ExecSync runs a command to its end, for exec probes and hooks.
 func (s *Server) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
 	c, err := s.find(req.GetContainerId())
 	if err != nil {

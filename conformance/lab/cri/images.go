@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// about describes an image. Its ID is the requested name, so that a lookup by ID finds it again.
+// about describes an image. Its ID is the requested name, so that a lookup by ID finds the same
+// image.
 func about(ref string, img image.Image) *runtimeapi.Image {
 	return &runtimeapi.Image{
 		Id: ref, RepoTags: []string{ref}, Size: 1, Spec: &runtimeapi.ImageSpec{Image: ref},
@@ -58,7 +59,7 @@ func (s *Server) ListImages(context.Context, *runtimeapi.ListImagesRequest) (*ru
 	return resp, nil
 }
 
-// RemoveImage does nothing: the kubelet does not manage the table.
+// RemoveImage does nothing, because the kubelet does not manage the table.
 func (s *Server) RemoveImage(context.Context, *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
 	return &runtimeapi.RemoveImageResponse{}, nil
 }

@@ -14,7 +14,7 @@ func (s *Server) Version(context.Context, *runtimeapi.VersionRequest) (*runtimea
 		RuntimeApiVersion: "v1"}, nil
 }
 
-// Status reports that the runtime and its network are ready, as they are before the socket exists.
+// Status reports that the runtime and its network are ready: they are, before the socket exists.
 func (s *Server) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 		{Type: runtimeapi.RuntimeReady, Status: true},

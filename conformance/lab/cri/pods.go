@@ -123,7 +123,7 @@ func (s *Server) StopPodSandbox(_ context.Context,
 	return &runtimeapi.StopPodSandboxResponse{}, nil
 }
 
-// RemovePodSandbox drops a pod.
+// RemovePodSandbox ends a pod and drops it.
 func (s *Server) RemovePodSandbox(ctx context.Context,
 	req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
 	if _, err := s.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{

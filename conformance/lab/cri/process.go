@@ -21,10 +21,10 @@ import (
 func (s *Server) root(c *container) string  { return filepath.Join(s.roots(), c.id) }
 func (s *Server) layer(c *container) string { return filepath.Join(s.layers(), c.id) }
 
-// namespaces are the new namespaces of each container. It shares its pod's network.
+// namespaces are the new namespaces of each container. The network namespace is the pod's.
 const namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
 
-// start starts the container's process, and returns when its program runs or has failed to start.
+// start starts the container's process, and returns when the program runs or could not start.
 func (s *Server) start(c *container) error {
 	for _, dir := range []string{s.root(c), s.layer(c)} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -93,7 +93,7 @@ func (s *Server) start(c *container) error {
 	return err
 }
 
-// handOver sends the specification to the process, and waits until its program runs or it reports
+// handOver sends the Spec to the process, and waits until the process runs the program or reports
 // an error.
 func handOver(spec sandbox.Spec, to io.WriteCloser, from io.ReadCloser) error {
 	defer from.Close()
@@ -124,7 +124,7 @@ func (s *Server) ended(c *container, state *os.ProcessState, err error) {
 	close(c.done)
 }
 
-// spec describes the program of the container's process, and its environment.
+// spec returns the Spec of the container's process.
 func (s *Server) spec(c *container) (sandbox.Spec, error) {
 	program, err := filepath.EvalSymlinks(c.image.Program)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *Server) spec(c *container) (sandbox.Spec, error) {
 		spec.Groups = append(spec.Groups, int(g))
 	}
 	for _, m := range c.config.GetMounts() {
-		// Resolve links now: they lead elsewhere once the root has changed.
+		// Resolve links now, because in the container's root they lead elsewhere.
 		source, err := filepath.EvalSymlinks(m.GetHostPath())
 		if err != nil {
 			return sandbox.Spec{}, fmt.Errorf("mount %s: %w", m.GetContainerPath(), err)

@@ -29,7 +29,7 @@ type Config struct {
 	Node   *network.Namespace // of the pods in the host's network
 	Plan   network.Plan       // has the pods' addresses
 	Images *image.Table
-	// Self is a program that calls sandbox.Become when its arguments are Become.
+	// Self is the path of a program that calls sandbox.Become if its arguments equal Become.
 	Self   string
 	Become []string
 	Log    *slog.Logger
@@ -113,7 +113,7 @@ func (s *Server) killAll() {
 	}
 }
 
-// newID returns a unique ID of a pod or container, in the form of other runtimes' IDs. Callers hold
+// newID returns a new ID for a pod or container, in the form of other runtimes' IDs. Callers hold
 // mu.
 func (s *Server) newID() string {
 	s.made++

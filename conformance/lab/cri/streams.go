@@ -57,7 +57,6 @@ func (s *Server) PortForward(_ context.Context, req *runtimeapi.PortForwardReque
 	return s.streams.GetPortForward(req)
 }
 
-// streams implements the streaming server's Runtime.
 type streams struct{ s *Server }
 
 func (x streams) Exec(ctx context.Context, id string, args []string, in io.Reader, out, errs io.WriteCloser, _ bool,
@@ -67,7 +66,7 @@ func (x streams) Exec(ctx context.Context, id string, args []string, in io.Reade
 		return err
 	}
 	cmd := c.command(ctx, args)
-	// A nil io.Reader in an interface field would not be nil, so set only what exists.
+	// Set only streams that exist: a field with a typed nil would not be nil.
 	if in != nil {
 		cmd.Stdin = in
 	}

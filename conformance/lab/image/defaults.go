@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// known are the images that the official conformance suites and Penstock's users deploy. The
-// program's name comes first.
+// known are the images that the official conformance suites and Penstock's users deploy. program is
+// the name of the program's file.
 var known = []struct {
 	program string
 	image   Image
@@ -22,7 +22,7 @@ var known = []struct {
 }
 
 // Known returns the predefined images whose programs exist in one of the folders; the first folder
-// that has a program wins. envoy, if not empty, is Envoy's program.
+// with the program wins. envoy, if not empty, is the path of Envoy.
 func Known(envoy string, folders ...string) []Image {
 	var found []Image
 	for _, k := range known {

@@ -18,17 +18,18 @@ type Image struct {
 	// or "@digest". A name without a registry stands for that repository in any registry.
 	Name string `json:"name"`
 	// Program is the absolute path of the program on this machine. The image contains the program,
-	// and the machine's /usr, /bin and /lib below a writable layer of the container's own.
+	// and the machine's /usr, /bin and /lib below a writable layer of the container.
 	Program string `json:"program"`
 	// Path is the program's path in the image; empty means /usr/local/bin/ and the file's name.
 	Path string `json:"path,omitempty"`
-	// Args are the program's arguments if the container has neither command nor args.
+	// Args are the program's arguments if the container's spec has neither command nor args.
 	Args []string `json:"args,omitempty"`
-	// First are arguments before the container's args, like the rest of an image's entry point.
+	// First are arguments before the container's args, like an image's entry point without the
+	// program.
 	First []string `json:"first,omitempty"`
-	// User is the user ID that it runs as unless the pod sets one; 0 is root.
+	// User is the user ID of the program unless the pod sets one; 0 is root.
 	User int64 `json:"user,omitempty"`
-	// Env applies unless the container sets the variable: "NAME=value".
+	// Env are variables, "NAME=value", that apply unless the container sets them.
 	Env []string `json:"env,omitempty"`
 }
 
@@ -62,7 +63,7 @@ func (t *Table) List() ([]Image, error) {
 	return list, nil
 }
 
-// Load adds images, and replaces present ones of the same name. A missing program is an error.
+// Load adds images, and replaces images of the same name. A missing program is an error.
 func (t *Table) Load(images ...Image) error {
 	list, err := t.List()
 	if err != nil {
@@ -83,7 +84,7 @@ func (t *Table) Load(images ...Image) error {
 	if err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
-	// Rename, so that readers see the old table or the new one.
+	// Rename, so that readers see either the old table or the new table.
 	if err := os.WriteFile(t.file+".new", raw, 0o644); err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
@@ -96,7 +97,7 @@ func (t *Table) Load(images ...Image) error {
 // ErrUnknown reports that the table has no program for an image.
 var ErrUnknown = errors.New("no program of this machine stands for the image")
 
-// Find returns the entry for the image of a pod.
+// Find returns the table's entry for the image in a pod's spec.
 func (t *Table) Find(ref string) (Image, error) {
 	list, err := t.List()
 	if err != nil {
@@ -125,7 +126,6 @@ func matches(name, ref string) bool {
 	return name == ref || strings.HasSuffix(ref, "/"+name)
 }
 
-// repository returns a reference without tag and digest.
 func repository(ref string) string {
 	ref, _, _ = strings.Cut(ref, "@")
 	if colon := strings.LastIndexByte(ref, ':'); colon > strings.LastIndexByte(ref, '/') {

@@ -1,7 +1,7 @@
-// Package installed starts labs with Penstock. Start installs it from manifests/install, as users
-// do, with an image that runs bin/penstock. Prepare only provides the image, for callers that
-// install Penstock themselves: with Chart in one cluster, or with Members in several, which are
-// then members of one cluster set.
+// Package installed starts labs with Penstock. Start installs Penstock from manifests/install, as
+// users do, with an image that runs bin/penstock. Prepare only provides the image. Callers then
+// install Penstock with Chart in one cluster, or with Members in several clusters, which become
+// members of one cluster set.
 //
 // Packages suites/certify, bench, promises, promises/chart and promises/members use it; package lab
 // does not depend on Penstock.

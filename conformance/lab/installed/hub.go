@@ -24,7 +24,7 @@ type Hub struct {
 	cmd *exec.Cmd
 }
 
-// NewHub makes a hub without members, whose files are in a folder.
+// NewHub makes a hub without members, with its files in dir.
 func NewHub(dir string) (*Hub, error) {
 	return &Hub{dir: dir}, os.MkdirAll(filepath.Join(dir, "members"), 0o700)
 }
@@ -35,7 +35,7 @@ func program() (string, error) {
 }
 
 // Admit gives the hub the permissions of `penstock hub rules` in a cluster, and a kubeconfig for
-// the member of that name.
+// the member name.
 func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) error {
 	path, err := program()
 	if err != nil {
@@ -66,7 +66,8 @@ func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) erro
 	return clientcmd.WriteToFile(*config, filepath.Join(h.dir, "members", name+".yaml"))
 }
 
-// Lead replaces the hub's ClusterSet with admitted members and the ranges of their pods.
+// Lead replaces the hub's ClusterSet by one with these admitted members and the ranges of their
+// pods.
 func (h *Hub) Lead(podCIDRs string, members ...string) error {
 	set :=
 		"apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: management\n " +
@@ -79,7 +80,8 @@ func (h *Hub) Lead(podCIDRs string, members ...string) error {
 	return os.WriteFile(filepath.Join(h.dir, "set.yaml"), []byte(set), 0o600)
 }
 
-// Start starts the hub, again after Kill. The requests of withdrawn exports have drainTime to end.
+// Start starts the hub, also after Kill. After an export is withdrawn, its requests have drainTime
+// to end.
 func (h *Hub) Start(drainTime string) error {
 	path, err := program()
 	if err != nil {

@@ -54,9 +54,9 @@ func Start(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 }
 
 // Prepare starts a lab with Penstock's image and the images of config. The working directory must
-// be inside conformance, because its go.mod names the CRDs' releases unless config does. `make
-// build labs` builds the programs. Penstock's program is bin/penstock, or comes from the unpacked
-// image in $PENSTOCK_IMAGE, as in make test-lab. The caller ends the lab with Down.
+// be inside conformance, whose go.mod names the CRDs' releases unless config.ReleasesOf is set.
+// `make build labs` builds the programs. Penstock's program is bin/penstock, or comes from the
+// unpacked image in $PENSTOCK_IMAGE, as in make test-lab. The caller ends the lab with Down.
 func Prepare(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	var err error
 	if config.Dir, err = filepath.Abs(config.Dir); err != nil {
@@ -76,7 +76,6 @@ func Prepare(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	return lab.Start(ctx, config)
 }
 
-// install applies the manifests and waits until the GatewayClass has a status.
 func install(ctx context.Context, config *rest.Config, manifests string) error {
 	text, err := os.ReadFile(manifests)
 	if err != nil {

@@ -28,14 +28,14 @@ import (
 // System is the namespace of an installed Penstock.
 const System = "penstock-system"
 
-// Exported are the namespaces of the pools that labs export.
+// Exported are the namespaces whose pools members may export by default.
 var Exported = []string{"bench", "later", "team"}
 
-// PeerPort is the port of the members' Service, over which members exchange exports.
+// PeerPort is the port of the Service over which members exchange exports.
 const PeerPort = 18443
 
-// Chart installs Penstock's chart in a cluster of a lab, and waits until it is ready. values is an
-// argument of helm's --set. `make helm` builds the program.
+// Chart installs Penstock's chart in a cluster of a lab, and waits until Penstock is ready. values
+// is the argument of helm's --set. `make helm` builds helm.
 func Chart(ctx context.Context, l *lab.Lab, at, values string) error {
 	root, err := lab.Repository()
 	if err != nil {
@@ -56,7 +56,7 @@ type Member struct {
 	Name   string // in the set
 	Config *rest.Config
 	Client *kubernetes.Clientset
-	// Outside is the address of the machine where the lab runs, as the cluster's pods reach it.
+	// Outside is the address at which the cluster's pods reach the machine outside the lab.
 	Outside string
 	peer    string
 }
@@ -66,14 +66,15 @@ type Spec struct {
 	PodCIDRs []string
 	Draining bool
 	Members  []*Member
-	// Namespaces limits the pools that each of Members may export; empty: Exported.
+	// Namespaces are the namespaces whose pools each of Members may export; empty: Exported.
 	Namespaces []string
-	// PeerListener is the port at which its Gateways listen for members; 0: none.
+	// PeerListener is the port at which the member's Gateways listen for other members; 0: none.
 	PeerListener int
 }
 
-// Members installs Penstock in clusters of a lab, one for each name, and makes each a member of the
-// others' sets. Each may dial model servers of the other clusters, and its picker serves members.
+// Members installs Penstock in one cluster of a lab for each name, and makes all clusters members
+// of one set. Each may dial model servers of the other clusters, and its picker serves the other
+// members.
 func Members(ctx context.Context, l *lab.Lab, names ...string) ([]*Member, error) {
 	var all []*Member
 	for i, name := range names {
@@ -145,8 +146,8 @@ func newMember(ctx context.Context, l *lab.Lab, at, name string) (*Member, error
 // installation.
 func (m *Member) placeholder() string { return fmt.Sprintf("%s.example.com:%d", m.Name, PeerPort) }
 
-// shown returns the output of `penstock clusters show`, with the Service's address: an entry of the
-// others' spec.members.
+// shown returns the output of `penstock clusters show`, with the Service's address. It is an entry
+// for spec.members in other clusters.
 func (m *Member) shown(ctx context.Context) (string, error) {
 	svc, err := m.Client.CoreV1().Services(System).Get(ctx, "penstock-members", metav1.GetOptions{})
 	if err != nil {
@@ -186,8 +187,8 @@ func (m *Member) Processes(ctx context.Context) (pods []corev1.Pod, err error) {
 // clusters show`, with the Service's address.
 func (m *Member) Peer() string { return m.peer }
 
-// Penstock runs penstock in one of its pods with arguments and a standard input, as kubectl exec
-// does, and returns the output.
+// Penstock runs penstock in a pod with arguments and a standard input, as kubectl exec does, and
+// returns the output.
 func (m *Member) Penstock(ctx context.Context, pod, input string, args ...string) (string, error) {
 	req := m.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(System).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
@@ -208,8 +209,8 @@ func (m *Member) Penstock(ctx context.Context, pod, input string, args ...string
 	return out.String(), nil
 }
 
-// entry turns the output of `penstock clusters show` into an entry of spec.members that may export
-// pools of some namespaces, and whose gateways need no TLS.
+// entry turns the output of `penstock clusters show` into an entry of spec.members. The member may
+// export pools of the namespaces, and its gateways need no TLS.
 func entry(shown string, namespaces []string) (string, error) {
 	var list []map[string]any
 	if err := yaml.Unmarshal([]byte(shown), &list); err != nil {

@@ -2,7 +2,7 @@
 // os.Args[0]: kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy and kubelet. One
 // file links their common packages once.
 //
-// It is a separate module because a dependency on k8s.io/kubernetes must replace its 33 staging
-// modules by their releases. The only change is that the kubelet runs without control groups
-// (kubelet.go). `make labs` builds it; the lab's tests run it.
+// It is a separate module because a go.mod that requires k8s.io/kubernetes must replace its 33
+// staging modules by their releases. The only change is that the kubelet runs without control
+// groups (kubelet.go). `make labs` builds it; the lab's tests run it.
 package main

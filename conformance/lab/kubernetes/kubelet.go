@@ -19,10 +19,10 @@ import (
 	"k8s.io/kubernetes/pkg/util/oom"
 )
 
-// newKubelet returns Kubernetes' own kubelet with replacements for the parts that need the
-// machine's control groups, its container manager and cadvisor, as kubemark does. So it runs in a
-// container, in an unprivileged user namespace, and with either version of control groups. It has
-// the kubelet's flags; its settings come from --config only.
+// newKubelet returns Kubernetes' kubelet with stubs for the container manager and cadvisor, which
+// need the machine's control groups, as kubemark does. So it runs in a container, in an
+// unprivileged user namespace, and with either version of control groups. It has the kubelet's
+// flags; its settings come from --config only.
 func newKubelet() *cobra.Command {
 	flags := options.NewKubeletFlags()
 	cmd := &cobra.Command{
@@ -62,8 +62,8 @@ func runKubelet(ctx context.Context, flags *options.KubeletFlags) error {
 	return app.Run(ctx, server, deps, gates)
 }
 
-// Capacity that the node reports. Pods are local processes without limits, so their requests must
-// not keep them from being scheduled on a small machine.
+// The node reports this capacity. Pods are local processes without limits, so the scheduler should
+// place them on a small machine whatever they request.
 const (
 	cores  = 64
 	memory = 256 << 30 // bytes

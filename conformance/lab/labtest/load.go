@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Load sends requests during a test, none of which may fail.
+// Load sends requests during a test. None of them may fail.
 type Load struct {
 	t            testing.TB
 	ctx          context.Context
@@ -21,7 +21,7 @@ type Load struct {
 
 const listed = 10
 
-// NewLoad returns a load without requests. It ends with the test, if not by End.
+// NewLoad returns a load without requests. It ends with the test, if End or Stop has not ended it.
 func NewLoad(t testing.TB) *Load {
 	l := &Load{t: t}
 	l.ctx, l.stop = context.WithCancel(t.Context())
@@ -34,7 +34,8 @@ func (l *Load) wait() {
 	l.running.Wait()
 }
 
-// Each sends one request after the other, with a pause between them. what names them in the error.
+// Each calls ask again and again, with a pause after each request. what names the requests in
+// errors.
 func (l *Load) Each(what string, pause time.Duration, ask func(context.Context) error) {
 	l.running.Go(func() {
 		for l.ctx.Err() == nil {
@@ -56,7 +57,7 @@ func (l *Load) Each(what string, pause time.Duration, ask func(context.Context) 
 	})
 }
 
-// Goes waits until n more requests have ended.
+// Goes waits until n more requests have ended, failed ones included.
 func (l *Load) Goes(n int64) {
 	l.t.Helper()
 	from := l.sent.Load()
@@ -71,7 +72,7 @@ func (l *Load) Goes(n int64) {
 // Counts returns how many requests have ended, and how many of them failed.
 func (l *Load) Counts() (ended, failed int64) { return l.sent.Load(), l.failed.Load() }
 
-// First is the first failure; "" without one.
+// First returns the first failure; "" without a failure.
 func (l *Load) First() string {
 	if text := l.first.Load(); text != nil {
 		return *text
@@ -82,7 +83,7 @@ func (l *Load) First() string {
 // Stop ends the load, and returns once no request is in flight.
 func (l *Load) Stop() { l.wait() }
 
-// End ends the load. It fails the test if a request has failed.
+// End ends the load. It fails the test if a request has failed, or none was sent.
 func (l *Load) End() {
 	l.t.Helper()
 	l.wait()

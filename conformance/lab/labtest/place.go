@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Place is a namespace for a test in one cluster, with an administrator's clients without a rate
+// Place is a namespace for a test in one cluster, with an administrator's client that has no rate
 // limit.
 type Place struct {
 	*testing.T
@@ -59,8 +59,8 @@ func Ready(s corev1.PodStatus) bool {
 	return false
 }
 
-// Process returns the PID of a pod's process that has an argument. The lab's processes are
-// processes of this machine, and have the name of their pod as HOSTNAME.
+// Process returns the PID of a pod's process that has the argument. A container is a process of
+// this machine whose variable HOSTNAME is the pod's name.
 func (p Place) Process(pod corev1.Pod, arg string) int {
 	p.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/environ")

@@ -13,7 +13,7 @@ import (
 const Timeout = 2 * time.Minute
 
 // Until waits until missing returns nil. After Timeout the test fails with the last error of
-// missing, whose context has the same deadline.
+// missing. The context of missing has the same deadline.
 func Until(t testing.TB, what string, missing func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Timeout)

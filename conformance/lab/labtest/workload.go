@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RolledOut waits until all pods of a Deployment are of its newest generation and available, and
-// older ones are gone.
+// RolledOut waits until all pods of a Deployment are available and of its newest generation, and
+// older pods are gone.
 func (p Place) RolledOut(namespace, name string) *appsv1.Deployment {
 	p.Helper()
 	var d *appsv1.Deployment
@@ -34,7 +34,7 @@ func (p Place) RolledOut(namespace, name string) *appsv1.Deployment {
 }
 
 // PodLog returns the log of a pod's container; "" is the only container. previous selects the
-// instance before its restart.
+// container's instance before its last restart.
 func (p Place) PodLog(ctx context.Context, namespace, pod, container string, previous bool) (string, error) {
 	raw, err := p.CoreV1().Pods(namespace).GetLogs(pod,
 		&corev1.PodLogOptions{Container: container, Previous: previous}).DoRaw(ctx)

@@ -22,8 +22,8 @@ type wire struct {
 	running  sync.WaitGroup
 }
 
-// queued is the number of packets that a wire holds. Like a router, it drops packets that arrive
-// while it is full.
+// queued is the number of packets that a wire holds. A full wire drops arriving packets, like a
+// router.
 const queued = 16384
 
 const mtu = 1500
@@ -33,7 +33,7 @@ type packet struct {
 	raw []byte
 }
 
-// newWire creates both interfaces, which end with close or with this process.
+// newWire creates both interfaces, which exist until close, or the end of this process.
 func newWire(from *Namespace, fromName string, to *Namespace, toName string, by time.Duration) (*wire, error) {
 	w := &wire{by: by, closed: make(chan struct{})}
 	var err error
@@ -49,7 +49,6 @@ func newWire(from *Namespace, fromName string, to *Namespace, toName string, by 
 	return w, nil
 }
 
-// receive reads packets until the interface is closed.
 func (w *wire) receive(way chan<- packet) {
 	for {
 		raw := make([]byte, mtu)
@@ -64,7 +63,6 @@ func (w *wire) receive(way chan<- packet) {
 	}
 }
 
-// deliver writes each packet when it is due.
 func (w *wire) deliver(way <-chan packet) {
 	for {
 		select {
@@ -90,7 +88,7 @@ func (w *wire) close() {
 	w.running.Wait()
 }
 
-// tun creates a TUN interface, which ends when its file is closed.
+// tun creates a TUN interface, which exists until its file is closed.
 func (n *Namespace) tun(name string) (file *os.File, err error) {
 	err = n.Do(func() error {
 		const device = "/dev/net/tun"

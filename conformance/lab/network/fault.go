@@ -13,14 +13,14 @@ type Effect string
 const (
 	Heal Effect = "heal" // they arrive again
 	Cut  Effect = "cut"  // none arrives, and no answer comes back: connections wait
-	// no packet arrives; TCP is reset at once, everything else gets an ICMP error (host
+	// no packet arrives; the sender gets a TCP reset, or for other protocols an ICMP error (host
 	// unreachable)
 	Reject Effect = "reject"
 	Drop   Effect = "drop"  // a share of them, chosen at random, does not arrive
 	Delay  Effect = "delay" // they arrive later
 )
 
-// Fault is the treatment of packets of one direction of a link.
+// Fault is the treatment of the packets in one direction of a link.
 type Fault struct {
 	Effect Effect `json:"effect"`
 	// Port limits Cut, Reject and Drop to TCP connections that have this port at either end; 0
@@ -28,7 +28,7 @@ type Fault struct {
 	Port uint16 `json:"port,omitempty"`
 	// Share is the share of the packets that Drop drops, in percent, 1 to 99.
 	Share int `json:"share,omitempty"`
-	// By is how much later packets arrive with Delay, up to MaxDelay.
+	// By is the additional delay of packets with Delay, up to MaxDelay.
 	By time.Duration `json:"by,omitempty"`
 }
 

@@ -26,11 +26,11 @@ type Direction struct {
 	slow *wire // while packets are delayed
 }
 
-// NewDirection returns the direction from one cluster to another one.
+// NewDirection returns the direction of a link from one cluster to the other.
 func NewDirection(from, to End) *Direction { return &Direction{from: from, to: to} }
 
-// Set replaces the direction's fault. The receiving node drops and rejects packets before its
-// connection tracking and kube-proxy see them, also packets of established connections.
+// Set replaces the direction's fault. The receiving node drops and rejects packets before
+// connection tracking and kube-proxy, so faults affect established connections too.
 func (d *Direction) Set(f Fault) error {
 	if err := f.Check(); err != nil {
 		return err
@@ -79,8 +79,8 @@ func (d *Direction) route(name string, gateway netip.Addr) error {
 }
 
 func (d *Direction) filter(f Fault) error {
-	// The table is declared first, because nft deletes existing ones only. All three statements are
-	// one transaction.
+	// Declare the table first, because nft only deletes a table that exists. All three statements
+	// are one transaction.
 	table := "table inet lab-link-" + d.from.Plan.Link()
 	script := fmt.Sprintf("%s {}\ndelete %s\n", table, table)
 	if rules := f.rules(interfaceTo(d.from.Plan)); rules != "" {
@@ -99,7 +99,8 @@ func (d *Direction) filter(f Fault) error {
 	})
 }
 
-// newRoute is a route to dst through l, by gateway if valid, with the source address src if valid.
+// newRoute returns a route to dst through l. It has the gateway and the source address src if they
+// are valid.
 func newRoute(l netlink.Link, dst netip.Prefix, gateway, src netip.Addr) *netlink.Route {
 	r := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(dst), Scope: netlink.SCOPE_LINK}
 	if gateway.IsValid() {

@@ -16,13 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network namespace. It ends when it is closed and no process is left inside.
+// Namespace is a network namespace. It exists until it is closed and the last process inside has
+// ended.
 type Namespace struct {
 	file *os.File
 	link *netlink.Handle
 }
 
-// New creates an empty namespace with a loopback interface that forwards packets.
+// New creates a namespace that has only loopback, and that forwards packets.
 func New() (*Namespace, error) {
 	type made struct {
 		file *os.File
@@ -53,11 +54,10 @@ func New() (*Namespace, error) {
 func settings() error {
 	for file, value := range map[string]string{
 		"ipv4/ip_forward": "1",
-		// Without root, a process is root of its own namespaces only: open the ports below 1024 to
-		// all users there.
+		// Open the ports below 1024 to all users: without root, a process is root only in its own
+		// namespaces.
 		"ipv4/ip_unprivileged_port_start": "0",
-		// A Service's replies come from where its packets were sent, which may differ from the
-		// routes.
+		// The replies of a Service may arrive on another interface than the routes have.
 		"ipv4/conf/all/rp_filter":     "0",
 		"ipv4/conf/default/rp_filter": "0",
 		// Pods have IPv4 addresses only.
@@ -117,7 +117,7 @@ func (n *Namespace) Close() {
 	_ = n.file.Close()
 }
 
-// Do calls f on a thread inside the namespace. Processes that f starts are inside as well, its
+// Do calls f on a thread inside the namespace. Processes that f starts are also inside, but
 // goroutines are not.
 func (n *Namespace) Do(f func() error) error {
 	done := make(chan error)
@@ -148,7 +148,7 @@ func (n *Namespace) up(name string, addr netip.Addr) (netlink.Link, error) {
 	return l, nil
 }
 
-// route adds a route to dst through l, by gateway if valid, with the source address src if valid.
+// route adds a route as newRoute describes it.
 func (n *Namespace) route(l netlink.Link, dst netip.Prefix, gateway, src netip.Addr) error {
 	if err := n.link.RouteAdd(newRoute(l, dst, gateway, src)); err != nil {
 		return fmt.Errorf("route to %s by %s: %w", dst, l.Attrs().Name, err)

@@ -16,7 +16,7 @@ func (p Plan) prefix(third, bits int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(128 + p.Slot), byte(third), 0}), bits)
 }
 
-// All is the whole range of the cluster.
+// All is the range of all addresses of the cluster.
 func (p Plan) All() netip.Prefix { return p.prefix(0, 16) }
 
 // Pods is the range of pod addresses.
@@ -31,7 +31,7 @@ func (p Plan) LoadBalancers() netip.Prefix { return p.prefix(192, 19) }
 // Node is the node's own address, where the API server listens.
 func (p Plan) Node() netip.Addr { return p.host(255, 1) }
 
-// Outside is the address of the namespace where clients run, as pods see it.
+// Outside is the address at which pods see the namespace where clients run.
 func (p Plan) Outside() netip.Addr { return p.host(255, 2) }
 
 // APIService is the cluster IP of the Service "kubernetes", the first of the range.

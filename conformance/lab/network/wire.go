@@ -11,12 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// everywhere is the destination of a default route.
 var everywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// NewNode reserves the first free slot of the outside namespace and creates its node's namespace,
-// joined to outside. A slot is free if no lab has it and no route of the machine leads into its
-// range.
+// NewNode reserves the first free slot of the outside namespace. It creates the namespace of the
+// node and joins it to outside. A slot is free if no lab has it and no route of the machine leads
+// into its range.
 func NewNode(outside *Namespace) (*Namespace, Plan, error) {
 	taken, err := outside.destinations()
 	if err != nil {
@@ -67,9 +66,8 @@ func (n *Namespace) destinations() ([]netip.Prefix, error) {
 	return to, nil
 }
 
-// Unlink removes a slot's interface from the namespace, and so the link. The kernel would remove it
-// only when the last connection inside gives up its unreachable peer, a minute after the last
-// process.
+// Unlink removes a slot's interface from the namespace, and so the link. Otherwise the kernel keeps
+// it until the last connection inside times out, a minute after the last process.
 func (n *Namespace) Unlink(name string) error {
 	l, err := n.link.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -114,7 +112,7 @@ func join(outside, node *Namespace, plan Plan) error {
 	if err := node.route(in, everywhere, plan.Outside(), plan.Node()); err != nil {
 		return err
 	}
-	// Packets to unassigned addresses end here with an ICMP error. Else they would circle between
+	// Packets to unassigned addresses get an ICMP error here. Otherwise they would circle between
 	// node and outside until their TTL ends.
 	return node.link.RouteAdd(&netlink.Route{Dst: ipNet(plan.All()), Type: unix.RTN_UNREACHABLE})
 }
@@ -164,8 +162,8 @@ func joinPod(node *Namespace, plan Plan, pod *Namespace, addr netip.Addr) error 
 	if err := veth(node, name, pod, "eth0"); err != nil {
 		return err
 	}
-	// Every link has the node's address. Routes name their link, so it is never ambiguous, and
-	// kube-proxy replaces clients' addresses by it.
+	// Every link has the node's address, because kube-proxy replaces clients' addresses by it. It
+	// is not ambiguous: each route names its link.
 	in, err := node.up(name, plan.Node())
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ type Subject struct {
 	URI    *url.URL // nil: none
 }
 
-// NewAuthority creates a CA with a key of its own, valid from now on.
+// NewAuthority creates a CA with a new key, valid from now on.
 func NewAuthority(name string, now time.Time) (*Authority, error) {
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(lifetime),
@@ -60,7 +60,7 @@ func NewAuthority(name string, now time.Time) (*Authority, error) {
 	return a, nil
 }
 
-// Issue creates a certificate with a key of its own.
+// Issue creates a certificate with a new key.
 func (a *Authority) Issue(s Subject) (pair Pair, err error) {
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: s.Name, Organization: s.Groups}, NotBefore: a.cert.NotBefore,

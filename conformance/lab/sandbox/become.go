@@ -89,7 +89,6 @@ func identity(spec Spec) error {
 		return nil
 	}
 	if !Users() {
-		// A lab without root has only one user.
 		fmt.Fprintf(os.Stderr, "lab: without root, there is one user only: this container does not run as user %d\n",
 			spec.UID)
 		return nil

@@ -14,17 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// old is the machine's root while the container's is built.
+// old is the path of the machine's root until the container's root is complete.
 const old = "/.machine"
 
-// shared are the machine's folders that a container sees, below a layer of its own.
+// shared are the machine's folders that a container sees below its layer.
 var shared = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix"}
 
 // trusted are folders of /etc that the machine's programs need: CAs, and the dynamic linker's
 // settings.
 var trusted = []string{"/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/ld.so.cache", "/etc/alternatives"}
 
-// devices are available to every container.
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // enter changes the root of the calling process to one built from spec.
@@ -70,8 +69,8 @@ func enter(spec Spec) error {
 	return nil
 }
 
-// ownFolders creates, in the container's layer, the machine's folders that have mounts inside.
-// Without root the machine's own folders cannot take a new file, not even below a layer.
+// ownFolders creates, in the container's layer, each shared folder that gets a mount. Without root,
+// no file can be added to a folder that the layer does not have.
 func ownFolders(spec Spec) error {
 	targets := []string{spec.At}
 	for _, m := range spec.Mounts {
@@ -94,8 +93,8 @@ func ownFolders(spec Spec) error {
 	return nil
 }
 
-// share mounts a folder of the machine, writable for the container alone; read-only if the kernel
-// cannot layer it.
+// share mounts a folder of the machine. Writes go to the container's layer; if the kernel cannot
+// layer the folder, it is read-only.
 func share(spec Spec, name string) error {
 	source, target := "/"+name, filepath.Join(spec.Root, name)
 	info, err := os.Lstat(source)

@@ -2,10 +2,10 @@ package sandbox
 
 // File descriptors of a container's process.
 const (
-	// SpecFD contains the Spec, as JSON.
+	// SpecFD delivers the Spec, as JSON.
 	SpecFD = 3
-	// ErrorFD receives the error if the program cannot start; it is closed without data when the
-	// program runs.
+	// ErrorFD receives the error if the program cannot start. Once the program runs, it is closed
+	// without data.
 	ErrorFD = 4
 )
 
@@ -30,7 +30,7 @@ type Spec struct {
 	NoNewPrivileges bool
 }
 
-// Mount is a file or folder of the lab in the container. Source has no symbolic links.
+// Mount puts a file or folder of the machine into the container. Source has no symbolic links.
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool

@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
-// Flood opens streams of ADS without permission for a Gateway, each on its own connection, and
-// sends one message of size bytes on each at the same time: the proxy's name. It returns when the
-// server has ended every stream, with how often it returned each error.
+// Flood opens streams of ADS without permission for a Gateway, each on another connection. On all
+// streams at the same time, it sends one message, whose proxy name has this many bytes. It returns
+// once the server has ended every stream, and counts the streams by error.
 func Flood(ctx context.Context, address string, transport credentials.TransportCredentials, streams,
 	bytes int) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

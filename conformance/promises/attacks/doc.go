@@ -1,16 +1,16 @@
 // Package attacks runs the programs of attackers against Penstock as a user runs it: the built
 // binary on a folder, with the real Envoy. Each attack is a test in a file of its own. SECURITY.md
-// lists the attacks by attacker, with what happens. The files:
+// lists the attacks by attacker, with their effects. The files:
 //
 //	rig_test.go   a site: penstock serve, an Envoy and a model server; its files, requests, logs
 //	              and memory
-//	NAME_test.go  one attack on a site; a test beside it that needs a cluster has the build tag
+//	NAME_test.go  one attack on a site; a test that needs a cluster has the build tag
 //	              lab
-//	NAME.go       the program of an attack that a benchmark measures too (conformance/bench)
+//	NAME.go       the program of an attack that conformance/bench also measures
 //
-// To add an attack, write a file with a test whose name is the attacked feature's term, an
-// underscore, and what a user would lose. Start a site, send traffic, attack, and end the traffic,
-// which fails the test if a request was lost:
+// To add an attack, write a file with a test. Its name is the attacked feature's term, an
+// underscore, and the harm to a user. Start a site, send traffic, attack, and end the traffic. The
+// end fails the test if a request was lost:
 //
 //	s := start(t, nil)
 //	traffic := s.traffic()

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ExpressionRoute is the largest HTTPRoute: 128 matches with 16 regular expressions of headers
-// each, all of which Envoy accepts. Its parent is the Gateway gw.
+// ExpressionRoute returns the largest HTTPRoute: 128 matches, each with regular expressions for 16
+// headers. Envoy accepts all of them. The parent is the Gateway gw.
 func ExpressionRoute(name, host string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b,

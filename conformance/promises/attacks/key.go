@@ -51,7 +51,8 @@ func call(ctx context.Context, key, pool string) (context.Context, context.Cance
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key, "x-penstock-pool", pool), cancel
 }
 
-// Pick calls a picker for a pick from a pool.
+// Pick asks a picker for a pick from a pool, with the key of a Gateway. It returns the status of
+// the call.
 func Pick(ctx context.Context, picker *grpc.ClientConn, key, pool string) codes.Code {
 	ctx, cancel := call(ctx, key, pool)
 	defer cancel()
@@ -70,8 +71,7 @@ func Pick(ctx context.Context, picker *grpc.ClientConn, key, pool string) codes.
 	return status.Code(err)
 }
 
-// ReportPhantoms reports to a picker 100 requests in flight at an endpoint of a pool that were
-// never sent.
+// ReportPhantoms reports to a picker 100 requests in flight at an endpoint. None of them was sent.
 func ReportPhantoms(ctx context.Context, picker *grpc.ClientConn, key, pool, endpoint string) error {
 	ctx, cancel := call(ctx, key, "")
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// JunkTokens opens streams of ADS, one after the other, each with another token that no API server
-// has signed: a JWT for the right audience. It returns an error if one is accepted.
+// JunkTokens opens streams of ADS, one after the other. Each has a different token: a JWT for the
+// right audience that no API server has signed. It returns an error if the server accepts one.
 func JunkTokens(ctx context.Context, conn *grpc.ClientConn, streams int) error {
 	claims := base64.RawURLEncoding.EncodeToString(
 		fmt.Appendf(nil, `{"aud":["penstock.dev"],"exp":%d,"sub":"system:serviceaccount:default:default"}`,
@@ -26,7 +26,7 @@ func JunkTokens(ctx context.Context, conn *grpc.ClientConn, streams int) error {
 		if err == nil {
 			_, err = s.Recv()
 		}
-		// The server closes connections that do not authenticate in time: then it is unavailable.
+		// Unavailable: the server closes connections whose client does not authenticate in time.
 		if c := status.Code(err); c != codes.PermissionDenied && c != codes.Unavailable {
 			return fmt.Errorf("token %d: %w", i, err)
 		}

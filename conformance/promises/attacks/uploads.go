@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Uploads are requests whose bodies stop before their last byte, each on a connection of its own.
+// Uploads are requests without the last byte of their bodies, each on another connection.
 type Uploads struct {
 	conns    []net.Conn
 	answered atomic.Int32
 	reads    sync.WaitGroup
 }
 
-// Stall sends HTTP/1.1 uploads of size bytes to a path, without their ends, 16 at a time. Every
-// other one declares its length, the rest is chunked. Each body begins as a prompt, and never names
-// a model. Stall returns once every upload has stalled or the server has ended it. Call Close.
+// Stall sends HTTP/1.1 uploads of size bytes to a path, 16 at a time, each without its end. Every
+// other upload is chunked, the rest declare their lengths. Each body begins as a prompt, and names
+// no model. Stall returns once each upload has stalled, or the server has ended it. Call Close.
 func Stall(ctx context.Context, address, path string, uploads, size int) (*Uploads, error) {
 	u := &Uploads{}
 	places := make(chan struct{}, 16)

@@ -1,13 +1,13 @@
 // Package explain compares penstock explain with Envoy.
 //
-// grammar.go draws routes with every type of match, and requests for them: with escapes, dots and
-// slashes in paths, encoded and repeated parameters, repeated headers, and hosts in all their
-// forms. run.go sends each request through the Envoy of penstock up, asks the same process to
+// grammar.go draws routes with every type of match. form.go draws requests for them: with escapes,
+// dots and slashes in paths, encoded and repeated parameters, repeated headers, and all forms of
+// hosts. run.go sends each request through the Envoy of penstock up, asks the same process to
 // explain it, and compares the name of the route with Envoy's access log. Without a route it
 // compares the statuses.
 //
-// Invariants: a seed gives the same routes and requests. A difference names the request so that a
-// user can send it again.
+// Invariants: equal seeds give equal routes and requests. A difference contains the bytes of its
+// request.
 //
 // Tests: cd conformance && go test ./features -run Explain. make bench has the figure
 // explain_differs, with another seed each day.

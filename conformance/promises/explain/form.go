@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Form is a request as its bytes.
+// Form describes a request exactly: Wire returns its bytes.
 type Form struct {
 	Method, Target, Host string
 	Header               [][2]string
@@ -16,7 +16,7 @@ type Form struct {
 	Version              string
 }
 
-// Form draws a request, in most cases one near a match.
+// Form draws a request. Most requests fit a match, or nearly fit it.
 func (g *Grammar) Form() Form {
 	m := pick(g, g.matches)
 	f := Form{Method: m.Method, Version: "1.1", Host: g.host(m.host)}
@@ -161,7 +161,7 @@ func (g *Grammar) parameter(match value) string {
 	return strings.ReplaceAll(text, "#", "%23") // no client sends a fragment
 }
 
-// header adds a header that is near a match, or several.
+// header adds one or more headers that fit a match, or nearly fit it.
 func (g *Grammar) header(f *Form, match value) {
 	v := match.Value
 	if match.Type == regex {

@@ -27,7 +27,7 @@ type match struct {
 	host string // of its route
 }
 
-// The elements of matches.
+// New draws matches from these elements.
 var (
 	hosts  = []string{"a.test", "b.test", "x.w.test", "*.w.test", ""}
 	exacts = []string{"/", "/v1", "/v1/models", "/a/b", "/a%20b", "/%7Eteam/x", "/caf%C3%A9", "/caf%c3%a9",
@@ -65,7 +65,7 @@ type Grammar struct {
 	matches []match
 }
 
-// New returns the grammar of a seed, with its routes.
+// New returns the grammar of a seed, and draws its routes.
 func New(seed uint64) *Grammar {
 	g := &Grammar{Rand: rand.New(rand.NewPCG(seed, 41))}
 	for _, host := range hosts {
@@ -103,7 +103,7 @@ func (g *Grammar) match() (m match) {
 	return m
 }
 
-// addValue adds a match unless the name is there: a rule may have each name once.
+// addValue adds a match unless the list has its name: a rule may match each name once.
 func addValue(list []value, v value) []value {
 	for _, o := range list {
 		if strings.EqualFold(o.Name, v.Name) {
@@ -113,8 +113,8 @@ func addValue(list []value, v value) []value {
 	return append(list, v)
 }
 
-// Manifest returns the objects of the grammar: a Gateway at a port, and routes to a server at
-// another.
+// Manifest returns the objects of the grammar: a Gateway at the port gateway, and routes to a
+// server at the port server.
 func (g *Grammar) Manifest(gateway, server int) string {
 	var out strings.Builder
 	write := func(object map[string]any) {

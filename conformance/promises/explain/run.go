@@ -31,8 +31,8 @@ type Config struct {
 	Commands        int // how many of them penstock explain explains, too
 }
 
-// Difference is a request that Envoy routed in another way than explain answered. Each way is the
-// name of a route, or a status.
+// Difference is a request for which explain and Envoy differ. Envoy and Explained are the name of a
+// route, or a status.
 type Difference struct {
 	Form             Form
 	Envoy, Explained string
@@ -74,7 +74,7 @@ func (e explained) way() string {
 	return status
 }
 
-// Run sends the requests and returns those for which explain differs from Envoy.
+// Run sends the requests and returns the differences.
 func Run(ctx context.Context, c Config) ([]Difference, error) {
 	g := New(c.Seed)
 	server, stop, err := serve()
@@ -141,8 +141,7 @@ func Run(ctx context.Context, c Config) ([]Difference, error) {
 	return out, nil
 }
 
-// grpcStatus maps the HTTP status of an answer to the gRPC status that Envoy gives to gRPC
-// requests.
+// grpcStatus maps an HTTP status to the gRPC status with which Envoy answers gRPC requests instead.
 var grpcStatus = map[string]string{"200": "13", "400": "13", "404": "12", "503": "14"}
 
 func serve() (port int, stop func(), err error) {
@@ -247,7 +246,7 @@ func (r *rig) routes() (map[string]string, error) {
 	return out, nil
 }
 
-// connection is reused while Envoy keeps it open.
+// connection is a connection to Envoy. It is used again while Envoy keeps it open.
 type connection struct {
 	address string
 	conn    net.Conn
@@ -261,7 +260,8 @@ func (c *connection) close() {
 	}
 }
 
-// send sends a request, and again if Envoy has closed the connection before it.
+// send sends a request. If that fails on a used connection, which Envoy may have closed, it tries a
+// new one.
 func (c *connection) send(s *sent) error {
 	fresh := c.conn == nil
 	resp, err := c.try(&s.form)

@@ -14,8 +14,8 @@ type figures struct {
 	ended, failed int           // experiments
 }
 
-// requests counts the requests of one side's experiments. Failures that the loss itself may cause
-// are not in failed.
+// requests counts the requests of experiments. Failures that a loss itself may cause count in
+// excepted, not in failed.
 type requests struct{ sent, failed, excepted int }
 
 func (r *requests) add(o requests) {
@@ -40,7 +40,7 @@ func (f *figures) lost(r requests, longest time.Duration) {
 	f.longest = max(f.longest, longest)
 }
 
-// experiment counts an experiment that has ended. It may fail without a failed request.
+// experiment counts an experiment that has ended. An experiment may fail without a failed request.
 func (f *figures) experiment(failed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

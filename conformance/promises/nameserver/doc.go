@@ -5,6 +5,6 @@
 // The attacks on host names, the soak and bench use it; they pass its Address to penstock's
 // --dns-server. It has no tests of its own.
 //
-// Invariants: each change of behavior holds for all later queries, and Queries counts from it. The
-// server ends with Close.
+// Invariants: a change of behavior applies to all later queries, and restarts the count of Queries.
+// The server ends with Close.
 package nameserver

@@ -45,13 +45,13 @@ func (s *Server) Address() string { return s.conn.LocalAddr().String() }
 // Close ends the server.
 func (s *Server) Close() error { return s.conn.Close() }
 
-// Answer makes it answer queries for A records with an IPv4 address.
+// Answer makes the server answer queries for A records with an IPv4 address.
 func (s *Server) Answer(ip netip.Addr) { s.set(answering, ip.As4()) }
 
-// Drop makes it drop queries.
+// Drop makes the server drop queries.
 func (s *Server) Drop() { s.set(dropping, [4]byte{}) }
 
-// Fail makes it answer queries with SERVFAIL.
+// Fail makes the server answer queries with SERVFAIL.
 func (s *Server) Fail() { s.set(failing, [4]byte{}) }
 
 func (s *Server) set(m mode, ip [4]byte) {
@@ -60,14 +60,14 @@ func (s *Server) set(m mode, ip [4]byte) {
 	s.mode, s.ip, s.counted = m, ip, 0
 }
 
-// Asked reports whether a name has been queried; it ends with a dot.
+// Asked reports whether a query for the name, which ends with a dot, has arrived.
 func (s *Server) Asked(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked[name]
 }
 
-// Queries is the number of queries since the last change of behavior.
+// Queries returns the number of queries since the last change of behavior.
 func (s *Server) Queries() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// CA is the authority of a cluster.
+// CA is the certificate authority of a cluster.
 type CA struct {
 	testing.TB
 	Bundle string // in PEM
@@ -22,7 +22,7 @@ type CA struct {
 	key    *ecdsa.PrivateKey
 }
 
-// NewCA makes an authority for an hour.
+// NewCA makes an authority that is valid for an hour.
 func NewCA(t testing.TB) *CA {
 	t.Helper()
 	c := &CA{TB: t}
@@ -34,7 +34,7 @@ func NewCA(t testing.TB) *CA {
 	return c
 }
 
-// Sign signs a certificate with a lifetime; until c has a key, with the certificate's own.
+// Sign signs a certificate with a lifetime. The first certificate of a CA signs itself.
 func (c *CA) Sign(template *x509.Certificate, life time.Duration) tls.Certificate {
 	c.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -16,15 +16,15 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Honest is a correct member of the cluster set: it exports default/NAME, which its gateway serves.
+// Honest is a correct member of the cluster set. It exports the pool default/NAME in ParentMode.
 type Honest struct {
 	*CA
 	Listener   net.Listener
 	Federation *federation.Federation
 }
 
-// NewHonest starts a cluster that exports a pool of the same name. gateway is the address of its
-// gateway.
+// NewHonest starts the member name, which exports a pool of the same name. gateway is the address
+// of its gateway.
 func NewHonest(t testing.TB, name string, gateway *net.TCPAddr) *Honest {
 	t.Helper()
 	h := &Honest{CA: NewCA(t), Listener: listen(t)}

@@ -7,10 +7,11 @@ import (
 	"net"
 )
 
-// KVPublisher is the connection (ZMTP 3.0) of a model server that sends anything.
+// KVPublisher is the ZMTP 3.0 connection of a model server, over which a test may send anything.
 type KVPublisher struct{ net.Conn }
 
-// Greet sends the greeting and the handshake of a PUB socket, and discards the subscriber's.
+// Greet sends the greeting and the handshake of a PUB socket. It discards everything that the
+// subscriber sends.
 func (p KVPublisher) Greet() error {
 	greeting := make([]byte, 64)
 	greeting[0], greeting[9], greeting[10] = 0xff, 0x7f, 3
@@ -21,7 +22,7 @@ func (p KVPublisher) Greet() error {
 	return err
 }
 
-// Frame is a frame of a message; more is 1 if further frames follow.
+// Frame encodes a frame of a message; more is 1 if further frames follow.
 func Frame(more byte, body []byte) []byte {
 	return append(binary.BigEndian.AppendUint64([]byte{2 | more}, uint64(len(body))), body...)
 }
@@ -34,7 +35,8 @@ func (p KVPublisher) Publish(topic string, seq uint64, batch []byte) error {
 	return err
 }
 
-// Stored is a batch that stores the blocks of 16 tokens of a prompt; their hashes begin with first.
+// Stored encodes a batch that stores a prompt in blocks of 16 tokens. The blocks' hashes are first,
+// first+1 and so on.
 func Stored(first uint64, tokens []uint32) []byte {
 	b := append([]byte{0x93, 0x01, 0x91, 0x95, 0xab}, "BlockStored"...)
 	b = binary.BigEndian.AppendUint32(append(b, 0xdd), uint32(len(tokens)/16))

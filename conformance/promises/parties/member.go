@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation/wiretest"
 )
 
-// Publisher is a member that sends what a test wants: a server with a certificate of its cluster.
+// Publisher is a member whose messages a test chooses: a server with a certificate of its cluster.
 type Publisher struct {
 	*CA
 	Name     string
@@ -30,13 +30,13 @@ type Publisher struct {
 	Rounds   atomic.Int64 // connections to it whose function has returned
 }
 
-// NewPublisher makes a member, which listens. Begin makes it serve.
+// NewPublisher makes a member that listens. Begin makes it serve.
 func NewPublisher(t testing.TB, name string) *Publisher {
 	t.Helper()
 	return &Publisher{CA: NewCA(t), Name: name, Listener: listen(t)}
 }
 
-// Subscriber is a stream to a process that subscribes.
+// Subscriber is the stream of a process that subscribes to a Publisher.
 type Subscriber struct {
 	grpc.ServerStream
 	acked map[string]chan struct{} // by topic
@@ -52,8 +52,8 @@ func (v *Subscriber) Send(topic string, items []*discoveryv3.Resource, gone ...s
 	})
 }
 
-// Publish sends items of a topic in the largest possible parts, each after the acknowledgement of
-// the last.
+// Publish sends items of a topic in the largest possible parts. It sends each part once the
+// subscriber has acknowledged the part before.
 func (v *Subscriber) Publish(topic string, items []*discoveryv3.Resource, gone ...string) error {
 	v.nonce++
 	for part := 0; ; part++ {
@@ -96,19 +96,19 @@ func Item(key, value string) *discoveryv3.Resource {
 	return &discoveryv3.Resource{Name: key, Version: "v", Resource: &anypb.Any{Value: wiretest.Value(value)}}
 }
 
-// State is the item with the state of a cluster, which comes before its exports.
+// State is the item with the state of a cluster. A member sends it before its exports.
 func State(sequence int) *discoveryv3.Resource {
 	return Item("", fmt.Sprintf(`{"uid":"uid-of-it","epoch":1,"sequence":%d}`, sequence))
 }
 
-// Exported is an export, with more fields of its entry.
+// Exported is the item of an export. entry is a comma and further fields of its entry, or empty.
 func Exported(name string, sequence int, entry string) *discoveryv3.Resource {
 	return Item(name,
 		fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"routingMode":"EndpointMode"%s}}`, sequence, entry))
 }
 
-// Begin serves until end, with a function for each connection. The function returns how the stream
-// ends; nil: once the other end has ended it.
+// Begin serves until end is called. It calls do for each stream, which ends with the error of do.
+// If that is nil, the subscriber ends the stream.
 func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
 	server := Server(p.Identity(p.Name, federation.ProcessPath, time.Hour), &p.Rounds, do)
 	go func() { _ = server.Serve(p.Listener) }() // ends with Stop
@@ -116,7 +116,7 @@ func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
 	return server.Stop
 }
 
-// Server is the server of a Publisher. It counts connections in rounds.
+// Server returns the server of a Publisher. It counts in rounds how often do has returned.
 func Server(certificate tls.Certificate, rounds *atomic.Int64, do func(*Subscriber) error) *grpc.Server {
 	server := grpc.NewServer(grpc.ForceServerCodecV2(NewEncoded()), grpc.MaxHeaderListSize(64<<20),
 		grpc.Creds(credentials.NewTLS(&tls.Config{
@@ -162,9 +162,9 @@ func newSubscriber(s grpc.ServerStream) *Subscriber {
 	return v
 }
 
-// Follow subscribes to a Penstock at its port for members, with certificates and some messages. It
-// returns the first response, or the error that ended the stream before; with hold, it stays to the
-// end of the stream.
+// Follow connects with certificates to a Penstock's port for members, and sends the messages. It
+// returns the first response, or the error that ended the stream before. With hold, it also waits
+// for a second response or the end of the stream.
 func Follow(
 	ctx context.Context, address string, certificates []tls.Certificate, hold bool, messages ...[]byte,
 ) (*discoveryv3.DeltaDiscoveryResponse, error) {
@@ -192,7 +192,7 @@ func Follow(
 	return out, err
 }
 
-// Encoded is a codec that also takes encoded messages.
+// Encoded is a codec that also accepts messages that are encoded already.
 type Encoded struct{ encoding.CodecV2 }
 
 // NewEncoded returns an Encoded of gRPC's usual codec.

@@ -18,7 +18,7 @@ func root(ctx context.Context) (string, error) {
 	return filepath.Dir(filepath.Dir(strings.TrimSpace(string(out)))), nil
 }
 
-// Envoy finds the Envoy binary: $ENVOY, or the one that make envoy installs.
+// Envoy returns the path of Envoy: $ENVOY, or the path where make envoy installs it.
 func Envoy(ctx context.Context) (string, error) {
 	if path := os.Getenv("ENVOY"); path != "" {
 		return path, nil
@@ -35,13 +35,12 @@ func Envoy(ctx context.Context) (string, error) {
 }
 
 // Penstock builds the penstock binary from the source tree into a folder, with further flags of go
-// build. Like make test it compiles with -trimpath: another flavor would compile every dependency
-// again, which takes a fresh clone minutes.
+// build. It compiles with -trimpath, like make test, so that Go compiles dependencies only once.
 func Penstock(ctx context.Context, dir string, flags ...string) (string, error) {
 	return Build(ctx, dir, "penstock", flags...)
 }
 
-// Build is Penstock for a program of any name below cmd.
+// Build is like Penstock, for any program below cmd.
 func Build(ctx context.Context, dir, program string, flags ...string) (string, error) {
 	tree, err := root(ctx)
 	if err != nil {
@@ -61,7 +60,7 @@ func build(ctx context.Context, tree, path, program string, flags ...string) err
 	return nil
 }
 
-// Earlier builds penstock from an earlier commit of the source tree into a folder.
+// Earlier builds penstock into a folder, from the source tree of an earlier commit.
 func Earlier(ctx context.Context, dir, commit string) (string, error) {
 	here, err := root(ctx)
 	if err != nil {

@@ -25,8 +25,8 @@ type Limits struct {
 	Files  int     // open files
 }
 
-// ChartMemory returns a chart's default memory limit in bytes. path leads to the resources in its
-// values.
+// ChartMemory returns a chart's default memory limit in bytes. path is the path of the resources in
+// the chart's values.
 func ChartMemory(ctx context.Context, chart string, path ...string) (int64, error) {
 	tree, err := root(ctx)
 	if err != nil {
@@ -51,8 +51,7 @@ func ChartMemory(ctx context.Context, chart string, path ...string) (int64, erro
 	return q.Value(), nil
 }
 
-// hierarchy describes a version of cgroups: its folder, and the names of its files. period is in
-// microseconds.
+// hierarchy describes a version of cgroups: its folders, and the names of its files.
 type hierarchy struct {
 	name, memory, cpu        string // folders; "" for a controller that is absent
 	limit, swap, peak, kills string // files of memory
@@ -87,7 +86,7 @@ func set(dir, file, value string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(value), 0o600)
 }
 
-// Confinement runs one process within limits, in a cgroup if this process may make one.
+// Confinement runs one process within limits. It uses a cgroup if this process may make one.
 type Confinement struct {
 	limits Limits
 	under  *hierarchy // nil: no cgroup
@@ -143,7 +142,7 @@ func (c *Confinement) prepare(name string) error {
 	return nil
 }
 
-// Memory is the limit of memory in bytes.
+// Memory returns the memory limit in bytes.
 func (c *Confinement) Memory() int64 { return c.limits.Memory }
 
 // How describes what enforces the limits, for logs.
@@ -167,8 +166,8 @@ func (c *Confinement) Command(binary string, args ...string) (string, []string) 
 	return "/bin/sh", append([]string{"-c", script.String() + `exec "$0" "$@"`, binary}, args...)
 }
 
-// Throttle limits the CPU of a process without a cgroup: it stops the process for the rest of each
-// 40 ms, until ctx ends. The process must run one thread.
+// Throttle limits the CPU of a process without a cgroup, until ctx ends: in each 40 ms, it stops
+// the process after its share. The process must use one thread.
 func (c *Confinement) Throttle(ctx context.Context, p *Process) {
 	if c.under != nil || c.limits.Cores <= 0 {
 		return
@@ -192,8 +191,8 @@ func (c *Confinement) Throttle(ctx context.Context, p *Process) {
 }
 
 // Check returns the peak of a process's resident memory in bytes, and an error if the process
-// exceeded the limit or was killed at it. For a process that has ended it is the cgroup's peak,
-// which includes pages of files.
+// exceeded the limit or the kernel killed it there. For a process that has ended, Check returns the
+// cgroup's peak, which includes pages of files.
 func (c *Confinement) Check(p *Process) (peak int64, err error) {
 	peak, gone := resident(p.PID(), "VmHWM")
 	killed := 0

@@ -2,9 +2,8 @@
 // of this machine with a log file each. Commands, and tests in conformance/promises and
 // conformance/features, use it.
 //
-// process.go has a process, port.go free ports, binary.go finds or builds the binaries, envoy.go
-// starts an Envoy. processtest has what the rigs of tests share.
+// process.go runs a process, port.go finds free ports, binary.go finds or builds the binaries,
+// envoy.go starts an Envoy. Package processtest has the common part of test rigs.
 //
-// Invariants: where the kernel supports it, a process ends with the one that started it; a port is
-// assigned once.
+// Invariants: on Linux, a process ends with the process that started it; a port is assigned once.
 package process

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// ADS returns the address at which penstock serve with a state folder serves ADS and peers.
+// ADS returns the address for ADS and peers of a penstock serve with this state folder.
 func ADS(state string) string { return "unix:" + filepath.Join(state, "xds.sock") }
 
-// Picker returns the address of the picker of penstock serve with a state folder.
+// Picker returns the address of the picker of a penstock serve with this state folder.
 func Picker(state string) string { return "unix:" + filepath.Join(state, "picker.sock") }
 
-// StartEnvoy starts an Envoy with the bootstrap that penstock prints for args. Its files, named
-// after it, are in dir.
+// StartEnvoy starts an Envoy with the output of penstock bootstrap for args. Its files are in dir;
+// their names begin with name.
 func StartEnvoy(penstock, envoy, dir, name string, args ...string) (*Process, error) {
 	text, err := exec.Command(penstock, append([]string{"bootstrap"}, args...)...).Output()
 	if err != nil {

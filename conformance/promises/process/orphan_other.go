@@ -4,5 +4,6 @@ package process
 
 import "syscall"
 
-// Attributes only keeps the terminal's signals away: other kernels end no child for us.
+// Attributes only keeps the terminal's signals from the child: kernels other than Linux cannot end
+// it with its parent.
 func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Ports assigns each port of 127.0.0.1 once, so that no server is mistaken for an earlier one. They
+// Ports assigns each port of 127.0.0.1 once, so that no client reaches a wrong server. The ports
 // are below the range that the kernel assigns to clients. The zero value is ready, and safe for
 // concurrent use.
 type Ports struct {
@@ -16,7 +16,7 @@ type Ports struct {
 	given map[int]bool
 }
 
-// Free returns a port that it has not returned before and that no process uses.
+// Free returns a port that p has not returned before and that no process uses.
 func (p *Ports) Free() (int, error) {
 	p.lock.Lock()
 	defer p.lock.Unlock()

@@ -91,7 +91,7 @@ func (p *Process) Stop(wait time.Duration) error {
 	}
 }
 
-// Answers returns nil if the process runs and its URL answers 200.
+// Answers returns nil if the process runs and the URL answers 200.
 func (p *Process) Answers(url string) error {
 	if err := p.Running(); err != nil {
 		return err
@@ -133,8 +133,8 @@ func resident(pid int, field string) (int64, error) {
 	return 0, errors.Join(fmt.Errorf("no %s", field), lines.Err())
 }
 
-// Peak follows the resident memory of a process, in bytes; the returned function stops and returns
-// the maximum.
+// Peak follows the resident memory of a process. The returned function ends this, and returns the
+// maximum in bytes.
 func Peak(ctx context.Context, pid int) func() int64 {
 	var most int64
 	ctx, stop := context.WithCancel(ctx)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// slope is the growth of values over time by a linear fit, and its standard error, both in % of the
-// mean an hour. Successive samples are alike, because memory follows the configuration: the error
-// counts only independent samples, by the correlation of successive deviations from the fit.
+// slope returns the growth of values over time by a linear fit, and its standard error. Both are in
+// % of the mean per hour. Successive samples are alike, because memory follows the configuration.
+// So the error counts fewer samples, by the correlation of successive deviations from the fit.
 func slope(hours, values []float64) (percent, deviation float64) {
 	n := float64(len(hours))
 	var meanX, meanY float64
@@ -39,9 +39,9 @@ func slope(hours, values []float64) (percent, deviation float64) {
 	return 100 * b / meanY, 100 * math.Sqrt(rest/(n-2)/xx*(1+alike)/(1-alike)) / meanY
 }
 
-// apart removes from values what follows sizes by a linear fit, and keeps their mean. The slope of
-// the rest equals the slope of a fit by time and size if the times are treated alike (Frisch and
-// Waugh, Econometrica 1, 1933).
+// apart removes from values their linear dependence on sizes, and keeps their mean. With times
+// treated alike, the slope equals the slope of a fit by time and size (Frisch and Waugh,
+// Econometrica 1, 1933).
 func apart(values, sizes []float64) []float64 {
 	if len(sizes) != len(values) || len(values) == 0 {
 		return values
@@ -66,8 +66,8 @@ func apart(values, sizes []float64) []float64 {
 	return out
 }
 
-// apart removes what follows the size of the configuration and the number of endpoints: the
-// decisions about each endpoint in each pool's last picks are a quarter of the heap.
+// apart removes the dependence on the size of the configuration and on the number of endpoints. A
+// quarter of the heap is the decisions about each endpoint in each pool's last picks.
 func (s *Samples) apart(values []float64) []float64 {
 	return apart(apart(values, s.size), apart(s.endpoints, s.size))
 }
@@ -90,15 +90,15 @@ func (s Slope) String() string {
 		s.Limit)
 }
 
-// Shortest is the shortest soak whose slopes are judged. A process grows for some minutes after its
-// start.
+// Shortest is the shortest soak whose slopes are compared with their limits. A process grows for
+// some minutes after its start.
 const Shortest = 30 * time.Minute
 
-// judged is the time, in hours, over which samples are judged. It is a little less than half of the
-// shortest soak, because samples begin and end within that half, and a frozen process has none.
+// judged is the least time from the first to the last sample of such a soak, in hours: a little
+// less than half of Shortest, because samples begin in its second half, and not at once.
 const judged = 14.0 / 60
 
-// Judged states how slopes are judged, or that they are not.
+// Judged returns a sentence about how slopes are compared with their limits, or why they are not.
 func (s *Samples) Judged() string {
 	if s.hours() < judged {
 		return fmt.Sprintf(
@@ -108,8 +108,8 @@ func (s *Samples) Judged() string {
 	return "a slope fails if it exceeds its limit by more than two standard errors"
 }
 
-// Growth returns the slopes, and an error if one exceeds its limit with a certainty of two standard
-// errors. A short soak is not judged.
+// Growth returns the slopes, and an error if one exceeds its limit by more than two standard
+// errors. A soak that is too short gives no error.
 func (s *Samples) Growth() (slopes []Slope, err error) {
 	for _, x := range []struct {
 		name   string

@@ -21,11 +21,11 @@ const interval = 5 * time.Second
 
 // Samples records a process's memory and goroutines over time.
 type Samples struct {
-	// Dir is the folder for samples.tsv and for heap profiles of the begin and the end: `go tool
-	// pprof -diff_base heap-0.pb.gz heap-1.pb.gz` shows what has grown.
+	// Dir is the folder for samples.tsv and for heap profiles at the beginning and the end: `go
+	// tool pprof -diff_base heap-0.pb.gz heap-1.pb.gz` shows the growth.
 	Dir string
-	// Size returns the present size of the process's configuration, in any unit; nil: constant.
-	// Memory that follows it is not growth.
+	// Size returns the present size of the process's configuration, in any unit. Nil means that it
+	// is constant. Memory that follows the size is not growth.
 	Size func() float64
 
 	at                    []float64 // hours
@@ -33,11 +33,10 @@ type Samples struct {
 	size, endpoints       []float64 // of the configuration; of all pools, recently removed ones included
 }
 
-// Len is the number of samples.
+// Len returns the number of samples.
 func (s *Samples) Len() int { return len(s.at) }
 
-// Take samples a process of this machine, through the socket api.sock in its state folder, until
-// ctx ends.
+// Take samples a process of this machine until ctx ends. socket is api.sock in its state folder.
 func (s *Samples) Take(ctx context.Context, pid int, socket string) error {
 	client := &http.Client{Timeout: interval,
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -119,9 +118,8 @@ func (s *Samples) write(out io.Writer) error {
 type needs struct{ heap, goroutines, endpoints float64 }
 
 // live reads a process's live heap, its goroutines, and the endpoints of its picker's pools from
-// its metrics. The heap that starts the next collection is twice the live heap of the last one. A
-// heap profile is no alternative: its text takes memory that grows with each place that has ever
-// allocated.
+// its metrics. The heap size that starts the next collection is twice the live heap after the last
+// one. A heap profile would itself take memory for each place that has ever allocated.
 func live(ctx context.Context, client *http.Client) (sample needs, err error) {
 	add := func(into *float64, line, name string) {
 		if text, ok := strings.CutPrefix(line, name); ok {

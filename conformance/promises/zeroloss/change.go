@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// change is one kind of change. It edits the world and returns a description, or "" if there was
-// nothing to change.
+// change is one kind of change. Its function do edits the world and returns a description, or "" if
+// the change does not apply.
 type change struct {
 	name   string
 	weight int
@@ -55,7 +55,8 @@ func changes() []change {
 	}
 }
 
-// next makes the change of one step. It draws an applicable kind from only or, if empty, from all.
+// next makes the change of one step. It draws an applicable kind among the names in only; without
+// names, among all kinds.
 func (w *world) next(seed, step uint64, only []string) (string, error) {
 	rng := rand.New(rand.NewPCG(seed, step))
 	w.late, w.stopped, w.retired = nil, nil, nil
@@ -141,7 +142,8 @@ func (w *world) member(rng *rand.Rand) *member {
 	return m
 }
 
-// move points a route to a new backend. The old one is deleted if it has no other references.
+// move points a route to a new backend. collect deletes the old backends if nothing else refers to
+// them.
 func move(w *world, rng *rand.Rand) (string, error) {
 	name, r := w.someRoute(rng)
 	old := r.backends
@@ -204,7 +206,7 @@ func edit(f func(*pool, *rand.Rand) string) func(*world, *rand.Rand) (string, er
 	}
 }
 
-// protocol switches a pool between HTTP/1.1 and HTTP/2, which its servers both serve.
+// protocol switches a pool between HTTP/1.1 and HTTP/2. Its servers serve both.
 func protocol(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil {
@@ -223,8 +225,8 @@ func noPolicy(w *world, rng *rand.Rand) (string, error) {
 	return name, nil
 }
 
-// full makes a pool overflow. The pool must have a spill target and not be one itself: else 429 is
-// correct.
+// full changes the limit at which a pool overflows. The pool must have a spill target, and no pool
+// may spill to it: otherwise answers of 429 would be correct.
 func full(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil || p.external || len(p.spill) == 0 || w.spilledTo(name) {
@@ -234,7 +236,8 @@ func full(w *world, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%s at %d", name, p.full), nil
 }
 
-// spill changes a pool's spill targets and its limit, in one policy and so in one revision.
+// spill changes a pool's spill targets and its limit. Both are in one policy, so they change in one
+// revision.
 func spill(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Kinds of change that concern endpoints: model servers, and clusters of imports.
+// This file has the kinds of change of endpoints: of model servers, and of the clusters of imports.
 
 func addServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
@@ -21,8 +21,8 @@ func addServer(w *world, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%s at %d", s.name, s.port), s.serve()
 }
 
-// lateServer adds a server that does not accept connections yet. Requests to it are retried at the
-// next one, unless a policy has no fallbacks.
+// lateServer adds a server that does not accept connections yet. Requests to it are retried at
+// another server, so no policy may have zero fallbacks.
 func lateServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
 	if len(f.servers) >= mostServers || len(f.serving()) < 2 {
@@ -53,8 +53,8 @@ func drainServer(w *world, rng *rand.Rand) (string, error) {
 	return s.name, nil
 }
 
-// removeServer removes a server from the files, drained before or not. The server ends after its
-// requests.
+// removeServer removes a server from the files, whether it is draining or not. The server ends once
+// its requests have ended.
 func removeServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
 	s := pick(rng, f.servers...)
@@ -99,7 +99,7 @@ func importDrain(w *world, rng *rand.Rand) (string, error) {
 	return name + "/" + m.name, nil
 }
 
-// importRemove removes a cluster, drained before or not.
+// importRemove removes a cluster from an import, whether it is drained or not.
 func importRemove(w *world, rng *rand.Rand) (string, error) {
 	name, imp := w.someImport(rng)
 	if imp == nil {

@@ -20,7 +20,7 @@ import (
 
 const (
 	eventEvery = 100 * time.Millisecond
-	// settled is how long after a change an answer by the old configuration is correct.
+	// settled is how long after a change an answer may still follow the old configuration.
 	settled = 10 * time.Second
 	// requestTimeout is the time limit of a request, without its stream.
 	requestTimeout = 20 * time.Second
@@ -42,8 +42,8 @@ type target struct {
 	waiting int // requests without response headers
 }
 
-// expect sets the fleets that answer from now on. The previous ones may answer for a while: see
-// settled.
+// expect sets the fleets that may answer from now on. The previous fleets may still answer for the
+// time settled.
 func (t *target) expect(fleets []string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,7 @@ func (t *target) expect(fleets []string, now time.Time) {
 	}
 }
 
-// may reports whether a fleet may answer a request that was sent at a time.
+// may reports whether a fleet may answer a request that was sent at the time sent.
 func (t *target) may(fleet string, sent time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,7 +91,8 @@ func (t *target) answered() {
 	t.waiting--
 }
 
-// quiet stops new requests, and reports whether all have received their headers.
+// quiet stops new requests to the host. It reports whether all sent requests have their response
+// headers.
 func (t *target) quiet() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,7 +148,7 @@ func newClients(rate, streams, events int, roots *x509.CertPool, failed func(fai
 	c := &clients{rate: rate, streams: streams, events: events, failed: failed,
 		body: []byte(strings.Repeat("all work and no play ", largeBody/21))}
 	for i := range 3 {
-		// Close idle connections before the proxy may.
+		// Close idle connections before the proxy closes them.
 		t := &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 3 * time.Second,
 			DisableKeepAlives: i == freshTransport, TLSClientConfig: &tls.Config{RootCAs: roots}}
 		t.Protocols = new(http.Protocols)

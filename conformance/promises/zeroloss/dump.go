@@ -21,11 +21,11 @@ import (
 // At the end of a run, Envoy must have nothing stale. The expected names come from a fresh
 // translation of the folder, the expected content from an Envoy that has just started.
 
-// resources are an Envoy's resources by "type name", without what differs between Envoys.
+// resources are an Envoy's resources by "type name", without the marks that differ between Envoys.
 type resources map[string]string
 
-// sections describe a configuration dump: the list, the path of the resource in an element, and the
-// path of its name. All of them contain resources from ADS.
+// sections describe the lists of a configuration dump with resources from ADS: in each element, the
+// path of the resource and of its name.
 var sections = []struct{ kind, list, state, resource, name string }{
 	{"cluster", "dynamic_active_clusters", "", "cluster", "name"},
 	{"warming cluster", "dynamic_warming_clusters", "", "cluster", "name"},
@@ -153,8 +153,9 @@ func (r *run) translated(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// nothingStale waits until each Envoy that saw all changes has the names of a fresh translation and
-// the content of a fresh Envoy. Old resources stay for the drain time.
+// nothingStale waits until each Envoy that saw all changes has resources of the same names as a
+// fresh translation, with the same content as in a fresh Envoy. It waits because old resources stay
+// for the drain time.
 func (r *run) nothingStale(ctx context.Context) error {
 	r.note("comparing Envoy's resources with a fresh translation and a fresh Envoy")
 	fresh, err := r.edge("fresh", r.planes...)
@@ -189,8 +190,8 @@ func (r *run) stale(ctx context.Context, e, fresh edge) error {
 	}
 	var has []string
 	for name := range got {
-		// A picker's health is known only after a probe, so a translation of files has no such
-		// name.
+		// After a probe of a picker, a name may begin with health/. A translation of files has no
+		// probes.
 		has = append(has, strings.Replace(name, " health/", " ", 1))
 	}
 	slices.Sort(has)

@@ -20,10 +20,9 @@ func newFolder(path string) (*folder, error) {
 	return &folder{path: path, files: map[string]string{}}, os.MkdirAll(path, 0o755)
 }
 
-// update writes files in the order of their references: a file that others name is written before
-// them and removed after them. The random source chooses whether a file is replaced atomically or
-// in place, and whether a pause follows, which splits one change into two revisions. It returns the
-// writes.
+// update writes files in the order of their references: a file that others refer to is written
+// before them and removed after them. At random, it replaces a file atomically or in place, and
+// pauses, which splits one change into two revisions. It returns the writes.
 func (f *folder) update(files map[string]string, rng *rand.Rand) ([]string, error) {
 	var did []string
 	pause := func() {
@@ -69,7 +68,7 @@ func (f *folder) replace(name, text string) error {
 	return os.Rename(path+"~", path)
 }
 
-// overwrite saves a file like cp, so that it is empty for a moment.
+// overwrite saves a file as cp does: the file is empty for a moment.
 func (f *folder) overwrite(name, text string) error {
 	return os.WriteFile(filepath.Join(f.path, name), []byte(text), 0o600)
 }

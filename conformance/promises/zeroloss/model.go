@@ -35,13 +35,13 @@ type answer struct {
 	Sum   uint32 `json:"sum"`
 }
 
-// newServer creates a server for a port. Clients get "connection refused" until serve is called.
+// newServer creates a server for a port. Until serve is called, clients get "connection refused".
 func newServer(fleet, name string, port int, stray func(*server, time.Duration)) *server {
 	s := &server{fleet: fleet, name: name, port: port, addresses: []string{"127.0.0.1"}, stray: stray}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.chat)
 	mux.HandleFunc("GET /metrics", s.metrics)
-	// As uvicorn does, it closes idle connections after 5 seconds.
+	// Like uvicorn, close idle connections after 5 seconds.
 	s.http = &http.Server{Handler: mux, IdleTimeout: 5 * time.Second, ReadHeaderTimeout: 30 * time.Second,
 		ErrorLog: log.New(io.Discard, "", 0)}
 	s.http.Protocols = new(http.Protocols)
@@ -61,8 +61,8 @@ func (s *server) serve() error {
 	return nil
 }
 
-// linger is how long a model server may receive requests after it has left the files, because some
-// are in flight.
+// linger is how long a model server may still receive requests after it has left the files, because
+// a pick may precede the change.
 const linger = 4 * time.Second
 
 // retire ends the server once it has left the files and its requests have ended.
@@ -77,7 +77,7 @@ func (s *server) retire(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
-	// The end of a response is written after its handler has returned.
+	// net/http writes the end of a response after its handler has returned.
 	_ = s.http.Shutdown(ctx) // its only error is that the run has ended
 }
 
@@ -87,8 +87,8 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	s.served.Add(1)
-	// An endpoint of an external picker stays in Envoy for a while, and Envoy may try it without a
-	// pick.
+	// A late request is correct for an external picker: its endpoints stay in Envoy for a while,
+	// and Envoy may use them without a pick.
 	if left := s.left.Load(); left != 0 && s.fleet != externalFleet {
 		if since := time.Since(time.Unix(0, left)); since > linger {
 			s.stray(s, since)

@@ -13,10 +13,11 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/retry"
 )
 
-// namedFleet is the fleet whose ModelServers have a host name in place of an address, in a soak.
+// namedFleet is the fleet whose ModelServers have a host name instead of an address in a soak.
 const namedFleet = "f1"
 
-// namedAddresses are the results of its name, in turn. No other fleet has endpoints there.
+// namedAddresses are the addresses to which that name resolves, in turn. No other fleet has
+// endpoints there.
 var namedAddresses = []string{"127.0.1.1", "127.0.1.2"}
 
 func (r *run) resolver() []string {
@@ -26,7 +27,7 @@ func (r *run) resolver() []string {
 	return []string{"--dns-server", r.dns.Address()}
 }
 
-// resolve makes the DNS server answer with the next address, and returns the former one.
+// resolve makes the DNS server answer with the next address, and returns the previous address.
 func (r *run) resolve() (former string) {
 	former = namedAddresses[r.named%2]
 	r.named++
@@ -34,7 +35,7 @@ func (r *run) resolve() (former string) {
 	return former
 }
 
-// resolved is a copy of the user's files in which no name needs the DNS server.
+// resolved returns the path of a copy of the user's files that has addresses instead of names.
 func (r *run) resolved() (string, error) {
 	if r.dns == nil {
 		return r.folder.path, nil
@@ -52,8 +53,8 @@ func (r *run) resolved() (string, error) {
 	return path, nil
 }
 
-// unresolved makes the DNS server drop all queries, and then answer them with SERVFAIL. A control
-// plane restarts meanwhile. Then the server comes back with another address.
+// unresolved makes the DNS server drop all queries, restarts a control plane, and makes the server
+// answer SERVFAIL. Then the server answers again, with another address.
 func (r *run) unresolved(ctx context.Context, p *plane) error {
 	r.note("the DNS server drops all queries")
 	r.dns.Drop()
@@ -96,8 +97,8 @@ func (r *run) looksUp(ctx context.Context) error {
 	})
 }
 
-// soon polls check. Its deadline is longer than the longest time between two lookups of a name, and
-// only ends a run that hangs.
+// soon polls check until it succeeds. The deadline exceeds the longest time between two lookups of
+// a name, so it only ends a run that hangs.
 func soon(ctx context.Context, what string, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

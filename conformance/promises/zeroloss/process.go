@@ -45,7 +45,6 @@ func (p *plane) ready(ctx context.Context) error {
 
 func (p *plane) readyz() error { return p.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", p.status)) }
 
-// startEnvoy starts an Envoy with the bootstrap that penstock prints for some control planes.
 func startEnvoy(binary, envoy, dir, name string, admin int, drain time.Duration, planes ...*plane) (*process.Process,
 	error) {
 	args := []string{"--gateway", "default/gw", "--admin", fmt.Sprintf("127.0.0.1:%d", admin), "--drain-time",

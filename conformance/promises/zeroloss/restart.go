@@ -19,8 +19,8 @@ func (r *run) processes(ctx context.Context) error {
 	return r.attach()
 }
 
-// edge is an Envoy of the Gateway. Several share its ports on this machine, and the kernel
-// distributes connections.
+// edge is an Envoy of the Gateway. Envoys share the Gateway's ports, and the kernel distributes
+// connections among them.
 type edge struct {
 	*process.Process
 	admin int
@@ -159,8 +159,8 @@ func (r *run) kill(ctx context.Context, p *plane) error {
 	return r.again(ctx, p)
 }
 
-// freezeTime is shorter than the detection of a frozen control plane, so that it resumes in the
-// middle of everything.
+// freezeTime is how long a control plane is frozen: too short to be detected, so it resumes in the
+// middle of its work.
 const freezeTime = 4 * time.Second
 
 func (r *run) freeze(ctx context.Context, p *plane) error {
@@ -205,7 +205,7 @@ func (r *run) end() error {
 	return errors.Join(append(problems, r.nacks())...)
 }
 
-// nacks returns the lines about NACKs in the logs. Each NACK is a bug.
+// nacks returns an error with the lines about NACKs in the logs. Each NACK is a bug.
 func (r *run) nacks() error {
 	var found error
 	for _, name := range []string{"up", "a", "b"} {

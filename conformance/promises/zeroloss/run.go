@@ -123,7 +123,7 @@ func (r *run) note(format string, args ...any) {
 	}
 }
 
-// stray records a request that reaches a model server long after it has left the files.
+// stray records a request that a model server receives long after the server has left the files.
 func (r *run) stray(s *server, since time.Duration) {
 	r.fail(failure{At: time.Now(), What: "stray", Host: s.name,
 		Cause: fmt.Sprintf("a request came %s after the server had left the files", since.Round(time.Millisecond))})
@@ -204,7 +204,7 @@ func (r *run) files() (ours, remote map[string]string) {
 	return ours, map[string]string{"pool-f.yaml": p.yaml("f"), "servers-f0.yaml": w.fleets[externalFleet].yaml()}
 }
 
-// write updates the folders; the external picker's first.
+// write updates the external picker's folder, and then the user's.
 func (r *run) write(rng *rand.Rand) error {
 	ours, remote := r.files()
 	if _, err := r.remote.update(remote, rng); err != nil {
@@ -266,7 +266,7 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 	}
 	stop()
 	if r.up != nil {
-		// Requests in flight end while penstock ends its Envoy.
+		// Penstock drains its Envoy before it ends, so requests in flight complete.
 		r.note("SIGTERM to penstock up")
 		r.up.Signal(syscall.SIGTERM)
 	}
@@ -410,8 +410,8 @@ func (r *run) announce(ctx context.Context) error {
 	return nil
 }
 
-// knock returns nil if a host is served. Several Envoys share the port by chance: for each further
-// one it opens twenty more connections.
+// knock returns nil if a host is served. Connections reach Envoys at random, so knock opens twenty
+// more for each further Envoy.
 func (r *run) knock(t *target) error {
 	for range 1 + 20*max(0, len(r.edges)-1) {
 		id := r.clients.ids.Add(1)
@@ -455,7 +455,7 @@ func (r *run) endpoints(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until only the last configuration may answer, and a while longer.
+// settle waits 2 s, allows only answers by the last configuration from then on, and waits 2 s more.
 func (r *run) settle(ctx context.Context) error {
 	for _, strict := range []bool{true, false} {
 		select {

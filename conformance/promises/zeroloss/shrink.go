@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// Each step's change is drawn from the seed and the step's number, in the world after the steps
-// before it. So a subset of the steps is a sequence too, and a failing sequence can be shortened by
-// omitting steps that it fails without.
+// The change of a step depends only on the seed, the step's number, and the world after the steps
+// before it. So any subset of the steps is a sequence too, and a failing sequence can be shortened.
 
 // parseSteps reads "1-40,57".
 func parseSteps(text string) (steps []int, err error) {

@@ -15,15 +15,16 @@ import (
 const (
 	// faultInterval is the time between two faults of a soak.
 	faultInterval = 45 * time.Second
-	// warming is how long the first control plane runs at least before its memory is measured:
-	// records of its picks fill until then.
+	// warming is the least time that the first control plane runs before its memory is measured. In
+	// this time its records of picks fill.
 	warming = 10 * time.Minute
-	// diskFault is how long a state folder cannot be written.
+	// diskFault is how long a state folder is unusable.
 	diskFault = 10 * time.Second
 )
 
-// fault is a fault that a soak injects into a control plane. The first control plane's process
-// stays the same from shortly before the second half, in which its memory is measured.
+// fault is a fault that a soak injects into a control plane. The memory of the first control plane
+// is measured in the second half of the soak, so no fault ends its process from shortly before then
+// on.
 type fault struct {
 	name  string
 	plane int
@@ -45,7 +46,7 @@ func (r *run) faults() []fault {
 	}
 }
 
-// disk makes a state folder unusable for a while: every access below it fails, for root too.
+// disk replaces a state folder by a file for a while: every access below it fails, even for root.
 func (r *run) disk(ctx context.Context, p *plane) error {
 	r.note("the state folder of %s cannot be used", p.name)
 	away := p.state + ".away"
@@ -60,8 +61,8 @@ func (r *run) disk(ctx context.Context, p *plane) error {
 	return errors.Join(err, os.Remove(p.state), os.Rename(away, p.state))
 }
 
-// soak repeats the faults until the soak's time is over, and samples the first control plane in the
-// second half. Changes and requests go on meanwhile.
+// soak repeats the faults until the soak's time is over. In the second half it samples the first
+// control plane. Changes and requests go on meanwhile.
 func (r *run) soak(ctx context.Context) (*soak.Samples, error) {
 	began, s := time.Now(), &soak.Samples{Dir: r.Dir, Size: func() float64 { return float64(r.size.Load()) }}
 	sampling, stop := context.WithCancel(ctx)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// stallLimit is the shortest stall that is recorded: a pick may take twice as long.
+// stallLimit is the shortest recorded stall: half of the time that a pick may take.
 const stallLimit = time.Second
 
 // stall is a time in which the machine did not run a process.
@@ -21,8 +21,8 @@ func (r *run) stalled(name string, d time.Duration) {
 	r.stalls = append(r.stalls, stall{time.Now().Add(-d), time.Now()})
 }
 
-// inStalls is the number of failed requests during a stall. They do not count against Penstock, and
-// yet fail the run: it must be repeated on a machine with less load.
+// inStalls returns the number of requests that failed during a stall. They do not prove a loss, yet
+// they fail the run: repeat it on a machine with less load.
 func (res result) inStalls() (n int) {
 	for _, f := range res.Failures {
 		if slices.ContainsFunc(res.Stalls, func(s stall) bool {
@@ -50,8 +50,7 @@ func (r *run) watch(ctx context.Context) {
 	}
 }
 
-// watchEdge records when the machine does not run an Envoy, by the response time of its admin
-// interface.
+// watchEdge records the stalls of an Envoy: the times when its admin interface responds late.
 func (r *run) watchEdge(ctx context.Context, e edge) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

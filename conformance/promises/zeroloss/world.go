@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// world is the meaning of the folder of configuration. Changes edit it; render writes it.
+// world is the meaning of the user's folder. Changes edit it; render writes it as YAML.
 type world struct {
 	gateway  gateway
 	fleets   map[string]*fleet
@@ -22,7 +22,7 @@ type world struct {
 	newServer    func(fleet string) (*server, error)
 	newSecret    func(host string) *secret
 
-	// Work for the harness during this change, besides writing files.
+	// These lists are work for the harness during this change, besides writing files.
 	late    []*server // listed a while before they serve
 	stopped []*server // left the files
 	retired []string  // hosts that leave the files: their requests end before
@@ -37,7 +37,7 @@ type gateway struct {
 	extra                    bool // a second cleartext listener, on extraPort
 }
 
-// listener is an HTTPS listener, and so a filter chain.
+// listener is an HTTPS listener, which becomes a filter chain in Envoy.
 type listener struct{ host, secret string }
 
 type secret struct{ host, cert, key string }
@@ -89,7 +89,7 @@ func (w *world) fresh(kind string) string {
 	return fmt.Sprintf("%s-%d", kind, w.names)
 }
 
-// sortedKeys makes choices depend on the seed alone.
+// sortedKeys returns the keys in a fixed order, so that choices depend on the seed alone.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // leads returns the fleets that may answer for a backend.
@@ -140,7 +140,7 @@ func (w *world) refers(f func(b *backend)) {
 	}
 }
 
-// collect deletes objects without references, until none is left.
+// collect deletes objects without references, until only referenced objects are left.
 func (w *world) collect() {
 	for again := true; again; {
 		used := map[backend]bool{}

@@ -1,6 +1,6 @@
 // Command certify runs the official conformance suites, unmodified, and writes their reports.
-// Packages suites/gateway and suites/inferencepool pin the suites. Each runs in a lab of its own in
-// which Penstock is installed from its manifests, or on a given cluster.
+// Packages suites/gateway and suites/inferencepool pin the suites. Each suite runs in its own lab,
+// in which Penstock is installed from its manifests, or on a given cluster.
 //
 //	certify [-kubeconfig FILE] [-suite REGEXP] [-core] [-run TEST]
 //
@@ -8,13 +8,13 @@
 // is tested. With -core only the core of each profile runs, which takes minutes instead of half an
 // hour, and no report is written.
 //
-// The inference extension's suite runs twice: with its own reference pickers, and
-// (inference-own-picker) with Penstock's, which the API server substitutes. The second run writes
-// no report, and omits the tests of the suite's own pickers.
+// The inference extension's suite also runs with Penstock's pickers: as external pickers
+// (inference-epp), and as built-in pickers (inference-own-picker). In the last run the API server
+// removes the references to pickers, tests of the suite's pickers are omitted, and no report is
+// written.
 //
 // Invariants: no other test is skipped. A failed test is an error, and so is a report with a
-// skipped test or an unsupported feature of a gateway. Mesh features and UDP do not count: Penstock
-// is a gateway for TCP.
+// skipped test or an unsupported feature. Only features of a mesh may be unsupported.
 //
 // `make conformance` and `.ci/run` call it. Tests: cd conformance && go test ./suites/certify
 package main

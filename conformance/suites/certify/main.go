@@ -55,8 +55,7 @@ func certify(ctx context.Context, c config, chosen *regexp.Regexp) (err error) {
 	return err
 }
 
-// on runs a suite on the given cluster, or on a lab of its own, so that suites cannot disturb each
-// other.
+// on runs a suite on the given cluster, or on a new lab, so that suites cannot disturb each other.
 func (s suite) on(ctx context.Context, c config) (err error) {
 	if c.kubeconfig == "" {
 		config := lab.Config{Dir: "../.lab-" + s.name, ReleasesOf: s.pinned}

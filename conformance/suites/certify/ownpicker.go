@@ -20,14 +20,14 @@ import (
 //go:embed ownpicker.yaml
 var ownPickerYAML []byte
 
-// needPicker are the inference extension's tests of the suite's own picker: they choose its pod by
-// a header, check the headers that it receives, or name a Service that does not exist.
+// needPicker lists the tests of the inference extension that need the suite's picker: they choose
+// its pod by a header, check the headers that it receives, or name a Service that does not exist.
 const needPicker = "EppUnAvailableFailOpen,GatewayDestinationEndpointServed,GatewayFollowingEPPRouting," +
 	"GatewayFollowingEPPRoutingWithDataParallelism,GatewayWeightedAcrossTwoInferencePools,InferencePoolAppProtocol,InferencePoolInvalidEPPService"
 
-// ownPicker makes Penstock's own picker pick from the pools of the unmodified suite: the API server
-// removes the reference to another picker from each new InferencePool. It returns when that is in
-// force.
+// ownPicker makes Penstock's built-in picker pick from the pools of the unmodified suite: it makes
+// the API server remove the picker reference from each new InferencePool. It returns once the API
+// server does so.
 func ownPicker(ctx context.Context, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

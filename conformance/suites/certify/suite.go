@@ -26,11 +26,10 @@ type suite struct {
 	pinned   string // folder of the go.mod that names the CRDs' releases, if not conformance's
 	profiles string // of Gateway API's suite
 	core     string // the features of -core
-	// picker runs penstock picker in place of the suite's own endpoint picker, whose image it
-	// replaces.
+	// picker replaces the image of the suite's endpoint picker by penstock picker.
 	picker bool
 	// prepare changes a cluster before the suite runs. skip lists the tests, comma-separated, that
-	// then prove nothing. Such a run writes no report.
+	// prove nothing after prepare. A run with skip writes no report.
 	prepare func(ctx context.Context, kubeconfig string) error
 	skip    string
 	// env are environment variables for the suite's program.
@@ -45,8 +44,8 @@ var oneCPU = []string{"GOMAXPROCS=1"}
 var suites = []suite{
 	{name: "gateway-api", program: "gateway-api-conformance",
 		profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP,GATEWAY-UDP",
-		// The core contains tests that these two modes are not accepted, for implementations that
-		// do not claim them.
+		// The core also tests that an implementation that does not claim the modes Terminate and
+		// Mixed does not accept them.
 		core: "Gateway,HTTPRoute,GRPCRoute,TLSRoute,TCPRoute,UDPRoute,ReferenceGrant,TLSRouteModeTerminate,TLSRouteModeMixed"},
 	{name: "inference", program: "inference-conformance", pinned: "suites/inferencepool", env: oneCPU},
 	{name: "inference-epp", program: "inference-conformance", pinned: "suites/inferencepool", picker: true,
@@ -188,8 +187,8 @@ func (o outcome) problem(where string) error {
 	return nil
 }
 
-// spare is a free address of a lab's range for LoadBalancers, which the lab assigns from the
-// beginning. The API server's address identifies the range.
+// spare returns a free address of a lab's range for LoadBalancers: one far from the beginning of
+// the range, where the lab begins. The API server's address identifies the range.
 func spare(kubeconfig string) (string, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

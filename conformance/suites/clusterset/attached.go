@@ -39,7 +39,7 @@ func emptyImport(r *run) {
 	gw.answers(http.StatusOK, "one")
 }
 
-// gatewayIsAParent needs no wiring: the import lists nothing that could be reached.
+// gatewayIsAParent needs no wiring, because it sends no request.
 func gatewayIsAParent(r *run) {
 	const other = "example.com/other-controller"
 	gw := r.enter()
@@ -52,8 +52,8 @@ func gatewayIsAParent(r *run) {
 	gw.imported("llm", func(u *unstructured.Unstructured) error { return parents(u, other, false) })
 }
 
-// parents returns an error if the presence of the Gateway gw among an import's parents differs from
-// want, or the entry of another controller has changed.
+// parents returns an error unless want reports whether the Gateway gw is a parent of the import. It
+// also returns an error if the entry of the controller other has changed.
 func parents(u *unstructured.Unstructured, other string, want bool) error {
 	found, kept := false, false
 	for _, c := range list(u.Object, "status", "controllers") {

@@ -21,7 +21,7 @@ const (
 	pickerPort = 9002
 )
 
-// pool creates an InferencePool, its picker's Service, and annotations as "key: value".
+// pool creates an InferencePool with annotations ("key: value"), and its picker's Service.
 func (m *member) pool(name string, annotations ...string) {
 	m.create(fmt.Sprintf(`
 apiVersion: v1
@@ -54,8 +54,8 @@ func (m *member) annotate(name string, exported bool) {
 	m.change(pools, name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, exportAnnotation, value))
 }
 
-// exportedIs returns an error unless the pool's condition Exported has the status and contains all
-// words; "" is the absence of the condition.
+// exportedIs returns an error unless the pool's condition Exported has the status, and its message
+// contains all words. With status "" it returns an error if the condition exists.
 func (m *member) exportedIs(pool, status string, words ...string) error {
 	u, err := m.in(pools).Get(m.run, pool, metav1.GetOptions{})
 	if err != nil {
@@ -156,7 +156,7 @@ func endpointWiring(r *run) {
 	}
 }
 
-// wired returns an error unless an entry leads to the picker's Service.
+// wired returns an error unless the entry has an address and the port of the picker's Service.
 func (r *run) wired(entry map[string]any) error {
 	if entry["routingMode"] != "EndpointMode" {
 		return fmt.Errorf("routingMode is %v", entry["routingMode"])
@@ -190,7 +190,7 @@ func (r *run) wired(entry map[string]any) error {
 		epp["service"], want, pickerPort)
 }
 
-// addresses are where other clusters may reach a Service.
+// addresses returns the addresses at which other clusters may reach a Service.
 func addresses(svc *unstructured.Unstructured) (out []string) {
 	if typ, _, _ := unstructured.NestedString(svc.Object, "spec", "type"); typ != "LoadBalancer" {
 		ips, _, _ := unstructured.NestedStringSlice(svc.Object, "spec", "clusterIPs")

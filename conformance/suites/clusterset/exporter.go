@@ -11,17 +11,18 @@ import (
 	"sync"
 )
 
-// idHeader has a request's number, by which pickers, servers and clients identify it.
+// idHeader is the header with a request's number, by which pickers, servers and clients identify
+// the request.
 const idHeader = "x-clusterset-request"
 
-// exporter plays an exporting cluster: a picker, and a server for each of Config.Addresses, all
-// with one port.
+// exporter plays an exporting cluster: a picker, and one model server at each of Config.Addresses.
+// All servers have the same port.
 type exporter struct {
 	name    string
 	picker  *picker
 	servers []netip.AddrPort
 	port    int
-	// release ends streamed responses.
+	// release, once closed, ends streamed responses.
 	release chan struct{}
 
 	mu   sync.Mutex
@@ -87,7 +88,7 @@ func (e *exporter) handler(at netip.AddrPort) http.Handler {
 	return mux
 }
 
-// body is the number of bytes that a server has received as the body of a request.
+// body returns the number of body bytes of a request that a server has received.
 func (e *exporter) body(id int) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -101,7 +102,7 @@ func (e *exporter) entry() map[string]any {
 	}
 }
 
-// parentEntry is the exporter's entry in ParentMode; its server plays its gateway.
+// parentEntry returns the exporter's entry in ParentMode. Its first server plays its gateway.
 func (e *exporter) parentEntry() map[string]any {
 	return map[string]any{
 		"name": e.name, "routingMode": "ParentMode", "targetPortNumber": int64(e.port),

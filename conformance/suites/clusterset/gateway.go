@@ -28,8 +28,8 @@ type response struct {
 	details    string // of one that is not 200
 }
 
-// enter creates the test's namespace and a Gateway in the first cluster, and waits until it is
-// programmed.
+// enter creates the test's namespace and a Gateway in the first cluster, and waits until the
+// Gateway is programmed.
 func (r *run) enter() *entrance {
 	e := &entrance{
 		member: r.members[0], client: &http.Client{
@@ -59,7 +59,7 @@ func (r *run) enter() *entrance {
 	return e
 }
 
-// route creates the HTTPRoute llm to imports, each "NAME" or "NAME=WEIGHT".
+// route creates the HTTPRoute llm. Its backends are imports, each given as "NAME" or "NAME=WEIGHT".
 func (e *entrance) route(to ...string) {
 	e.create(
 		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: llm}\nspec: {parentRefs: " +
@@ -138,7 +138,8 @@ func (e *entrance) chat(status int) response {
 	return got
 }
 
-// answers waits until a chat request gets a status, and is served by cluster unless that is "".
+// answers waits until the response to a chat request has the status and comes from the cluster ("":
+// any).
 func (e *entrance) answers(status int, cluster string) (got response) {
 	e.run.until(fmt.Sprintf("POST %s%s answers %d %s", e.url, completions, status, cluster), func() (err error) {
 		got, err = e.ask(completions, chat)

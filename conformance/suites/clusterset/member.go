@@ -92,7 +92,7 @@ func (m *member) remove(resource schema.GroupVersionResource, name string) {
 	}
 }
 
-// imported waits until the member has an import for which every missing returns nil.
+// imported waits until the member has the import, and every check in missing returns nil for it.
 func (m *member) imported(name string, missing ...func(u *unstructured.Unstructured) error) {
 	m.run.until(fmt.Sprintf("cluster %s: InferencePoolImport %s", m.name, name), func() error {
 		u, err := m.in(imports).Get(m.run, name, metav1.GetOptions{})
@@ -124,8 +124,8 @@ func (m *member) without(resource schema.GroupVersionResource, name string) erro
 	return fmt.Errorf("it is there, with the status %v", u.Object["status"])
 }
 
-// entries are the exporting clusters of an import by name, with their entries of status.clusters,
-// which are nil for shape Upstream.
+// entries maps the names of an import's exporting clusters to their entries in status.clusters. For
+// shape Upstream the entries are nil.
 func (r *run) entries(u *unstructured.Unstructured) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	if r.config.Shape == Seed {
@@ -142,7 +142,7 @@ func (r *run) entries(u *unstructured.Unstructured) map[string]map[string]any {
 	return out
 }
 
-// exportedBy returns a function that returns an error if an import does not list a cluster.
+// exportedBy returns a check: an error unless the import lists the cluster.
 func (r *run) exportedBy(name string) func(*unstructured.Unstructured) error {
 	return func(u *unstructured.Unstructured) error {
 		if got := r.entries(u); !contains(got, name) {
@@ -163,7 +163,7 @@ func (r *run) notExportedBy(name string) func(*unstructured.Unstructured) error 
 
 func contains[V any](m map[string]V, key string) bool { _, ok := m[key]; return ok }
 
-// list returns the objects of a list inside of an object, without other elements.
+// list returns the elements of a list inside an object that are objects themselves.
 func list(in map[string]any, path ...string) (out []map[string]any) {
 	all, _, _ := unstructured.NestedSlice(in, path...)
 	for _, e := range all {
@@ -174,8 +174,8 @@ func list(in map[string]any, path ...string) (out []map[string]any) {
 	return out
 }
 
-// condition returns an error if a list of conditions does not have one with a type and a status; ""
-// is any.
+// condition returns an error unless the object's condition of type typ has the status, and one of
+// the reasons. Status "" and no reasons mean any.
 func condition(object map[string]any, typ, status string, reasons ...string) error {
 	for _, c := range list(object, "conditions") {
 		if c["type"] != typ {

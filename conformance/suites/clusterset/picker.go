@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/pki"
 )
 
-// Names of the endpoint picker protocol (docs/proposals/004-endpoint-picker-protocol).
+// The endpoint picker protocol defines these names (docs/proposals/004-endpoint-picker-protocol).
 const (
 	extProcService   = "envoy.service.ext_proc.v3.ExternalProcessor"
 	endpointKey      = "x-gateway-destination-endpoint"
@@ -74,7 +74,7 @@ func selfSigned() (tls.Certificate, error) {
 	return tls.X509KeyPair(own.Certificate, own.Key)
 }
 
-// follow makes the picker name an endpoint, or answer with a status that is not 0.
+// follow makes the picker name an endpoint, or, if status is not 0, answer the request with it.
 func (p *picker) follow(names netip.AddrPort, status int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,8 +95,7 @@ func (p *picker) note(id string, f func(*call)) {
 	p.calls[id] = c
 }
 
-// Process answers one request's messages, depending on the mode in which the gateway sends the
-// body.
+// Process answers the messages of one request, as the body mode of the gateway demands.
 func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	var id string
 	mode := filterv3.ProcessingMode_FULL_DUPLEX_STREAMED // the protocol's

@@ -39,7 +39,8 @@ type statistics struct {
 	Passed, Skipped, Failed int
 }
 
-// Report is the report of a run, as YAML. It has no time: equal results give equal reports.
+// Report returns the report of a run, as YAML. It contains no time: equal results give equal
+// reports.
 func (s *Suite) Report(implementation Implementation, results []Result) ([]byte, error) {
 	r := report{Kind: "ClusterSetConformanceReport", Implementation: implementation, Shape: s.config.Shape,
 		Clusters: len(s.config.Clusters)}

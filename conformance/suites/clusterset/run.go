@@ -20,7 +20,7 @@ type run struct {
 
 const pause = 50 * time.Millisecond
 
-// run runs a test, in a goroutine that a failure may end.
+// run runs a test in a new goroutine, which a failure ends.
 func (s *Suite) run(ctx context.Context, t Test) Result {
 	result := Result{Test: t, Skipped: s.config.skipped(t)}
 	if result.Skipped != "" {
@@ -69,7 +69,8 @@ func (r *run) must(err error) {
 	}
 }
 
-// until waits until missing returns nil. Its error ends the test after Config.Timeout.
+// until waits until missing returns nil. After Config.Timeout the test fails with the last error of
+// missing.
 func (r *run) until(what string, missing func() error) {
 	ctx, cancel := context.WithTimeout(r, r.config.Timeout)
 	defer cancel()

@@ -45,8 +45,8 @@ type Cluster struct {
 
 // Config configures a Suite.
 type Config struct {
-	// Clusters are the members: for Controller at least two, the first of which exports; for
-	// Gateway the first one.
+	// Clusters are the members. Profile Controller needs at least two, and the first one exports.
+	// Profile Gateway uses only the first one.
 	Clusters []Cluster
 	// Profiles to test.
 	Profiles []Profile
@@ -57,7 +57,7 @@ type Config struct {
 	// GatewayPort is the port of the Gateways' listeners; 0 is 80.
 	GatewayPort int
 	// Addresses are addresses of this machine that gateways reach, for profile Gateway. Tests with
-	// two model servers of one pool need a second one; both servers have the same port.
+	// two model servers need a second address, because both servers have the same port.
 	Addresses []netip.Addr
 	// ServiceType of the pickers' Services, for profile Controller; empty is LoadBalancer.
 	ServiceType string
@@ -160,13 +160,13 @@ func (c Config) skipped(t Test) string {
 // Result is a test's result.
 type Result struct {
 	Test
-	// Skipped is the reason for skipping it; "" if it ran.
+	// Skipped is why the test did not run; "" if it ran.
 	Skipped string
-	// Err is why it failed; nil if it passed.
+	// Err is why the test failed; nil if it passed.
 	Err error
 }
 
-// String is one word, with the reason of anything but success.
+// String returns "passed", or "skipped" or "FAILED" with the reason.
 func (r Result) String() string {
 	switch {
 	case r.Skipped != "":

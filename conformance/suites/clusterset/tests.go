@@ -6,18 +6,18 @@ import "strings"
 type Test struct {
 	// Name of the test, one word.
 	Name string
-	// Profile that it belongs to.
+	// Profile that the test belongs to.
 	Profile Profile
 	// Proves is the sentence that holds if the test passes.
 	Proves string
-	// Needs are conditions without which it is skipped.
+	// Needs are conditions without which the test is skipped.
 	Needs needs
 
 	test func(*run)
 }
 
-// namespace is the namespace of the test's objects. Each test has its own, which it deletes:
-// importers may have to allow them by name.
+// namespace returns the namespace of the test's objects. It depends on the test's name alone,
+// because importers may have to allow namespaces by name.
 func (t *Test) namespace() string {
 	return "clusterset-" + strings.ToLower(t.Name)
 }
@@ -31,7 +31,6 @@ const (
 	second                   // a second address of this machine
 )
 
-// tests are all tests, in the order in which they run.
 var tests = []Test{
 	{Name: "ExportCreatesImports", Profile: Controller, test: exportCreatesImports,
 		Proves: "A pool with the export annotation has an import of its name and namespace in each other member."},

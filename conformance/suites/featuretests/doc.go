@@ -1,7 +1,7 @@
 // Package featuretests has one test for each Gateway API feature that Penstock claims
 // (manifests/features), named after it: `go test -run HTTPRouteCORS ./suites/featuretests` is the
-// shortest way from a feature to Envoy's configuration. Each test drives the whole pipeline, from a
-// user's YAML to Envoy's resources, and compares the part that makes the feature.
+// shortest way from a feature to Envoy's configuration. Each test translates a user's YAML to
+// Envoy's resources, and compares the part of them that makes the feature.
 //
 // The official suite (conformance/suites/gateway) tests the same features with requests;
 // translator/envoy tests them on the real Envoy. This package shows how Envoy expresses a feature,

@@ -20,7 +20,8 @@ type file struct {
 	data []byte
 }
 
-// archive writes files in the given order, all owned by root and with one time.
+// archive returns a tar archive of files in the given order. All belong to root and have the same
+// time.
 func archive(files []file, at time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -43,7 +44,7 @@ func archive(files []file, at time.Time) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// compressed is a gzip archive, whose header has neither a name nor a time.
+// compressed returns an archive with gzip, whose header has neither a name nor a time.
 func compressed(files []file, at time.Time) ([]byte, error) {
 	data, err := archive(files, at)
 	if err != nil {
@@ -58,8 +59,8 @@ func compressed(files []file, at time.Time) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// tree reads all files below dir, sorted by name, as files of the folder prefix. It ignores modes
-// on disk.
+// tree reads all files below dir, sorted by name, and puts prefix before their names. It ignores
+// the modes on disk.
 func tree(dir, prefix string) ([]file, error) {
 	var out []file
 	err := filepath.WalkDir(dir, func(place string, entry fs.DirEntry, err error) error {

@@ -54,8 +54,8 @@ func (d *dist) run() error {
 	return nil
 }
 
-// replaced empties a folder that this program has written (it is empty, or has the file mark), or
-// makes it.
+// replaced makes a folder, or empties it. A folder with files but without the file mark is not this
+// program's, and an error.
 func replaced(dir, mark string) error {
 	found, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -71,8 +71,8 @@ func (d *dist) put(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(d.out, name), data, 0o644)
 }
 
-// archives writes a compressed archive of each platform: the program, on Linux the pinned Envoy
-// beside it, and licenses.
+// archives writes a compressed archive for each platform, with the program, its licenses, and on
+// Linux the pinned Envoy.
 func (d *dist) archives() error {
 	licenses, err := d.licenses()
 	if err != nil {
@@ -130,7 +130,6 @@ func (d *dist) program(platform v1.Platform, name string) string {
 	return filepath.Join(d.programs, dashed(platform), name)
 }
 
-// imageLine is the image that a chart's values name.
 var imageLine = regexp.MustCompile(`(?m)^image: (\S+)$`)
 
 func (d *dist) images() error {

@@ -24,7 +24,7 @@ type built struct {
 	sbom     []byte
 }
 
-// build makes the image of a platform. The version, if any, is the program's: see inspect.
+// build makes the image of the program at path for a platform. inspect uses the version.
 func build(platform v1.Platform, path, version string) (*built, error) {
 	files, err := program(path)
 	if err != nil {
@@ -81,7 +81,8 @@ func layer(files []file) (v1.Layer, error) {
 		tarball.WithMediaType(types.OCILayer))
 }
 
-// index lists the images, and their SBOMs as artifacts that refer to them.
+// index returns an index of the images and their SBOMs. An SBOM is an artifact that refers to its
+// image.
 func index(all []*built) (v1.ImageIndex, error) {
 	out := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, b := range all {
@@ -100,7 +101,7 @@ func index(all []*built) (v1.ImageIndex, error) {
 			return nil, err
 		}
 		artifact = mutate.Subject(mutate.ConfigMediaType(artifact, sbomType), *subject).(v1.Image)
-		// With a platform of its own, engines do not mistake it for an image.
+		// Because of the unknown platform, engines do not use the SBOM as an image.
 		out = mutate.AppendManifests(out, mutate.IndexAddendum{Add: artifact, Descriptor: v1.Descriptor{
 			ArtifactType: string(sbomType), Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"},
 		}})
@@ -108,7 +109,7 @@ func index(all []*built) (v1.ImageIndex, error) {
 	return out, nil
 }
 
-// created is the time of a commit, or the epoch.
+// created parses the time of a commit. Without one it returns the Unix epoch.
 func created(text string) time.Time {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {

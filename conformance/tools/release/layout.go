@@ -18,7 +18,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// run writes the image of programs, each given as OS/ARCH=PROGRAM, and optionally pushes it.
+// run writes the image of programs, each given as OS/ARCH=PROGRAM. With push it also pushes the
+// image.
 func run(tag, out string, push bool, programs []string) error {
 	if out == "" || len(programs) == 0 {
 		return errors.New("name the image, the folder and a program: see -help")
@@ -62,8 +63,8 @@ func pushed(tag string, all []*built) error {
 	return nil
 }
 
-// write fills a folder: layout (the OCI layout), rootfs of each platform, its SBOM, and values.yaml
-// for the chart.
+// write fills a folder with the OCI layout, the files (rootfs) and the SBOM of each platform's
+// image, and values.yaml for the chart.
 func write(dir, tag string, all []*built) (v1.Hash, error) {
 	if err := replaced(dir, "layout/oci-layout"); err != nil {
 		return v1.Hash{}, err
@@ -85,7 +86,6 @@ func write(dir, tag string, all []*built) (v1.Hash, error) {
 	return digest, os.WriteFile(filepath.Join(dir, "values.yaml"), []byte(values), 0o644)
 }
 
-// writeLayout writes an OCI layout of the images and returns the digest of their index.
 func writeLayout(place, tag string, all []*built) (v1.Hash, error) {
 	if _, err := name.ParseReference(tag); err != nil {
 		return v1.Hash{}, err

@@ -24,7 +24,7 @@ type packager interface {
 }
 
 // packages writes a .deb and an .rpm for each Linux platform: the program with its Envoy, a systemd
-// unit and its user. The program and Envoy stand in one folder, where penstock looks for Envoy.
+// unit and its user. The program and Envoy are in one folder, where penstock looks for Envoy.
 func (d *dist) packages() error {
 	unit := filepath.Join(d.source, "manifests/release/linux")
 	licenses, err := d.licenses()
@@ -68,7 +68,6 @@ func (d *dist) packagesOf(platform v1.Platform, unit string, licenses []byte) er
 	return nil
 }
 
-// about lists the metadata and files of a package.
 func (d *dist) about(platform v1.Platform, unit, envoy, licenses string) *nfpm.Info {
 	entry := func(mode os.FileMode, from, to string) *nfpmfiles.Content {
 		return &nfpmfiles.Content{Source: from, Destination: to,

@@ -9,14 +9,16 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// user is the user and group of the process, as in distroless images (nonroot) and in the chart.
+// user is the ID of the user and group of the process, as in distroless images (nonroot) and in the
+// chart.
 const user = "65532"
 
-// base has the files of every platform.
+// base returns the files that the images of all platforms have.
 func base() []file {
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {
-		// PEM cannot express a constraint, without which the root would be trusted for more
+		// Omit roots with a constraint: PEM cannot express it, so the root would be trusted for
+		// more.
 		if root.Constraint == nil {
 			_ = pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // to memory
 		}

@@ -25,8 +25,8 @@ type about struct {
 	parts            []cyclonedx.Component // what is published with it, besides its modules
 }
 
-// inspect reads the linker's information in a program. A version replaces the module's, which is a
-// commit's if the commit has no tag yet.
+// inspect reads the build information in a program. version, if not empty, replaces the version of
+// the main module, which names a commit as long as the commit has no tag.
 func inspect(path string, data []byte, version string) (*about, error) {
 	info, err := buildinfo.Read(bytes.NewReader(data))
 	if err != nil {
@@ -50,7 +50,6 @@ func inspect(path string, data []byte, version string) (*about, error) {
 	return out, nil
 }
 
-// runsOn returns an error if the program is for another platform.
 func (a *about) runsOn(platform v1.Platform) error {
 	if a.os != platform.OS || a.architecture != platform.Architecture {
 		return fmt.Errorf("the program is for %s/%s, not for %s", a.os, a.architecture, platform)

@@ -23,7 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// What cosign reads: the type of a signed payload, and the annotation that has its signature.
+// cosign reads payloads of this type, and their signature in this annotation.
 const (
 	payloadType         = types.MediaType("application/vnd.dev.cosign.simplesigning.v1+json")
 	signatureAnnotation = "dev.cosignproject.cosign/signature"
@@ -36,8 +36,8 @@ func sign(key *ecdsa.PrivateKey, data []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(signature), err
 }
 
-// signImages writes the signature of each image beside its archive, NAME.tar.sig. It is the
-// signature of the payload that cosign verify reads from the registry, where push puts both.
+// signImages writes the signature of each image to a file beside its archive, NAME.tar.sig. It
+// signs the payload, which push sends to the registry with the signature, for cosign verify.
 func (d *dist) signImages(key *ecdsa.PrivateKey) error {
 	for _, tag := range slices.Sorted(maps.Keys(d.digests)) {
 		ref, err := name.ParseReference(tag)
@@ -56,7 +56,7 @@ func (d *dist) signImages(key *ecdsa.PrivateKey) error {
 	return nil
 }
 
-// payload is the document that a signature of an image signs (simple signing).
+// payload returns the document that is signed for an image (simple signing).
 func payload(ref name.Reference, digest string) []byte {
 	text, err := json.Marshal(map[string]any{
 		"critical": map[string]any{
@@ -72,8 +72,8 @@ func payload(ref name.Reference, digest string) []byte {
 	return text
 }
 
-// pushSignature pushes the signature in a file to where cosign looks for that of an image. Without
-// the file the image is not signed.
+// pushSignature pushes the signature in a file to the tag where cosign looks for the signature of
+// the image. Without the file it pushes nothing.
 func pushSignature(file string, ref name.Reference, digest v1.Hash) error {
 	signature, err := readFile(file)
 	if err != nil || signature == nil {

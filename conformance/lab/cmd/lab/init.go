@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// private is a folder that a lab covers with a tmpfs in its own mount namespace. Its short paths
-// suit sockets, and it leaves no files behind.
+// private is a folder on which a lab mounts a tmpfs in its mount namespace. The paths are short
+// enough for sockets, and no files stay after the lab.
 const private = "/run"
 
 func newInit() *cobra.Command {
@@ -29,8 +29,7 @@ func newInit() *cobra.Command {
 	}
 }
 
-// initialize prepares the namespaces that it was started in, starts `lab supervise`, and reaps
-// processes until the supervisor ends.
+// initialize prepares its namespaces, starts `lab supervise`, and reaps processes until that ends.
 func initialize(dir string) error {
 	report := os.NewFile(readyFD, "ready")
 	if err := mounts(); err != nil {

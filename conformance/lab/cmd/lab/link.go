@@ -76,7 +76,7 @@ func newLinks(clusters []*cluster.Cluster) links {
 	return all
 }
 
-// serve takes Links on a socket in the lab's folder until ctx is done.
+// serve accepts Links on a socket in the lab's folder until ctx is done.
 func (ls links) serve(ctx context.Context, dir string) error {
 	folder, err := os.Open(dir)
 	if err != nil {
@@ -100,7 +100,8 @@ func (ls links) serve(ctx context.Context, dir string) error {
 	}
 }
 
-// take reads one Link and answers. Links are few: one connection follows the other.
+// take reads one Link from a connection and answers. Links are few, so serve handles one connection
+// at a time.
 func (ls links) take(c net.Conn) {
 	defer func() { _ = c.Close() }()
 	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {

@@ -21,7 +21,8 @@ func main() {
 	}
 }
 
-// newRoot returns the root command. A new subcommand is a file with a function, and a line here.
+// newRoot returns the root command. To add a subcommand, add a file with its function, and a line
+// here.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lab",

@@ -22,8 +22,8 @@ type state struct {
 	Clusters int      `json:"clusters"`
 	Tools    string   `json:"tools"` // folder of a cluster's programs
 	CRDs     []string `json:"crds"`  // files and folders that are applied to each cluster
-	// ReleasesOf is a folder whose go.mod names the releases of the CRDs, used if CRDs is empty; ""
-	// is the working directory.
+	// ReleasesOf is a folder whose go.mod names the releases of the CRDs; "" is the working
+	// directory. It has no effect if CRDs is not empty.
 	ReleasesOf string `json:"releasesOf,omitempty"`
 	Audit      bool   `json:"audit"`           // API servers log all requests
 	Rootless   bool   `json:"rootless"`        // the lab has a user namespace of its own
@@ -32,7 +32,6 @@ type state struct {
 	PID        int    `json:"pid,omitempty"`   // of the lab's PID 1, in its starter's namespace
 }
 
-// defaultDir is the default of --dir.
 const defaultDir = ".lab"
 
 func addDir(cmd *cobra.Command, dir *string) {

@@ -37,8 +37,8 @@ func newSupervise() *cobra.Command {
 	}
 }
 
-// supervise runs a lab until ctx is done, the lifeline ends, or a cluster fails. A check returns at
-// once.
+// supervise runs a lab until ctx is done, the lifeline reaches EOF, or a cluster fails. With
+// state.Check it starts no clusters.
 func supervise(ctx context.Context, dir string, report io.Writer) error {
 	s, err := load(dir)
 	if err != nil {
@@ -92,7 +92,7 @@ func supervise(ctx context.Context, dir string, report io.Writer) error {
 	return g.Wait()
 }
 
-// clusters prepares all clusters, each joined to all others.
+// clusters prepares all clusters, and joins each cluster to all others.
 func (s state) clusters(log *slog.Logger) ([]*cluster.Cluster, error) {
 	outside, err := network.Current()
 	if err != nil {
@@ -122,7 +122,7 @@ func (s state) clusters(log *slog.Logger) ([]*cluster.Cluster, error) {
 	return all, nil
 }
 
-// merge writes one kubeconfig with a context for each cluster; the first one is current.
+// merge writes one kubeconfig with a context for each cluster. The first context is current.
 func (s state) merge(clusters []*cluster.Cluster) error {
 	var files []string
 	for _, c := range clusters {

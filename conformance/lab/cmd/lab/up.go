@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/retry"
 )
 
-// Descriptors that `lab init` hands on to `lab supervise`.
+// `lab init` passes these descriptors to `lab supervise`.
 const (
 	readyFD    = 3 // one line: "ready", or the error
 	lifelineFD = 4 // with a lifeline, the lab ends at its EOF
@@ -154,8 +154,8 @@ func needsNft() error {
 	return nil
 }
 
-// start starts the lab's PID 1. ready reports once, closing lifeline ends a lab that has a
-// lifeline, and wait receives the lab's end.
+// start starts the lab's PID 1. ready receives one report. Closing lifeline ends a lab with
+// Lifeline. wait receives the exit of PID 1.
 func (s *state) start() (ready io.Reader, lifeline io.Closer, wait <-chan error, err error) {
 	log, err := os.Create(s.log())
 	if err != nil {

@@ -2,8 +2,8 @@
 // reads, ports, and a wait that polls. The rigs of conformance/features, promises/attacks and
 // promises/principals embed it.
 //
-// Invariants: a port is assigned once in a test binary. A file of the folder changes in one step.
-// Waits only depend on time by their deadline.
+// Invariants: a test binary assigns each port once. A file of the folder changes in one step. A
+// wait ends with its condition, or with the deadline.
 //
 // Tests: run the packages that use it.
 package processtest

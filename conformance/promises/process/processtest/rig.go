@@ -45,14 +45,15 @@ func (r *Rig) Write(name, text string) {
 	}
 }
 
-// Eventually polls a condition until it holds. The test fails with the condition's last error.
+// Eventually polls check until it succeeds. After the deadline the test fails with the last error
+// of check.
 func (r *Rig) Eventually(what string, check func() error) {
 	r.Helper()
 	poll.NoError(r, what, process.Limit, check)
 }
 
-// ShortDir makes a folder until the end of the test. t.TempDir may be too long for the path of a
-// Unix socket.
+// ShortDir makes a folder for the test with a short path, for Unix sockets: t.TempDir may be too
+// long.
 func ShortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ps")
