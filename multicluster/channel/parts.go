@@ -8,8 +8,9 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// A response above partItems or partBytes is sent as several messages, each after the previous
-// one's acknowledgement, so neither end holds more than agreed. The parts take effect together.
+// A response above partItems or partBytes is sent as several messages, its parts. Each part is sent
+// after the acknowledgement of the previous part, so that both ends hold a bounded amount. The
+// parts take effect together.
 const (
 	partItems = 1024
 	partBytes = 1 << 20
@@ -17,7 +18,8 @@ const (
 	partOverhead = 96
 )
 
-// Nonces of parts contain partMark; the last part of a response has only the sequence.
+// The nonces of all parts except a response's last one contain partMark. The last part's nonce is
+// the sequence number alone.
 const partMark = "/"
 
 func split(whole *response) (parts []*response) {
@@ -59,8 +61,8 @@ type assembly struct {
 	bytes  int
 }
 
-// add returns a response once it is complete. Exceeding the limits is an error, which ends the
-// connection.
+// add returns a response once it is complete. It returns an error if the parts exceed the limits;
+// the error ends the stream.
 func (a *assembly) add(r *response) (whole *response, err error) {
 	whole = a.parts[r.GetTypeUrl()]
 	last := !strings.Contains(r.GetNonce(), partMark)

@@ -32,7 +32,8 @@ const (
 
 var stream = grpc.StreamDesc{StreamName: "Follow", ServerStreams: true, ClientStreams: true}
 
-// Register adds the service to a gRPC server. Every admitted client may subscribe.
+// Register adds the service to a gRPC server. Every client that the server and Config.Identify
+// accept may subscribe.
 func (c *Channel) Register(g grpc.ServiceRegistrar) {
 	d := stream
 	d.Handler = func(_ any, s grpc.ServerStream) error { return c.serve(&serverStream{ServerStream: s}) }
@@ -46,7 +47,7 @@ type subscriber struct {
 	name   string
 	topics map[string]*subscription
 	wake   chan struct{}
-	idle   int // requests without effect
+	idle   int // requests that neither subscribe nor acknowledge
 }
 
 func (s *subscriber) flush() {
@@ -58,11 +59,11 @@ func (s *subscriber) flush() {
 
 type subscription struct {
 	begun       bool
-	made        bool   // the topic's snapshot, if it has one
-	first       []Item // its items, until the first response
+	made        bool   // first is made, or the topic has no snapshot
+	first       []Item // the items of Topic.Snapshot, until the first response
 	sent, acked uint64 // Topic.seq
-	// inFlight is true while a response is not acknowledged. In the first response sent is 0 if
-	// nothing was published before.
+	// inFlight is true while a response is not acknowledged. sent cannot show this: after the first
+	// response it is 0 if nothing was published before.
 	inFlight bool
 	sentAt   time.Time
 	known    map[string]bool
@@ -181,8 +182,8 @@ func (c *Channel) leave(s *subscriber) {
 var errUnsolicited = status.Errorf(codes.InvalidArgument,
 	"more than %d requests neither subscribe nor acknowledge a response", maxIdle)
 
-// request processes a subscription or an acknowledgement. An unknown topic belongs to a newer
-// version and gets no response.
+// request processes a subscription or an acknowledgement. A topic that does not exist here belongs
+// to a newer release of the subscriber; the request gets no response.
 func (c *Channel) request(s *subscriber, r *request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,8 +224,8 @@ func (s *subscriber) unsolicited() error {
 	return nil
 }
 
-// snapshots makes the snapshots for new subscriptions. Items published meanwhile stay published, so
-// none is lost.
+// snapshots makes the snapshots for new subscriptions. Items that are published at the same time
+// stay published, so no item is lost.
 func (c *Channel) snapshots(s *subscriber) {
 	c.mu.Lock()
 	var begin []*Topic
