@@ -22,8 +22,8 @@ import (
 type Config struct {
 	// Peers are the addresses ("host:port") of the other processes. SetPeers changes them.
 	Peers []string
-	// Credentials authenticate connections to peers; nil: cleartext. The credentials of the server
-	// belong to the gRPC server passed to Register.
+	// Credentials authenticate connections to peers; nil: cleartext. The server passed to Register
+	// has its own credentials.
 	Credentials credentials.TransportCredentials
 	// CredentialsOf returns the credentials for dialling one peer; nil: Credentials.
 	CredentialsOf func(address string) credentials.TransportCredentials
@@ -37,20 +37,20 @@ type Config struct {
 	// subscriber's call. An error ends the call. nil: subscribers have no names.
 	Identify func(ctx context.Context) (string, error)
 	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms, because a pick
-	// may take 2 s. Processes with 7 % of a core missed a timeout of 250 ms: picks named endpoints
-	// that Envoy lacked, and pools that fail closed responded with 503.
+	// may take 2 s. With 250 ms, processes with 7 % of a core were too late: Envoy lacked the
+	// picked endpoints, and pools that fail closed responded with 503.
 	AckTimeout time.Duration
-	// Debounce is how long a response waits for further publications. 0: it does not wait. A longer
-	// time delays picks, which wait for publications.
+	// Debounce is how long a response waits for further publications. 0: it does not wait. Picks
+	// wait for publications, too.
 	Debounce time.Duration
 	// GracePeriod is how long a disconnected peer may take to reconnect. Default: 5 s.
 	GracePeriod time.Duration
-	// Limits bound the memory that each peer takes in this process. Exceeded, if set, is called
-	// after a peer's stream ended because the peer exceeded a limit or violated the protocol.
+	// Limits bound the memory that each peer takes here. Exceeded, if set, is called after a peer's
+	// stream ended because of a limit or a violation of the protocol.
 	Limits   Limits
 	Exceeded func(peer, problem string)
-	// Received, if set, is called with each message of a peer. If the message is a part of a
-	// response, but not the last one, its acknowledgement waits for the returned time.
+	// Received, if set, is called with each message of a peer. If another part of the response
+	// follows, the acknowledgement waits for the returned time.
 	Received func(peer string, in Received) time.Duration
 	// Now is the clock for certificates; nil: time.Now.
 	Now func() time.Time
@@ -63,8 +63,8 @@ type Config struct {
 // Received describes a message of a peer.
 type Received struct {
 	Items, Bytes int
-	// Dropped describes the items with invalid keys in this message and in previous messages of the
-	// same response. It is nil if this message has no such item.
+	// Dropped describes items with invalid keys in this and previous messages of the response. It
+	// is nil if this message has none.
 	Dropped error
 }
 
@@ -94,7 +94,7 @@ type Channel struct {
 	changed     chan struct{} // closed and replaced when the peers or their state change
 }
 
-// New makes a channel. Its caller then makes topics and subscriptions, and calls Register and Run.
+// New makes a channel. Make its topics and subscriptions next; then call Register and Run.
 func New(c Config) *Channel {
 	c.AckTimeout, c.GracePeriod = cmp.Or(c.AckTimeout, 750*time.Millisecond), cmp.Or(c.GracePeriod, 5*time.Second)
 	if c.Credentials == nil {

@@ -1,7 +1,6 @@
-// Package channel is publish/subscribe between Penstock processes. Processes that serve the same
-// Envoys exchange facts that are in no file and no API server: small items with keys, grouped into
-// topics. Each process publishes its items on its ADS port and subscribes to the other processes,
-// its peers, at their addresses.
+// Package channel is publish/subscribe between Penstock processes. They exchange facts that are in
+// no file and no API server: small items with keys, grouped into topics. Each process publishes its
+// items on its ADS port and subscribes to the other processes, its peers, at their addresses.
 //
 // A Topic publishes (Publish, Retract) and delivers peers' items (Subscribe). A Mirror is the usual
 // subscriber: it keeps the decoded values of a topic as peer -> key -> value and reports changes.
@@ -30,15 +29,14 @@
 //
 // The wire format is one gRPC stream with the messages of delta xDS. A request names a topic
 // (type_url). A response has items (resources, with ttl) and retracted keys (removed_resources).
-// The subscriber acknowledges a response once the items are in effect there. Topic.Acknowledged
-// waits for these acknowledgements. Parts of a large response take effect together (parts.go). The
-// first response of a topic is a snapshot: all published items, and the items of Topic.Snapshot. In
-// a topic that resumes, the first request after a lost stream names the subscriber's items with
-// versions (initial_resource_versions), and the response has the differences: after a lost
-// connection between clusters only changes are sent. A subscriber never writes to a publisher. A
-// process trusts the peers that it dials; they prove their identity if Config.Credentials demand
-// it. When a certificate of a connection expires, both ends end the stream, and the subscriber
-// reconnects (expiry.go).
+// The subscriber acknowledges a response once its items are in effect (Topic.Acknowledged). Parts
+// of a large response take effect together (parts.go). The first response of a topic is a snapshot:
+// all published items, and the items of Topic.Snapshot. In a topic that resumes, the first request
+// after a lost stream names the subscriber's items with versions (initial_resource_versions), and
+// the response has only the differences. A subscriber never writes to a publisher. A process trusts
+// the peers that it dials; they prove their identity if Config.Credentials demand it. When a
+// certificate of a connection expires, both ends end the stream, and the subscriber reconnects
+// (expiry.go).
 //
 // A disconnection retracts no items. The subscriber decides how long it uses them: it receives an
 // Update with Disconnected, and a Mirror has a Retention.

@@ -14,8 +14,8 @@ type edit struct {
 
 const keptEdits = 256
 
-// note records an edit at Topic.seq and drops old edits. For a subscriber that needs a dropped
-// edit, walk.all compares all items. Channel.mu is held.
+// note records an edit at Topic.seq and drops old edits. For subscribers that need a dropped edit,
+// walk.all compares all items. Channel.mu is held.
 func (t *Topic) note(key string) {
 	t.edits = append(t.edits, edit{t.seq, key})
 	if len(t.edits) > 2*len(t.items)+keptEdits {
@@ -34,7 +34,7 @@ func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	return t.edits[sort.Search(len(t.edits), func(i int) bool { return t.edits[i].seq > seq }):], true
 }
 
-// Judge applies the filter of Topic.Visible again to all items, for each subscriber.
+// Judge applies the filter of Topic.Visible to all items again.
 func (t *Topic) Judge() {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -122,7 +122,7 @@ func (w *walk) edited(edits []edit) {
 
 func (w *walk) all() {
 	for key, it := range w.topic.items {
-		// An item that was published before the last response may have become visible later.
+		// an older item may have become visible since the last response
 		sent := it.seq <= w.sub.sent && w.sub.begun && (w.topic.visible == nil || w.sub.known[key])
 		if !sent && w.topic.shows(w.to, key) {
 			w.put(key, it)

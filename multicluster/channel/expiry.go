@@ -11,13 +11,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// errExpired ends a stream after a certificate of its connection has expired. The peer makes a new
-// connection, because a connection keeps the certificates of its handshake.
+// errExpired ends a stream after a certificate of its connection expired. The peer must make a new
+// connection: a connection keeps the certificates of its handshake.
 var errExpired = status.Error(codes.Unauthenticated,
 	"the certificate of this connection has expired: connect again with its successor")
 
-// expiryCheck is the interval at which a certificate is compared with the clock. One timer is not
-// enough: the clock may be set while a stream is open.
+// expiryCheck is the interval at which a certificate is compared with the clock. The clock may be
+// set while a stream is open.
 const expiryCheck = time.Minute
 
 // expires returns when the first certificate of a call's other end expires; zero: the other end has
@@ -43,8 +43,7 @@ func expires(ctx context.Context) (first time.Time) {
 	return first
 }
 
-// untilExpiry returns errExpired at the time at, or ctx's error if ctx ends before. With a zero
-// time it waits for ctx.
+// untilExpiry returns errExpired at the time at (zero: never), or ctx's error if ctx ends before.
 func (c *Channel) untilExpiry(ctx context.Context, at time.Time) error {
 	if at.IsZero() {
 		<-ctx.Done()

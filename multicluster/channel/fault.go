@@ -2,6 +2,6 @@
 
 package channel
 
-// faulty returns false. In builds with the tag faults it returns true for one mistake, which the
-// simulation of cluster sets must find.
+// faulty returns false. With the tag faults it returns true for a mistake that simulations must
+// find.
 func faulty(string) bool { return false }

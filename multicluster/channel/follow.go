@@ -26,8 +26,8 @@ const (
 	// retryInterval is the time between attempts to connect. With a short one, a process that
 	// starts is connected at once.
 	retryInterval = 100 * time.Millisecond
-	// shortestPause replaces retryInterval after a stream that ended because of the peer's messages
-	// (exceeded). The pause doubles each time, up to longestPause.
+	// shortestPause is the interval after a stream that ended because of the peer's messages. It
+	// doubles each time, up to longestPause.
 	shortestPause = time.Second
 	longestPause  = 8 * time.Second
 	// calm is how long a stream must last to reset the pause to shortestPause.
@@ -92,8 +92,8 @@ func (c *Channel) topicsByName() map[string]*Topic {
 	return maps.Clone(c.topics)
 }
 
-// errRedial means that an unreachable peer is probably back. The channel makes a new connection,
-// because ResetConnectBackoff of grpc-go 1.85 would race with the resolver.
+// errRedial asks for a new connection to an unreachable peer. ResetConnectBackoff of grpc-go 1.85
+// would race with the resolver.
 var errRedial = errors.New("the peer is back")
 
 // dialAgain connects to all unreachable peers again. A new subscriber is probably one of these
@@ -358,8 +358,8 @@ func (c *Channel) begin(p *peer, t *Topic) (f *followed, first *request) {
 	return f, first
 }
 
-// received drops items with invalid keys. It returns how long the acknowledgement waits if r is a
-// part of a response, but not the last one.
+// received drops items with invalid keys. It returns how long the acknowledgement waits if another
+// part follows.
 func (c *Channel) received(p *peer, f *followed, r *response) time.Duration {
 	in := Received{Items: len(r.GetResources()) + len(r.GetRemovedResources()), Bytes: weight(r)}
 	if f.topic.drop(r, &f.dropped) {

@@ -16,8 +16,8 @@ const KeepForever time.Duration = -1
 type MirrorConfig[T any] struct {
 	// Decode decodes an item. Items for which it returns an error are skipped and logged.
 	Decode func(value []byte) (T, error)
-	// Retention is how long a peer's values stay after its connection is lost. A value that the
-	// peer publishes or retracts after that is not affected. 0: the values are removed at once.
+	// Retention is how long a peer's values stay after its connection is lost, if the peer does not
+	// publish or retract them again. 0: they are removed at once.
 	Retention time.Duration
 	// Changed, if set, is called with the changes of one update or expiry, before the update is
 	// acknowledged. Calls come in order, one at a time. It may read the mirror.
@@ -98,8 +98,8 @@ func (m *Mirror[T]) Values() iter.Seq[T] {
 	}
 }
 
-// DropStale drops the stale values of a key: a newer value is known from elsewhere. A value is
-// stale if its peer is disconnected, or has not published it since it reconnected.
+// DropStale drops the values of a key whose peers are disconnected, or have not published them
+// since they reconnected. A newer value is known from elsewhere.
 func (m *Mirror[T]) DropStale(key string) {
 	m.change(func() (changes []Change[T]) {
 		for peer, values := range m.peers {

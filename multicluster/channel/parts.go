@@ -8,9 +8,9 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// A response above partItems or partBytes is sent as several messages, its parts. Each part is sent
-// after the acknowledgement of the previous part, so that both ends hold a bounded amount. The
-// parts take effect together.
+// A response above partItems or partBytes is sent as several messages, its parts. Each part waits
+// for the acknowledgement of the previous part, so memory at both ends is bounded. The parts take
+// effect together.
 const (
 	partItems = 1024
 	partBytes = 1 << 20
@@ -18,8 +18,8 @@ const (
 	partOverhead = 96
 )
 
-// The nonces of all parts except a response's last one contain partMark. The last part's nonce is
-// the sequence number alone.
+// The nonces of parts contain partMark, except the last part's nonce: it is the sequence number
+// alone.
 const partMark = "/"
 
 func split(whole *response) (parts []*response) {

@@ -32,8 +32,7 @@ const (
 
 var stream = grpc.StreamDesc{StreamName: "Follow", ServerStreams: true, ClientStreams: true}
 
-// Register adds the service to a gRPC server. Every client that the server and Config.Identify
-// accept may subscribe.
+// Register adds the service to a gRPC server. Every client that it admits may subscribe.
 func (c *Channel) Register(g grpc.ServiceRegistrar) {
 	d := stream
 	d.Handler = func(_ any, s grpc.ServerStream) error { return c.serve(&serverStream{ServerStream: s}) }
@@ -182,8 +181,8 @@ func (c *Channel) leave(s *subscriber) {
 var errUnsolicited = status.Errorf(codes.InvalidArgument,
 	"more than %d requests neither subscribe nor acknowledge a response", maxIdle)
 
-// request processes a subscription or an acknowledgement. A topic that does not exist here belongs
-// to a newer release of the subscriber; the request gets no response.
+// request processes a subscription or an acknowledgement. A topic of a newer release, which does
+// not exist here, gets no response.
 func (c *Channel) request(s *subscriber, r *request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,16 +21,16 @@ type Item struct {
 	TTL time.Duration
 }
 
-// Update has changes of one peer's items on a topic, or reports that the peer is disconnected.
+// Update has changes of one peer's items on a topic, or its disconnection.
 type Update struct {
 	// Peer is the address of the process.
 	Peer string
 	// Snapshot means that Items are all items of the peer. It has retracted all its other items.
 	Snapshot bool
-	// Disconnected means that the connection is lost, or that the address was removed from the
-	// peers. The other fields except Peer are empty.
+	// Disconnected means that the connection is lost, or the address is no longer a peer's. Other
+	// fields except Peer are empty.
 	Disconnected bool
-	// Items are items that the peer published, for the first time or again. Retracted has keys.
+	// Items were published, for the first time or again. Retracted has keys.
 	Items     []Item
 	Retracted []string
 	// Dropped describes items that were dropped because they cannot be decoded, or because
@@ -93,15 +93,15 @@ func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 	t.handlers = append(t.handlers, handle)
 }
 
-// Snapshot calls make when another process subscribes. The items that make returns are added to the
-// first response. So a topic that publishes only changes can give new subscribers the present
-// state. make may publish. Call it before Run.
+// Snapshot calls make when another process subscribes. Its items are added to the first response,
+// so a topic that publishes only changes can send the present state to new subscribers. make may
+// publish. Call it before Run.
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
-// Visible sets the filter of the topic. show(subscriber, key) reports whether a subscriber may
-// receive an item; the subscriber's name comes from Config.Identify. The topic calls show for each
-// published item, and for all items when a subscriber connects. Judge calls show again for all
-// items: the topic then sends or retracts items whose visibility changed. Call Visible before Run.
+// Visible sets the filter of the topic. show(subscriber, key) reports whether a subscriber, named
+// by Config.Identify, may receive an item. The topic calls show for each published item, and for
+// all items when a subscriber connects. After Judge it calls show for all items, and sends or
+// retracts them accordingly. Call Visible before Run.
 func (t *Topic) Visible(show func(subscriber, key string) bool) { t.visible = show }
 
 // Addressed declares that Visible shows each item only to one name, which to(key) returns. The cost
@@ -217,8 +217,8 @@ func (t *Topic) Retract(keys ...string) {
 }
 
 // Acknowledged waits until all publications so far are in effect at every subscriber and connected
-// peer. A process that does not acknowledge within Config.AckTimeout, which begins again with each
-// message to it, is no longer waited for. Acknowledged returns ctx's error if ctx ends before.
+// peer. It waits for each process for Config.AckTimeout, which begins again with each message to
+// it. It returns ctx's error if ctx ends before.
 func (t *Topic) Acknowledged(ctx context.Context) error {
 	c := t.channel
 	c.mu.Lock()
@@ -251,9 +251,8 @@ func (t *Topic) Published() uint64 {
 	return t.seq
 }
 
-// AcknowledgedBy reports whether a subscriber with the name exists, and all publications up to
-// number published are in effect at each such subscriber. changed closes when the result may have
-// changed.
+// AcknowledgedBy reports whether subscribers with the name exist, and all publications up to number
+// published are in effect there. changed closes when the result may have changed.
 func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool, changed <-chan struct{}) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -270,7 +269,7 @@ func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool
 }
 
 // behind returns the time until the last process that has not acknowledged target times out; at
-// most 0: Acknowledged need not wait. Channel.mu is held.
+// most 0: none is waited for. Channel.mu is held.
 func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration) {
 	subscribed := map[string]bool{}
 	for s := range t.channel.subscribers {

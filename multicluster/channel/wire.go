@@ -201,7 +201,7 @@ func (p *Problems) Add(err error) {
 	}
 }
 
-// Addf adds an error with a formatted text. It formats only the errors that Problems keeps.
+// Addf adds an error with a text, which it formats only if Problems keeps it.
 func (p *Problems) Addf(format string, args ...any) {
 	if len(p.first) < 3 {
 		p.first = append(p.first, fmt.Errorf(format, args...))

@@ -129,8 +129,8 @@ func findings(owner report.Ref, problems []problem) (all []report.Finding) {
 	return all
 }
 
-// Check returns findings about a pool's annotations in a process that does not decide on exports.
-// set means that there is a ClusterSet, with members. Without one, only a hub can export the pool.
+// Check returns findings about a pool's annotations without deciding on exports. set means that
+// there is a ClusterSet; without one, only a hub can export the pool.
 func Check(pool *inferencev1.InferencePool, set bool, members []string) []report.Finding {
 	owner := store.InferencePools.Ref(pool)
 	_, asked, problems := parse(pool.Annotations, members)

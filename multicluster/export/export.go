@@ -36,8 +36,8 @@ type Config struct {
 	// Hub is true if a hub decides. A hub has only the objects of the cluster, so it takes the
 	// address of the cluster's Penstock picker from Pool.Own.
 	Hub bool
-	// NodeAddress returns a node's address for other clusters; "": unknown. If NodeAddress is nil,
-	// addresses come from the Pods in the store.
+	// NodeAddress returns a node's address for other clusters; "": unknown. nil: addresses come
+	// from Pods in the store.
 	NodeAddress func(name string) string
 }
 

@@ -15,9 +15,8 @@ import (
 )
 
 // reached returns the addresses at which other clusters reach a port of a picker's Service. number
-// returns the number of another port of the Service at these addresses. The addresses are of single
-// nodes or pods where this is possible, so that failing pods can be left out. By the Service's type
-// they are:
+// returns the number of another port of the Service at these addresses. Where possible these are
+// addresses of single nodes or pods, so that failing ones can be left out. By the Service's type:
 //
 //	LoadBalancer   its ingress           ExternalName   its name
 //	NodePort       nodes with its pods   ClusterIP      its pods, with or without a cluster IP
@@ -134,8 +133,8 @@ func (p pods) nodeAddresses(r store.Reader, c Config, svc *corev1.Service) (out 
 	return slices.Compact(out)
 }
 
-// NodePods returns the key of store.ByLabel for the pods of a NodePort Service. The nodes of these
-// pods are the Service's addresses. "": the Service has another type.
+// NodePods returns the key of store.ByLabel for the pods of a NodePort Service, because the
+// addresses are of their nodes; "": another type.
 func NodePods(svc *corev1.Service) string {
 	if svc.Spec.Type != corev1.ServiceTypeNodePort || len(svc.Spec.Selector) == 0 {
 		return ""

@@ -1,6 +1,6 @@
 // Package federation exchanges exports with the other members of a cluster set, without a hub and
-// without credentials for their API servers. Each member serves its exports to the members that may
-// import them, and subscribes to the other members. Both use multicluster/channel with mTLS.
+// without credentials for their API servers. Each member serves its exports to members that may
+// import them, and subscribes to the other members, over multicluster/channel with mTLS.
 //
 // cmd passes the members from the ClusterSet and this cluster's exports from multicluster/export.
 // Federation passes members' exports to Config.Apply, as updates of a multicluster/registry.
@@ -32,28 +32,26 @@
 // The first two resume after a lost connection (channel.Topic.Resume).
 //
 // Identity: a cluster's name is its SPIFFE trust domain. A member's bundle is valid only for SPIFFE
-// IDs of this member's trust domain, so no member can take the name of another member. A process
-// presents the ID spiffe://TRUSTDOMAIN/penstock; other IDs of the domain are denied.
+// IDs of the member's trust domain, so no member can take another member's name. A process presents
+// the ID spiffe://TRUSTDOMAIN/penstock; other IDs of the domain are denied.
 //
-// Renewal: a cluster publishes its bundle in its state. The bundle has the next authority long
-// before this authority signs. A member trusts the bundle in its ClusterSet and the last published
-// bundle. So certificates, authorities and ClusterSets can be renewed at any time without a failed
-// connection. The published bundle is trusted as long as the ClusterSet keeps the bundle that
-// authenticated it.
+// Renewal: a cluster publishes its bundle, with the next authority long before it signs. A member
+// trusts the bundle in its ClusterSet and the last published bundle. So renewals at any time cause
+// no failed connection. The published bundle is trusted as long as the ClusterSet keeps the bundle
+// that authenticated it.
 //
 // Wire form: all values are CBOR, with the names of the JSON tags. Lists, maps and depth are
-// bounded. A list element uses 32 bytes of its member's share in addition to its size, because an
-// empty element takes one byte on the wire.
+// bounded. A list element takes 32 bytes more of its member's share than on the wire, where an
+// empty element takes one byte.
 //
 // Invariants: a member receives only the exports whose audience includes it. A record that is too
-// large or undecodable is skipped and reported; other records are not affected. An item whose key
-// names no pool is dropped when its message arrives, and the member's next message waits. A member
-// that sends nothing withdraws nothing (multicluster/registry). Private keys and Secrets are never
-// sent.
+// large or undecodable is skipped and reported, and affects no other record. An item whose key
+// names no pool is dropped when its message arrives, and the member's next message waits. A silent
+// member withdraws nothing (multicluster/registry). Private keys and Secrets are never sent.
 //
 // Config.Apply returns false if a stamp is old or there is no room. After the next update for which
-// it returns true, Federation requests all exports of the member again. It does the same once there
-// is room for parts of endpoints that exceeded the member's share.
+// it returns true, Federation requests all exports of the member again. So it does once there is
+// room for parts that exceeded the member's share.
 //
 // Tests: go test ./multicluster/federation
 package federation

@@ -20,7 +20,7 @@ const (
 	perPart   = 32
 	maxParts  = 1024
 	// maxAssemblies bounds the number of a member's pools with parts. Config.Share bounds their
-	// size; partSize is added to the size of each part.
+	// size; each part takes partSize more.
 	maxAssemblies = 10_000
 	partSize      = 256
 )
@@ -36,8 +36,8 @@ type part struct {
 func partKey(key string, n int) string { return key + "#" + strconv.Itoa(n) }
 
 // partsFor returns the number of parts for n endpoints, a power of two; 0: the endpoints are in the
-// record. It returns the previous number, before, unless parts would be almost empty or large:
-// after a change of the number all endpoints are sent again.
+// record. It keeps the previous number, before, unless parts become almost empty or large: after a
+// change all endpoints are sent again.
 func partsFor(n, before int) int {
 	if before > 0 && n > maxInline/2 && n > before*perPart/4 && n <= before*perPart*2 || before == 0 && n <= maxInline {
 		return before

@@ -38,22 +38,21 @@ type Config struct {
 	// Certificate returns this process's certificate for both directions. Its only URI is
 	// spiffe://TRUSTDOMAIN/penstock.
 	Certificate func() (*tls.Certificate, error)
-	// Bundle returns the CA certificates of this cluster's trust domain, in PEM. They are
-	// published, and members trust them. nil: no bundle is published.
+	// Bundle returns the CA certificates of this cluster's trust domain, in PEM. They are published
+	// for members. nil: no bundle is published.
 	Bundle func() []byte
-	// Apply receives members' exports. It returns false if part of an update has no effect; after
-	// the next update for which it returns true, Federation requests all exports of the member
-	// again. Connected is called when a connection is lost.
+	// Apply receives members' exports. It returns false if part of an update has no effect
+	// (doc.go). Connected is called when a connection is lost.
 	Apply     func(...registry.Update) bool
 	Connected func(member string, connected bool)
-	// Problem, if set, receives the reason why part of a member's update had no effect, or why the
-	// update ended the member's stream.
+	// Problem, if set, receives why part of a member's update had no effect, or why it ended the
+	// stream.
 	Problem func(member, problem string)
 	// Share returns the memory limit of a member's exports in bytes; nil: 64 MiB. Twice as much, at
 	// least 4 MiB, may be in transit.
 	Share func() int
-	// Denied, if set, receives the reason why the certificate of the process at a member's address
-	// is not valid for the member. The connection is denied.
+	// Denied, if set, receives why a connection is denied: the certificate at a member's address is
+	// not valid for the member.
 	Denied func(member, problem string)
 	// Placed receives members' reports on the exports of this cluster, after the first SetExports.
 	Placed func(registry.Reports)
@@ -137,8 +136,7 @@ func New(c Config) *Federation {
 	return f
 }
 
-// Bounds of members' messages. maxReceived is above the size of channel's messages: a message may
-// exceed it by one record.
+// Bounds of members' messages. A message may exceed the size of channel's messages by one record.
 const (
 	maxItems    = 1 << 15
 	maxReceived = 2 << 20
@@ -169,9 +167,9 @@ func (f *Federation) nameAt(address string) string {
 	return f.members[address].Name
 }
 
-// Publish makes this process publish for this cluster. epoch is higher than the epochs of all
-// earlier publishers. began is when this process became the publisher: it is in the past if the
-// process could not save its epoch at first.
+// Publish makes this process publish for this cluster. epoch is higher than in all earlier
+// processes. began is when this process became the publisher: before now, if it could not save its
+// epoch at first.
 func (f *Federation) Publish(uid string, epoch uint64, began time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -258,9 +256,8 @@ func (f *Federation) SetMembers(members []Member) {
 	f.publish(f.own.begin(f.own.uid, f.own.epoch)...)
 }
 
-// noteLeft records members that left, and reports whether one of them is back. Such a member has
-// recorded a withdrawal of this cluster's exports, and ignores records with older stamps. mu is
-// held.
+// noteLeft records members that left, and reports whether one of them is back. It has recorded a
+// withdrawal of all exports, and ignores records with older stamps. mu is held.
 func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	stays := map[string]bool{}
 	for _, m := range next {
@@ -309,7 +306,7 @@ func (f *Federation) Acknowledged(member string) (acknowledged bool, changed <-c
 	return f.exports.AcknowledgedBy(member, f.newest)
 }
 
-// decide lets members' reports take effect that arrived before the first SetExports. mu is held.
+// decide lets the reports that waited for the first SetExports take effect. mu is held.
 func (f *Federation) decide() {
 	select {
 	case <-f.decided:
@@ -457,8 +454,8 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 // slice is the number of exports that are applied at once, in some milliseconds.
 const slice = 256
 
-// apply applies an update. It applies a large update in slices, with pauses (pace.go), so that
-// other members wait for one slice at most. It returns false if part of the update had no effect.
+// apply applies an update. It applies a large update in slices with pauses (pace.go), so that other
+// members wait for one slice. It returns false if part of the update had no effect.
 func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) bool {
 	all, applied := u.Exports, true
 	for len(all) > slice {

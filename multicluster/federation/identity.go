@@ -79,8 +79,8 @@ func TrustedBundle(bundle, published []byte) []byte {
 	return bundle
 }
 
-// published makes the bundle that a member published trusted, and returns the stored form of the
-// bundle; nil: no such member, or no bundle.
+// published makes a member's published bundle trusted, and returns the bundle's stored form; nil:
+// no such member, or no bundle.
 func (t *trust) published(name string, pem []byte) (kept []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,9 +94,9 @@ func (t *trust) published(name string, pem []byte) (kept []byte) {
 	return kept
 }
 
-// under returns the first line of a stored published bundle. The line identifies the ClusterSet's
-// bundle that authenticated it. So the replacement of a leaked bundle in the ClusterSet also
-// revokes every published bundle that it authenticated.
+// under returns the first line of a stored published bundle, which identifies the ClusterSet's
+// bundle that authenticated it. So replacing a leaked bundle also revokes each bundle that it
+// authenticated.
 func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }
@@ -149,8 +149,8 @@ var errNoMembers = errors.New("this cluster has no members")
 
 func (t *trust) server() *tls.Config {
 	return &tls.Config{
-		// Without members no certificate is valid, so the handshake is denied at once. Clusters
-		// that know this one already may try to connect.
+		// Without members no certificate is valid. Clusters that already have this member may try
+		// to connect.
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			if t.empty() {
 				return nil, errNoMembers

@@ -73,8 +73,7 @@ func (f *Federation) Want(list []objectid.Member) {
 	f.wanted.Publish(items...)
 }
 
-// Wanted returns the pools whose load members request. It omits pools that are not exported to the
-// requesting member.
+// Wanted returns the pools whose load members request, among the pools exported to these members.
 func (f *Federation) Wanted() (out []objectid.Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,12 +11,12 @@ import (
 )
 
 // The cost of a member's updates is a debt, in CPU time. It decreases by the fraction share of the
-// time that passes. While the debt is at most burst, messages are acknowledged at once. Above burst
-// the acknowledgement waits; the member's next message comes after it, and has all changes made
-// meanwhile. burst has room for a snapshot of 5,000 pools with 10 endpoints each.
+// time that passes. Up to burst, messages are acknowledged at once. Above burst the acknowledgement
+// waits; the member's next message follows it, with all changes made meanwhile. burst has room for
+// a snapshot of 5,000 pools with 10 endpoints each.
 //
-// The costs are estimates from an update's content, because the measured duration of an update
-// would include waits for other members. Measured as CPU time on an AMD EPYC:
+// The costs are estimates from an update's content, because its duration includes waits for other
+// members. Measured as CPU time on an AMD EPYC:
 //
 //   - decoding a message takes 0.4 us per item and 1.4 ns per byte, without TLS and HTTP/2;
 //   - decoding a record takes 2.2 us, and 9 ns per byte;

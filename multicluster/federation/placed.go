@@ -27,9 +27,8 @@ const (
 	maxMessage = 512
 )
 
-// SetPlaced publishes the states of all exports of some pools to their exporters. In list,
-// Placement.Member is the exporter. The previous states of these pools that are not in list are
-// retracted.
+// SetPlaced publishes list, all states of pools' exports here, to the exporters (Placement.Member),
+// and retracts the pools' other states.
 func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,8 +72,8 @@ func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement)
 	return nil
 }
 
-// receiveImports passes a member's reports to Config.Placed, after the first SetExports. It skips
-// reports on pools that are not exported to the member.
+// receiveImports passes a member's reports on exports for it to Config.Placed, after the first
+// SetExports.
 func (f *Federation) receiveImports(ctx context.Context, in channel.Update) error {
 	f.mu.Lock()
 	m, ok := f.members[in.Peer]

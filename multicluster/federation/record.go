@@ -49,8 +49,7 @@ const (
 	maxState  = maxBundle + 8<<10
 )
 
-// decodeCluster reads a cluster's state. It does not check a bundle that equals bundle, which is
-// from the previous state.
+// decodeCluster reads a cluster's state. bundle, from the previous state, needs no check.
 func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	if len(value) > maxState {
 		return c, fmt.Errorf("it has %d bytes", len(value))
@@ -71,8 +70,8 @@ func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	return c, nil
 }
 
-// stampOf returns a member's stamp. It returns an error for a stamp above the maximum, because no
-// later stamp could replace it.
+// stampOf returns a member's stamp. A stamp above MaxStamp is an error: no later stamp could
+// replace it.
 func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
 	if epoch > registry.MaxStamp || sequence > registry.MaxStamp {
 		return registry.Stamp{},
@@ -131,8 +130,7 @@ func receivedKey(key string) (exportKey, error) {
 	return out, err
 }
 
-// memberPool reads the pool in a received key of the topics imports, wanted and loads. The key's
-// member is this cluster.
+// memberPool reads the pool in a received key of the other topics. Its member is this cluster.
 func memberPool(key string) (objectid.Pool, error) {
 	m, ok := objectid.ParseMember(key)
 	if !ok || !m.Pool.IsValid() {

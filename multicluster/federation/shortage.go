@@ -1,10 +1,10 @@
 package federation
 
-// shortage records that items had no room in a member's share. All exports must be requested again
-// once there is room, because the exporter does not send unchanged parts again.
+// shortage records that items had no room in a member's share. They must be requested again,
+// because the exporter does not resend unchanged parts.
 type shortage struct {
 	need int // size of the smallest item without room, in bytes; 0: none
-	free int // free bytes after the snapshot without room; 0 after a later shortage
+	free int // free bytes after the snapshot
 	most int // number of pools at which another pool had no room; 0: all pools had room
 }
 
@@ -17,8 +17,7 @@ func (s *shortage) short(size int) {
 func (s *shortage) crowded(most int) { s.most = most }
 
 // settle records the free room after a snapshot. A pool whose head had no room leaves some room
-// free. Requesting the snapshot again would not help, so returned looks only at room that is freed
-// later.
+// free. So returned counts only room that is freed later.
 func (a *assemblies) settle() {
 	a.lack.free = a.share - a.bytes
 	if a.lack.most > 0 {

@@ -60,8 +60,8 @@ type followed struct {
 	pair *tls.Certificate
 }
 
-// take moves the names of followed files out of a cluster and a user, either of which may be nil.
-// It inserts the content of files where client-go needs it.
+// take moves followed files out of a cluster and a user, which may be nil. It inserts their content
+// where client-go needs it.
 func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err error) {
 	if c != nil && len(c.CertificateAuthorityData) == 0 && c.CertificateAuthority != "" {
 		f.ca, c.CertificateAuthority = c.CertificateAuthority, ""
@@ -91,8 +91,8 @@ func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err erro
 	return token, nil
 }
 
-// authorities reads the CA certificates. An empty file is an error: client-go would trust the
-// system's certificates.
+// authorities reads the CA certificates. Without any, client-go would trust the system's
+// certificates.
 func (f *followed) authorities() ([]byte, error) {
 	raw, err := f.disk.Read(f.ca)
 	if err != nil {

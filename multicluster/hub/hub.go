@@ -48,7 +48,7 @@ type Config struct {
 	// REST is the access to the management cluster, which has the ClusterSet; nil: Paths have the
 	// ClusterSet.
 	REST *rest.Config
-	// With REST, Namespace is the namespace of the Lease, and Identity the name of this process.
+	// Namespace is the Lease's namespace, Identity this process's name, with REST.
 	Namespace, Identity string
 	// Paths are the files with the ClusterSet, without REST.
 	Paths []string

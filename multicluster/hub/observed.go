@@ -11,8 +11,8 @@ import (
 )
 
 // observed writes the generation that this hub uses to the ClusterSet's status, because kstatus
-// waits for it. If a Penstock of the same cluster writes conditions there, it also writes the
-// generation, and this hub does not.
+// waits for it. A Penstock of the same cluster writes conditions with the generation; then this hub
+// writes nothing.
 func (h *Hub) observed(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	if h.source == nil || clusterSet == nil {
 		return

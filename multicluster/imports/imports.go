@@ -408,8 +408,8 @@ func (i *Importer) Beyond(member string) (n int) {
 	return n
 }
 
-// NoneAllowed reports whether the pool has exporters, and names or numbers in the ClusterSet
-// exclude all their exports. Findings about members count such exports.
+// NoneAllowed reports whether the ClusterSet, by names or numbers, allows no export of an exported
+// pool. Findings about members count such exports.
 func (i *Importer) NoneAllowed(p objectid.Pool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -456,8 +456,8 @@ func allows(allow *v1alpha1.ClusterSetAllow, p objectid.Pool) bool {
 	return slices.Contains(allow.Namespaces, p.Namespace) || slices.Contains(allow.Pools, p.String())
 }
 
-// Unnamed returns the first exports of a member that the ClusterSet does not name, and the number
-// of all these exports, from the last Assemble.
+// Unnamed returns the first exports of a member that the ClusterSet does not name, and their
+// number, from the last Assemble.
 func (i *Importer) Unnamed(member string, most int) (first []objectid.Pool, n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -17,8 +17,8 @@ const (
 	ConditionParentsReady = "ParentsReady" // of a cluster in ParentMode: state of its gateways
 )
 
-// Reasons of these conditions. A cluster whose condition Ready is Unknown still gets requests. A
-// cluster whose condition Ready is False gets no new requests.
+// Reasons of these conditions. If a cluster's condition Ready is Unknown, it still gets requests;
+// if it is False, it gets no new requests.
 const (
 	AcceptedReason       = "Accepted"
 	ReadyReason          = "Ready"

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// age is Export.Since. It is not part of the row, so a change of the age does not write the row
-// again. Ages change only within a write transaction, which excludes other writers.
+// age is Export.Since. It is apart from the row, so a change of the age does not write the row
+// again. It changes only within a write transaction.
 type age struct{ since atomic.Int64 }
 
 func aged(since int64) *age {
@@ -24,8 +24,8 @@ func aged(since int64) *age {
 func (e *Export) Since() int64 { return e.age.since.Load() }
 
 // Imported records which exports this cluster begins and ceases to import. since becomes the age of
-// each begun export that has none, in microseconds of Unix time; it is later than all ages so far.
-// A ceased export loses its age. So an export does not become older by an early announcement.
+// each begun export without an age, in microseconds of Unix time; it is later than all ages so far.
+// A ceased export loses its age, so an early announcement makes no export older.
 func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 	var dated []RecordID
 	date := func(t txn, ids []RecordID, since int64) {

@@ -9,8 +9,8 @@ import (
 )
 
 // Budgets of all members' exports: their number, and the bytes of their wire form. Decoded exports
-// take three times as many bytes. Each member has an equal share within the bounds. If shares
-// become smaller, a member above its share keeps its exports but may not add to them.
+// take three times as many bytes. Each member has an equal share within the bounds. A member above
+// a reduced share keeps its exports but may not add to them.
 const (
 	allExports, leastExports, maxExports = 40_000, 400, 10_000
 	allBytes, leastBytes                 = 64 << 20, 1 << 20
@@ -62,8 +62,7 @@ func (c *Count) add(e *Export, n int) {
 }
 
 // put stores and counts an export in place of old; old is nil if the export is new. It removes
-// names of Secrets from the entry: with them a member could choose which of this cluster's Secrets
-// are sent to it.
+// names of Secrets: a member could choose which of this cluster's Secrets it receives.
 func (t txn) put(e, old *Export) {
 	e.Entry.EndpointPicker = withoutSecrets(e.Entry.EndpointPicker)
 	c := t.count(e.Cluster)

@@ -102,8 +102,8 @@ func (r *Registry) ExportsOf(cluster string) []*Export {
 	return slices.Collect(rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)))
 }
 
-// PodCIDRs returns a member's published pod ranges. It takes them from the member's first export in
-// EndpointMode, because all exports of a member have the same ranges.
+// PodCIDRs returns a member's published pod ranges. All exports of a member in EndpointMode have
+// the same ranges.
 func (r *Registry) PodCIDRs(cluster string) []string {
 	for e := range rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)) {
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode && !e.withdrawn {

@@ -19,10 +19,9 @@ const (
 	// Draining means that the member leaves the set or was drained. Its exports take no new
 	// requests.
 	Draining State = "Draining"
-	// Stale means that the lease has expired although the member is connected. Its exports stay.
+	// Stale means that the lease of a connected member has expired. Its exports stay.
 	Stale State = "Stale"
-	// Unreachable means that the lease has expired and the member is not connected. Its exports
-	// stay.
+	// Unreachable means the same without a connection. Its exports stay.
 	Unreachable State = "Unreachable"
 )
 

@@ -45,9 +45,9 @@ type Record struct {
 	Started time.Time
 }
 
-// Restore applies records of members that have had no update, and returns the pools to assemble.
-// Such a member stays Unreachable until its first update. For the time of a lease, updates older
-// than its records have no effect. If a member's records have different UIDs, the first UID counts.
+// Restore applies records of members without an update, and returns the pools to assemble. The
+// members are Unreachable until their first update. For a lease, updates older than the records
+// have no effect. If a member's records have different UIDs, only the first UID's are applied.
 func (r *Registry) Restore(records []Record) []objectid.Pool {
 	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
 	return r.write(func(t txn) {

@@ -91,9 +91,9 @@ type Update struct {
 	Bundle []byte
 }
 
-// Rejection reports an update that did not take full effect. If the reason is a lack of room, it
-// also reports later updates of the member until there is room. After the next update without a
-// Rejection, the source requests all exports of the member again.
+// Rejection reports an update that did not take full effect or, while an earlier update has no
+// room, a later update of the member. After the next update without a Rejection, the source
+// requests all exports of the member again.
 type Rejection struct {
 	Member  string
 	Problem string
@@ -212,15 +212,15 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 const maxAhead = time.Hour
 
 // plausible reports whether a member may have started at a time. API servers reject times before
-// 1970, and with them the whole status that has all members' times.
+// 1970, and with them the times of all members.
 func (r *Registry) plausible(started time.Time) bool {
 	return started.Unix() > 0 && started.Before(r.cfg.Now().Add(maxAhead))
 }
 
 // startsAgain reports whether a member whose update is older than the known state may begin anew,
 // because it may have lost its epoch. It may if its lease here has expired, or if it began to
-// publish after the known process. A process that began before the known one was replaced, or the
-// clock was set back: it may begin anew only after an hour without updates.
+// publish after the known process. A process that began earlier was replaced, or its clock went
+// back: it may begin anew only after an hour without updates.
 func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	switch {
 	case m.Started.IsZero(), !r.plausible(u.Started):
@@ -231,14 +231,14 @@ func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	return !r.running(t, m) || u.Started.After(m.Started)
 }
 
-// repeats reports whether a process began after the known process but has no later epoch. This
-// happens if an older state folder was restored: newer records may then have older stamps.
+// repeats reports whether a process began after the known process but has no later epoch. Then an
+// older state folder was restored, and newer records may have older stamps.
 func (r *Registry) repeats(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) && u.Started.After(m.Started)
 }
 
-// replaced reports whether a process began before the known process but has no earlier epoch. This
-// happens if the known process could not save its epoch, for example on a full disk.
+// replaced reports whether a process began before the known process but has no earlier epoch. Then
+// the known process could not save its epoch, for example on a full disk.
 func (r *Registry) replaced(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) &&
 		u.Started.Before(m.Started)
@@ -255,8 +255,8 @@ func (t txn) forget(member string) Stamp {
 	return Stamp{}
 }
 
-// export stores an export, unless its stamp is older than the stored export's or, for a new export,
-// than known. It returns why there is no room for it.
+// export stores an export, unless it is older than the stored one or, if it is new, than known. It
+// returns why there is no room for it.
 func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	old := rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool))
 	switch {
@@ -283,8 +283,7 @@ func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	return ""
 }
 
-// Next returns the time until a lease expires or a drained export is to be dropped; false: no lease
-// or export is left.
+// Next returns the time until Expire has a lease to end or an export to drop; false: never.
 func (r *Registry) Next() (time.Duration, bool) {
 	t := r.read()
 	next, ok := time.Duration(0), false

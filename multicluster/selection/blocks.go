@@ -20,8 +20,8 @@ type node struct {
 
 func newBlocks(secret uint64) blocks { return blocks{secret: secret} }
 
-// match returns how many blocks of a chain are known. They are its first blocks, because add keeps
-// the beginning of a prompt longest; so a binary search finds the last known one.
+// match returns how many blocks of a chain are known. add keeps a prompt's beginning longest, so a
+// binary search finds the last known block.
 func (b *blocks) match(chain []uint64) int {
 	if b.count == 0 || len(chain) == 0 || b.find(chain[0]) == 0 {
 		return 0

@@ -119,8 +119,8 @@ func (b *books) pop() {
 // restart drops base after the member's count began again.
 func (b *books) restart() { b.synced = false }
 
-// counted applies n, the number of requests that the member has received by its report. Requests
-// sent before the given time should be among them.
+// counted applies n, the number of requests received by a member's report. Requests sent before the
+// time before should be among them.
 func (b *books) counted(before time.Time, n uint64) {
 	if !b.synced || n < b.base {
 		for b.length > 0 && b.queue[b.head].at.Before(before) {

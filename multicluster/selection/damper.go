@@ -6,8 +6,8 @@ import "time"
 // flaps once a second stays down; a member that recovers is back within 5 s.
 const Recovery = 3 * time.Second
 
-// Damper delays the return of a member that was down. Without it Envoys, which react within
-// milliseconds, would follow a flapping member. The zero value is up.
+// Damper delays the return of a member that was down: Envoys react within milliseconds, and would
+// follow a flapping member. The zero value is up.
 type Damper struct {
 	down  bool
 	since time.Time // last observation as down

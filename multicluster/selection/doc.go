@@ -28,10 +28,9 @@
 // wait is least + (sum of u / P + 20 ms x number) / N; sum and number are of the requests that this
 // gateway sent there and that the report does not count. Without a report, the wait is (clamp(W,
 // Q/2, Q) / P + 20 ms x number) / N for this gateway's requests in flight. N is the number of the
-// member's servers, P the prompt tokens that one server reads in a second, least the wait at the
-// least loaded server. Q is the sum of u of requests without a first byte; W is Q less the tokens
-// that the servers should have read since. The weights 3 and 20 ms are taken from the strategy
-// "load" (picker/schedule).
+// member's servers, P the prompt tokens that a server reads in a second, least the wait at the
+// least loaded server. Q is the sum of u without a first byte, W is Q less what the servers should
+// have read since. The weights 3 and 20 ms are taken from the strategy "load" (picker/schedule).
 //
 // With Latency a member costs
 //
@@ -39,8 +38,8 @@
 //
 // where first byte is the exponentially weighted mean of the times to the first byte of its
 // responses, less the round trip. A member without responses for 10 min has no mean. A member
-// without responses for 30 s is tried, by at most every twentieth request and by one request at a
-// time. For this request the member costs only its round trip and margin.
+// without responses for 30 s is tried, by one request at a time and at most every twentieth. For
+// this request the member costs only its round trip and margin.
 //
 // A member that declines a request is barred for 10 s. A member that misses three announced reports
 // is barred once, for 10 s, because silence is not a withdrawal. Afterwards its wait is computed

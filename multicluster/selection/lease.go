@@ -12,7 +12,7 @@ type Lease struct {
 	read   bool
 }
 
-// Begin charges a request to c, one of the members that Rank returned for the request.
+// Begin charges a request to c, a member that Rank returned for it.
 func (l *LeastLoad) Begin(now time.Time, c Choice, p Prompt) Lease {
 	if c.member == nil {
 		return Lease{}

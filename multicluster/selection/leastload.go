@@ -78,8 +78,7 @@ type LeastLoad struct {
 
 	mu      sync.Mutex
 	members []*member // sorted by name
-	// rate and servers are means over the members with reports. They are used for members without a
-	// report.
+	// rate and servers are means over the members with reports. Members without a report use them.
 	rate, servers float64
 	picks         uint64 // charged requests, for Latency
 }
@@ -203,8 +202,8 @@ const (
 	BarredEmpty    = "it reports no server that takes requests" // or its picker's page shows none
 )
 
-// Rank appends all members to out: barred members last, the session's member first, the others by
-// cost, and members of equal cost in random order. Begin charges the request to one of them.
+// Rank appends all members to out: the session's member, then by cost, equal costs in random order.
+// Barred members are last. Begin charges the request to one of them.
 func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 	first := len(out)
 	l.mu.Lock()

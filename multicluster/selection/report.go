@@ -72,8 +72,7 @@ func (l *LeastLoad) Report(now time.Time, name string, r Report) {
 // Standing is the state of a member, for status and metrics.
 type Standing struct {
 	Member
-	// Report is the member's last report, without Blocks; nil: the member has not reported, or
-	// missed three reports.
+	// Report is the member's last report without Blocks; nil: none, or it missed three.
 	Report *Report
 	Age    time.Duration
 	Barred string

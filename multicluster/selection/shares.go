@@ -7,7 +7,7 @@ import (
 )
 
 // MaxRatio is the largest ratio of two weights at which a declined request still reaches all
-// members: Envoy draws members by weight until it draws an untried one. With 10,000:1:1, 132 of 200
+// members: Envoy draws by weight until it draws an untried member. With 10,000:1:1, 132 of 200
 // requests did not reach all members.
 const MaxRatio = 100
 
@@ -30,15 +30,15 @@ type Share struct {
 	Priority uint32
 }
 
-// Weighted divides first attempts by weight; with Envoy's round_robin the division is exact. Shares
-// are sorted by name. warning reports weights that are too far apart.
+// Weighted divides first attempts by weight, exactly with Envoy's round_robin. Shares are sorted by
+// name. warning reports weights that are too far apart.
 func Weighted(members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(Candidate) int { return 0 })
 }
 
 // Locality prefers members of this cluster's zone, then of its region. Within these groups it
-// divides requests by weight. This cluster is always in the first group; a member with an unknown
-// zone or region is in no zone or region. The shares are sorted by priority, then by name.
+// divides requests by weight. This cluster is in the first group; a member with an unknown zone or
+// region is in none. The shares are sorted by priority, then by name.
 func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(c Candidate) int {
 		near := own.Region != "" && c.Region == own.Region
@@ -52,8 +52,8 @@ func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	})
 }
 
-// Priority sends all requests to the first member that is not down: in the order of order, then
-// this cluster, then the others by name. If all members are down, they serve in the same order.
+// Priority sends all requests to the first member that is not down. The members in order come
+// first, then this cluster, then the others by name. If all are down, the first one serves.
 func Priority(own string, order []string, members []Candidate) []Share {
 	place := func(c Candidate) int {
 		if i := slices.Index(order, c.Name); i >= 0 {

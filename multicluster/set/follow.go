@@ -384,7 +384,7 @@ const source = status.Members
 
 const reportDebounce = 20 * time.Millisecond
 
-// reportSoon schedules a report: one for all changes that follow each other quickly.
+// reportSoon schedules one report for a burst of changes.
 func (s *Set) reportSoon() {
 	select {
 	case s.signals.reportable <- struct{}{}:

@@ -55,8 +55,8 @@ const (
 	// overlap is how long the next authority is published before it signs. A member that is
 	// disconnected for longer must have a new entry in its ClusterSet.
 	overlap = 60 * 24 * time.Hour
-	// validity is the lifetime of certificates: a stolen key is of use for no longer. Certificates
-	// are replaced daily, so Gateways can reach members for six days without a control plane.
+	// validity is the lifetime of certificates. It bounds the use of a stolen key. Certificates are
+	// replaced daily, so Gateways can reach members for six days without a control plane.
 	validity = 7 * 24 * time.Hour
 )
 

@@ -39,8 +39,8 @@ func (s *Set) Restore(ctx context.Context) {
 }
 
 // Settle returns once restored exports have their endpoints, or after settleTimeout. In a new pod
-// restored exports have no endpoints until their members publish. Envoys that come from another
-// process would lose requests meanwhile.
+// exports have none until their members publish, and Envoys of another process would lose requests
+// meanwhile.
 func (s *Set) Settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -92,8 +92,8 @@ func (s *Set) load(ctx context.Context) []registry.Record {
 	return s.completed(ctx, records)
 }
 
-// completed adds the endpoints in Config.Local to records. It adds no records: an export that has
-// only local endpoints is gone.
+// completed adds the endpoints in Config.Local to records. An export that is not in records is
+// gone.
 func (s *Set) completed(ctx context.Context, records []registry.Record) []registry.Record {
 	if s.cfg.Local == nil {
 		return records
@@ -177,8 +177,8 @@ func (s *Set) agree(ctx context.Context) {
 	s.assemble(s.registry.Agree(kept))
 }
 
-// keepAgain saves the exports of pools again after a change of their namespace: Kubernetes.Save
-// skips exports whose namespace does not exist.
+// keepAgain saves the exports of pools again, because Kubernetes.Save skips exports whose namespace
+// does not exist.
 func (s *Set) keepAgain(pools []objectid.Pool) {
 	var ids []registry.RecordID
 	for _, p := range pools {

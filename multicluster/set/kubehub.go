@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// conditionHub is the condition with the hub, epoch and member of the last write. It is in a hub's
-// entry among an import's controllers.
+// conditionHub is the condition with the hub, epoch and member of the last write, in a hub's entry
+// among an import's controllers.
 const (
 	conditionHub = "Hub"
 	hubReason    = "Written"

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// certifyTimeout bounds how long a starting process waits for the first certificate. It leaves
-	// time for several reads of the authority's Secret.
+	// certifyTimeout bounds how long a starting process waits for the first certificate. It allows
+	// several reads of the authority's Secret.
 	certifyTimeout = 10 * time.Second
 	// certifyInterval is the longest delay before Gateways get a certificate of a new authority.
 	// Members have trusted this authority for days.

@@ -64,8 +64,7 @@ func (s *Set) reportDue() bool {
 	return s.adopted.spec != nil && !s.problems.mistaken.fresh(s.adopted.spec, s.now())
 }
 
-// mistakes returns findings about mistakes that the schema does not prevent. A member's mistake
-// does not affect other members.
+// mistakes returns findings that the schema does not prevent. They do not affect other members.
 func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 	owner := store.ClusterSets.Ref(set)
 	add := func(severity report.Severity, field, problem, fix string) {
@@ -147,9 +146,8 @@ type ranged struct {
 	place          int // index among all ranges
 }
 
-// overlaps returns findings about overlapping pod ranges of two clusters. A finding is at the
-// narrower or else the later range. The ClusterSet's ranges for a member override the member's
-// published ranges.
+// overlaps returns findings about overlapping pod ranges of two clusters. It is at the narrower or
+// else the later range. The ClusterSet's ranges for a member override its published ranges.
 func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) []report.Finding {
 	var all []ranged
 	note := func(cidrs []string, r ranged, numbered bool) {

@@ -97,8 +97,8 @@ type Config struct {
 	Namespace func(name string) bool
 	// Exports, if set, is called with this cluster's exports after each decision.
 	Exports func([]export.Export)
-	// GatewayReached returns a Gateway's addresses for other clusters, and a function from a bound
-	// port to the port at these addresses (0: none yet). nil: bound addresses and ports are used.
+	// GatewayReached returns a Gateway's addresses for other clusters, and a function from bound
+	// ports to ports there (0: none yet). nil: bound addresses and ports are used.
 	GatewayReached func(r store.Reader, gateway report.Ref) (addresses []string, port func(bound uint16) uint16)
 	// ServerOptions extend the options of the server for members.
 	ServerOptions []grpc.ServerOption

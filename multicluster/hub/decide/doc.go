@@ -13,19 +13,18 @@
 //	standing.go   the state of exports
 //	fit.go        exports that are not allowed in an import
 //
-// For each member the Hub has a registry (multicluster/registry) of exports to the member, and an
-// importer (multicluster/imports). So the rules are the same as between Penstocks that exchange
-// exports: a withdrawn export drains, a silent member withdraws nothing, and `allow` limits each
-// member. Endpoints of pools do not pass through an API server.
+// Each member has a registry (multicluster/registry) of exports to it, and an importer
+// (multicluster/imports). So the rules are the same as between Penstocks: a withdrawn export
+// drains, a silent member withdraws nothing, and `allow` limits each member. Endpoints of pools do
+// not pass through an API server.
 //
 // Restart: Restore passes the hub's entries in a member's imports. They are exports of Unreachable
 // clusters until these clusters are read. Settled reports whether a cluster was read or its grace
 // period ended. Before that, the cluster's entries are neither written nor removed.
 //
 // Trust: a member's API server may return objects that no real API server accepts. An API server
-// would reject an import with such an export, and all its other entries. So an export that is not
-// allowed in an import is Unread in the registries of the other members, and its previous version
-// stays.
+// would reject an import with such an export. So the export is Unread in the registries of other
+// members, and its previous version stays.
 //
 // Invariants: a member that does not respond delays only the entries of its own exports, for at
 // most Config.Grace. The same facts, in any order and after any restart, lead to the same imports

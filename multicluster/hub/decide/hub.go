@@ -304,7 +304,7 @@ func (h *Hub) Contact(name, uid string) {
 			return nil
 		}
 		u := registry.Update{Member: m.Name, UID: uid, Stamp: m.stamp, Draining: m.Draining}
-		// The lease of another cluster with this name may have prevented the last update.
+		// the lease of another cluster with this name may have prevented the last update
 		if old, _ := o.registry.Member(m.Name); old.UID != uid {
 			u = m.snapshot(o)
 		}
@@ -343,8 +343,7 @@ func (h *Hub) reached(name string, connected bool, f func(m, o *member) []object
 	}
 }
 
-// others adds the exports of all members, because their state at one member may have changed. mu is
-// held.
+// others adds all members' exports: their state at one member may have changed. mu is held.
 func (h *Hub) others(c *changes) {
 	for _, o := range h.sorted() {
 		for p := range o.decisions {

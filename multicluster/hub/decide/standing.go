@@ -21,8 +21,8 @@ import (
 type Writing struct {
 	// Clusters are this hub's entries in the import.
 	Clusters []string
-	// Reason is why other entries are missing, for the condition Exported; "": no entry is missing.
-	// Message describes the reason.
+	// Reason is why other entries are missing, for the condition Exported; "": none is. Message
+	// describes the reason.
 	Reason, Message string
 	// Left maps clusters whose entries the API server rejects to the reason.
 	Left map[string]string

@@ -152,9 +152,8 @@ func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 	return cluster.Pool(), ok && hop.Import && hop.Member == ""
 }
 
-// spilledThrough returns the exporting cluster that served a request that was spilled to an import
-// with several clusters. The outcome is in another report: of the cluster's hop behind the import's
-// hop.
+// spilledThrough returns the exporting cluster that served a request spilled to an import with
+// several clusters. The cluster's hop, behind the import's hop, reports the outcome.
 func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	if hop, known := model.ParseHopID(a.Route); !known || !hop.Import || hop.Member != "" {
 		return to, false
@@ -166,7 +165,7 @@ func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 }
 
 // allowed reports whether a Gateway sends requests to an exporting cluster. A Gateway with the
-// whole import also sends requests to each of its clusters, this one included.
+// whole import sends requests to all its clusters.
 func (c *Counter) allowed(gateway string, id objectid.Target) bool {
 	whole := objectid.Target{Pool: id.Pool, Import: true}
 	return gateway == "" || c.cfg.Allowed(gateway, id) || c.cfg.Allowed(gateway, whole)

@@ -168,7 +168,7 @@ func (l *Loads) forgetPages(read map[pageKey]bool) {
 
 func (l *Loads) pageRead(key pageKey, p *page, servers int, err error) {
 	failure := ""
-	if err != nil && p.TLS != nil { // without TLS a failure is no problem: the page may be closed to other clusters
+	if err != nil && p.TLS != nil { // without TLS the page may be closed to other clusters
 		failure = err.Error()
 	}
 	l.pagesMu.Lock()

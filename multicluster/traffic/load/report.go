@@ -17,8 +17,8 @@ import (
 
 const (
 	// interval is the time between reports of a pool in use, resting of a pool whose load does not
-	// change. Without a cluster set and imports nothing is reported; apart is the interval at which
-	// Run looks for them.
+	// change. apart is the time between checks for a cluster set or an import, without which
+	// nothing is reported.
 	interval = 200 * time.Millisecond
 	resting  = 5 * time.Second
 	apart    = time.Second
