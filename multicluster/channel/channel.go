@@ -49,8 +49,8 @@ type Config struct {
 	// stream ended because of a limit or a violation of the protocol.
 	Limits   Limits
 	Exceeded func(peer, problem string)
-	// Received, if set, is called with each message of a peer. If another part of the response
-	// follows, the acknowledgement waits for the returned time.
+	// Received, if set, is called with each message of a peer. It returns how long the
+	// acknowledgement of a part waits if another part follows.
 	Received func(peer string, in Received) time.Duration
 	// Now is the clock for certificates; nil: time.Now.
 	Now func() time.Time

@@ -41,12 +41,12 @@
 // A disconnection retracts no items. The subscriber decides how long it uses them: it receives an
 // Update with Disconnected, and a Mirror has a Retention.
 //
-// Invariants: each subscriber has at most one response in flight per topic, and the next response
-// has all items published meanwhile. No call waits longer than Config.AckTimeout for an
-// acknowledgement. A process ignores its own address, so all processes can have the same list of
-// peers. A subscriber receives no item that Topic.Visible hides. An item with an invalid key
-// (Topic.Keys) is dropped when its message arrives; the rest of the response takes effect. No peer
-// takes more memory than Config.Limits allow, or has more than maxSubscribers streams.
+// Invariants: each subscriber has at most one response in flight per topic; the next one has all
+// items published meanwhile. No call waits longer than Config.AckTimeout for an acknowledgement. A
+// process ignores its own address, so all processes can have the same list of peers. A subscriber
+// receives no item that Topic.Visible hides. An item with an invalid key (Topic.Keys) is dropped
+// when its message arrives; the rest of the response takes effect. Config.Limits and maxSubscribers
+// bound the memory and the streams of a peer.
 //
 // # Measurements
 //

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// errExpired ends a stream after a certificate of its connection expired. The peer must make a new
-// connection: a connection keeps the certificates of its handshake.
+// errExpired ends a stream after a certificate expired. The peer must make a new connection: a
+// connection keeps the certificates of its handshake.
 var errExpired = status.Error(codes.Unauthenticated,
 	"the certificate of this connection has expired: connect again with its successor")
 
@@ -20,8 +20,8 @@ var errExpired = status.Error(codes.Unauthenticated,
 // set while a stream is open.
 const expiryCheck = time.Minute
 
-// expires returns when the first certificate of a call's other end expires; zero: the other end has
-// no certificate.
+// expires returns when the first certificate of a call's other end expires; zero: it has no
+// certificate.
 func expires(ctx context.Context) (first time.Time) {
 	from, ok := grpcpeer.FromContext(ctx)
 	if !ok {

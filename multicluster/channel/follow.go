@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// retryInterval is the time between attempts to connect. With a short one, a process that
-	// starts is connected at once.
+	// retryInterval is the time between attempts to connect. It is short, so that a starting
+	// process is found at once.
 	retryInterval = 100 * time.Millisecond
 	// shortestPause is the interval after a stream that ended because of the peer's messages. It
 	// doubles each time, up to longestPause.
@@ -96,8 +96,7 @@ func (c *Channel) topicsByName() map[string]*Topic {
 // would race with the resolver.
 var errRedial = errors.New("the peer is back")
 
-// dialAgain connects to all unreachable peers again. A new subscriber is probably one of these
-// peers. c.mu is held.
+// dialAgain connects to unreachable peers again, one of which is probably back. c.mu is held.
 func (c *Channel) dialAgain() {
 	for _, p := range c.peers {
 		if p.redial != nil && p.conn.GetState() == connectivity.TransientFailure {
@@ -251,7 +250,7 @@ func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 }
 
 // read subscribes to all topics on one connection. It delivers and acknowledges the responses of
-// each topic independently of other topics. It calls connected at the first response.
+// each topic independently. It calls connected at the first response.
 func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected func()) error {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() { end(nil) }

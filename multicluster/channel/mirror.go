@@ -98,8 +98,8 @@ func (m *Mirror[T]) Values() iter.Seq[T] {
 	}
 }
 
-// DropStale drops the values of a key whose peers are disconnected, or have not published them
-// since they reconnected. A newer value is known from elsewhere.
+// DropStale drops the stale values of a key (mirrored.stale): a newer value is known from
+// elsewhere.
 func (m *Mirror[T]) DropStale(key string) {
 	m.change(func() (changes []Change[T]) {
 		for peer, values := range m.peers {

@@ -18,8 +18,7 @@ const (
 	partOverhead = 96
 )
 
-// The nonces of parts contain partMark, except the last part's nonce: it is the sequence number
-// alone.
+// The nonces of parts contain partMark; the last part's nonce is only the sequence number.
 const partMark = "/"
 
 func split(whole *response) (parts []*response) {

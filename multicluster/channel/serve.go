@@ -61,8 +61,8 @@ type subscription struct {
 	made        bool   // first is made, or the topic has no snapshot
 	first       []Item // the items of Topic.Snapshot, until the first response
 	sent, acked uint64 // Topic.seq
-	// inFlight is true while a response is not acknowledged. sent cannot show this: after the first
-	// response it is 0 if nothing was published before.
+	// inFlight is true while a response is not acknowledged. After the first response, sent may be
+	// 0.
 	inFlight bool
 	sentAt   time.Time
 	known    map[string]bool
@@ -223,8 +223,8 @@ func (s *subscriber) unsolicited() error {
 	return nil
 }
 
-// snapshots makes the snapshots for new subscriptions. Items that are published at the same time
-// stay published, so no item is lost.
+// snapshots makes the snapshots for new subscriptions. Items published meanwhile stay published, so
+// no item is lost.
 func (c *Channel) snapshots(s *subscriber) {
 	c.mu.Lock()
 	var begin []*Topic

@@ -33,8 +33,8 @@ type Update struct {
 	// Items were published, for the first time or again. Retracted has keys.
 	Items     []Item
 	Retracted []string
-	// Dropped describes items that were dropped because they cannot be decoded, or because
-	// Topic.Keys rejects their keys; nil: none.
+	// Dropped describes items that were dropped: they are undecodable, or Topic.Keys rejects their
+	// keys; nil: none.
 	Dropped error
 }
 
@@ -94,7 +94,7 @@ func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 }
 
 // Snapshot calls make when another process subscribes. Its items are added to the first response,
-// so a topic that publishes only changes can send the present state to new subscribers. make may
+// so new subscribers of a topic that publishes only changes get the present state. make may
 // publish. Call it before Run.
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
@@ -104,13 +104,12 @@ func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 // retracts them accordingly. Call Visible before Run.
 func (t *Topic) Visible(show func(subscriber, key string) bool) { t.visible = show }
 
-// Addressed declares that Visible shows each item only to one name, which to(key) returns. The cost
-// of a publication is then the sum of its items and subscribers, not their product. Call it before
-// Run.
+// Addressed declares that Visible shows each item only to one name, which to(key) returns. Then a
+// publication costs its items plus the subscribers, not their product. Call it before Run.
 func (t *Topic) Addressed(to func(key string) string) { t.receiver = to }
 
-// Keys sets the check of items' keys. It runs when a peer's message arrives. An item whose key
-// causes an error is dropped before the next message is read. Call it before Run.
+// Keys sets the check of items' keys. An item with an error is dropped before the peer's next
+// message is read. Call it before Run.
 func (t *Topic) Keys(check func(key string) error) { t.keys = check }
 
 func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
@@ -217,8 +216,8 @@ func (t *Topic) Retract(keys ...string) {
 }
 
 // Acknowledged waits until all publications so far are in effect at every subscriber and connected
-// peer. It waits for each process for Config.AckTimeout, which begins again with each message to
-// it. It returns ctx's error if ctx ends before.
+// peer. Each process has Config.AckTimeout, which each message to it restarts. Acknowledged returns
+// ctx's error if ctx ends before.
 func (t *Topic) Acknowledged(ctx context.Context) error {
 	c := t.channel
 	c.mu.Lock()
@@ -251,8 +250,8 @@ func (t *Topic) Published() uint64 {
 	return t.seq
 }
 
-// AcknowledgedBy reports whether subscribers with the name exist, and all publications up to number
-// published are in effect there. changed closes when the result may have changed.
+// AcknowledgedBy reports whether subscribers with the name exist, and have all publications up to
+// published in effect. changed closes when the result may have changed.
 func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool, changed <-chan struct{}) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()

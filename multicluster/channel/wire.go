@@ -14,8 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Bounds of the memory that the other end of a stream, which may be an attacker, takes in this
-// process.
+// Bounds of the memory that the other end of a stream, possibly an attacker, takes here.
 const (
 	// maxRequest bounds the bytes of a request, and maxVersions its items: a request that resumes
 	// names all items that the subscriber has. Beyond either limit the subscriber requests a

@@ -43,8 +43,7 @@ type Wish struct {
 	weight *int32
 }
 
-// problem is a mistake in an annotation. A pool with a problem that is not harmless is not
-// exported.
+// problem is a mistake in an annotation. Unless it is harmless, the pool is not exported.
 type problem struct {
 	annotation, text, fix string
 	harmless              bool

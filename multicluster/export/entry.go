@@ -22,7 +22,7 @@ const (
 	NoAddressReason    = "NoAddress"
 )
 
-// Pool has the data of a pool that Decide needs in addition to the store.
+// Pool has the data of a pool that the store lacks.
 type Pool struct {
 	// Endpoints are the pool's model servers that may take requests.
 	Endpoints []netip.AddrPort

@@ -33,8 +33,8 @@ type Config struct {
 	Region, Zone string
 	// PodCIDRs are this cluster's pod ranges, for importers; none: unknown.
 	PodCIDRs []string
-	// Hub is true if a hub decides. A hub has only the objects of the cluster, so it takes the
-	// address of the cluster's Penstock picker from Pool.Own.
+	// Hub is true if a hub decides. A hub has only the cluster's objects; it takes the address of
+	// the cluster's Penstock picker from Pool.Own.
 	Hub bool
 	// NodeAddress returns a node's address for other clusters; "": unknown. nil: addresses come
 	// from Pods in the store.

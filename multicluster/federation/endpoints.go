@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// The endpoints of a pool with more than maxInline endpoints are in at most maxParts parts of about
-// perPart endpoints. A change of one endpoint then sends only one part.
+// More than maxInline endpoints of a pool are sent in at most maxParts parts of about perPart
+// endpoints. A change of one endpoint then sends only one part.
 const (
 	maxInline = 64
 	perPart   = 32

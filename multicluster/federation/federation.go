@@ -85,7 +85,7 @@ type Federation struct {
 	members  map[string]Member // by address
 	left     map[string]bool
 	received map[string]cluster                  // the last state of a member, by address
-	missed   map[string]bool                     // addresses of members with an update that Apply did not apply in full
+	missed   map[string]bool                     // addresses of members whose last update had no full effect
 	parts    map[string]*assemblies              // by address; used by the goroutine that receives from this address
 	placedAt map[objectid.Pool]map[string]placed // by exporter: the last published state of its export here
 	wants    map[objectid.Member]bool            // pools whose load this cluster requests
@@ -136,7 +136,7 @@ func New(c Config) *Federation {
 	return f
 }
 
-// Bounds of members' messages. A message may exceed the size of channel's messages by one record.
+// Bounds of members' messages. A message may exceed channel's size by one record.
 const (
 	maxItems    = 1 << 15
 	maxReceived = 2 << 20
@@ -194,18 +194,17 @@ func (f *Federation) credentials(address string) credentials.TransportCredential
 	return credentials.NewTLS(config)
 }
 
-// ServerOptions returns the options for the gRPC server passed to Register. Only members may
-// connect.
+// ServerOptions returns options for the gRPC server passed to Register: only members may connect.
 func (f *Federation) ServerOptions() []grpc.ServerOption {
 	return append(channel.ServerOptions(), grpc.Creds(f.ServerCredentials()))
 }
 
-// ServerCredentials returns the server credentials that ServerOptions contain.
+// ServerCredentials returns the credentials in ServerOptions.
 func (f *Federation) ServerCredentials() credentials.TransportCredentials {
 	return credentials.NewTLS(f.trust.server())
 }
 
-// Register adds the service to a gRPC server that was made with ServerOptions.
+// Register adds the service to a gRPC server with ServerOptions.
 func (f *Federation) Register(g grpc.ServiceRegistrar) { f.channel.Register(g) }
 
 // Renewed publishes this cluster's state after a change of Config.Bundle.
@@ -256,8 +255,8 @@ func (f *Federation) SetMembers(members []Member) {
 	f.publish(f.own.begin(f.own.uid, f.own.epoch)...)
 }
 
-// noteLeft records members that left, and reports whether one of them is back. It has recorded a
-// withdrawal of all exports, and ignores records with older stamps. mu is held.
+// noteLeft records members that left, and reports whether one is back: it has recorded withdrawals,
+// and ignores records with older stamps. mu is held.
 func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	stays := map[string]bool{}
 	for _, m := range next {
@@ -273,8 +272,7 @@ func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	return back
 }
 
-// SetExports replaces this cluster's exports. draining means that this cluster takes no new
-// requests of other members.
+// SetExports replaces this cluster's exports. A draining cluster takes no new requests of members.
 func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -284,8 +282,7 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 		return err
 	}
 	f.audience.set(list)
-	// Judge comes first, so that one response retracts a record and its parts. The member drops the
-	// parts together with the record.
+	// Judge comes first, so that one response retracts a record and its parts.
 	if c.others {
 		f.exports.Judge()
 	}
@@ -296,7 +293,7 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 }
 
 // Acknowledged reports whether a member has applied the last change of this cluster's exports.
-// changed closes when the result may have changed. It is nil if this process does not publish yet.
+// changed closes when the result may have changed; nil: this process does not publish yet.
 func (f *Federation) Acknowledged(member string) (acknowledged bool, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -70,8 +70,8 @@ func newTrusted(bundle, published []byte) trusted {
 	return trusted{bundle: bundle, published: published, roots: roots}
 }
 
-// TrustedBundle returns the certificates, in PEM, that may sign a member's certificates: bundle
-// (Member.Bundle), and published (Member.Published) if bundle authenticated it.
+// TrustedBundle returns the certificates, in PEM, that vouch for a member: Member.Bundle, and
+// Member.Published if Bundle authenticated it.
 func TrustedBundle(bundle, published []byte) []byte {
 	if rest, ok := bytes.CutPrefix(published, under(bundle)); ok {
 		return slices.Concat(bundle, []byte("\n"), rest)

@@ -17,8 +17,8 @@ const (
 	// loadTTL is how long a report is sent to members that subscribe late.
 	loadTTL   = 5 * time.Second
 	maxWanted = 4096
-	// maxLoadBlocks and maxSenders bound the lengths of a report's lists. maxSender bounds a
-	// sender's name, and maxLoad a report, in bytes.
+	// maxLoadBlocks and maxSenders bound the lists of a report; maxSender a sender's name and
+	// maxLoad a report, in bytes.
 	maxLoadBlocks = 4096
 	maxSenders    = 64
 	maxSender     = 128
@@ -30,8 +30,8 @@ type Load struct {
 	Least   float64 // seconds until a server of the pool would begin a prompt that arrives now
 	Servers int
 	Rate    float64 // tokens a second at which one server reads prompts; 0: unknown
-	// Counted has the number of requests that arrived from each sender of the importer since the
-	// reporting cluster began to count (Epoch).
+	// Counted has the requests that arrived from each sender of the importer since the reporting
+	// cluster began to count (Epoch).
 	Counted map[string]uint64
 	Epoch   uint64
 	// Blocks are prompt blocks recently sent to the pool by any cluster (selection.Report).

@@ -104,8 +104,8 @@ func (f *Federation) paced(
 	}
 }
 
-// noted returns a handler that reports why part of a member's update had no effect. All topics
-// except exports use it; receive reports the problems of exports itself.
+// noted returns a handler that reports why part of a member's update had no effect. receive reports
+// the problems of exports itself.
 func (f *Federation) noted(
 	handle func(context.Context, channel.Update) error,
 ) func(context.Context, channel.Update) error {

@@ -34,7 +34,7 @@ type cluster struct {
 	Epoch    uint64 `json:"epoch"`
 	Sequence uint64 `json:"sequence"`
 	// Started is when the process with this epoch began to publish, in milliseconds since 1970 by
-	// this process's clock. Members accept a lower epoch if its Started is later.
+	// this process's clock. A lower epoch with a later Started is accepted.
 	Started  int64 `json:"started,omitempty"`
 	Draining bool  `json:"draining,omitempty"`
 	// Bundle has the CA certificates of the cluster's trust domain, in PEM: past and future
@@ -94,8 +94,8 @@ type exportKey struct {
 	part int
 }
 
-// keyError reports an invalid key. It formats its text only when it is printed, because a hostile
-// member may send thousands of invalid keys.
+// keyError reports an invalid key. It formats its text on demand, because a hostile member may send
+// thousands of invalid keys.
 type keyError struct{ key, want string }
 
 func (e keyError) Error() string { return fmt.Sprintf("%.300q is not the name of %s", e.key, e.want) }

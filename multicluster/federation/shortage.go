@@ -5,7 +5,7 @@ package federation
 type shortage struct {
 	need int // size of the smallest item without room, in bytes; 0: none
 	free int // free bytes after the snapshot
-	most int // number of pools at which another pool had no room; 0: all pools had room
+	most int // number of pools above which a pool had no room; 0: all had room
 }
 
 func (s *shortage) short(size int) {

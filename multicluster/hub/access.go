@@ -44,8 +44,7 @@ func field(m *v1alpha1.ClusterSetMember, name string) string {
 	return text
 }
 
-// byKubeconfig reads a mounted kubeconfig. Relative paths in it are relative to the kubeconfig's
-// folder.
+// byKubeconfig reads a mounted kubeconfig. Relative paths in it are relative to its folder.
 func (h *Hub) byKubeconfig(m *v1alpha1.ClusterSetMember) (reach, error) {
 	bad := func(name, problem, fix string) (reach, error) {
 		return reach{}, &mistake{Field: field(m, "kubeconfig."+name), Problem: problem, Fix: fix}

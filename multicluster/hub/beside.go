@@ -24,14 +24,14 @@ const (
 	poolExportResource = "poolexports"
 )
 
-// beside has a member's objects of kinds that have no table in the store: nodes, for NodePort
-// Services, and the PoolExports of the member's Penstock.
+// beside has a member's objects of kinds without a table in the store: nodes, for NodePort
+// Services, and PoolExports of its Penstock.
 type beside struct {
 	informers map[string]cache.SharedIndexInformer // by resource; forbidden and uninstalled kinds have none
 }
 
-// newBeside follows the kinds of the rights that have a kept function. share bounds the objects.
-// changed must not block.
+// newBeside follows kinds whose right has a kept function. share bounds the objects. changed must
+// not block.
 func newBeside(client dynamic.Interface, rights []right, share *kube.Share, changed func()) (*beside, error) {
 	b := &beside{informers: map[string]cache.SharedIndexInformer{}}
 	for _, r := range rights {

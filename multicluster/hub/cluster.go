@@ -269,8 +269,8 @@ func (c *cluster) restore() {
 	c.hub.out.Restore(c.name, entries)
 }
 
-// contact proves contact periodically. It returns an error when the installed kinds, the cluster or
-// the room for objects changes.
+// contact proves contact periodically, until the installed kinds, the cluster or the room for
+// objects change.
 func (c *cluster) contact(
 	ctx context.Context, client dynamic.Interface, source *kube.Source, before []right, schema *installed,
 	share *kube.Share,

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// reported records the findings about files, and logs new findings. The previous version of an
-// object with an error stays in use.
+// reported records findings about files, and logs new findings. Of an object with an error, the
+// previous version stays.
 func (h *Hub) reported(reports []report.Report) {
 	now, texts := map[string]*mistake{}, map[string]string{}
 	for _, r := range reports {

@@ -45,8 +45,7 @@ const checkInterval = 5 * time.Second
 
 // Config configures a Hub.
 type Config struct {
-	// REST is the access to the management cluster, which has the ClusterSet; nil: Paths have the
-	// ClusterSet.
+	// REST is the access to the management cluster with the ClusterSet; nil: Paths have it.
 	REST *rest.Config
 	// Namespace is the Lease's namespace, Identity this process's name, with REST.
 	Namespace, Identity string

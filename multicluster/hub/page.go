@@ -78,7 +78,7 @@ func (h *Hub) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /clusters", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.clusterSet()) })
 }
 
-// Store returns the store with the objects of the management cluster.
+// Store returns the objects of the management cluster.
 func (h *Hub) Store() *store.Store { return h.store }
 
 func (h *Hub) clusterSet() set.Status {

@@ -39,8 +39,7 @@ var rights = []right{
 	{v1alpha1.Group, v1alpha1.Version, poolExportResource, "PoolExport", true, keptExport},
 }
 
-// readable returns the rights for installed kinds. A forbidden read is an error: the member's
-// permissions are wrong.
+// readable returns the rights for installed kinds. A forbidden read is an error.
 func (c *cluster) readable(ctx context.Context, client dynamic.Interface) (out []right, err error) {
 	for _, r := range rights {
 		one, cancel := context.WithTimeout(ctx, 2*contactTimeout)

@@ -38,8 +38,7 @@ type Config struct {
 	Store    *store.Store
 	// Namespace reports whether a namespace exists here; nil: all namespaces exist.
 	Namespace func(name string) bool
-	// Self is a cluster whose exports Allow need not name; "": none. In a hub it is the cluster of
-	// the store's objects.
+	// Self is a cluster whose exports Allow need not name, in a hub the store's cluster; "": none.
 	Self string
 	// Own returns the clusters in an import whose stored entries come from this Importer's Status;
 	// nil: none.
@@ -293,8 +292,8 @@ func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	return out
 }
 
-// Status returns the cluster set's part of an import's status. generation is the generation of the
-// object; 0 without an object. imported is false if no export is imported: the import needs no
+// Status returns the cluster set's part of an import's status. generation is the object's
+// generation, 0 without one. imported is false if no export is imported: the import needs no
 // object.
 func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus, imported bool) {
 	i.mu.Lock()

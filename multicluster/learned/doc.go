@@ -11,8 +11,8 @@
 // expiry.
 //
 // Invariants: Learn returns nil only when every Envoy has the addresses, here and at the other
-// processes. It does not wait longer than a second for Envoys here, and than
-// channel.Config.AckTimeout for other processes. For a known address Learn takes one read lock.
+// processes. It waits at most a second for Envoys here, and channel.Config.AckTimeout for other
+// processes. For a known address Learn takes one read lock.
 //
 // Tests: go test ./multicluster/learned
 package learned

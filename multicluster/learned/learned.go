@@ -42,14 +42,14 @@ type Config struct {
 	Object func(pool objectid.Target) (namespace, name string, ok bool)
 	// Peers exchange addresses with this process; nil: none.
 	Peers Peers
-	// For is how long an address stays after it was last named. Default: 10 minutes. This is longer
-	// than a retry or a session, and short enough to drop deleted pods.
+	// For is how long an address stays after it was last named. Default: 10 minutes, longer than a
+	// retry or a session, and short enough to drop deleted pods.
 	For time.Duration
 	Now func() time.Time // nil: time.Now
 }
 
-// maxAddresses bounds a pool's addresses, which are endpoints in every Envoy. New addresses replace
-// the addresses whose expiry comes first.
+// maxAddresses bounds a pool's addresses, which are endpoints in every Envoy. New ones replace the
+// first to expire.
 const maxAddresses = 1024
 
 // Keeper stores the addresses of all pools. Its methods may be called concurrently.

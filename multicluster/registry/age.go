@@ -19,8 +19,8 @@ func aged(since int64) *age {
 }
 
 // Since returns when this cluster began to import the export, in microseconds of Unix time; 0: not
-// imported, or not recorded. The member cannot change it. If two exports give a name different
-// meanings, the older export wins.
+// imported, or not recorded. The member cannot change it. If exports give a name different
+// meanings, the older one wins.
 func (e *Export) Since() int64 { return e.age.since.Load() }
 
 // Imported records which exports this cluster begins and ceases to import. since becomes the age of

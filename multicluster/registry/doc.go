@@ -2,10 +2,10 @@
 // this cluster's exports, and the members' leases.
 //
 // multicluster/federation writes updates of peers, and multicluster/hub updates of members whose
-// API servers a hub reads. Apply applies a batch of updates in one transaction and returns the
-// pools to assemble again. multicluster/imports assembles them; multicluster/export derives the
-// conditions of this cluster's exports from the placements; penstock clusters prints all of it.
-// Readers read one snapshot. A reader that waits passes a WatchSet, and reads again when it fires.
+// API servers a hub reads. Apply returns the pools to assemble again. multicluster/imports
+// assembles them; multicluster/export derives the conditions of this cluster's exports from the
+// placements; penstock clusters prints all of it. Readers read one snapshot. A reader that waits
+// passes a WatchSet, and reads again when it fires.
 //
 //	registry.go    Registry, and how an update changes it
 //	schema.go      the tables and their indexes

@@ -24,8 +24,8 @@ type Export struct {
 	Draining bool
 	// Size is the size of the export on the wire, in bytes.
 	Size int
-	// Unread is why the newest version of the export is not used; "": it is used. If it is not
-	// used, the other fields are from an older version, or empty.
+	// Unread is why the newest version of the export is not used; "": it is used. Otherwise the
+	// other fields are from an older version, or empty.
 	Unread string
 
 	withdrawn bool
@@ -88,8 +88,7 @@ func (r *Registry) Exports(ws WatchSet, p objectid.Pool) []*Export {
 	return out
 }
 
-// Exported reports whether a member exports a pool, or has withdrawn an export of it that still
-// drains.
+// Exported reports whether a member exports a pool, or has an export of it that drains.
 func (r *Registry) Exported(p objectid.Pool) bool {
 	for range rows.Walk[Export](r.read(), nil, exportTable, byPool, poolKey(p)) {
 		return true

@@ -19,9 +19,9 @@ const (
 	// Draining means that the member leaves the set or was drained. Its exports take no new
 	// requests.
 	Draining State = "Draining"
-	// Stale means that the lease of a connected member has expired. Its exports stay.
+	// Stale means that no lease of a connected member runs. Its exports stay.
 	Stale State = "Stale"
-	// Unreachable means the same without a connection. Its exports stay.
+	// Unreachable means that no lease runs, and the member is not connected. Its exports stay.
 	Unreachable State = "Unreachable"
 )
 

@@ -23,7 +23,7 @@ type Placement struct {
 // Reports are a member's reports on this cluster's exports.
 type Reports struct {
 	Member string
-	// Snapshot means that Placed has all reports of the member.
+	// Snapshot means that Placed is complete.
 	Snapshot bool
 	Placed   []Placement
 	// Gone are the pools whose reports the member retracts.

@@ -47,7 +47,7 @@ type Record struct {
 
 // Restore applies records of members without an update, and returns the pools to assemble. The
 // members are Unreachable until their first update. For a lease, updates older than the records
-// have no effect. If a member's records have different UIDs, only the first UID's are applied.
+// have no effect. Records whose UID is not the member's are skipped.
 func (r *Registry) Restore(records []Record) []objectid.Pool {
 	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
 	return r.write(func(t txn) {

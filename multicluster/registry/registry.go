@@ -16,8 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// WatchSet collects a reader's reads. WatchCtx returns once the result of one of these reads has
-// changed.
+// WatchSet collects a reader's reads. WatchCtx returns once one of their results has changed.
 type WatchSet = memdb.WatchSet
 
 // NewWatchSet makes an empty WatchSet.
@@ -71,7 +70,7 @@ type Update struct {
 	Stamp Stamp
 	// Started is when the member began to publish, by its own clock; zero: unknown.
 	Started time.Time
-	// Snapshot means that Exports are all exports of the member. Its other exports are withdrawn.
+	// Snapshot means that Exports are complete. Other exports are withdrawn.
 	Snapshot bool
 	// Partial is true if other updates follow with the rest of the exports at Stamp. Only the last
 	// of these updates withdraws exports. Before lists the exports in earlier updates of the same
@@ -82,8 +81,8 @@ type Update struct {
 	// exports that ended, at Stamp or before.
 	Exports   []Export
 	Withdrawn []objectid.Pool
-	// Unread maps exports that the source could not decode to the reasons. The previous versions of
-	// these exports stay.
+	// Unread maps exports that the source could not decode to reasons. Their previous versions
+	// stay.
 	Unread map[objectid.Pool]string
 	// Draining means that the whole member drains.
 	Draining bool
@@ -91,9 +90,9 @@ type Update struct {
 	Bundle []byte
 }
 
-// Rejection reports an update that did not take full effect or, while an earlier update has no
-// room, a later update of the member. After the next update without a Rejection, the source
-// requests all exports of the member again.
+// Rejection reports an update without full effect or, while an earlier update has no room, a later
+// update of the member. After the next update without one, the source requests all exports of the
+// member again.
 type Rejection struct {
 	Member  string
 	Problem string
@@ -217,10 +216,10 @@ func (r *Registry) plausible(started time.Time) bool {
 	return started.Unix() > 0 && started.Before(r.cfg.Now().Add(maxAhead))
 }
 
-// startsAgain reports whether a member whose update is older than the known state may begin anew,
-// because it may have lost its epoch. It may if its lease here has expired, or if it began to
-// publish after the known process. A process that began earlier was replaced, or its clock went
-// back: it may begin anew only after an hour without updates.
+// startsAgain reports whether a member with an older update may begin anew, because it lost its
+// epoch. It may if its lease here has expired, or if it began to publish after the known process. A
+// process that began earlier was replaced, or its clock went back: it may begin anew only after an
+// hour without updates.
 func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	switch {
 	case m.Started.IsZero(), !r.plausible(u.Started):
@@ -283,7 +282,7 @@ func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	return ""
 }
 
-// Next returns the time until Expire has a lease to end or an export to drop; false: never.
+// Next returns when Expire next ends a lease or drops an export; false: never.
 func (r *Registry) Next() (time.Duration, bool) {
 	t := r.read()
 	next, ok := time.Duration(0), false

@@ -6,8 +6,8 @@ const (
 	// maxUnreported bounds the requests of a member that are tracked one by one. Above it the
 	// oldest requests are treated as reported.
 	maxUnreported = 1024
-	// settled is how long a report may lack a request that should have arrived. After that the
-	// request is assumed lost.
+	// settled is how long a report may lack a request that should have arrived. Then it is assumed
+	// lost.
 	settled = time.Second
 )
 
@@ -16,8 +16,8 @@ type books struct {
 	queue  []sent // a ring whose length is a power of two
 	head   int
 	length int
-	// pending is the number of the queue's requests that were not declined; tokens is the sum of
-	// their uncached tokens.
+	// pending counts the queue's requests that were not declined; tokens sums their uncached
+	// tokens.
 	pending int
 	tokens  float64
 	number  uint64
@@ -38,8 +38,7 @@ type sent struct {
 	declined bool
 }
 
-// unreported returns the cost, in seconds, of the requests that are in no report yet, for a member
-// with one server.
+// unreported returns the cost for one server of the requests that are in no report yet, in seconds.
 func (b *books) unreported(rate float64) float64 {
 	return b.tokens/rate + perRequest*float64(b.pending)
 }
@@ -50,8 +49,7 @@ func (b *books) wait(now time.Time, rate, servers float64) float64 {
 	return (work/rate + perRequest*float64(b.inFlight)) / servers
 }
 
-// leaked returns the tokens that the servers have not read yet. rate is the rate of all servers
-// together.
+// leaked returns the tokens that the servers have not read yet, at their total rate.
 func (b *books) leaked(now time.Time, rate float64) float64 {
 	if passed := now.Sub(b.at).Seconds(); passed > 0 {
 		b.backlog, b.at = max(0, b.backlog-rate*passed), now
@@ -119,8 +117,8 @@ func (b *books) pop() {
 // restart drops base after the member's count began again.
 func (b *books) restart() { b.synced = false }
 
-// counted applies n, the number of requests received by a member's report. Requests sent before the
-// time before should be among them.
+// counted applies a report: the member has received n requests. Requests sent before the time
+// before should be among them.
 func (b *books) counted(before time.Time, n uint64) {
 	if !b.synced || n < b.base {
 		for b.length > 0 && b.queue[b.head].at.Before(before) {

@@ -25,12 +25,12 @@
 //	wait + 3u/P + round trip + margin
 //
 // seconds, with margin for members other than the own cluster. With a report of the member, the
-// wait is least + (sum of u / P + 20 ms x number) / N; sum and number are of the requests that this
-// gateway sent there and that the report does not count. Without a report, the wait is (clamp(W,
-// Q/2, Q) / P + 20 ms x number) / N for this gateway's requests in flight. N is the number of the
-// member's servers, P the prompt tokens that a server reads in a second, least the wait at the
-// least loaded server. Q is the sum of u without a first byte, W is Q less what the servers should
-// have read since. The weights 3 and 20 ms are taken from the strategy "load" (picker/schedule).
+// wait is least + (sum of u / P + 20 ms x number) / N, for the requests that this gateway sent
+// there and that the report does not count. Without a report, it is (clamp(W, Q/2, Q) / P + 20 ms x
+// number) / N, for this gateway's requests in flight. N is the number of the member's servers, P
+// the prompt tokens that a server reads in a second, least the wait at the least loaded server. Q
+// is the sum of u without a first byte, W is Q less what the servers should have read since. The
+// weights 3 and 20 ms are taken from the strategy "load" (picker/schedule).
 //
 // With Latency a member costs
 //
@@ -54,6 +54,5 @@
 //   - A report cannot break the choice: figures outside their ranges, and NaN, are replaced.
 //   - Members of equal cost are chosen with equal probability.
 //
-// Tests: go test ./multicluster/selection. In FuzzLeastLoad_EveryMemberIsRankedOnce, members join,
-// leave, report and decline in any order.
+// Tests: go test ./multicluster/selection
 package selection

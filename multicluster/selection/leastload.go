@@ -33,10 +33,10 @@ const (
 type Config struct {
 	// Local is the member that is this cluster itself; "": none.
 	Local string
-	// Margin is how much cheaper than Local another member must be to come before it.
+	// Margin is how much cheaper than Local another member must be.
 	Margin time.Duration
-	// End returns the number of tokens up to and including block i of a prompt's chain. Required;
-	// it is the same in all clusters of the set.
+	// End returns the number of tokens up to and including block i of a chain. Required; the same
+	// in all clusters of the set.
 	End func(i int) int
 	// Latency ranks members by response times instead of load (latency.go).
 	Latency bool
@@ -53,7 +53,7 @@ type Member struct {
 	Name string
 	// RoundTrip is the round trip time to the member; 0 for this cluster.
 	RoundTrip time.Duration
-	// Servers is the number of the member's servers until it reports a number; 0: unknown.
+	// Servers is the number of its servers until it reports one; 0: unknown.
 	Servers int
 	// Empty means that no server of the member is known to take requests. A report of the member
 	// overrides Empty.

@@ -17,14 +17,14 @@ const (
 type Report struct {
 	// Least is the wait at the member's least loaded server, in seconds.
 	Least float64
-	// Servers is the number of servers that take requests. With 0 the member is barred.
+	// Servers is the number of servers that take requests. 0 bars the member.
 	Servers int
 	// Rate is the rate at which one server reads prompts, in tokens per second; 0: unknown.
 	Rate float64
 	// Counted is the number of this gateway's requests that the member received in Epoch.
 	Counted, Epoch uint64
-	// Blocks has the blocks of prompts that any gateway sent to the member since its last report:
-	// the newest prompt first, and each prompt from its beginning.
+	// Blocks has blocks of prompts that any gateway sent to the member since its last report: the
+	// newest prompt first, each prompt from its beginning.
 	Blocks []uint64
 	// Capacity is how many blocks the member's servers cache together; 0: unknown.
 	Capacity int

@@ -36,9 +36,9 @@ func Weighted(members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(Candidate) int { return 0 })
 }
 
-// Locality prefers members of this cluster's zone, then of its region. Within these groups it
-// divides requests by weight. This cluster is in the first group; a member with an unknown zone or
-// region is in none. The shares are sorted by priority, then by name.
+// Locality prefers members of this cluster's zone, then of its region. In each group, weights
+// divide the requests. This cluster is in its zone; a member with an unknown zone or region is in
+// none. The shares are sorted by priority, then by name.
 func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(c Candidate) int {
 		near := own.Region != "" && c.Region == own.Region

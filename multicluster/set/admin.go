@@ -64,18 +64,17 @@ type MemberStatus struct {
 	Name      string         `json:"name"`
 	State     registry.State `json:"state"`
 	Connected bool           `json:"connected"`
-	// Unacknowledged means that the member may still use earlier exports, or send to this cluster
-	// although it drains. Only a process that publishes sets it.
+	// Unacknowledged means that the member has not applied the last change of exports or draining.
+	// Only publishing processes set it.
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
 	// Updated is when this process received the member's last update; zero: never.
 	Updated time.Time `json:"updated,omitzero"`
-	// Exports are the pools that the member may import, Imports the pools that it exports. Both are
-	// sorted.
+	// Exports are pools that the member may import, Imports pools that it exports; sorted.
 	Exports  []PoolStatus `json:"exports"`
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
-	// Denied means that the connection to the member is denied, or that its last update had no
-	// effect. The first one of Findings has the reason.
+	// Denied means that the connection to the member is denied, or its last update had no effect.
+	// The first of Findings has the reason.
 	Denied bool `json:"denied,omitempty"`
 	// Traffic counts the requests that Envoys reported to this process; nil: no request.
 	Traffic *Traffic `json:"traffic,omitempty"`

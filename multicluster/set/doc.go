@@ -40,9 +40,8 @@
 // CBOR, at a sixth of JSON's cost, which was 14 % of an importer's CPU. Reports wait 20 ms. When a
 // hundred members connect at once, both sides together take 1.2 s of CPU until the last Offer:
 // translation 20 %, garbage collection 19 %, handshakes 12 %, members' responses 8 %, registry 6 %,
-// records and the board 4 % each, CBOR 3 %. They took 1.8 s while an age was written in the row of
-// its export (10 %), each report was compared for all members, and regular expressions checked
-// names.
+// records and the board 4 % each, CBOR 3 %. It was 1.8 s while ages were written with exports (10
+// %), reports were compared for all members, and regular expressions checked names.
 //
 // Tests: go test ./multicluster/set; with two processes:
 // cmd/penstock/clusters_test.go

@@ -131,8 +131,8 @@ func (s *Set) nextExport() (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// incarnate sets an export's incarnation. It is the previous incarnation if the export continues, 0
-// in this process's first decisions, and random otherwise.
+// incarnate sets an export's incarnation. It is the previous one if the export continues, 0 in this
+// process's first decisions, else random.
 func (s *Set) incarnate(before, now *export.Export) {
 	if now == nil {
 		return

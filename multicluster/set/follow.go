@@ -25,8 +25,7 @@ import (
 type Change struct {
 	View    *store.View
 	Objects []store.Change
-	// Output has the changed pools and Gateways, and the changed clusters that translation cannot
-	// use.
+	// Output has the changed pools, Gateways and clusters that translation cannot use.
 	Output translator.Output
 }
 

@@ -53,7 +53,7 @@ func OwnMember(state string) (string, error) {
 
 const (
 	// overlap is how long the next authority is published before it signs. A member that is
-	// disconnected for longer must have a new entry in its ClusterSet.
+	// disconnected for longer needs a new ClusterSet entry.
 	overlap = 60 * 24 * time.Hour
 	// validity is the lifetime of certificates. It bounds the use of a stolen key. Certificates are
 	// replaced daily, so Gateways can reach members for six days without a control plane.

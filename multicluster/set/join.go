@@ -236,8 +236,8 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 }
 
 // strangers describes certificates of next that are not in bundle and that no valid certificate in
-// bundle signed. CA certificates are public, so a known certificate in next does not vouch for the
-// other ones.
+// bundle signed. CA certificates are public, so a known one in next proves nothing about the
+// others.
 func strangers(bundle string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
 	known, _ := parse(bundle) // an unreadable bundle proves nothing
 	certs, err := parse(next.Bundle)

@@ -24,8 +24,7 @@ const (
 	// saveInterval is how long changes are collected, so that a hundred members that connect at
 	// once cause one write.
 	saveInterval = time.Second
-	// agreeInterval is how long the leader may take to save updates that this process received,
-	// too.
+	// agreeInterval gives the leader time to save updates that this process received, too.
 	agreeInterval = 10 * time.Second
 )
 
@@ -120,8 +119,8 @@ func (s *Set) completed(ctx context.Context, records []registry.Record) []regist
 	return records
 }
 
-// keep saves members' exports until ctx ends, and once more then. While this process leads, it also
-// saves them in the shared records.
+// keep saves members' exports until ctx ends, and once more then; a leader also saves them in the
+// shared records.
 func (s *Set) keep(ctx context.Context) error {
 	if s.cfg.Records == nil {
 		<-ctx.Done()

@@ -282,7 +282,7 @@ func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces
 }
 
 // writeStatus applies our part of an import's status, without fields that the CRD lacks or other
-// managers own. It returns the applied part, which has no controllers if nothing was applied.
+// managers own. It returns the applied part; without controllers, nothing was applied.
 func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing,
 	want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
 	var nothing inferenceapi.InferencePoolImportStatus

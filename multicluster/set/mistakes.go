@@ -176,7 +176,7 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 	// it. A hundred members may publish 64 ranges each.
 	slices.SortStableFunc(all, func(a, b ranged) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
 	found := make([]*report.Finding, len(all))
-	// at most two: the widest range around r, and within it the widest range of another cluster
+	// the widest range around r, and within it the widest of another cluster
 	var around []ranged
 	for _, r := range all {
 		for len(around) > 0 && !around[len(around)-1].Overlaps(r.Prefix) {

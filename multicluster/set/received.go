@@ -120,13 +120,13 @@ func (s *Set) placed(in registry.Reports) {
 	s.reportSoon()
 }
 
-// due has the pools whose imports must be updated. One call of assemble updates all of them, also
-// for calls that wait: if a hundred members with the same hundred pools connect at once, each
-// snapshot changes all imports.
+// due has the pools whose imports must be updated. One call of assemble updates them for all
+// waiting calls: if a hundred members with the same hundred pools connect at once, each snapshot
+// changes all imports.
 type due struct {
 	running sync.Mutex
-	// revision is the newest translated revision. waiting has the placements of newer Offers,
-	// because translation may not be able to use these Offers. running guards both.
+	// revision is the newest translated revision. waiting has the placements of newer Offers, which
+	// translation may find unusable. running guards both.
 	revision uint64
 	waiting  map[objectid.Pool]untranslated
 

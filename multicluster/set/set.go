@@ -36,8 +36,7 @@ type Board interface {
 
 // Records store members' exports, so that a restart does not lose exports of unreachable members.
 type Records interface {
-	// Load returns all records, sorted. It skips damaged records: it returns the other records, and
-	// an error that names the damaged ones.
+	// Load returns all records, sorted. It skips damaged records and names them in an error.
 	Load(ctx context.Context) ([]registry.Record, error)
 	// Save stores changed records and deletes others.
 	Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error
@@ -57,9 +56,8 @@ type Config struct {
 	Authority authority.Secrets
 	// Records store members' exports; nil: nothing is stored.
 	Records Records
-	// Local stores endpoints in this process's state folder, because endpoints never pass through
-	// an API server. So a restart keeps the endpoints of unreachable members. nil: Records store
-	// endpoints.
+	// Local stores endpoints, which never pass through an API server, in this process's state
+	// folder. So a restart keeps endpoints of unreachable members. nil: Records store endpoints.
 	Local Records
 	// Leading reports whether this process publishes, saves Records and serves members; nil:
 	// always. Every process subscribes and imports.
@@ -80,11 +78,11 @@ type Config struct {
 	// Cleartext means that the picker serves gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
-	// MembersPick is true if, among gateways of other clusters, the picker serves only members'
-	// Gateways. It serves them only while Gateways here have a peer listener.
+	// MembersPick is true if, of other clusters' gateways, the picker serves only members'
+	// Gateways, and only while Gateways here have a peer listener.
 	MembersPick bool
-	// PickersOf returns Pickers from the store; nil: Pickers is used. It is called again when a
-	// Service or an EndpointSlice of PickerService, "namespace/name", changes.
+	// PickersOf returns Pickers from the store; nil: Pickers is used. It is called again after
+	// changes of PickerService, "namespace/name".
 	PickersOf     func(r store.Reader) []netip.AddrPort
 	PickerService string
 	// Offers is export.Config.Offers.

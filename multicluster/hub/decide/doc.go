@@ -14,9 +14,9 @@
 //	fit.go        exports that are not allowed in an import
 //
 // Each member has a registry (multicluster/registry) of exports to it, and an importer
-// (multicluster/imports). So the rules are the same as between Penstocks: a withdrawn export
-// drains, a silent member withdraws nothing, and `allow` limits each member. Endpoints of pools do
-// not pass through an API server.
+// (multicluster/imports). So the rules of Penstocks apply: a withdrawn export drains, a silent
+// member withdraws nothing, and `allow` limits each member. Endpoints of pools do not pass through
+// an API server.
 //
 // Restart: Restore passes the hub's entries in a member's imports. They are exports of Unreachable
 // clusters until these clusters are read. Settled reports whether a cluster was read or its grace

@@ -21,8 +21,8 @@ import (
 
 // Config configures a Hub.
 type Config struct {
-	// Imports is called with pools whose import at a member may have changed, Exports with pools of
-	// the member whose condition Exported may have changed. They must not call the Hub.
+	// Imports is called with pools whose imports at a member may have changed, Exports with its
+	// pools whose condition Exported may have changed. They must not call the Hub.
 	Imports, Exports func(member string, pools []objectid.Pool)
 	// Waited is called when Settled becomes true for all members. It may call the Hub.
 	Waited func()

@@ -26,8 +26,7 @@ type Writing struct {
 	Reason, Message string
 	// Left maps clusters whose entries the API server rejects to the reason.
 	Left map[string]string
-	// Pruned means that the API server drops status.clusters. Only Penstock can read the entries
-	// there.
+	// Pruned means that the object has no status.clusters: only Penstock can read the entries.
 	Pruned bool
 }
 
@@ -128,7 +127,7 @@ func brief(message string) string {
 	return strings.ToValidUTF8(message[:longestMessage], "") + "..."
 }
 
-// longestMessage bounds a message in a condition, in bytes.
+// longestMessage bounds a message, in bytes.
 const longestMessage = 512
 
 // States of exports and imports, in addition to reasons.
@@ -142,7 +141,7 @@ const mostPruned = 8
 // Status is a member's state for penstock hub.
 type Status struct {
 	Name string `json:"name"`
-	// Read means that all its exports are known. Connected means that its API server responds.
+	// Read means that its exports are known, Connected that its API server responds.
 	Read      bool `json:"read"`
 	Connected bool `json:"connected"`
 	// Contacted is when its API server last responded; zero: never.
@@ -154,8 +153,8 @@ type Status struct {
 	// reason why it does not import them. Missing maps the missing exports to the reason.
 	Imports map[string]int    `json:"imports"`
 	Missing map[string]string `json:"missing,omitempty"`
-	// Pruned means that the CRD of InferencePoolImport there has no status.clusters. Only Penstock
-	// can read the clusters there.
+	// Pruned means that the CRD of InferencePoolImport there has no status.clusters: only Penstock
+	// can read the clusters.
 	Pruned bool `json:"pruned,omitempty"`
 }
 

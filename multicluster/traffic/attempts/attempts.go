@@ -138,8 +138,8 @@ func (c *Counter) Count(a accesslog.Attempt) {
 	c.next = (c.next + 1) % maxKept
 }
 
-// exportingCluster returns the exporting cluster that a request was sent to, and whether a pool
-// spilled it. to has no Member for this cluster, and for an import with several clusters.
+// exportingCluster returns the exporting cluster that got a request, and whether a pool spilled it.
+// Member is "" for this cluster, and for an import with several clusters.
 func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 	if !a.Member.IsZero() {
 		return a.Member, false

@@ -4,12 +4,12 @@
 // Envoys report each request to an exporting cluster when it ends there (accesslog.Attempt). A
 // request that one cluster declines and another serves counts twice. A Counter sums the requests by
 // import and cluster, for metrics and `penstock clusters list`. It also stores the last requests
-// without a lease for `penstock explain --why`; the picker's records have the requests with a
-// lease. Each process counts the reports of its own Envoys.
+// without a lease for `penstock explain --why`; the picker records those with one. Each process
+// counts the reports of its own Envoys.
 //
 // Invariants: a Counter counts for at most maxMembers clusters of imports, and stores at most
 // maxKept requests. It drops a report of a Gateway whose proxies do not have the cluster
 // (Config.Allowed). A cluster that left its import is dropped after forgetAfter without requests.
 //
-// Package app connects a Counter to the picker. Tests: go test ./multicluster/traffic/attempts
+// Tests: go test ./multicluster/traffic/attempts
 package attempts

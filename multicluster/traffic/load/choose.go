@@ -20,15 +20,15 @@ import (
 
 // Config configures a Loads.
 type Config struct {
-	// Waiting returns the wait that a request would have at a pool of this process's picker, and
-	// how many prompt blocks the pool's servers cache; false if unknown.
+	// Waiting returns the wait of a new request at a pool of this process's picker, and how many
+	// prompt blocks the pool's servers cache; false if unknown.
 	Waiting func(pool objectid.Pool) (w schedule.Wait, capacity int, ok bool)
 	// Federation returns this cluster's Federation; nil without a cluster set.
 	Federation func() Federation
 	// Cluster returns the name of this cluster in its set; "" without a set.
 	Cluster func() string
-	// OnPage, if set, receives the reason why the metrics page of a cluster's picker cannot be read
-	// over TLS. "": the problem is resolved.
+	// OnPage, if set, receives why the metrics page of a cluster's picker cannot be read over TLS;
+	// "": it can be read.
 	OnPage func(pool objectid.Pool, member, why string)
 	Log    *slog.Logger
 }

@@ -8,10 +8,10 @@
 //	report.go   reports on exported pools, and reports of other clusters
 //
 // Importer: the picker ranks the clusters of an import by cost. The request is charged to the first
-// cluster until the access log shows the request's end. Receive takes clusters' reports. The cost
-// of a cluster without reports depends on this process's requests, divided by the cluster's number
-// of servers. The number is on the metrics page of the cluster's picker, if the import has one. If
-// this cluster itself is among the clusters, its load is read directly.
+// cluster until the access log shows the request's end. Receive takes clusters' reports. A cluster
+// without reports is judged by this process's requests, divided by its number of servers, which is
+// on the metrics page of its picker. If this cluster itself is among the clusters, its load is read
+// directly.
 //
 // Exporter: Sent takes the picks of this process and its replicas. Every 200 ms each member
 // receives the changed loads of the pools that it requested. A load that does not change is

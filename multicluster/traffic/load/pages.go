@@ -244,7 +244,7 @@ func (p *page) readAt(ctx context.Context, ip netip.Addr) (int, error) {
 }
 
 // parse returns how many servers take requests. It reads the series with the pool's name, or else
-// the only series. It returns 0 if there is no such series, and noServers if the series is 0.
+// the only series: 0 without such a series, noServers if the series is 0.
 func parse(page io.Reader, pool string) int {
 	found := map[string]int{}
 	lines := bufio.NewScanner(page)

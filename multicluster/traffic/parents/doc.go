@@ -11,10 +11,9 @@
 // A model server behind the gateway also responds with 404 when it lacks a model. So a few 404s
 // among other responses are no finding, and the finding names both solutions.
 //
-// Invariants: a Counter counts for at most maxParents exporting clusters. Of their requests it
-// stores only the Host and the gateway's address of the first 404. It drops a report of a Gateway
-// whose proxies do not have the cluster (Config.Allowed). It is idle while no gateway responds with
-// 404.
+// Invariants: a Counter counts for at most maxParents exporting clusters. It stores only the Host
+// and the gateway's address of the first 404. It drops a report of a Gateway whose proxies do not
+// have the cluster (Config.Allowed). It is idle while no gateway responds with 404.
 //
 // Tests: go test ./multicluster/traffic/parents
 package parents
