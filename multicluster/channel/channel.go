@@ -40,8 +40,8 @@ type Config struct {
 	// may take 2 s. With 250 ms, processes with 7 % of a core were too late: Envoy lacked the
 	// picked endpoints, and pools that fail closed responded with 503.
 	AckTimeout time.Duration
-	// Debounce is how long a response waits for further publications. 0: it does not wait. Picks
-	// wait for publications, too.
+	// Debounce is how long a response waits for further publications. 0: it does not wait. A longer
+	// time delays picks, because they wait for publications.
 	Debounce time.Duration
 	// GracePeriod is how long a disconnected peer may take to reconnect. Default: 5 s.
 	GracePeriod time.Duration

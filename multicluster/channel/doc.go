@@ -43,10 +43,9 @@
 //
 // Invariants: each subscriber has at most one response in flight per topic; the next one has all
 // items published meanwhile. No call waits longer than Config.AckTimeout for an acknowledgement. A
-// process ignores its own address, so all processes can have the same list of peers. A subscriber
-// receives no item that Topic.Visible hides. An item with an invalid key (Topic.Keys) is dropped
-// when its message arrives; the rest of the response takes effect. Config.Limits and maxSubscribers
-// bound the memory and the streams of a peer.
+// process ignores its own address. A subscriber receives no item that Topic.Visible hides. An item
+// with an invalid key (Topic.Keys) is dropped alone. Config.Limits and maxSubscribers bound the
+// memory and the streams of a peer.
 //
 // # Measurements
 //

@@ -357,8 +357,7 @@ func (c *Channel) begin(p *peer, t *Topic) (f *followed, first *request) {
 	return f, first
 }
 
-// received drops items with invalid keys. It returns how long the acknowledgement waits if another
-// part follows.
+// received drops items with invalid keys, and calls Config.Received.
 func (c *Channel) received(p *peer, f *followed, r *response) time.Duration {
 	in := Received{Items: len(r.GetResources()) + len(r.GetRemovedResources()), Bytes: weight(r)}
 	if f.topic.drop(r, &f.dropped) {

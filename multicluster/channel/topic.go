@@ -100,8 +100,7 @@ func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
 // Visible sets the filter of the topic. show(subscriber, key) reports whether a subscriber, named
 // by Config.Identify, may receive an item. The topic calls show for each published item, and for
-// all items when a subscriber connects. After Judge it calls show for all items, and sends or
-// retracts them accordingly. Call Visible before Run.
+// all items when a subscriber connects. Call Visible before Run.
 func (t *Topic) Visible(show func(subscriber, key string) bool) { t.visible = show }
 
 // Addressed declares that Visible shows each item only to one name, which to(key) returns. Then a

@@ -29,7 +29,7 @@ type Config struct {
 	// PeerListener is true if Gateways have or will have a peer listener. Members use it in
 	// ParentMode.
 	PeerListener bool
-	// Region and Zone of this cluster; "": unknown.
+	// Region and Zone locate this cluster; "": unknown.
 	Region, Zone string
 	// PodCIDRs are this cluster's pod ranges, for importers; none: unknown.
 	PodCIDRs []string

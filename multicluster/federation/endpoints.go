@@ -14,7 +14,7 @@ import (
 )
 
 // More than maxInline endpoints of a pool are sent in at most maxParts parts of about perPart
-// endpoints. A change of one endpoint then sends only one part.
+// endpoints.
 const (
 	maxInline = 64
 	perPart   = 32

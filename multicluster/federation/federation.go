@@ -136,7 +136,7 @@ func New(c Config) *Federation {
 	return f
 }
 
-// Bounds of members' messages. A message may exceed channel's size by one record.
+// Bounds of members' messages. A message may exceed partBytes of channel by one record.
 const (
 	maxItems    = 1 << 15
 	maxReceived = 2 << 20

@@ -72,8 +72,8 @@ func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement)
 	return nil
 }
 
-// receiveImports passes a member's reports on exports for it to Config.Placed, after the first
-// SetExports.
+// receiveImports passes a member's reports on exports to this member to Config.Placed, after the
+// first SetExports.
 func (f *Federation) receiveImports(ctx context.Context, in channel.Update) error {
 	f.mu.Lock()
 	m, ok := f.members[in.Peer]

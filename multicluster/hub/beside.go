@@ -89,7 +89,7 @@ func keptNode(u *unstructured.Unstructured) (runtime.Object, error) {
 		Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
 }
 
-// keptExport keeps a PoolExport. It keeps the entry only of an export of the member itself.
+// keptExport keeps a PoolExport, but its status only if the member itself exports the pool.
 func keptExport(u *unstructured.Unstructured) (runtime.Object, error) {
 	var e v1alpha1.PoolExport
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &e); err != nil {

@@ -20,8 +20,8 @@ import (
 )
 
 // ClientConfig returns the access to the cluster of a context, and the context's namespace. loaded
-// is from Kubeconfig. Changes of the files take effect, within disk's limits, which client-go
-// lacks.
+// is from Kubeconfig. Changes of the files that it names take effect, within disk's limits, which
+// client-go lacks.
 func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *rest.Config, namespace string,
 	err error) {
 	loaded = loaded.DeepCopy()

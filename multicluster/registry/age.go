@@ -19,8 +19,7 @@ func aged(since int64) *age {
 }
 
 // Since returns when this cluster began to import the export, in microseconds of Unix time; 0: not
-// imported, or not recorded. The member cannot change it. If exports give a name different
-// meanings, the older one wins.
+// imported, or not recorded. The member cannot change it.
 func (e *Export) Since() int64 { return e.age.since.Load() }
 
 // Imported records which exports this cluster begins and ceases to import. since becomes the age of
@@ -72,8 +71,8 @@ func (r *Registry) Agree(records []Record) (changed []objectid.Pool) {
 	return slices.Compact(changed)
 }
 
-// date changes ages in a write transaction that writes no row. No export is dropped meanwhile:
-// exported again, it must begin without an age.
+// date changes ages in a write transaction that writes no row. Meanwhile no export is dropped,
+// because the next export of the pool begins without an age.
 func (r *Registry) date(change func(t txn)) {
 	t := txn{Txn: r.db.Txn(true)}
 	defer t.Abort()

@@ -171,9 +171,9 @@ const (
 	Reported Basis = "report"
 	// Own means this gateway's requests, because the member does not report.
 	Own Basis = "own requests"
-	// Answered means the times to the member's first bytes (Latency).
+	// Answered means the times to the member's first bytes (Config.Latency).
 	Answered Basis = "its answers"
-	// Tried means that the member has no recent response and is tried (Latency).
+	// Tried means that the member has no recent response and is tried (Config.Latency).
 	Tried Basis = "a trial"
 )
 

@@ -1,5 +1,5 @@
-// Package wiretest converts members' messages between JSON and the wire form, for tests with a
-// hostile member. The wire form is CBOR with the same names.
+// Package wiretest converts members' messages between JSON and the wire form, CBOR with the same
+// names, for tests with a hostile member.
 //
 // Tests: go test ./multicluster/federation
 package wiretest
