@@ -52,7 +52,7 @@ type mirrored[T any] struct {
 	until time.Time // when a stale value expires; zero: never
 }
 
-// NewMirror subscribes to a topic. Call it before Channel.Run. Run drops expired values.
+// NewMirror subscribes to a topic. Call it before Channel.Run, which drops expired values.
 func NewMirror[T any](t *Topic, cfg MirrorConfig[T]) *Mirror[T] {
 	m := &Mirror[T]{cfg: cfg, peers: map[string]map[string]mirrored[T]{}, timer: make(chan struct{}, 1)}
 	t.Subscribe(m.receive)

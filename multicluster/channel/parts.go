@@ -9,8 +9,7 @@ import (
 )
 
 // A response above partItems or partBytes is sent as several messages, its parts. Each part waits
-// for the acknowledgement of the previous part, so memory at both ends is bounded. The parts take
-// effect together.
+// for the acknowledgement of the previous part, so memory at both ends is bounded.
 const (
 	partItems = 1024
 	partBytes = 1 << 20

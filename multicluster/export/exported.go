@@ -14,8 +14,8 @@ import (
 // Controller is the controllerName of the parent with the condition Exported.
 const Controller = "penstock.dev/multicluster-controller"
 
-// The condition, and its reason if it is True. Upstream defines them as
-// InferencePoolConditionExported and InferencePoolReasonExported.
+// The condition, and its reason if it is True: upstream's InferencePoolConditionExported and
+// InferencePoolReasonExported.
 const (
 	conditionExported = "Exported"
 	ExportedReason    = "Exported"

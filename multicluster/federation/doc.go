@@ -47,7 +47,7 @@
 // Invariants: a member receives only the exports whose audience includes it. A record that is too
 // large or undecodable is skipped and reported, and affects no other record. An item whose key
 // names no pool is dropped when its message arrives, and the member's next message waits. A silent
-// member withdraws nothing (multicluster/registry). Private keys and Secrets are never sent.
+// member withdraws nothing. Private keys and Secrets are never sent.
 //
 // Config.Apply returns false if a stamp is old or there is no room. After the next update for which
 // it returns true, Federation requests all exports of the member again. So it does once there is

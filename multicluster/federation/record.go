@@ -130,7 +130,8 @@ func receivedKey(key string) (exportKey, error) {
 	return out, err
 }
 
-// memberPool reads the pool in a received key of the other topics. Its member is this cluster.
+// memberPool reads the pool in a received key of the other topics. The key's member is this
+// cluster.
 func memberPool(key string) (objectid.Pool, error) {
 	m, ok := objectid.ParseMember(key)
 	if !ok || !m.Pool.IsValid() {

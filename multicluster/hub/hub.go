@@ -429,8 +429,8 @@ func (h *Hub) forget(name string) {
 	delete(h.mistakes, name+twin)
 }
 
-// never returns why no importer can allow an address; "": it may be allowed. Importers report
-// addresses outside their --allowed-cidrs.
+// never returns why no importer can allow an address. Importers report addresses outside their
+// --allowed-cidrs.
 func never(ip netip.Addr) string {
 	var none addresses.Ranges
 	return none.Never(ip)

@@ -293,8 +293,7 @@ func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 }
 
 // Status returns the cluster set's part of an import's status. generation is the object's
-// generation, 0 without one. imported is false if no export is imported: the import needs no
-// object.
+// generation, 0 without one. imported is false if no export is imported.
 func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus, imported bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -130,7 +130,7 @@ func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) 
 	return ctx.Err()
 }
 
-// Isolated returns Delivery.Isolated: addresses may not reach any Envoy.
+// Isolated returns Delivery.Isolated.
 func (k *Keeper) Isolated() bool { return k.cfg.Delivery.Isolated() }
 
 // known reports whether all addresses are delivered, and extends their expiry. For almost every

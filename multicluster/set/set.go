@@ -62,8 +62,8 @@ type Config struct {
 	// Leading reports whether this process publishes, saves Records and serves members; nil:
 	// always. Every process subscribes and imports.
 	Leading func() bool
-	// Listen opens the port for members when this process begins to publish. The Set closes the
-	// port. nil: no member can subscribe.
+	// Listen opens the port for members when this process begins to publish; the Set closes it.
+	// nil: no member can subscribe.
 	Listen func(ctx context.Context) (net.Listener, error)
 	// Server makes the server of that port, and Connect the connections to members; nil: gRPC over
 	// TCP. Simulations set them.

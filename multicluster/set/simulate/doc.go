@@ -1,5 +1,5 @@
 // Package simulate runs three clusters of a set in one process and in virtual time, with faults
-// that depend on a seed, and checks invariants. It has only tests, and no package imports it.
+// that depend on a seed, and checks invariants. It has only tests.
 //
 //	simulate_test.go    the tests, and how many seeds they run
 //	world_test.go       the world of a seed: its events, its log, its end
