@@ -83,7 +83,7 @@ func (m *Mirror[T]) ByKey(key string) map[string]T {
 	return out
 }
 
-// Values iterates over all peers' values. The mirror must not be used during the iteration.
+// Values iterates over all peers' values. The mirror must not be used meanwhile.
 func (m *Mirror[T]) Values() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		m.mu.RLock()

@@ -59,8 +59,8 @@ type assembly struct {
 	bytes  int
 }
 
-// add returns a response once it is complete. It returns an error if the parts exceed the limits;
-// the error ends the stream.
+// add returns a response once it is complete. It returns an error, which ends the stream, if the
+// parts exceed the limits.
 func (a *assembly) add(r *response) (whole *response, err error) {
 	whole = a.parts[r.GetTypeUrl()]
 	last := !strings.Contains(r.GetNonce(), partMark)

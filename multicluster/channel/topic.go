@@ -33,8 +33,8 @@ type Update struct {
 	// Items were published, for the first time or again. Retracted has keys.
 	Items     []Item
 	Retracted []string
-	// Dropped describes items that were dropped: they are undecodable, or Topic.Keys rejects their
-	// keys; nil: none.
+	// Dropped describes dropped items: undecodable items, and items whose keys Topic.Keys rejects;
+	// nil: none.
 	Dropped error
 }
 

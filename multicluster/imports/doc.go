@@ -8,8 +8,8 @@
 //	imports.go   Importer: the Offers, within members' limits
 //	status.go    entries and conditions of an import
 //
-// The cost of an update does not grow with the number of the member's exports, unless the number
-// exceeds the limit.
+// The cost of an update does not grow with the number of the member's exports, unless it exceeds
+// the limit.
 //
 // Invariants: this package writes only Offers. A member's Allow limits its exports: namespaces and
 // pools (by default none), addresses, number. The exporter gets a Placement with a reason if its

@@ -146,7 +146,7 @@ func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 // Count returns the numbers of a member's exports.
 func (r *Registry) Count(cluster string) Count { return r.read().count(cluster) }
 
-// Counts returns the numbers of exports of all members that have exports.
+// Counts returns the Counts of all members with exports.
 func (r *Registry) Counts() (out []Count) {
 	for c := range rows.Walk[Count](r.read(), nil, countTable, rows.ByID, nil) {
 		out = append(out, *c)

@@ -11,7 +11,7 @@ import (
 type Placement struct {
 	Member string
 	Pool   objectid.Pool
-	// Reason is why the member does not import the export; "": it imports it. Message describes the
+	// Reason is why the member does not import the export; "": it does. Message describes the
 	// reason.
 	Reason, Message string
 	// Incarnation is the reported incarnation of the export. Any means that the member's release

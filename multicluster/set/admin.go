@@ -191,7 +191,7 @@ func (a *admin) placement(member string, p objectid.Pool) (registry.Placement, b
 }
 
 // Status returns the state of the cluster set. ws, which may be nil, fires when the state may have
-// changed; ages do not fire it.
+// changed, except for ages.
 func (s *Set) Status(ws registry.WatchSet) Status {
 	ws.Add(s.admin.watch())
 	members := s.registry.Members(ws)

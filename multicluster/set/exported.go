@@ -24,9 +24,9 @@ func (a audience) has(who string, now time.Time) bool {
 	return ok && (until.IsZero() || now.Before(until))
 }
 
-// Exported reports whether a member may pick from a pool, which it may until the drain time has
-// passed. member is "" for clusters that prove no name. They may use each exported pool and,
-// without a ClusterSet, all pools, because their imports are then written by hand.
+// Exported reports whether a member may pick from a pool: now, or still within the drain time.
+// member is "" for clusters that prove no name. They may use each exported pool and, without a
+// ClusterSet, all pools, because their imports are then written by hand.
 func (s *Set) Exported(target objectid.Target, member string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

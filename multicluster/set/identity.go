@@ -56,7 +56,7 @@ const (
 	// disconnected for longer needs a new ClusterSet entry.
 	overlap = 60 * 24 * time.Hour
 	// validity is the lifetime of certificates. It bounds the use of a stolen key. Certificates are
-	// replaced daily, so Gateways can reach members for six days without a control plane.
+	// replaced daily, so Gateways reach members for six days without a control plane.
 	validity = 7 * 24 * time.Hour
 )
 

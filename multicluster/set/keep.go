@@ -59,8 +59,8 @@ func (s *Set) Settle(ctx context.Context) {
 	}
 }
 
-// withoutEndpoints returns the first Unreachable member with an export that lacks endpoints; "": no
-// such member. ws fires when the result may have changed.
+// withoutEndpoints returns the first Unreachable member with an export that lacks endpoints; "":
+// none. ws fires when the result may have changed.
 func (s *Set) withoutEndpoints(ws registry.WatchSet) string {
 	for _, m := range s.registry.Members(ws) {
 		if m.State != registry.Unreachable {

@@ -146,8 +146,9 @@ type ranged struct {
 	place          int // index among all ranges
 }
 
-// overlaps returns findings about overlapping pod ranges of two clusters. Each is at the narrower
-// or else the later range. The ClusterSet's ranges for a member override its published ranges.
+// overlaps returns findings about overlapping pod ranges of two clusters. A finding is at the
+// narrower, or else the later range. The ClusterSet's ranges for a member override its published
+// ranges.
 func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) []report.Finding {
 	var all []ranged
 	note := func(cidrs []string, r ranged, numbered bool) {

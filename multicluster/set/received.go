@@ -248,8 +248,8 @@ func (s *Set) place(a imports.Assembled) {
 	}
 }
 
-// Import returns the cluster set's part of an import's status. generation is the generation of the
-// object. imported is false if no object is needed.
+// Import returns the cluster set's part of an import's status. generation is the object's
+// generation. imported is false if no object is needed.
 func (s *Set) Import(p objectid.Pool, generation int64) (status inferenceapi.InferencePoolImportStatus, imported bool) {
 	return s.importer.Status(p, generation)
 }

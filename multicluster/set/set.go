@@ -78,8 +78,8 @@ type Config struct {
 	// Cleartext means that the picker serves gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
-	// MembersPick is true if, of other clusters' gateways, the picker serves only members'
-	// Gateways, and only while Gateways here have a peer listener.
+	// MembersPick is true if the picker serves members' Gateways, but no other gateways of other
+	// clusters. It needs Gateways with a peer listener here.
 	MembersPick bool
 	// PickersOf returns Pickers from the store; nil: Pickers is used. It is called again after
 	// changes of PickerService, "namespace/name".

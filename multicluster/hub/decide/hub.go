@@ -172,7 +172,7 @@ func (h *Hub) sorted() []*member {
 }
 
 // Restore passes the hub's entries in a member's imports. Call it before Exports for the member.
-// Only then do other members' exports reach the member, so that exports withdrawn meanwhile drain.
+// Other members' exports reach the member only after it, so that exports withdrawn meanwhile drain.
 func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.ImportedCluster) {
 	var c changes
 	defer h.call(&c)
@@ -406,8 +406,8 @@ func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 	c.add(&c.imports, m.Name, a.Pools...)
 }
 
-// Import returns this hub's part of the status of an import at a member. generation is the
-// generation of the object. imported is false if no object is needed.
+// Import returns this hub's part of the status of an import at a member. generation is the object's
+// generation. imported is false if no object is needed.
 func (h *Hub) Import(name string, p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus,
 	imported bool) {
 	h.mu.Lock()

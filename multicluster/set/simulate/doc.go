@@ -20,8 +20,8 @@
 // One goroutine drives a seed. It waits until all other goroutines are blocked (synctest.Wait).
 // Then the next event happens: a message arrives, a connection is made, a fault begins. The seed
 // and the name of an event decide when it happens, never the order in which goroutines ran. So the
-// same seed gives the same log, byte for byte. The federation's debounce is needed for this: it
-// makes one response of all publications at one instant.
+// same seed gives the same log. The federation's debounce is needed for this: it makes one response
+// of all publications at one instant.
 //
 // A failure prints its seed: make simulate SEED=n replays it, and prints its log.
 //
