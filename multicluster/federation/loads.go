@@ -73,7 +73,7 @@ func (f *Federation) Want(list []objectid.Member) {
 	f.wanted.Publish(items...)
 }
 
-// Wanted returns the pools whose load members request, among the pools exported to these members.
+// Wanted returns the pools whose load members request, among the pools exported to them.
 func (f *Federation) Wanted() (out []objectid.Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

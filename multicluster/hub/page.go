@@ -71,8 +71,7 @@ func (h *Hub) status() Status {
 	return status
 }
 
-// Register adds two pages to mux: the hub's members, and the page by which commands recognize a
-// hub.
+// Register adds two pages to mux: the members, and the page by which commands recognize a hub.
 func (h *Hub) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /members", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.status()) })
 	mux.HandleFunc("GET /clusters", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.clusterSet()) })

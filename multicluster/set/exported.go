@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience maps members to the time until which they may use a pool; zero: no end. Key "" stands
-// for clusters without a proven name.
+// audience maps members to the time until which they may use a pool; zero: no end. Key "": clusters
+// without a proven name.
 type audience map[string]time.Time
 
 const unnamed = ""

@@ -102,8 +102,7 @@ func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []err
 	return problems
 }
 
-// CheckBundle returns why no certificate of a bundle can vouch for a member now; nil if a
-// certificate can.
+// CheckBundle returns why no certificate of a bundle can vouch for a member now; nil: one can.
 func CheckBundle(bundle string, now time.Time) error {
 	certs, err := parse(bundle)
 	if err != nil {
