@@ -43,7 +43,7 @@
 //
 // Invariants: rows are immutable, except that all versions of an export share its age. An export
 // that is not withdrawn belongs to a member. Only a complete snapshot or an explicit withdrawal
-// removes exports. Endpoints have no index, because a key of go-memdb takes 450 bytes.
+// removes a member's exports. Endpoints have no index, because a key of go-memdb takes 450 bytes.
 //
 // Tests: go test ./multicluster/registry
 package registry

@@ -42,7 +42,7 @@ func (s Stamp) Compare(o Stamp) int {
 type Member struct {
 	Name  string
 	State State
-	// UID of the cluster; "" before its first update.
+	// UID is the cluster's UID; "" before its first update.
 	UID string
 	// Known is the stamp up to which all exports are known. Started is when the process with
 	// Known's epoch began to publish, by the member's clock; zero: unknown.

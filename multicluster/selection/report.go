@@ -79,7 +79,7 @@ type Standing struct {
 	// InFlight counts this gateway's requests there. Unreported counts the requests that are in no
 	// report yet.
 	InFlight, Unreported int
-	Blocks               int // known blocks of prompts that were sent there
+	Blocks               int // blocks of prompts known to have been sent there
 	// FirstByte is the mean time to the first byte less the round trip, in seconds. 0: no recent
 	// response, or no Latency.
 	FirstByte float64
