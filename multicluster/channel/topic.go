@@ -25,7 +25,7 @@ type Item struct {
 type Update struct {
 	// Peer is the address of the process.
 	Peer string
-	// Snapshot means that Items are complete. The peer has retracted all other items.
+	// Snapshot means that Items are complete. The peer retracted all other items.
 	Snapshot bool
 	// Disconnected means that the connection is lost, or the address is no longer a peer's. Other
 	// fields except Peer are empty.

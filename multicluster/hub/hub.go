@@ -77,7 +77,7 @@ type Hub struct {
 	source     *kube.Source // of the ClusterSet; nil: it is in files
 	unwritten  bool         // a failed write of the ClusterSet's status is logged
 
-	// The following fields are of the term in which this process leads.
+	// The following fields are of this process's term as leader.
 	uid      string
 	epoch    uint64
 	out      *decide.Hub
