@@ -22,54 +22,54 @@ import (
 type Config struct {
 	// Peers are the addresses ("host:port") of the other processes. SetPeers changes them.
 	Peers []string
-	// Credentials authenticate connections to peers; nil: cleartext. The caller of Register chooses
-	// the credentials of the server.
+	// Credentials authenticate connections to peers; nil: cleartext. The server passed to Register
+	// has its own credentials.
 	Credentials credentials.TransportCredentials
 	// CredentialsOf returns the credentials for dialling one peer; nil: Credentials.
 	CredentialsOf func(address string) credentials.TransportCredentials
 	// NameOf returns the name of a peer's cluster for the log; nil or "": none.
 	NameOf func(address string) string
-	// Dial connects to an address of a peer; nil: over TCP.
+	// Dial connects to one of the addresses of a peer; nil: over TCP.
 	Dial func(ctx context.Context, peer, address string) (net.Conn, error)
 	// Connect makes the connections to peers; nil: gRPC with Dial.
 	Connect Connect
-	// Identify returns the name of a subscriber, for Topic.Visible. It takes the name from the
-	// context of the subscriber's call. An error ends the call. nil: subscribers have no names.
+	// Identify returns the name of a subscriber, for Topic.Visible. ctx is the context of the
+	// subscriber's call. An error ends the call. nil: subscribers have no names.
 	Identify func(ctx context.Context) (string, error)
 	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms, because a pick
-	// may take 2 s. With 250 ms and 7 % of a core, picks named endpoints that Envoy lacked, and
-	// pools that fail closed responded with 503.
+	// may take 2 s. With 250 ms, processes with 7 % of a core were too late: Envoy lacked the
+	// picked endpoints, and pools that fail closed responded with 503.
 	AckTimeout time.Duration
-	// Debounce is how long a response waits for further publications. 0: it does not wait. Picks
-	// wait for publications.
+	// Debounce is how long a response waits for further publications. 0: it does not wait. A longer
+	// time delays picks, because they wait for publications.
 	Debounce time.Duration
-	// GracePeriod is how long a disconnected peer may take to return. Default: 5 s.
+	// GracePeriod is how long a disconnected peer may take to reconnect. Default: 5 s.
 	GracePeriod time.Duration
-	// Limits bound what each peer makes this process hold. Exceeded, if set, is called when a
-	// peer's stream ended because of a limit or the protocol.
+	// Limits bound the memory that each peer takes here. Exceeded, if set, is called after a peer's
+	// stream ended because of a limit or a violation of the protocol.
 	Limits   Limits
 	Exceeded func(peer, problem string)
-	// Received, if set, is called with each message of a peer, and returns how long the
-	// acknowledgement of a part waits.
+	// Received, if set, is called with each message of a peer. It returns how long the
+	// acknowledgement of a part waits if another part follows.
 	Received func(peer string, in Received) time.Duration
 	// Now is the clock for certificates; nil: time.Now.
 	Now func() time.Time
 	Log *slog.Logger // nil: discarded
-	// OnPanic is called after a panic while handling a peer's message. The panic ends the peer's
-	// stream, or drops the message. nil: not reported.
+	// OnPanic, if set, is called after a panic while handling a peer's message. The panic ends the
+	// peer's stream, or drops the message.
 	OnPanic func(peer string, value any, stack []byte)
 }
 
 // Received describes a message of a peer.
 type Received struct {
 	Items, Bytes int
-	// Dropped describes items with invalid keys in this and previous messages of the response; nil:
-	// this message has none.
+	// Dropped describes items with invalid keys in this and previous messages of the response. It
+	// is nil if this message has none.
 	Dropped error
 }
 
-// Connect returns a connection to the process at an address, which is established with the first
-// stream.
+// Connect returns a connection to the process at an address. It connects when the first stream
+// begins.
 type Connect func(address string, with credentials.TransportCredentials) (Connection, error)
 
 // Connection is a connection to a peer. *grpc.ClientConn implements it.
@@ -94,7 +94,7 @@ type Channel struct {
 	changed     chan struct{} // closed and replaced when the peers or their state change
 }
 
-// New makes a channel. Make its topics and subscriptions next, then call Register and Run.
+// New makes a channel. Make its topics and subscriptions next; then call Register and Run.
 func New(c Config) *Channel {
 	c.AckTimeout, c.GracePeriod = cmp.Or(c.AckTimeout, 750*time.Millisecond), cmp.Or(c.GracePeriod, 5*time.Second)
 	if c.Credentials == nil {
@@ -140,8 +140,8 @@ func (c *Channel) notify() {
 	c.changed = make(chan struct{})
 }
 
-// until waits for a condition, which it evaluates with mu held. It returns nil once the condition
-// is true, or the context's error if the context ends before.
+// until returns nil once holds returns true, or the context's error if the context ends before. It
+// calls holds with mu held.
 func (c *Channel) until(ctx context.Context, holds func() bool) error {
 	for {
 		c.mu.Lock()
@@ -159,7 +159,7 @@ func (c *Channel) until(ctx context.Context, holds func() bool) error {
 }
 
 // Synced returns when the snapshots of all reachable peers are in effect, or with the context's
-// error. Run must be running.
+// error. It works only while Run is running.
 func (c *Channel) Synced(ctx context.Context) error {
 	if err := c.until(ctx, func() bool {
 		for _, p := range c.peers {

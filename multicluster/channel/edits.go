@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// edit records that an item was published, expired, or was retracted.
+// edit records that an item was published or retracted, or that it expired.
 type edit struct {
 	seq uint64
 	key string
@@ -14,8 +14,8 @@ type edit struct {
 
 const keptEdits = 256
 
-// note records an edit at Topic.seq and drops old edits. A subscriber that needs a dropped edit is
-// served by a walk. Channel.mu is held.
+// note records an edit at Topic.seq and drops old edits. For subscribers that need a dropped edit,
+// walk.all compares all items. Channel.mu is held.
 func (t *Topic) note(key string) {
 	t.edits = append(t.edits, edit{t.seq, key})
 	if len(t.edits) > 2*len(t.items)+keptEdits {
@@ -25,8 +25,8 @@ func (t *Topic) note(key string) {
 	}
 }
 
-// since returns the edits after a publication. It returns false if some of these edits were
-// dropped, or if visibility has changed. Channel.mu is held.
+// since returns the edits after publication seq. ok is false if some of these edits were dropped,
+// or if Judge was called after seq. Channel.mu is held.
 func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	if seq < t.forgotten || seq < t.judged {
 		return nil, false
@@ -34,7 +34,7 @@ func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	return t.edits[sort.Search(len(t.edits), func(i int) bool { return t.edits[i].seq > seq }):], true
 }
 
-// Judge calls Topic.Visible again for all items.
+// Judge applies the filter of Topic.Visible to all items again, and sends or retracts them.
 func (t *Topic) Judge() {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -45,8 +45,8 @@ func (t *Topic) Judge() {
 	}
 }
 
-// flush sends the edits after a publication. It does not wake a subscriber that may receive none of
-// these edits. Channel.mu is held.
+// flush sends the edits after publication before. It does not notify subscribers that may receive
+// none of these edits. Channel.mu is held.
 func (t *Topic) flush(before uint64) {
 	edits, all := t.since(before)
 	concerns, passed := t.concerned(edits), false
@@ -65,7 +65,7 @@ func (t *Topic) flush(before uint64) {
 	}
 }
 
-// concerned returns a function that reports whether a subscriber may receive one of some edits.
+// concerned returns a function that reports whether a subscriber may receive one of the edits.
 // Channel.mu is held.
 func (t *Topic) concerned(edits []edit) func(*subscriber, *subscription) bool {
 	if t.receiver == nil {
@@ -80,8 +80,8 @@ func (t *Topic) concerned(edits []edit) func(*subscriber, *subscription) bool {
 	return func(s *subscriber, _ *subscription) bool { return names[s.name] }
 }
 
-// walk makes the response of a topic to a subscriber. Channel.mu is held as long as the walk
-// exists.
+// walk makes the next response of a topic to a subscriber. Channel.mu is held while a walk is in
+// use.
 type walk struct {
 	topic *Topic
 	to    *subscriber
@@ -111,7 +111,7 @@ func (w *walk) edited(edits []edit) {
 			continue
 		}
 		switch it, ok := w.topic.items[e.key]; {
-		case ok && it.seq != e.seq: // a later edit has the item, too
+		case ok && it.seq != e.seq: // a later edit of the list has the same item
 		case ok && w.topic.shows(w.to, e.key):
 			w.put(e.key, it)
 		default:
@@ -122,7 +122,7 @@ func (w *walk) edited(edits []edit) {
 
 func (w *walk) all() {
 	for key, it := range w.topic.items {
-		// the item may have become visible since
+		// an older item may have become visible since the last response
 		sent := it.seq <= w.sub.sent && w.sub.begun && (w.topic.visible == nil || w.sub.known[key])
 		if !sent && w.topic.shows(w.to, key) {
 			w.put(key, it)

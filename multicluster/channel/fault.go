@@ -2,6 +2,6 @@
 
 package channel
 
-// faulty is false. With the tag faults it makes a known mistake, which the simulation of cluster
-// sets must find.
+// faulty returns false. With the tag faults it returns true for a mistake that simulations must
+// find.
 func faulty(string) bool { return false }

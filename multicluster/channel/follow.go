@@ -23,14 +23,14 @@ import (
 )
 
 const (
-	// retryInterval is the time between attempts to connect. It is short so that a starting process
-	// is found at once.
+	// retryInterval is the time between attempts to connect. It is short, so that a starting
+	// process is found at once.
 	retryInterval = 100 * time.Millisecond
-	// After a stream that ended because of the peer's messages the interval is longer. It doubles
-	// each time.
+	// shortestPause is the interval after a stream that ended because of the peer's messages. It
+	// doubles each time, up to longestPause.
 	shortestPause = time.Second
 	longestPause  = 8 * time.Second
-	// calm is how long a stream must last for earlier failures not to count.
+	// calm is how long a stream must last to reset the pause to shortestPause.
 	calm           = time.Minute
 	connectTimeout = time.Second
 )
@@ -44,10 +44,10 @@ type peer struct {
 	stop    context.CancelFunc
 	tried   bool
 	self    bool
-	seen    time.Time       // when it was last connected, or became a peer
+	seen    time.Time       // when the process was last connected, or became a peer
 	synced  map[string]bool // topics whose snapshot is in effect; nil: not connected
-	// versions has the version of each item in effect, by key, if the topic resumes. It is empty
-	// until the topic's snapshot has arrived, and after an error.
+	// versions has the versions of the items in effect, by topic and key, for topics that resume. A
+	// topic has none until its snapshot has arrived, and after an error.
 	versions map[string]map[string]string
 	logs     quota
 }
@@ -58,7 +58,7 @@ const maxVersion = 700
 
 func (p *peer) connected() bool { return len(p.synced) > 0 }
 
-// Run subscribes to the peers until its context ends.
+// Run subscribes to the peers until ctx ends.
 func (c *Channel) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -92,11 +92,11 @@ func (c *Channel) topicsByName() map[string]*Topic {
 	return maps.Clone(c.topics)
 }
 
-// errRedial means that an unreachable peer is back. ResetConnectBackoff of grpc-go 1.85 would race
-// with the resolver, so a new connection is made.
+// errRedial asks for a new connection to an unreachable peer. ResetConnectBackoff of grpc-go 1.85
+// would race with the resolver.
 var errRedial = errors.New("the peer is back")
 
-// dialAgain ends the wait for unreachable peers, one of which is probably back. c.mu is held.
+// dialAgain connects to unreachable peers again, one of which is probably back. c.mu is held.
 func (c *Channel) dialAgain() {
 	for _, p := range c.peers {
 		if p.redial != nil && p.conn.GetState() == connectivity.TransientFailure {
@@ -221,8 +221,8 @@ type violation struct{ error }
 
 func (v violation) Unwrap() error { return v.error }
 
-// exceeded reports whether the peer's messages ended the stream, or the peer denied it. gRPC uses
-// Internal for undecodable messages.
+// exceeded reports whether the peer's messages ended the stream, or the peer denied it. gRPC
+// returns Internal for undecodable messages.
 func exceeded(err error) bool {
 	switch status.Code(err) {
 	case codes.ResourceExhausted, codes.Internal, codes.InvalidArgument:
@@ -249,8 +249,8 @@ func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 	}
 }
 
-// read subscribes to all topics on one connection. It delivers and acknowledges responses, each
-// topic independently. connected is called with the first response.
+// read subscribes to all topics on one connection. It delivers and acknowledges the responses of
+// each topic independently. It calls connected at the first response.
 func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected func()) error {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() { end(nil) }
@@ -259,7 +259,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 	topics, tried := maps.Clone(c.topics), p.tried
 	p.redial = end
 	c.mu.Unlock()
-	// The first attempt fails at once if the peer does not listen: Synced relies on it.
+	// The first attempt fails at once if the peer does not listen. Synced relies on this.
 	raw, err := conn.NewStream(ctx, &stream, method,
 		grpc.ForceCodecV2(newBounded(responseShape, c.cfg.Limits.items())),
 		grpc.MaxCallRecvMsgSize(c.cfg.Limits.message()), grpc.WaitForReady(tried))
@@ -320,8 +320,8 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 		if err != nil {
 			return violation{fmt.Errorf("topic %s: %w", f.topic.name, err)}
 		}
-		// The acknowledgement releases the next message of this topic; other topics do not wait for
-		// it.
+		// The peer sends the next message of this topic after this acknowledgement. Other topics do
+		// not wait.
 		delivering.Go(func() {
 			if whole == nil {
 				if !Pause(ctx, wait) {
@@ -340,7 +340,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 type followed struct {
 	topic    *Topic
 	resumed  bool
-	inEffect atomic.Bool // all messages so far are acknowledged
+	inEffect atomic.Bool // all received messages of the topic are acknowledged
 	dropped  Problems
 }
 
@@ -357,7 +357,7 @@ func (c *Channel) begin(p *peer, t *Topic) (f *followed, first *request) {
 	return f, first
 }
 
-// received drops items with invalid keys, and returns how long the acknowledgement of a part waits.
+// received drops items with invalid keys, and calls Config.Received.
 func (c *Channel) received(p *peer, f *followed, r *response) time.Duration {
 	in := Received{Items: len(r.GetResources()) + len(r.GetRemovedResources()), Bytes: weight(r)}
 	if f.topic.drop(r, &f.dropped) {
@@ -369,7 +369,7 @@ func (c *Channel) received(p *peer, f *followed, r *response) time.Duration {
 	return c.cfg.Received(p.address, in)
 }
 
-// Pause waits. It returns false if the context ends.
+// Pause waits for d and returns true, or returns false once ctx ends.
 func Pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -14,13 +14,13 @@ const KeepForever time.Duration = -1
 
 // MirrorConfig configures a Mirror.
 type MirrorConfig[T any] struct {
-	// Decode decodes an item. Items with an error are skipped and logged.
+	// Decode decodes an item. Items for which it returns an error are skipped and logged.
 	Decode func(value []byte) (T, error)
-	// Retention is how long a peer's values stay after its connection is lost, unless it publishes
-	// or retracts them again. 0: not at all.
+	// Retention is how long a peer's values stay after its connection is lost, if the peer does not
+	// publish or retract them again. 0: they are removed at once.
 	Retention time.Duration
-	// Changed, if set, is called with the changes of one update or expiry, in order and one call at
-	// a time, before the acknowledgement. It may read the mirror.
+	// Changed, if set, is called with the changes of one update or expiry, before the update is
+	// acknowledged. Calls come in order, one at a time. It may read the mirror.
 	Changed func(changes []Change[T])
 }
 
@@ -29,7 +29,8 @@ type Change[T any] struct {
 	Peer, Key string
 	Value     T
 	Gone      bool
-	// Before is the value that Value replaces. New: there was none, and Before is zero.
+	// Before is the value that Value replaces. New means that there was no such value; Before is
+	// zero.
 	Before T
 	New    bool
 }
@@ -47,7 +48,7 @@ type Mirror[T any] struct {
 
 type mirrored[T any] struct {
 	value T
-	stale bool      // the peer is disconnected, or has not published it since
+	stale bool      // the peer is disconnected, or has not published the item since it reconnected
 	until time.Time // when a stale value expires; zero: never
 }
 
@@ -61,7 +62,7 @@ func NewMirror[T any](t *Topic, cfg MirrorConfig[T]) *Mirror[T] {
 	return m
 }
 
-// Get returns a peer's value of a key.
+// Get returns the value that a peer published for a key.
 func (m *Mirror[T]) Get(peer, key string) (value T, ok bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -69,7 +70,7 @@ func (m *Mirror[T]) Get(peer, key string) (value T, ok bool) {
 	return v.value, ok
 }
 
-// ByKey returns all peers' values of a key.
+// ByKey returns the values of a key, by the address of the peer.
 func (m *Mirror[T]) ByKey(key string) map[string]T {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -97,7 +98,7 @@ func (m *Mirror[T]) Values() iter.Seq[T] {
 	}
 }
 
-// DropStale drops a key's values of disconnected peers, because a newer value is known from
+// DropStale drops the stale values of a key (mirrored.stale): a newer value is known from
 // elsewhere.
 func (m *Mirror[T]) DropStale(key string) {
 	m.change(func() (changes []Change[T]) {
@@ -156,7 +157,7 @@ func (m *Mirror[T]) receive(_ context.Context, u Update) error {
 				Change[T]{Peer: u.Peer, Key: it.Key, Value: value, Before: before.value, New: !known})
 		}
 		gone := u.Retracted
-		// otherwise values that are not published again stay for their retention
+		// with a retention, values that the peer does not publish again stay until they expire
 		if u.Snapshot && m.cfg.Retention <= 0 {
 			for key := range m.peers[u.Peer] {
 				if !published[key] {

@@ -8,8 +8,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// A response above partItems or partBytes is sent as several messages, each after the previous
-// one's acknowledgement, so neither end holds more than agreed. The parts take effect together.
+// A response above partItems or partBytes is sent as several messages, its parts. Each part waits
+// for the acknowledgement of the previous part, so memory at both ends is bounded.
 const (
 	partItems = 1024
 	partBytes = 1 << 20
@@ -17,7 +17,7 @@ const (
 	partOverhead = 96
 )
 
-// Nonces of parts contain partMark; the last part of a response has only the sequence.
+// The nonces of parts contain partMark; the last part's nonce is only the sequence number.
 const partMark = "/"
 
 func split(whole *response) (parts []*response) {
@@ -59,8 +59,8 @@ type assembly struct {
 	bytes  int
 }
 
-// add returns a response once it is complete. Exceeding the limits is an error, which ends the
-// connection.
+// add returns a response once it is complete. It returns an error, which ends the stream, if the
+// parts exceed the limits.
 func (a *assembly) add(r *response) (whole *response, err error) {
 	whole = a.parts[r.GetTypeUrl()]
 	last := !strings.Contains(r.GetNonce(), partMark)

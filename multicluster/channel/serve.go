@@ -32,7 +32,7 @@ const (
 
 var stream = grpc.StreamDesc{StreamName: "Follow", ServerStreams: true, ClientStreams: true}
 
-// Register adds the service to a gRPC server. Every admitted client may subscribe.
+// Register adds the service to a gRPC server. Every client that it admits may subscribe.
 func (c *Channel) Register(g grpc.ServiceRegistrar) {
 	d := stream
 	d.Handler = func(_ any, s grpc.ServerStream) error { return c.serve(&serverStream{ServerStream: s}) }
@@ -46,7 +46,7 @@ type subscriber struct {
 	name   string
 	topics map[string]*subscription
 	wake   chan struct{}
-	idle   int // requests without effect
+	idle   int // requests that neither subscribe nor acknowledge
 }
 
 func (s *subscriber) flush() {
@@ -58,11 +58,11 @@ func (s *subscriber) flush() {
 
 type subscription struct {
 	begun       bool
-	made        bool   // the topic's snapshot, if it has one
-	first       []Item // its items, until the first response
+	made        bool   // first is made, or the topic has no snapshot
+	first       []Item // the items of Topic.Snapshot, until the first response
 	sent, acked uint64 // Topic.seq
-	// inFlight is true while a response is not acknowledged. In the first response sent is 0 if
-	// nothing was published before.
+	// inFlight is true while a response is not acknowledged. After the first response, sent may be
+	// 0.
 	inFlight bool
 	sentAt   time.Time
 	known    map[string]bool
@@ -181,8 +181,8 @@ func (c *Channel) leave(s *subscriber) {
 var errUnsolicited = status.Errorf(codes.InvalidArgument,
 	"more than %d requests neither subscribe nor acknowledge a response", maxIdle)
 
-// request processes a subscription or an acknowledgement. An unknown topic belongs to a newer
-// version and gets no response.
+// request processes a subscription or an acknowledgement. A topic of a newer release, which does
+// not exist here, gets no response.
 func (c *Channel) request(s *subscriber, r *request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,7 +224,7 @@ func (s *subscriber) unsolicited() error {
 }
 
 // snapshots makes the snapshots for new subscriptions. Items published meanwhile stay published, so
-// none is lost.
+// no item is lost.
 func (c *Channel) snapshots(s *subscriber) {
 	c.mu.Lock()
 	var begin []*Topic

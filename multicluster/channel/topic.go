@@ -21,20 +21,20 @@ type Item struct {
 	TTL time.Duration
 }
 
-// Update has the items of one peer on a topic, or its disconnection.
+// Update has changes of one peer's items on a topic, or its disconnection.
 type Update struct {
 	// Peer is the address of the process.
 	Peer string
-	// Snapshot: Items are complete. Other items of an earlier connection are retracted.
+	// Snapshot means that Items are complete. The peer retracted all other items.
 	Snapshot bool
-	// Disconnected: the connection is lost, or the address is no peer's any more. The other fields
-	// are empty.
+	// Disconnected means that the connection is lost, or the address is no longer a peer's. Other
+	// fields except Peer are empty.
 	Disconnected bool
-	// Items are new or published again; Retracted are keys.
+	// Items were published, for the first time or again. Retracted has keys.
 	Items     []Item
 	Retracted []string
-	// Dropped describes items that were dropped because they or their keys (Topic.Keys) are
-	// invalid; nil: none.
+	// Dropped describes dropped items: undecodable items, and items whose keys Topic.Keys rejects;
+	// nil: none.
 	Dropped error
 }
 
@@ -44,26 +44,26 @@ type Topic struct {
 	channel *Channel
 	name    string
 
-	// Set before Channel.Run.
+	// The following fields are set before Channel.Run.
 	handlers []func(context.Context, Update) error
 	snapshot func() []Item                     // nil: none
 	visible  func(subscriber, key string) bool // nil: all items
 	receiver func(key string) string           // nil: an item may have several receivers
 	keys     func(key string) error            // nil: all keys
 	resumes  bool
-	run      []func(context.Context) // run by Mirrors in addition to the channel
+	run      []func(context.Context) // goroutines of Mirrors, which Channel.Run starts
 
-	subscribed atomic.Int64 // processes other than this one
+	subscribed atomic.Int64 // number of other processes
 
 	// Guarded by Channel.mu.
 	seq   uint64
 	items map[string]published
 	edits []edit
-	// forgotten is the newest publication whose edit may be dropped. judged is the last publication
-	// at which visibility changed.
+	// forgotten is the newest publication whose edit may be dropped. judged is the publication at
+	// which Judge was called last.
 	forgotten, judged uint64
 	swept             int
-	changed           chan struct{} // closed and replaced when a subscriber acknowledged or left
+	changed           chan struct{} // closed and replaced when a subscriber acknowledges or leaves
 }
 
 type published struct {
@@ -94,23 +94,21 @@ func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 }
 
 // Snapshot calls make when another process subscribes. Its items are added to the first response,
-// so items need to stay published only for connected processes. make may publish. Call it before
-// Run.
+// so new subscribers of a topic that publishes only changes get the present state. make may
+// publish. Call it before Run.
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
-// Visible sets the filter of the topic. show(subscriber, key) reports whether a subscriber, by its
-// name from Config.Identify, may receive an item. The topic calls show for each published item, and
-// for all items when a subscriber connects. Judge calls show for all items, and sends or retracts
-// them accordingly. Call Visible before Run.
+// Visible sets the filter of the topic. show(subscriber, key) reports whether a subscriber, named
+// by Config.Identify, may receive an item. The topic calls show for each published item, and for
+// all items when a subscriber connects. Call Visible before Run.
 func (t *Topic) Visible(show func(subscriber, key string) bool) { t.visible = show }
 
-// Addressed declares that Visible shows each item to one subscriber at most: to(key) returns its
-// name. Then a publication costs its items and the subscribers, not their product. Call it before
-// Run.
+// Addressed declares that Visible shows each item only to one name, which to(key) returns. Then a
+// publication costs its items plus the subscribers, not their product. Call it before Run.
 func (t *Topic) Addressed(to func(key string) string) { t.receiver = to }
 
-// Keys sets the check of items' keys, which runs when a peer's message arrives. Items with an error
-// are dropped before the next message is read. Call it before Run.
+// Keys sets the check of items' keys. An item with an error is dropped before the peer's next
+// message is read. Call it before Run.
 func (t *Topic) Keys(check func(key string) error) { t.keys = check }
 
 func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
@@ -121,7 +119,7 @@ func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 		err := t.keys(key)
 		if err != nil {
 			dropped = true
-			problems.Addf("%.500v", err) // no stored error has the key, which may be long
+			problems.Addf("%.500v", err) // as text: a stored error would hold the key, which may be long
 		}
 		return err != nil
 	}
@@ -132,12 +130,12 @@ func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 	return dropped
 }
 
-// Resume makes a reconnecting subscriber receive changes in place of a snapshot. The handlers of
-// such a topic keep a disconnected peer's items. Both ends call it, before Run.
+// Resume makes a subscriber that reconnects receive changes instead of a snapshot. The handlers of
+// such a topic keep the items of a disconnected peer. Both ends call Resume, before Run.
 func (t *Topic) Resume() { t.resumes = true }
 
-// ErrSendAgain is an error of a handler that needs all items of the peer: the channel reconnects
-// and receives a snapshot.
+// ErrSendAgain is returned by a handler that needs all items of the peer. The channel then opens a
+// new stream and receives a snapshot.
 var ErrSendAgain = errors.New("the peer is asked for all that it publishes")
 
 func (t *Topic) shows(s *subscriber, key string) bool {
@@ -217,8 +215,8 @@ func (t *Topic) Retract(keys ...string) {
 }
 
 // Acknowledged waits until all publications so far are in effect at every subscriber and connected
-// peer, but not longer than Config.AckTimeout. It returns the context's error if the context ends
-// before.
+// peer. Each process has Config.AckTimeout, which each message to it restarts. Acknowledged returns
+// ctx's error if ctx ends before.
 func (t *Topic) Acknowledged(ctx context.Context) error {
 	c := t.channel
 	c.mu.Lock()
@@ -251,8 +249,8 @@ func (t *Topic) Published() uint64 {
 	return t.seq
 }
 
-// AcknowledgedBy reports whether subscribers with a name exist and have in effect what Published
-// counts. changed closes when the result may have changed.
+// AcknowledgedBy reports whether subscribers with the name exist, and have all publications up to
+// published in effect. changed closes when the result may have changed.
 func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool, changed <-chan struct{}) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -268,8 +266,8 @@ func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool
 	return acknowledged, t.changed
 }
 
-// behind returns the time until the last process without acknowledgement times out; 0: none.
-// Channel.mu is held.
+// behind returns the time until the last process that has not acknowledged target times out; at
+// most 0: none is waited for. Channel.mu is held.
 func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration) {
 	subscribed := map[string]bool{}
 	for s := range t.channel.subscribers {

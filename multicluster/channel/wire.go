@@ -14,17 +14,18 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Bounds of what the other end of a stream, possibly an attacker, makes this process hold.
+// Bounds of the memory that the other end of a stream, possibly an attacker, takes here.
 const (
-	// maxRequest bounds the bytes of a request, and maxVersions its items. A resuming request names
-	// all items of the subscriber. Beyond either limit the subscriber requests a snapshot.
+	// maxRequest bounds the bytes of a request, and maxVersions its items: a request that resumes
+	// names all items that the subscriber has. Beyond either limit the subscriber requests a
+	// snapshot.
 	maxRequest  = 4 << 20
 	maxVersions = 20_000
 	// maxIdle bounds the requests of a stream that neither subscribe nor acknowledge. A subscriber
-	// sends one for each topic that does not exist here.
+	// sends one such request for each topic that does not exist here.
 	maxIdle = 64
-	// maxSubscribers bounds the streams of one name from Config.Identify. A cluster has one stream,
-	// and for a short time a second one of its next leader.
+	// maxSubscribers bounds the streams of one name from Config.Identify. A cluster has one stream.
+	// After a change of its leader it has two for a short time.
 	maxSubscribers = 3
 	// maxStreams bounds the streams of a connection. window is the flow control window of a stream,
 	// in bytes; requests are small.
@@ -39,16 +40,16 @@ const (
 	maxText          = 512
 )
 
-// Limits bound what one peer makes this process hold. The zero value has the limits for replicas,
-// which are trusted.
+// Limits bound the memory that one peer takes in this process. The zero value means the limits for
+// replicas, which are trusted.
 type Limits struct {
 	// Items bounds the items of one response or message. Default: 1,048,576. The smallest item
-	// takes two bytes on the wire, and a hundred times as many decoded.
+	// takes two bytes on the wire, and some 200 bytes decoded.
 	Items int
 	// Message bounds one message, in bytes. Default: 64 MiB. A publisher sends at most 1 MiB,
 	// unless one item is larger.
 	Message int
-	// Bytes returns the limit of a peer's incomplete responses, of all topics together, in bytes.
+	// Bytes returns the limit, in bytes, of a peer's incomplete responses of all topics together.
 	// It is called for each message. nil: 256 MiB.
 	Bytes func() int
 }
@@ -63,11 +64,11 @@ func (l Limits) bytes() int {
 	return l.Bytes()
 }
 
-// shape has the allowed fields of a message by number; nil: a value that is not inspected.
+// shape has the allowed fields of a message by number. A field whose shape is nil is not inspected.
 type shape map[protowire.Number]shape
 
 // responseShape has the used fields of responses: version, resources (version, value, name, ttl),
-// type, nonce, removed names. Others may have endless lists.
+// type, nonce, removed names. Other fields are rejected, because they may have endless lists.
 var responseShape = shape{1: nil, 2: {1: nil, 2: nil, 3: nil, 6: nil}, 4: nil, 5: nil, 6: nil}
 
 // requestShape has the fields of requests: node (id), type, versions (key, value), nonce.
@@ -85,8 +86,8 @@ func newBounded(s shape, items int) bounded {
 	return bounded{encoding.GetCodecV2(proto.Name), s, items}
 }
 
-// ServerOptions returns options for a gRPC server whose clients are only subscribers. Before its
-// certificate is verified, a client may only send its handshake.
+// ServerOptions returns options for a gRPC server whose clients are only subscribers. They bound
+// the memory that a client takes.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newBounded(requestShape, maxVersions+maxOwn)),
@@ -156,9 +157,9 @@ func clip(text string) string {
 	return fmt.Sprintf("%.*q and %d bytes more", maxText/2, text, len(text)-maxText/2)
 }
 
-// quota limits logging: some lines at once, and then one an interval.
+// quota limits logging: quotaBurst lines at once, then one line in each quotaInterval.
 type quota struct {
-	since time.Time // when it last grew; zero: never used
+	since time.Time // when left last grew; zero: never used
 	left  int
 }
 
@@ -182,7 +183,7 @@ func (q *quota) take(now time.Time) bool {
 }
 
 // Problems collects errors. A peer may cause any number of errors, so Problems keeps the first
-// ones, and the number of the rest.
+// three, and the number of the others.
 type Problems struct {
 	first []error
 	more  int
@@ -199,7 +200,7 @@ func (p *Problems) Add(err error) {
 	}
 }
 
-// Addf is Add for a text. Only the first ones are formatted.
+// Addf adds an error with a text, which it formats only if Problems keeps it.
 func (p *Problems) Addf(format string, args ...any) {
 	if len(p.first) < 3 {
 		p.first = append(p.first, fmt.Errorf(format, args...))
@@ -208,7 +209,7 @@ func (p *Problems) Addf(format string, args ...any) {
 	p.more++
 }
 
-// Err returns all of them; nil: none.
+// Err returns all errors as one; nil: no error was added.
 func (p *Problems) Err() error {
 	if p.more == 0 {
 		return errors.Join(p.first...)

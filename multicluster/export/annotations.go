@@ -21,15 +21,15 @@ import (
 const (
 	// ModeAnnotation is EndpointMode (the default) or ParentMode.
 	ModeAnnotation = inferenceapi.ExportModeAnnotation
-	// ToAnnotation lists the members that may import the pool, comma-separated; without it, all
-	// may.
+	// ToAnnotation lists the members that may import the pool, separated by commas. Without it all
+	// members may.
 	ToAnnotation = "penstock.dev/export-to"
 	// WeightAnnotation is this cluster's share among the exporters of a pool: 0 to 1,000,000,
 	// default 1.
 	WeightAnnotation = "penstock.dev/export-weight"
 )
 
-// Annotation requests the export of a pool; its only value is ClusterSet.
+// Annotation requests the export of a pool. Its only valid value is ClusterSet.
 var Annotation = upstream.ExportAnnotationKey
 
 const hub = v1alpha1.Group + "/multicluster-hub"
@@ -43,13 +43,13 @@ type Wish struct {
 	weight *int32
 }
 
-// problem is a mistake in an annotation. Unless harmless, the pool is not exported.
+// problem is a mistake in an annotation. Unless it is harmless, the pool is not exported.
 type problem struct {
 	annotation, text, fix string
 	harmless              bool
 }
 
-// parse reads the annotations of a pool. asked is false if they request no export.
+// parse reads the annotations of a pool. asked is false if the annotations request no export.
 func parse(annotations map[string]string, members []string) (w Wish, asked bool, problems []problem) {
 	add := func(annotation, fix, format string, args ...any) {
 		problems = append(problems, problem{annotation: annotation, text: fmt.Sprintf(format, args...), fix: fix})
@@ -99,7 +99,7 @@ func parse(annotations map[string]string, members []string) (w Wish, asked bool,
 				"name members of the ClusterSet, separated by commas, or remove it: all of them may import "+
 					"the pool then", "it names no member")
 		}
-		for i := range problems[first:] { // a member that left does not affect the others
+		for i := range problems[first:] { // the valid names stay in effect
 			problems[first+i].harmless = len(w.to) > 0
 		}
 	}
@@ -128,8 +128,8 @@ func findings(owner report.Ref, problems []problem) (all []report.Finding) {
 	return all
 }
 
-// Check returns findings about a pool's annotations where exports are not decided. members are the
-// ClusterSet's; without one, only a hub can export the pool.
+// Check returns findings about a pool's annotations without deciding on exports. set means that
+// there is a ClusterSet; without one, only a hub can export the pool.
 func Check(pool *inferencev1.InferencePool, set bool, members []string) []report.Finding {
 	owner := store.InferencePools.Ref(pool)
 	_, asked, problems := parse(pool.Annotations, members)
@@ -150,7 +150,7 @@ func Check(pool *inferencev1.InferencePool, set bool, members []string) []report
 	return all
 }
 
-// Annotated reports whether a pool has an annotation about exports, even a misspelled one.
+// Annotated reports whether a pool has an annotation about exports, misspelled ones included.
 func Annotated(pool *inferencev1.InferencePool) bool {
 	for _, a := range known {
 		if _, ok := pool.Annotations[a]; ok {

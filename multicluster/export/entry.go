@@ -16,24 +16,24 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Reasons of a False condition Exported. The first is upstream's.
+// Reasons of a False condition Exported. The first one is defined upstream.
 const (
 	NotSupportedReason = "NotSupported"
 	NoAddressReason    = "NoAddress"
 )
 
-// Pool is translation's result for a pool.
+// Pool has the data of a pool that the store lacks.
 type Pool struct {
-	// Endpoints are its model servers that may take requests.
+	// Endpoints are the pool's model servers that may take requests.
 	Endpoints []netip.AddrPort
-	// FailOpen: a request goes to any endpoint while Penstock's own picker does not respond. It
-	// counts only without an endpointPickerRef.
+	// FailOpen means that requests go to any endpoint while Penstock's picker does not respond. It
+	// is ignored if the pool has an endpointPickerRef.
 	FailOpen bool
 	// Gateways route to the pool, for ParentMode.
 	Gateways []Gateway
-	// Before is Decision.Wish of the last decision; nil: none.
+	// Before is Decision.Wish of the previous decision; nil: none.
 	Before *Wish
-	// Own is the own Penstock's export of the pool, for Config.Hub; nil: none.
+	// Own is the export of the pool by its cluster's Penstock, for Config.Hub; nil: none.
 	Own *inferenceapi.ImportedCluster
 }
 
@@ -41,7 +41,7 @@ type Pool struct {
 type Gateway struct {
 	Namespace, Name string
 	Addresses       []string
-	Ports           []inferenceapi.Port // for other clusters' requests; the first one is used
+	Ports           []inferenceapi.Port // for other clusters' requests; importers use the first port
 	// Peer is the pool's address at the Gateway's peer listener; nil: none.
 	Peer *inferenceapi.ServiceImport
 }
@@ -59,7 +59,7 @@ const (
 	maxServices  = 16
 )
 
-// maxPickers bounds the addresses of a cluster's own picker in an entry. An import has many
+// maxPickers bounds the addresses of a cluster's Penstock picker in an entry. An import has many
 // entries, and each may have inferenceapi.MaxEntry bytes.
 const maxPickers = 256
 
@@ -74,7 +74,7 @@ func entry(
 		e.TargetPorts = append(e.TargetPorts, inferenceapi.Port{Number: int32(p.Number)})
 	}
 	if len(e.TargetPorts) > 0 {
-		e.TargetPortNumber = e.TargetPorts[0].Number // the proposal's form of one target port
+		e.TargetPortNumber = e.TargetPorts[0].Number // the proposal's field for a single target port
 	}
 	e.AppProtocol = string(pool.Spec.AppProtocol)
 	if w.mode == inferenceapi.ParentMode {
@@ -104,8 +104,8 @@ func entry(
 	return e, cut, nil
 }
 
-// ownPicker returns this cluster's own picker, if other clusters may reach it. cut is the number of
-// processes for which the entry has no room.
+// ownPicker returns this cluster's Penstock picker, if other clusters may reach it. cut is the
+// number of processes for which the entry has no room.
 func ownPicker(
 	c Config, pool *inferencev1.InferencePool,
 ) (out *inferenceapi.EndpointPickerImport, cut int, no *missing) {
@@ -155,8 +155,8 @@ func noAddress(format string, args ...any) *missing {
 	return &missing{NoAddressReason, fmt.Sprintf(format, args...)}
 }
 
-// ofPenstock completes a hub's entry for a pool without endpointPickerRef: its picker is part of
-// the cluster's gateway. A hub knows only Penstock's, by the PoolExport.
+// ofPenstock completes a hub's entry for a pool without endpointPickerRef, whose picker is part of
+// the cluster's gateway. A hub can find only Penstock's picker, in the PoolExport.
 func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedCluster) *missing {
 	if own == nil || own.EndpointPicker == nil || own.EndpointPicker.Peer {
 		return &missing{NotSupportedReason,
@@ -290,7 +290,7 @@ func parents(atPeers bool, gateways []Gateway) (out []inferenceapi.ParentImport,
 	return out, nil
 }
 
-// noPeer is the message while Gateways may soon have a peer listener.
+// noPeer is the message while no Gateway has a peer listener, but one may get it soon.
 const noPeer = "no Gateway that routes to it has the peer listener of the ClusterSet: it needs members, and a port " +
 	"that no listener of the Gateway has and that its Service on Kubernetes has"
 

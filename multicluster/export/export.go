@@ -13,31 +13,31 @@ import (
 
 // Config configures Decide.
 type Config struct {
-	// Cluster is this cluster's name in the set; Members are the others' names.
+	// Cluster is this cluster's name in the set. Members are the names of the other members.
 	Cluster string
 	Members []string
-	// Pickers are the addresses of this cluster's own picker for other clusters, if any. Cleartext:
-	// it speaks gRPC without TLS.
+	// Pickers are the addresses of this cluster's Penstock picker for other clusters, if any.
+	// Cleartext means that the picker serves gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
-	// MembersPick: Pickers serve only members' Gateways.
+	// MembersPick means that Pickers serve only members' Gateways.
 	MembersPick bool
 	// Offers are pools that other gateways may use. In EndpointMode the value is a port of Pickers
-	// that serves this pool only; 0: there is no such port. In ParentMode other gateways use the
-	// ordinary addresses of this cluster's Gateways.
+	// that serves only this pool; 0: there is no such port. In ParentMode other gateways use the
+	// addresses in the status of this cluster's Gateways.
 	Offers map[objectid.Pool]int32
 	// PeerListener is true if Gateways have or will have a peer listener. Members use it in
 	// ParentMode.
 	PeerListener bool
-	// Region and Zone of this cluster; "": unknown.
+	// Region and Zone locate this cluster; "": unknown.
 	Region, Zone string
 	// PodCIDRs are this cluster's pod ranges, for importers; none: unknown.
 	PodCIDRs []string
-	// Hub is true if a hub decides. A hub has only the objects of the cluster, so Pool.Own has the
-	// address of the cluster's own picker.
+	// Hub is true if a hub decides. A hub has only the cluster's objects; it takes the address of
+	// the cluster's Penstock picker from Pool.Own.
 	Hub bool
-	// NodeAddress returns a node's address for other clusters, "": unknown; nil: read it from the
-	// Pods in the store.
+	// NodeAddress returns a node's address for other clusters; "": unknown. nil: addresses come
+	// from Pods in the store.
 	NodeAddress func(name string) string
 }
 
@@ -45,34 +45,33 @@ type Config struct {
 type Export struct {
 	Pool  objectid.Pool
 	Entry inferenceapi.ImportedCluster
-	// To are the members that may import it; nil: all.
+	// To are the members that may import the pool; nil: all members.
 	To []string
-	// Offered: other gateways can use it by Config.Offers.
+	// Offered means that other gateways can use the export, by Config.Offers.
 	Offered bool
-	// Incarnation changes if some member that may import the pool now could not import it before.
-	// Reports on an earlier incarnation do not count. cmd sets it.
+	// Incarnation changes when a member may import the pool that could not import it before.
+	// Reports on an earlier incarnation are ignored. cmd sets Incarnation.
 	Incarnation uint64
 }
 
 // Decision is the result for a pool with annotations about exports.
 type Decision struct {
 	Pool objectid.Pool
-	// Asked: the annotations request the export. Otherwise there are only findings.
+	// Asked means that the annotations request the export. Otherwise there are only findings.
 	Asked bool
-	// Valid is true if the annotations, or the annotations in Wish, are valid. To has the members
-	// that they name; nil: all.
+	// Valid is true if the annotations are valid, or Wish replaces them (Kept). To has the members
+	// that may import the pool; nil: all members.
 	Valid bool
 	To    []string
 	// Wish is the content of the last valid annotations; nil: none.
 	Wish *Wish
-	// Kept: the annotations are invalid, and Export follows Wish. Reason and Message describe the
-	// problem.
+	// Kept means that the annotations are invalid, and Export follows Wish. Reason and Message
+	// describe the problem.
 	Kept bool
-	// Waiting: members cannot reach a peer listener of any Gateway yet. The previous export stays
-	// meanwhile.
+	// Waiting means that no Gateway has a peer listener yet. The previous export stays meanwhile.
 	Waiting bool
 	Export  *Export
-	// Reason and Message are why it is not exported, for the condition Exported.
+	// Reason and Message are for the condition Exported: why the pool is not exported.
 	Reason, Message string
 	Findings        []report.Finding
 }
@@ -93,7 +92,7 @@ func Decide(r store.Reader, c Config, id objectid.Pool, has Pool) (d Decision, o
 	if problems = slices.DeleteFunc(problems, func(p problem) bool { return p.harmless }); len(problems) > 0 {
 		d.Reason, d.Message = NotSupportedReason,
 			fmt.Sprintf("annotation %s: %s; %s", problems[0].annotation, problems[0].text, problems[0].fix)
-		// An export-to without any member withdraws the pool from its former members.
+		// If export-to has no valid member, the pool is withdrawn from all members.
 		if has.Before == nil || slices.ContainsFunc(problems,
 			func(p problem) bool { return p.annotation == ToAnnotation }) {
 			return d, true

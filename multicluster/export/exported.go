@@ -14,7 +14,7 @@ import (
 // Controller is the controllerName of the parent with the condition Exported.
 const Controller = "penstock.dev/multicluster-controller"
 
-// The condition and its reason if it is True: upstream's InferencePoolConditionExported and
+// The condition, and its reason if it is True: upstream's InferencePoolConditionExported and
 // InferencePoolReasonExported.
 const (
 	conditionExported = "Exported"
@@ -26,19 +26,20 @@ const MemberUnreachableReason = "MemberUnreachable"
 
 const named = 8
 
-// Has reports whether a placement is about this export, and not an earlier one of the pool.
+// Has reports whether a placement is about this export, and not about an earlier export of the
+// pool.
 func (e *Export) Has(p registry.Placement) bool { return p.Any || p.Incarnation == e.Incarnation }
 
-// Continues reports whether an export keeps the incarnation of the export before (nil: there was
-// none). It does if all members of this export were members of that one.
+// Continues reports whether an export keeps the incarnation of the previous export (nil: none). It
+// does if all members that may import it now could import it before.
 func (e *Export) Continues(before *Export) bool {
 	return before != nil &&
 		(before.To == nil || e.To != nil && !slices.ContainsFunc(e.To,
 			func(m string) bool { return !slices.Contains(before.To, m) }))
 }
 
-// Exported returns a pool's condition: True once every intended member imports it. Otherwise its
-// message has the first member's report for each reason.
+// Exported returns a pool's condition: True once every member that may import the pool does so.
+// Otherwise its message has, for each reason, the first member's report.
 func Exported(d Decision, members []string, placements []registry.Placement) report.Condition {
 	out := report.Condition{Type: conditionExported, Status: report.False, Reason: d.Reason, Message: d.Message}
 	if d.Export == nil || d.Kept {
@@ -118,7 +119,7 @@ func plain(message string) string {
 	}, message), "")
 }
 
-// only describes, at the end of a message, which importers can use the export; "": all.
+// only returns the end of a message, about which importers can use the export; "": all can.
 func (e *Export) only() string {
 	switch {
 	case e.Offered:

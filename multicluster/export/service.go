@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// reached returns the address of a port of a picker's Service for other clusters. Where pods can be
-// reached individually, each has an address, so that failing ones are left out; otherwise the
-// Service's type has them. number returns the number of another port there.
+// reached returns the addresses at which other clusters reach a port of a picker's Service. number
+// returns the number of another port of the Service at these addresses. Where possible these are
+// addresses of single nodes or pods, so that failing ones can be left out. By the Service's type:
 //
 //	LoadBalancer   its ingress           ExternalName   its name
 //	NodePort       nodes with its pods   ClusterIP      its pods, with or without a cluster IP
@@ -46,8 +46,8 @@ func reached(r store.Reader, c Config, svc *corev1.Service, port *corev1.Service
 
 type pods struct {
 	addresses []string
-	nodes     []string         // names; of ready pods, or of all if none is ready
-	ports     map[string]int32 // by the name of the Service's port; absent if they differ
+	nodes     []string         // names of the nodes of ready pods, or of all pods if no pod is ready
+	ports     map[string]int32 // by the name of the Service's port; absent if pods have different ports
 }
 
 func replicas(r store.Reader, svc *corev1.Service) pods {
@@ -133,8 +133,8 @@ func (p pods) nodeAddresses(r store.Reader, c Config, svc *corev1.Service) (out 
 	return slices.Compact(out)
 }
 
-// NodePods returns the key of store.ByLabel for the pods of a NodePort Service, whose nodes are its
-// addresses; "": another type.
+// NodePods returns the key of store.ByLabel for the pods of a NodePort Service, because the
+// addresses are of their nodes; "": another type.
 func NodePods(svc *corev1.Service) string {
 	if svc.Spec.Type != corev1.ServiceTypeNodePort || len(svc.Spec.Selector) == 0 {
 		return ""

@@ -13,14 +13,14 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A pool with more than maxInline endpoints has them in at most maxParts parts of about perPart, so
-// that a change of one endpoint sends only its part.
+// More than maxInline endpoints of a pool are sent in at most maxParts parts of about perPart
+// endpoints.
 const (
 	maxInline = 64
 	perPart   = 32
 	maxParts  = 1024
-	// maxAssemblies bounds a member's pools with parts. Config.Share bounds their size; a part
-	// counts partSize more.
+	// maxAssemblies bounds the number of a member's pools with parts. Config.Share bounds their
+	// size; each part takes partSize more.
 	maxAssemblies = 10_000
 	partSize      = 256
 )
@@ -35,9 +35,9 @@ type part struct {
 
 func partKey(key string, n int) string { return key + "#" + strconv.Itoa(n) }
 
-// partsFor returns the number of parts for n endpoints, a power of two; 0: the record has the
-// endpoints. It returns the previous number, before, while parts are neither empty nor large. A new
-// number would send all endpoints again.
+// partsFor returns the number of parts for n endpoints, a power of two; 0: the endpoints are in the
+// record. It keeps the previous number, before, unless parts become almost empty or large: after a
+// change all endpoints are sent again.
 func partsFor(n, before int) int {
 	if before > 0 && n > maxInline/2 && n > before*perPart/4 && n <= before*perPart*2 || before == 0 && n <= maxInline {
 		return before
@@ -78,8 +78,8 @@ type assemblies struct {
 	lack  shortage
 }
 
-// receive applies a record or a part. whole: e is complete; otherwise export assembles it. Without
-// a pool, the key is invalid.
+// receive stores a record or a part. If whole, e is complete; otherwise export assembles it. If
+// e.Pool is empty, the key is invalid.
 func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole bool, err error) {
 	at, err := receivedKey(key)
 	if err != nil {
@@ -104,7 +104,7 @@ func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole
 	return e, false, nil
 }
 
-// room reserves bytes for a part, or for the head with -1.
+// room reserves bytes for part n, or for the head if n is -1.
 func (a *assemblies) room(p objectid.Pool, n, size int) (*assembly, error) {
 	pool := a.pools[p]
 	if pool == nil {
@@ -115,7 +115,7 @@ func (a *assemblies) room(p objectid.Pool, n, size int) (*assembly, error) {
 		pool = &assembly{parts: map[int]part{}, sizes: map[int]int{}}
 	}
 	if size += partSize; a.bytes+size-pool.sizes[n] > a.share {
-		a.drop(p, n) // otherwise the previous endpoints would count as current
+		a.drop(p, n) // otherwise the previous endpoints would be used as current ones
 		a.lack.short(size)
 		return nil, fmt.Errorf("the endpoints of its cluster take more than %d MiB, its share here", a.share>>20)
 	}
@@ -142,7 +142,7 @@ func (a *assemblies) put(p objectid.Pool, n int, value []byte) error {
 	return err
 }
 
-// drop removes a part, or with -1 the whole pool.
+// drop removes part n, or the whole pool if n is -1.
 func (a *assemblies) drop(p objectid.Pool, n int) {
 	pool := a.pools[p]
 	if pool == nil {

@@ -38,20 +38,20 @@ type Config struct {
 	// Certificate returns this process's certificate for both directions. Its only URI is
 	// spiffe://TRUSTDOMAIN/penstock.
 	Certificate func() (*tls.Certificate, error)
-	// Bundle returns the CA certificates of this cluster's trust domain, in PEM, for members to
-	// trust; nil: none is published.
+	// Bundle returns the CA certificates of this cluster's trust domain, in PEM. They are published
+	// for members. nil: no bundle is published.
 	Bundle func() []byte
-	// Apply receives members' exports. It returns false if part of an update has no effect. After
-	// the next update for which it returns true, Federation requests all exports of the member
-	// again. Connected reports a lost connection.
+	// Apply receives members' exports. It returns false if part of an update has no effect
+	// (doc.go). Connected is called when a connection is lost.
 	Apply     func(...registry.Update) bool
 	Connected func(member string, connected bool)
-	// Problem, if set, receives why part of a member's update had no effect, or ended its stream.
+	// Problem, if set, receives why part of a member's update had no effect, or why it ended the
+	// stream.
 	Problem func(member, problem string)
 	// Share returns the memory limit of a member's exports in bytes; nil: 64 MiB. Twice as much, at
 	// least 4 MiB, may be in transit.
 	Share func() int
-	// Denied, if set, receives why the process at a member's address is denied: its certificate is
+	// Denied, if set, receives why a connection is denied: the certificate at a member's address is
 	// not valid for the member.
 	Denied func(member, problem string)
 	// Placed receives members' reports on the exports of this cluster, after the first SetExports.
@@ -85,9 +85,9 @@ type Federation struct {
 	members  map[string]Member // by address
 	left     map[string]bool
 	received map[string]cluster                  // the last state of a member, by address
-	missed   map[string]bool                     // addresses of members whose last update had no effect
-	parts    map[string]*assemblies              // by address; each is used by the goroutine that receives from there
-	placedAt map[objectid.Pool]map[string]placed // the states that exporters were sent about their exports here
+	missed   map[string]bool                     // addresses of members whose last update had no full effect
+	parts    map[string]*assemblies              // by address; used by the goroutine that receives from this address
+	placedAt map[objectid.Pool]map[string]placed // by exporter: the last published state of its export here
 	wants    map[objectid.Member]bool            // pools whose load this cluster requests
 	askedFor map[string]map[objectid.Pool]bool   // by address: pools whose load members request
 
@@ -115,7 +115,7 @@ func New(c Config) *Federation {
 	f.wanted, f.loads = f.channel.Topic(wantedTopic), f.channel.Topic(loadsTopic)
 	f.exports.Resume()
 	f.imports.Resume()
-	// Exports to a cluster that left the set are retracted from it.
+	// Exports are also retracted from a cluster that left the set.
 	f.exports.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.receives(member, key) })
 	f.exports.Keys(func(key string) error { _, err := receivedKey(key); return err })
 	f.exports.Subscribe(f.paced(followCost, f.receive))
@@ -136,7 +136,7 @@ func New(c Config) *Federation {
 	return f
 }
 
-// Bounds of members' messages. A message may exceed channel's limit by one record.
+// Bounds of members' messages. A message may exceed partBytes of channel by one record.
 const (
 	maxItems    = 1 << 15
 	maxReceived = 2 << 20
@@ -167,9 +167,9 @@ func (f *Federation) nameAt(address string) string {
 	return f.members[address].Name
 }
 
-// Publish makes this process publish for a cluster. epoch is higher than in all earlier processes.
-// began is when this process became the publisher: before now, if it could not save its epoch at
-// first.
+// Publish makes this process publish for this cluster. epoch is higher than in all earlier
+// processes. began is when this process became the publisher: before now, if it could not save its
+// epoch at first.
 func (f *Federation) Publish(uid string, epoch uint64, began time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -255,8 +255,8 @@ func (f *Federation) SetMembers(members []Member) {
 	f.publish(f.own.begin(f.own.uid, f.own.epoch)...)
 }
 
-// noteLeft records members that left, and reports whether one of them returned: it may still have a
-// withdrawn record. mu is held.
+// noteLeft records members that left, and reports whether one is back: it has recorded withdrawals,
+// and ignores records with older stamps. mu is held.
 func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	stays := map[string]bool{}
 	for _, m := range next {
@@ -272,7 +272,7 @@ func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	return back
 }
 
-// SetExports replaces this cluster's exports. draining: it takes no new requests of other members.
+// SetExports replaces this cluster's exports. A draining cluster takes no new requests of members.
 func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -282,8 +282,7 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 		return err
 	}
 	f.audience.set(list)
-	// Judge first, so that one response retracts a record and its parts: the member drops both with
-	// the record.
+	// Judge comes first, so that one response retracts a record and its parts.
 	if c.others {
 		f.exports.Judge()
 	}
@@ -293,8 +292,8 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	return err
 }
 
-// Acknowledged reports whether a member has applied this cluster's last change. changed closes when
-// the result may have changed; nil: nothing is published yet.
+// Acknowledged reports whether a member has applied the last change of this cluster's exports.
+// changed closes when the result may have changed; nil: this process does not publish yet.
 func (f *Federation) Acknowledged(member string) (acknowledged bool, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -304,7 +303,7 @@ func (f *Federation) Acknowledged(member string) (acknowledged bool, changed <-c
 	return f.exports.AcknowledgedBy(member, f.newest)
 }
 
-// decide lets queued member reports take effect. mu is held.
+// decide lets the reports that waited for the first SetExports take effect. mu is held.
 func (f *Federation) decide() {
 	select {
 	case <-f.decided:
@@ -392,7 +391,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 			u.Exports = append(u.Exports, e)
 		} else if unread[p] == "" {
 			unread[p] = err.Error()
-			problems.Add(fmt.Errorf("export %s: %w", p, err)) // the next connection receives them all
+			problems.Add(fmt.Errorf("export %s: %w", p, err)) // after an error the next connection receives all exports
 		}
 	}
 	if len(unread) > 0 {
@@ -400,7 +399,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 		u.Exports = slices.DeleteFunc(u.Exports, func(e registry.Export) bool { return unread[e.Pool] != "" })
 	}
 	u.Withdrawn = withdrawn
-	for _, p := range withdrawn { // after touched parts are exported
+	for _, p := range withdrawn { // after export, which reads the parts of touched pools
 		parts.drop(p, -1)
 	}
 	if !known {
@@ -416,7 +415,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	if state.Started > 0 {
 		u.Started = time.UnixMilli(state.Started)
 	}
-	for i := range u.Exports { // a stamp newer than the state's could not be withdrawn
+	for i := range u.Exports { // the state's stamp must be able to withdraw the export
 		if e := &u.Exports[i]; e.Stamp.Compare(u.Stamp) > 0 {
 			e.Stamp = u.Stamp
 		}
@@ -429,7 +428,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	f.mu.Unlock()
 	applied := f.apply(ctx, in.Peer, u)
 	if ctx.Err() != nil {
-		return ctx.Err() // the rest comes with the next connection
+		return ctx.Err() // the next connection receives the rest
 	}
 	if !applied {
 		problems.Add(errNoEffect)
@@ -449,11 +448,11 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	return problems.Err()
 }
 
-// slice is how many exports are applied at once: some milliseconds.
+// slice is the number of exports that are applied at once, in some milliseconds.
 const slice = 256
 
-// apply applies an update. It applies a large update in slices at the member's pace, so that other
-// members do not wait for all of it. It returns false if part of the update had no effect.
+// apply applies an update. It applies a large update in slices with pauses (pace.go), so that other
+// members wait for one slice. It returns false if part of the update had no effect.
 func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) bool {
 	all, applied := u.Exports, true
 	for len(all) > slice {
@@ -468,12 +467,12 @@ func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) 
 		}
 	}
 	u.Exports = all
-	// paced waits for it
+	// paced waits for this cost
 	f.paces.spent(peer, time.Duration(len(all)+len(u.Withdrawn)+len(u.Unread))*exportCost, time.Now())
 	return f.cfg.Apply(u) && applied
 }
 
-// Run exchanges exports until its context ends.
+// Run exchanges exports until ctx ends.
 func (f *Federation) Run(ctx context.Context) error {
 	go func() { // ends with ctx
 		t := time.NewTicker(renewal)

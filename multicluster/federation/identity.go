@@ -22,14 +22,14 @@ import (
 // ProcessPath is the path of the SPIFFE ID of a process in a federation.
 const ProcessPath = "/penstock"
 
-// Member is another cluster of the set that is a peer. Its name is its trust domain.
+// Member is another cluster of the set that connects without a hub. Its name is its trust domain.
 type Member struct {
 	Name    string
 	Address string // HOST:PORT
 	// Bundle has the trust domain's CA certificates from the ClusterSet, in PEM.
 	Bundle []byte
 	// Published is registry.Update.Bundle of the member's last update; nil: none. It is trusted in
-	// addition to the Bundle under which it was received.
+	// addition to Bundle if Bundle authenticated that update.
 	Published []byte
 }
 
@@ -57,7 +57,7 @@ func (t *trust) set(members []Member) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range members {
-		if len(m.Bundle) > 0 { // without a bundle no certificate of the member is valid
+		if len(m.Bundle) > 0 { // without a bundle all certificates of the member are denied
 			byName[m.Name] = newTrusted(m.Bundle, m.Published)
 		}
 	}
@@ -71,7 +71,7 @@ func newTrusted(bundle, published []byte) trusted {
 }
 
 // TrustedBundle returns the certificates, in PEM, that vouch for a member: Member.Bundle, and
-// Member.Published if it was received under Bundle.
+// Member.Published if Bundle authenticated it.
 func TrustedBundle(bundle, published []byte) []byte {
 	if rest, ok := bytes.CutPrefix(published, under(bundle)); ok {
 		return slices.Concat(bundle, []byte("\n"), rest)
@@ -79,7 +79,8 @@ func TrustedBundle(bundle, published []byte) []byte {
 	return bundle
 }
 
-// published makes a member's published bundle trusted, and returns its stored form; nil: no member.
+// published makes a member's published bundle trusted, and returns the bundle's stored form; nil:
+// no such member, or no bundle.
 func (t *trust) published(name string, pem []byte) (kept []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,9 +94,9 @@ func (t *trust) published(name string, pem []byte) (kept []byte) {
 	return kept
 }
 
-// under returns the first line of a stored bundle. The line is for the ClusterSet's bundle that
-// authenticated the stored one. So the replacement of a leaked bundle also revokes every bundle
-// that arrived under it.
+// under returns the first line of a stored published bundle, which identifies the ClusterSet's
+// bundle that authenticated it. So replacing a leaked bundle also revokes each bundle that it
+// authenticated.
 func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }

@@ -10,7 +10,7 @@ import (
 )
 
 type placed struct {
-	Reason  string `json:"reason,omitempty"` // "": it is imported
+	Reason  string `json:"reason,omitempty"` // "": the export is imported
 	Message string `json:"message,omitempty"`
 	// Incarnation is the incarnation of the reported record; nil: unknown.
 	Incarnation *uint64 `json:"incarnation,omitempty"`
@@ -27,8 +27,8 @@ const (
 	maxMessage = 512
 )
 
-// SetPlaced publishes the state of pools' exports here to their exporters. Placement.Member is the
-// exporter.
+// SetPlaced publishes list, all states of pools' exports here, to the exporters (Placement.Member),
+// and retracts the pools' other states.
 func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,13 +72,14 @@ func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement)
 	return nil
 }
 
-// receiveImports passes on reports on exports for the member, after the first decision on exports.
+// receiveImports passes a member's reports on exports to this member to Config.Placed, after the
+// first SetExports.
 func (f *Federation) receiveImports(ctx context.Context, in channel.Update) error {
 	f.mu.Lock()
 	m, ok := f.members[in.Peer]
 	f.mu.Unlock()
 	if !ok || in.Disconnected {
-		return nil // a silent member retracts nothing
+		return nil // a disconnected member retracts nothing
 	}
 	select {
 	case <-f.decided:

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// publisher has a cluster's published state and records, with the stamps of their last change. The
-// zero publisher exports nothing.
+// publisher has the published state and records of this cluster, with the stamps of their last
+// change. The zero publisher exports nothing.
 type publisher struct {
 	uid             string // of the cluster; "": not publishing yet
 	epoch, sequence uint64
@@ -37,7 +37,7 @@ func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 		for i := range r.parts {
 			r.parts[i].Epoch, r.parts[i].Sequence = p.epoch, p.sequence
 		}
-		if list, err := r.items(pool.String(), record{}); err == nil { // it marshalled before
+		if list, err := r.items(pool.String(), record{}); err == nil { // it was encoded before
 			p.records[pool] = r
 			items = append(items, list...)
 		}
@@ -45,7 +45,7 @@ func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 	return items
 }
 
-// set replaces the exports. Exports with an error keep their previous version.
+// set replaces the exports. An export that cannot be encoded keeps its previous version.
 func (p *publisher) set(list []export.Export, draining bool) (c publication, err error) {
 	p.sequence++
 	var problems []error
@@ -93,14 +93,15 @@ func (p *publisher) set(list []export.Export, draining bool) (c publication, err
 }
 
 func (p *publisher) state(bundle []byte) channel.Item {
-	value, _ := encoding.Marshal(cluster{ // strings and numbers always marshal
+	value, _ := encoding.Marshal(cluster{ // strings and numbers are always encoded without an error
 		UID: p.uid, Epoch: p.epoch, Sequence: p.sequence, Started: p.started.UnixMilli(), Draining: p.draining,
 		Bundle: string(bundle),
 	})
 	return channel.Item{Key: stateKey, Value: value}
 }
 
-// items returns the record and the parts that differ from old. The others keep old's stamp.
+// items returns the record and the parts that differ from old. The other parts keep their stamps in
+// old.
 func (r *record) items(key string, old record) (out []channel.Item, err error) {
 	add := func(key string, value any) {
 		raw, bad := encoding.Marshal(value)
@@ -127,5 +128,5 @@ func (r *record) items(key string, old record) (out []channel.Item, err error) {
 	return out, err
 }
 
-// sameMembers compares audiences; nil: all members.
+// sameMembers compares lists of receivers; nil means all members.
 func sameMembers(a, b []string) bool { return slices.Equal(a, b) && (a == nil) == (b == nil) }

@@ -20,9 +20,9 @@ type record struct {
 	Epoch    uint64                       `json:"epoch"`
 	Sequence uint64                       `json:"sequence"`
 	Entry    inferenceapi.ImportedCluster `json:"entry"`
-	// Incarnation is export.Export's. A member returns it in its report on the export.
+	// Incarnation is export.Export.Incarnation. A member returns it in its report on the export.
 	Incarnation uint64 `json:"incarnation,omitempty"`
-	// Parts is the number of parts of the endpoints; 0: Entry has them.
+	// Parts is the number of parts with the endpoints; 0: Entry has the endpoints.
 	Parts int `json:"parts,omitempty"`
 
 	parts []part
@@ -33,11 +33,12 @@ type cluster struct {
 	UID      string `json:"uid"`
 	Epoch    uint64 `json:"epoch"`
 	Sequence uint64 `json:"sequence"`
-	// Started is when this epoch's process began to publish, in milliseconds since 1970 by its own
-	// clock. A lower epoch with a later Started is accepted.
+	// Started is when the process with this epoch began to publish, in milliseconds since 1970 by
+	// this process's clock. A lower epoch with a later Started is accepted.
 	Started  int64 `json:"started,omitempty"`
 	Draining bool  `json:"draining,omitempty"`
-	// Bundle has the CA certificates of its trust domain, in PEM: past and future signers.
+	// Bundle has the CA certificates of the cluster's trust domain, in PEM: past and future
+	// signers.
 	Bundle string `json:"bundle,omitempty"`
 }
 
@@ -48,7 +49,7 @@ const (
 	maxState  = maxBundle + 8<<10
 )
 
-// decodeCluster reads a cluster's state. bundle is the last one, already checked.
+// decodeCluster reads a cluster's state. bundle, from the previous state, needs no check.
 func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	if len(value) > maxState {
 		return c, fmt.Errorf("it has %d bytes", len(value))
@@ -69,8 +70,8 @@ func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	return c, nil
 }
 
-// stampOf returns a member's stamp. One that is too large is an error: no later one could replace
-// it.
+// stampOf returns a member's stamp. A stamp above MaxStamp is an error: no later stamp could
+// replace it.
 func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
 	if epoch > registry.MaxStamp || sequence > registry.MaxStamp {
 		return registry.Stamp{},
@@ -82,8 +83,8 @@ func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
 type keyKind uint8
 
 const (
-	stateKind  keyKind = iota // the cluster's; the key is stateKey
-	recordKind                // a pool's; the key is the pool's name
+	stateKind  keyKind = iota // the cluster's state; the key is stateKey
+	recordKind                // a pool's record; the key is the pool's name
 	partKind                  // some endpoints of a pool; the key is the pool's name, "#" and a number
 )
 
@@ -93,13 +94,13 @@ type exportKey struct {
 	part int
 }
 
-// keyError reports an invalid key. It formats its text on demand, because a hostile member sends
-// such keys by the thousand.
+// keyError reports an invalid key. It formats its text on demand, because a hostile member may send
+// thousands of invalid keys.
 type keyError struct{ key, want string }
 
 func (e keyError) Error() string { return fmt.Sprintf("%.300q is not the name of %s", e.key, e.want) }
 
-// parseKey reads a key of the topic exports. Its form alone determines the kind.
+// parseKey reads a key of the topic exports. The kind depends only on the form of the key.
 func parseKey(key string) (out exportKey, err error) {
 	if key == stateKey {
 		return out, nil
@@ -119,8 +120,8 @@ func parseKey(key string) (out exportKey, err error) {
 	return out, nil
 }
 
-// receivedKey is parseKey for a key of another cluster, whose pool must have names that Kubernetes
-// accepts.
+// receivedKey is parseKey for a key from another cluster. The pool's name and namespace must be
+// valid in Kubernetes.
 func receivedKey(key string) (exportKey, error) {
 	out, err := parseKey(key)
 	if err == nil && out.kind != stateKind && !out.pool.IsValid() {
@@ -129,7 +130,8 @@ func receivedKey(key string) (exportKey, error) {
 	return out, err
 }
 
-// memberPool reads the pool in a key of the other topics, whose member is this cluster.
+// memberPool reads the pool in a received key of the other topics. The key's member is this
+// cluster.
 func memberPool(key string) (objectid.Pool, error) {
 	m, ok := objectid.ParseMember(key)
 	if !ok || !m.Pool.IsValid() {
@@ -138,8 +140,8 @@ func memberPool(key string) (objectid.Pool, error) {
 	return m.Pool, nil
 }
 
-// decodeRecord reads an export and the number of parts of its endpoints. An entry that no import
-// may have is an error.
+// decodeRecord reads an export and the number of parts of its endpoints. It returns an error for an
+// entry that is not allowed in an import.
 func decodeRecord(pool objectid.Pool, value []byte) (e registry.Export, parts int, err error) {
 	if e.Pool = pool; len(value) > maxRecord {
 		return e, 0, fmt.Errorf("it has %d bytes, more than %d", len(value), maxRecord)
@@ -168,7 +170,7 @@ func decodeRecord(pool objectid.Pool, value []byte) (e registry.Export, parts in
 }
 
 // Bounds of an entry's lists, as in its schema. An empty object takes one byte on the wire and a
-// hundred here.
+// hundred bytes decoded.
 const (
 	maxEndpoints = 4096
 	maxParents   = 16

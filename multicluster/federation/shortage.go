@@ -1,11 +1,11 @@
 package federation
 
-// shortage records which items had no room in a member's share. They must be requested again,
+// shortage records that items had no room in a member's share. They must be requested again,
 // because the exporter does not resend unchanged parts.
 type shortage struct {
 	need int // size of the smallest item without room, in bytes; 0: none
-	free int // free bytes at that time
-	most int // number of pools that was too large; 0: all had room
+	free int // free bytes after the snapshot
+	most int // number of pools above which a pool had no room; 0: all had room
 }
 
 func (s *shortage) short(size int) {
@@ -16,8 +16,8 @@ func (s *shortage) short(size int) {
 
 func (s *shortage) crowded(most int) { s.most = most }
 
-// settle runs after a snapshot, and records the free room. A pool without room for its head leaves
-// this room free. So returned counts only room that is freed later.
+// settle records the free room after a snapshot. A pool whose head had no room leaves some room
+// free. So returned counts only room that is freed later.
 func (a *assemblies) settle() {
 	a.lack.free = a.share - a.bytes
 	if a.lack.most > 0 {

@@ -3,7 +3,7 @@ package federation
 import "github.com/fxamacker/cbor/v2"
 
 // The wire form is CBOR (RFC 8949). Unknown names are ignored, because members may run different
-// releases. Everything else is strict.
+// releases. All other deviations are errors.
 var (
 	encoding = mode(cbor.EncOptions{Sort: cbor.SortBytewiseLexical}.EncMode())
 	decoding = mode(cbor.DecOptions{
@@ -21,10 +21,10 @@ var (
 )
 
 const (
-	// maxDepth bounds the nesting of a message: seven levels are used.
+	// maxDepth bounds the nesting of a message. Valid messages have at most seven levels.
 	maxDepth = 16
-	// elementSize is counted for a list element in addition to its bytes on the wire, of which the
-	// smallest has one.
+	// elementSize is added to the size of each list element on the wire, in bytes. The smallest
+	// element takes one byte.
 	elementSize = 32
 )
 
@@ -36,8 +36,8 @@ func mode[M any](m M, err error) M {
 	return m
 }
 
-// WireTypes returns the types of members' messages, by name, as zero values. Tests derive hostile
-// messages from their fields.
+// WireTypes returns a zero value of each type of members' messages, by the type's name. Tests
+// derive hostile messages from their fields.
 func WireTypes() map[string]any {
 	return map[string]any{"state": cluster{}, "record": record{}, "part": part{}, "placed": placed{}, "load": load{}}
 }

@@ -24,13 +24,14 @@ const (
 	poolExportResource = "poolexports"
 )
 
-// beside has a member's objects without a table in the store: nodes, for NodePort Services, and its
-// own Penstock's PoolExports.
+// beside has a member's objects of kinds without a table in the store: nodes, for NodePort
+// Services, and PoolExports of its Penstock.
 type beside struct {
-	informers map[string]cache.SharedIndexInformer // by resource, without uninstalled and forbidden ones
+	informers map[string]cache.SharedIndexInformer // by resource; forbidden and uninstalled kinds have none
 }
 
-// newBeside follows the rights with a kept function, within share. changed must not block.
+// newBeside follows kinds whose right has a kept function. share bounds the objects. changed must
+// not block.
 func newBeside(client dynamic.Interface, rights []right, share *kube.Share, changed func()) (*beside, error) {
 	b := &beside{informers: map[string]cache.SharedIndexInformer{}}
 	for _, r := range rights {
@@ -88,8 +89,7 @@ func keptNode(u *unstructured.Unstructured) (runtime.Object, error) {
 		Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
 }
 
-// keptExport keeps a PoolExport. The cluster's own ones have an entry and no UID of another
-// cluster.
+// keptExport keeps a PoolExport, but its status only if the member itself exports the pool.
 func keptExport(u *unstructured.Unstructured) (runtime.Object, error) {
 	var e v1alpha1.PoolExport
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &e); err != nil {

@@ -7,12 +7,12 @@ type claim struct {
 	rest *rest.Config
 }
 
-// twin follows the name of a member that may be the same cluster as another one.
+// twin follows, in a problem, the name of a member that may be the same cluster as another.
 const twin = ", which may be another member, too"
 
 // claim records a member's cluster. It returns another member that is the same cluster; "": none.
-// certain is true if both members have one address. Otherwise one API server may fake the UID of
-// the other one, so both members stay. An import that both write belongs to the first member
+// certain is true if both members have the same address. Otherwise one API server may fake the UID
+// of the other, so both members stay. An import that both write belongs to the first of them
 // (HubWriter.Member).
 func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 	h.mu.Lock()

@@ -32,8 +32,8 @@ import (
 )
 
 const (
-	// contactInterval is the time between two requests that prove contact with a member: three in a
-	// lease. contactTimeout bounds one.
+	// contactInterval is the time between two requests that prove contact with a member: a third of
+	// a lease. contactTimeout bounds such a request.
 	contactInterval = 5 * time.Second
 	contactTimeout  = 4 * time.Second
 	restartDelay    = 5 * time.Second
@@ -48,7 +48,7 @@ type cluster struct {
 	store *store.Store
 	stop  context.CancelFunc
 	done  chan struct{}
-	again chan struct{} // has one element when exports must be decided on again
+	again chan struct{} // has one element when decide must run again
 	anew  atomic.Bool
 
 	mu      sync.Mutex
@@ -84,7 +84,7 @@ func (c *cluster) namespace(name string) bool {
 	return c.create
 }
 
-// own returns the clusters in an import whose entries are ours.
+// own returns the clusters in an import whose entries this hub wrote.
 func (c *cluster) own(p objectid.Pool) []string {
 	if status := c.live(store.RefOf(store.InferencePoolImports, p.String())); status != nil {
 		return set.HubEntries(status)
@@ -108,7 +108,7 @@ func (c *cluster) live(ref report.Ref) *inferenceapi.InferencePoolImportStatus {
 
 func (c *cluster) run(ctx context.Context) {
 	defer close(c.done)
-	var quiet klog.Logger // the zero logger discards: the client's errors are in report
+	var quiet klog.Logger // the zero logger discards. The client's errors are reported
 	ctx = klog.NewContext(ctx, quiet)
 	for ctx.Err() == nil {
 		err := c.once(ctx)
@@ -269,8 +269,8 @@ func (c *cluster) restore() {
 	c.hub.out.Restore(c.name, entries)
 }
 
-// contact proves contact periodically, and ends when installed kinds, room for objects or the
-// cluster change.
+// contact proves contact periodically, until the installed kinds, the cluster or the room for
+// objects change.
 func (c *cluster) contact(
 	ctx context.Context, client dynamic.Interface, source *kube.Source, before []right, schema *installed,
 	share *kube.Share,
@@ -328,8 +328,8 @@ func (c *cluster) clusterUID() string {
 	return c.uid
 }
 
-// identify reads the cluster's UID from namespace kube-system. Another member that certainly is the
-// same cluster is an error.
+// identify reads the cluster's UID from namespace kube-system. It returns an error if another
+// member certainly is the same cluster.
 func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
@@ -369,7 +369,7 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	var demands []kube.Demand
 	first := true
 	var spent pace
-	c.decideAgain() // having no object to export is a decision, too
+	c.decideAgain() // that a member without objects exports nothing is a decision, too
 	for {
 		decide := false
 		select {

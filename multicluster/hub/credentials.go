@@ -19,8 +19,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// ClientConfig returns access to the cluster of a context of a kubeconfig from Kubeconfig, and the
-// context's namespace. It follows the named files within disk's limits, which client-go lacks.
+// ClientConfig returns the access to the cluster of a context, and the context's namespace. loaded
+// is from Kubeconfig. Changes of the files that it names take effect, within disk's limits, which
+// client-go lacks.
 func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *rest.Config, namespace string,
 	err error) {
 	loaded = loaded.DeepCopy()
@@ -59,7 +60,7 @@ type followed struct {
 	pair *tls.Certificate
 }
 
-// take moves followed files out of a cluster and a user (nil: none), and inserts their content
+// take moves followed files out of a cluster and a user, which may be nil. It inserts their content
 // where client-go needs it.
 func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err error) {
 	if c != nil && len(c.CertificateAuthorityData) == 0 && c.CertificateAuthority != "" {
@@ -90,7 +91,8 @@ func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err erro
 	return token, nil
 }
 
-// authorities reads the CA certificates. Without any, client-go would trust the system's.
+// authorities reads the CA certificates. Without any, client-go would trust the system's
+// certificates.
 func (f *followed) authorities() ([]byte, error) {
 	raw, err := f.disk.Read(f.ca)
 	if err != nil {
@@ -102,8 +104,8 @@ func (f *followed) authorities() ([]byte, error) {
 	return raw, nil
 }
 
-// present reads the client certificate and its key for each connection. While they are invalid, the
-// previous pair stays in use.
+// present reads the client certificate and its key for each connection. While they are invalid, it
+// returns the previous pair.
 func (f *followed) present() (*tls.Certificate, error) {
 	pair, err := f.disk.KeyPair(f.cert, f.key)
 	f.mu.Lock()
@@ -126,7 +128,7 @@ func (f *followed) transport(cfg *rest.Config) transport.WrapperFunc {
 			NextProtos: cfg.NextProtos,
 		},
 	}
-	if f.cert != "" { // one holder per configuration: client-go keeps a transport for each
+	if f.cert != "" { // one holder per configuration: client-go keeps a transport for each holder
 		with.TLS.GetCertHolder = &transport.GetCertHolder{GetCert: f.present}
 	}
 	return func(http.RoundTripper) http.RoundTripper { return &connection{files: f, with: with, read: time.Now()} }
@@ -155,7 +157,7 @@ func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // current returns a transport with the current CA certificates. While they are invalid, the
-// previous ones stay in use.
+// previous certificates stay in use.
 func (c *connection) current() (rt http.RoundTripper, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +196,7 @@ type tokenFile struct {
 
 	mu    sync.Mutex
 	token string
-	read  time.Time // zero: read again at the next use
+	read  time.Time // zero: the next use reads the file again
 }
 
 // current returns the token. While the file cannot be read, the previous token stays in use.

@@ -24,7 +24,7 @@ import (
 const exportedWorkers = 2
 
 // exported writes the condition Exported of a member's pools. Several controllers share
-// status.parents, so a patch has the version that was read.
+// status.parents, so a patch has the resource version that was read.
 type exported struct {
 	cluster *cluster
 	source  *kube.Source
@@ -105,8 +105,8 @@ func (e *exported) write(ctx context.Context, p objectid.Pool) error {
 	return e.source.Patch(ctx, store.InferencePools.Ref(pool), live, "status", body)
 }
 
-// withExported returns the parents of a pool with ours updated. Other controllers' parents stay in
-// place.
+// withExported returns the parents of a pool, with the hub's parent updated. Parents of other
+// controllers stay in place.
 func withExported(old []inferencev1.ParentStatus, p objectid.Pool, state report.Condition, asked bool, generation int64,
 	now metav1.Time) []inferencev1.ParentStatus {
 	i := slices.IndexFunc(old, func(s inferencev1.ParentStatus) bool {

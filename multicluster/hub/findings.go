@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// reported records findings about files and logs new ones. An object with an error keeps its
-// previous version.
+// reported records findings about files, and logs new findings. Of an object with an error, the
+// previous version stays.
 func (h *Hub) reported(reports []report.Report) {
 	now, texts := map[string]*mistake{}, map[string]string{}
 	for _, r := range reports {

@@ -29,14 +29,15 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// LeaseName is the name of the Lease that elects the leader of a management cluster's hubs.
+// LeaseName is the name of the Lease for the election of a leader among the hubs of a management
+// cluster.
 const LeaseName = "penstock-hub"
 
 const (
 	// defaultMemory is the default of Config.Memory, and the limit that the chart sets.
 	defaultMemory = 512 << 20
-	// budgetPart: members' objects may use a fifth of the memory, so that the process stays within
-	// half of it (measured: 55 MiB, and garbage of half the heap).
+	// budgetPart is the part of the memory for members' objects: with a fifth, the process stays
+	// within half of the memory (measured: 55 MiB, and garbage of half the heap).
 	budgetPart = 5
 )
 
@@ -44,20 +45,20 @@ const checkInterval = 5 * time.Second
 
 // Config configures a Hub.
 type Config struct {
-	// REST reaches the management cluster, which has the ClusterSet; nil: Paths have it.
+	// REST is the access to the management cluster with the ClusterSet; nil: Paths have it.
 	REST *rest.Config
-	// Namespace holds the Lease, Identity names this process; with REST.
+	// Namespace is the Lease's namespace, Identity this process's name, with REST.
 	Namespace, Identity string
-	// Paths are files with the ClusterSet; without REST.
+	// Paths are the files with the ClusterSet, without REST.
 	Paths []string
-	// StateDir holds this hub's identity and the last good ClusterSet; without REST.
+	// StateDir is the folder for this hub's identity and the last valid ClusterSet, without REST.
 	StateDir string
 	// Kubeconfigs is the folder of members' kubeconfigs. Providers is the file of credential
 	// providers for ClusterProfiles. Either may be "".
 	Kubeconfigs, Providers string
 	// Disk reads these files.
 	Disk *filesystem.Disk
-	// TakeOver makes this hub adopt imports written by another hub.
+	// TakeOver makes this hub adopt imports that another hub wrote.
 	TakeOver bool
 	// Memory is the memory of the process in bytes. A fifth of it is for members' objects.
 	Memory int64
@@ -73,14 +74,14 @@ type Hub struct {
 	store      *store.Store
 	management dynamic.Interface
 	budget     *kube.Budget
-	source     *kube.Source // of the ClusterSet; nil: files
-	unwritten  bool         // a failed write of its status is logged
+	source     *kube.Source // of the ClusterSet; nil: it is in files
+	unwritten  bool         // a failed write of the ClusterSet's status is logged
 
-	// The fields of a term in which this process leads.
+	// The following fields are of this process's term as leader.
 	uid      string
 	epoch    uint64
 	out      *decide.Hub
-	clusters map[string]*cluster // read by callbacks with mu held
+	clusters map[string]*cluster // callbacks read it with mu held
 
 	files atomic.Pointer[file.Reader]
 
@@ -89,7 +90,7 @@ type Hub struct {
 	set      string
 	peers    []string
 	mistakes map[string]*mistake
-	findings map[string]*mistake // in files, by object and field
+	findings map[string]*mistake // about files, by object and field
 	claims   map[string]claim
 }
 
@@ -302,7 +303,7 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 			} else if ok {
 				h.note(name+newest, bad)
 			}
-			if c == nil { // it stays a member, so the others keep its exports
+			if c == nil { // it stays a member, so the other members keep its exports
 				c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), stop: func() {},
 					done: closed}
 				now[name] = c
@@ -313,7 +314,7 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 				<-c.done
 				h.forget(name)
 			}
-			// A new store has no objects of another cluster or an earlier reader.
+			// A new store has no objects of another cluster or of an earlier reader.
 			c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), key: at.key,
 				rest: at.rest, done: make(chan struct{})}
 			now[name], begin = c, append(begin, c)
@@ -339,8 +340,8 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	}
 }
 
-// wanted returns the members without a peer, in order. Of two members with one name the first
-// counts.
+// wanted returns the members without a peer, in order. Of two members with the same name it returns
+// the first one.
 func (h *Hub) wanted(clusterSet *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
 	wanted = map[string]*v1alpha1.ClusterSetMember{}
 	taken := map[string]bool{}
@@ -379,8 +380,8 @@ func (h *Hub) wanted(clusterSet *v1alpha1.ClusterSet) (names []string, wanted ma
 	return names, wanted
 }
 
-// adoptPeers records the members with a peer. alone: there is no other member, so the hub has
-// nothing to do.
+// adoptPeers records the members with a peer. alone means that there are no other members, so the
+// hub has nothing to do.
 func (h *Hub) adoptPeers(clusterSet *v1alpha1.ClusterSet, peers []string, alone bool) {
 	h.mu.Lock()
 	same := slices.Equal(h.peers, peers)

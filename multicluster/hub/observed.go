@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// observed writes to the ClusterSet's status which generation this hub uses: kstatus waits for it.
-// A Penstock of the same cluster writes it with the conditions, and then this hub does not.
+// observed writes the generation that this hub uses to the ClusterSet's status, because kstatus
+// waits for it. A Penstock of the same cluster writes conditions with the generation; then this hub
+// writes nothing.
 func (h *Hub) observed(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	if h.source == nil || clusterSet == nil {
 		return

@@ -3,8 +3,8 @@ package hub
 import "time"
 
 // A member's changes cause work here and at all other API servers. Their cost is a debt that
-// decreases by paceShare of the time. Above paceBurst the next decision waits, and covers all
-// changes made meanwhile.
+// decreases by the fraction paceShare of the time. Above paceBurst the next decision waits; it has
+// all changes made meanwhile.
 const (
 	paceShare = 0.1
 	paceBurst = 2 * time.Second // the first decision about 1,000 pools

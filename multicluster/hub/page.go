@@ -19,13 +19,14 @@ type Status struct {
 	Leading    bool            `json:"leading"`
 	Problem    *mistake        `json:"problem,omitempty"`
 	Members    []decide.Status `json:"members"`
-	// Peers are the members with a peer, which the hub ignores.
+	// Peers are the members with a peer. The hub ignores them.
 	Peers []string `json:"peers,omitempty"`
-	// Problems maps members, and objects and fields in files, to their problems.
+	// Problems has problems by member, or by object and field in a file.
 	Problems map[string]*mistake `json:"problems,omitempty"`
 }
 
-// note records a member's problem and logs a new one; nil: none. "" stands for the ClusterSet.
+// note records a member's problem, and logs a new one; nil: no problem. Member "" is the
+// ClusterSet.
 func (h *Hub) note(member string, m *mistake) {
 	h.mu.Lock()
 	old := h.mistakes[member]
@@ -70,14 +71,13 @@ func (h *Hub) status() Status {
 	return status
 }
 
-// Register adds the hub's pages to mux: its members, and the page by which other commands recognize
-// a hub.
+// Register adds two pages to mux: the members, and the page by which commands recognize a hub.
 func (h *Hub) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /members", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.status()) })
 	mux.HandleFunc("GET /clusters", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.clusterSet()) })
 }
 
-// Store has the objects of the management cluster.
+// Store returns the objects of the management cluster.
 func (h *Hub) Store() *store.Store { return h.store }
 
 func (h *Hub) clusterSet() set.Status {

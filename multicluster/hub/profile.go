@@ -70,7 +70,7 @@ func (h *Hub) byProfile(ctx context.Context, set string, m *v1alpha1.ClusterSetM
 		return bad("clusterProfile.name", "its status.accessProviders is empty",
 			"have the cluster manager write how the cluster is reached")
 	}
-	var providers access.Config // read each time: a built config appends to that of its provider
+	var providers access.Config // read each time, because building a config changes the config of its provider
 	raw, err := h.cfg.Disk.Read(h.cfg.Providers)
 	if err == nil {
 		err = json.Unmarshal(raw, &providers)

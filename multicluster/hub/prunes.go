@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// installed determines whether a member's CRD of InferencePoolImport has status.clusters, which
-// upstream's lacks. Every authenticated client may read the API server's schema; reading a CRD
-// needs a permission.
+// installed determines whether a member's CRD of InferencePoolImport has status.clusters; the
+// upstream CRD lacks it. It reads the API server's schema, for which an authenticated client needs
+// no permission.
 type installed struct {
 	client *discovery.DiscoveryClient
 	url    string // of the last schema; it contains a hash of the content
@@ -26,7 +26,7 @@ func newInstalled(config *rest.Config) (*installed, error) {
 	return &installed{client: client}, err
 }
 
-// read reads the schema if it changed. A kind that is not installed prunes nothing.
+// read reads the schema if it changed. If the kind is not installed, prunes is false.
 func (i *installed) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*contactTimeout)
 	defer cancel()

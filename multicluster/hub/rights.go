@@ -20,7 +20,7 @@ import (
 type right struct {
 	group, version, resource, kind string
 	optional                       bool
-	// set for kinds without a table in the store; these may be forbidden, too
+	// set for kinds without a table in the store; reads of these kinds may be forbidden
 	kept func(u *unstructured.Unstructured) (runtime.Object, error)
 }
 
@@ -39,7 +39,7 @@ var rights = []right{
 	{v1alpha1.Group, v1alpha1.Version, poolExportResource, "PoolExport", true, keptExport},
 }
 
-// readable returns the installed rights. A forbidden read is a mistake of the member's user.
+// readable returns the rights for installed kinds. A forbidden read is an error.
 func (c *cluster) readable(ctx context.Context, client dynamic.Interface) (out []right, err error) {
 	for _, r := range rights {
 		one, cancel := context.WithTimeout(ctx, 2*contactTimeout)

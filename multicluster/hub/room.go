@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/set"
 )
 
-// needed skips pools without an export annotation or a hub's condition: a cluster may have any
-// number of them.
+// needed reports whether to store an object. It skips pools without an export annotation or a hub's
+// condition: a cluster may have any number of them.
 func needed(obj store.Object) bool {
 	pool, ok := obj.(*inferencev1.InferencePool)
 	if !ok {
@@ -34,8 +34,8 @@ func needed(obj store.Object) bool {
 	return false
 }
 
-// reportLeftOut reports the kinds of which objects are left out, with the first numbers, so that
-// constant changes do not fill the log.
+// reportLeftOut reports objects that are left out, by kind. It does not report changes of the
+// numbers, which would fill the log.
 func (c *cluster) reportLeftOut(share *kube.Share) {
 	var names, texts []string
 	for _, l := range share.LeftOut() {
@@ -62,8 +62,8 @@ func (c *cluster) reportLeftOut(share *kube.Share) {
 
 const namedUnfit = 3
 
-// reportUnfit reports undecodable objects, and exports that no import may have, once for each
-// contact.
+// reportUnfit reports, at each contact, undecodable objects and exports that are not allowed in an
+// import.
 func (c *cluster) reportUnfit() {
 	first, more := c.hub.out.Unfit(c.name, namedUnfit)
 	c.mu.Lock()

@@ -14,7 +14,7 @@ const createNamespaces = `- apiGroups: [""]
 `
 
 // Rules returns the objects that give a hub its permissions in a member: a service account in a
-// namespace, and its ClusterRole. namespaces: it may create namespaces.
+// namespace, and its ClusterRole. With namespaces, the hub may create namespaces.
 func Rules(namespace string, namespaces bool) string {
 	more := ""
 	if namespaces {

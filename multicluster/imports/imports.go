@@ -16,13 +16,14 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Reasons of placements: why this cluster does not import an export, or not its newest version.
+// Reasons of placements: why this cluster does not import an export, or not the newest version of
+// it.
 const (
 	NotAllowedReason        = "NotAllowed"
 	NamespaceNotFoundReason = "NamespaceNotFound"
 	NotSupportedReason      = "NotSupported"
-	// ConflictReason: the import of that name has an entry of the cluster from another controller
-	// or a user.
+	// ConflictReason means that another controller or a user wrote an entry of the cluster in the
+	// import.
 	ConflictReason = "Conflict"
 )
 
@@ -35,12 +36,12 @@ const (
 type Config struct {
 	Registry *registry.Registry
 	Store    *store.Store
-	// Namespace reports whether a namespace exists here; nil: all do.
+	// Namespace reports whether a namespace exists here; nil: all namespaces exist.
 	Namespace func(name string) bool
-	// Self is a cluster whose exports need no permission, in a hub the store's cluster; "": none.
+	// Self is a cluster whose exports Allow need not name, in a hub the store's cluster; "": none.
 	Self string
-	// Own returns the clusters in an import whose entries in the store were written from this
-	// Importer's Status; nil: none.
+	// Own returns the clusters in an import whose stored entries come from this Importer's Status;
+	// nil: none.
 	Own func(p objectid.Pool) []string
 }
 
@@ -50,17 +51,17 @@ type Importer struct {
 
 	mu    sync.Mutex
 	allow map[string]v1alpha1.ClusterSetAllow // by member
-	// over has each member that exceeds its limits, with the shares of its pools, as last
-	// assembled.
+	// over has each member that exceeds its limits, with the shares of its pools, from the last
+	// Assemble.
 	over map[string]map[objectid.Pool]share
 	// unnamed has the exports that the ClusterSet does not name, by member. unnamedAt has the
-	// members, by pool.
+	// members of these exports, by pool.
 	unnamed   map[string]map[objectid.Pool]struct{}
 	unnamedAt map[objectid.Pool][]string
 	own       string
 	local     map[objectid.Pool]*int32
 	down      map[picker]map[string]string // why pickers cannot be reached, by source
-	// unusable are the clusters of imports that translation cannot use, with the reason.
+	// unusable has the clusters of imports that translation cannot use, with reasons.
 	unusable map[objectid.Pool]map[string]Unusable
 }
 
@@ -84,7 +85,7 @@ func New(c Config) *Importer {
 		unnamed:  map[string]map[objectid.Pool]struct{}{}, unnamedAt: map[objectid.Pool][]string{}}
 }
 
-// SetAllow replaces the limits of members. It returns the pools to assemble: all.
+// SetAllow replaces the limits of members. It returns all pools: they must be assembled.
 func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -92,8 +93,8 @@ func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []objecti
 	return i.all()
 }
 
-// SetLocal replaces the own pools that are entries of their imports, with their weights (nil: 1).
-// It returns the pools to assemble.
+// SetLocal replaces this cluster's pools that are entries of their imports, with their weights
+// (nil: 1). It returns the pools to assemble.
 func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (changed []objectid.Pool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -111,8 +112,8 @@ func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (cha
 	return changed
 }
 
-// SetPickerDown records why an exporting cluster's picker cannot be reached; "": it can. source
-// names the observer. It returns the pools to assemble.
+// SetPickerDown records why an exporting cluster's picker cannot be reached; "": it can be reached.
+// source names the observer. It returns the pools to assemble.
 func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -134,8 +135,8 @@ func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) [
 	return []objectid.Pool{p}
 }
 
-// SetUnusable replaces the clusters of an import that translation cannot use. Placements report it
-// to the exporters. It returns the pools to assemble.
+// SetUnusable replaces the clusters of an import that translation cannot use. Placements report
+// them to the exporters. It returns the pools to assemble.
 func (i *Importer) SetUnusable(p objectid.Pool, clusters map[string]Unusable) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -196,8 +197,7 @@ type Assembled struct {
 	Placed []registry.Placement
 	// Turned lists the exports of members that got or lost an Offer.
 	Turned []registry.RecordID
-	// Ready lists the Pools without anything to report: all clusters of such a pool are imported
-	// and Ready.
+	// Ready lists the Pools whose exporting clusters are all imported and Ready.
 	Ready []objectid.Pool
 	// Revision is the store's revision that has the Offers of Pools.
 	Revision uint64
@@ -263,8 +263,8 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	return out, nil
 }
 
-// dated returns the sources of pools, and dates the exports of these sources. The age of an export
-// begins when it is imported, and ends when it is imported no longer. mu is held.
+// dated returns the sources of pools, and records which of their exports are imported from now on
+// or no longer, for Export.Since. mu is held.
 func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	out := make([][]Source, len(pools))
 	var begun, ceased []registry.RecordID
@@ -292,8 +292,8 @@ func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	return out
 }
 
-// Status returns the cluster set's part of an import's status. generation is the object's, 0
-// without one. imported is false if no export is imported: such an import needs no object.
+// Status returns the cluster set's part of an import's status. generation is the object's
+// generation, 0 without one. imported is false if no export is imported.
 func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus, imported bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -301,7 +301,8 @@ func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.Inf
 	return StatusOf(sources, generation), slices.ContainsFunc(sources, func(s Source) bool { return s.imported() })
 }
 
-// limit computes exporters' shares of their limits. It adds pools whose share changed. mu is held.
+// limit computes the shares of pools in their exporters' limits, and adds the pools whose share
+// changed. mu is held.
 func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 	before := i.over
 	i.over = map[string]map[objectid.Pool]share{}
@@ -327,7 +328,7 @@ func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 }
 
 type share struct {
-	none      bool // it is one too many
+	none      bool // the pool exceeds the member's limit of exports
 	endpoints int
 }
 
@@ -335,7 +336,7 @@ func (i *Importer) share(member string, exports, endpoints int) map[objectid.Poo
 	out, allow := map[objectid.Pool]share{}, i.allow[member]
 	for _, e := range i.cfg.Registry.ExportsOf(member) {
 		if e.Withdrawn() || !allows(&allow, e.Pool) {
-			continue // a draining pool takes no new requests and keeps its endpoints; others are not imported
+			continue // a withdrawn export keeps its endpoints; other exports skipped here are not imported
 		}
 		out[e.Pool] = share{none: exports <= 0, endpoints: min(endpoints, len(e.Entry.Endpoints))}
 		exports--
@@ -384,7 +385,7 @@ func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 		}
 		out = append(out, s)
 	}
-	if w, ok := i.local[p]; ok { // even without other exporters: routes that name the import continue
+	if w, ok := i.local[p]; ok { // also without other exporters, for routes that name the import
 		out = append(out,
 			Source{Entry: inferenceapi.ImportedCluster{Name: i.own, RoutingMode: inferenceapi.EndpointMode, Weight: w},
 				State: registry.Ready, local: true})
@@ -405,8 +406,8 @@ func (i *Importer) Beyond(member string) (n int) {
 	return n
 }
 
-// NoneAllowed reports whether no exporter of a pool may export it, by name or number. Findings
-// about members count such exports.
+// NoneAllowed reports whether the ClusterSet, by names or numbers, allows no export of an exported
+// pool. Findings about members count such exports.
 func (i *Importer) NoneAllowed(p objectid.Pool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -417,7 +418,7 @@ func (i *Importer) NoneAllowed(p objectid.Pool) bool {
 	})
 }
 
-// Taken returns the clusters of an import with an entry of another controller or a user, sorted.
+// Taken returns the clusters whose entries in an import another controller or a user wrote, sorted.
 func Taken(r store.Reader, p objectid.Pool) (clusters []string) {
 	obj, ok := store.InferencePoolImports.Get(r, p.String())
 	if !ok {
@@ -454,7 +455,7 @@ func allows(allow *v1alpha1.ClusterSetAllow, p objectid.Pool) bool {
 }
 
 // Unnamed returns the first exports of a member that the ClusterSet does not name, and their
-// number, as last assembled.
+// number, from the last Assemble.
 func (i *Importer) Unnamed(member string, most int) (first []objectid.Pool, n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -502,13 +503,13 @@ func count(n *int32, otherwise int) int {
 }
 
 // offer converts an export for translation. It shares the entry's lists with the registry; neither
-// changes them. before is the Offer that it replaces; nil: none.
+// package changes them. before is the Offer that it replaces; nil: none.
 func (i *Importer) offer(p objectid.Pool, s *Source, before *store.Offer) *store.Offer {
 	allow, member := i.allow[s.Entry.Name]
 	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs,
 		Cleartext: allow.Cleartext || !member, Local: s.local, Since: s.since}
 	o.Namespace, o.Name = p.Namespace, store.OfferName(p.Name, s.Entry.Name)
-	if before != nil && !member { // it drains within its former limits
+	if before != nil && !member { // it drains within the limits that it had as a member
 		o.Allowed, o.Pods, o.Cleartext = before.Allowed, before.Pods, before.Cleartext
 	}
 	c := &o.Cluster

@@ -13,17 +13,17 @@ import (
 const (
 	ConditionAccepted     = "Accepted"
 	ConditionReady        = "Ready"
-	ConditionEPPReady     = "EPPReady"     // of a cluster in EndpointMode: its picker
-	ConditionParentsReady = "ParentsReady" // of a cluster in ParentMode: its gateways
+	ConditionEPPReady     = "EPPReady"     // of a cluster in EndpointMode: state of its picker
+	ConditionParentsReady = "ParentsReady" // of a cluster in ParentMode: state of its gateways
 )
 
-// Reasons of these conditions. A cluster whose condition Ready is Unknown still gets requests; one
-// with False gets no new ones.
+// Reasons of these conditions. If a cluster's condition Ready is Unknown, it still gets requests;
+// if it is False, it gets no new requests.
 const (
 	AcceptedReason       = "Accepted"
 	ReadyReason          = "Ready"
 	NoReadyClusterReason = "NoReadyCluster" // of an import, False: no cluster gets requests
-	// of an import, Unknown: clusters get requests, but none is known to be Ready
+	// of an import, Unknown: clusters get requests, but no cluster is known to be Ready
 	StaleReason       = "Stale"
 	UnreachableReason = "Unreachable" // Unknown
 	PickerDownReason  = "PickerDown"  // Unknown
@@ -33,30 +33,31 @@ const (
 // Source is one exporting cluster of an import.
 type Source struct {
 	Entry inferenceapi.ImportedCluster
-	// State of the member; "": a former member.
+	// State is the state of the member; "": the cluster left the set.
 	State registry.State
-	// Draining: the member withdrew the export, or drains.
+	// Draining means that the member withdrew the export, or drains.
 	Draining bool
-	// NotAllowed is why the export is not imported; "": it is.
+	// NotAllowed is why the export is not imported; "": it is imported.
 	NotAllowed string
-	// PickerDown is how its picker fails; "": no failure is known.
+	// PickerDown describes how the cluster's picker fails; "": no failure is known.
 	PickerDown string
 
 	reason, message string
 	most            int // limit of endpoints
 	gone            bool
 	incarnation     uint64
-	unnamed         bool  // the ClusterSet does not name it for its member
+	unnamed         bool  // the ClusterSet does not name the export for its member
 	since           int64 // Export.Since; 0 for this cluster, whose own users wrote the export
 	local           bool
 }
 
-// imported reports whether routes may lead there: a version of it is known and allowed.
+// imported reports whether routes may use the cluster: a version of its export is known and
+// allowed.
 func (s *Source) imported() bool {
 	return s.Entry.RoutingMode != "" && s.routed()
 }
 
-// routed reports whether the placement's reason, if any, leaves the known version in use.
+// routed reports whether the known version stays in use, whatever the placement's reason.
 func (s *Source) routed() bool {
 	return s.reason == "" || s.reason == NotSupportedReason || s.reason == ConflictReason
 }
@@ -100,8 +101,8 @@ func (s *Source) conditions(generation int64) []metav1.Condition {
 }
 
 // StatusOf returns the status of an import, without the entries of controllers and transition
-// times. It shares lists with the sources. A cluster that is not allowed has its name, mode, target
-// ports, weight 0, and the reason.
+// times. It shares lists with the sources. The entry of a cluster that is not allowed has only
+// name, mode, target ports, weight 0, and the reason.
 func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoolImportStatus) {
 	out.ObservedGeneration = generation
 	var ready, unknown int
@@ -114,7 +115,7 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 			continue
 		}
 		c := s.Entry
-		c.Local = s.local // the exporter's value does not count
+		c.Local = s.local // the exporter's value is ignored
 		if s.NotAllowed != "" {
 			none := int32(0)
 			c = inferenceapi.ImportedCluster{Name: c.Name, RoutingMode: c.RoutingMode,

@@ -22,11 +22,11 @@ type Store interface {
 
 // Delivery reports when Envoys have the stored addresses.
 type Delivery interface {
-	// Reachable returns when an Envoy gets its configuration from this process or one of Peers;
-	// waited reports whether none did at first.
+	// Reachable returns once an Envoy is connected to this process or one of Peers. waited reports
+	// whether no Envoy was connected at first.
 	Reachable(ctx context.Context) (waited bool, err error)
-	// Delivered returns when every Envoy connected to this process has the pool's endpoints of a
-	// revision.
+	// Delivered returns once every Envoy that is connected to this process has the pool's endpoints
+	// of a revision.
 	Delivered(ctx context.Context, rev uint64, pool objectid.Target) error
 	// Isolated reports whether Reachable may wait for long: no Envoy is connected here, and no peer
 	// is reachable.
@@ -37,8 +37,8 @@ type Delivery interface {
 type Config struct {
 	Store    Store
 	Delivery Delivery
-	// Object returns namespace and name of the store's object for a pool's addresses
-	// (store.LearnedName); false for a pool that is not of an import.
+	// Object returns namespace and name of the stored object for a pool's addresses
+	// (store.LearnedName). It returns false if no import has the pool.
 	Object func(pool objectid.Target) (namespace, name string, ok bool)
 	// Peers exchange addresses with this process; nil: none.
 	Peers Peers
@@ -49,7 +49,7 @@ type Config struct {
 }
 
 // maxAddresses bounds a pool's addresses, which are endpoints in every Envoy. New ones replace the
-// ones named longest ago.
+// first to expire.
 const maxAddresses = 1024
 
 // Keeper stores the addresses of all pools. Its methods may be called concurrently.
@@ -61,9 +61,9 @@ type Keeper struct {
 }
 
 type address struct {
-	delivered bool // every Envoy has it, here and at the peers
+	delivered bool // every Envoy has the address, here and at the peers
 	until     time.Time
-	published time.Time // the until that peers have
+	published time.Time // the value of until that peers have
 }
 
 // New returns a Keeper without addresses, and subscribes it to its peers.
@@ -82,7 +82,7 @@ func New(cfg Config) *Keeper {
 	return k
 }
 
-// Learn adds addresses to the pool of an exporting cluster. It returns nil when every Envoy has
+// Learn adds addresses to the pool of an exporting cluster. It returns nil once every Envoy has
 // them.
 func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.AddrPort) error {
 	if k.known(pool, addrs) {
@@ -96,7 +96,7 @@ func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.
 	if err != nil {
 		return fmt.Errorf("wait for an Envoy that needs endpoints of %s: %w", pool, err)
 	}
-	if waited { // it may be connected to a process that had none when the addresses were published
+	if waited { // the Envoy's process may have had no Envoy when the addresses were published
 		k.publish(pool, addrs)
 	}
 	if err := k.deliver(ctx, rev, pool); err != nil {
@@ -119,8 +119,8 @@ func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.
 // requests and must not delay others.
 const ackTimeout = time.Second
 
-// deliver returns when the Envoys of this process have a revision or exceed ackTimeout, or with the
-// context's error.
+// deliver returns once the Envoys of this process have a revision or exceed ackTimeout, or with
+// ctx's error.
 func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) error {
 	wait, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
@@ -130,11 +130,11 @@ func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) 
 	return ctx.Err()
 }
 
-// Isolated reports whether addresses may reach no Envoy.
+// Isolated returns Delivery.Isolated.
 func (k *Keeper) Isolated() bool { return k.cfg.Delivery.Isolated() }
 
-// known reports whether all addresses are delivered, and extends their expiry. Almost every request
-// takes this path.
+// known reports whether all addresses are delivered, and extends their expiry. For almost every
+// request it returns true.
 func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 	now := k.cfg.Now()
 	k.mu.RLock()
@@ -148,7 +148,7 @@ func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 		aged = aged || known.until.Sub(now) < k.cfg.For-k.step()
 	}
 	k.mu.RUnlock()
-	if aged { // once a step, so that most requests take no write lock
+	if aged { // at most once in a step, so that most requests take no write lock
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		for _, a := range addrs {
@@ -173,7 +173,8 @@ func (k *Keeper) add(pool objectid.Target, addrs []netip.AddrPort) (uint64, erro
 	return k.write(pool)
 }
 
-// extend moves an address's expiry, and publishes it if it moved by more than a step. mu is held.
+// extend moves the expiry of an address. It publishes the expiry if it moved by more than a step.
+// mu is held.
 func (k *Keeper) extend(pool objectid.Target, addr netip.AddrPort, until time.Time) {
 	if k.pools[pool] == nil {
 		k.pools[pool] = map[netip.AddrPort]*address{}
@@ -238,7 +239,7 @@ func (k *Keeper) write(pool objectid.Target) (uint64, error) {
 	return rev.N, err
 }
 
-// Run drops expired addresses until its context ends.
+// Run drops expired addresses until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(k.cfg.For / 10)
 	defer tick.Stop()

@@ -19,8 +19,8 @@ type Peers interface {
 	// Subscribe is called once, by New.
 	Subscribe(handle func(context.Context, channel.Update) error)
 	Publish(items ...channel.Item)
-	// Acknowledged returns when publications are in effect at all peers, except ones that exceed a
-	// timeout.
+	// Acknowledged returns once publications are in effect at all peers. It does not wait for a
+	// peer longer than a timeout.
 	Acknowledged(ctx context.Context) error
 }
 
@@ -35,10 +35,10 @@ func itemKey(pool objectid.Target, addr netip.AddrPort) string {
 	return pool.String() + " " + addr.String()
 }
 
-// receive stores a peer's addresses, and returns when this process's Envoys have them. Retractions
-// have no effect: addresses end by their time to live.
+// receive stores a peer's addresses, and returns once this process's Envoys have them. Retractions
+// have no effect: addresses expire by their time to live.
 func (k *Keeper) receive(ctx context.Context, u channel.Update) error {
-	pools := map[objectid.Target]uint64{} // with the revision that has the new addresses
+	pools := map[objectid.Target]uint64{} // by pool: the revision that has the new addresses
 	var problems []error
 	k.mu.Lock()
 	now := k.cfg.Now()

@@ -8,9 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// age is when this cluster began to import an export, in microseconds of Unix time; 0: not
-// imported, or not recorded. It is apart from the rows, so that dating an export does not write its
-// row again. Only one goroutine at a time, within a write transaction, changes ages.
+// age is Export.Since. It is apart from the row, so a change of the age does not write the row
+// again. It changes only within a write transaction.
 type age struct{ since atomic.Int64 }
 
 func aged(since int64) *age {
@@ -20,14 +19,12 @@ func aged(since int64) *age {
 }
 
 // Since returns when this cluster began to import the export, in microseconds of Unix time; 0: not
-// imported, or not recorded. The member cannot change it: of two meanings of a name the older
-// export wins.
+// imported, or not recorded. The member cannot change it.
 func (e *Export) Since() int64 { return e.age.since.Load() }
 
-// Imported records the exports that this cluster begins and ceases to import. An export that
-// begins, and has no age, gets the returned time, in microseconds of Unix time. This time is later
-// than all before. An export that ceases loses its age. So an early announcement makes no export
-// older.
+// Imported records which exports this cluster begins and ceases to import. since becomes the age of
+// each begun export without an age, in microseconds of Unix time; it is later than all ages so far.
+// A ceased export loses its age, so an early announcement makes no export older.
 func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 	var dated []RecordID
 	date := func(t txn, ids []RecordID, since int64) {
@@ -50,12 +47,12 @@ func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 	return since
 }
 
-// Newest returns the newest Export.Since so far, which changes with each export that this cluster
+// Newest returns the newest Export.Since so far. It changes with each export that this cluster
 // begins to import.
 func (r *Registry) Newest() int64 { return r.latest.Load() }
 
-// Agree adopts the ages in the leader's records, so that all processes decide the same about a
-// name, and returns the pools to assemble again.
+// Agree adopts the ages in the leader's records, so that names have the same meaning in all
+// processes. It returns the pools to assemble again.
 func (r *Registry) Agree(records []Record) (changed []objectid.Pool) {
 	var dated []RecordID
 	r.date(func(t txn) {
@@ -74,8 +71,8 @@ func (r *Registry) Agree(records []Record) (changed []objectid.Pool) {
 	return slices.Compact(changed)
 }
 
-// date changes ages. The transaction, which writes no row, excludes the others: an export that is
-// dropped and exported again begins without an age.
+// date changes ages in a write transaction that writes no row. Meanwhile no export is dropped,
+// because the next export of the pool begins without an age.
 func (r *Registry) date(change func(t txn)) {
 	t := txn{Txn: r.db.Txn(true)}
 	defer t.Abort()

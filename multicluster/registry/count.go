@@ -8,21 +8,21 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Budgets of all members' exports: their number, and the bytes of their wire form, which take three
-// times as much here. Each member has an equal share within the bounds. A member above a reduced
-// share keeps its exports but may not grow.
+// Budgets of all members' exports: their number, and the bytes of their wire form. Decoded exports
+// take three times as many bytes. Each member has an equal share within the bounds. A member above
+// a reduced share keeps its exports but may not add to them.
 const (
 	allExports, leastExports, maxExports = 40_000, 400, 10_000
 	allBytes, leastBytes                 = 64 << 20, 1 << 20
 )
 
-// Share returns each member's part of the budgets. all is Config.Exports.
+// Share returns each member's share of the budgets. all is Config.Exports.
 func Share(all, members int) (exports, bytes int) {
 	n := max(members, 1)
 	return min(max(all/n, leastExports), maxExports), max(allBytes/n, leastBytes)
 }
 
-// Share returns a member's current part of the budgets.
+// Share returns each member's current share of the budgets.
 func (r *Registry) Share() (exports, bytes int) { return r.read().share() }
 
 func (t txn) share() (exports, bytes int) {
@@ -39,15 +39,15 @@ func (t txn) share() (exports, bytes int) {
 	return Share(t.exports, n)
 }
 
-// Count is the number of a member's exports.
+// Count has the numbers of a member's exports.
 type Count struct {
 	Cluster string
-	// Exports counts exports that are not withdrawn, Endpoints their endpoints.
+	// Exports counts exports that are not withdrawn, and Endpoints their endpoints.
 	Exports, Endpoints int
 	// Unread counts exports whose newest version is invalid or had no room.
 	Unread int
 
-	rows, bytes int // of all exports, withdrawn ones included
+	rows, bytes int // of all exports, also withdrawn exports
 }
 
 func (c *Count) add(e *Export, n int) {
@@ -60,8 +60,8 @@ func (c *Count) add(e *Export, n int) {
 	}
 }
 
-// put stores and counts an export in place of old, without names of Secrets: a member could choose
-// which of this cluster's Secrets it receives. old is nil for a new export, which has no age yet.
+// put stores and counts an export in place of old; old is nil if the export is new. It removes
+// names of Secrets: a member could choose which of this cluster's Secrets it receives.
 func (t txn) put(e, old *Export) {
 	e.Entry.EndpointPicker = withoutSecrets(e.Entry.EndpointPicker)
 	c := t.count(e.Cluster)
@@ -105,7 +105,7 @@ func (t txn) count(cluster string) Count {
 
 func (t txn) room(e, old *Export) string {
 	c := t.count(e.Cluster)
-	if faulty("share") || c.rows < leastExports && c.bytes+e.Size <= leastBytes { // every share has this room
+	if faulty("share") || c.rows < leastExports && c.bytes+e.Size <= leastBytes { // every member may use this much
 		return ""
 	}
 	exports, bytes := t.share()
@@ -135,7 +135,7 @@ func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 	if old != nil {
 		next = *old
 	} else if t.room(&next, nil) != "" {
-		return // it is counted and named by the source
+		return // the source of the update counts and reports it
 	}
 	if next.Unread != why {
 		next.Unread = why
@@ -143,10 +143,10 @@ func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 	}
 }
 
-// Count returns the number of a member's exports.
+// Count returns the numbers of a member's exports.
 func (r *Registry) Count(cluster string) Count { return r.read().count(cluster) }
 
-// Counts returns the numbers of exports of all members that have any.
+// Counts returns the Counts of all members with exports.
 func (r *Registry) Counts() (out []Count) {
 	for c := range rows.Walk[Count](r.read(), nil, countTable, rows.ByID, nil) {
 		out = append(out, *c)

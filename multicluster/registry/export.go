@@ -16,22 +16,22 @@ type Export struct {
 	Cluster string
 	Pool    objectid.Pool
 	Stamp   Stamp
-	// Entry is the cluster's entry in the import. Its name is Cluster.
+	// Entry is the cluster's entry in the import. Entry.Name is Cluster.
 	Entry inferenceapi.ImportedCluster
-	// Incarnation distinguishes the export from earlier, withdrawn ones of the pool.
+	// Incarnation distinguishes the export from earlier, withdrawn exports of the same pool.
 	Incarnation uint64
-	// Draining: the export is withdrawn, or its member drains. It takes no new requests.
+	// Draining means that the export is withdrawn, or its member drains. It takes no new requests.
 	Draining bool
 	// Size is the size of the export on the wire, in bytes.
 	Size int
-	// Unread is why the newest version of the export is not used; the other fields are an older
-	// version's, or empty. "": it is used.
+	// Unread is why the newest version of the export is not used; "": it is used. Otherwise the
+	// other fields are from an older version, or empty.
 	Unread string
 
 	withdrawn bool
 	restored  bool          // the member has not published it since Restore
-	collect   time.Duration // when a withdrawn export is dropped, since the registry was made
-	age       *age          // shared by all versions of the export, until it is dropped
+	collect   time.Duration // when a withdrawn export is dropped, as time since the registry was made
+	age       *age          // shared by all versions of the export
 }
 
 // Withdrawn reports whether the member no longer exports the pool.
@@ -41,11 +41,11 @@ func (e *Export) Withdrawn() bool { return e.withdrawn }
 // restart.
 func (e *Export) Restored() bool { return e.restored }
 
-// MaxWeight is the largest weight of an export; the least is 0.
+// MaxWeight is the largest weight of an export; the smallest is 0.
 const MaxWeight = 1_000_000
 
-// invalid returns why an export is invalid; "": it is valid. An API server would reject an invalid
-// entry with the whole import.
+// invalid returns why an export is invalid; "": it is valid. Because of one invalid entry an API
+// server would reject the whole import.
 func (e *Export) invalid() string {
 	if !e.Pool.IsValid() {
 		return fmt.Sprintf("%.80q is not the name of a pool", e.Pool.String())
@@ -55,7 +55,7 @@ func (e *Export) invalid() string {
 	}
 	for _, at := range e.Entry.Endpoints {
 		for _, port := range at.Ports {
-			if port < 1 || port > 65535 { // another number would wrap to a different port
+			if port < 1 || port > 65535 { // a larger number would be truncated to another port
 				return fmt.Sprintf("one of its ports is %d, and a port is 1 to 65535", port)
 			}
 		}
@@ -80,15 +80,15 @@ func (r *Registry) collectDrained(t txn) {
 	}
 }
 
-// Exports returns members' exports of a pool's name, sorted by cluster and not copied. ws, which
-// may be nil, fires when the result may have changed.
+// Exports returns members' exports with the name p, sorted by cluster and not copied. ws, which may
+// be nil, fires when the result may have changed.
 func (r *Registry) Exports(ws WatchSet, p objectid.Pool) []*Export {
 	out := slices.Collect(rows.Walk[Export](r.read(), ws, exportTable, byPool, poolKey(p)))
 	slices.SortFunc(out, func(a, b *Export) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	return out
 }
 
-// Exported reports whether a member exports a pool, or withdrew it and it drains.
+// Exported reports whether a member exports a pool, or has an export of it that drains.
 func (r *Registry) Exported(p objectid.Pool) bool {
 	for range rows.Walk[Export](r.read(), nil, exportTable, byPool, poolKey(p)) {
 		return true
@@ -101,8 +101,8 @@ func (r *Registry) ExportsOf(cluster string) []*Export {
 	return slices.Collect(rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)))
 }
 
-// PodCIDRs returns a member's published pod ranges. It takes them from the member's first export in
-// EndpointMode, because all exports of a member have the same ranges.
+// PodCIDRs returns a member's published pod ranges. All exports of a member in EndpointMode have
+// the same ranges.
 func (r *Registry) PodCIDRs(cluster string) []string {
 	for e := range rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)) {
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode && !e.withdrawn {

@@ -10,26 +10,27 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// State is the condition of a member.
+// State is the state of a member.
 type State string
 
 const (
-	// Ready: its lease runs.
+	// Ready means that the member's lease runs.
 	Ready State = "Ready"
-	// Draining: it leaves the set, or was drained. Its exports take no new requests.
+	// Draining means that the member leaves the set or was drained. Its exports take no new
+	// requests.
 	Draining State = "Draining"
-	// Stale: it is connected and silent. Its exports stay.
+	// Stale means that no lease of a connected member runs. Its exports stay.
 	Stale State = "Stale"
-	// Unreachable: it is not connected. Its exports stay.
+	// Unreachable means that no lease runs, and the member is not connected. Its exports stay.
 	Unreachable State = "Unreachable"
 )
 
-// Stamp orders a cluster's updates: by the transitions of its exporting process's lease, then by
-// that process's counter.
+// Stamp orders a cluster's updates. Epoch changes with the process that publishes; Sequence is this
+// process's counter.
 type Stamp struct{ Epoch, Sequence uint64 }
 
-// MaxStamp bounds both parts of a stamp. No cluster reaches it: a million updates a second take 285
-// years.
+// MaxStamp bounds Epoch and Sequence. No cluster reaches it: at a million updates per second it
+// takes 285 years.
 const MaxStamp = 1 << 53
 
 // Compare orders stamps.
@@ -41,18 +42,18 @@ func (s Stamp) Compare(o Stamp) int {
 type Member struct {
 	Name  string
 	State State
-	// UID of the cluster; "" before its first update.
+	// UID is the cluster's UID; "" before its first update.
 	UID string
-	// Known is the stamp up to which all exports are known. Started is when that epoch's process
-	// began to publish, by the member's clock; zero: unknown.
+	// Known is the stamp up to which all exports are known. Started is when the process with
+	// Known's epoch began to publish, by the member's clock; zero: unknown.
 	Known   Stamp
 	Started time.Time
 	// Bundle has the member's last published CA certificates, in PEM.
 	Bundle []byte
 
 	connected bool
-	drained   bool          // by its own update
-	lapsed    time.Duration // when its lease last expired, since the registry was made
+	drained   bool          // its last update had Update.Draining
+	lapsed    time.Duration // when its lease last expired, as time since the registry was made
 	denied    denied
 }
 
@@ -77,7 +78,7 @@ type lease struct {
 	deadline time.Duration // since the registry was made
 }
 
-// SetMembers replaces the members, and returns the pools to assemble again. The exports of former
+// SetMembers replaces the members, and returns the pools to assemble again. Exports of removed
 // members drain.
 func (r *Registry) SetMembers(names []string) []objectid.Pool {
 	return r.write(func(t txn) {
@@ -94,7 +95,7 @@ func (r *Registry) SetMembers(names []string) []objectid.Pool {
 	})
 }
 
-// remove drops a member. Its exports stay while they drain.
+// remove drops a member. Its exports drain.
 func (r *Registry) remove(t txn, m *Member) {
 	rows.Must(t.Delete(memberTable, m))
 	if l := rows.First[lease](t, leaseTable, rows.Key(m.Name)); l != nil {

@@ -11,10 +11,11 @@ import (
 type Placement struct {
 	Member string
 	Pool   objectid.Pool
-	// Reason is why the member does not import it; "": it does. Message describes the reason.
+	// Reason is why the member does not import the export; "": it does. Message describes the
+	// reason.
 	Reason, Message string
-	// Incarnation is the export's incarnation at that time, unless Any: the member's release does
-	// not report it.
+	// Incarnation is the reported incarnation of the export. Any means that the member's release
+	// reports no incarnation.
 	Incarnation uint64
 	Any         bool
 }
@@ -22,14 +23,14 @@ type Placement struct {
 // Reports are a member's reports on this cluster's exports.
 type Reports struct {
 	Member string
-	// Snapshot: Placed is complete.
+	// Snapshot means that Placed is complete.
 	Snapshot bool
 	Placed   []Placement
 	// Gone are the pools whose reports the member retracts.
 	Gone []objectid.Pool
 }
 
-// Place stores a member's reports on this cluster's exports. It ignores clusters that are no
+// Place stores a member's reports on this cluster's exports. It ignores clusters that are not
 // members.
 func (r *Registry) Place(in Reports) {
 	r.write(func(t txn) {

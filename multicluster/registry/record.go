@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// RecordID identifies a Record: of an export, or without a pool, of a member.
+// RecordID identifies the Record of an export or, if Pool is empty, of a member.
 type RecordID struct {
 	Cluster string
 	Pool    objectid.Pool
@@ -27,27 +27,27 @@ func (id RecordID) Compare(o RecordID) int {
 type Record struct {
 	RecordID
 	UID string
-	// Stamp of the export; of a member, the stamp up to which all its exports are known.
+	// Stamp is the stamp of the export. In a member's Record it is Member.Known.
 	Stamp Stamp
-	// Entry is the cluster's entry; empty for a member.
+	// Entry is Export.Entry; empty for a member.
 	Entry inferenceapi.ImportedCluster
 	// Since is Export.Since; 0 for a member.
 	Since int64
-	// Withdrawn: the export drains.
+	// Withdrawn means that the export drains.
 	Withdrawn bool
-	// Reason is why this cluster does not use the export, although it has an Offer; "": it does.
-	// Message describes the reason. Neither is restored.
+	// Reason is why this cluster does not use the export, although the export has an Offer; "": it
+	// uses the export. Message describes the reason. Restore reads neither.
 	Reason, Message string
-	// Draining: the member drains.
+	// Draining means that the member drains.
 	Draining bool
-	// Bundle and Started are Member's; empty for an export.
+	// Bundle and Started are the fields of Member; empty for an export.
 	Bundle  []byte
 	Started time.Time
 }
 
 // Restore applies records of members without an update, and returns the pools to assemble. The
-// members are Unreachable until their first update, and for a lease older updates have no effect.
-// Records whose UID differs from their member's are skipped.
+// members are Unreachable until their first update. For a lease, updates older than the records
+// have no effect. Records whose UID is not the member's are skipped.
 func (r *Registry) Restore(records []Record) []objectid.Pool {
 	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
 	return r.write(func(t txn) {
@@ -64,7 +64,7 @@ func (r *Registry) Restore(records []Record) []objectid.Pool {
 			if known[m.Name] || m.UID != "" && m.UID != rec.UID {
 				continue
 			}
-			if m.UID == "" { // a replaced process of it may connect first
+			if m.UID == "" { // an update of a replaced process may come first
 				r.renew(t, m)
 			}
 			next := *m
@@ -127,8 +127,8 @@ func (t txn) membersByName() map[string]*Member {
 	return out
 }
 
-// record returns false for an export of a former member, whose m is nil, and for one without any
-// valid version.
+// record returns false for an export of a former member (m is nil), and for an export that has had
+// no valid version.
 func (e *Export) record(m *Member) (Record, bool) {
 	if m == nil || e.Entry.RoutingMode == "" {
 		return Record{}, false
@@ -140,7 +140,8 @@ func (e *Export) record(m *Member) (Record, bool) {
 // Unsaved has one element when records have changed since the last TakeUnsaved.
 func (r *Registry) Unsaved() <-chan struct{} { return r.wake }
 
-// TakeUnsaved returns the records changed since the last call, and the ids of deleted ones, sorted.
+// TakeUnsaved returns the records that changed since the last call, and the ids of deleted records,
+// sorted.
 func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 	r.mu.Lock()
 	ids := r.unsaved

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// WatchSet collects a reader's reads. WatchCtx returns once any of them has changed.
+// WatchSet collects a reader's reads. WatchCtx returns once one of their results has changed.
 type WatchSet = memdb.WatchSet
 
 // NewWatchSet makes an empty WatchSet.
@@ -26,11 +26,12 @@ func NewWatchSet() WatchSet { return memdb.NewWatchSet() }
 type Config struct {
 	// Lease is how long a member is Ready after its last update. Default: 15 s.
 	Lease time.Duration
-	// Drain is how long a withdrawn export stays for its requests in flight. Default: 10 minutes.
+	// Drain is how long a withdrawn export stays, for requests in flight. Default: 10 minutes.
 	Drain time.Duration
-	// Exports limits the exports of all members together, withdrawn ones included. Default: 40,000.
+	// Exports limits the exports of all members together, including withdrawn exports. Default:
+	// 40,000.
 	Exports int
-	// Now is this process's monotonic clock; nil: time.Now.
+	// Now is the clock; its times must have a monotonic reading. nil: time.Now.
 	Now func() time.Time
 }
 
@@ -64,33 +65,34 @@ func (r *Registry) now() time.Duration { return max(r.cfg.Now().Sub(r.began), 0)
 type Update struct {
 	Member string
 	UID    string
-	// Stamp is the update's stamp: with it, all exports of the member up to Stamp are known.
+	// Stamp is the update's stamp. After the update all exports of the member up to Stamp are
+	// known.
 	Stamp Stamp
 	// Started is when the member began to publish, by its own clock; zero: unknown.
 	Started time.Time
-	// Snapshot: Exports are complete. Others are withdrawn.
+	// Snapshot means that Exports are complete. Other exports are withdrawn.
 	Snapshot bool
-	// Partial is true if other updates follow with the rest of the exports at Stamp. Nothing is
-	// withdrawn until the last of these updates. Before lists the exports that a snapshot had in
-	// the earlier updates.
+	// Partial is true if other updates follow with the rest of the exports at Stamp. Only the last
+	// of these updates withdraws exports. Before lists the exports in earlier updates of the same
+	// snapshot.
 	Partial bool
 	Before  []objectid.Pool
-	// Exports are new or changed exports, each with its own stamp. Withdrawn has the exports that
-	// ended, at Stamp or before.
+	// Exports are new or changed exports, each with the stamp of its last change. Withdrawn has the
+	// exports that ended, at Stamp or before.
 	Exports   []Export
 	Withdrawn []objectid.Pool
-	// Unread maps exports that the source cannot decode to the reason: their previous version
-	// stays.
+	// Unread maps exports that the source could not decode to reasons. Their previous versions
+	// stay.
 	Unread map[objectid.Pool]string
-	// Draining: the member itself drains.
+	// Draining means that the whole member drains.
 	Draining bool
 	// Bundle has the member's published CA certificates, in PEM.
 	Bundle []byte
 }
 
-// Rejection is an update without full effect, or a later update while there is still no room for
-// the earlier one. Once no update of a member is rejected, all exports of the member are requested
-// again.
+// Rejection reports an update without full effect or, while an earlier update has no room, a later
+// update of the member. After the next update without one, the source requests all exports of the
+// member again.
 type Rejection struct {
 	Member  string
 	Problem string
@@ -117,7 +119,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 	next := *m
 	older := (u.Stamp.Compare(m.Known) < 0 || r.replaced(m, u)) && !faulty("fence")
 	switch {
-	case m.UID == "": // a new member, or one again, perhaps with a lost epoch: its draining exports have old stamps
+	case m.UID == "": // a new member. If it was one before, exports with stamps of a lost epoch may still drain
 		next.Known = t.forget(m.Name)
 	case m.UID != u.UID:
 		if r.running(t, m) {
@@ -143,7 +145,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		next.State = Draining
 	}
 	known := next.Known
-	if u.Snapshot { // a snapshot has all exports at its stamp; partial updates may have had no effect
+	if u.Snapshot { // also exports below Known: earlier partial updates may have had no effect
 		known = Stamp{}
 	}
 	named, least := make(map[objectid.Pool]bool, len(u.Exports)+len(u.Before)), math.MaxInt
@@ -156,7 +158,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		e.Draining = u.Draining
 		named[e.Pool] = true
 		if why := r.export(t, &e, known); why != "" {
-			problem = why // without the export's name: a member with many could cause a report for each
+			problem = why // without the export's name: many exports must not cause many different reports
 			least = min(least, e.Size)
 		}
 	}
@@ -208,16 +210,16 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 // maxAhead is how far ahead of this process's clock a member's start may be.
 const maxAhead = time.Hour
 
-// plausible reports whether a member may have started then. API servers, which store all starts in
-// one status, reject times before 1970.
+// plausible reports whether a member may have started at a time. API servers reject times before
+// 1970, and with them the times of all members.
 func (r *Registry) plausible(started time.Time) bool {
 	return started.Unix() > 0 && started.Before(r.cfg.Now().Add(maxAhead))
 }
 
-// startsAgain reports whether a member with an older update may begin anew, because its epoch is
-// lost. It may if its lease here has expired, or if it began to publish after the known process. A
-// process that began earlier was replaced, or a clock went back. So it may begin anew only after an
-// hour of silence.
+// startsAgain reports whether a member with an older update may begin anew, because it lost its
+// epoch. It may if its lease here has expired, or if it began to publish after the known process. A
+// process that began earlier was replaced, or its clock went back: it may begin anew only after an
+// hour without updates.
 func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	switch {
 	case m.Started.IsZero(), !r.plausible(u.Started):
@@ -228,21 +230,21 @@ func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	return !r.running(t, m) || u.Started.After(m.Started)
 }
 
-// repeats reports whether a process that began after the known one has no later epoch. Then an
+// repeats reports whether a process began after the known process but has no later epoch. Then an
 // older state folder was restored, and newer records may have older stamps.
 func (r *Registry) repeats(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) && u.Started.After(m.Started)
 }
 
-// replaced reports whether a process that began before the known one has no earlier epoch. Then the
-// known process could not save its own epoch, as on a full disk.
+// replaced reports whether a process began before the known process but has no earlier epoch. Then
+// the known process could not save its epoch, for example on a full disk.
 func (r *Registry) replaced(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) &&
 		u.Started.Before(m.Started)
 }
 
-// forget makes every stamp in a member's next update newer than the known ones. Its exports stay
-// until then.
+// forget resets the stamps of a member's exports, so that the exports in its next update replace
+// them.
 func (t txn) forget(member string) Stamp {
 	for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(member))) {
 		old := *e
@@ -252,8 +254,8 @@ func (t txn) forget(member string) Stamp {
 	return Stamp{}
 }
 
-// export stores an export, unless it is older than the known one. It returns why there is no room
-// for it.
+// export stores an export, unless it is older than the stored one or, if it is new, than known. It
+// returns why there is no room for it.
 func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	old := rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool))
 	switch {
@@ -280,7 +282,7 @@ func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	return ""
 }
 
-// Next returns the time until Expire has something to do; false: never.
+// Next returns when Expire next ends a lease or drops an export; false: never.
 func (r *Registry) Next() (time.Duration, bool) {
 	t := r.read()
 	next, ok := time.Duration(0), false
@@ -301,7 +303,8 @@ func (r *Registry) Next() (time.Duration, bool) {
 	return max(next-r.now(), 0), ok
 }
 
-// Expire ends expired leases and drops drained exports. It returns the pools to assemble again.
+// Expire ends leases and drops drained exports whose time has passed. It returns the pools to
+// assemble again.
 func (r *Registry) Expire() []objectid.Pool {
 	return r.write(func(t txn) {
 		r.expireLeases(t)

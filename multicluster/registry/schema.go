@@ -89,14 +89,14 @@ func deadlineKey(d time.Duration) []byte { return binary.BigEndian.AppendUint64(
 type txn struct {
 	*memdb.Txn
 	exports int
-	counts  map[string]Count // by cluster: the counts that a write transaction has changed
-	members *int             // the number of members, once a write transaction has counted them
+	counts  map[string]Count // by cluster: counts that this write transaction has changed
+	members *int             // the number of members, after this write transaction has counted them
 }
 
 func (r *Registry) read() txn { return txn{Txn: r.db.Txn(false), exports: r.cfg.Exports} }
 
-// until iterates over the rows of a table whose deadline in an index is not after now, in order.
-// The table must not be changed meanwhile.
+// until iterates over the rows of a table whose deadline is not after now, in the order of the
+// index. The table must not be changed meanwhile.
 func until[Row any](t txn, table, index string, deadline func(*Row) time.Duration, now time.Duration) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		list, err := t.LowerBound(table, index, deadlineKey(0))

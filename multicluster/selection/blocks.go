@@ -2,13 +2,13 @@ package selection
 
 import "math/bits"
 
-// blocks are the prompt blocks that were sent to a member: an LRU list, and a hash table with open
-// addressing of its nodes.
+// blocks has the prompt blocks that were sent to a member: an LRU list, and a hash table of the
+// list's nodes with open addressing.
 type blocks struct {
 	secret uint64
 	max    int
 	count  int
-	nodes  []node // 0 is no block: its next is the last used one, its prev the next to evict
+	nodes  []node // node 0 is no block: its next is the last used block, its prev the next to evict
 	free   uint32 // the first unused node, linked by next; 0: none
 	slots  []uint32
 }
@@ -21,7 +21,7 @@ type node struct {
 func newBlocks(secret uint64) blocks { return blocks{secret: secret} }
 
 // match returns how many blocks of a chain are known. add keeps a prompt's beginning longest, so a
-// binary search finds the last one.
+// binary search finds the last known block.
 func (b *blocks) match(chain []uint64) int {
 	if b.count == 0 || len(chain) == 0 || b.find(chain[0]) == 0 {
 		return 0
@@ -37,7 +37,7 @@ func (b *blocks) match(chain []uint64) int {
 	return low
 }
 
-// add makes the blocks of a chain the last used ones, the first block foremost.
+// add moves the blocks of a chain to the front of the list, in the order of the chain.
 func (b *blocks) add(chain []uint64) {
 	if len(chain) > b.max {
 		chain = chain[:b.max]
@@ -64,7 +64,7 @@ func (b *blocks) limit(n int) {
 	for b.count > n {
 		b.evict()
 	}
-	// Rebuild, to free the memory of evicted blocks.
+	// A new table frees the memory of evicted blocks.
 	old, last := b.nodes, b.nodes[0].prev
 	b.nodes, b.slots, b.free, b.count = nil, nil, 0, 0
 	for n := last; n != 0; n = old[n].prev {
@@ -74,7 +74,7 @@ func (b *blocks) limit(n int) {
 
 func (b *blocks) insert(hash uint64, at uint32) uint32 {
 	if b.count == b.max {
-		b.evict() // never at: a chain is no longer than max
+		b.evict() // never node at: a chain is no longer than max
 	}
 	if b.free == 0 {
 		b.grow()
@@ -114,7 +114,8 @@ func (b *blocks) find(hash uint64) uint32 {
 	return b.slots[b.place(hash)]
 }
 
-// home returns a block's preferred slot. Authors of prompts cannot compute it to create a long run.
+// home returns a block's preferred slot. Without the secret, no author of prompts can fill
+// neighbouring slots.
 func (b *blocks) home(hash uint64) int {
 	high, low := bits.Mul64(hash^b.secret, 0x9e3779b97f4a7c15)
 	return int(high^low) & (len(b.slots) - 1)
@@ -128,7 +129,7 @@ func (b *blocks) place(hash uint64) int {
 	return at
 }
 
-// unslot frees the slot of a node, and moves later nodes of its run so that each stays reachable.
+// unslot frees the slot of a node, and moves later nodes of the same run so that place finds them.
 func (b *blocks) unslot(n uint32) {
 	mask := len(b.slots) - 1
 	at := b.place(b.nodes[n].hash)
@@ -139,7 +140,7 @@ func (b *blocks) unslot(n uint32) {
 			break
 		}
 		if (next-b.home(b.nodes[other].hash))&mask < (next-at)&mask {
-			continue // its preferred slot is behind the free one
+			continue // its preferred slot is after the free slot
 		}
 		b.slots[at] = other
 		at = next

@@ -3,28 +3,30 @@ package selection
 import "time"
 
 const (
-	// maxUnreported bounds the requests of a member that are tracked one by one. The oldest ones
-	// then count as reported.
+	// maxUnreported bounds the requests of a member that are tracked one by one. Above it the
+	// oldest requests are treated as reported.
 	maxUnreported = 1024
-	// settled is how long after its arrival a request must be counted; otherwise it never arrived.
+	// settled is how long a report may lack a request that should have arrived. Then it is assumed
+	// lost.
 	settled = time.Second
 )
 
 type books struct {
-	// The requests that no report counts, in the order of sending.
+	// The requests that are in no report yet, in the order of sending.
 	queue  []sent // a ring whose length is a power of two
 	head   int
 	length int
-	// pending counts the queue's requests that were not declined, tokens their uncached tokens.
+	// pending counts the queue's requests that were not declined; tokens sums their uncached
+	// tokens.
 	pending int
 	tokens  float64
 	number  uint64
-	// taken counts the requests that left the queue because a report counted them. It starts when
-	// the member's count is base. synced is true once base is known.
+	// taken counts the requests that left the queue since the member's count was base. synced is
+	// true once base is known.
 	taken, base uint64
 	synced      bool
 
-	// The requests in flight, for a member without reports: Q, W and their number.
+	// For a member without reports: Q, W (doc.go) and the number of requests in flight.
 	unserved, backlog float64
 	at                time.Time
 	inFlight          int
@@ -36,18 +38,18 @@ type sent struct {
 	declined bool
 }
 
-// unreported returns the cost for one server of the requests that no report counts, in seconds.
+// unreported returns the cost for one server of the requests that are in no report yet, in seconds.
 func (b *books) unreported(rate float64) float64 {
 	return b.tokens/rate + perRequest*float64(b.pending)
 }
 
-// wait returns the cost of the requests in flight for each server, in seconds.
+// wait returns the cost of the requests in flight, in seconds, divided among the servers.
 func (b *books) wait(now time.Time, rate, servers float64) float64 {
 	work := min(max(b.leaked(now, rate*servers), b.unserved/2), b.unserved)
 	return (work/rate + perRequest*float64(b.inFlight)) / servers
 }
 
-// leaked returns the tokens that the servers have not read yet, at their common rate.
+// leaked returns the tokens that the servers have not read yet, at their total rate.
 func (b *books) leaked(now time.Time, rate float64) float64 {
 	if passed := now.Sub(b.at).Seconds(); passed > 0 {
 		b.backlog, b.at = max(0, b.backlog-rate*passed), now
@@ -106,17 +108,17 @@ func (b *books) pop() {
 		return
 	}
 	if b.pending--; b.pending == 0 {
-		b.tokens = 0 // sums of floats drift
+		b.tokens = 0 // rounding errors add up
 	} else {
 		b.tokens = max(0, b.tokens-s.tokens)
 	}
 }
 
-// restart drops base, because the member counts anew.
+// restart drops base after the member's count began again.
 func (b *books) restart() { b.synced = false }
 
-// counted applies the number of requests that the member received, by a report on requests sent
-// before a time.
+// counted applies a report: the member has received n requests. Requests sent before the time
+// before should be among them.
 func (b *books) counted(before time.Time, n uint64) {
 	if !b.synced || n < b.base {
 		for b.length > 0 && b.queue[b.head].at.Before(before) {

@@ -2,16 +2,16 @@ package selection
 
 import "time"
 
-// Recovery is how long a member must be up to count as up again. A member that flaps once a second
-// stays down; one that recovers is back within 5 s.
+// Recovery is how long a member must be up before Up returns true again. A member that flaps once a
+// second stays down; a recovered member is back within 5 s.
 const Recovery = 3 * time.Second
 
-// Damper keeps Envoys, which react within milliseconds, from following a flapping member. The zero
-// value is up.
+// Damper delays the return of a member that was down: Envoys react within milliseconds, and would
+// follow a flapping member. The zero value is up.
 type Damper struct {
 	down  bool
-	since time.Time // of the last observation as down
-	rises bool      // observed as up since then
+	since time.Time // last observation as down
+	rises bool      // observed as up after since
 }
 
 // Observe records whether the member is up. A member goes down at once.

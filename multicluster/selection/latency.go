@@ -4,7 +4,7 @@ import "time"
 
 const (
 	answerWeight = 0.2
-	// answerAge is how long a mean counts. After it the member is unknown.
+	// answerAge is how long a mean is used after the last response.
 	answerAge = 10 * time.Minute
 	// A member whose last response is older than recheck is tried by at most every recheckPicks-th
 	// request.
@@ -28,13 +28,13 @@ func (a *answers) add(now time.Time, seconds float64) {
 
 func (a *answers) known(now time.Time) bool { return !a.at.IsZero() && now.Sub(a.at) < answerAge }
 
-// due reports whether the next request should try the member. Only one at a time does.
+// due reports whether the next request should try the member. Only one request at a time tries it.
 func (a *answers) due(now time.Time, picks uint64) bool {
 	return a.waiting == 0 && (!a.known(now) || now.Sub(a.at) >= recheck && picks-a.pick >= recheckPicks)
 }
 
-// firstByte returns the expected seconds to a member's first byte: the mean, or 0 for a trial.
-// While its first request waits, the slowest other member's mean is used.
+// firstByte returns the expected seconds to a member's first byte: its mean, or 0 for a trial.
+// While a first request tries the member, it is the slowest other member's mean.
 func (l *LeastLoad) firstByte(m *member, now time.Time) (seconds float64, by Basis) {
 	switch a := &m.answers; {
 	case a.due(now, l.picks):
@@ -57,7 +57,8 @@ func (l *LeastLoad) latency(m *member, now time.Time) Choice {
 	return c
 }
 
-// FirstByteAfter is FirstByte with the time from sending the request to the first byte; 0: unknown.
+// FirstByteAfter is FirstByte; after is the time from sending the request to the first byte, 0 if
+// unknown.
 func (e *Lease) FirstByteAfter(now time.Time, after time.Duration) {
 	if e.set == nil || e.read {
 		return

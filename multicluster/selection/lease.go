@@ -2,8 +2,8 @@ package selection
 
 import "time"
 
-// Lease is a request that was sent to a member, until it ends. The zero value is no request. It is
-// not for concurrent use.
+// Lease is a request that was sent to a member, until it ends. The zero value is no request. Its
+// methods must not be called concurrently.
 type Lease struct {
 	set    *LeastLoad
 	member *member
@@ -12,7 +12,7 @@ type Lease struct {
 	read   bool
 }
 
-// Begin charges a request to a member that Rank returned for it.
+// Begin charges a request to c, a member that Rank returned for it.
 func (l *LeastLoad) Begin(now time.Time, c Choice, p Prompt) Lease {
 	if c.member == nil {
 		return Lease{}
@@ -69,7 +69,7 @@ func (e *Lease) Declined(now time.Time) {
 	e.member.barred = now.Add(barredFor)
 }
 
-// Bar bars a member that declined a request charged to another one.
+// Bar bars a member that declined a request that is charged to another member.
 func (l *LeastLoad) Bar(now time.Time, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,27 +9,26 @@ const (
 	maxServers  = 1 << 16
 	minInterval = 50 * time.Millisecond
 	maxInterval = time.Minute
-	// MaxReportBlocks is how many blocks of a report are read.
+	// MaxReportBlocks bounds the blocks of a report. Further blocks are ignored.
 	MaxReportBlocks = 4096
 )
 
 // Report is a member's report on its pool to one gateway.
 type Report struct {
-	// Least is the wait at its least loaded server, in seconds.
+	// Least is the wait at the member's least loaded server, in seconds.
 	Least float64
-	// Servers that take requests. A member without any takes none.
+	// Servers is the number of servers that take requests. 0 bars the member.
 	Servers int
-	// Rate at which one server reads prompts, in tokens a second; 0: unknown.
+	// Rate is the rate at which one server reads prompts, in tokens per second; 0: unknown.
 	Rate float64
-	// Counted is the total number of this gateway's requests that the member received. A new Epoch
-	// restarts at 0.
+	// Counted is the number of this gateway's requests that the member received in Epoch.
 	Counted, Epoch uint64
-	// Blocks of prompts that any gateway sent to the member since its last report: the newest
-	// prompt first, each from its beginning.
+	// Blocks has blocks of prompts that any gateway sent to the member since its last report: the
+	// newest prompt first, each prompt from its beginning.
 	Blocks []uint64
-	// Capacity is how many blocks its servers cache together; 0: unknown.
+	// Capacity is how many blocks the member's servers cache together; 0: unknown.
 	Capacity int
-	// Interval until the next report.
+	// Interval is the time until the next report.
 	Interval time.Duration
 }
 
@@ -73,16 +72,16 @@ func (l *LeastLoad) Report(now time.Time, name string, r Report) {
 // Standing is the state of a member, for status and metrics.
 type Standing struct {
 	Member
-	// Report is the last one that counts; nil: none. Its Blocks are empty.
+	// Report is the member's last report without Blocks; nil: none, or it missed three.
 	Report *Report
 	Age    time.Duration
 	Barred string
-	// InFlight counts this gateway's requests there, Unreported the ones that the last report does
-	// not count.
+	// InFlight counts this gateway's requests there. Unreported counts the requests that are in no
+	// report yet.
 	InFlight, Unreported int
-	Blocks               int // of prompts that are known to have been sent there
-	// FirstByte is the mean time to the first byte less the round trip, in seconds, with Latency;
-	// 0: no recent response.
+	Blocks               int // blocks of prompts known to have been sent there
+	// FirstByte is the mean time to the first byte less the round trip, in seconds. 0: no recent
+	// response, or no Latency.
 	FirstByte float64
 }
 

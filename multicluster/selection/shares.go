@@ -7,38 +7,38 @@ import (
 )
 
 // MaxRatio is the largest ratio of two weights at which a declined request still reaches all
-// members: Envoy draws by weight until it meets an untried one. With 10,000:1:1, 132 of 200
-// requests did not reach all.
+// members: Envoy draws by weight until it draws an untried member. With 10,000:1:1, 132 of 200
+// requests did not reach all members.
 const MaxRatio = 100
 
 // Candidate is a member that a policy shares requests among.
 type Candidate struct {
 	Place
-	// Weight within the import; 0: no requests.
+	// Weight is the weight within the import; 0: no requests.
 	Weight uint32
-	// Down: the member takes no requests now. Only Priority reads it: elsewhere the data plane
-	// checks health.
+	// Down means that the member takes no requests now. Only Priority reads it; with the other
+	// policies Envoy checks health.
 	Down bool
 }
 
-// Share is a member's endpoint in EDS. EDS lists no member without a Share.
+// Share is a member's endpoint in EDS. A member without a Share is not in EDS.
 type Share struct {
 	Name string
-	// Weight within its priority.
+	// Weight is the weight within the priority.
 	Weight uint32
-	// Priority is 0 for the first members. There are no gaps.
+	// Priority is 0 for the members that Envoy tries first. Priorities have no gaps.
 	Priority uint32
 }
 
-// Weighted shares first attempts by weight, exactly with Envoy's round_robin, sorted by name.
-// warning reports weights that are too far apart.
+// Weighted divides first attempts by weight, exactly with Envoy's round_robin. Shares are sorted by
+// name. warning reports weights that are too far apart.
 func Weighted(members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(Candidate) int { return 0 })
 }
 
-// Locality prefers members of the own zone, then of the own region, each by weight. The own cluster
-// is in its zone; a member with an unknown zone or region is in none. The shares are sorted by
-// priority, then by name.
+// Locality prefers members of this cluster's zone, then of its region. In each group, weights
+// divide the requests. This cluster is in its zone; a member with an unknown zone or region is in
+// none. The shares are sorted by priority, then by name.
 func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(c Candidate) int {
 		near := own.Region != "" && c.Region == own.Region
@@ -52,8 +52,8 @@ func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	})
 }
 
-// Priority sends all requests to one member: the first of order that is not down, then the own
-// cluster, then the others by name. If all are down, they serve in that order.
+// Priority sends all requests to the first member that is not down. The members in order come
+// first, then this cluster, then the others by name. If all are down, the first one serves.
 func Priority(own string, order []string, members []Candidate) []Share {
 	place := func(c Candidate) int {
 		if i := slices.Index(order, c.Name); i >= 0 {

@@ -8,14 +8,15 @@ type Place struct {
 	Region, Zone string // "": unknown
 }
 
-// Within bounds the members that requests may go to; the zero value allows all. With both lists a
-// member must be in both.
+// Within limits the members that requests may go to; the zero value allows all. If both lists are
+// set, a member must match both.
 type Within struct {
 	Clusters []string
 	Regions  []string
 }
 
-// Allows reports whether requests may go to a member. A member with an unknown region is in none.
+// Allows reports whether requests may go to a member. A member with an unknown region is in no
+// region.
 func (w *Within) Allows(p Place) bool {
 	return (len(w.Clusters) == 0 || slices.Contains(w.Clusters, p.Name)) &&
 		(len(w.Regions) == 0 || p.Region != "" && slices.Contains(w.Regions, p.Region))

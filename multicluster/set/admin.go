@@ -27,20 +27,21 @@ import (
 type Status struct {
 	// Cluster is the name of this cluster; "" without a ClusterSet.
 	Cluster  string `json:"cluster"`
-	Draining bool   `json:"draining,omitempty"` // members send no new request to this cluster
-	// Member is this cluster as an entry of other clusters' ClusterSet, in YAML; "" until this
+	Draining bool   `json:"draining,omitempty"` // members send no new requests to this cluster
+	// Member is this cluster's entry for the ClusterSets of other clusters, in YAML; "" until this
 	// cluster has a certificate.
 	Member string `json:"member,omitempty"`
-	// Hub: the process is a hub. Its page /members lists the members.
+	// Hub means that the process is a hub. Its page /members lists the members.
 	Hub bool `json:"hub,omitempty"`
-	// InFlight counts the requests from other clusters that this process's picker has in flight.
+	// InFlight counts requests in flight from other clusters that this process's picker has picked
+	// for.
 	InFlight int64 `json:"inFlight"`
-	// Uncounted lists exported pools, "namespace/name", that InFlight lacks: their requests arrive
-	// at Gateways or use another picker.
+	// Uncounted lists exported pools, "namespace/name", whose requests InFlight lacks: they arrive
+	// at Gateways, or use another picker.
 	Uncounted []string `json:"uncounted,omitempty"`
 	DrainTime Duration `json:"drainTime"` // --drain-time
 	// Traffic counts requests that imports with several clusters sent to this cluster itself; nil:
-	// there were none.
+	// no request.
 	Traffic *Traffic       `json:"traffic,omitempty"`
 	Members []MemberStatus `json:"members"`
 }
@@ -63,8 +64,8 @@ type MemberStatus struct {
 	Name      string         `json:"name"`
 	State     registry.State `json:"state"`
 	Connected bool           `json:"connected"`
-	// Unacknowledged: the member may still act on earlier exports and draining. Set only where this
-	// process publishes.
+	// Unacknowledged means that the member has not applied the last change of exports or draining.
+	// Only publishing processes set it.
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
 	// Updated is when this process received the member's last update; zero: never.
 	Updated time.Time `json:"updated,omitzero"`
@@ -72,33 +73,32 @@ type MemberStatus struct {
 	Exports  []PoolStatus `json:"exports"`
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
-	// Denied: the connection to the member is denied, or its last update has no effect. The first
-	// of Findings has the reason.
+	// Denied means that the connection to the member is denied, or its last update had no effect.
+	// The first of Findings has the reason.
 	Denied bool `json:"denied,omitempty"`
-	// Traffic counts the requests that Envoys reported to this process; nil: there were none.
+	// Traffic counts the requests that Envoys reported to this process; nil: no request.
 	Traffic *Traffic `json:"traffic,omitempty"`
 	// Published has CA certificates, in PEM, that vouch for the member in addition to the
-	// ClusterSet's.
+	// ClusterSet's bundle.
 	Published string `json:"published,omitempty"`
-	// PublishedUnder is the Fingerprint of the ClusterSet's bundle when Published arrived: under
-	// another one it vouches for nothing.
+	// PublishedUnder is the Fingerprint of the ClusterSet's bundle when Published arrived. After a
+	// change of the bundle, Published is not trusted.
 	PublishedUnder string `json:"publishedUnder,omitempty"`
 }
 
-// Fingerprint returns the SHA-256 of the bundle that the ClusterSet has for a peer, in hexadecimal
-// digits.
+// Fingerprint returns the SHA-256 of a bundle in hexadecimal digits.
 func Fingerprint(bundle string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(bundle))) }
 
 // Traffic counts the requests to a member since this process started.
 type Traffic struct {
-	// Served requests have a status below 500; Failed ones another status or none. No server began
-	// a Declined request: it goes on to another cluster or spill target. Spilled counts the
-	// requests among these that pools here spilled.
+	// Served counts responses with a status below 500, Failed other statuses and missing responses.
+	// Declined counts requests that no server began: Envoy tries another cluster or spill target.
+	// Spilled counts all requests that pools here spilled.
 	Served   uint64 `json:"served"`
 	Failed   uint64 `json:"failed"`
 	Declined uint64 `json:"declined"`
 	Spilled  uint64 `json:"spilled"`
-	// Bytes of response bodies, and mean time to the first byte, of served requests.
+	// Bytes is the size of Served's response bodies, FirstByte their mean time to the first byte.
 	Bytes     uint64   `json:"bytes"`
 	FirstByte Duration `json:"firstByte"`
 }
@@ -140,7 +140,7 @@ func (a *admin) received(updates []registry.Update, rejected []registry.Rejectio
 	}
 }
 
-// assembled records the state of exports here, and returns those whose reason changed.
+// assembled records the state of exports here, and returns the exports whose reason changed.
 func (a *admin) assembled(pools []objectid.Pool, list []registry.Placement) (changed []registry.RecordID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -190,7 +190,7 @@ func (a *admin) placement(member string, p objectid.Pool) (registry.Placement, b
 	return a.here[p][i], true
 }
 
-// Status returns the state of the cluster set. ws, which may be nil, fires when it may have
+// Status returns the state of the cluster set. ws, which may be nil, fires when the state may have
 // changed, except for ages.
 func (s *Set) Status(ws registry.WatchSet) Status {
 	ws.Add(s.admin.watch())
@@ -323,8 +323,8 @@ func printable(text string) string {
 // debounce is how long a watched page waits for further changes.
 const debounce = 100 * time.Millisecond
 
-// Page serves Status as JSON. With ?watch it sends one line now and one after each change, until
-// the client disconnects.
+// Page serves Status as JSON. With ?watch it sends one line at once and one line after each change,
+// until the client disconnects.
 func (s *Set) Page(w http.ResponseWriter, r *http.Request) {
 	lines := json.NewEncoder(w)
 	if !r.URL.Query().Has("watch") {
@@ -360,7 +360,7 @@ func (s *Set) stream(ctx context.Context, send func(Status) error) error {
 	}
 }
 
-// comparable returns a text that is equal for equal states, ignoring times and requests.
+// comparable returns a text that is equal for equal states. It omits times and counts of requests.
 func (st Status) comparable() string {
 	st.InFlight, st.Members = 0, slices.Clone(st.Members)
 	for i := range st.Members {

@@ -1,6 +1,6 @@
-// Package set runs this cluster's part in its cluster set: it follows the ClusterSet,
-// exports pools to members, and puts members' exports into the store. It connects the packages of
-// multicluster to each other and to the process.
+// Package set runs this cluster's part in its cluster set: it follows the ClusterSet, exports pools
+// to members, and stores members' exports. It connects the packages of multicluster to each other
+// and to the process.
 //
 //	set.go          Set: its parts, and Run
 //	follow.go       store changes
@@ -13,7 +13,7 @@
 //	admin.go        Status, for clusters list
 //	join.go         checks of a new member
 //	name.go         the name of this cluster
-//	others.go       which ClusterSet is in use
+//	others.go       the ClusterSet in use, and findings about others
 //	metrics.go      Status for Prometheus
 //	mistakes.go     findings about members
 //	keep.go         exports across restarts
@@ -24,26 +24,24 @@
 // `penstock hub` reads and writes members with a kubeconfig or a clusterProfile; this package
 // reports a finding about them.
 //
-// Follow is called after the commit of a change: an export never names an endpoint that this
-// cluster's own configuration lacks.
+// Follow is called after the commit of a change. So exports have only endpoints that Envoys here
+// have, too.
 //
 // Invariants: without a ClusterSet and a name of this cluster, nothing runs and no port is served.
-// The first ClusterSet with a name for this cluster fixes the identity until the process ends; a
-// changed name is reported and takes effect at the next start. Members are served over mTLS only. A
-// failed read or write affects nothing else; it is a finding on the ClusterSet or one log line.
+// The first ClusterSet with a name fixes this cluster's identity until the process ends. A changed
+// name is reported, and takes effect at the next start. Members are served over mTLS only. A failed
+// read or write affects nothing else; it is a finding on the ClusterSet or one log line.
 //
 // # Measurements
 //
 // Most updates of members are renewals. An update causes a report on the ClusterSet only if it
 // changes the report (shown in received.go), and members' certificates are decoded once a minute
-// (mistaken). A record is encoded when it changes, not at each write of its file. When a hundred
-// members connected at once, an importer took 1.1 s of CPU until it had their exports: garbage
-// collection 24 %, JSON 14 %, handshakes 14 %, registry 9 %, Offers 7 %, reports 7 %, translation 6
-// %. Therefore members exchange CBOR, at a sixth of JSON's cost, and reports wait 20 ms. Of both
-// sides together, until the last Offer, an export was then written twice (once for its age, 10 %),
-// reports to members were judged for all of them, and names passed regular expressions. Without
-// these, both sides take 1.2 s in place of 1.8 s: translation 20 %, garbage collection 19 %,
-// handshakes 12 %, members' responses 8 %, registry 6 %, records and the board 4 % each, CBOR 3 %.
+// (mistaken). A record is encoded when it changes, not at each write of its file. Members exchange
+// CBOR, at a sixth of JSON's cost, which was 14 % of an importer's CPU. Reports wait 20 ms. When a
+// hundred members connect at once, both sides together take 1.2 s of CPU until the last Offer:
+// translation 20 %, garbage collection 19 %, handshakes 12 %, members' responses 8 %, registry 6 %,
+// records and the board 4 % each, CBOR 3 %. It was 1.8 s while ages were written with exports (10
+// %), reports were compared for all members, and regular expressions checked names.
 //
 // Tests: go test ./multicluster/set; with two processes:
 // cmd/penstock/clusters_test.go

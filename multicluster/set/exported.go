@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience maps members to the time until which they may use a pool; zero: no end. Key "": the pool
-// as such.
+// audience maps members to the time until which they may use a pool; zero: no end. Key "": clusters
+// without a proven name.
 type audience map[string]time.Time
 
 const unnamed = ""
@@ -24,9 +24,9 @@ func (a audience) has(who string, now time.Time) bool {
 	return ok && (until.IsZero() || now.Before(until))
 }
 
-// Exported reports whether a member may pick from a pool: now, or within the drain time. member is
-// "" for clusters that prove no name, which may use a pool that is exported to any member. Without
-// a ClusterSet they may use all pools: their imports are written by hand.
+// Exported reports whether a member may pick from a pool: now, or still within the drain time.
+// member is "" for clusters that prove no name. They may use each exported pool and, without a
+// ClusterSet, all pools, because their imports are then written by hand.
 func (s *Set) Exported(target objectid.Target, member string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *Set) noteExported(members []string) {
 		for who, until := range a {
 			switch {
 			case who != unnamed && !slices.Contains(members, who):
-				delete(a, who) // left the set: its certificate is no longer trusted, so nothing drains
+				delete(a, who) // it left the set: its certificate is no longer trusted, so nothing drains
 			case who == unnamed && d.Export != nil || who != unnamed && isFor(d, who):
 			case until.IsZero():
 				a[who] = now.Add(s.cfg.Drain)
@@ -74,8 +74,8 @@ func (s *Set) noteExported(members []string) {
 	}
 }
 
-// isFor reports whether a pool is meant for a member, even without an address: its Gateways must
-// serve it before members use it.
+// isFor reports whether a member may use a pool, also if the export has no address yet: Gateways
+// must serve the pool before members use it.
 func isFor(d export.Decision, member string) bool {
 	return d.Asked && d.Valid && (d.To == nil || slices.Contains(d.To, member))
 }
@@ -131,8 +131,8 @@ func (s *Set) nextExport() (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// incarnate sets an export's incarnation: 0 in this process's first decisions, the previous one if
-// the export continues, else random.
+// incarnate sets an export's incarnation. It is the previous one if the export continues, 0 in this
+// process's first decisions, else random.
 func (s *Set) incarnate(before, now *export.Export) {
 	if now == nil {
 		return

@@ -25,7 +25,7 @@ import (
 type Change struct {
 	View    *store.View
 	Objects []store.Change
-	// Output holds the pools, gateways and unusable clusters of imports that changed.
+	// Output has the changed pools, Gateways and clusters that translation cannot use.
 	Output translator.Output
 }
 
@@ -67,7 +67,7 @@ func (s *Set) Follow(ctx context.Context, c Change) {
 	s.local.mu.Lock()
 	defer s.local.mu.Unlock()
 	dirty := map[objectid.Pool]bool{}
-	again := false // decide on all pools
+	again := false // decisions on all pools are due
 	for _, o := range c.Objects {
 		switch o.Table {
 		case store.ClusterSets.Kind(), store.ClusterProperties.Kind():
@@ -138,7 +138,8 @@ func (s *Set) Follow(ctx context.Context, c Change) {
 	}
 }
 
-// retaken returns an import's pool if its other writers' entries changed and a member exports it.
+// retaken returns the pool of an import if entries of other writers changed and a member exports
+// the pool.
 func (s *Set) retaken(r store.Reader, p objectid.Pool) []objectid.Pool {
 	taken := imports.Taken(r, p)
 	if slices.Equal(taken, s.local.taken[p]) {
@@ -221,7 +222,7 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 		cfg.Pickers = s.cfg.PickersOf(r)
 	}
 	if cfg.MembersPick = s.cfg.MembersPick; cfg.MembersPick && spec.Spec.PeerListener == nil {
-		cfg.Pickers = nil // a pick needs the key of a Gateway here
+		cfg.Pickers = nil // a pick would need the key of a Gateway here
 	}
 	cfg.PodCIDRs, cfg.PeerListener, cfg.Region, cfg.Zone = spec.Spec.PodCIDRs, spec.Spec.PeerListener != nil,
 		spec.Spec.Region, spec.Spec.Zone
@@ -230,7 +231,7 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 		cfg.Members = append(cfg.Members, spec.Spec.Members[i].Name)
 	}
 	for key := range dirty {
-		_, decided := s.local.decisions[key] // its export may have to be withdrawn
+		_, decided := s.local.decisions[key] // the export may have to be withdrawn
 		changed = changed || s.local.annotated[key] || decided
 	}
 	if !changed {
@@ -407,7 +408,7 @@ func (s *Set) reports(ctx context.Context) error {
 }
 
 func (s *Set) report() {
-	s.reporting.Lock() // the last read is the last report
+	s.reporting.Lock() // the report with the newest state is the last one
 	defer s.reporting.Unlock()
 	s.mu.Lock()
 	spec := s.adopted.spec

@@ -21,13 +21,13 @@ import (
 )
 
 type identity struct {
-	// UID differs in another cluster that takes this name later.
+	// UID is different if another cluster takes the name later.
 	UID string `json:"uid"`
 	// Epoch counts the processes that published for this cluster.
 	Epoch uint64 `json:"epoch"`
 }
 
-// IdentityFile, AuthorityFile and MemberFile are paths below a state folder. MemberFile has this
+// IdentityFile, AuthorityFile and MemberFile return paths below a state folder. MemberFile has this
 // cluster's entry for other ClusterSets, without secrets.
 func IdentityFile(state string) string  { return filepath.Join(state, "cluster", "identity.json") }
 func AuthorityFile(state string) string { return filepath.Join(state, "cluster", "authority.json") }
@@ -42,7 +42,7 @@ func writeMember(f Files, name string, peer v1alpha1.ClusterSetPeer, namespaces 
 	return statefile.ReplaceOn(f.Disk, MemberFile(f.State), raw)
 }
 
-// OwnMember returns the text that writeMember wrote; "": nothing yet.
+// OwnMember returns the text that writeMember wrote; "": it has written none.
 func OwnMember(state string) (string, error) {
 	text, err := os.ReadFile(MemberFile(state))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,11 +52,11 @@ func OwnMember(state string) (string, error) {
 }
 
 const (
-	// overlap is how long the next authority is published before it signs. A member that is away
-	// for longer needs a new ClusterSet entry.
+	// overlap is how long the next authority is published before it signs. A member that is
+	// disconnected for longer needs a new ClusterSet entry.
 	overlap = 60 * 24 * time.Hour
-	// validity bounds the use of a stolen key. Certificates are replaced daily, so Gateways reach
-	// members for six days without a control plane.
+	// validity is the lifetime of certificates. It bounds the use of a stolen key. Certificates are
+	// replaced daily, so Gateways reach members for six days without a control plane.
 	validity = 7 * 24 * time.Hour
 )
 

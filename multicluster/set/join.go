@@ -37,7 +37,7 @@ func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSet
 	var list []v1alpha1.ClusterSetMember
 	if err := yaml.UnmarshalStrict(text, &list); err != nil {
 		var no *json.UnmarshalTypeError
-		if errors.As(err, &no) && no.Field == "" { // it would name a Go type
+		if errors.As(err, &no) && no.Field == "" { // its text would have the name of a Go type
 			return nil, fmt.Errorf("%s is no list of members; %s", from, fix)
 		}
 		return nil, fmt.Errorf("%s is no list of members: %.300s; %s", from, err.Error(), fix)
@@ -102,7 +102,7 @@ func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []err
 	return problems
 }
 
-// CheckBundle returns why no certificate of a bundle can vouch for a member now; nil if one can.
+// CheckBundle returns why no certificate of a bundle can vouch for a member now; nil: one can.
 func CheckBundle(bundle string, now time.Time) error {
 	certs, err := parse(bundle)
 	if err != nil {
@@ -148,7 +148,8 @@ func parse(bundle string) (out []*x509.Certificate, err error) {
 	return out, nil
 }
 
-// shared reports whether two bundles have a certificate in common. An unreadable bundle has none.
+// shared reports whether two bundles have a certificate in common. An unreadable bundle has no
+// certificates.
 func shared(a, b string) bool {
 	x, _ := parse(a)
 	y, _ := parse(b)
@@ -157,7 +158,7 @@ func shared(a, b string) bool {
 	})
 }
 
-// Claims describes, in a line, what a member that is about to join states about itself.
+// Claims describes in one line the data that a member publishes about itself before it joins.
 func Claims(m *v1alpha1.ClusterSetMember) string {
 	namespaces := "it exports nothing now"
 	if len(m.Allow.Namespaces) > 0 {
@@ -173,9 +174,9 @@ func Claims(m *v1alpha1.ClusterSetMember) string {
 		m.Name, m.Peer.Address, prints, namespaces)
 }
 
-// Join adds a member to a ClusterSet, or renews its address and bundle. own is this cluster as a
-// member; nil without a certificate. published is MemberStatus.Published. replace allows CAs that
-// are not known to be the member's.
+// Join adds a member to a ClusterSet, or renews its address and bundle. own is this cluster's
+// entry; nil without a certificate. published is MemberStatus.Published. replace allows CAs that
+// may not belong to the member.
 func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.ClusterSetMember, published string,
 	replace bool) (what string, err error) {
 	owner := "ClusterSet " + set.Name
@@ -229,12 +230,13 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 				owner, m.Name, strings.Join(unknown[:min(len(unknown), listed)], ", "), m.Name)
 		}
 	}
-	old.Peer, old.Kubeconfig, old.ClusterProfile = m.Peer, nil, nil // one excludes the others
+	old.Peer, old.Kubeconfig, old.ClusterProfile = m.Peer, nil, nil // only one of them is allowed
 	return "renewed", nil
 }
 
 // strangers describes certificates of next that are not in bundle and that no valid certificate in
-// bundle signed. CA certificates are public, so another certificate in next proves nothing.
+// bundle signed. CA certificates are public, so a known one in next proves nothing about the
+// others.
 func strangers(bundle string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
 	known, _ := parse(bundle) // an unreadable bundle proves nothing
 	certs, err := parse(next.Bundle)

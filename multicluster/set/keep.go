@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// loadTimeout bounds how long the first translation waits for records. saveTimeout and
-	// stopTimeout bound one write of them.
+	// loadTimeout bounds how long the first translation waits for records. saveTimeout and, at the
+	// end, stopTimeout bound one write of records.
 	loadTimeout = 5 * time.Second
 	saveTimeout = 30 * time.Second
 	stopTimeout = 2 * time.Second
 	// settleTimeout bounds how long a starting process waits for endpoints. It leaves time for
-	// several attempts to connect: one process of a member serves, and the others deny.
+	// several attempts to connect, because only one process of a member serves.
 	settleTimeout = 3 * time.Second
-	// saveInterval collects changes, so that a hundred members that connect at once cause one
-	// write.
+	// saveInterval is how long changes are collected, so that a hundred members that connect at
+	// once cause one write.
 	saveInterval = time.Second
-	// agreeInterval gives the leader time to save what both processes received.
+	// agreeInterval gives the leader time to save updates that this process received, too.
 	agreeInterval = 10 * time.Second
 )
 
-// Restore restores members' exports before the store's objects are translated first. Without a
-// ClusterSet, the first one restores them.
+// Restore restores members' exports before the first translation. Without a ClusterSet they are
+// restored when the first ClusterSet appears.
 func (s *Set) Restore(ctx context.Context) {
 	view := s.cfg.Store.View()
 	if len(store.ClusterSets.All(view)) > 0 {
@@ -38,7 +38,7 @@ func (s *Set) Restore(ctx context.Context) {
 }
 
 // Settle returns once restored exports have their endpoints, or after settleTimeout. In a new pod
-// they have none until their members publish, and Envoys of another process would lose requests
+// exports have none until their members publish, and Envoys of another process would lose requests
 // meanwhile.
 func (s *Set) Settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
@@ -59,8 +59,8 @@ func (s *Set) Settle(ctx context.Context) {
 	}
 }
 
-// withoutEndpoints returns the first member without an update whose known exports lack endpoints;
-// "": none. ws fires when it may have changed.
+// withoutEndpoints returns the first Unreachable member with an export that lacks endpoints; "":
+// none. ws fires when the result may have changed.
 func (s *Set) withoutEndpoints(ws registry.WatchSet) string {
 	for _, m := range s.registry.Members(ws) {
 		if m.State != registry.Unreachable {
@@ -91,7 +91,8 @@ func (s *Set) load(ctx context.Context) []registry.Record {
 	return s.completed(ctx, records)
 }
 
-// completed adds the endpoints in Config.Local to records. An export without a record is gone.
+// completed adds the endpoints in Config.Local to records. An export that is not in records is
+// gone.
 func (s *Set) completed(ctx context.Context, records []registry.Record) []registry.Record {
 	if s.cfg.Local == nil {
 		return records
@@ -112,14 +113,14 @@ func (s *Set) completed(ctx context.Context, records []registry.Record) []regist
 			len(r.Entry.Endpoints) > 0 {
 			continue
 		}
-		// possibly older than the record: the data plane detects which of them answer
+		// They may be older than the record; Envoy detects which endpoints respond.
 		r.Entry.Endpoints = l.Entry.Endpoints
 	}
 	return records
 }
 
-// keep saves members' exports until ctx ends and once more; while leading, also in the shared
-// records.
+// keep saves members' exports until ctx ends, and once more then; a leader also saves them in the
+// shared records.
 func (s *Set) keep(ctx context.Context) error {
 	if s.cfg.Records == nil {
 		<-ctx.Done()
@@ -164,7 +165,7 @@ func (s *Set) keep(ctx context.Context) error {
 	}
 }
 
-// agree adopts from the leader's records when it first received exports.
+// agree adopts the ages of exports from the leader's records.
 func (s *Set) agree(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -175,8 +176,8 @@ func (s *Set) agree(ctx context.Context) {
 	s.assemble(s.registry.Agree(kept))
 }
 
-// keepAgain saves the exports of pools again: Kubernetes.Save skips exports whose namespace does
-// not exist.
+// keepAgain saves the exports of pools again, because Kubernetes.Save skips exports whose namespace
+// does not exist.
 func (s *Set) keepAgain(pools []objectid.Pool) {
 	var ids []registry.RecordID
 	for _, p := range pools {
@@ -206,8 +207,8 @@ func (s *Set) markKept(ctx context.Context) {
 	s.registry.MarkUnsaved(ids...)
 }
 
-// unsaved returns the records to save and the ids to delete. An export that is not imported has no
-// record, because a member decides how many exports it publishes.
+// unsaved returns the records to save and the ids to delete. Only imported exports have records,
+// because a member may publish any number of exports.
 func (s *Set) unsaved() (changed []registry.Record, gone []registry.RecordID) {
 	changed, gone = s.registry.TakeUnsaved()
 	changed = slices.DeleteFunc(changed, func(r registry.Record) bool {

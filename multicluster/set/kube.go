@@ -75,40 +75,40 @@ func (k *Kubernetes) controller() upstream.ControllerName {
 // KubernetesConfig configures a Kubernetes.
 type KubernetesConfig struct {
 	REST *rest.Config
-	// Namespace and Lease name the Lease whose transitions are the epochs.
+	// Namespace and Lease identify the Lease whose number of transitions is the epoch.
 	Namespace, Lease string
 	// Namespaces limits the namespaces in which objects are read and written; none: all.
 	Namespaces []string
 	Store      *store.Store
 	Board      Board
-	// Live returns the newest status of an import in the API server; nil: it has none.
+	// Live returns the newest status of an import in the API server; nil: it has no status.
 	Live func(ref report.Ref) *inferenceapi.InferencePoolImportStatus
-	// Hub: a hub writes here instead of the cluster's own Penstock; nil otherwise.
+	// Hub is set if a hub writes here instead of the cluster's Penstock.
 	Hub *HubWriter
 	Log *slog.Logger
 }
 
 // HubWriter configures how a hub writes the imports of a member.
 type HubWriter struct {
-	// UID identifies the hub, Epoch its leader. An import of another hub, or of a later leader, is
-	// written only with TakeOver.
+	// UID identifies the hub, Epoch its leader. An import that another hub or a later leader wrote
+	// is written only with TakeOver.
 	UID      string
 	Epoch    uint64
 	TakeOver bool
-	// Member is the cluster that is written. An import that this leader wrote as another present
-	// member (IsMember) is skipped: both are one cluster.
+	// Member is the cluster that is written. An import that this leader wrote for another present
+	// member (IsMember) is skipped: both members are the same cluster.
 	Member   string
 	IsMember func(name string) bool
 	// CreateNamespaces reports whether to create the namespaces of imports.
 	CreateNamespaces func() bool
-	// Version is the resourceVersion of the status that Live returns, "": none. A write with an
-	// older one has no effect.
+	// Version is the resourceVersion of the status that Live returns; "": none. A write with an
+	// older version has no effect.
 	Version func(ref report.Ref) string
-	// Settled reports whether a cluster's exports are known, or overdue. Until then its entries
-	// stay unchanged.
+	// Settled reports whether a cluster's exports are known or its grace period ended. Before that
+	// its entries stay unchanged.
 	Settled func(cluster string) bool
-	// Pruned: the installed CRD of InferencePoolImport is known to lack status.clusters, so
-	// conditions carry the clusters.
+	// Pruned means that the installed CRD of InferencePoolImport lacks status.clusters. Conditions
+	// then have the clusters.
 	Pruned bool
 	// Written is called after each write of an import, or when there is nothing to write.
 	Written func(p objectid.Pool, w Written, err error)
@@ -116,11 +116,11 @@ type HubWriter struct {
 
 // Written is the result of a hub's write of an import.
 type Written struct {
-	// Clusters are the hub's entries in the import; Left maps the clusters left out of it to the
-	// reason.
+	// Clusters are the hub's entries in the import. Left maps clusters that were left out to
+	// reasons.
 	Clusters []string
 	Left     map[string]string
-	// Pruned: conditions carry the clusters.
+	// Pruned means that conditions have the clusters.
 	Pruned bool
 }
 
@@ -265,7 +265,7 @@ func (k *Kubernetes) list(ctx context.Context) (out []v1alpha1.PoolExport, err e
 	return out, nil
 }
 
-// Save implements Records. It skips exports to namespaces that do not exist here.
+// Save implements Records. It skips exports whose namespace does not exist here.
 func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error {
 	var failed []error
 	members := false
@@ -289,7 +289,7 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 	}
 	for _, r := range changed {
 		if r.Pool != (objectid.Pool{}) {
-			k.setKept(r.RecordID, true) // a failed call may have written
+			k.setKept(r.RecordID, true) // also after an error: the call may have written
 			failed = append(failed, k.savePoolExport(ctx, r.Pool, r.Cluster, exportStatus(r)))
 		}
 	}
@@ -303,8 +303,8 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 	return errors.Join(failed...)
 }
 
-// isKept reports whether an export may have a PoolExport. Without it a member could cause any
-// number of deletions.
+// isKept reports whether an export may have a PoolExport. Without this check a member could cause
+// any number of deletions.
 func (k *Kubernetes) isKept(id registry.RecordID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -355,12 +355,12 @@ func (k *Kubernetes) savePoolExport(ctx context.Context, p objectid.Pool, cluste
 		status.Conditions = nil
 		err = write()
 	}
-	if undeclared(err) && status.Since != nil { // it is older still
+	if undeclared(err) && status.Since != nil { // the installed CRD is even older
 		status.Since = nil
 		err = write()
 	}
 	if missing(err) {
-		return nil // the namespace
+		return nil // the namespace is missing
 	}
 	return err
 }
@@ -396,8 +396,8 @@ func (k *Kubernetes) apply(ctx context.Context, resource schema.GroupVersionReso
 	return k.applyAs(ctx, writing{force: true}, resource, kind, namespace, name, fields, sub...)
 }
 
-// writing has the options of an apply. Without force, other managers' fields are conflicts. version
-// is the expected resourceVersion, "": any. dry: nothing is stored.
+// writing has the options of an apply. Without force, fields of other managers cause a conflict.
+// version is the expected resourceVersion; "": any version. With dry, nothing is stored.
 type writing struct {
 	force, dry bool
 	version    string
@@ -427,7 +427,7 @@ func (k *Kubernetes) applyAs(ctx context.Context, w writing, resource schema.Gro
 	return nil
 }
 
-// ErrFenced reports that another hub, or a later leader, writes the object.
+// ErrFenced reports that another hub or a later leader writes the object.
 var ErrFenced = errors.New("this hub does not write the object")
 
 // Enqueue checks the imports of pools again.
@@ -435,7 +435,7 @@ func (k *Kubernetes) Enqueue(pools ...objectid.Pool) { k.Imported(pools) }
 
 const longestName = 253
 
-// poolExportName is POOL.CLUSTER. In a pool name that is too long, a hash replaces the end.
+// poolExportName returns POOL.CLUSTER. If it is too long, a hash replaces the end of POOL.
 func poolExportName(pool, cluster string) string {
 	if most := longestName - 1 - len(cluster); len(pool) > most {
 		sum := sha256.Sum256([]byte(pool))
@@ -444,7 +444,7 @@ func poolExportName(pool, cluster string) string {
 	return pool + "." + cluster
 }
 
-// SetExports sets this cluster's exports, which become its own PoolExports.
+// SetExports sets this cluster's exports. Each gets a PoolExport.
 func (k *Kubernetes) SetExports(list []export.Export) {
 	now := map[objectid.Pool]inferenceapi.ImportedCluster{}
 	for _, e := range list {

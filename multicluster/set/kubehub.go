@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// conditionHub names the hub, epoch and member of the last write, in a hub's entry among an
-// import's controllers.
+// conditionHub is the condition with the hub, epoch and member of the last write, in a hub's entry
+// among an import's controllers.
 const (
 	conditionHub = "Hub"
 	hubReason    = "Written"
@@ -49,7 +49,7 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Writt
 		return out, err
 	}
 	if slices.ContainsFunc(mine, func(c string) bool { return !hub.Settled(c) }) {
-		return Written{Clusters: mine}, nil // enqueued again once it is settled
+		return Written{Clusters: mine}, nil // Hub enqueues the import again once the cluster is settled
 	}
 	status, imported := k.status(p, generation)
 	if !imported {
@@ -88,8 +88,7 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Writt
 	return out, err
 }
 
-// fenced returns why this hub does not write an import: another hub, or a later leader of this one,
-// writes it.
+// fenced returns an error if another hub, or a later leader of this hub, writes an import.
 func (k *Kubernetes) fenced(live *inferenceapi.InferencePoolImportStatus) error {
 	hub := k.cfg.Hub
 	by, ok := writtenBy(live)

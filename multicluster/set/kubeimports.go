@@ -93,8 +93,8 @@ func (k *Kubernetes) enqueueAll(r store.Reader) {
 	k.enqueue(task{exports: true})
 }
 
-// Lead keeps the imports and this cluster's PoolExports up to date until ctx ends. Without a
-// ClusterSet it writes nothing.
+// Lead writes the imports and this cluster's PoolExports until ctx ends. Without a ClusterSet it
+// writes nothing.
 func (k *Kubernetes) Lead(ctx context.Context) error {
 	q := workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[task](100*time.Millisecond, 30*time.Second))
@@ -153,7 +153,7 @@ func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInte
 	}
 }
 
-// note reports the problem of a pool's import: the clusters left out of it, or why it cannot be
+// note reports the problem of a pool's import: clusters that were left out, or why it cannot be
 // written.
 func (k *Kubernetes) note(p objectid.Pool, left map[string]string, err error) {
 	k.mu.Lock()
@@ -179,7 +179,7 @@ func (k *Kubernetes) note(p objectid.Pool, left map[string]string, err error) {
 }
 
 func (k *Kubernetes) report() {
-	if k.cfg.Board == nil { // a hub's
+	if k.cfg.Board == nil { // in a hub
 		return
 	}
 	set := Selected(k.cfg.Store.View())
@@ -197,8 +197,8 @@ func (k *Kubernetes) report() {
 // writeTimeout bounds the requests for one import.
 const writeTimeout = 30 * time.Second
 
-// writeImport applies the members' offers to an import, or removes our part. left maps clusters
-// left out to reasons.
+// writeImport writes our part of an import, or removes it. left maps clusters that were left out to
+// reasons.
 func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -282,7 +282,7 @@ func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces
 }
 
 // writeStatus applies our part of an import's status, without fields that the CRD lacks or other
-// managers own, and returns it; without controllers: nothing.
+// managers own. It returns the applied part; without controllers, nothing was applied.
 func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing,
 	want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
 	var nothing inferenceapi.InferencePoolImportStatus
@@ -316,7 +316,8 @@ func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing
 	return nothing, conflict
 }
 
-// without removes the fields that another manager owns: clusters by name, and the conditions.
+// without removes the fields that another manager owns by a conflict: clusters by name, or all
+// conditions.
 func without(s inferenceapi.InferencePoolImportStatus, conflict error) inferenceapi.InferencePoolImportStatus {
 	var status apierrors.APIStatus
 	if !errors.As(conflict, &status) || status.Status().Details == nil {
@@ -340,8 +341,8 @@ func without(s inferenceapi.InferencePoolImportStatus, conflict error) inference
 	return s
 }
 
-// withdrawImport deletes an import that we made and no other controller writes; from others it
-// removes our part.
+// withdrawImport deletes an import that we made and no other controller writes. From another import
+// it removes our part.
 func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *inferenceapi.InferencePoolImport,
 	exists bool) error {
 	k.mu.Lock()
@@ -358,8 +359,7 @@ func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *i
 	others := slices.ContainsFunc(live.Clusters, func(c inferenceapi.ImportedCluster) bool {
 		return !slices.Contains(mine, c.Name)
 	})
-	// An import that our hub or multi-cluster controller made, without a status yet, is not ours to
-	// delete.
+	// An import without a status that a hub or another controller made must stay.
 	if made := obj.Labels[v1alpha1.ImportedByLabel]; made != "" && !others && (made == k.maker() || ours) {
 		uid := obj.UID
 		err := k.client.Resource(importKind).Namespace(p.Namespace).Delete(ctx, p.Name,
@@ -419,9 +419,8 @@ func (k *Kubernetes) wantedStatus(status, live *inferenceapi.InferencePoolImport
 	return out
 }
 
-// importedCondition records since when a hub imports a cluster. It takes the time from the
-// condition Ready. This time is the age of the import's names, because the importing cluster has no
-// Offer.
+// importedCondition records since when a hub imports a cluster, by the condition Ready. This time
+// is the age of the import's names, because the importing cluster has no Offer.
 func importedCondition(list []metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue, Reason: importedReason}
 	ready := meta.FindStatusCondition(list, imports.ConditionReady)
@@ -434,8 +433,8 @@ func importedCondition(list []metav1.Condition) metav1.Condition {
 	return c
 }
 
-// settle keeps the transition time of conditions whose status did not change, and sets the others
-// to now.
+// settle keeps the transition times of conditions whose status did not change, and sets the other
+// times to now.
 func settle(before []metav1.Condition, now metav1.Time, list []metav1.Condition) {
 	for i := range list {
 		c := &list[i]
@@ -474,7 +473,7 @@ func has(live, want *inferenceapi.InferencePoolImportStatus, conditions bool) bo
 		}
 	}
 	if !conditions {
-		return true // they follow from the clusters' conditions
+		return true // the import's conditions follow from the clusters' conditions
 	}
 	for _, c := range want.Conditions {
 		if !slices.ContainsFunc(live.Conditions, func(l metav1.Condition) bool {

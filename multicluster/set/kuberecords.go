@@ -54,8 +54,7 @@ func exportStatus(r registry.Record) v1alpha1.PoolExportStatus {
 	}
 }
 
-// exportConditions returns the conditions of a PoolExport, which kstatus reads. Their times are
-// unset.
+// exportConditions returns the conditions of a PoolExport, for kstatus, without times.
 func exportConditions(r registry.Record) []metav1.Condition {
 	accepted := metav1.Condition{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted"}
 	reconciling := metav1.Condition{Type: "Reconciling", Status: metav1.ConditionFalse, Reason: "Accepted"}
@@ -75,7 +74,8 @@ func exportConditions(r registry.Record) []metav1.Condition {
 // ownConditions returns the conditions of this cluster's own exports.
 func ownConditions() []metav1.Condition { return exportConditions(registry.Record{}) }
 
-// settled reports whether an own export has its conditions. An earlier version has written none.
+// settled reports whether an export of this cluster has its conditions. Earlier releases wrote
+// none.
 func settled(list []metav1.Condition) bool {
 	return meta.IsStatusConditionTrue(list, "Accepted") && meta.IsStatusConditionFalse(list, "Reconciling")
 }
@@ -92,7 +92,7 @@ func (k *Kubernetes) know(list []v1alpha1.PoolExport) {
 	}
 }
 
-// conditions completes an export's conditions with the times of their last transition.
+// conditions adds the times of the last transitions to an export's conditions.
 func (k *Kubernetes) conditions(id registry.RecordID, want []metav1.Condition) []metav1.Condition {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -19,11 +19,11 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// An API server rejects the status of an import as a whole, and several clusters contribute to it.
-// So rejected entries are left out. Their schema is checked before (ImportedCluster.Violation);
-// admission policies may reject more.
+// An API server rejects the status of an import as a whole, although it has entries of several
+// clusters. So entries that cause a rejection are left out. Entries fit the schema
+// (ImportedCluster.Violation), but admission policies may reject them.
 
-// rejectedFor is how long a rejected entry is left out before another attempt, unless it changes.
+// rejectedFor is how long a rejected entry is left out, unless it changes.
 const rejectedFor = 10 * time.Minute
 
 const longestWhy = 400
@@ -34,7 +34,7 @@ type rejection struct {
 	at    time.Time
 }
 
-// rejects reports whether an API server rejected a write for good.
+// rejects reports whether an API server rejected a write, and would reject it again.
 func rejects(err error) bool {
 	var status apierrors.APIStatus
 	if err == nil || !errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -43,7 +43,7 @@ func rejects(err error) bool {
 	switch status.Status().Code {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
 		return true
-	case http.StatusInternalServerError: // a broken webhook causes it too, and does not judge the write
+	case http.StatusInternalServerError: // a broken webhook causes this status, too: it is no rejection
 		return slices.ContainsFunc(unstorable, func(text string) bool {
 			return strings.Contains(status.Status().Message, text)
 		})
@@ -51,21 +51,21 @@ func rejects(err error) bool {
 	return false
 }
 
-// unstorable are texts of errors without a code of their own: unmergeable, or too large for the
-// database.
+// unstorable has texts of errors that have no specific code: a write cannot be merged, or is too
+// large for the database.
 var unstorable = []string{
 	"etcdserver: request is too large", "trying to send message larger than max",
 	"failed to create typed ", "duplicate entries for key",
 }
 
-// accepts reports whether an API server accepts the write, or would without another manager's
-// fields.
+// accepts reports whether an API server accepts a write, or would accept it without another
+// manager's fields.
 func accepts(err error) bool {
-	var several interface{ Unwrap() []error } // the write after a conflict failed, too
+	var several interface{ Unwrap() []error } // the second write, after a conflict, failed, too
 	return err == nil || apierrors.IsConflict(err) && !errors.As(err, &several)
 }
 
-// brief shortens an API server's error, part of which users may have written, to one line.
+// brief shortens an API server's error to one line.
 func brief(err error) string {
 	text := strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "?")), " ")
 	if len(text) > longestWhy {
@@ -92,8 +92,8 @@ func lessClusters(s inferenceapi.InferencePoolImportStatus,
 	return s
 }
 
-// acceptable removes clusters without room in the import, or rejected before. live is the current
-// status.
+// acceptable removes clusters that have no room in the import or were rejected before. live is the
+// current status.
 func (k *Kubernetes) acceptable(
 	p objectid.Pool, want inferenceapi.InferencePoolImportStatus, live *inferenceapi.InferencePoolImportStatus,
 ) (_ inferenceapi.InferencePoolImportStatus, left map[string]string) {
@@ -114,8 +114,7 @@ func (k *Kubernetes) acceptable(
 	return lessClusters(want, left), left
 }
 
-// sameEntry reports whether two entries of a cluster are equal, ignoring the conditions, which this
-// process writes.
+// sameEntry reports whether two entries of a cluster are equal except for conditions.
 func sameEntry(a, b *inferenceapi.ImportedCluster) bool {
 	x, y := *a, *b
 	x.Conditions, y.Conditions = nil, nil
@@ -138,15 +137,15 @@ func (k *Kubernetes) writeAccepted(
 		return applied, err
 	}
 	applied, err = k.writeStatus(ctx, p, writing{version: version}, lessClusters(want, bad))
-	if len(applied.Controllers) > 0 { // also after a conflict
+	if len(applied.Controllers) > 0 { // it was written, perhaps after a conflict
 		k.noteRejected(p, want, bad)
 		maps.Copy(left, bad)
 	}
 	return applied, err
 }
 
-// search finds rejected clusters by dry runs of halves of the status: none if the status without
-// clusters is rejected, too.
+// search finds rejected clusters by dry runs of halves of the status. It returns no clusters if the
+// status without clusters is rejected, too.
 func (k *Kubernetes) search(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 ) map[string]string {
@@ -180,7 +179,7 @@ func (k *Kubernetes) search(
 		}
 	}
 	halve(want.Clusters)
-	if len(bad) > 0 && !accepts(try(nil)) { // the API server failed meanwhile
+	if len(bad) > 0 && !accepts(try(nil)) { // the API server now rejects everything
 		clear(bad)
 	}
 	return bad

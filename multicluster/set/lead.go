@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// LeadingChanged must be called when Config.Leading may return something else.
+// LeadingChanged must be called when the result of Config.Leading may have changed.
 func (s *Set) LeadingChanged() {
 	select {
 	case s.signals.leading <- struct{}{}:

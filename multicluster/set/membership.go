@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// certifyTimeout bounds how long a starting process waits for the first certificate: some reads
-	// of the authority's Secret.
+	// certifyTimeout bounds how long a starting process waits for the first certificate. It allows
+	// several reads of the authority's Secret.
 	certifyTimeout = 10 * time.Second
-	// certifyInterval is the delay before Gateways get a certificate of a new authority, which
-	// members have trusted for days by then.
+	// certifyInterval is the longest delay before Gateways get a certificate of a new authority.
+	// Members have trusted this authority for days.
 	certifyInterval = 30 * time.Second
 )
 
@@ -74,9 +74,9 @@ func (s *Set) certifyNow() error {
 	return err
 }
 
-// AwaitCertificate waits until Gateways have a certificate, if there are members, but not longer
-// than certifyTimeout. Call it before serving proxies. A proxy without the certificate would lose
-// its connections between peer listeners.
+// AwaitCertificate waits for the Gateways' certificate if there are members, but not longer than
+// certifyTimeout. Call it before serving proxies. A proxy without the certificate would lose its
+// connections between peer listeners.
 func (s *Set) AwaitCertificate(ctx context.Context) {
 	s.mu.Lock()
 	alone := s.adopted.spec == nil || len(s.adopted.spec.Spec.Members) == 0
@@ -154,7 +154,7 @@ func otherNames(set *v1alpha1.ClusterSet, own string) (out []string) {
 }
 
 // trustedMembers returns the members with certificates that may vouch for them, sorted, and
-// findings about the others.
+// findings about other certificates.
 func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member, findings []report.Finding) {
 	now, share := s.now(), certificates.Share(len(set.Spec.Members))
 	for i, m := range set.Spec.Members {
@@ -180,8 +180,8 @@ func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member, find
 
 const maxUntrusted = 4
 
-// untrusted returns the findings about certificates that do not vouch for a member: first its
-// bundle's, then the published ones.
+// untrusted returns the findings about certificates that do not vouch for a member: in the bundle,
+// then in the published bundle.
 func untrusted(
 	owner report.Ref, i int, m *v1alpha1.ClusterSetMember, problems [][]error, now time.Time,
 ) (out []report.Finding) {

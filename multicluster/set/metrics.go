@@ -52,7 +52,7 @@ func known(state string) string {
 	return "Other"
 }
 
-// Collect implements prometheus.Collector. Without a ClusterSet there are no series.
+// Collect implements prometheus.Collector. Without a ClusterSet it returns no series.
 func (s *Set) Collect(out chan<- prometheus.Metric) {
 	status := s.Status(nil)
 	if status.Cluster == "" {

@@ -34,16 +34,16 @@ func (s *Set) now() time.Time {
 	return time.Now()
 }
 
-// mistaken caches the mistakes of a ClusterSet: to find them, the certificates of all members are
-// decoded.
+// mistaken caches the mistakes of a ClusterSet, because finding them decodes the certificates of
+// all members.
 type mistaken struct {
 	set  *v1alpha1.ClusterSet
 	at   time.Time
 	list []report.Finding
 }
 
-// mistakesInterval is the maximum age of mistaken, and of the report on a ClusterSet: certificates
-// expire.
+// mistakesInterval is the maximum age of mistaken, and of the report on a ClusterSet, because
+// certificates expire.
 const mistakesInterval = time.Minute
 
 func (m *mistaken) fresh(set *v1alpha1.ClusterSet, now time.Time) bool {
@@ -124,7 +124,7 @@ func Check(r store.Reader, now time.Time) (all []report.Report) {
 	return all
 }
 
-// annotations reports on the annotations of a pool while exports are not decided; spec is nil
+// annotations reports on the annotations of a pool on whose export nothing decides. spec is nil
 // without a ClusterSet.
 func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) []report.Report {
 	pool, ok := store.InferencePools.Get(r, key.String())
@@ -146,8 +146,9 @@ type ranged struct {
 	place          int // index among all ranges
 }
 
-// overlaps returns findings about overlapping pod ranges of two clusters: at the narrower or later
-// range. The ClusterSet's ranges for a member override its published ones.
+// overlaps returns findings about overlapping pod ranges of two clusters. A finding is at the
+// narrower, or else the later range. The ClusterSet's ranges for a member override its published
+// ranges.
 func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) []report.Finding {
 	var all []ranged
 	note := func(cidrs []string, r ranged, numbered bool) {
@@ -155,7 +156,7 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 		for i, text := range cidrs {
 			var err error
 			if r.Prefix, err = netip.ParsePrefix(text); err != nil {
-				continue // whatever reads the object reports it
+				continue // the reader of the object reports it
 			}
 			if r.Prefix, r.place = r.Masked(), len(all); numbered {
 				r.field = fmt.Sprintf("%s[%d]", field, i)
@@ -176,7 +177,7 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 	// it. A hundred members may publish 64 ranges each.
 	slices.SortStableFunc(all, func(a, b ranged) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
 	found := make([]*report.Finding, len(all))
-	// the widest range around the last one, and the widest of another cluster within it
+	// the widest range around r, and within it the widest of another cluster
 	var around []ranged
 	for _, r := range all {
 		for len(around) > 0 && !around[len(around)-1].Overlaps(r.Prefix) {

@@ -12,7 +12,8 @@ import (
 // ConflictedReason is the reason of Accepted on a ClusterSet that is not in use.
 const ConflictedReason = "Conflicted"
 
-// Selected returns the ClusterSet in use: the oldest, or the first by name; nil: none.
+// Selected returns the ClusterSet in use: the oldest one, of equal age the first by name; nil:
+// none.
 func Selected(r store.Reader) (set *v1alpha1.ClusterSet) {
 	for _, c := range store.ClusterSets.All(r) {
 		if set == nil || c.CreationTimestamp.Before(&set.CreationTimestamp) {
@@ -43,7 +44,7 @@ func others(r store.Reader, counts *v1alpha1.ClusterSet) (out []report.Report) {
 
 const summarized = 8
 
-// summary formats findings for a condition: on Kubernetes a status has no other place for them.
+// summary formats findings for a condition. A status on Kubernetes has no other place for findings.
 func summary(findings []report.Finding) string {
 	var parts []string
 	for _, f := range findings[:min(len(findings), summarized)] {

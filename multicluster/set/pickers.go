@@ -7,7 +7,7 @@ import (
 )
 
 // PickerDown records why the picker of an import's exporting cluster cannot be reached, for the
-// conditions of the import; "": it can. source names the observer.
+// conditions of the import; "": it can be reached. source names the observer.
 func (s *Set) PickerDown(p objectid.Pool, cluster, source, why string) {
 	s.assemble(s.importer.SetPickerDown(p, cluster, source, why))
 }

@@ -56,7 +56,7 @@ type shown struct {
 	pods    string
 }
 
-// shown returns the reported state of the updated members. Most updates are renewals and do not
+// shown returns the reported state of the updated members. Most updates are renewals, which do not
 // change it.
 func (s *Set) shown(updates []registry.Update) []shown {
 	out := make([]shown, len(updates))
@@ -120,13 +120,13 @@ func (s *Set) placed(in registry.Reports) {
 	s.reportSoon()
 }
 
-// due holds the pools whose imports must be updated. One call of assemble updates all of them for
-// the waiting calls, too: if a hundred members with the same hundred pools connect at once, each
-// snapshot changes all imports.
+// due has the pools whose imports must be updated. One call of assemble updates them for all
+// waiting calls: if a hundred members with the same hundred pools connect at once, each snapshot
+// changes all imports.
 type due struct {
 	running sync.Mutex
-	// revision is the newest translated revision. waiting holds the placements of newer Offers,
-	// which translation may not be able to use. running guards both.
+	// revision is the newest translated revision. waiting has the placements of newer Offers, which
+	// translation may find unusable. running guards both.
 	revision uint64
 	waiting  map[objectid.Pool]untranslated
 
@@ -134,14 +134,14 @@ type due struct {
 	pools map[objectid.Pool]struct{}
 }
 
-// untranslated holds the placements of a pool until a revision is translated.
+// untranslated has the placements of a pool that wait for the translation of a revision.
 type untranslated struct {
 	revision uint64
 	placed   []registry.Placement
 }
 
-// ready returns a if its revision is translated; otherwise it queues a for translated. running is
-// held.
+// ready returns a if its revision is translated. Otherwise a waits until translated returns it.
+// running is held.
 func (d *due) ready(a imports.Assembled) imports.Assembled {
 	for _, p := range a.Pools {
 		delete(d.waiting, p)
@@ -248,17 +248,17 @@ func (s *Set) place(a imports.Assembled) {
 	}
 }
 
-// Import returns the cluster set's part of an import's status; generation is the object's. imported
-// is false for an import that needs no object.
+// Import returns the cluster set's part of an import's status. generation is the object's
+// generation. imported is false if no object is needed.
 func (s *Set) Import(p objectid.Pool, generation int64) (status inferenceapi.InferencePoolImportStatus, imported bool) {
 	return s.importer.Status(p, generation)
 }
 
-// show reports the clusters of a pool's import that are not Ready. Translation reports which of its
-// clusters can be used.
+// show reports the clusters of a pool's import that are not Ready. Translation reports the clusters
+// that it cannot use.
 func (s *Set) show(p objectid.Pool) {
 	owner := importRef(p)
-	if s.importer.NoneAllowed(p) { // counted by a finding about the member
+	if s.importer.NoneAllowed(p) { // a finding about the member counts it
 		s.cfg.Board.Remove(status.Imports, owner)
 		return
 	}

@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// maxRecordLine bounds one record in a file, maxRecordFile the file of a member, in bytes.
+	// maxRecordLine bounds a record in a file, maxRecordFile the file of a member, in bytes.
 	maxRecordLine = 1 << 20
 	maxRecordFile = 64 << 20
 	recordSuffix  = ".jsonl"
-	// maxLocal bounds LocalRecords, in bytes: in a pod, they share a small volume.
+	// maxLocal bounds LocalRecords, in bytes: in a pod, their volume is small.
 	maxLocal = 16 << 20
 )
 
@@ -38,7 +38,7 @@ type fileRecords struct {
 	limit  int // of all files, in bytes; 0: no limit
 
 	mu    sync.Mutex
-	kept  map[string]map[objectid.Pool][]byte // by cluster: the lines of its file
+	kept  map[string]map[objectid.Pool][]byte // by cluster: the lines of the cluster's file
 	sizes map[string]int
 }
 
@@ -48,8 +48,8 @@ func FileRecords(state string) Records { return Files{statefile.Machine{}, state
 // Records returns Config.Records.
 func (f Files) Records() Records { return newFileRecords(f.Disk, f.State, 0) }
 
-// LocalRecords returns Config.Local in a process's own state folder. It drops records beyond its
-// limit.
+// LocalRecords returns Config.Local in the state folder of this process. It drops records beyond
+// maxLocal.
 func LocalRecords(state string) Records { return newFileRecords(statefile.Machine{}, state, maxLocal) }
 
 func newFileRecords(disk statefile.Disk, state string, limit int) *fileRecords {
@@ -96,7 +96,7 @@ func (f *fileRecords) Load(context.Context) (out []registry.Record, err error) {
 		}
 		f.kept[cluster], f.sizes[cluster] = map[objectid.Pool][]byte{}, 0
 		for i := range list {
-			if l, err := encodeRecord(&list[i]); err == nil { // it was encoded before
+			if l, err := encodeRecord(&list[i]); err == nil { // it was decoded from such a line
 				f.kept[cluster][list[i].Pool] = l
 				f.sizes[cluster] += len(l)
 			}
@@ -150,7 +150,7 @@ func readRecords(disk statefile.Disk, path, cluster string) (out []registry.Reco
 	return out, nil
 }
 
-// Save implements Records. A failed write of one file does not prevent the others.
+// Save implements Records. After a failed write of one file it writes the other files.
 func (f *fileRecords) Save(_ context.Context, changed []registry.Record, gone []registry.RecordID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -193,7 +193,7 @@ func (f *fileRecords) write(cluster string) error {
 		case err != nil:
 			return err
 		}
-		return f.disk.Sync(f.folder) // otherwise a power failure may restore it
+		return f.disk.Sync(f.folder) // otherwise the file may be back after a power failure
 	}
 	room := maxRecordFile
 	if f.limit > 0 {
@@ -204,7 +204,7 @@ func (f *fileRecords) write(cluster string) error {
 	}
 	var out bytes.Buffer
 	for _, p := range slices.SortedFunc(maps.Keys(f.kept[cluster]), objectid.Pool.Compare) {
-		// dropped records are received again after a restart
+		// after a restart, members send dropped records again
 		if l := f.kept[cluster][p]; len(l) <= maxRecordLine && out.Len()+len(l) <= room {
 			out.Write(l)
 		}

@@ -34,10 +34,9 @@ type Board interface {
 	Remove(source string, owners ...report.Ref)
 }
 
-// Records store the exports of members, so that a restart loses none while a member is unreachable.
+// Records store members' exports, so that a restart does not lose exports of unreachable members.
 type Records interface {
-	// Load returns all records, sorted. It skips damaged records and names them in the error,
-	// beside the intact ones.
+	// Load returns all records, sorted. It skips damaged records and names them in an error.
 	Load(ctx context.Context) ([]registry.Record, error)
 	// Save stores changed records and deletes others.
 	Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error
@@ -48,7 +47,7 @@ type Config struct {
 	Store    *store.Store
 	Board    Board
 	StateDir string
-	// Disk holds the state folder; nil: this machine's.
+	// Disk has the state folder; nil: the disk of this machine.
 	Disk statefile.Disk
 	// Identity is called when this process begins to publish. uid differs if another cluster takes
 	// the name later; epoch grows with each publishing process.
@@ -58,14 +57,13 @@ type Config struct {
 	// Records store members' exports; nil: nothing is stored.
 	Records Records
 	// Local stores endpoints, which never pass through an API server, in this process's state
-	// folder, so that a restart keeps the endpoints of unreachable members. nil: Records store
-	// endpoints.
+	// folder. So a restart keeps endpoints of unreachable members. nil: Records store endpoints.
 	Local Records
 	// Leading reports whether this process publishes, saves Records and serves members; nil:
 	// always. Every process subscribes and imports.
 	Leading func() bool
-	// Listen opens the port that serves members when this process begins to publish; the Set closes
-	// it. nil: no member can subscribe.
+	// Listen opens the port for members when this process begins to publish; the Set closes it.
+	// nil: no member can subscribe.
 	Listen func(ctx context.Context) (net.Listener, error)
 	// Server makes the server of that port, and Connect the connections to members; nil: gRPC over
 	// TCP. Simulations set them.
@@ -76,29 +74,29 @@ type Config struct {
 	// Imported is called with pools whose imports may have changed, from several goroutines. nil:
 	// conditions are shown on the board.
 	Imported func(pools []objectid.Pool)
-	// Pickers are the addresses at which other clusters reach this process's picker, if they do.
-	// Cleartext: the picker speaks gRPC without TLS.
+	// Pickers are the addresses at which other clusters reach this process's picker, if any.
+	// Cleartext means that the picker serves gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
-	// MembersPick is true if the picker serves only members' Gateways, of all gateways of other
-	// clusters. It does so only while Gateways here have a peer listener.
+	// MembersPick is true if the picker serves members' Gateways, but no other gateways of other
+	// clusters. It needs Gateways with a peer listener here.
 	MembersPick bool
-	// PickersOf returns Pickers from the store, again when Services or EndpointSlices of
-	// PickerService, "namespace/name", change; nil: Pickers is used.
+	// PickersOf returns Pickers from the store; nil: Pickers is used. It is called again after
+	// changes of PickerService, "namespace/name".
 	PickersOf     func(r store.Reader) []netip.AddrPort
 	PickerService string
-	// Offers are the exported pools that other gateways may use, too: see export.Config.
+	// Offers is export.Config.Offers.
 	Offers map[objectid.Pool]int32
-	// Services is called with Services of pickers, "namespace/name", whose EndpointSlices are
-	// needed, and with label index keys whose Pods are needed. nil: the store has all.
+	// Services is called with the Services, "namespace/name", whose EndpointSlices are needed, and
+	// with the keys of store.ByLabel whose Pods are needed. nil: the store has all of them.
 	Services func(keys, pods []string)
-	// Namespace reports whether a namespace exists here or may be created; nil: all do. It is
-	// called again when a Namespace changes.
+	// Namespace reports whether a namespace exists here or may be created; nil: all namespaces
+	// exist. It is called again when a Namespace changes.
 	Namespace func(name string) bool
 	// Exports, if set, is called with this cluster's exports after each decision.
 	Exports func([]export.Export)
-	// GatewayReached returns a Gateway's addresses for other clusters, and a function from a bound
-	// port to the port there (0: none yet); nil: the bound ones.
+	// GatewayReached returns a Gateway's addresses for other clusters, and a function from bound
+	// ports to ports there (0: none yet). nil: bound addresses and ports are used.
 	GatewayReached func(r store.Reader, gateway report.Ref) (addresses []string, port func(bound uint16) uint16)
 	// ServerOptions extend the options of the server for members.
 	ServerOptions []grpc.ServerOption
@@ -136,7 +134,7 @@ type Set struct {
 	local    local
 
 	reporting  sync.Mutex // held while a report is made
-	writing    sync.Mutex // of the file that others join this cluster with
+	writing    sync.Mutex // of the MemberFile
 	publishing sync.Mutex // of Memberships and Exports
 
 	mu       sync.Mutex // of everything below
@@ -146,27 +144,28 @@ type Set struct {
 	exported map[objectid.Pool]audience
 }
 
-// signals wake the loops of Run. The first three close once; the others hold one element.
+// signals start steps of the loops of Run. The first three channels close once; the others have one
+// element.
 type signals struct {
 	begun      chan struct{} // the first ClusterSet
 	certified  chan struct{} // the first certificate of Gateways
-	decided    chan struct{} // the first decision on exports: publishing before it would withdraw them
+	decided    chan struct{} // the first decision on exports: publishing earlier would withdraw all exports
 	wake       chan struct{} // a deadline may have changed
 	leading    chan struct{} // Config.Leading may have changed
 	led        chan struct{} // this process began to publish
-	reportable chan struct{} // members changed what is reported
+	reportable chan struct{} // the report on members may have changed
 }
 
-// local holds the pools that this cluster can export, as far as they were translated.
+// local has the pools that this cluster can export, by the last translation.
 type local struct {
 	mu        sync.Mutex // held while a change is followed, or a decision made
 	pools     map[objectid.Pool]export.Pool
 	parents   map[objectid.Pool][]model.ParentGateway
 	taken     map[objectid.Pool][]string // clusters of an import whose entries belong to other controllers
-	services  []string                   // whose EndpointSlices are read
+	services  []string                   // Services whose EndpointSlices are read
 	nodePods  map[string][]string        // by keys of the index of labels: the Services whose Pods are read
 	annotated map[objectid.Pool]bool     // pools with an annotation about exports
-	alone     []report.Report            // on these pools, without a ClusterSet
+	alone     []report.Report            // on annotated pools, without a ClusterSet
 	decisions map[objectid.Pool]export.Decision
 }
 
@@ -174,9 +173,9 @@ type local struct {
 type adopted struct {
 	spec      *v1alpha1.ClusterSet // nil: none
 	others    []report.Report      // on ClusterSets that are not in use
-	named     string               // this cluster's name by spec or a ClusterProperty, now; "": none
-	findings  []report.Finding     // about that name
-	name      string               // of this cluster, since the first ClusterSet
+	named     string               // this cluster's present name by spec or a ClusterProperty; "": none
+	findings  []report.Finding     // about named
+	name      string               // of this cluster, fixed by the first ClusterSet
 	exporting []string             // the namespaces of this cluster's exports, sorted
 }
 
@@ -185,7 +184,7 @@ type link struct {
 	federation  *federation.Federation // nil before the first ClusterSet
 	authority   *authority.Authority
 	certificate authority.Certificate // of the Gateways
-	unserved    string                // why this process does not publish, though it should
+	unserved    string                // why this process cannot publish
 }
 
 // problems are reported until they are resolved.

@@ -1,5 +1,5 @@
-// Package wiretest writes members' messages as JSON, for tests with a hostile member. The wire form
-// is CBOR with the same names (multicluster/federation).
+// Package wiretest converts members' messages between JSON and the wire form, CBOR with the same
+// names, for tests with a hostile member.
 //
 // Tests: go test ./multicluster/federation
 package wiretest
@@ -14,7 +14,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// Value returns the wire form of a JSON text. Other text stays unchanged.
+// Value returns the wire form of a JSON text. It returns any other text unchanged.
 func Value(text string) []byte {
 	in := json.NewDecoder(bytes.NewReader([]byte(text)))
 	in.UseNumber() // 64-bit numbers stay exact
@@ -29,7 +29,7 @@ func Value(text string) []byte {
 	return out
 }
 
-// Text returns the JSON text of a message, and whether it is one.
+// Text returns the JSON text of a message. ok is false if value is not a message.
 func Text(value []byte) (text string, ok bool) {
 	mode, err := cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any]()}.DecMode()
 	if err != nil {
@@ -43,7 +43,7 @@ func Text(value []byte) (text string, ok bool) {
 	return string(out), err == nil
 }
 
-// exact replaces JSON numbers by Go's.
+// exact replaces JSON numbers by Go numbers.
 func exact(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -14,11 +14,11 @@ type unfit struct {
 	to  []string
 }
 
-// overhead is the memory of an export in addition to its entry, in bytes: names, maps and tables.
+// overhead is the memory of an export in addition to its entry, in bytes.
 const overhead = 512
 
-// fit removes an export that no import may have, because API servers would reject the whole import.
-// h.mu is held.
+// fit removes an export that is not allowed in an import, because API servers would reject the
+// whole import. h.mu is held.
 func (m *member) fit(d export.Decision) export.Decision {
 	if d.Export == nil {
 		return d
@@ -36,8 +36,8 @@ func (m *member) fit(d export.Decision) export.Decision {
 	return d
 }
 
-// Unfit returns a member's exports that no import may have or that have no room: the first pools by
-// name, with reasons, and the number of the rest.
+// Unfit returns a member's exports that are not allowed in an import or have no room: the first
+// pools by name, with reasons, and the number of the others.
 func (h *Hub) Unfit(name string, most int) (first []string, more int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -21,18 +21,18 @@ import (
 
 // Config configures a Hub.
 type Config struct {
-	// Imports and Exports are called with pools whose import, or condition Exported, at a member
-	// may have changed. They must not call the Hub.
+	// Imports is called with pools whose imports at a member may have changed, Exports with its
+	// pools whose condition Exported may have changed. They must not call the Hub.
 	Imports, Exports func(member string, pools []objectid.Pool)
 	// Waited is called when Settled becomes true for all members. It may call the Hub.
 	Waited func()
 	// Drain is how long requests to a withdrawn export may continue. Default: 10 minutes.
 	Drain time.Duration
-	// Grace is how long the hub waits for a member that was not read yet, and the lease of the
-	// others. Default: 15 s.
+	// Grace is how long the hub waits for a member that was not read yet, and the lease of members
+	// that were read. Default: 15 s.
 	Grace time.Duration
-	// Never returns why no import may have an address, as a phrase that follows the address; "": an
-	// import may have it. nil: every import may have every address.
+	// Never returns why an address is not allowed in imports, as a phrase that follows the address;
+	// "": it is allowed. nil: all addresses are allowed.
 	Never func(netip.Addr) string
 	Now   func() time.Time // this process's monotonic clock; nil: time.Now
 }
@@ -42,13 +42,13 @@ type Member struct {
 	Name string
 	// Allow limits the effect of its exports in the other members.
 	Allow v1alpha1.ClusterSetAllow
-	// Draining: the others send it no new requests.
+	// Draining means that the other members send it no new requests.
 	Draining bool
-	// Store has the member's objects, and Offers for multicluster/imports.
+	// Store has the member's objects, and the Offers of multicluster/imports.
 	Store *store.Store
-	// Namespace reports whether a namespace exists there or may be created.
+	// Namespace reports whether a namespace exists in the member or may be created.
 	Namespace func(name string) bool
-	// Own returns the clusters in an import there whose entries this hub wrote.
+	// Own returns the clusters in an import of the member whose entries this hub wrote.
 	Own func(p objectid.Pool) []string
 }
 
@@ -66,11 +66,11 @@ type member struct {
 	Member
 	registry *registry.Registry
 	importer *imports.Importer
-	placed   map[objectid.Pool]map[string]registry.Placement // by Assemble, by exporter
+	placed   map[objectid.Pool]map[string]registry.Placement // from Assemble, by exporter
 	written  map[objectid.Pool]Writing
 
 	since     time.Time
-	restored  bool // this hub's entries in its imports are known; until then nothing is exported to it
+	restored  bool // this hub's entries in its imports are known. Before that nothing is exported to it
 	uid       string
 	read      bool
 	connected bool
@@ -78,10 +78,10 @@ type member struct {
 	stamp     registry.Stamp
 	decisions map[objectid.Pool]export.Decision
 	stamps    map[objectid.Pool]registry.Stamp
-	sizes     map[objectid.Pool]int // of their entries, in bytes
+	sizes     map[objectid.Pool]int // of entries, in bytes
 	unfit     map[objectid.Pool]unfit
 	unnamed   int    // number of pools with an invalid name
-	crowded   string // why some of its exports have no room at others; "": all have
+	crowded   string // why some of its exports have no room at other members; "": all have room
 }
 
 // New makes a hub without members.
@@ -119,8 +119,8 @@ func (h *Hub) call(c *changes) {
 	}
 }
 
-// SetMembers replaces the members. all is true if a member's own exports are entries of its
-// imports, too. The exports of a former member drain.
+// SetMembers replaces the members. If all is true, a member's own exports are also entries of its
+// imports. Exports of removed members drain.
 func (h *Hub) SetMembers(list []Member, all bool) {
 	var c changes
 	defer h.call(&c)
@@ -171,9 +171,8 @@ func (h *Hub) sorted() []*member {
 	return slices.SortedFunc(maps.Values(h.members), func(a, b *member) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Restore passes the hub's entries in a member's imports. Call it before the first call of Exports
-// for the member. Exports of other members reach this member only afterwards, so that withdrawn
-// ones drain.
+// Restore passes the hub's entries in a member's imports. Call it before Exports for the member.
+// Other members' exports reach the member only after it, so that exports withdrawn meanwhile drain.
 func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.ImportedCluster) {
 	var c changes
 	defer h.call(&c)
@@ -202,7 +201,7 @@ func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.Impo
 	}
 }
 
-// Exports passes all exports and requested exports of a member. uid is its cluster's. It returns
+// Exports passes the decisions on all pools of a member. uid is the UID of its cluster. It returns
 // how many exports changed.
 func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) {
 	var c changes
@@ -282,7 +281,7 @@ func (m *member) snapshot(o *member) registry.Update {
 		Unread: map[objectid.Pool]string{},
 	}
 	receives := func(to []string) bool { return to == nil || o == m || slices.Contains(to, o.Name) }
-	for p, d := range m.decisions { // registries share the lists of an entry and do not change them
+	for p, d := range m.decisions { // registries share an entry's lists and do not change them
 		if e := d.Export; e != nil && receives(e.To) {
 			u.Exports = append(u.Exports, registry.Export{
 				Pool: p, Stamp: m.stamps[p], Entry: e.Entry, Size: m.sizes[p],
@@ -298,14 +297,14 @@ func (m *member) snapshot(o *member) registry.Update {
 	return u
 }
 
-// Contact records that a member's API server responded as the cluster with a UID.
+// Contact records that a member's API server responded, and that its cluster has the UID.
 func (h *Hub) Contact(name, uid string) {
 	h.reached(name, true, func(m, o *member) []objectid.Pool {
 		if !m.read || m.uid != uid {
 			return nil
 		}
 		u := registry.Update{Member: m.Name, UID: uid, Stamp: m.stamp, Draining: m.Draining}
-		// another cluster had the name, and its lease continued
+		// the lease of another cluster with this name may have prevented the last update
 		if old, _ := o.registry.Member(m.Name); old.UID != uid {
 			u = m.snapshot(o)
 		}
@@ -344,7 +343,7 @@ func (h *Hub) reached(name string, connected bool, f func(m, o *member) []object
 	}
 }
 
-// others adds all exports: their state at a member may have changed. mu is held.
+// others adds all members' exports: their state at one member may have changed. mu is held.
 func (h *Hub) others(c *changes) {
 	for _, o := range h.sorted() {
 		for p := range o.decisions {
@@ -364,7 +363,7 @@ func (h *Hub) Namespaces(name string) {
 	}
 }
 
-// Taken records that another controller's entries in the import of a pool changed.
+// Taken records that entries of other controllers in the import of a pool changed.
 func (h *Hub) Taken(name string, p objectid.Pool) {
 	var c changes
 	defer h.call(&c)
@@ -392,7 +391,7 @@ func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 	}
 	a, err := m.importer.Assemble(pools)
 	if err != nil {
-		return // unreachable: a store in memory accepts Offers of their only writer
+		return // cannot happen: a store in memory accepts Offers of their only writer
 	}
 	for _, p := range a.Pools {
 		delete(m.placed, p)
@@ -407,8 +406,8 @@ func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 	c.add(&c.imports, m.Name, a.Pools...)
 }
 
-// Import returns this hub's part of the status of an import at a member; generation is the
-// object's. imported is false for an import that needs no object.
+// Import returns this hub's part of the status of an import at a member. generation is the object's
+// generation. imported is false if no object is needed.
 func (h *Hub) Import(name string, p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus,
 	imported bool) {
 	h.mu.Lock()
@@ -424,7 +423,7 @@ func (h *Hub) Import(name string, p objectid.Pool, generation int64) (s inferenc
 	return s, imported
 }
 
-// Run ends leases and drains when they are due, until ctx ends.
+// Run ends leases and drains when their time has passed, until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -442,7 +441,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// expire is one step of Run. It sets waited once all members were read or their Config.Grace ended.
+// expire is one step of Run. It sets waited once each member was read or its Config.Grace ended.
 func (h *Hub) expire(waited *bool) {
 	var c changes
 	defer h.call(&c)

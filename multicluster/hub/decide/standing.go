@@ -21,11 +21,12 @@ import (
 type Writing struct {
 	// Clusters are this hub's entries in the import.
 	Clusters []string
-	// Reason is why others are missing, for the condition Exported; "": none. Message describes it.
+	// Reason is why other entries are missing, for the condition Exported; "": none is. Message
+	// describes the reason.
 	Reason, Message string
-	// Left maps the clusters that the API server rejects to the reason.
+	// Left maps clusters whose entries the API server rejects to the reason.
 	Left map[string]string
-	// Pruned: the object has no field for clusters, so only Penstock reads them there.
+	// Pruned means that the object has no status.clusters: only Penstock can read the entries.
 	Pruned bool
 }
 
@@ -67,8 +68,8 @@ func (h *Hub) settled(m *member) bool {
 	return m.read || h.cfg.Now().Sub(m.since) >= h.cfg.Grace
 }
 
-// Condition returns the condition Exported of a member's pool. asked: its annotations request an
-// export. Until the state is known, the previous condition stays.
+// Condition returns the condition Exported of a member's pool. asked means that the pool's
+// annotations request an export. If known is false, the previous condition must stay.
 func (h *Hub) Condition(name string, p objectid.Pool) (condition report.Condition, asked, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,7 +80,7 @@ func (h *Hub) Condition(name string, p objectid.Pool) (condition report.Conditio
 	return h.exported(m, p)
 }
 
-// exported is Condition of a member that was read. mu is held.
+// exported is Condition for a member that was read. mu is held.
 func (h *Hub) exported(m *member, p objectid.Pool) (condition report.Condition, asked, known bool) {
 	d, ok := m.decisions[p]
 	if !ok || !d.Asked {
@@ -96,7 +97,7 @@ func (h *Hub) exported(m *member, p objectid.Pool) (condition report.Condition, 
 			continue
 		}
 		pl, pending := o.standing(m.Name, p)
-		// A member that responds but cannot be read within the grace period delays no condition.
+		// After the grace period, a member that responds but was not read delays no condition.
 		if pending && (!h.settled(o) || o.read && o.connected) {
 			return condition, true, false
 		}
@@ -126,7 +127,7 @@ func brief(message string) string {
 	return strings.ToValidUTF8(message[:longestMessage], "") + "..."
 }
 
-// longestMessage is in bytes.
+// longestMessage bounds a message, in bytes.
 const longestMessage = 512
 
 // States of exports and imports, in addition to reasons.
@@ -140,20 +141,20 @@ const mostPruned = 8
 // Status is a member's state for penstock hub.
 type Status struct {
 	Name string `json:"name"`
-	// Read: all its exports are known. Connected: its API server responds.
+	// Read means that its exports are known, Connected that its API server responds.
 	Read      bool `json:"read"`
 	Connected bool `json:"connected"`
 	// Contacted is when its API server last responded; zero: never.
 	Contacted time.Time `json:"contacted,omitzero"`
-	// Exports counts the member's pools with a requested export by state: Exported, Pending, or the
+	// Exports counts the pools that the member wants to export by state: Exported, Pending, or the
 	// reason of the condition Exported.
 	Exports map[string]int `json:"exports"`
 	// Imports counts the other members' exports to this member by state: Imported, Pending, or the
 	// reason why it does not import them. Missing maps the missing exports to the reason.
 	Imports map[string]int    `json:"imports"`
 	Missing map[string]string `json:"missing,omitempty"`
-	// Pruned: the CRD of InferencePoolImport there has no status.clusters, so only Penstock reads
-	// the clusters.
+	// Pruned means that the CRD of InferencePoolImport there has no status.clusters: only Penstock
+	// can read the clusters.
 	Pruned bool `json:"pruned,omitempty"`
 }
 
@@ -198,14 +199,14 @@ func (h *Hub) Status() []Status {
 	return out
 }
 
-// standing returns the state of a cluster's export at a member. pending: it has not been written
-// there yet.
+// standing returns the state of a cluster's export at a member. pending means that it is not
+// written there yet.
 func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placement, pending bool) {
 	pl, placed := m.placed[p][cluster]
 	pl.Member, pl.Pool, pl.Any = m.Name, p, true
 	w := m.written[p]
 	switch {
-	case !placed, !m.read: // an unread member's namespaces are unknown
+	case !placed, !m.read: // the namespaces of a member that was not read are unknown
 		return pl, true
 	case pl.Reason != "" && pl.Reason != imports.ConflictReason:
 		return pl, false
@@ -222,8 +223,8 @@ func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placemen
 	return pl, pl.Reason == ""
 }
 
-// within limits a decision to what the ClusterSet allows its member. Endpoints do not pass through
-// an API server.
+// within denies an export that the ClusterSet does not allow its member. It removes endpoints,
+// which do not pass through an API server.
 func (h *Hub) within(d export.Decision, allow v1alpha1.ClusterSetAllow) export.Decision {
 	if d.Export == nil {
 		return d
@@ -261,7 +262,7 @@ func (h *Hub) never(e inferenceapi.ImportedCluster) (at, why string) {
 	}
 	for _, s := range services(e) {
 		for _, a := range s.Addresses {
-			if ip, err := netip.ParseAddr(a); err == nil { // importers check the addresses of host names
+			if ip, err := netip.ParseAddr(a); err == nil { // importers check the addresses that host names resolve to
 				if why := h.cfg.Never(ip); why != "" {
 					return a, why
 				}
@@ -293,8 +294,8 @@ func services(e inferenceapi.ImportedCluster) (out inferenceapi.ServiceImports) 
 	return out
 }
 
-// outside returns an address of an entry outside of all ranges. Without ranges no address is; with
-// ranges, a host name counts as outside.
+// outside returns an address of an entry that is outside of all ranges. Without ranges, all
+// addresses are allowed; with ranges, host names are not.
 func outside(e inferenceapi.ImportedCluster, ranges []string) (string, bool) {
 	if len(ranges) == 0 {
 		return "", false

@@ -15,7 +15,7 @@ import (
 
 const (
 	maxMembers = 10_000
-	// maxKept bounds the stored requests: 80 s at 100 a second, 4 MiB at most.
+	// maxKept bounds the stored requests: 80 s at 100 per second, at most 4 MiB.
 	maxKept = 8192
 	// maxID bounds the ID of a stored request, in bytes.
 	maxID       = 64
@@ -26,9 +26,10 @@ const (
 type Traffic struct {
 	Served   uint64 // responses with a status below 500
 	Failed   uint64 // another status, or no response
-	Declined uint64 // no server there began the request: it goes on to another cluster or spill target, if one is left
-	Spilled  uint64 // among all of these, the requests that a pool spilled
-	// Bytes of the responses' bodies, and the total time to the first byte, of Served.
+	Declined uint64 // no server there began the request; Envoy tries another cluster or spill target, if one is left
+	Spilled  uint64 // requests of all three outcomes that a pool spilled
+	// Bytes is the size of Served's response bodies, FirstByte the sum of their times to the first
+	// byte.
 	Bytes     uint64
 	FirstByte time.Duration
 }
@@ -62,7 +63,7 @@ func (t *Traffic) add(o *Traffic) {
 
 // Config configures a Counter.
 type Config struct {
-	// Allowed reports whether a Gateway's proxies have the clusters of a pool.
+	// Allowed reports whether a Gateway's proxies have Envoy clusters of a pool.
 	Allowed func(gateway string, pool objectid.Target) bool
 	// Exists reports whether an import has an exporting cluster.
 	Exists func(objectid.Target) bool
@@ -76,7 +77,7 @@ type Counter struct {
 	mu      sync.Mutex
 	members map[objectid.Target]*member
 	kept    []kept
-	next    int // index of the oldest once there are maxKept
+	next    int // index of the oldest request once there are maxKept
 }
 
 type member struct {
@@ -137,8 +138,8 @@ func (c *Counter) Count(a accesslog.Attempt) {
 	c.next = (c.next + 1) % maxKept
 }
 
-// exportingCluster returns where a request was sent, and whether a pool spilled it; zero for this
-// cluster and for an import with several clusters.
+// exportingCluster returns the exporting cluster that got a request, and whether a pool spilled it.
+// Member is "" for this cluster, and for an import with several clusters.
 func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 	if !a.Member.IsZero() {
 		return a.Member, false
@@ -152,7 +153,7 @@ func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 }
 
 // spilledThrough returns the exporting cluster that served a request spilled to an import with
-// several clusters: its own hop, behind the import's, reports the outcome.
+// several clusters. The cluster's hop, behind the import's hop, reports the outcome.
 func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	if hop, known := model.ParseHopID(a.Route); !known || !hop.Import || hop.Member != "" {
 		return to, false
@@ -163,8 +164,8 @@ func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	return to, ok && to.Member != ""
 }
 
-// allowed reports whether a Gateway sends requests to an exporting cluster. For this cluster itself
-// the import's clusters decide.
+// allowed reports whether a Gateway sends requests to an exporting cluster. A Gateway with the
+// whole import sends requests to all its clusters.
 func (c *Counter) allowed(gateway string, id objectid.Target) bool {
 	whole := objectid.Target{Pool: id.Pool, Import: true}
 	return gateway == "" || c.cfg.Allowed(gateway, id) || c.cfg.Allowed(gateway, whole)
@@ -197,8 +198,8 @@ func (c *Counter) Traffic() map[string]Traffic {
 	return out
 }
 
-// Records returns the stored requests with an ID (picker.Picks.Request), newest first; none if q
-// has no ID.
+// Records returns the stored requests with an ID (picker.Picks.Request), newest first; nil if q has
+// no ID.
 func (c *Counter) Records(q picker.Picks) (out []*picker.Record) {
 	if q.Request == "" {
 		return nil
@@ -247,7 +248,7 @@ func (c *Counter) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. There are no series before the first request.
+// Collect implements prometheus.Collector. Before the first request it returns no series.
 func (c *Counter) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

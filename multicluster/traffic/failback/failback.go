@@ -19,7 +19,7 @@ type Store interface {
 	Apply(ops ...store.Op) (store.Revision, error)
 }
 
-// Keeper tracks the clusters of imports that must not be first yet.
+// Keeper tracks which clusters of imports must stay last for now.
 type Keeper struct {
 	store Store
 	log   *slog.Logger
@@ -31,12 +31,12 @@ type Keeper struct {
 
 type ordered struct {
 	members map[string]*member
-	stored  []string // clusters in its Failback; empty: no Failback
+	stored  []string // clusters in the import's Failback; empty: no Failback
 }
 
 type member struct {
 	damper selection.Damper
-	gone   time.Time // when it left the import; zero: it did not
+	gone   time.Time // when the cluster left the import; zero: it is still in it
 }
 
 // New makes a Keeper without imports.
@@ -44,7 +44,7 @@ func New(s Store, log *slog.Logger) *Keeper {
 	return &Keeper{store: s, log: log, wake: make(chan struct{}, 1), imports: map[objectid.Pool]*ordered{}}
 }
 
-// Follow applies changed readiness of imports' clusters.
+// Follow applies changes of the readiness of imports' clusters.
 func (k *Keeper) Follow(changed []translator.OrderedImport) {
 	if len(changed) == 0 {
 		return
@@ -92,7 +92,7 @@ func (o *ordered) follow(now time.Time, ready map[string]bool) {
 	}
 }
 
-// update drops former members, and returns the change of an import's Failback. mu is held.
+// update drops clusters that left the import, and returns the change of its Failback. mu is held.
 func (k *Keeper) update(now time.Time, p objectid.Pool) []store.Op {
 	o := k.imports[p]
 	maps.DeleteFunc(o.members, func(_ string, m *member) bool {
@@ -129,7 +129,7 @@ func (k *Keeper) apply(ops []store.Op) {
 	}
 }
 
-// Run removes clusters from Failbacks once they have been ready for long enough, until ctx ends.
+// Run removes clusters from Failbacks after selection.Recovery. It returns when ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -147,7 +147,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// expire applies what changed with time, and returns the time of the next change; false: none.
+// expire applies changes that are due, and returns when the next one is due; false: none is left.
 func (k *Keeper) expire() (next time.Time, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -20,15 +20,15 @@ import (
 
 // Config configures a Loads.
 type Config struct {
-	// Waiting returns what a request would meet at a pool of this process's picker, and how many
-	// prompt blocks its servers cache; false if unknown.
+	// Waiting returns the wait of a new request at a pool of this process's picker, and how many
+	// prompt blocks the pool's servers cache; false if unknown.
 	Waiting func(pool objectid.Pool) (w schedule.Wait, capacity int, ok bool)
-	// Federation returns this cluster's end of the exchange with members; nil without one.
+	// Federation returns this cluster's Federation; nil without a cluster set.
 	Federation func() Federation
 	// Cluster returns the name of this cluster in its set; "" without a set.
 	Cluster func() string
-	// OnPage, if set, receives why the metrics page of an import cluster's picker cannot be read
-	// over TLS; "": it can.
+	// OnPage, if set, receives why the metrics page of a cluster's picker cannot be read over TLS;
+	// "": it can be read.
 	OnPage func(pool objectid.Pool, member, why string)
 	Log    *slog.Logger
 }
@@ -42,18 +42,18 @@ type Loads struct {
 
 	mu      sync.RWMutex
 	imports map[objectid.Target]*choosable
-	changed bool // other loads must be requested from members
+	changed bool // the pools whose load is requested from members may have changed
 
 	pools pools
 
-	pagesMu sync.Mutex // after mu
+	pagesMu sync.Mutex // locked after mu
 	pages   map[pageKey]*page
 }
 
 type choosable struct {
 	pool  objectid.Pool
-	local string // this cluster's name in list; "": it is not in it
-	// latency: the choice is by response times, without reports of load.
+	local string // this cluster's name in list; "": list does not have it
+	// latency means that response times decide, without reports of load.
 	latency bool
 	hops    map[string]string
 	noGRPC  map[string]bool
@@ -101,9 +101,8 @@ func (l *Loads) SetClusters(id objectid.Target, c *picker.Clusters) {
 	l.mu.Unlock()
 }
 
-// setMembers passes on each cluster with its round trip time and its number of servers. The number
-// is on the metrics page of the cluster's picker. Without it, the number that the exporter declares
-// counts.
+// setMembers passes the clusters to c.load, with round trip times and numbers of servers. A number
+// comes from the metrics page of the cluster's picker or else from the exporter.
 func (c *choosable) setMembers(roundTrip func(member string) time.Duration,
 	servers func(pool objectid.Pool, member string) int) {
 	members := make([]selection.Member, len(c.list))
@@ -161,7 +160,8 @@ func (l *Loads) Choose(id objectid.Target, p picker.ClusterPrompt, charged bool,
 	return out, &charge{lease: c.load.Begin(now, ranked[first], prompt)}
 }
 
-// charge is a request at the cluster that was named first. Several access log streams report on it.
+// charge is a request at the first cluster in the picker's order. Several access log streams may
+// report on it concurrently.
 type charge struct {
 	mu    sync.Mutex
 	lease selection.Lease

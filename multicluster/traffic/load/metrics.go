@@ -42,8 +42,8 @@ func (l *Loads) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Without a choice among clusters, here or at a member,
-// there are no series.
+// Collect implements prometheus.Collector. It returns no series if neither this cluster nor a
+// member chooses among clusters.
 func (l *Loads) Collect(out chan<- prometheus.Metric) {
 	l.collectArrived(out)
 	names, byName := l.standings()

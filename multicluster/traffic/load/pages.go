@@ -32,21 +32,22 @@ const (
 	pagesAtOnce  = 8
 )
 
-// readyServers are the series of a picker's page with the number of servers that take requests:
-// llm-d's and the inference extension's.
+// readyServers are the series with the number of servers that take requests, of llm-d's and the
+// inference extension's pickers.
 var readyServers = []string{"llm_d_epp_ready_endpoints{", "inference_pool_ready_pods{"}
 
 // Page is the metrics page of the picker of an import's exporting cluster.
 type Page struct {
 	Import objectid.Pool
 	Member string
-	// Pool is the pool's name there.
+	// Pool is the pool's name on the page.
 	Pool      string
-	Addresses []netip.Addr // of equal pickers; the first that responds counts
+	Addresses []netip.Addr // of equal pickers; the first one that responds is used
 	Port      uint16       // 0: no page
 	// TLS configures the connection; nil: cleartext.
 	TLS *dial.TLS
-	// Authorization is the request header; "": none. It needs a TLS that verifies.
+	// Authorization is the request header; "": none. Set it only with a TLS that verifies the
+	// server.
 	Authorization string
 }
 
@@ -58,15 +59,14 @@ type pageKey struct {
 type page struct {
 	Page
 	client  *http.Client // nil before the first reading
-	servers int          // 0: unknown; or noServers
+	servers int          // 0: unknown
 	failure string
 }
 
-// noServers is the number of servers of a page that shows 0. A page without the number is unknown
-// instead.
+// noServers is the number for a page that shows 0 servers. For a page without a number it is 0.
 const noServers = -1
 
-// SetPage sets the page of a cluster's picker. It is read while LeastLoad chooses among the
+// SetPage sets the page of a cluster's picker. It is read while policy LeastLoad chooses among the
 // import's clusters.
 func (l *Loads) SetPage(p Page) {
 	l.pagesMu.Lock()
@@ -168,7 +168,7 @@ func (l *Loads) forgetPages(read map[pageKey]bool) {
 
 func (l *Loads) pageRead(key pageKey, p *page, servers int, err error) {
 	failure := ""
-	if err != nil && p.TLS != nil { // a cleartext page may be closed to other clusters
+	if err != nil && p.TLS != nil { // without TLS the page may be closed to other clusters
 		failure = err.Error()
 	}
 	l.pagesMu.Lock()
@@ -180,7 +180,7 @@ func (l *Loads) pageRead(key pageKey, p *page, servers int, err error) {
 	}
 }
 
-// newClient returns a client that connects to the picker only, without proxies and redirects.
+// newClient returns a client that uses no proxy and follows no redirect.
 func (p *page) newClient() *http.Client {
 	t := &http.Transport{DialContext: (&net.Dialer{Timeout: pageTimeout}).DialContext, MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConnsPerHost: 1, IdleConnTimeout: 4 * pageInterval}
@@ -195,8 +195,8 @@ func (p *page) newClient() *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// read reads the page at the first address that responds. The error has no text of the server,
-// which could contain the credential.
+// read reads the page at the first address that responds. The error has no text from the server,
+// because that could contain the credential.
 func (p *page) read(ctx context.Context) (servers int, err error) {
 	err = errors.New("its picker has no address")
 	for _, ip := range p.Addresses {
@@ -243,8 +243,8 @@ func (p *page) readAt(ctx context.Context, ip netip.Addr) (int, error) {
 	return 0, fmt.Errorf("it answers %d", resp.StatusCode)
 }
 
-// parse returns how many servers take requests. It reads the series with the pool's name, or the
-// only series. 0: the page has no such series; noServers: the series is 0.
+// parse returns how many servers take requests. It reads the series with the pool's name, or else
+// the only series: 0 without such a series, noServers if the series is 0.
 func parse(page io.Reader, pool string) int {
 	found := map[string]int{}
 	lines := bufio.NewScanner(page)

@@ -16,12 +16,13 @@ import (
 )
 
 const (
-	// interval is the time between reports of a pool in use, resting of an idle pool. apart is the
-	// time between looks for a cluster set or an import, without which nothing is reported.
+	// interval is the time between reports of a pool in use, resting of a pool whose load does not
+	// change. apart is the time between checks for a cluster set or an import, without which
+	// nothing is reported.
 	interval = 200 * time.Millisecond
 	resting  = 5 * time.Second
 	apart    = time.Second
-	// kept is how many reports repeat a block, so that a lost or replaced report costs nothing.
+	// kept is how many reports have each block, because a report may be lost or replaced.
 	kept = 4
 	// maxSenders bounds the counted senders of a pool. A sender is a process of a member.
 	maxSenders = 256
@@ -40,7 +41,7 @@ type Federation interface {
 const own = ""
 
 type pools struct {
-	asked  atomic.Bool // byPool is not empty: otherwise picks take no lock
+	asked  atomic.Bool // byPool is not empty. If it is empty, picks take no lock
 	mu     sync.Mutex
 	byPool map[objectid.Pool]*counted
 }
@@ -79,7 +80,7 @@ func (l *Loads) Sent(s picker.Sent) {
 	from := c.senders[s.Sender]
 	if from == nil {
 		if len(c.senders) == maxSenders {
-			return // this sender relies on its own requests
+			return // the sender uses its own count
 		}
 		from = &sender{}
 		c.senders[s.Sender] = from
@@ -88,7 +89,7 @@ func (l *Loads) Sent(s picker.Sent) {
 	from.at = time.Now()
 }
 
-// Receive passes on a member's report.
+// Receive passes a member's report to the imports of the pool.
 func (l *Loads) Receive(from objectid.Member, load federation.Load) {
 	l.take(from.Pool, from.Member, load)
 }
@@ -232,11 +233,11 @@ func (l *Loads) keep(asked map[objectid.Pool][]string) {
 	l.pools.asked.Store(len(l.pools.byPool) > 0)
 }
 
-// load returns the report of a pool for members, with the requests of all senders. It is not due if
-// nothing changed during the last report's interval.
+// load returns the report of a pool for members, with the requests of all senders. While nothing
+// changes it is due every resting.
 func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (load federation.Load, due bool) {
 	w, capacity, ok := l.cfg.Waiting(pool)
-	if !ok { // an external picker's pool: importers rely on their own requests
+	if !ok { // the pool of an external picker: importers use their own requests
 		return load, false
 	}
 	l.pools.mu.Lock()
@@ -297,7 +298,7 @@ func (l *Loads) countedFor(pool objectid.Pool, member string) map[string]uint64 
 	return nil
 }
 
-// sentBy returns the requests of a member's senders, whose names begin with the member's.
+// sentBy returns the requests of a member's senders. Their names begin with the member's name.
 func (c *counted) sentBy(member string) map[string]uint64 {
 	out := map[string]uint64{}
 	for name, s := range c.senders {

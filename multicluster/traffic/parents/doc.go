@@ -2,18 +2,18 @@
 // receive.
 //
 // A gateway of an import in ParentMode without parents[].hostname receives the Host of each client.
-// If its routes have other hosts, it responds with 404. Envoys report each response
+// If the gateway's routes have other hosts, it responds with 404. Envoys report each response
 // (accesslog.Attempt), and a Counter counts 404s and other responses by exporting cluster. Repeated
-// 404s that are not outnumbered become a finding of the import, with the field to write. The
-// finding is resolved once the gateway has responded otherwise for a while, the hostname is set,
-// the cluster left, or no 404 has arrived for long.
+// 404s become a finding of the import, with the field to write, unless there are more other
+// responses. The finding is resolved when the 404s end, other responses outnumber them, the
+// hostname is set or the cluster leaves.
 //
 // A model server behind the gateway also responds with 404 when it lacks a model. So a few 404s
-// among others are no finding, and the finding names both solutions.
+// among other responses are no finding, and the finding names both solutions.
 //
-// Invariants: it counts for maxParents exporting clusters at most, and stores of requests only the
-// Host and the gateway's address of the first 404. A report counts if the Gateway's proxies have
-// the cluster (Config.Allowed); others are dropped. It is idle while no gateway responds with 404.
+// Invariants: a Counter counts for at most maxParents exporting clusters. It stores only the Host
+// and the gateway's address of the first 404. It drops a report of a Gateway whose proxies do not
+// have the cluster (Config.Allowed). It is idle while no gateway responds with 404.
 //
 // Tests: go test ./multicluster/traffic/parents
 package parents

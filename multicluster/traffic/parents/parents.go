@@ -19,8 +19,8 @@ const (
 	maxParents = 1024
 	repeated   = 5
 	window     = time.Minute
-	// calm is the time without 404s after which another response resolves the finding; without any
-	// response, forgetAfter.
+	// calm is the time without 404s after which another response resolves the finding. Without one,
+	// forgetAfter resolves it.
 	calm        = 10 * time.Second
 	forgetAfter = 10 * time.Minute
 	every       = time.Second
@@ -36,7 +36,7 @@ type Reports interface {
 type Config struct {
 	Objects func() store.Reader
 	Reports Reports
-	// Allowed reports whether a Gateway's proxies have the clusters of a pool.
+	// Allowed reports whether a Gateway's proxies have Envoy clusters of a pool.
 	Allowed func(gateway string, pool objectid.Target) bool
 }
 
@@ -49,8 +49,8 @@ type Counter struct {
 	parents map[model.ClusterID]*parent
 }
 
-// parent has the responses of an exporting cluster's gateways in the current and the previous half
-// of the window.
+// parent counts the responses of an exporting cluster's gateways, in the current and the previous
+// half of the window.
 type parent struct {
 	turn           time.Time
 	missing, other [2]int
@@ -117,7 +117,7 @@ func (p *parent) found(now time.Time) bool {
 	return quiet < forgetAfter && (quiet < calm || !p.otherwise) && 2*missing >= others
 }
 
-// Run judges the counts until ctx ends.
+// Run reports and resolves findings until ctx ends.
 func (c *Counter) Run(ctx context.Context) error {
 	for {
 		select {
