@@ -19,8 +19,8 @@ var errTooLong = fmt.Errorf("the response is longer than %d bytes", longestRespo
 
 func tooLong(err error) bool { return errors.Is(err, errTooLong) }
 
-// BoundResponses makes longer responses of an API server fail, except for watches, whose events the
-// client bounds.
+// BoundResponses makes responses of an API server fail if they are longer than longestResponse. It
+// does not bound watches: the client bounds each of their events.
 func BoundResponses(c *rest.Config) {
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return &boundResponses{next} })
 }
@@ -61,7 +61,7 @@ func sizeOf(obj any) int64 {
 	return int64(v.Elem().Type().Size()) + below(v.Elem())
 }
 
-var timeType = reflect.TypeFor[time.Time]() // its location is shared
+var timeType = reflect.TypeFor[time.Time]() // all values share the location that they refer to
 
 func below(v reflect.Value) (bytes int64) {
 	switch v.Kind() {
@@ -83,7 +83,7 @@ func below(v reflect.Value) (bytes int64) {
 		if v.Kind() == reflect.Slice {
 			bytes = int64(v.Cap()) * int64(v.Type().Elem().Size())
 		}
-		if k := v.Type().Elem().Kind(); k <= reflect.Complex128 { // numbers refer to nothing
+		if k := v.Type().Elem().Kind(); k <= reflect.Complex128 { // numbers refer to no other memory
 			return bytes
 		}
 		for i := range v.Len() {
