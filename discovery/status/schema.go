@@ -18,9 +18,9 @@ const (
 	placeTable    = "place"    // *places
 )
 
-// Indexes. The key in rows.ByID of entries is the owner, then the source's rank and instance: a
-// walk meets objects in order, the winning source last.
-const bySource = "source" // entries of Replace: source, then owner
+// Entries have two indexes. The key in rows.ByID is the owner, then the rank and the instance of
+// the source: a walk visits objects in order, and the winning source of an object last.
+const bySource = "source" // only entries that Replace stored; the key is the source, then the owner
 
 // entry is the newest report of one source about one object. It is immutable.
 type entry struct {
@@ -37,7 +37,8 @@ type unseen struct {
 	owner    report.Ref
 }
 
-// places is the one row of its table, replaced when objects may have moved within their files.
+// places is the only row of placeTable. It is replaced when objects may have moved within their
+// files.
 type places struct{}
 
 func newDB() *memdb.MemDB {
@@ -45,8 +46,8 @@ func newDB() *memdb.MemDB {
 		return map[string]*memdb.IndexSchema{name: {Name: name, Unique: true, Indexer: rows.Index{Key: key}}}
 	}
 	entries := unique(rows.ByID, func(row any) []byte { e := row.(*entry); return entryKey(e.report.Owner, e.source) })
-	// go-memdb takes about 450 bytes for each key. Translation, with by far the most reports, never
-	// calls Replace, so that its entries are in one index only.
+	// go-memdb takes about 450 bytes for each key. Translation has by far the most reports. It
+	// never calls Replace, so its entries are in one index only.
 	entries[bySource] = &memdb.IndexSchema{Name: bySource, Unique: true, AllowMissing: true,
 		Indexer: rows.Index{Key: func(row any) []byte {
 			e := row.(*entry)
@@ -96,7 +97,7 @@ func (t txn) watch(ws WatchSet) {
 	}
 }
 
-// insert stores an entry without credentials; false if an equal one exists.
+// insert stores an entry without credentials. It returns false if an equal entry exists.
 func (t txn) insert(e *entry) bool {
 	e.report = public(e.report)
 	old, err := t.First(reportTable, rows.ByID, entryKey(e.report.Owner, e.source))
