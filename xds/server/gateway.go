@@ -74,9 +74,9 @@ type ProxyStatus struct {
 	Profile   string    `json:"profile,omitempty"`
 	Version   string    `json:"version,omitempty"` // Envoy's
 	Connected time.Time `json:"connected"`
-	InSync    bool      `json:"inSync"` // it has all desired resources
-	// Waiting is set while there is no configuration for the gateway: it does not exist, or was not
-	// read yet.
+	InSync    bool      `json:"inSync"` // the proxy has all desired resources
+	// Waiting is set while there is no configuration for the gateway, because the gateway does not
+	// exist or was not read yet.
 	Waiting bool         `json:"waiting,omitempty"`
 	Types   []TypeStatus `json:"types"`
 }
