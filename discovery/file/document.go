@@ -14,9 +14,9 @@ type document struct {
 	text     string
 	line     int       // the document's first line in the file, from 1
 	objects  []*object // valid and invalid ones
-	mistakes []mistake // mistakes that belong to no object
-	// unidentified reports that some part of the document is too broken to identify its object.
-	// That part may define any object that the file had before.
+	mistakes []mistake // not of an object
+	// unidentified reports that some part of the document is too broken to identify its object. It
+	// may define any object that the file had before.
 	unidentified bool
 
 	lines map[position]int // cache of Reader.Locate; guarded by Reader.parsing
@@ -50,8 +50,6 @@ type mistake struct {
 	fix      string
 }
 
-// split cuts a file into documents at the markers ("---"). It omits documents that have only
-// comments.
 func split(content string) []*document {
 	var docs []*document
 	line, start, startLine := 1, 0, 1

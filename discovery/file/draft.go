@@ -273,8 +273,6 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 var clusterWrites = []string{"deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
 	"generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 
-// trimMetadata keeps name, namespace, labels, annotations, creationTimestamp and, for Pods,
-// deletionTimestamp.
 func trimMetadata(obj map[string]any, k *kind) {
 	meta, _ := obj["metadata"].(map[string]any)
 	for _, key := range clusterWrites {

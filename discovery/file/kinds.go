@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// kind describes how objects of one kind are read.
 type kind struct {
 	table    store.Kind
 	versions []version // accepted apiVersions; the store's Go type is of the first one

@@ -1,6 +1,5 @@
 package file
 
-// patternWords has descriptions of patterns in the schemas of the APIs.
 var patternWords = map[string]string{
 	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`: "lower-case letters, digits, dashes " +
 		"and dots, beginning and ending with a letter or digit",

@@ -17,7 +17,6 @@ import (
 )
 
 const (
-	// maxFile is the maximum size of a file, in bytes.
 	maxFile = 64 << 20
 	// emptyGrace is the grace period for which an emptied file keeps its objects: a shell truncates
 	// a file long before its command writes to it.

@@ -27,8 +27,7 @@ import (
 type schema struct {
 	shape *structural.Structural
 	fast  *fastvalidation.Schema // nil: only the libraries validate
-	// libraries returns the validators of the API server. It compiles them at its first call: for
-	// the first object that is not certainly valid.
+	// libraries returns the API server's validators, compiled at the first call.
 	libraries func() (*libraries, error)
 	// quotable reports whether a finding may quote the value of a field.
 	quotable func(path string) bool

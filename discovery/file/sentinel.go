@@ -44,8 +44,7 @@ func newSentinel(state string, notify *fsnotify.Watcher) *sentinel {
 
 func (f *sentinel) owns(path string) bool { return f != nil && filesystem.Within(f.dir, path) }
 
-// passed waits until all events of changes up to now have arrived, and records them. It returns
-// false if some events may be missing.
+// passed waits for the events of all changes up to now. It returns false if some may be missing.
 func (w *watch) passed() bool {
 	f := w.sentinel
 	if f == nil {

@@ -31,7 +31,6 @@ type record struct {
 	Object json.RawMessage `json:"object,omitempty"` // absent if the object is gone
 }
 
-// journal is the state of stateFile on the disk.
 type journal struct {
 	path    string // empty: nothing is persisted
 	written bool   // this process wrote the file, so its last line is complete
@@ -109,8 +108,8 @@ func (r *Reader) leave(path string, ref report.Ref) {
 	}
 }
 
-// asGiven converts an absolute path to the form that the user would write: the root as given,
-// joined with the relative path. It returns false if the path is below no root.
+// asGiven returns an absolute path as the user would write it, below the root as given. It returns
+// false if the path is below no root.
 func (r *Reader) asGiven(abs string) (string, bool) {
 	for _, root := range r.roots {
 		if rel, err := filepath.Rel(root.abs, abs); err == nil && abs != "" && filepath.IsLocal(rel) {
@@ -191,8 +190,8 @@ func (r *Reader) records(refs []report.Ref) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// rewrite replaces the journal by one without outdated lines. It syncs the file, whereas appended
-// lines are not synced: after a power cut, restore drops incomplete lines.
+// rewrite replaces the journal by one without outdated lines. Appended lines are not synced: after
+// a power cut, restore drops incomplete ones.
 func (r *Reader) rewrite() error {
 	refs := make([]report.Ref, 0, len(r.kept))
 	for ref := range r.kept {

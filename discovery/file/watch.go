@@ -79,7 +79,7 @@ type watch struct {
 	reader     *Reader
 	notify     *fsnotify.Watcher
 	sentinel   *sentinel              // nil: each change causes a full scan
-	folders    map[string]fs.FileInfo // folders that are watched
+	folders    map[string]fs.FileInfo // watched folders
 	failed     map[string]bool        // folders that cannot be watched; each is logged once
 	changed    map[string]bool        // paths with events
 	everything bool                   // any file may have changed
@@ -94,9 +94,8 @@ func (w *watch) note(ev fsnotify.Event) {
 	}
 }
 
-// classify decides what must be read after events at these paths. If a regular file that was read
-// before has changed, it returns only that file. After a change of a new name, a folder or a link,
-// everything is true, and all files must be scanned. r.work is held.
+// classify returns the files to read after events at paths. A new name, a folder or a changed link
+// sets everything: then all files must be scanned. r.work is held.
 func (r *Reader) classify(paths map[string]bool) (changed []string, everything bool) {
 	for path := range paths {
 		switch base := filepath.Base(path); {
@@ -185,12 +184,12 @@ func (w *watch) outside(path string) bool {
 	return alone
 }
 
-// follow watches every folder that may hold a configuration file: the folders below the roots, the
-// folders to which links point, and the parents of the roots, because a whole root may be replaced.
+// follow watches every folder that may hold a configuration file: below the roots and behind links.
+// It also watches the parents of the roots, because a whole root may be replaced.
 func (w *watch) follow() {
 	wanted := map[string]bool{}
 	d := w.reader.disk
-	linked := func(path string) { // watches the folder of the file that a link points to
+	linked := func(path string) { // watches the folder of a link's target
 		real, err := bounded(d, path, func() (string, error) { return filepath.EvalSymlinks(path) })
 		if err == nil && real != path {
 			wanted[filepath.Dir(real)] = true

@@ -25,8 +25,8 @@ type Written struct {
 	// Node is the object's mapping, with comments and styles.
 	Node *yaml.Node
 
-	file          string // content of the file when it was read
-	before, after string // text of the file before and after the object's document
+	file          string // the file's content when read
+	before, after string // its text around the object's document
 	doc           *yaml.Node
 }
 

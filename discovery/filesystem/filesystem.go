@@ -63,7 +63,7 @@ func Do[T any](ctx context.Context, d *Disk, path string, operation func() (T, e
 		err error
 	}
 	began, returned := time.Now(), make(chan result, 1)
-	go func() { // ends when the operation returns; at most maxHung such goroutines are abandoned
+	go func() { // ends with the operation; at most maxHung are abandoned
 		out, err := operation()
 		d.mu.Lock()
 		defer d.mu.Unlock()

@@ -20,8 +20,7 @@
 // kept for an hour after a name's last use. A failing name is looked up again after a back-off and
 // after all other names, so that a DNS server that drops queries delays no other name. If a name
 // has IPv4 addresses, only these are used: most machines reach IPv4 addresses, and "localhost" is
-// one server, not two. translator/addresses decides which answers may become endpoints, each time
-// that a Host changes.
+// one server, not two. translator/addresses decides which answers may become endpoints.
 //
 // Tests: go test ./discovery/hostname
 package hostname

@@ -105,9 +105,9 @@ type answer struct {
 	late      bool // the lookup exceeded its timeout
 }
 
-// Want adds the names that are used from now on, and removes the names that are gone. All are in
-// lower case. It does not wait for lookups: until the first lookup has ended, a new name has no
-// Host, and a name that was used before has its last addresses.
+// Want adds used names and removes gone ones, all in lower case. It does not wait for lookups:
+// until the first lookup has ended, a new name has no Host, and a formerly used name has its last
+// addresses.
 func (r *Resolver) Want(names, gone []string) error {
 	if len(names)+len(gone) == 0 {
 		return nil
@@ -147,10 +147,9 @@ func (r *Resolver) Want(names, gone []string) error {
 	return r.apply(ops)
 }
 
-// Settle returns once every used name has an answer, or no answer has arrived for the time quiet,
-// or the time longest has passed. So the answers of a fast DNS server are part of the first
-// configuration, and an unresponsive DNS server delays that only by quiet. Before it returns,
-// Settle removes the restored addresses of unused names.
+// Settle waits until every used name has an answer, no answer has arrived for the time quiet, or
+// the time longest has passed. So a fast DNS server is part of the first configuration, and an
+// unresponsive one delays it only by quiet. Then it removes the restored addresses of unused names.
 func (r *Resolver) Settle(ctx context.Context, quiet, longest time.Duration) error {
 	end := time.NewTimer(longest)
 	defer end.Stop()
@@ -388,7 +387,6 @@ func why(err error) string {
 	return err.Error()
 }
 
-// apply commits changes of Hosts. mu is held.
 func (r *Resolver) apply(ops []store.Op) error {
 	if len(ops) == 0 {
 		return nil

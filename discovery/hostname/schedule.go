@@ -31,8 +31,8 @@ func (n *name) failing() bool { return n.slow || n.failures > 0 }
 type schedule struct {
 	sound  queue // names that do not fail, by due time
 	failed queue // failing names, by due time
-	// due has the failing names that are due, by number of failures: a name of a slow server comes
-	// before a name of a dead one.
+	// due has the failing names that are due, by number of failures: slow servers come before dead
+	// ones.
 	due     queue
 	running int // lookups
 	retries int // lookups of failing names
@@ -134,8 +134,8 @@ func (s *schedule) ended(retry bool) {
 	}
 }
 
-// backoff returns the pause after a number of failures. The pause doubles from first up to
-// maxBackoff. Up to a fifth of it is subtracted at random, to spread names that failed together.
+// backoff returns the pause after a number of failures. It doubles from first up to maxBackoff,
+// less a random fifth at most, to spread names that failed together.
 func backoff(first time.Duration, failures int) time.Duration {
 	pause := first
 	for range failures - 1 {

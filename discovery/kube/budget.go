@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	// pageSize is the number of objects per request of a bounded reader.
 	pageSize = 100
 	// mostListed bounds the objects of a kind in one list of a bounded reader.
 	mostListed = 2_000_000

@@ -55,7 +55,6 @@ func newClient(cfg *rest.Config, kinds []*kind) (*client, error) {
 		rest: map[schema.GroupVersion]*rest.RESTClient{}}, nil
 }
 
-// restFor returns the REST client of a group and version. Built-in kinds are read as protobuf.
 func (c *client) restFor(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -337,8 +337,8 @@ func (g *gate) unwant(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.wanted, key)
-	if g.feed.flush() != nil { // so that the store has all objects that have arrived
-		return // feed.run returns the error; the objects that stay in the store only take memory
+	if g.feed.flush() != nil { // so that the store has all arrivals
+		return // feed.run returns the error; the objects only take memory
 	}
 	view := g.store.View()
 	for _, id := range slices.Clone(g.groups[g.kind.group(key)]) { // evict changes the list

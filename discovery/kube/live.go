@@ -70,8 +70,7 @@ type lives struct {
 	changed func(report.Ref) // optional
 }
 
-// put records a version that a watch or list has delivered. It ignores older versions, and versions
-// that wrote has recorded.
+// put records a version from a watch or list. It ignores versions that are not newer.
 func (l *lives) put(ref report.Ref, k *kind, obj store.Object, status any) {
 	l.mu.Lock()
 	old, ok := l.all[ref]

@@ -96,7 +96,7 @@ func (o *occupants) leave(kind, id string) {
 func (o *occupants) want(wanted, unwanted []Demand) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	look := false // whether to read all objects, because an address is wanted for the first time
+	look := false // whether a new address is wanted
 	for _, d := range wanted {
 		if d.Index == store.ByAddresses {
 			o.lists[d.Key] = struct{}{}
@@ -168,8 +168,8 @@ func (o *occupants) put(obj store.Object) {
 	}
 }
 
-// occupy records that an object has an address. It replaces the object's previous record there in
-// one step, so that the address never seems free. mu is held.
+// occupy records an object at an address. If it is recorded there, the address never seems free in
+// between. mu is held.
 func (o *occupants) occupy(a address, holder *occupant) {
 	list := o.at[a]
 	switch i := slices.IndexFunc(list, func(other *occupant) bool { return other.object == holder.object }); {

@@ -97,8 +97,8 @@ func (o *order) drop(ref report.Ref) {
 }
 
 // missing returns the backends of a route that have not arrived, as store.TargetKeys. It omits
-// backends of kinds that are not followed. It returns none if the store has the same generation of
-// the route: a change of a status alone is never held back.
+// kinds that are not followed. It returns nil if the store has this generation of the route, so
+// that a status is never held back.
 func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 	if k.role != isRoute {
 		return nil

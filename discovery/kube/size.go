@@ -19,8 +19,8 @@ var errTooLong = fmt.Errorf("the response is longer than %d bytes", longestRespo
 
 func tooLong(err error) bool { return errors.Is(err, errTooLong) }
 
-// BoundResponses makes responses of an API server fail if they are longer than longestResponse. It
-// does not bound watches: the client bounds each of their events.
+// BoundResponses makes responses of an API server fail that are longer than longestResponse, except
+// for watches: the client bounds each event.
 func BoundResponses(c *rest.Config) {
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return &boundResponses{next} })
 }

@@ -32,8 +32,7 @@ type Config struct {
 	// Only restricts the kinds to read; empty: all. The listed kinds are assumed to be installed,
 	// and no CustomResourceDefinition is read.
 	Only []Kind
-	// NodeNames keeps the names of nodes in the endpoints of EndpointSlices; otherwise they are
-	// dropped.
+	// NodeNames keeps the names of the endpoints' nodes in EndpointSlices.
 	NodeNames bool
 	// Share bounds the memory of each kind; nil: unbounded. It cannot be combined with Namespaces.
 	// Keep selects the objects that are read; nil: all.
@@ -136,7 +135,7 @@ func (s *Source) Synced(ctx context.Context) error {
 }
 
 // Lagging reports whether the store may lack existing objects: the last read of some part has
-// failed, or the watch of some part has ended and no other watch has replaced it.
+// failed, or its watch has ended and the next one has not begun.
 func (s *Source) Lagging() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -352,8 +351,7 @@ func (s *Source) isReady() bool {
 	}
 }
 
-// relistNow reports whether the part must be listed again now. If it must be listed again later,
-// relistNow lowers next to the time until then.
+// relistNow reports whether to list the part again now. If a new list is due later, it lowers next.
 func (f *following) relistNow(next *time.Duration) bool {
 	if f.relist.IsZero() {
 		return false

@@ -28,8 +28,8 @@ func trim(k *kind, obj store.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(k.gvk())
 }
 
-// shed removes the fields that can be removed while a list is still incomplete: trim later removes
-// others, after the status and the version are recorded. shed is idempotent.
+// shed is the part of trim that can run while a list is incomplete, before status and version are
+// recorded. It is idempotent.
 func shed(k *kind, obj store.Object) {
 	obj.SetManagedFields(nil)
 	obj.SetNamespace(unique.Make(obj.GetNamespace()).Value()) // all objects share one string
@@ -128,8 +128,7 @@ func trimSliceTo(obj store.Object, nodes bool) {
 		if nodes {
 			now.NodeName = e.NodeName
 		}
-		// Endpoints with equal conditions and nodes are merged, because endpoints are very
-		// numerous.
+		// Endpoints with equal conditions and nodes are merged: no object is as numerous.
 		i := slices.IndexFunc(endpoints, func(o discoveryv1.Endpoint) bool {
 			return o.Conditions == now.Conditions && ptr.Equal(o.NodeName, now.NodeName)
 		})
@@ -145,8 +144,7 @@ func trimSliceTo(obj store.Object, nodes bool) {
 	s.Endpoints = endpoints
 }
 
-// compact copies a list of strings into two allocations. So the memory that the original strings
-// share with other data can be freed.
+// compact copies strings into two allocations, so that the memory of the originals can be freed.
 func compact(list []string) []string {
 	rest, out := strings.Join(list, ""), make([]string, len(list))
 	for i, s := range list {

@@ -101,8 +101,7 @@ type undecodables struct {
 }
 
 // note records whether the newest version of an object could be decoded, and removes the
-// annotation. obj is nil for a deleted object. changed is true if failed or the reason differs from
-// the recorded one.
+// annotation. obj is nil for a deleted object. changed is true if the result or the reason is new.
 func (u *undecodables) note(ref report.Ref, obj store.Object) (failed, changed bool) {
 	reason := ""
 	if obj != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// firstRetry and slowestRead bound the backoff of failing lists and watches. An overloaded API
-// server sets another delay with Retry-After.
+// The backoff of failing lists and watches has these bounds. An overloaded API server sets another
+// one with Retry-After.
 const (
 	firstRetry  = 200 * time.Millisecond
 	slowestRead = 10 * time.Second
@@ -80,8 +80,8 @@ func (in *intake) Delete(obj any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. Reflectors call it with the first list, and with a new
-// list after a watch that they could not resume.
+// Replace implements cache.ReflectorStore. It receives the first list, and a new list after a watch
+// that could not be resumed.
 func (in *intake) Replace(list []any, _ string) error {
 	in.mu.Lock()
 	before := in.ids
@@ -241,7 +241,7 @@ func (s *Source) admit(k *kind, obj store.Object) {
 		}
 		s.occupants.arrive(obj)
 	}
-	if !s.isReady() { // the first commit contains all objects, so nothing is held back
+	if !s.isReady() { // the first commit has all objects
 		apply()
 		return
 	}

@@ -55,9 +55,8 @@ func Sweep(folder string) error {
 	return err
 }
 
-// replace writes and syncs a temporary file, renames it, and syncs the folder. Without the first
-// sync, a power cut may leave the file without content; without the second one, with the old
-// content.
+// replace writes and syncs a temporary file, renames it, and syncs the folder. Without the syncs, a
+// power cut may leave the file without content, or with the old content.
 func replace(d Disk, path string, raw []byte, mode fs.FileMode) error {
 	folder := filepath.Dir(path)
 	if err := makeFolder(d, folder); err != nil {
@@ -90,8 +89,8 @@ func replace(d Disk, path string, raw []byte, mode fs.FileMode) error {
 	return d.Sync(folder)
 }
 
-// makeFolder creates a folder and its parents. It syncs the parent of each new folder: otherwise a
-// power cut may remove the folder and its files.
+// makeFolder creates a folder and its parents. It syncs the parent: otherwise a power cut may
+// remove the folder and its files.
 func makeFolder(d Disk, path string) error {
 	if f, err := d.Open(path); err == nil {
 		return f.Close()

@@ -38,8 +38,7 @@ type Board struct {
 // none.
 func NewBoard(locate Locate) *Board { return &Board{locate: locate, db: newDB()} }
 
-// write runs change in a write transaction. change calls changed with each object whose reports
-// have changed, for the feeds.
+// write runs change in a write transaction. changed notifies the feeds of a changed object.
 func (b *Board) write(change func(t txn, changed func(report.Ref))) {
 	t := txn{b.db.Txn(true)}
 	defer t.Commit()

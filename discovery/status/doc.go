@@ -14,10 +14,9 @@
 // lastTransitionTime of a condition changes only with its status: a restart does not change it. The
 // status file is replaced atomically, and only when it changes.
 //
-// The board is a go-memdb (schema.go): a walk over its one large index visits objects in order, and
-// the winning source of an object last. It holds pointers to reports. Each report takes 360 bytes
-// more than in a map (BenchmarkBoard_Memory): with 5,000 routes, 5.5 MiB of live heap and 10 to 13
-// MiB of resident memory.
+// The board is a go-memdb (schema.go) of pointers to reports. Each report takes 360 bytes more than
+// in a map (BenchmarkBoard_Memory): with 5,000 routes, 5.5 MiB of live heap and 10 to 13 MiB of
+// resident memory.
 //
 // Tests: go test ./discovery/status
 package status

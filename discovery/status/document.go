@@ -108,7 +108,6 @@ func NewDocument(reports []report.Report, controller string, before *Document, n
 	return doc
 }
 
-// findings returns the findings in reports, the most severe first.
 func findings(reports []report.Report) []report.Finding {
 	all := []report.Finding{}
 	for _, r := range reports {

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// merge combines the reports of all sources about one object. The report of the winning source is
-// the last of parts. The result shares no slices with parts.
+// merge combines the reports of all sources about one object. The winning source's report is the
+// last of parts. The result shares no slices with parts.
 func merge(parts []*entry) report.Report {
 	out := report.Report{Owner: parts[0].report.Owner}
 	for _, e := range parts {

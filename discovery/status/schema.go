@@ -18,9 +18,9 @@ const (
 	placeTable    = "place"    // *places
 )
 
-// Entries have two indexes. The key in rows.ByID is the owner, then the rank and the instance of
-// the source: a walk visits objects in order, and the winning source of an object last.
-const bySource = "source" // only entries that Replace stored; the key is the source, then the owner
+// The key of an entry in rows.ByID is the owner, then the rank and instance of the source: a walk
+// visits the winning source of each object last.
+const bySource = "source" // the index of entries of Replace: source, then owner
 
 // entry is the newest report of one source about one object. It is immutable.
 type entry struct {
@@ -90,7 +90,6 @@ func entryKey(owner report.Ref, source string) []byte {
 
 type txn struct{ *memdb.Txn }
 
-// watch adds to ws the channels that close when the result of List may have changed.
 func (t txn) watch(ws WatchSet) {
 	for _, table := range []string{reportTable, placeTable} {
 		rows.Watch(t, ws, table)

@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// Sources of reports.
 const (
 	Cluster     = "kubernetes"  // discovery/kube: missing or forbidden kinds
 	Files       = "files"       // discovery/file: invalid documents

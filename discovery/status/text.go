@@ -98,8 +98,8 @@ func (p *printer) table(objects []Object) {
 	}
 }
 
-// tableRows makes the rows of one kind's objects: a row for each parent if objects of the kind have
-// parents, otherwise a row for each object. second has the headings of the columns after the name.
+// tableRows makes the rows of one kind's objects: a row for each parent if the kind has parents,
+// else for each object. second has the headings after the name.
 func (p *printer) tableRows(objects []Object) (rows []row, second []string) {
 	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.allParents()) > 0 })
 	withListeners := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.Listeners) > 0 })
@@ -228,7 +228,6 @@ func Reasons(doc *Document) []string {
 	return slices.Compact(out)
 }
 
-// message joins the distinct reasons and messages of the conditions that indicate a problem.
 func message(list []metav1.Condition) string {
 	var parts []string
 	for _, c := range list {

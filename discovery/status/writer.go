@@ -31,7 +31,7 @@ type WriterConfig struct {
 // Writer keeps the status file up to date.
 type Writer struct {
 	cfg     WriterConfig
-	last    *Document // the document that was written last, or found in the file
+	last    *Document // the last document, written or found
 	outcome statefile.Outcome
 }
 

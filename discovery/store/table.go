@@ -17,7 +17,6 @@ type Object interface {
 	runtime.Object
 }
 
-// Every table has these two indexes.
 const (
 	// ByID is the primary key, "namespace/name" or "name".
 	ByID = "id"

@@ -21,7 +21,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Names of indexes. The comment of each describes its keys.
 const (
 	// ByNamespace has the object's namespace.
 	ByNamespace = "namespace"

@@ -27,9 +27,8 @@ const (
 	// that reconnect at once stay below it.
 	lastShare = 64 << 10
 	manyTimes = 8
-	// forgotten is how many counted bytes of a connection expire each second. Some bytes are not
-	// part of a message that a handler receives: frames such as pings, and messages of streams that
-	// end before a handler reads them.
+	// forgotten is how many counted bytes of a connection expire each second. No handler receives
+	// some bytes: pings, and messages of streams that end before.
 	forgotten = 4 << 10
 	// framing is the minimum overhead of HTTP/2 and gRPC for each 64 KiB of a message, in bytes.
 	framing = 64

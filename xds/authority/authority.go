@@ -141,8 +141,8 @@ func (a *Authority) renew(ctx context.Context) error {
 	return a.take(s, now)
 }
 
-// damagePause is how long a process that does not hold the authority waits before it replaces a
-// damaged Secret. Meanwhile a process that holds it can restore the Secret.
+// damagePause gives processes that hold the authority time to restore a damaged Secret, before
+// another process replaces it.
 const damagePause = 20 * time.Second
 
 // next returns the state that follows from the Secret's data, and whether to write it. If the

@@ -15,8 +15,7 @@
 // other clusters, certificates expire earlier: a stolen key is useful only for days. The Secret
 // holds this state (state.go). Of two concurrent writes, one fails with ErrChanged.
 //
-// Rotate replaces an authority early (earlyreplacement.go), with its own overlap. Trust in the
-// previous authority ends soon after.
+// Rotate replaces an authority early (earlyreplacement.go).
 //
 // Invariants: an authority signs only after Config.Overlap in the bundle, unless no other authority
 // is valid. A private key is never logged. The keys of authorities leave the process only for the

@@ -8,8 +8,7 @@ import (
 
 // Mutual returns TLS configurations for connections between processes of one installation. Each
 // side presents its process's certificate, and requires a certificate of the current, next or
-// previous authority. Proxies have no such certificate. Both configurations use the authorities
-// that Run has read last. name is one of Config.Names.
+// previous authority. Proxies have no such certificate. name is one of Config.Names.
 func (a *Authority) Mutual(name string) (server, client *tls.Config) {
 	server = &tls.Config{
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert, GetCertificate: a.GetCertificate,

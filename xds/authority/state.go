@@ -17,7 +17,6 @@ import (
 	"time"
 )
 
-// Keys of the Secret's data.
 const (
 	currentCert, currentKey = "tls.crt", "tls.key" // the signing authority
 	nextCert, nextKey       = "next.crt", "next.key"
@@ -69,9 +68,8 @@ func read(data map[string][]byte) (s state, err error) {
 	return s, err
 }
 
-// replacement returns the state for data without a usable current authority. An intact certificate
-// of an authority in data stays trusted, because other processes may still present certificates
-// that this authority signed.
+// replacement returns the state for data without a usable current authority. An intact authority's
+// certificate stays trusted, because other processes may present certificates that it signed.
 func replacement(data map[string][]byte, now time.Time, life time.Duration) (s state, err error) {
 	for _, name := range []string{previousCert, nextCert, currentCert} {
 		if intact, bad := readSigner(data[name], nil, false); bad == nil {
@@ -134,7 +132,6 @@ func (s state) bundle() []byte {
 	return out.Bytes()
 }
 
-// advance returns the state that is due now, and whether it differs from s.
 func (s state) advance(now time.Time, life, overlap time.Duration) (next state, changed bool, err error) {
 	if s.previous != nil && now.After(s.previous.cert.NotAfter) && now.Sub(s.current.created()) > retention {
 		s.previous, changed = nil, true
@@ -242,8 +239,8 @@ func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// given returns the authority whose keys proxies get: the next authority once half of the overlap
-// has passed, and the current authority before.
+// given returns the authority whose keys proxies get: the current one, and after half of the
+// overlap the next one.
 func (s state) given(now time.Time, overlap time.Duration) *signer {
 	if s.next != nil && !s.rotation.signs.IsZero() {
 		overlap = min(overlap, s.rotation.signs.Sub(s.next.created()))

@@ -25,7 +25,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// adsCluster is the name of the only static cluster: the control plane.
 const adsCluster = "xds"
 
 // YAML returns the bootstrap as a file with sorted keys. It fails if the Config is invalid.
@@ -257,8 +256,8 @@ func (c Config) serverName() *tlsv3.SubjectAltNameMatcher {
 		Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}}
 }
 
-// overload protects the memory of a proxy, which buffers requests for pickers: near the memory
-// limit, Envoy resets the requests with the largest buffers.
+// overload protects a proxy that buffers requests for pickers: near the memory limit, Envoy resets
+// the largest requests.
 func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 	const heap = "envoy.resource_monitors.fixed_heap"
 	action := func(name string, at float64) *overloadv3.OverloadAction {

@@ -9,9 +9,7 @@
 // indefinitely. It dials an unreachable control plane at least every half second, and detects a
 // frozen one.
 //
-// A bootstrap has a profile (DefaultProfile), for which xds/cache has a separate log: an upgrade
-// that moves a filter can serve the older list to older proxies. Changes that protect proxies go to
-// every profile, and each proxy drains once.
+// A bootstrap has a profile (DefaultProfile), for which xds/cache has a separate log.
 //
 // Tests: go test ./xds/bootstrap (some run the real Envoy); make golden rewrites the goldens.
 package bootstrap

@@ -44,7 +44,6 @@ func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 	return unique(msg)
 }
 
-// reserved are the prefixes of names without a slash that ADS delivers.
 var reserved = []string{"penstock-", "hop."}
 
 const hops = "hops"

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// These are the names of the secrets that a proxy reads from files in Config.Secrets. The name of a
-// file is the name of its secret with ".yaml".
+// A proxy reads these secrets from files in Config.Secrets. A file has the name of its secret with
+// ".yaml".
 const (
 	secretCA          = "control-plane-ca"
 	secretCertificate = "own-certificate"

@@ -71,9 +71,8 @@ const (
 )
 
 // newEntry encodes the head: the fields before the body. An element of
-// DeltaDiscoveryResponse.resources is head, then the body. An element of
-// DiscoveryResponse.resources is the part of head from any on, then the body. This works because
-// the Any is last, and field 2 of both messages.
+// DeltaDiscoveryResponse.resources is head and body; an element of DiscoveryResponse.resources is
+// head[any:] and body. The Any is last, and field 2 of both messages.
 func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	url := r.Type.URL()
 	anyHead := protowire.AppendTag(nil, fieldTypeURL, protowire.BytesType)

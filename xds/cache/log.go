@@ -183,7 +183,7 @@ func (l *log) reap(s *Slot) {
 const trimAt = 64
 
 // trim drops the records that every cursor has read, and the oldest records beyond the bounds. A
-// cursor that has not read a dropped record gets a Delta.Reset.
+// cursor before the floor gets a Delta.Reset.
 func (l *log) trim() {
 	if len(l.tail) < trimAt && l.bytes < l.config.LogBytes/4 {
 		return

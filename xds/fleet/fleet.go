@@ -65,8 +65,8 @@ type Gateway struct {
 	Name string // "namespace/name"
 	// Spec is nil if the Gateway is not accepted.
 	Spec *v1alpha1.EnvoyFleetSpec
-	// Bound are the ports that its proxies bind, including ports for ListenerSets and the peer
-	// listener. Ports of the Gateway's own listeners may be missing.
+	// Bound are the ports that its proxies bind, also for ListenerSets and the peer listener. Ports
+	// of the Gateway's own listeners may be missing.
 	Bound []render.Port
 }
 
@@ -78,9 +78,9 @@ type Fleets struct {
 	queue    queue                 // nil while Run does not run
 	set      bool                  // Set was called
 	gateways map[key]*member       // by the fleet's name
-	marks    map[apply.Ref]string  // Object.Mark when the object was last applied or found up to date
+	marks    map[apply.Ref]string  // when last applied or found up to date
 	reports  map[key]report.Report // the latest report about each fleet
-	orphans  map[key]struct{}      // fleets with objects whose Gateway is not in the list of Set
+	orphans  map[key]struct{}      // fleets with objects whose Gateway Set did not list
 }
 
 type queue = workqueue.TypedRateLimitingInterface[key]
@@ -126,8 +126,8 @@ func (f *Fleets) Set(gateways []Gateway) {
 		if old != nil && m.last == nil {
 			m.last = old.last
 		}
-		// Comparing pointers is enough: an object of the store, or a row of translation, is a new
-		// one exactly when it has changed.
+		// Pointers are compared: objects of the store and rows of translation are replaced exactly
+		// when they change.
 		if old == nil || old.object != m.object || old.Spec != m.Spec || !slices.Equal(old.Bound, m.Bound) {
 			f.add(k)
 		}

@@ -19,8 +19,8 @@
 // They never evict the review of a valid token. The caches of reviews are bounded, and denials stay
 // for seconds only. Tokens are neither logged nor kept in memory: the caches have hashes of them.
 //
-// Envoy in a pod sends a projected token that proves its service account (credential_injector on
-// the ADS cluster). No program in the pod needs the API server, a sidecar or a shell.
+// Envoy in a pod sends a projected token of its service account (credential_injector on the ADS
+// cluster).
 //
 // Tests: go test ./xds/identity
 package identity

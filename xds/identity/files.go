@@ -36,7 +36,6 @@ type Files struct {
 	Disk *filesystem.Disk
 }
 
-// tokenCheck is the interval at which a stream's token is checked again.
 const tokenCheck = 10 * time.Second
 
 // Certificate reads this process's certificate.

@@ -46,7 +46,7 @@ func abandoned(err error) bool {
 }
 
 // handshakeReason returns the same text for each attempt of a client, so that retries are logged
-// once: errors of x509 quote the time, and names that the client has chosen.
+// once: x509 quotes the time and names that the client chose.
 func handshakeReason(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError

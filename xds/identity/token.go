@@ -170,7 +170,7 @@ type claims struct {
 const latest = 1 << 40
 
 // parse reads the claims of a token (RFC 7519, section 4.1). It returns false if the token is not a
-// JWT. It decodes into a map, because with a struct encoding/json would accept "AUD", too.
+// JWT. It uses no struct, for which encoding/json would accept "AUD", too.
 func parse(token string) (c claims, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -15,9 +15,8 @@
 // In detail:
 //
 //   - Changes of endpoints alone are sent at once (endpoints.go). Endpoints that name a new hop
-//     wait for that hop, at most for the watchdog. A hop's virtual host stays in its routes until
-//     no reachable endpoints name the virtual host. The listener of hops stays until no endpoints
-//     name the listener (hops.go).
+//     wait for that hop, at most for the watchdog. A hop's virtual host stays until no reachable
+//     endpoints name it; the listener of hops stays until no endpoints name it (hops.go).
 //   - Listeners and routes wait for the ACK of the clusters that they name: indefinitely for new
 //     clusters, and at most for the watchdog for changed clusters.
 //   - A resource is removed when nothing else names it: no desired version, no version that the
@@ -36,9 +35,9 @@
 //     proxy may have rejected is sent with bytes that the proxy has never received. Resources that
 //     the proxy may have rejected because of a secret are sent again after that secret is replaced.
 //
-// Invariants: the next version of a resource is sent only after the proxy has answered the previous
-// one (except for endpoints and slow clusters), so changes that arrive meanwhile collapse. Work and
-// memory are proportional to the pending names, plus one bit per name.
+// Invariants: the next version of a resource waits for the answer to the previous one (except for
+// endpoints and slow clusters), so changes that arrive meanwhile collapse. Work and memory are
+// proportional to the pending names, plus one bit per name.
 //
 // The endpoints of a new cluster are sent only when the proxy requests them, which it does within
 // the same round trip. So every request for a name gets exactly one response.

@@ -17,8 +17,7 @@ func secretReady(_ *Stream, it *item, _ time.Time) (bool, time.Time) {
 // clusterReady sends one response at a time, so that changes collapse. After the watchdog it sends
 // the next response without an ACK, because Envoy withholds the ACK while any cluster warms.
 func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
-	// At a proxy's start this wait does not apply: endpoints need clusters first, or no cluster
-	// would ever be warm.
+	// Not at a proxy's start: no cluster would ever be warm.
 	if !s.first[resource.Listener] || !s.resumedAt.IsZero() {
 		// The hops of the cluster's endpoints come first, because a resource may name the cluster
 		// already.
@@ -249,8 +248,8 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// mayNameStale reports whether slot may be named by another resource with which the proxy resumed
-// in an unknown version, and until when to assume this.
+// mayNameStale reports whether a resource that the proxy resumed with in an unknown version may
+// name slot, and until when to assume this.
 func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait bool, until time.Time) {
 	for t := range s.items {
 		for _, other := range s.items[t] {

@@ -16,8 +16,8 @@ import (
 // Endpoints that lead to a hop name an internal listener and the hop's virtual host in the
 // listener's routes. Listener and virtual host are sent before the endpoints that name them, and
 // removed after these endpoints. All hops of a gateway share the listener and its route
-// configuration. A removed virtual host therefore stays in variants of the route configuration
-// until no endpoints of the proxy name it.
+// configuration. Variants of the latter keep a removed virtual host until no endpoints of the proxy
+// name it.
 
 func isHost(n *cache.Slot) bool { return n.Type == resource.VirtualHost }
 func isHop(n *cache.Slot) bool  { return n.Type == resource.Listener || isHost(n) }
@@ -154,8 +154,8 @@ func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	return it.want
 }
 
-// usedHosts returns the removed virtual hosts to keep. Endpoints need a virtual host if a request
-// can reach their cluster: two hops that only lead to each other are both removed.
+// usedHosts returns the removed virtual hosts to keep: a request can reach endpoints that name
+// them. Two hops that only lead to each other are both removed.
 func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cache.Slot][]byte {
 	var named []*cache.Slot // named only by endpoints that are not current
 	used := map[*cache.Slot][]byte{}
@@ -222,10 +222,9 @@ func (s *Stream) leads(hop *cache.Slot, it *item, hosts [][]byte, now time.Time)
 	return false
 }
 
-// releaseHops removes the hops from endpoints that name a removed listener, if requests can reach
-// these endpoints only through such hops. Otherwise clusters behind hops that lead to hops would
-// stay forever. It waits for the drain time, because an earlier request may still pass from one hop
-// to the next.
+// releaseHops removes the hops from endpoints that name a removed listener, if requests reach these
+// endpoints only through such hops. Otherwise clusters behind hops that lead to hops would stay
+// forever. It first waits for the drain time, for earlier requests.
 func (s *Stream) releaseHops(now time.Time) {
 	for _, l := range s.items[resource.Listener] {
 		if l.want != nil || l.have == nil || l.stale {

@@ -33,7 +33,7 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 	for _, p := range r.parts {
 		it := p.it
 		if s.items[it.slot.Type][it.slot] != it || it.flight != r {
-			continue // the proxy has unsubscribed, or a later response has the resource
+			continue // unsubscribed, or in a later response
 		}
 		it.flight = nil
 		switch {
@@ -130,7 +130,6 @@ func (s *Stream) retry(now time.Time) {
 	}
 }
 
-// These patterns find the names of resources in Envoy's error details.
 var (
 	listed = regexp.MustCompile(`Error adding/updating (?:cluster|listener)\(s\) `)
 	quoted = regexp.MustCompile(`^goo\.gle/debug\w*\s+name:\s*"([^"]*)"`)
@@ -172,8 +171,7 @@ func (r *Response) carries(name string) bool {
 	return slices.ContainsFunc(r.parts, func(p part) bool { return p.entry != nil && p.it.slot.Name == name })
 }
 
-// validationMarks are texts in the error detail of a failed validation: after the quoted resource,
-// before the cause.
+// validationMarks precede the cause in the error detail of a failed validation.
 var validationMarks = []string{"Proto constraint validation failed", "caused by "}
 
 // shorten removes the quoted resource from a failed validation and bounds the rest.

@@ -13,8 +13,8 @@ type gate func(*Stream, *item, time.Time) (bool, time.Time)
 
 type stage struct {
 	t resource.Type
-	// upsert is the gate of new and changed resources, remove the gate of removals. With a nil
-	// gate, the stage sends none. A stage with both gates sends both in one response.
+	// upsert and remove are the gates of upserts and removals. With a nil gate the stage sends none
+	// of them. With both gates it sends both in one response.
 	upsert, remove gate
 	// single: a response has one resource, so that its nonce identifies the resource.
 	single bool
@@ -23,8 +23,8 @@ type stage struct {
 }
 
 var stages = []stage{
-	// Clusters wait for their secrets to become warm. The proxy requests the secrets of listeners.
-	// A removal is sent only as the response to a request.
+	// Clusters need their secrets to become warm. The proxy requests the secrets of listeners. A
+	// removal only answers a request.
 	{t: resource.Secret, upsert: secretReady, remove: always, window: 16},
 	{t: resource.Cluster, upsert: clusterReady, window: 4},
 	// Endpoints follow at once: after a change, a cluster waits for its endpoints again, and
@@ -165,7 +165,7 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 
 // endpointsAgain sends the endpoints of the clusters in a response, after these clusters. A
 // modified cluster, and a new cluster that shares its service_name, wait for endpoints without
-// requesting them. A proxy that has just resumed may have the endpoints, and will soon report that.
+// requesting them. A proxy that has just resumed will soon report the endpoints that it has.
 func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	changed := r.carried
 	for _, p := range r.parts {

@@ -17,9 +17,9 @@ import (
 // quarantine finds the rejected parts of a route configuration, which Envoy accepts or rejects as a
 // whole. It sends variants. The first has only the parts that have not changed since the last
 // accepted version, the next half of the changes, and so on down to a virtual host and its route.
-// Each accepted variant is in force at once; parts that are not decided yet stay as they were. In
-// the end a rejected part answers 500. If Envoy rejects that, too, because the match is invalid,
-// the part stays as it was.
+// Accepted variants are in force at once; undecided parts stay as they were. In the end a rejected
+// part answers 500. If Envoy rejects that, too, because the match is invalid, the part stays as it
+// was.
 type quarantine struct {
 	target *cache.Entry // the rejected version
 	names  []*cache.Slot
@@ -123,8 +123,7 @@ func (q *quarantine) try(then func(ok bool, detail string)) {
 		return
 	}
 	entry := cache.Variant(q.target, body, q.names)
-	// Envoy keeps the bytes of a rejected secret until it gets other bytes, so the last good
-	// version of a secret must be sent again.
+	// Envoy keeps the bytes of a rejected secret: the last good version must be sent again.
 	if entry.Version == q.good && (q.secret == nil || q.entry != nil && q.entry.Version == q.good) {
 		then(true, "")
 		return

@@ -166,8 +166,8 @@ func (w *waiting) secret(it *item) bool {
 	})
 }
 
-// retryUsers resends the resources that the proxy may have rejected because of the last bytes of a
-// secret. Call it when the proxy has replaced or dropped these bytes.
+// retryUsers resends resources that the proxy may have rejected because of a secret whose bytes it
+// has now replaced or dropped.
 func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Listener} {
 		for _, it := range s.items[t] {
@@ -211,9 +211,8 @@ func (s *Stream) rejectsBeside(e *cache.Entry, secret *cache.Slot) bool {
 }
 
 // suspected looks for the cause of a rejection in the secrets of a resource, and reports whether to
-// resend the resource. It returns true if the proxy has unsubscribed from a secret that it may have
-// rejected, and so has dropped it. It resends secrets that the proxy stored on an earlier stream;
-// the resource then follows. Each of these happens once.
+// resend the resource. It returns true if the proxy has dropped a secret that it may have rejected.
+// It resends secrets that the proxy stored on an earlier stream; the resource follows then.
 func (s *Stream) suspected(e *cache.Entry, now time.Time) (again bool) {
 	for _, n := range e.Names {
 		switch {

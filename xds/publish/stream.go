@@ -135,8 +135,7 @@ func New(cursor *cache.Cursor, c Config) *Stream {
 // Close ends the stream.
 func (s *Stream) Close() { s.cursor.Close(s.subscribed.all, s.held.all) }
 
-// NextFlush returns when to call Flush again if nothing else happens. It returns the zero time if
-// there is no need.
+// NextFlush returns when to call Flush if nothing else happens; zero: never.
 func (s *Stream) NextFlush() time.Time { return s.nextFlush }
 
 func (s *Stream) pull(now time.Time) {
@@ -401,8 +400,8 @@ func (s *Stream) Settled() bool {
 	return true
 }
 
-// Accepted returns the version of a resource that the proxy accepted last and still has. It returns
-// nil if that version is unknown, or the proxy does not have the resource.
+// Accepted returns the version of a resource that the proxy accepted last and still has, or nil if
+// it is unknown.
 func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
 	if it := s.items[slot.Type][slot]; it != nil {
 		return it.have

@@ -22,12 +22,9 @@
 // notified outside the log's lock, and a stream selects from three channels. Let the server become
 // idle before a measurement: unread ACKs of the previous round add half to the measured time.
 //
-// A reconnection storm mostly costs decoding initial_resource_versions. So names in that message
-// are read in place, without strings or a map (request.go).
+// A reconnection storm mostly costs decoding initial_resource_versions, so names are read in place.
 //
-// Until a handler reads a message, gRPC limits a stream to its window of 64 KiB. So it is cheap to
-// verify a credential first. Envoy sends a new token only with a new stream, so a stream ends when
-// its credential expires.
+// Envoy sends a new token only with a new stream, so a stream ends when its credential expires.
 //
 // Tests: go test ./xds/server (FuzzDeltaRequest_EqualsGenerated compares the reader of delta
 // requests with the generated message); with whole proxies: go test ./xds/xdstest/...

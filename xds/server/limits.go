@@ -69,8 +69,8 @@ func trim(n *corev3.Node) *corev3.Node {
 	return &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster(), UserAgentVersionType: n.GetUserAgentVersionType()}
 }
 
-// clip bounds a text for logs and reports. It copies a longer text, so that the message that
-// contains it can be freed.
+// clip bounds a text for logs and reports. It copies a longer text, to release the message around
+// it.
 func clip(text string, size int) string {
 	if len(text) <= size {
 		return strings.Clone(text)

@@ -59,7 +59,7 @@ func (r *rejections) expireAt(st *stream, until time.Time) {
 }
 
 // due removes and returns the proxies whose reports have expired. next is the time of the next
-// expiry; it is zero if no other report can expire.
+// expiry, or zero.
 func (r *rejections) due(now time.Time) (expired []proxyName, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,9 +76,8 @@ func (r *rejections) due(now time.Time) (expired []proxyName, next time.Time) {
 	return expired, next
 }
 
-// expire clears the expired reports of proxies that have not reconnected. If a proxy has
-// reconnected, its streams report again. It returns the time of the next call, or zero: then the
-// next call is after the end of another stream.
+// expire clears expired reports. If a proxy has reconnected, its streams report again. The result
+// is the time of the next call; zero: after the end of another stream.
 func (s *Server) expire() time.Time {
 	expired, next := s.rejections.due(s.config.Now())
 	for _, p := range expired {

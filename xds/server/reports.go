@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// nackReason is the reason that Gateway API defines for a Gateway.
 const nackReason = "Invalid"
 
 // reportChanged reports the proxy's rejections if they may have changed. Called with mu held.

@@ -29,8 +29,8 @@ type deltaRequest struct {
 	counts [requestInitial + 1]int
 }
 
-// These are the numbers of the fields of DeltaDiscoveryRequest and of a map's entry. Fields with
-// resource locators are ignored, because ADS does not use them.
+// These are fields of DeltaDiscoveryRequest and of a map's entry. Resource locators are ignored,
+// because ADS does not use them.
 const (
 	requestNode        = 1
 	requestTypeURL     = 2

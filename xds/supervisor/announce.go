@@ -12,7 +12,6 @@ import (
 // it is announced anyway: if another process has the port, a finding reports that.
 const openTimeout = 5 * time.Second
 
-// announce calls Config.Announce whenever the set of served addresses changes, until ctx ends.
 func (s *Supervisor) announce(ctx context.Context, gateway string) {
 	announced := ""
 	for ctx.Err() == nil {

@@ -62,10 +62,8 @@ func describe(err error) string {
 
 func (c *child) terminate() { c.signal(syscall.SIGTERM) }
 
-// killGroup kills the process and its descendants.
 func (c *child) killGroup() { c.signal(syscall.SIGKILL) }
 
-// signal sends a signal to the whole process group, unless the group has ended.
 func (c *child) signal(s syscall.Signal) {
 	if err := syscall.Kill(-c.pid, s); errors.Is(err, syscall.EPERM) && s == syscall.SIGKILL {
 		_ = syscall.Kill(c.pid, s) // macOS returns EPERM for a group with a zombie

@@ -1,12 +1,11 @@
 // Package supervisor runs the processes of `penstock up` on this machine: one Envoy for each
 // Gateway.
 //
-// On Kubernetes, package fleet does this. Subcommands of cmd/penstock call package supervisor. Find
-// locates an Envoy binary. Supervisor keeps one Envoy for each Gateway and announces a Gateway's
-// URLs once they accept connections. Envoy starts one process, forwards its warnings to slog,
-// restarts it with a growing delay when it exits, and drains it on shutdown. The package does not
-// import the xDS server: a bootstrap is bytes, and ControlPlane reports which URLs a Gateway's
-// Envoy serves.
+// Subcommands of cmd/penstock call it. Find locates an Envoy binary. Supervisor keeps one Envoy for
+// each Gateway and announces a Gateway's URLs once they accept connections. Envoy starts one
+// process, forwards its warnings to slog, restarts it with a growing delay when it exits, and
+// drains it on shutdown. The package does not import the xDS server: a bootstrap is bytes, and
+// ControlPlane reports which URLs a Gateway's Envoy serves.
 //
 // Invariants:
 //   - When Run returns, no process is left: Envoy drains, then its process group gets SIGTERM, then

@@ -156,7 +156,6 @@ func (e *Envoy) Run(ctx context.Context) error {
 	return nil
 }
 
-// These texts describe why no process runs.
 const (
 	cannotStart = "Envoy cannot be started; it is tried again"
 	died        = "Envoy died and will be restarted"
@@ -182,7 +181,6 @@ func (e *Envoy) runOnce(ctx context.Context) (problem, reason string) {
 	return died, child.reason
 }
 
-// pause waits. It returns false if ctx ends meanwhile.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

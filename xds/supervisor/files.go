@@ -3,7 +3,6 @@ package supervisor
 import "syscall"
 
 const (
-	// mostConnections is the default of bootstrap.Config.MaxConnections.
 	mostConnections = 50_000
 	// reservedFiles is the number of files for sessions of datagrams, listeners, health checks,
 	// picks and logs.
@@ -12,9 +11,9 @@ const (
 	leastConnections = 256
 )
 
-// connections returns the limit of connections for an Envoy that may open this number of files.
-// Each connection may need a second file, for the connection to a server. If Envoy cannot open it,
-// Envoy answers a request with 503, and its TCP proxy crashes (seen with 1.40).
+// connections returns the limit of connections for an Envoy with this limit of open files. Each
+// connection may need a second file, for its server. Without it, Envoy answers a request with 503,
+// and its TCP proxy crashes (seen with 1.40).
 func connections(files uint64) int64 {
 	if files >= 2*mostConnections+reservedFiles {
 		return mostConnections
@@ -22,8 +21,8 @@ func connections(files uint64) int64 {
 	return max(leastConnections, (int64(files)-reservedFiles)/2)
 }
 
-// openFiles returns the maximum number of open files of a program that this process starts, or 0 if
-// it cannot be read. Envoy raises its limit to this number.
+// openFiles returns the hard limit of open files, or 0 if it cannot be read. Envoy raises its limit
+// to this number.
 func openFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

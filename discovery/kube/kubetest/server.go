@@ -163,7 +163,6 @@ func held(obj Object) bool {
 	return len(list) > 0
 }
 
-// remove removes an object. mu is held.
 func (s *Server) remove(path string, old Object) {
 	delete(s.objects[path], id(old))
 	s.version++

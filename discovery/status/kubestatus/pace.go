@@ -8,9 +8,8 @@ import (
 )
 
 // pace spaces the writes to one object, for example a Gateway to which a thousand routes attach.
-// Writes in quick succession form a row. The first write of a row is immediate. Each later write
-// waits until the object has not changed for a moment, and at most for the delay of the row, which
-// doubles with each write.
+// The first of a row of writes is immediate. Each later write waits until the object has not
+// changed for a moment, at most for a delay that doubles with each write.
 type pace struct {
 	mu   sync.Mutex
 	last map[report.Ref]written

@@ -60,7 +60,6 @@ func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 	return w.cfg.Now().Sub(since)
 }
 
-// programmedGeneration returns the generation that conditions report as programmed, or 0.
 func programmedGeneration(conditions []metav1.Condition) int64 {
 	for _, c := range conditions {
 		if c.Type == report.Programmed && c.Status == metav1.ConditionTrue {

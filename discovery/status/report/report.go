@@ -42,7 +42,7 @@ const (
 type Condition struct {
 	Type   string `json:"type"`
 	Status string `json:"status"` // True, False or Unknown
-	// Reason is in CamelCase. It is a reason of the specification, if that has a suitable one.
+	// Reason is in CamelCase. It is from the specification if possible.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 }

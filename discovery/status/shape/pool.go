@@ -13,9 +13,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// MultiCluster is the controllerName of Penstock's multi-cluster controller. Its entries are the
-// parent of a pool that stands for the pool's import in other clusters, and the clusters of an
-// import.
+// MultiCluster is the controllerName of Penstock's multi-cluster controller. It writes a pool's
+// parent for the import in other clusters, and an import's clusters.
 const MultiCluster = v1alpha1.Group + "/multicluster-controller"
 
 // Hub is the controllerName of a hub in such entries. Penstock in a member treats a hub as another
@@ -105,12 +104,10 @@ func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.P
 }
 
 // InferencePoolImport is the shape of an import's status. Make writes only the gateway controller's
-// entry in status.controllers (ImportController.Name), with a parent for each Gateway. The entry
-// exists while there is a parent. Multi-cluster controllers write the other fields, such as
-// status.clusters and status.conditions. Take leaves in the object, for translation, the conditions
-// that are False and the clusters of other controllers. It removes the clusters of Penstock's
-// multi-cluster controller: they only mirror the members' exports, which translation reads from
-// Offers, and are stale while no process leads.
+// entry in status.controllers (ImportController.Name), with a parent for each Gateway.
+// Multi-cluster controllers write the other fields. For translation, Take leaves the conditions
+// that are False and the clusters of other controllers. Penstock's own clusters mirror the members'
+// exports, which translation reads from Offers, and are stale while no process leads.
 func InferencePoolImport() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
@@ -187,8 +184,7 @@ func declining(s *inferenceapi.InferencePoolImportStatus) (out []upstream.Import
 	return out
 }
 
-// untrue returns the conditions that are False, with type, status and reason only: other fields may
-// change without a meaning for translation.
+// untrue returns the conditions that are False, without fields that may change meanwhile.
 func untrue(all []metav1.Condition) (out []metav1.Condition) {
 	for _, c := range all {
 		if c.Status == metav1.ConditionFalse {
@@ -198,8 +194,8 @@ func untrue(all []metav1.Condition) (out []metav1.Condition) {
 	return out
 }
 
-// unmirrored returns the clusters that other controllers or users have written. Penstock's
-// multi-cluster controller lists its clusters in its entry.
+// unmirrored returns the clusters that other controllers or users wrote. The entry of Penstock's
+// multi-cluster controller lists the clusters that it wrote.
 func unmirrored(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == MultiCluster })
 	if i < 0 {

@@ -14,8 +14,7 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// AnnotationApplied is the annotation with the hash of the applied object. By it, every replica
-// knows which input was written.
+// AnnotationApplied is the annotation with the hash of the applied object, for all replicas.
 const AnnotationApplied = "penstock.dev/applied"
 
 // Ref names an object of a fleet.
@@ -36,7 +35,7 @@ type Object struct {
 	Owner, OwnerName string
 	Deleting         bool
 
-	// Replicas and Available are set for a Deployment.
+	// set for a Deployment
 	Replicas, Available int32
 	// Stuck is the reason why the Deployment's rollout makes no progress, or "".
 	Stuck string

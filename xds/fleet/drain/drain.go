@@ -17,8 +17,7 @@ type Config struct {
 	// Admin is the socket of Envoy's admin interface. Required.
 	Admin string
 	// Stop makes the listeners for clients reject connections from the beginning. It is for Envoys
-	// without a load balancer in front that would first remove them. Internal listeners stay open,
-	// because requests in flight may need them.
+	// without a load balancer in front. Internal listeners stay open for requests in flight.
 	Stop bool
 	// Timeout bounds the drain. Default: 10 min.
 	Timeout time.Duration

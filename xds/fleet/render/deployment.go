@@ -16,8 +16,7 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// annotationBootstrap is the annotation with a hash of the bootstrap. A change of it rolls the
-// pods.
+// annotationBootstrap is the annotation that rolls pods when their bootstrap changes.
 const annotationBootstrap = "penstock.dev/bootstrap"
 
 // progressSeconds is how long a rollout may take until a pod is ready. Most of that time is for
@@ -39,8 +38,7 @@ func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
 		ObjectMeta: b.meta(),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: b.replicas(),
-			// After the deadline the Deployment's status reports that the rollout is stuck.
-			// Kubernetes does not roll back.
+			// After the deadline the Deployment's status reports a stuck rollout.
 			ProgressDeadlineSeconds: &deadline,
 			Selector:                &metav1.LabelSelector{MatchLabels: b.selector()},
 			Strategy: appsv1.DeploymentStrategy{
@@ -91,8 +89,7 @@ func (b *builder) template(bootstrapHash string) corev1.PodTemplateSpec {
 	}
 }
 
-// tools returns the init container that copies the drain program for Envoy's container, which has
-// no shell.
+// tools copies the drain program for Envoy's container, which has no shell.
 func (b *builder) tools() corev1.Container {
 	return corev1.Container{
 		Name: "tools", Image: b.PenstockImage, Args: []string{"copy", toolDir + "/penstock"},
