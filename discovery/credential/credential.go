@@ -34,7 +34,7 @@ func Named(name string) bool {
 		func(word string) bool { return slices.Contains(words, word) })
 }
 
-// A name with one of parts, or with one of words as a whole word, names a credential.
+// Parts and whole words of a name that indicate a credential.
 var (
 	parts = []string{
 		"auth", "cookie", "token", "secret", "password", "passwd", "credential", "apikey", "signature", "bearer",
@@ -65,9 +65,8 @@ var (
 	signed    = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)*`)
 )
 
-// prefixed matches keys that begin with the prefix of their issuer. It does not match names of
-// models and Kubernetes objects: such names have no underscore after hf, and no part of this length
-// after sk.
+// prefixed matches keys that begin with the prefix of their issuer. Names of models and Kubernetes
+// objects do not match: they have no underscore after hf, and no part of this length after sk.
 var prefixed = regexp.MustCompile(`\b(?:(?:hf|gsk|gh[a-z]|github_pat|sk)_[A-Za-z0-9_-]{16,}` +
 	`|(?:glpat|xoxb|xoxp|nvapi)[-_][A-Za-z0-9_-]{16,}` +
 	`|sk-lf-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}` +
@@ -158,8 +157,8 @@ func isUser(s string) bool {
 // digest follows the @ in the name of a container image. That @ does not end a userinfo.
 const digest = "sha256:"
 
-// withoutUserinfo hides the user and password before the host of a URL, and before a host without a
-// scheme if there is a password.
+// withoutUserinfo hides the userinfo of a URL, or of a host without a scheme if there is a
+// password.
 func withoutUserinfo(s string) string {
 	var out strings.Builder
 	end := 0

@@ -86,8 +86,8 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 	return ops, dirty
 }
 
-// markInvalid records whether an object is invalid and has no last good form. If this has changed,
-// it returns the store operation for it.
+// markInvalid records whether an object is invalid and has no last good form. It returns the store
+// operation for a change.
 func (r *Reader) markInvalid(ref report.Ref, invalid bool) []store.Op {
 	if r.invalid[ref] == invalid {
 		return nil

@@ -96,7 +96,7 @@ func identityOf(info fs.FileInfo) identity {
 
 // tree walks the folders of configuration. It follows links, because mounted ConfigMaps consist of
 // links. It enters no folder twice, and no kernel file system such as /proc. It skips names that
-// start with a dot: files of editors, and the folders to which the links of a ConfigMap point.
+// start with a dot: editors' files, and the folders behind a ConfigMap's links.
 type tree struct {
 	*disk
 	file   func(path string, link bool) // called for each configuration file; optional

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// document is one YAML document of a file. Its line numbers are relative to its first line: a
-// document that only moved within the file is not parsed again.
+// document is one YAML document of a file. Its line numbers are relative: if it only moves in the
+// file, it is not parsed again.
 type document struct {
 	text     string
 	line     int       // the document's first line in the file, from 1

@@ -21,7 +21,7 @@ type draft struct {
 	moved []move
 }
 
-// move records that a conversion moved a value, from the field that the user wrote to another one.
+// move records that a conversion moved a value from where the user wrote it.
 type move struct{ to, from string }
 
 func (d *draft) move(to, from string) { d.moved = append(d.moved, move{to, from}) }
@@ -29,7 +29,7 @@ func (d *draft) move(to, from string) { d.moved = append(d.moved, move{to, from}
 // good is an object's valid form, as in the store and the state file.
 type good struct {
 	kind *kind
-	obj  store.Object // nil if the object was restored: the method object then decodes form
+	obj  store.Object // nil if restored; the method object decodes form
 	form []byte       // JSON of the whole object, in the kind's first version
 }
 
@@ -39,8 +39,7 @@ func (g *good) ref() report.Ref {
 		Name: obj.GetName()}
 }
 
-// object returns the object. It decodes a restored form only now: few are used, because most files
-// are valid.
+// object returns the object. Restored forms are decoded only now, because few are used.
 func (g *good) object() store.Object {
 	if g.obj == nil {
 		g.obj = g.kind.table.New()
@@ -267,9 +266,9 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	return out, nil
 }
 
-// clusterWrites are metadata fields that an API server writes. creationTimestamp is not among them,
-// because the older of two conflicting objects takes precedence. Pods keep their deletionTimestamp,
-// because a Pod with one receives no new requests.
+// clusterWrites are metadata fields that an API server writes. creationTimestamp stays: the older
+// of two conflicting objects takes precedence. So does deletionTimestamp of Pods: such Pods receive
+// no new requests.
 var clusterWrites = []string{"deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
 	"generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 

@@ -77,8 +77,8 @@ func kinds() []*kind {
 		{table: store.EndpointPickerConfigs, check: on(checkPlugins), versions: []version{
 			{endpointpicker.Group + "/" + endpointpicker.Version, nil},
 			{endpointpicker.FormerGroup + "/" + endpointpicker.Version, same}}},
-		// Only on Kubernetes does an EnvoyFleet create pods. It is read from files, too, because
-		// the parametersRef of a Gateway must resolve.
+		// An EnvoyFleet creates pods only on Kubernetes. It is read here, because the parametersRef
+		// of a Gateway must resolve.
 		{table: store.EnvoyFleets, crd: "envoyfleets", versions: ours},
 		{table: store.ClusterSets, crd: "clustersets", versions: ours, check: on(checkClusterSet)},
 		// the fields that are read have the same shape in both versions

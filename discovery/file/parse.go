@@ -137,7 +137,7 @@ func (p *parser) mapping(n *yaml.Node, path string, depth int) map[string]any {
 	return m
 }
 
-// entries lists the keys that are written in a mapping, then the keys that "<<" merges into it.
+// entries lists the keys written in a mapping, then the keys that "<<" merges.
 func (p *parser) entries(n *yaml.Node, path string, depth int) []entry {
 	own := make([]entry, 0, len(n.Content)/2)
 	var merged []entry

@@ -39,12 +39,11 @@ type Config struct {
 	// empty, nothing is persisted, and each change scans all files (see sentinel).
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
-	// OnPanic is called when the read of a document has panicked, with the place of its first line.
-	// Objects of the document keep their last good version. Optional.
+	// OnPanic is called with the place of a document whose read has panicked. Its objects keep
+	// their last good version. Optional.
 	OnPanic func(document string, value any, stack []byte)
-	// Report receives all reports about the files whenever one of them may have changed. Calls are
-	// not concurrent. A report without an owner has the findings that belong to no object.
-	// Optional.
+	// Report receives all reports about the files whenever one may have changed, one call at a
+	// time. A report without an owner has the findings that belong to no object. Optional.
 	Report func([]report.Report)
 	// Debounce is how long no event must arrive before changed files are read. 0: debounceQuiet.
 	Debounce time.Duration

@@ -38,8 +38,7 @@ type journal struct {
 	outcome statefile.Outcome
 }
 
-// restore reads the last good forms that an earlier process wrote. It drops forms that it cannot
-// decode.
+// restore reads the last good forms of an earlier process. It drops undecodable ones.
 func (r *Reader) restore() {
 	if r.cfg.StateDir == "" {
 		return
@@ -104,7 +103,7 @@ func (r *Reader) keep(ref report.Ref, k keptObject) {
 func (r *Reader) leave(path string, ref report.Ref) {
 	delete(r.keptBy[path], ref)
 	if len(r.keptBy[path]) == 0 {
-		delete(r.keptBy, path) // so that keptBy does not grow with each new file name
+		delete(r.keptBy, path) // keptBy must not grow with file names
 	}
 }
 

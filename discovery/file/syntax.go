@@ -13,7 +13,7 @@ const maxLocating = 4 << 20
 // reports where the broken mapping, list or text begins. found is false if the search takes too
 // long.
 func brokenLine(text string) (line int, found bool) {
-	ends := []int{0} // ends[n] is the length of the first n lines
+	ends := []int{0} // length of the first n lines
 	for line := range strings.Lines(text) {
 		ends = append(ends, ends[len(ends)-1]+len(line))
 	}

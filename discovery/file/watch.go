@@ -171,8 +171,7 @@ func (w *watch) sync(ctx context.Context) error {
 	return err
 }
 
-// outside reports whether a path is beside a root. The parent folder of a root is watched only
-// because the root itself may be replaced.
+// outside reports whether a path is beside a root, in a folder that is watched only for the root.
 func (w *watch) outside(path string) bool {
 	alone := false
 	for _, root := range w.reader.roots {

@@ -31,9 +31,8 @@ type Written struct {
 }
 
 // FindWritten returns the objects of a kind in the files at or below paths, sorted by name, then by
-// file. It skips documents that are not YAML. It fails if a path or file cannot be read. It also
-// fails if it finds no object, but a broken document that names the kind; the error then has file
-// and line.
+// file. It skips documents that are not YAML. It fails if a path or file cannot be read, or if it
+// finds no object but a broken document that names the kind.
 func FindWritten(paths []string, group, kind string) (found []*Written, err error) {
 	if err := Exist(paths...); err != nil {
 		return nil, err
@@ -162,7 +161,7 @@ func SetField(mapping *yaml.Node, key string, value *yaml.Node) {
 // Save replaces the object in its file. Other documents of the file stay byte for byte. It fails if
 // the file has changed since it was read.
 func (w *Written) Save() error {
-	path, err := filepath.EvalSymlinks(w.Path) // if the path is a link, it stays a link
+	path, err := filepath.EvalSymlinks(w.Path) // keeps a link
 	if err != nil {
 		return err
 	}

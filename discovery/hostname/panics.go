@@ -18,8 +18,7 @@ func (r *Resolver) guardedLookup(ctx context.Context, text string, timeout time.
 	return r.lookup(ctx, text, timeout)
 }
 
-// guardedTurn calls turn, the body of the loop in Run. After a panic, Run calls turn again within
-// Config.Retry.
+// guardedTurn calls turn for Run. After a panic, the next turn follows within Config.Retry.
 func (r *Resolver) guardedTurn(turn func() (time.Duration, error)) (wait time.Duration, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -248,8 +248,8 @@ func (r *Resolver) turn(ctx context.Context, group *errgroup.Group, answers chan
 	return wait, nil
 }
 
-// sort schedules the next lookup of each name that has an answer: in first, or in the channel more.
-// It returns the answers without a problem, and adds the others to failures.
+// sort schedules the next lookups of the names in first and more. It returns answers without a
+// problem, and adds the others to failures.
 func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good []answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

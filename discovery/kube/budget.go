@@ -58,7 +58,7 @@ type Share struct {
 type LeftOut struct {
 	Name       string // plural name of the kind
 	Kept, Left int
-	More       bool // more than Left objects are left out
+	More       bool // more than Left
 }
 
 // String returns a phrase such as "7 of 12 services".

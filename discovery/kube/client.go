@@ -83,8 +83,8 @@ func (c *client) restFor(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient
 type scope struct{ namespace, name string }
 
 type contact interface {
-	answered(error)        // the error of a list or watch request; nil: a watch request succeeded
-	watching(initial bool) // a watch has begun; if initial, it delivers all objects first
+	answered(error)        // a request failed, or a watch request succeeded (nil)
+	watching(initial bool) // a watch has begun; initial: it delivers all objects first
 	unwatched()            // the watch has ended
 }
 

@@ -16,8 +16,7 @@ const (
 	debounceQuiet = 2 * time.Millisecond
 )
 
-// feed applies operations to the store: a single operation at once, and the operations of a burst
-// together.
+// feed applies operations to the store: a single one at once, a burst together.
 type feed struct {
 	store   *store.Store
 	changed chan struct{}

@@ -34,8 +34,8 @@ type kind struct {
 	// both groups. Both are nil for other kinds.
 	instead *kind
 	rivals  *rivals
-	gate    string                  // for reach parked and namespaces: the index of the keys that are wanted
-	group   func(key string) string // the group of a key of the index gate; a gate finds objects by group
+	gate    string                  // for parked and namespaces: the index of wanted keys
+	group   func(key string) string // the group of a key of gate; objects are found by group
 }
 
 type role int

@@ -24,10 +24,10 @@ type Live struct {
 	kind *kind // the kind in whose form the object is read and written
 }
 
-// Ending has the fields that determine whether a GatewayClass may be deleted.
+// Ending determines whether a GatewayClass may be deleted.
 type Ending struct {
 	Finalizers []string
-	Deleting   bool // deletion was requested: the API server accepts no new finalizer
+	Deleting   bool // the API server accepts no new finalizer
 }
 
 // Shape returns the shape of the object's status in the version in which it was read.
@@ -40,8 +40,8 @@ func endingOf(obj store.Object) *Ending {
 	return &Ending{Finalizers: slices.Clone(obj.GetFinalizers()), Deleting: obj.GetDeletionTimestamp() != nil}
 }
 
-// Live returns the newest version of an object. It returns false if the API server has no such
-// object, or if Penstock writes no status to its kind.
+// Live returns the newest version of an object, or false if it does not exist or its kind gets no
+// status.
 func (s *Source) Live(ref report.Ref) (Live, bool) { return s.lives.get(ref) }
 
 // LiveRefs lists all objects that Live returns, in no order.

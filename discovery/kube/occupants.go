@@ -14,9 +14,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// occupants stores which Services have the addresses that translation reads from store.Occupants.
-// The store has EndpointSlices only of Services in use; occupants reads the EndpointSlices of all
-// Services.
+// occupants stores which Services have the addresses that translation reads. The store has only the
+// EndpointSlices of Services in use; occupants reads all EndpointSlices.
 //
 // To save memory, an address is a number, and a list of addresses is one demand. With a string, a
 // demand and a set of occupants for each address, 5,000 hand-written EndpointSlices of 10 endpoints
@@ -25,10 +24,10 @@ type occupants struct {
 	source *Source
 
 	mu     sync.Mutex
-	wanted map[address]int32       // number of demands that contain the address; empty in most clusters
-	lists  map[string]struct{}     // keys of store.ByAddresses that are demanded
-	held   map[objectID][]address  // wanted addresses of each object
-	at     map[address][]*occupant // objects with each wanted address
+	wanted map[address]int32       // number of demands; empty in most clusters
+	lists  map[string]struct{}     // demanded keys of store.ByAddresses
+	held   map[objectID][]address  // wanted addresses by object
+	at     map[address][]*occupant // objects by wanted address
 }
 
 // address is an IP address in the form of netip.Addr.As16: a number, without a pointer.
@@ -54,8 +53,8 @@ func newOccupants(s *Source) *occupants {
 		held: map[objectID][]address{}, at: map[address][]*occupant{}}
 }
 
-// addressesOf returns the addresses of an object. It returns no addresses of an EndpointSlice that
-// Kubernetes did not make, because they may belong to other users.
+// addressesOf returns the addresses of an object. It returns none of an EndpointSlice that
+// Kubernetes did not make: they may belong to other users.
 func addressesOf(obj store.Object) (holder occupant, addresses []string) {
 	switch o := obj.(type) {
 	case *corev1.Service:

@@ -72,7 +72,7 @@ type Source struct {
 	parts   map[part]*following
 	failing map[part]error
 	gaps    map[part]gap
-	kept    map[Demand]bool // the demands of Keep; the map is immutable
+	kept    map[Demand]bool // demands of Keep; immutable
 }
 
 type following struct {

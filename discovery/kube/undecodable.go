@@ -19,8 +19,7 @@ import (
 // undecodable is the annotation with the reason why only an object's metadata is read.
 const undecodable = "penstock.dev/undecodable"
 
-// maxReason bounds the bytes of a reason. mostUndecodable bounds the findings, because any author
-// of objects can cause them.
+// These constants bound the reason and the findings: any author of objects can cause them.
 const (
 	maxReason       = 300
 	mostUndecodable = 50

@@ -72,7 +72,7 @@ func (p Pool) Compare(o Pool) int {
 }
 
 // PoolOf returns the identity of an InferencePool or InferencePoolImport. It also accepts another
-// object that has the name of its pool.
+// object with a pool's name.
 func PoolOf(obj interface {
 	GetNamespace() string
 	GetName() string

@@ -90,9 +90,8 @@ type conditionKey struct {
 	typ      string
 }
 
-// NewDocument makes the document of a Board's reports. before is the previous document, or nil. A
-// condition that has the same status in before keeps its transition time; another condition gets
-// now.
+// NewDocument makes the document of a Board's reports. A condition with the same status in before,
+// which may be nil, keeps its transition time. Other conditions get now.
 func NewDocument(reports []report.Report, controller string, before *Document, now time.Time) *Document {
 	m := &maker{controller: controller, now: now.UTC().Truncate(time.Second),
 		before: map[conditionKey]metav1.Condition{}}

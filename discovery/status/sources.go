@@ -20,8 +20,8 @@ const (
 	// each exporting cluster and process
 	Answers      = "answers"
 	Keys         = "keys"         // API keys that let no request pass; one instance for each key
-	Usage        = "usage"        // counts of requests that are not written to their database yet
-	Rates        = "rates"        // model servers with a rate that the picker also learns from another source
+	Usage        = "usage"        // counts of requests that are not in their database yet
+	Rates        = "rates"        // model servers whose reported rate differs from the picker's estimate
 	Servers      = "servers"      // pools without a serving server; one instance for each pool
 	Certificates = "certificates" // certificates that have expired or expire soon
 	Envoy        = "envoy"        // "penstock translate --validate": Envoy's rejections
@@ -38,7 +38,7 @@ var precedence = []string{Cluster, Files, Translation, Internal, Supervisor, Por
 func Instance(source, name string) string { return source + " " + name }
 
 // rank returns a source's place in precedence, and its instance. A source that is not in precedence
-// is placed after all others, so it wins.
+// wins.
 func rank(source string) (place int, instance string) {
 	name, instance, _ := strings.Cut(source, " ")
 	if place = slices.Index(precedence, name); place < 0 {

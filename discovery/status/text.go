@@ -92,7 +92,7 @@ func (p *printer) table(objects []Object) {
 			writeRow(w, u, shown)
 		}
 	}
-	_ = w.Flush() // cannot fail: it writes into memory
+	_ = w.Flush() // into memory
 	for line := range strings.Lines(table.String()) {
 		p.printf("%s\n", strings.TrimRight(line, " \n"))
 	}

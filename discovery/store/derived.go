@@ -38,8 +38,8 @@ func InvalidName(kind, name string) string { return kind + " " + name }
 // DeepCopyObject implements runtime.Object.
 func (i *Invalid) DeepCopyObject() runtime.Object { return deepcopy.Of(i) }
 
-// Learned holds the endpoints of one exporting cluster of an import that a remote picker has named,
-// and that are in the allowed ranges. multicluster/learned writes it. It has the import's
+// Learned holds endpoints of one exporting cluster of an import. A remote picker has named them,
+// and they are in the allowed ranges. multicluster/learned writes it. It has the import's
 // namespace, and its name is LearnedName.
 type Learned struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -178,8 +178,8 @@ type Export struct {
 func (e *Export) DeepCopyObject() runtime.Object { return deepcopy.Of(e) }
 
 // AddressPolicy determines the IP addresses that may become endpoints. cmd writes it before any
-// other object. There is one AddressPolicy, named OwnAddressPolicy. Without it, no address in
-// users' objects may become an endpoint. translator/addresses applies it.
+// other object. There is one AddressPolicy, named OwnAddressPolicy. Without it, addresses in users'
+// objects may not. translator/addresses applies it.
 type AddressPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -200,8 +200,8 @@ const OwnAddressPolicy = "own"
 // DeepCopyObject implements runtime.Object.
 func (p *AddressPolicy) DeepCopyObject() runtime.Object { return deepcopy.Of(p) }
 
-// ProcessorDefault is the processor of pools whose policy names no processor. cmd writes it, if at
-// all, before any other object. There is one ProcessorDefault, named OwnProcessor.
+// ProcessorDefault is the processor of pools whose policy names none. cmd writes it, if at all,
+// before any other object. There is one ProcessorDefault, named OwnProcessor.
 type ProcessorDefault struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`

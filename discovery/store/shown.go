@@ -90,9 +90,8 @@ func Show(obj Object) (json.RawMessage, error) {
 	return json.Marshal(out)
 }
 
-// Quotable reports whether pages show the value of a field in objects of a kind. If so, a report
-// may quote the value. path has the form of report.Finding.Field, such as
-// spec.rules[0].matches[0].path.value.
+// Quotable reports whether pages show a field of a kind's objects, so that a report may quote its
+// value. path is a finding's Field, such as spec.rules[0].matches[0].path.value.
 func Quotable(k Kind, path string) bool {
 	t := reflect.TypeOf(k.New())
 	for path != "" {

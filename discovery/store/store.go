@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Rows is the result of one read: objects of one table, sorted by primary key. Methods of Table
-// convert them to the type of the table.
+// Rows is the result of one read: objects of one table, sorted by primary key. Table's methods
+// decode it.
 type Rows struct{ list []any }
 
 func (r Rows) Len() int { return len(r.list) }
@@ -185,7 +185,7 @@ func (s *Store) Subscribe() *Subscription {
 	return sub
 }
 
-// Everything returns a change for each object of a view. A new reader begins with these changes.
+// Everything returns a change for each object of a view. A new reader begins with them.
 func Everything(v *View) []Change {
 	var out []Change
 	for _, t := range Tables() {
@@ -206,8 +206,8 @@ func (sub *Subscription) push(rev Revision) {
 	}
 }
 
-// Next waits for revisions. It returns all queued revisions, the oldest first, and a view that is
-// at least as new as the last of them. It fails only if ctx ends.
+// Next waits for revisions and returns all queued ones, the oldest first, with a view at least as
+// new as the last. It fails only if ctx ends.
 func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	for {
 		sub.mu.Lock()

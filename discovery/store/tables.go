@@ -56,7 +56,7 @@ const (
 	// so it is resolved. Reports about names that receive no traffic read by ByMention instead.
 	ByMention = "mention"
 	// ByAddresses indexes an Occupant by each list (AddressesKey) that translation reads and that
-	// contains its address. So one read of one key returns the occupants of many addresses.
+	// contains its address. So one key reads the occupants of many addresses.
 	ByAddresses = "addresses"
 )
 

@@ -117,8 +117,8 @@ func Address(a net.Addr) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// enter counts a new connection, or returns why it is denied. At the limit it also returns the
-// oldest connection that is not admitted, for the caller to close.
+// enter counts a new connection, or returns why it is denied. At the limit it also returns crowded,
+// an older connection to close.
 func (l *Listener) enter(c *conn) (crowded *conn, denied string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

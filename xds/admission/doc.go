@@ -8,10 +8,9 @@
 //
 // A Budget (budget.go) also bounds the incomplete messages of all connections, admitted or not.
 //
-// Invariants: a listener never has more than Config.PerAddress connections of an address that are
-// not admitted, and closes each of them after Config.Timeout or Config.Bytes. A listener never has
-// more than Config.Most connections. Admission costs an admitted connection one atomic load for
-// each read.
+// Invariants: a listener never has more than Config.Most connections, and never more than
+// Config.PerAddress of an address that are not admitted. It closes these after Config.Timeout or
+// Config.Bytes. An admitted connection costs one atomic load for each read.
 //
 // Tests: go test ./xds/admission
 package admission

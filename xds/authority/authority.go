@@ -37,9 +37,8 @@ type Config struct {
 	// first call is before Ready. Optional.
 	Changed func()
 	// Life is how long an authority is in use (default: one year). CertificateLife is how long a
-	// certificate is in use (default: one day). Authority and certificate are valid for longer: see
-	// tolerance. Overlap is how long an authority is in the bundle before it signs (default: one
-	// day).
+	// certificate is in use (default: one day). Both are valid for longer: see tolerance. Overlap
+	// is how long an authority is in the bundle before it signs (default: one day).
 	Life, CertificateLife, Overlap time.Duration
 	// Validity is how long a certificate is valid before and after it is signed; it must exceed
 	// CertificateLife. 0: it is valid as long as its authority.
@@ -141,8 +140,8 @@ func (a *Authority) renew(ctx context.Context) error {
 	return a.take(s, now)
 }
 
-// damagePause gives processes that hold the authority time to restore a damaged Secret, before
-// another process replaces it.
+// damagePause gives other processes, which may hold the authority, time to restore a damaged
+// Secret.
 const damagePause = 20 * time.Second
 
 // next returns the state that follows from the Secret's data, and whether to write it. If the
@@ -234,7 +233,7 @@ func (a *Authority) retire(former *signer, s state, now time.Time) {
 		return
 	}
 	hold := a.cfg.Overlap
-	if !s.rotation.ends.IsZero() { // an early replacement: the key may be compromised
+	if !s.rotation.ends.IsZero() { // the key may be compromised
 		hold = min(hold, s.rotation.ends.Sub(now))
 	}
 	a.former = append([]formerSigner{{former, time.Now().Add(hold)}}, a.former...)

@@ -62,8 +62,7 @@ func New(c Config) (*bootstrapv3.Bootstrap, error) {
 		DynamicResources: dynamicResources(),
 		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{b.adsCluster(c)}},
 		BootstrapExtensions: []*corev3.TypedExtensionConfig{{
-			// A hop needs an internal listener. This registry of internal listeners cannot be added
-			// later.
+			// Hops need this registry of internal listeners, and it cannot be added later.
 			Name:        "envoy.bootstrap.internal_listener",
 			TypedConfig: b.any(&internallistenerv3.InternalListener{}),
 		}},

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// merge merges the user's bootstrap over the generated bootstrap msg. It merges messages by field,
-// and appends lists.
+// merge merges the user's bootstrap over the generated msg: it merges messages by field and appends
+// lists.
 func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 	if len(extra) == 0 {
 		return nil

@@ -23,9 +23,9 @@ type Delta struct {
 	// Changes are in the order of each resource's first change. They are shared and must not be
 	// modified.
 	Changes []Change
-	// Reset is true if the log has dropped records that the cursor had not read. Changes then has
-	// every existing resource that has changed since the last Pull. Any other resource of the
-	// reader whose Slot.Current is nil was removed.
+	// Reset means that the log has dropped unread records. Changes then has every existing resource
+	// that has changed since the last Pull. A resource of the reader whose Slot.Current is nil was
+	// removed.
 	Reset bool
 }
 
@@ -205,9 +205,9 @@ type Initial struct {
 	Version string
 }
 
-// AcquireInitial acquires the names of initial_resource_versions. current has the slots of the
-// names that are listed with their current version: nearly all. others has the other names, and
-// resources that have changed since the last Pull. Safe for concurrent use.
+// AcquireInitial acquires the names of initial_resource_versions. current has the names listed with
+// their current version: nearly all. others has the rest, and resources that have changed since the
+// last Pull. Safe for concurrent use.
 func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, string]) (current []*Slot,
 	others []Initial) {
 	l := c.log

@@ -103,7 +103,7 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 		return r // translation reports why the Gateway is not accepted
 	}
 	unavailable := deployment == nil || deployment.Available == 0
-	// The addresses of a NodePort are the addresses of the nodes with ready proxies.
+	// A NodePort has the addresses of the nodes with ready proxies.
 	atNodes := service != nil && service.Type == corev1.ServiceTypeNodePort
 	var invalidField *render.InvalidField
 	missing := slices.DeleteFunc(render.StaticAddresses(m.object),

@@ -10,14 +10,14 @@
 // Related packages: xds/authority issues the control plane's certificates; xds/fleet implements
 // Members.
 //
-// Invariants: the review of a token is valid for at most five minutes; then the next new stream
-// causes another review. A token is denied after its expiry. A stream ends when its token or
-// certificate expires. While the API server is unreachable, a token or certificate that this
-// process accepted before stays valid for 24 hours after its expiry, for streams and new
-// connections. Only SPIFFE IDs in the configured trust domain name service accounts. Implausible
-// tokens, and unknown tokens from an address with many denied tokens, are denied without a review.
-// They never evict the review of a valid token. The caches of reviews are bounded, and denials stay
-// for seconds only. Tokens are neither logged nor kept in memory: the caches have hashes of them.
+// Invariants: the review of a token is valid for five minutes at most. A token is denied after its
+// expiry. A stream ends when its token or certificate expires. While the API server is unreachable,
+// a token or certificate that this process accepted before stays valid for 24 hours after its
+// expiry, for streams and new connections. Only SPIFFE IDs in the configured trust domain name
+// service accounts. Implausible tokens, and unknown tokens from an address with many denied tokens,
+// are denied without a review. They never evict the review of a valid token. The caches of reviews
+// are bounded, and denials stay for seconds only. Tokens are neither logged nor kept in memory: the
+// caches have hashes of them.
 //
 // Envoy in a pod sends a projected token of its service account (credential_injector on the ADS
 // cluster).

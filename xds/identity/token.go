@@ -138,8 +138,8 @@ func (t *tokens) ask(ctx context.Context, token string, hash [sha256.Size]byte, 
 	return a, nil
 }
 
-// evict makes room in accepted. It removes expired answers first, then answers that are due for a
-// review, then any answers. mu is held.
+// evict makes room in accepted. Expired answers go first, then answers that are due for a review,
+// then any. mu is held.
 func (t *tokens) evict(now time.Time) {
 	for _, over := range []func(answer) bool{
 		func(a answer) bool { return !a.inGrace(now) },
@@ -169,8 +169,8 @@ type claims struct {
 // latest bounds a time in a token, in seconds since 1970.
 const latest = 1 << 40
 
-// parse reads the claims of a token (RFC 7519, section 4.1). It returns false if the token is not a
-// JWT. It uses no struct, for which encoding/json would accept "AUD", too.
+// parse reads the claims of a token (RFC 7519, section 4.1). ok is false if it is not a JWT. With a
+// struct, encoding/json would accept "AUD", too.
 func parse(token string) (c claims, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -95,7 +95,7 @@ func (s *Stream) isCalm() bool {
 	}
 	for _, it := range s.items[resource.RouteConfiguration] {
 		if it.have == nil && !it.stale || it.want != nil && slices.ContainsFunc(it.want.Names, isHost) {
-			return false // it may be a route configuration of hops
+			return false // may contain hops
 		}
 	}
 	return true
@@ -248,8 +248,8 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// mayNameStale reports whether a resource that the proxy resumed with in an unknown version may
-// name slot, and until when to assume this.
+// mayNameStale reports whether another resource of which the proxy resumed with an unknown version
+// may name slot, and until when to assume this.
 func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait bool, until time.Time) {
 	for t := range s.items {
 		for _, other := range s.items[t] {

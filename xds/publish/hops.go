@@ -154,8 +154,8 @@ func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	return it.want
 }
 
-// usedHosts returns the removed virtual hosts to keep: a request can reach endpoints that name
-// them. Two hops that only lead to each other are both removed.
+// usedHosts returns the removed virtual hosts that endpoints within reach of a request name. Two
+// hops that only lead to each other are both removed.
 func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cache.Slot][]byte {
 	var named []*cache.Slot // named only by endpoints that are not current
 	used := map[*cache.Slot][]byte{}

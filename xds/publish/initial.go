@@ -62,8 +62,8 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 	return initial
 }
 
-// resumedWith records that a proxy resumed with version e. Without an item, if e is newer than the
-// last pull, the next pull would assume that the proxy has the version before e.
+// resumedWith records that a proxy resumed with version e. If e is newer than the last pull, the
+// next pull would otherwise assume the version before e.
 func (s *Stream) resumedWith(e *cache.Entry) {
 	if e.Seq > s.cursor.Seq() {
 		it := s.newItem(e.Slot)

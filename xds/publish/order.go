@@ -13,8 +13,8 @@ type gate func(*Stream, *item, time.Time) (bool, time.Time)
 
 type stage struct {
 	t resource.Type
-	// upsert and remove are the gates of upserts and removals. With a nil gate the stage sends none
-	// of them. With both gates it sends both in one response.
+	// upsert and remove are the gates of upserts and removals; nil: the stage sends none. With both
+	// gates it sends both in one response.
 	upsert, remove gate
 	// single: a response has one resource, so that its nonce identifies the resource.
 	single bool
@@ -151,7 +151,7 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 			out[i].entry = s.marked(it, now)
 		}
 		if it.now && it.want != nil && it.slot.Type == resource.Endpoints {
-			// The last endpoints are enough to warm a cluster; new endpoints wait for their hop.
+			// The last endpoints warm a cluster; new endpoints wait for their hop.
 			if hop, _ := s.awaitsHop(it, now); hop {
 				out[i].entry = it.lastSent()
 			}
@@ -163,9 +163,9 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 	return out
 }
 
-// endpointsAgain sends the endpoints of the clusters in a response, after these clusters. A
-// modified cluster, and a new cluster that shares its service_name, wait for endpoints without
-// requesting them. A proxy that has just resumed will soon report the endpoints that it has.
+// endpointsAgain sends the endpoints of the clusters in a response. A modified cluster, and a new
+// cluster that shares its service_name, wait for endpoints without requesting them. A resumed proxy
+// will soon report the endpoints that it has.
 func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	changed := r.carried
 	for _, p := range r.parts {

@@ -18,8 +18,7 @@ import (
 // whole. It sends variants. The first has only the parts that have not changed since the last
 // accepted version, the next half of the changes, and so on down to a virtual host and its route.
 // Accepted variants are in force at once; undecided parts stay as they were. In the end a rejected
-// part answers 500. If Envoy rejects that, too, because the match is invalid, the part stays as it
-// was.
+// part answers 500, or stays as it was if Envoy rejects that, too (an invalid match).
 type quarantine struct {
 	target *cache.Entry // the rejected version
 	names  []*cache.Slot
@@ -32,7 +31,7 @@ type quarantine struct {
 	entry  *cache.Entry
 	then   func(ok bool, detail string)
 	found  []Fault
-	// unsplittable is set if the cause of the rejection is outside of the virtual hosts.
+	// unsplittable: the cause of the rejection is not in a virtual host.
 	unsplittable bool
 }
 
@@ -51,8 +50,8 @@ type piece struct {
 	raw   []byte // as desired
 	old   []byte // as at the proxy; nil: absent
 	sends []byte // as in the next variant; nil: left out
-	open  bool   // encode it as head and inner instead of sends
-	head  []byte // the fields that are not inner pieces
+	open  bool   // encoded as head and inner
+	head  []byte // all other fields
 	inner []*piece
 }
 
@@ -60,8 +59,8 @@ type piece struct {
 type group struct {
 	pieces   []*piece
 	rejected bool   // at least one piece is rejected
-	other    *group // a group that contains a rejected piece if this group does not
-	detail   string // Envoy's error detail for the pieces
+	other    *group // has a rejected piece if this group has none
+	detail   string // Envoy's error detail
 }
 
 // Pieces have these levels. A virtual host can be split into routes; a member of a secret cannot be

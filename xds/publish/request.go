@@ -10,7 +10,7 @@ import (
 )
 
 // Request is a proxy's request for one type, with the fields of the delta protocol. Iterators may
-// be nil. The stream keeps no reference to the Request.
+// be nil. The stream does not keep it.
 type Request struct {
 	Type                   resource.Type
 	Subscribe, Unsubscribe iter.Seq[string]
@@ -132,8 +132,8 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	}
 }
 
-// expectRoutes records the route configurations that the proxy will request for a new listener.
-// Endpoints that name the listener wait for these route configurations.
+// expectRoutes records the route configurations that the proxy will request for a new listener:
+// endpoints that name the listener wait for these.
 func (s *Stream) expectRoutes(e *cache.Entry, now time.Time) {
 	if e.Type != resource.Listener {
 		return

@@ -19,7 +19,7 @@ import (
 // them again. So a secret that the proxy may have rejected, on this or an earlier stream, is sent
 // with a unique mark.
 //
-// marked returns the desired version of a secret, with a mark if necessary.
+// marked returns a secret as it is sent now.
 
 func (s *Stream) marked(it *item, now time.Time) *cache.Entry {
 	if !s.resumed && !s.suspects.has(it.slot.ID) {
@@ -153,8 +153,8 @@ func (q *quarantine) encodeSecret() []byte {
 	return body
 }
 
-// secret reports whether a listener must wait for a secret in flight: the proxy may reject the
-// secret, and would still use its bytes for a new version of the listener.
+// secret reports whether a listener waits for a secret in flight: the proxy may reject it, and
+// would still use its bytes for a new version of the listener.
 func (w *waiting) secret(it *item) bool {
 	if it.slot.Type != resource.Listener {
 		return false
@@ -181,8 +181,7 @@ func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 // retryBeside resends rejected secrets if some resource names them together with a secret that the
 // proxy has accepted. Of the secrets of a resource, Envoy rejects the last one to arrive, whichever
 // is faulty. A resent last good version must not trigger this: two such secrets would resend each
-// other forever. A placeholder triggers it once for each rejected version, and also for the secret
-// that it replaces.
+// other forever. A placeholder triggers it once for each version, also for its own secret.
 func (s *Stream) retryBeside(secret *cache.Slot, placed bool, now time.Time) {
 	for _, it := range s.items[resource.Secret] {
 		if it.slot == secret && !placed || it.want == nil || it.rejected != it.want.Version ||

@@ -16,8 +16,7 @@ type StateRequest struct {
 	Type resource.Type
 	// Names are all subscribed names. For clusters and listeners, an empty list means all.
 	Names []string
-	// Version is the version that the proxy accepted last: on this stream, or for a first request
-	// on an earlier stream.
+	// Version was accepted last: on this stream, or for a first request on an earlier one.
 	Version string
 	Nonce   string
 	Error   string
@@ -102,8 +101,8 @@ func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool
 	return false
 }
 
-// noteAccepted records the accepted versions of clusters and listeners, because every
-// state-of-the-world response repeats them. (The current version may be newer than the last pull.)
+// noteAccepted records the accepted versions of clusters and listeners, which every
+// state-of-the-world response repeats.
 func (s *Stream) noteAccepted(e *cache.Entry) {
 	if s.config.StateOfTheWorld && wildcardTypes[e.Type] {
 		s.accepted[e.Slot] = e

@@ -1,5 +1,5 @@
-// Package resource defines Resource: an encoded Envoy resource with the data for its delivery: its
-// version, which is a content hash, the resources that it names, and its owner objects.
+// Package resource defines an encoded Envoy resource with the data for its delivery: its version (a
+// content hash), the resources that it names, and its owner objects.
 //
 // The translator creates resources; xds/cache, publish and server pass the same immutable value on,
 // down to the bytes on the wire. Most resources have one part of bytes. Versions of a large

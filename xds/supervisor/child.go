@@ -12,7 +12,7 @@ type child struct {
 	pid    int
 	ended  chan struct{} // closed when the process has ended and was reaped
 	reason string        // why the process ended; valid after ended
-	log    *logWriter    // the writer of the process's standard error
+	log    *logWriter    // writes the standard error
 }
 
 // start starts Envoy in a separate process group: an interrupt at the terminal reaches only the

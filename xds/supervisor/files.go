@@ -4,8 +4,7 @@ import "syscall"
 
 const (
 	mostConnections = 50_000
-	// reservedFiles is the number of files for sessions of datagrams, listeners, health checks,
-	// picks and logs.
+	// reservedFiles are for datagrams, listeners, health checks, picks and logs.
 	reservedFiles = 4096
 	// leastConnections is the minimum result of connections.
 	leastConnections = 256

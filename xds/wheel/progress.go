@@ -16,8 +16,8 @@ type progress struct {
 	out        io.Writer
 	terminal   bool
 	done, size int64  // bytes; size is negative if it is unknown
-	shown      int64  // the length of the bar that is shown
-	advanced   func() // called after each read that returned bytes
+	shown      int64  // length of the shown bar
+	advanced   func() // called after each read
 }
 
 func newProgress(cfg Config, response *http.Response) *progress {

@@ -60,7 +60,7 @@ type Received struct {
 	Type     resource.Type
 	Upserts  []string // names
 	Removed  []string
-	Same     []string // names that the fake had in the same version
+	Same     []string // upserts that changed nothing
 	Rejected string   // error detail of the fake's NACK; "" for an ACK
 }
 

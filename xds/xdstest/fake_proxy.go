@@ -27,8 +27,8 @@ type proxy struct {
 	// stream.
 	unacked map[resource.Ref]bool
 	// resumed are the route configurations with which this stream began. lost are the hops that the
-	// first response for such a route configuration removed: a control plane that does not know its
-	// version cannot keep its hops.
+	// first response for them removed: a control plane that does not know their version cannot keep
+	// their hops.
 	resumed, lost map[resource.Ref]bool
 	state         map[resource.Type]string
 	// stored are the secrets that were received last, accepted or rejected. Envoy ignores the same
@@ -169,7 +169,7 @@ func (p *proxy) warm(endpoints resource.Ref) {
 	}
 }
 
-// Envoy ignores the removal of resources of other types, but no longer waits for removed endpoints.
+// Envoy ignores the removal of other types, but stops waiting for endpoints.
 func (p *proxy) remove(ref resource.Ref) {
 	delete(p.unacked, ref)
 	switch ref.Type {
@@ -183,9 +183,9 @@ func (p *proxy) remove(ref resource.Ref) {
 	}
 }
 
-// broken returns the requests that would fail because of the control plane: all resources that a
-// request may reach must name only resources in force. It ignores rejected resources, and missing
-// route configurations, which only keep their listener from starting.
+// broken returns the requests that would fail because of the control plane: what they may reach
+// must name only resources in force. It ignores rejected resources, and missing route
+// configurations, which only delay a listener's start.
 func (p *proxy) broken() (out []string) {
 	for ref := range p.reachable() {
 		for _, n := range p.active[ref].names {

@@ -33,8 +33,8 @@ func Resource(t testing.TB, kind resource.Type, name string, msg proto.Message,
 	return r
 }
 
-// Cluster returns an EDS cluster with its own service_name. Clusters of different generations
-// differ in their bytes only.
+// Cluster returns an EDS cluster with its own service_name. Another generation changes only its
+// bytes.
 func Cluster(t testing.TB, name string, generation int) *resource.Resource {
 	return SharedCluster(t, name, name, generation)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// holdClass adds a finalizer to a GatewayClass of this controller while Gateways name it, and
-// removes it later (Gateway API, GatewayClassFinalizerGatewaysExist). Without its class a Gateway
-// has no controller, and its listeners would close.
+// holdClass keeps a finalizer on a GatewayClass of Penstock while Gateways name it (Gateway API,
+// GatewayClassFinalizerGatewaysExist). Without its class a Gateway has no controller, and its
+// listeners would close.
 func (w *Writer) holdClass(ctx context.Context, ref report.Ref) error {
 	live, ok := w.cfg.Source.Live(ref)
 	if !ok || live.Ending == nil {

@@ -100,9 +100,8 @@ func New(cfg Config) (*Writer, error) {
 	return w, nil
 }
 
-// Observe records which generation of each object the board's reports describe: the generation in
-// view. changes are the objects that changed since the last call. Their reports must be on the
-// board before the call.
+// Observe records which generations the board's reports describe: the ones in view, of which
+// changes are new. The reports must be on the board before.
 func (w *Writer) Observe(view *store.View, changes []store.Change) {
 	var dirty []report.Ref
 	w.mu.Lock()

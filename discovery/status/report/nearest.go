@@ -16,8 +16,8 @@ func Nearest(s string, names []string) string {
 	return best
 }
 
-// Distance is the least number of edits that turn a into b. An edit adds, removes or replaces one
-// byte, or swaps two adjacent bytes (optimal string alignment).
+// Distance is the number of edits from a to b: to add, remove or replace a byte, or to swap two
+// adjacent ones (optimal string alignment).
 func Distance(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1) // rows of the two previous bytes of a
 	row := make([]int, len(b)+1)

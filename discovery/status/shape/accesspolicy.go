@@ -37,8 +37,8 @@ func AccessPolicy() *Shape {
 	}
 }
 
-// worst returns the conditions of the first parent with a condition that is False, or else of the
-// first parent. For a report without parents it returns the conditions of the report.
+// worst returns the conditions of the first parent with a False condition, else of the first
+// parent. Without parents it returns the conditions of the report.
 func worst(r report.Report) []report.Condition {
 	if len(r.Parents) == 0 {
 		return r.Conditions

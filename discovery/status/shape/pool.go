@@ -194,8 +194,8 @@ func untrue(all []metav1.Condition) (out []metav1.Condition) {
 	return out
 }
 
-// unmirrored returns the clusters that other controllers or users wrote. The entry of Penstock's
-// multi-cluster controller lists the clusters that it wrote.
+// unmirrored returns the clusters that others wrote. The entry of Penstock's multi-cluster
+// controller lists its clusters.
 func unmirrored(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == MultiCluster })
 	if i < 0 {

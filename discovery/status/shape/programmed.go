@@ -14,10 +14,10 @@ const ReconnectGrace = time.Minute
 
 // Proxies is the state of a Gateway's proxies.
 type Proxies struct {
-	Connected int           // proxies that are connected to any penstock process
-	Acked     bool          // all connected proxies have acknowledged the listeners of the current generation
+	Connected int           // to any penstock process
+	Acked     bool          // all have acknowledged the listeners of the current generation
 	Absent    time.Duration // how long no proxy has been connected
-	Before    int64         // the generation that the last written status reports as programmed, or 0
+	Before    int64         // the last generation that the status reports as programmed, or 0
 	// Addressless is the Service ("namespace/name") in front of the proxies if it has no address;
 	// else "".
 	Addressless string

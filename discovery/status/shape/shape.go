@@ -24,8 +24,8 @@ type Shape struct {
 
 // Input is the input of Make.
 type Input struct {
-	// Report is the board's report about the object. If it has no conditions, parents and
-	// listeners, the object does not belong to this controller.
+	// Report is the board's report about the object. Without conditions, parents and listeners the
+	// object is not Penstock's.
 	Report report.Report
 	// Object is the object without its status.
 	Object store.Object

@@ -13,7 +13,7 @@ const ByID = "id"
 // byPrefix is the suffix that go-memdb requires after the name of an index for a read by prefix.
 const byPrefix = "_prefix"
 
-// Index is an index by Key, which returns the key of a row, or nil if the index omits the row.
+// Index is an index by Key. Key returns nil if the index omits the row.
 type Index struct{ Key func(row any) []byte }
 
 // FromObject implements memdb.SingleIndexer.
