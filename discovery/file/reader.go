@@ -32,7 +32,7 @@ type Store interface {
 
 // Config configures a Reader.
 type Config struct {
-	// Paths names at least one folder, which is read recursively, or file, whose name may be any.
+	// Paths are folders, which are read recursively, or files with any name. At least one.
 	Paths []string
 	Store Store
 	// StateDir is the folder that persists each object's last good form. Load and Run create it. If

@@ -372,8 +372,7 @@ func (r *Resolver) lookup(ctx context.Context, text string, timeout time.Duratio
 	return out
 }
 
-// why describes a failed lookup. The text of the error itself would differ each time, by port
-// numbers.
+// why describes a failed lookup. It omits the port numbers in the error, which differ each time.
 func why(err error) string {
 	var dns *net.DNSError
 	switch {

@@ -38,7 +38,7 @@ var precedence = []string{Cluster, Files, Translation, Internal, Supervisor, Por
 func Instance(source, name string) string { return source + " " + name }
 
 // rank returns a source's place in precedence, and its instance. A source that is not in precedence
-// wins.
+// comes last.
 func rank(source string) (place int, instance string) {
 	name, instance, _ := strings.Cut(source, " ")
 	if place = slices.Index(precedence, name); place < 0 {

@@ -49,7 +49,7 @@ type state struct {
 	rotation                rotation
 }
 
-// If s.current is nil, the state is unusable.
+// read decodes the Secret's data. If s.current is nil, s is unusable.
 func read(data map[string][]byte) (s state, err error) {
 	part := func(name string, key []byte, withKey bool) *signer {
 		if len(data[name]) == 0 && name != currentCert {

@@ -82,7 +82,7 @@ func (l *log) open(cacheReady bool) {
 	}
 }
 
-// Called with mu held.
+// mu is held.
 func (l *log) seq() uint64 { return l.floor + uint64(len(l.tail)) }
 
 // commit appends a batch, then signals the cursors. It does so without the write lock, because a
@@ -183,7 +183,7 @@ func (l *log) reap(s *Slot) {
 const trimAt = 64
 
 // trim drops the records that every cursor has read, and the oldest records beyond the bounds. A
-// cursor before the floor gets a Delta.Reset.
+// cursor that has not read a dropped record gets a Delta.Reset.
 func (l *log) trim() {
 	if len(l.tail) < trimAt && l.bytes < l.config.LogBytes/4 {
 		return

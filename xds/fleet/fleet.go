@@ -159,7 +159,7 @@ func (f *Fleets) Refresh() {
 	}
 }
 
-// Called with mu held.
+// mu is held.
 func (f *Fleets) add(k key) {
 	if f.queue != nil {
 		f.queue.Add(k)

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// Errors are retried.
+// sync reconciles one fleet. Run retries it after an error.
 func (f *Fleets) sync(ctx context.Context, k key) error {
 	m, ready := f.member(k)
 	if !ready {

@@ -14,7 +14,7 @@ type gateway struct {
 	waits   map[*wait]struct{}
 }
 
-// Called with mu held.
+// mu is held.
 func (s *Server) gateway(name string) *gateway {
 	g := s.gateways[name]
 	if g == nil {

@@ -86,7 +86,7 @@ type sending struct {
 	span      trace.Span
 }
 
-// Called with mu held.
+// mu is held.
 func (st *stream) begin(r *publish.Response) {
 	var snd sending
 	var links []trace.Link
@@ -129,7 +129,7 @@ func linked(links []trace.Link, c trace.SpanContext) bool {
 	return false
 }
 
-// Called with mu held.
+// mu is held.
 func (st *stream) finish(t resource.Type, r request, now time.Time) {
 	snd, ok := st.sent[r.nonce]
 	delete(st.sent, r.nonce)

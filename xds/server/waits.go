@@ -101,7 +101,7 @@ func (st *stream) await(w *wait) {
 	st.checkWaits()
 }
 
-// Called with mu held.
+// mu is held.
 func (st *stream) checkWaits() {
 	st.waits = slices.DeleteFunc(st.waits, func(tgt target) bool {
 		e := st.machine.Accepted(tgt.slot)

@@ -36,7 +36,7 @@ func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, po
 	return addresses, func(bound uint16) uint16 { return exposed(services, bound, atNodes) }
 }
 
-// exposed returns the port of Services, or of nodes, that leads to the port bound of proxies. It
+// exposed returns the port of Services, or of nodes, that leads to the proxies' port bound. It
 // returns 0 if there is no such port, and bound if there is no Service.
 func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	if len(services) == 0 {

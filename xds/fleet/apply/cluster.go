@@ -128,7 +128,7 @@ func (c *Cluster) Objects(namespace, fleet string) []Object {
 	return out
 }
 
-// Called with mu held.
+// mu is held.
 func (c *Cluster) nodes(namespace, fleet string) (out []string) {
 	for _, pod := range c.pods[Ref{podKind, namespace, fleet}] {
 		out = append(out, pod.Nodes...)
