@@ -139,7 +139,7 @@ func (t *tree) walk(path string, depth int) {
 		t.fail(path, err)
 		return
 	}
-	var links []string // walked after the folders, so that a file is found by its path without a link first
+	var links []string // walked last, so that a file's path has no link if possible
 	for _, e := range entries {
 		at, link := filepath.Join(path, e.Name()), e.Type()&fs.ModeSymlink != 0
 		isFolder := e.IsDir()

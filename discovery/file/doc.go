@@ -19,7 +19,7 @@
 //     restarts. The object is removed only when its definition is removed.
 //   - If an object has two definitions, the first by file path and line is in use.
 //   - An endless file, a circular link, a folder of a million files or an unresponsive file system
-//     is a finding. It delays other files and the end of the process by filesystem.Timeout at most.
+//     is a finding. Other files and the end of the process wait for it filesystem.Timeout at most.
 //   - Files that change together are applied in one store.Apply. The store holds the content of all
 //     files at one moment: a route never appears before a backend that was written first. The order
 //     of modification times has no effect.

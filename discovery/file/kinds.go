@@ -17,7 +17,7 @@ import (
 
 type kind struct {
 	table    store.Kind
-	versions []version // accepted apiVersions; the store's Go type is of the first one
+	versions []version // accepted apiVersions; the store's type is of the first
 	crd      string    // the plural name in the kind's CRD in manifests; empty for built-in kinds
 	status   bool      // the status is read; otherwise it is dropped
 	// check finds mistakes in a decoded object that its schema cannot find. Optional.

@@ -298,7 +298,7 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	}
 	line := c.object.line
 	if c.object.good == nil && kept.good != nil {
-		return place(c.path, c.doc.line+line) // the form in use is not in the file, so its fields have no lines
+		return place(c.path, c.doc.line+line) // not the form in the file: its fields have no lines
 	}
 	if field != "" {
 		line = r.fieldLine(c, field)

@@ -107,8 +107,8 @@ func (r *Reader) leave(path string, ref report.Ref) {
 	}
 }
 
-// asGiven returns an absolute path as the user would write it, below the root as given. It returns
-// false if the path is below no root.
+// asGiven returns an absolute path as the user would write it, below the root as given, or false if
+// the path is below no root.
 func (r *Reader) asGiven(abs string) (string, bool) {
 	for _, root := range r.roots {
 		if rel, err := filepath.Rel(root.abs, abs); err == nil && abs != "" && filepath.IsLocal(rel) {

@@ -263,7 +263,7 @@ func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good
 				good = append(good, a)
 			case a.late && !retry:
 				n.slow, n.due = true, time.Now()
-				if n.pending { // a name with an answer keeps it without an error: the server may only be slow
+				if n.pending { // else the last answer stays without an error: the server may be slow
 					failures.add(a)
 				}
 			default:

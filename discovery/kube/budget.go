@@ -27,8 +27,8 @@ const (
 	perObject = 1 << 10
 )
 
-// Budget bounds the memory for objects from several API servers of other operators. Each API server
-// has a Share, at most half of the bytes that the other Shares leave. Safe for concurrent use.
+// Budget bounds the memory for objects from several API servers of other operators. Each has a
+// Share of at most half of the bytes that the other Shares leave. Safe for concurrent use.
 type Budget struct {
 	bytes int64
 

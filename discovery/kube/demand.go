@@ -138,7 +138,7 @@ func (s *Source) unwant(d Demand) {
 		if d.Index == k.gate {
 			g.unwant(d.Key)
 		}
-		return // the namespace stays watched, because it is likely to be demanded again
+		return // the namespace stays watched: it is likely to be wanted again
 	}
 	if ns, name := store.ParseID(d.Key); d.Index == store.ByID {
 		s.mu.Lock()

@@ -59,8 +59,8 @@ func (o *order) put(ref report.Ref, missing []string, apply func()) {
 	}
 }
 
-// remove applies a deletion. The deletion of a backend waits for watchSkew, because a route may
-// just have moved to another backend.
+// remove applies a deletion. A backend's deletion waits for watchSkew: a route may just have left
+// the backend.
 func (o *order) remove(ref report.Ref, backend bool, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

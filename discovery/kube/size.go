@@ -61,7 +61,7 @@ func sizeOf(obj any) int64 {
 	return int64(v.Elem().Type().Size()) + below(v.Elem())
 }
 
-var timeType = reflect.TypeFor[time.Time]() // all values share the location that they refer to
+var timeType = reflect.TypeFor[time.Time]() // all values share their location
 
 func below(v reflect.Value) (bytes int64) {
 	switch v.Kind() {
@@ -83,7 +83,7 @@ func below(v reflect.Value) (bytes int64) {
 		if v.Kind() == reflect.Slice {
 			bytes = int64(v.Cap()) * int64(v.Type().Elem().Size())
 		}
-		if k := v.Type().Elem().Kind(); k <= reflect.Complex128 { // numbers refer to no other memory
+		if k := v.Type().Elem().Kind(); k <= reflect.Complex128 { // numbers refer to nothing
 			return bytes
 		}
 		for i := range v.Len() {

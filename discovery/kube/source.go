@@ -306,8 +306,8 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 	return next, nil
 }
 
-// expect follows a part in a version. If version is "", it ends the part. It returns false until
-// the first list of the part has ended.
+// expect follows a part in a version, or ends it if version is "". It returns false until the
+// part's first list.
 func (s *Source) expect(p part, version string) (synced bool) {
 	switch f := s.parts[p]; {
 	case f == nil && version != "":

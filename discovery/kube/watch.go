@@ -35,7 +35,7 @@ type intake struct {
 	once   sync.Once
 
 	mu  sync.Mutex
-	ids map[string]struct{} // the existing objects, as far as the reflector has received them
+	ids map[string]struct{} // existing objects that the reflector has received
 }
 
 func newIntake(s *Source, p part) *intake {

@@ -121,7 +121,7 @@ func (b *Board) List(ws WatchSet) (out []report.Report) {
 	return out
 }
 
-// Get returns the merged report about one object. It returns false if there is no report.
+// Get returns the merged report about one object, or false if there is no report.
 func (b *Board) Get(ref report.Ref) (report.Report, bool) {
 	parts := slices.Collect(rows.Walk[entry](txn{b.db.Txn(false)}, nil, reportTable, rows.ByID, appendRef(nil, ref)))
 	if len(parts) == 0 {
@@ -168,9 +168,8 @@ func (b *Board) Settle(ctx context.Context, debounce time.Duration) error {
 	}
 }
 
-// Stream calls emit with the document of the whole board once the board has settled, and again each
-// time that it has settled after a change, until ctx ends or emit fails. So no document shows half
-// of a change.
+// Stream calls emit with the document of the board once the board has settled, and whenever it has
+// settled after a change, until ctx ends or emit fails. So no document shows half of a change.
 func (b *Board) Stream(ctx context.Context, controller string, emit func(*Document) error) error {
 	var last *Document
 	return b.follow(ctx, func(all []report.Report) error {

@@ -97,8 +97,8 @@ type Failback struct {
 // DeepCopyObject implements runtime.Object.
 func (f *Failback) DeepCopyObject() runtime.Object { return deepcopy.Of(f) }
 
-// Dialect holds the results of picker/probe for an external picker. picker/probe writes it. Its
-// name is the name of the picker's Envoy cluster.
+// Dialect holds the results of picker/probe, which writes it, for an external picker. Its name is
+// the name of the picker's Envoy cluster.
 type Dialect struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`

@@ -24,8 +24,7 @@
 // (tidwall/btree) takes 90 bytes and inserts twice as fast (BenchmarkIndex). The board of reports
 // is a go-memdb nevertheless, because of WatchSets (BenchmarkBoard_Memory in discovery/status).
 //
-// A reader of many addresses reads their occupants by one key (ByAddresses), which saved 26 MiB
-// with 5,000 hand-written EndpointSlices of 10 endpoints.
+// Reads of many addresses have one key (ByAddresses): see discovery/kube, occupants.go.
 //
 // Tests: go test ./discovery/store
 package store

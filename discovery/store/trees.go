@@ -107,8 +107,7 @@ func (t trees) each(table string, f func(entry)) {
 	})
 }
 
-// after returns a snapshot for Views. It copies the tables that have changed since the snapshot
-// before, and shares the others with it.
+// after returns a snapshot for Views. It copies only the tables that have changed since before.
 func (t trees) after(before trees, changed map[string]struct{}) trees {
 	now := maps.Clone(before)
 	for name, tree := range t {

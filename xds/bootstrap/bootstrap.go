@@ -184,9 +184,9 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 				HttpFilters: b.tokenFilters(c),
 				UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
 					ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
-						// Detects a control plane that is frozen but connected within 14 s. These
-						// pings are most of the load of an idle control plane (1,000 proxies with a
-						// ping each 5 s take 1 % of a core).
+						// Detects within 14 s that a connected control plane is frozen. These pings
+						// are most of the load of an idle control plane (1,000 proxies with a ping
+						// each 5 s take 1 % of a core).
 						ConnectionKeepalive: &corev3.KeepaliveSettings{
 							Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(3 * time.Second),
 						},

@@ -36,8 +36,8 @@ type Config struct {
 	// Token is the file of the bearer token that authenticates the proxy to the control plane.
 	// Envoy reads the file again when it is replaced. Token requires TLS and Secrets.
 	Token string
-	// Secrets is the path, in the proxy's file system, of the folder with the files of SecretFiles.
-	// With Secrets, Envoy loads a new CA, certificate or token without a restart. Optional.
+	// Secrets is the path at the proxy of the folder with the files of SecretFiles. With it, Envoy
+	// loads a new CA, certificate or token without a restart. Optional.
 	Secrets string
 
 	// Ready is the "ip:port" where ReadyPath reports readiness. Optional.
@@ -65,16 +65,16 @@ type TLS struct {
 	CA   string // PEM; verifies the control plane. Required.
 	Cert string // PEM; the proxy's certificate. Optional, with Key.
 	Key  string // PEM
-	// ServerName is sent as SNI and must be in the control plane's certificate. Default: the host
-	// of the first address.
+	// ServerName is the SNI, and must be in the control plane's certificate. Default: the host of
+	// the first address.
 	ServerName string
 }
 
 // DefaultProfile identifies the requirements of this version's listeners: the fixed list of HTTP
 // filters and the bootstrap settings that they need. Raise it when the list gains, loses or moves a
-// filter, or when a listener needs a setting that older bootstraps lack. Then serve their previous
-// resources to older profiles. Otherwise an upgrade of the control plane drains all streams at
-// once, or breaks older proxies.
+// filter, or when a listener needs a setting that older bootstraps lack. Then serve older profiles
+// their previous resources. Otherwise an upgrade of the control plane drains all streams at once,
+// or breaks older proxies.
 //
 // It is still 1, because a proxy with any earlier bootstrap accepts today's listeners. Since the
 // first version the list has gained one filter (uploads), and some fields have changed (timeouts,

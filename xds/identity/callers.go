@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/admission"
 )
 
-// Callers configures calls by Gateways of the other clusters of a set. These Gateways connect by
-// mTLS, with a server name below Domain, to a port that other clients use, too.
+// Callers configures calls by Gateways of the other clusters of a set. They connect by mTLS, with a
+// server name below Domain, to a port that has other clients, too.
 type Callers struct {
 	Domain string // such as "pool.penstock"
 	// Certificate returns this cluster's certificate for a server name. An error denies the

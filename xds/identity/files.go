@@ -64,7 +64,7 @@ func (f Files) PickKey() (string, error) {
 }
 
 // TLS returns the configuration of a server. If verify is set, clients must have a certificate of
-// ClientCA; it is optional if there is a Token. lowest is the minimum version of TLS.
+// ClientCA, or may have one if there is a Token. lowest is the minimum version of TLS.
 func (f Files) TLS(verify bool, lowest uint16) *tls.Config {
 	return &tls.Config{MinVersion: lowest, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		cert, err := f.Certificate()

@@ -44,7 +44,7 @@ type tokens struct {
 	junk        *junk
 	slots       chan struct{} // an element for each review in flight
 	group       singleflight.Group
-	denials     *lru.Cache // hash -> end of the denial; a separate cache, so that junk evicts no accepted token
+	denials     *lru.Cache // hash -> end of the denial; separate, so that junk evicts no accepted token
 
 	mu       sync.RWMutex
 	accepted map[[sha256.Size]byte]answer

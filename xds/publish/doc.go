@@ -27,8 +27,8 @@
 //     the proxy keeps their last good version. The rest of the response is sent again. If the error
 //     detail names no resource, each resource is sent in a separate response.
 //   - A rejected route configuration is bisected (quarantine.go): rejected parts answer 500 or stay
-//     as before, and the others are in force. The proxy's version then differs from the cache's;
-//     Stream.Accepted returns it.
+//     as before, and the others are in force. Then the proxy's version, which Stream.Accepted
+//     returns, differs from the cache's.
 //   - A rejected secret with the certificates of several members is bisected by member (secret.go),
 //     and the faulty members are left out. For any other secret the last good version or a
 //     placeholder (placeholder.go) is sent, because Envoy stores rejected bytes. A secret that the

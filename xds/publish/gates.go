@@ -295,9 +295,9 @@ func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, 
 		return false, time.Time{}
 	}
 	// The wait is bounded, because there may be a cycle: endpoints wait for their cluster, the
-	// cluster for its routes, and the routes for the removal of the listener that the endpoints may
-	// name. The wait is unbounded if a rejected version starts that chain, because the old version
-	// then stays.
+	// cluster for its routes, and these for the removal of the listener that the endpoints may
+	// name. If a rejected version starts that chain, the wait is unbounded, because the old version
+	// stays.
 	if it.want == nil && s.keepsRejected() {
 		return true, time.Time{}
 	}

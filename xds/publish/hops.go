@@ -171,7 +171,7 @@ func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cach
 	if len(used)+len(named) == 0 {
 		return nil
 	}
-	hosts, leading := map[*cache.Slot][]byte{}, [][]byte{} // leading: virtual hosts through which requests may come
+	hosts, leading := map[*cache.Slot][]byte{}, [][]byte{} // leading: virtual hosts that lead requests
 	for _, p := range last.Parts {
 		_, all := fields(p.Body, fieldInner[0])
 		for _, h := range all {

@@ -93,7 +93,7 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 	}
 	for _, it := range sorted(alone) {
 		if s.config.StateOfTheWorld && wildcardTypes[st.t] && s.window(st.t) > 0 {
-			break // every response has all resources, so the next one would include this item, too
+			break // every response has all resources, so the next would include this item
 		}
 		out = append(out, s.respond(st.t, s.parts(now, it), now))
 	}

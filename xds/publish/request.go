@@ -94,7 +94,7 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 		return // the proxy has unsubscribed meanwhile
 	}
 	if it != p.it {
-		s.hold(it.slot) // the proxy unsubscribed and subscribed again before the response arrived
+		s.hold(it.slot) // the proxy subscribed again before the response arrived
 	}
 	if it.flight == r {
 		it.flight = nil
@@ -115,7 +115,7 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	it.have, it.stale = p.entry, false
 	s.noteAccepted(p.entry)
 	if it.want == nil && it.flight == nil && it.slot.Type == resource.Endpoints {
-		s.setWant(it, nil, now) // the endpoints were removed while in flight: their hops may be missing
+		s.setWant(it, nil, now) // endpoints that were removed in flight: their hops may be missing
 	}
 	whole := sameVersion(it.want, p.entry) || it.quarantine != nil && it.quarantine.secret != nil
 	placed := it.quarantine != nil && it.quarantine.placed

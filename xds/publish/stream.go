@@ -24,9 +24,9 @@ type Config struct {
 	// Without it, a request that has chosen the cluster and waits for its pick would fail with "no
 	// such cluster".
 	Linger time.Duration
-	// Called reports whether the proxy makes calls to a cluster that last as long as a client's
-	// request. Such a cluster stays for the longer of Drain and Linger, because its removal cuts
-	// calls in flight. nil: there is no such cluster.
+	// Called reports whether the proxy's calls to a cluster last as long as a client's request.
+	// Such a cluster stays for the longer of Drain and Linger, because its removal cuts calls in
+	// flight. nil: no calls last so long.
 	Called func(cluster string) bool
 	// Settle bounds how long removals wait after a proxy has resumed with versions that the cache
 	// does not have. They wait until the proxy subscribes to its routes, and for listeners that its
@@ -90,7 +90,7 @@ type item struct {
 	flight *Response
 
 	rejected   string  // the version that was rejected
-	again      string  // a secret's rejected version that was sent once more because of a placeholder
+	again      string  // the rejected version that was sent once more because of a placeholder
 	detail     string  // Envoy's error detail, until Envoy accepts a version
 	faults     []Fault // the rejected parts of a route configuration or a secret
 	reported   bool    // Rejections has reported a rejected version since the last accepted version
@@ -217,7 +217,7 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 			// the cluster may stay.
 			want = withoutHops(it.have, s.missingHops(it.have))
 		case it.have == nil && !it.stale && it.flight == nil, slot.Type == resource.Secret:
-			s.drop(it) // there is nothing to remove, or Envoy keeps the secret until it unsubscribes
+			s.drop(it) // nothing to remove, or a secret, which stays until Envoy unsubscribes
 			return
 		}
 	}

@@ -52,7 +52,7 @@ func (t Type) String() string {
 	return [numTypes + 1]string{"secret", "cluster", "endpoints", "listener", "route", "virtual host"}[t]
 }
 
-// TypeOf returns the type of a type URL. It returns false if the type is not served.
+// TypeOf returns the type of a type URL, or false if the type is not served.
 func TypeOf(url string) (Type, bool) {
 	i := slices.Index(typeURLs[:], url)
 	return Type(max(i, 0)), i >= 0

@@ -82,7 +82,7 @@ func (m *metrics) sent(r *publish.Response, size int) {
 }
 
 type sending struct {
-	committed time.Time // when the newest change in it was committed; zero: before the proxy connected
+	committed time.Time // commit of its newest change; zero: before the proxy connected
 	span      trace.Span
 }
 

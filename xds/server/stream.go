@@ -56,7 +56,7 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	st.machine = publish.New(st.cursor, c)
 	s.add(st)
 	defer s.remove(st)
-	st.recheck() // the permission may have changed before add: Recheck did not know the stream yet
+	st.recheck() // before add, Recheck did not know the stream
 	if err := st.ready(ctx); err != nil {
 		return ended(err)
 	}

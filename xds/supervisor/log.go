@@ -69,8 +69,8 @@ func (w *logWriter) flush() {
 	}
 }
 
-// record logs one line. A line in another format is a warning: Envoy wrote it before it set up its
-// log. Lines after a crash are left out.
+// record logs one line, unless it follows a crash. A line in another format is a warning: Envoy
+// wrote it before it set up its log.
 func (w *logWriter) record(line string) {
 	level, logger, text := slog.LevelWarn, "", line
 	if parts := strings.SplitN(line, " ", 3); len(parts) == 3 {

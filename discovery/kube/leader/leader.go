@@ -53,7 +53,7 @@ func New(cfg Config) (*Elector, error) {
 	rc := rest.CopyConfig(cfg.REST)
 	rc.QPS = -1
 	rc.ContentType = runtime.ContentTypeJSON // JSON as in all other writes
-	rc.Timeout = renewDeadline / 2           // after a request that hangs, there is time for another one
+	rc.Timeout = renewDeadline / 2           // leaves time for another request
 	client, err := coordinationv1.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)

@@ -72,8 +72,7 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 	}
 	switch {
 	case len(services) == 0:
-		// external proxies: use the addresses in their EnvoyFleet; without any, in the Gateway's
-		// spec
+		// external proxies: the addresses in their EnvoyFleet, else in the Gateway's spec
 		if accepted := condition(gatewayv1.GatewayConditionAccepted); len(known) > 0 ||
 			accepted != nil && accepted.Status == report.False {
 			return known
@@ -89,7 +88,7 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 	if p := condition(gatewayv1.GatewayConditionProgrammed); p != nil && p.Status == report.False {
 		return nil // no node has a proxy yet
 	}
-	return usable(serviceAddresses(services)) // external proxies without addresses in an EnvoyFleet
+	return usable(serviceAddresses(services)) // external proxies without such addresses
 }
 
 // requested lists the IP addresses in a Gateway's spec; external proxies support no other type.

@@ -25,8 +25,8 @@ type Config struct {
 	// nodes and load balancers to remove the pod. Default: 10 s.
 	Settle time.Duration
 	// Quiet is how long to wait for requests on idle connections: a client learns that its
-	// connection ends only from its next response. Without Stop, the drain also waits until no
-	// datagram has arrived for this time. Default: 5 s.
+	// connection ends only from its next response. Without Stop, the drain also waits for this time
+	// without datagrams. Default: 5 s.
 	Quiet time.Duration
 	// Interval is the time between reads of the statistics. Default: 250 ms.
 	Interval time.Duration
@@ -100,7 +100,7 @@ type work struct {
 	requests    int64 // HTTP requests
 	connections int64 // HTTP connections, with requests or without
 	streams     int64 // connections of other protocols
-	datagrams   int64 // datagrams of clients since Envoy started; -1: no listener accepts datagrams
+	datagrams   int64 // of clients since Envoy started; -1: no listener accepts datagrams
 }
 
 type envoy struct{ client *http.Client }

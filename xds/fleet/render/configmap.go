@@ -25,7 +25,7 @@ const (
 	bootstrapFile = "bootstrap.yaml"            // a key of the ConfigMap
 	caFile        = "ca.crt"
 	defaultDrain  = 600         // seconds
-	lifetime      = int64(3600) // lifetime of a token, in seconds; the kubelet replaces a token at four fifths of it
+	lifetime      = int64(3600) // of a token, in seconds; the kubelet replaces it at four fifths
 )
 
 // ReadyPort is the port of a pod on which Envoy answers the kubelet. Listeners cannot use it.

@@ -3,9 +3,9 @@
 //
 // It serves tests, benchmarks and `penstock demo`, and imports only the standard library.
 //
-// Invariant: a port is below the ports that the kernel assigns to connections and to listeners of
-// port 0: none of them takes the port before the program binds it. Two simultaneous choices are
-// equal once in 20,000 times, unless one of them holds its listener.
+// Invariant: a port is below the ports that the kernel assigns, so that no connection takes it
+// before its program binds it. Two simultaneous choices are equal once in 20,000 times, unless one
+// of them holds its listener.
 //
 // Tests: go test ./xds/xdstest/freeport
 package freeport
