@@ -155,8 +155,7 @@ func (r *Reader) list() (found, lost []string, problems []mistake) {
 	return slices.Sorted(maps.Keys(seen)), lost, problems
 }
 
-// hidden reports whether a name is one that editors, version control or mounts use for internal
-// files.
+// hidden reports whether editors, version control or mounts use a name for internal files.
 func hidden(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || strings.HasPrefix(name, "#")
 }

@@ -306,8 +306,8 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	return place(c.path, c.doc.line+line)
 }
 
-// fieldLine returns the line of a field in its document. It caches results, because findings are
-// printed repeatedly.
+// fieldLine returns the line of a field in its document. It caches results for the next page of
+// findings.
 func (r *Reader) fieldLine(c claim, field string) int {
 	r.parsing.Lock()
 	defer r.parsing.Unlock()

@@ -21,8 +21,7 @@ import (
 // seconds to create thousands. Its mode is 0600, because it contains Secrets.
 const stateFile = "last-good.jsonl"
 
-// maxWaste bounds the outdated lines of the journal, in bytes, beyond four times the size of the
-// valid ones.
+// maxWaste bounds the outdated lines of the journal, in bytes, beyond four times the valid ones.
 const maxWaste = 1 << 20
 
 type record struct {

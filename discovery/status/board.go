@@ -107,7 +107,7 @@ func (b *Board) Remove(source string, owners ...report.Ref) {
 func (b *Board) List(ws WatchSet) (out []report.Report) {
 	t := txn{b.db.Txn(false)}
 	t.watch(ws)
-	var parts []*entry // the entries of one object
+	var parts []*entry // of one object
 	for e := range rows.Walk[entry](t, nil, reportTable, rows.ByID, nil) {
 		if len(parts) > 0 && parts[0].report.Owner != e.report.Owner {
 			out = append(out, b.located(merge(parts)))

@@ -24,7 +24,5 @@
 // (tidwall/btree) takes 90 bytes and inserts twice as fast (BenchmarkIndex). The board of reports
 // is a go-memdb nevertheless, because of WatchSets (BenchmarkBoard_Memory in discovery/status).
 //
-// Reads of many addresses have one key (ByAddresses): see discovery/kube, occupants.go.
-//
 // Tests: go test ./discovery/store
 package store

@@ -27,8 +27,8 @@ const (
 	// that reconnect at once stay below it.
 	lastShare = 64 << 10
 	manyTimes = 8
-	// forgotten is how many counted bytes of a connection expire each second. No handler receives
-	// some bytes: pings, and messages of streams that end before.
+	// forgotten is how many counted bytes of a connection expire each second. Some bytes never
+	// reach a handler: pings, and messages of streams that end before.
 	forgotten = 4 << 10
 	// framing is the minimum overhead of HTTP/2 and gRPC for each 64 KiB of a message, in bytes.
 	framing = 64

@@ -9,7 +9,5 @@
 // indefinitely. It dials an unreachable control plane at least every half second, and detects a
 // frozen one.
 //
-// A bootstrap has a profile (DefaultProfile), for which xds/cache has a separate log.
-//
 // Tests: go test ./xds/bootstrap (some run the real Envoy); make golden rewrites the goldens.
 package bootstrap

@@ -2,9 +2,8 @@
 // the current resources and a log of their latest changes. The translator calls Commit. Each stream
 // of xds/server holds a Cursor: its place in the log.
 //
-// A profile identifies the capabilities of a bootstrap: an upgrade may serve old and new proxies of
-// one gateway differently. A cursor for a profile without commits reads the gateway's default
-// profile, "".
+// A profile identifies the capabilities of a bootstrap: an upgrade may treat old and new proxies
+// differently. A cursor for a profile without commits reads the gateway's default profile, "".
 //
 // Invariants:
 //   - The work for a change is proportional to the change. All resources are visited in two cases

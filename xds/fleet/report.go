@@ -41,9 +41,8 @@ func (f *Fleets) publish(k key, r report.Report) (changed bool) {
 	return true
 }
 
-// reportMissingClass reports proxies whose Gateway's class was deleted, so that they have no
-// listeners. It returns false if the class exists. The objects prove that the Gateway was
-// Penstock's.
+// reportMissingClass reports that proxies have no listeners because their Gateway's class was
+// deleted. It returns false if the class exists. The objects prove that the Gateway was Penstock's.
 func (f *Fleets) reportMissingClass(k key, there []apply.Object) bool {
 	view := f.cfg.Store.View()
 	for _, o := range there {

@@ -150,7 +150,7 @@ func (w *waiting) cluster(n *cache.Slot) bool {
 	if n.Current() == nil {
 		return false
 	}
-	for _, e := range n.Current().Names { // the hops of the cluster
+	for _, e := range n.Current().Names { // its hops
 		if e.Type != resource.Endpoints || e.Current() == nil {
 			continue
 		}

@@ -16,8 +16,8 @@ import (
 // Endpoints that lead to a hop name an internal listener and the hop's virtual host in the
 // listener's routes. Listener and virtual host are sent before the endpoints that name them, and
 // removed after these endpoints. All hops of a gateway share the listener and its route
-// configuration. Variants of the latter keep a removed virtual host until no endpoints of the proxy
-// name it.
+// configuration. Variants of that configuration keep a removed virtual host until no endpoints of
+// the proxy name it.
 
 func isHost(n *cache.Slot) bool { return n.Type == resource.VirtualHost }
 func isHop(n *cache.Slot) bool  { return n.Type == resource.Listener || isHost(n) }
@@ -154,8 +154,8 @@ func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	return it.want
 }
 
-// usedHosts returns the removed virtual hosts that endpoints within reach of a request name. Two
-// hops that only lead to each other are both removed.
+// usedHosts returns the removed virtual hosts that endpoints name, if requests can reach these
+// endpoints. Two hops that only lead to each other are both removed.
 func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cache.Slot][]byte {
 	var named []*cache.Slot // named only by endpoints that are not current
 	used := map[*cache.Slot][]byte{}

@@ -165,7 +165,7 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 
 // endpointsAgain sends the endpoints of the clusters in a response. A modified cluster, and a new
 // cluster that shares its service_name, wait for endpoints without requesting them. A resumed proxy
-// will soon report the endpoints that it has.
+// first reports the endpoints that it has.
 func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	changed := r.carried
 	for _, p := range r.parts {

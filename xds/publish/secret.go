@@ -181,7 +181,8 @@ func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 // retryBeside resends rejected secrets if some resource names them together with a secret that the
 // proxy has accepted. Of the secrets of a resource, Envoy rejects the last one to arrive, whichever
 // is faulty. A resent last good version must not trigger this: two such secrets would resend each
-// other forever. A placeholder triggers it once for each version, also for its own secret.
+// other forever. A placeholder triggers it once for each version, also for the secret that it
+// replaces.
 func (s *Stream) retryBeside(secret *cache.Slot, placed bool, now time.Time) {
 	for _, it := range s.items[resource.Secret] {
 		if it.slot == secret && !placed || it.want == nil || it.rejected != it.want.Version ||

@@ -24,8 +24,6 @@
 //
 // A reconnection storm mostly costs decoding initial_resource_versions, so names are read in place.
 //
-// Envoy sends a new token only with a new stream, so a stream ends when its credential expires.
-//
 // Tests: go test ./xds/server (FuzzDeltaRequest_EqualsGenerated compares the reader of delta
 // requests with the generated message); with whole proxies: go test ./xds/xdstest/...
 package server

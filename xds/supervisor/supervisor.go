@@ -67,8 +67,8 @@ func (s *Supervisor) Set(gateways []string) {
 	}
 }
 
-// Run keeps an Envoy for each Gateway until ctx ends, and then drains and ends all Envoys. If an
-// Envoy cannot be started, Run retries; the other Envoys serve on.
+// Run keeps an Envoy for each Gateway until ctx ends, and then drains and ends all Envoys. It
+// retries an Envoy that cannot be started; the others serve on.
 func (s *Supervisor) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	running := map[string]context.CancelFunc{}

@@ -69,8 +69,8 @@ func (f *filler) mark(path string, hidden bool) string {
 	return text
 }
 
-// isName reports whether a field holds a name, or another text to which the API server gives the
-// form of a name. Such fields hold no credential: they identify reports and rows.
+// isName reports whether a field holds a name, or another text that must have the form of a name.
+// Such fields hold no credential: they identify reports and rows.
 func isName(path string) bool {
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	return name == "name" && !strings.HasPrefix(path, "metadata.annotations") ||

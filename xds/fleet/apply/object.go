@@ -42,9 +42,9 @@ type Object struct {
 	// These fields are set for a Service. Balancer has the load balancer's addresses and names.
 	Balancer, External, ClusterIPs []string
 	Type                           corev1.ServiceType
-	// Class is spec.loadBalancerClass of a Service.
+	// spec.loadBalancerClass
 	Class string
-	// Ports are the ports of a NetworkPolicy's first rule.
+	// ports of a NetworkPolicy's first rule
 	Ports []render.Socket
 	// Nodes are the addresses of the nodes with ready pods of the fleet, sorted. They answer a
 	// NodePort with any externalTrafficPolicy. They come from the pods, so that Penstock needs no
