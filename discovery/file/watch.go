@@ -94,8 +94,8 @@ func (w *watch) note(ev fsnotify.Event) {
 	}
 }
 
-// classify returns the files to read after events at paths. A new name, a folder or a changed link
-// sets everything: then all files must be scanned. r.work is held.
+// classify returns the files to read after events at paths. everything is true after an event of a
+// new name, a folder or a link: then all files must be scanned. r.work is held.
 func (r *Reader) classify(paths map[string]bool) (changed []string, everything bool) {
 	for path := range paths {
 		switch base := filepath.Base(path); {

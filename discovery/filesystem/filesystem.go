@@ -181,8 +181,9 @@ func naming(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// ReadRegular reads an ordinary file. It fails if the file is longer than most. It does not wait
-// for a writer, as a read of a pipe would. An unresponsive file system blocks it: call it in Do.
+// ReadRegular reads an ordinary file. It fails if the file has more bytes than the limit. It does
+// not wait for a writer, as a read of a pipe would. An unresponsive file system blocks it: call it
+// in Do.
 func ReadRegular(path string, most int) ([]byte, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {

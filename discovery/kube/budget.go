@@ -27,8 +27,8 @@ const (
 	perObject = 1 << 10
 )
 
-// Budget bounds the memory for objects from several API servers of other operators. Each has a
-// Share of at most half of the bytes that the other Shares leave. Safe for concurrent use.
+// Budget bounds the memory for objects from several API servers of other operators. Each API server
+// has a Share: at most half of the bytes that the other Shares leave. Safe for concurrent use.
 type Budget struct {
 	bytes int64
 
@@ -58,7 +58,7 @@ type Share struct {
 type LeftOut struct {
 	Name       string // plural name of the kind
 	Kept, Left int
-	More       bool // more than Left
+	More       bool // Left is a minimum
 }
 
 // String returns a phrase such as "7 of 12 services".

@@ -75,8 +75,8 @@ func (t *Table[T]) By(r Reader, index, key string) []T {
 // All returns every object of the kind, sorted by primary key.
 func (t *Table[T]) All(r Reader) []T { return t.By(r, ByAll, "") }
 
-// IDs lists the primary keys of the objects with a key in an index, sorted. It returns an empty
-// list if there are more than most objects, or no such index.
+// IDs lists the primary keys of the objects with a key in an index, sorted. It returns none if
+// their number exceeds most, or if there is no such index.
 func IDs(r Reader, k Kind, index, key string, most int) []string {
 	if !slices.Contains(k.indexNames(), index) {
 		return nil

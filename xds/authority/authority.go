@@ -37,8 +37,9 @@ type Config struct {
 	// first call is before Ready. Optional.
 	Changed func()
 	// Life is how long an authority is in use (default: one year). CertificateLife is how long a
-	// certificate is in use (default: one day). Both are valid for longer: see tolerance. Overlap
-	// is how long an authority is in the bundle before it signs (default: one day).
+	// certificate is in use (default: one day). Authority and certificate are valid for longer: see
+	// tolerance. Overlap is how long an authority is in the bundle before it signs (default: one
+	// day).
 	Life, CertificateLife, Overlap time.Duration
 	// Validity is how long a certificate is valid before and after it is signed; it must exceed
 	// CertificateLife. 0: it is valid as long as its authority.

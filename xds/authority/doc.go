@@ -18,7 +18,8 @@
 // Rotate replaces an authority early (earlyreplacement.go).
 //
 // Invariants: an authority signs only after Config.Overlap in the bundle, unless no other authority
-// is valid. A private key is never logged; an authority's leaves the process only for the Secret.
+// is valid. A private key is never logged. An authority's key leaves the process only for the
+// Secret.
 //
 // Tests: go test ./xds/authority
 package authority

@@ -183,8 +183,8 @@ func (p *proxy) remove(ref resource.Ref) {
 	}
 }
 
-// broken returns the requests that would fail because of the control plane: what they may reach
-// must name only resources in force. It ignores rejected resources, and missing route
+// broken returns the requests that would fail because of the control plane: resources that they
+// reach must name only resources in force. It ignores rejected resources, and missing route
 // configurations, which only delay a listener's start.
 func (p *proxy) broken() (out []string) {
 	for ref := range p.reachable() {

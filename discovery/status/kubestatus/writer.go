@@ -100,8 +100,8 @@ func New(cfg Config) (*Writer, error) {
 	return w, nil
 }
 
-// Observe records which generations the board's reports describe: the ones in view, of which
-// changes are new. The reports must be on the board before.
+// Observe records that the board's reports describe the objects in view. changes has the changes
+// since the last call. Their reports must be on the board before.
 func (w *Writer) Observe(view *store.View, changes []store.Change) {
 	var dirty []report.Ref
 	w.mu.Lock()

@@ -137,8 +137,8 @@ func (c *Cluster) nodes(namespace, fleet string) (out []string) {
 	return slices.Compact(out)
 }
 
-// Apply writes an object. applied is its hash, for AnnotationApplied. Unless known is set, because
-// Objects has returned the object, it is read first.
+// Apply writes an object. applied is its hash, for AnnotationApplied. known means that Objects has
+// returned the object. Another object is read first.
 func (c *Cluster) Apply(ctx context.Context, obj render.Object, applied string, known bool) error {
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
 	client := c.client.Resource(kinds[kind]).Namespace(obj.GetNamespace())

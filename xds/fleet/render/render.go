@@ -83,7 +83,7 @@ func (s Socket) Protocol() corev1.Protocol {
 
 // InvalidField is a field of an EnvoyFleet that cannot be rendered.
 type InvalidField struct {
-	Field   string // path below and with spec
+	Field   string // path, from spec on
 	Problem string
 	Fix     string
 }
