@@ -24,7 +24,7 @@ type kind struct {
 	builtIn  bool // always served; the other kinds have a CRD
 	vital    bool // without the kind there is no traffic
 	assumed  bool // read without its CRD (Config.Only)
-	optional bool // assumed, and empty while it is not installed or forbidden
+	optional bool // assumed, and empty while it is forbidden or not installed
 	plain    bool // its annotations are dropped
 	role     role
 	status   *shape.Shape // nil: the kind gets no status

@@ -19,8 +19,8 @@ var errTooLong = fmt.Errorf("the response is longer than %d bytes", longestRespo
 
 func tooLong(err error) bool { return errors.Is(err, errTooLong) }
 
-// BoundResponses makes responses of an API server fail that are longer than longestResponse, except
-// for watches: the client bounds each event.
+// BoundResponses makes an API server's responses fail if they exceed longestResponse, except for
+// watches: the client bounds each event.
 func BoundResponses(c *rest.Config) {
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return &boundResponses{next} })
 }

@@ -44,7 +44,7 @@ type Config struct {
 	Log    *slog.Logger // nil: slog.Default
 }
 
-// Kind is a kind of Config.Only. Unless it is Required, a kind that is not installed or forbidden
+// Kind is a kind of Config.Only. Unless it is Required, a kind that is forbidden or not installed
 // is treated as having no objects.
 type Kind struct {
 	Group, Kind string

@@ -169,7 +169,7 @@ func (s *Source) followCRD(ctx context.Context, k *kind) error {
 
 func (k *kind) definition() part { return part{kind: k, scope: scope{name: "definition"}} }
 
-// mirror keeps into up to date until ctx ends. listWatch reports the errors.
+// mirror keeps a reflector's store up to date until ctx ends. listWatch reports the errors.
 func mirror(ctx context.Context, lw cache.ListerWatcher, example any, into cache.ReflectorStore) {
 	var quiet klog.Logger // the zero logger discards all lines
 	r := cache.NewReflectorWithOptions(lw, example, into, cache.ReflectorOptions{

@@ -103,7 +103,7 @@ type Dialect struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Acknowledges bool // it acknowledges bodies without sending them back, which the endpoint picker protocol requires
+	Acknowledges bool // the picker acknowledges bodies, but does not send them back as its protocol requires
 	Health       bool // its health service reports whether this replica may be called
 	Lost         bool // its process has just ended: connections were lost, and new connections to its addresses fail
 	Frozen       bool // its process has just frozen: it accepts requests without answering any
@@ -155,7 +155,7 @@ type Membership struct {
 
 // Member is another cluster of the set.
 type Member struct {
-	Name   string // which is its trust domain
+	Name   string // also its trust domain
 	Bundle []byte // CA certificates for IDs of the trust domain, in PEM
 }
 

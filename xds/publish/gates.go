@@ -17,7 +17,7 @@ func secretReady(_ *Stream, it *item, _ time.Time) (bool, time.Time) {
 // clusterReady sends one response at a time, so that changes collapse. After the watchdog it sends
 // the next response without an ACK, because Envoy withholds the ACK while any cluster warms.
 func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
-	// Not at a proxy's start: no cluster would ever be warm.
+	// At a proxy's start, clusters do not wait for hops: they would never become warm.
 	if !s.first[resource.Listener] || !s.resumedAt.IsZero() {
 		// The hops of the cluster's endpoints come first, because a resource may name the cluster
 		// already.
