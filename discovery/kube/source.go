@@ -307,7 +307,7 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 }
 
 // expect follows a part in a version, or ends it if version is "". It returns false until the
-// part's first list.
+// part's first list has ended.
 func (s *Source) expect(p part, version string) (synced bool) {
 	switch f := s.parts[p]; {
 	case f == nil && version != "":

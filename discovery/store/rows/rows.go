@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/go-memdb"
 )
 
-// ByID is the index of every table's primary key.
+// ByID names the index by primary key, which every table has.
 const ByID = "id"
 
 // byPrefix is the suffix that go-memdb requires after the name of an index for a read by prefix.
