@@ -65,14 +65,14 @@ var (
 	signed    = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)*`)
 )
 
-// prefixed matches keys with the prefix of their issuer, not names of models and Kubernetes
-// objects: these have no underscore after hf, and no part that long after sk.
+// prefixed matches keys that begin with the prefix of their issuer. Names of models and Kubernetes
+// objects do not match: they have no underscore after hf, and no part of this length after sk.
 var prefixed = regexp.MustCompile(`\b(?:(?:hf|gsk|gh[a-z]|github_pat|sk)_[A-Za-z0-9_-]{16,}` +
 	`|(?:glpat|xoxb|xoxp|nvapi)[-_][A-Za-z0-9_-]{16,}` +
 	`|sk-lf-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}` +
 	`|sk-(?:[A-Za-z0-9_]*-)*[A-Za-z0-9_]{20,}[A-Za-z0-9_-]*)`)
 
-// Text removes the credentials in a text that their form gives away: private keys in PEM, the
+// Text hides the credentials in a text that it recognizes by their form: private keys in PEM, the
 // userinfo of URLs, query parameters that are Named, credentials after a scheme of Authorization,
 // JSON web tokens, and keys with the prefixes of known issuers.
 func Text(s string) string {
@@ -100,8 +100,8 @@ func Text(s string) string {
 
 var objectName = regexp.MustCompile(`^[a-z0-9][-a-z0-9./]*$`)
 
-// ObjectName returns the name of a Kubernetes object, or NAMESPACE/NAME, unchanged, and Text of
-// anything else.
+// ObjectName returns the name of a Kubernetes object, or NAMESPACE/NAME, unchanged. It returns Text
+// of any other text.
 func ObjectName(s string) string {
 	if objectName.MatchString(s) {
 		return s
@@ -154,16 +154,17 @@ func isUser(s string) bool {
 	return err == nil && strings.Contains(string(decoded), ":")
 }
 
-// digest follows an @ that ends no userinfo, in the name of an image.
+// digest follows the @ in the name of a container image. That @ does not end a userinfo.
 const digest = "sha256:"
 
-// withoutUserinfo hides everything before the last @ of a URL's host, or of a host with a password.
+// withoutUserinfo hides the userinfo of a URL, or of a host without a scheme if there is a
+// password.
 func withoutUserinfo(s string) string {
 	var out strings.Builder
 	end := 0
 	for _, at := range userinfo.FindAllStringIndex(s, -1) {
 		found := s[at[0]:at[1]]
-		if strings.HasPrefix(s[at[1]:], digest) { // the userinfo ends before
+		if strings.HasPrefix(s[at[1]:], digest) { // the userinfo ends at an earlier @
 			found = found[:strings.LastIndexByte(found[:len(found)-1], '@')+1]
 		}
 		rest, slashes := strings.CutPrefix(found, "//")
@@ -187,7 +188,7 @@ func isWord(s string) bool {
 	})
 }
 
-// ifRandom hides a text with a digit. Words of a sentence have no digits.
+// ifRandom hides a text that contains a digit: words of a sentence contain none.
 func ifRandom(s string) string {
 	if strings.ContainsAny(s, "0123456789") {
 		return hidden

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// claim is one definition of an object. The first by path and line is in use.
+// claim is one definition of an object. Of several claims, the first by path and line is in use.
 type claim struct {
 	path   string
 	doc    *document
@@ -86,8 +86,8 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 	return ops, dirty
 }
 
-// markInvalid records whether an object is defined but invalid, and returns the store operation for
-// a change.
+// markInvalid records whether an object is invalid and has no last good form. It returns the store
+// operation for a change.
 func (r *Reader) markInvalid(ref report.Ref, invalid bool) []store.Op {
 	if r.invalid[ref] == invalid {
 		return nil
@@ -103,7 +103,7 @@ func (r *Reader) markInvalid(ref report.Ref, invalid bool) []store.Op {
 	return []store.Op{store.Invalids.Put(mark)}
 }
 
-// currentForm returns the form of an object that is now in use. A zero form removes the object.
+// currentForm returns the form of an object to use from now on. A zero form removes the object.
 func (r *Reader) currentForm(ref report.Ref, before keptObject) keptObject {
 	list := r.claims[ref]
 	switch {
@@ -113,7 +113,7 @@ func (r *Reader) currentForm(ref report.Ref, before keptObject) keptObject {
 	case len(list) > 0: // its definition is invalid
 		return keptObject{before.good, list[0].path}
 	case r.files[before.path] != nil && r.files[before.path].unidentified():
-		// the broken part of the file may define it
+		// the broken part of the file may define the object
 		return before
 	}
 	return keptObject{}

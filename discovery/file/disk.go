@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// Bounds of a Reader's files, of names in one folder, of folders, and of their depth.
+	// maxFiles bounds the files of a Reader, and the names in one folder.
 	maxFiles       = 100_000
 	maxFolders     = 10_000
 	maxFolderDepth = 32
@@ -29,7 +29,7 @@ var (
 	errVisited = errors.New("it leads to a folder that is read already")
 )
 
-// disk is the file system of a Reader. Operations end with ctx.
+// disk is the file system of a Reader. Its operations end when ctx ends.
 type disk struct {
 	filesystem.Disk
 	ctx  context.Context                   // of the current read; guarded by Reader.work
@@ -91,15 +91,15 @@ type identity struct{ device, inode uint64 }
 
 func identityOf(info fs.FileInfo) identity {
 	s := info.Sys().(*syscall.Stat_t)
-	return identity{uint64(s.Dev), s.Ino} // types that differ between systems
+	return identity{uint64(s.Dev), s.Ino} // the types of these fields differ between systems
 }
 
-// tree walks the folders of configuration. It follows links, of which mounted ConfigMaps consist,
-// but enters no folder twice, and no kernel file system such as /proc. It skips names that start
-// with a dot: editors' files, and the folders behind such mounts.
+// tree walks the folders of configuration. It follows links, because mounted ConfigMaps consist of
+// links. It enters no folder twice, and no kernel file system such as /proc. It skips names that
+// start with a dot: editors' files, and the folders behind a ConfigMap's links.
 type tree struct {
 	*disk
-	file   func(path string, link bool) // a configuration file; optional
+	file   func(path string, link bool) // called for each configuration file; optional
 	folder func(path string)            // optional
 	fail   func(path string, err error)
 
@@ -139,7 +139,7 @@ func (t *tree) walk(path string, depth int) {
 		t.fail(path, err)
 		return
 	}
-	var links []string // after the folders, so that a file gets its name without a link
+	var links []string // walked last, so that a file's path has no link if possible
 	for _, e := range entries {
 		at, link := filepath.Join(path, e.Name()), e.Type()&fs.ModeSymlink != 0
 		isFolder := e.IsDir()

@@ -8,15 +8,15 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// document is one YAML document of a file. Line numbers are relative, so that a document that only
-// moved is not read again.
+// document is one YAML document of a file. Its line numbers are relative: if it only moves in the
+// file, it is not parsed again.
 type document struct {
 	text     string
-	line     int       // of its first line in the file, from 1
+	line     int       // the document's first line in the file, from 1
 	objects  []*object // valid and invalid ones
-	mistakes []mistake // about no object
-	// unidentified reports that some part of the document is too broken to name its object. It may
-	// be any object that the file had before.
+	mistakes []mistake // not of an object
+	// unidentified reports that some part of the document is too broken to identify its object. It
+	// may define any object that the file had before.
 	unidentified bool
 
 	lines map[position]int // cache of Reader.Locate; guarded by Reader.parsing
@@ -27,13 +27,13 @@ type position struct {
 	field string
 }
 
-// maxLines bounds document.lines. Fields come from reports, which bound their number per object.
+// maxLines bounds document.lines, the cache of the lines of fields.
 const maxLines = 1024
 
 type object struct {
 	ref      report.Ref
 	kind     *kind // nil: Penstock does not read the kind
-	line     int   // of its first line, relative to the document
+	line     int   // the object's first line, relative to the document
 	item     int   // position in a List's items; -1 if the document is the object
 	good     *good
 	mistakes []mistake
@@ -50,8 +50,6 @@ type mistake struct {
 	fix      string
 }
 
-// split cuts a file into documents at document markers, and omits documents that have only
-// comments.
 func split(content string) []*document {
 	var docs []*document
 	line, start, startLine := 1, 0, 1

@@ -29,7 +29,7 @@ func (d *draft) move(to, from string) { d.moved = append(d.moved, move{to, from}
 // good is an object's valid form, as in the store and the state file.
 type good struct {
 	kind *kind
-	obj  store.Object // nil: only form was restored, see object
+	obj  store.Object // nil if restored; the method object decodes form
 	form []byte       // JSON of the whole object, in the kind's first version
 }
 
@@ -39,17 +39,17 @@ func (g *good) ref() report.Ref {
 		Name: obj.GetName()}
 }
 
-// object returns the object. Few restored forms are used: their files are usually valid.
+// object returns the object. Restored forms are decoded only now, because few are used.
 func (g *good) object() store.Object {
 	if g.obj == nil {
 		g.obj = g.kind.table.New()
-		_ = json.Unmarshal(g.form, g.obj) // restore succeeded with the same form
+		_ = json.Unmarshal(g.form, g.obj) // cannot fail: restore has decoded the same form
 	}
 	return g.obj
 }
 
-// read fills in a document's objects and mistakes. An error is a bug, such as a schema that does
-// not compile.
+// read sets a document's objects and mistakes. An error means a bug in Penstock, such as a schema
+// that does not compile.
 func (doc *document) read(ctx context.Context, c *catalog) error {
 	node, m := parseNode(doc.text)
 	if m != nil {
@@ -114,7 +114,7 @@ func below(all []mistake, path string) (out []mistake) {
 	return out
 }
 
-// readObject runs one object through every stage. found are mistakes of its parsing.
+// readObject runs one object through every stage. found has the mistakes that parsing found in it.
 func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node, item int, obj map[string]any,
 	found []mistake) error {
 	o := &object{item: item, line: node.Line - 1, mistakes: found}
@@ -135,7 +135,7 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 		return nil
 	}
 	if hasError(o.mistakes) {
-		// it may have had another name
+		// the object may have had another name before
 		doc.unidentified = doc.unidentified || m != nil && strings.HasPrefix(m.field, "metadata.")
 		return nil
 	}
@@ -159,7 +159,7 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 	return nil
 }
 
-// identify sets the object's ref and returns its kind, nil if Penstock does not read it.
+// identify sets the object's ref and returns its kind, or nil if Penstock does not read the kind.
 func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func(*draft), m *mistake) {
 	apiVersion, _ := obj["apiVersion"].(string)
 	kindName, _ := obj["kind"].(string)
@@ -266,14 +266,12 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	return out, nil
 }
 
-// clusterWrites are metadata fields that an API server writes. creationTimestamp stays, because the
-// older of two conflicting objects takes precedence, and deletionTimestamp of Pods, because such
-// Pods take no new requests.
+// clusterWrites are metadata fields that an API server writes. creationTimestamp stays: the older
+// of two conflicting objects takes precedence. So does deletionTimestamp of Pods: such Pods receive
+// no new requests.
 var clusterWrites = []string{"deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
 	"generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 
-// trimMetadata keeps name, namespace, labels, annotations, creationTimestamp and, for Pods,
-// deletionTimestamp.
 func trimMetadata(obj map[string]any, k *kind) {
 	meta, _ := obj["metadata"].(map[string]any)
 	for _, key := range clusterWrites {

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// mistakes explains the errors of validate, without errors that follow from a wrong type.
+// mistakes explains the errors of validate. It omits errors that follow from a wrong type.
 func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 	var out, wrongType []mistake
 	for _, e := range errs {
@@ -64,7 +64,7 @@ func (s *schema) explain(e *field.Error) mistake {
 
 func (m *mistake) conceal(value any) {
 	text := fmt.Sprint(value)
-	if text == "" || valueWords(value) != quote(text) && valueWords(value) != text { // named by its type alone
+	if text == "" || valueWords(value) != quote(text) && valueWords(value) != text { // valueWords names only the type
 		return
 	}
 	for _, form := range []string{quote(text), text} {
@@ -75,7 +75,7 @@ func (m *mistake) conceal(value any) {
 
 func typeWords(node *structural.Structural, e *field.Error) (problem, fix string) {
 	problem, fix = fmt.Sprintf("must be %s, is %s", typeName(node), valueWords(e.BadValue)), "write "+kindOfValue(node)
-	// in no schema
+	// labels and annotations are in no schema
 	if strings.HasPrefix(e.Field, "metadata.annotations.") || strings.HasPrefix(e.Field, "metadata.labels.") {
 		return "must be a string, is " + valueWords(e.BadValue), "put the value in quotes"
 	}
@@ -263,7 +263,7 @@ func valueWords(v any) string {
 		return "nothing"
 	case string:
 		if slices.Contains([]string{"object", "array", "boolean", "integer", "number", "string"}, v) {
-			// The library reports the type's name instead of a value of the wrong type.
+			// For a value of the wrong type, the library reports the name of the value's type.
 			return map[string]string{"object": "a mapping", "array": "a list", "boolean": "true or false",
 				"integer": "a number", "number": "a number", "string": "a string"}[v]
 		}

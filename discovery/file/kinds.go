@@ -15,15 +15,15 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// kind describes how objects of one kind are read.
 type kind struct {
 	table    store.Kind
-	versions []version // accepted apiVersions; the first has the store's type
-	crd      string    // plural of the kind's CRD in manifests; empty for built-in kinds
-	status   bool      // the status is input; else it is dropped as another controller's output
-	// check finds mistakes in a valid decoded object that the schema cannot express. Optional.
+	versions []version // accepted apiVersions; the store's type is of the first
+	crd      string    // the plural name in the kind's CRD in manifests; empty for built-in kinds
+	status   bool      // the status is read; otherwise it is dropped
+	// check finds mistakes in a decoded object that its schema cannot find. Optional.
 	check func(store.Object) []mistake
-	// explain replaces some of the schema's errors by mistakes, and returns the rest. Optional.
+	// explain replaces some errors of the schema by mistakes, and returns the other errors.
+	// Optional.
 	explain func(field.ErrorList) (own []mistake, rest field.ErrorList)
 }
 
@@ -34,7 +34,7 @@ type version struct {
 
 func kinds() []*kind {
 	const gatewayAPI, inference = "gateway.networking.k8s.io/", "inference.networking.k8s.io/"
-	same := func(*draft) {} // an older group with the same fields
+	same := func(*draft) {} // for an older group with the same fields
 	return []*kind{
 		{table: store.GatewayClasses, crd: "gatewayclasses", versions: in(gatewayAPI, "v1", "v1beta1")},
 		{table: store.Gateways, crd: "gateways", check: on(checkGateway),
@@ -42,14 +42,14 @@ func kinds() []*kind {
 		{table: store.ListenerSets, crd: "listenersets", versions: in(gatewayAPI, "v1"), check: on(checkListenerSet)},
 		{table: store.HTTPRoutes, crd: "httproutes", versions: in(gatewayAPI, "v1", "v1beta1")},
 		{table: store.GRPCRoutes, crd: "grpcroutes", versions: in(gatewayAPI, "v1", "v1alpha2")},
-		// read like v1, which requires hostnames of a TLSRoute, and allows one rule
+		// older versions are read like v1, where a TLSRoute needs hostnames and has one rule
 		{table: store.TLSRoutes, crd: "tlsroutes", versions: in(gatewayAPI, "v1", "v1alpha3", "v1alpha2")},
 		{table: store.TCPRoutes, crd: "tcproutes", versions: in(gatewayAPI, "v1", "v1alpha2")},
 		{table: store.UDPRoutes, crd: "udproutes", versions: in(gatewayAPI, "v1", "v1alpha2")},
 		{table: store.ReferenceGrants, crd: "referencegrants", versions: in(gatewayAPI, "v1beta1", "v1", "v1alpha2")},
 		{table: store.BackendTLSPolicies, crd: "backendtlspolicies", versions: in(gatewayAPI, "v1", "v1alpha3")},
 		{table: store.Namespaces, versions: in("v1")},
-		// the status has a load balancer's address, for other clusters
+		// the status has the address of a load balancer, which other clusters need
 		{table: store.Services, versions: in("v1"), status: true, check: on(checkService)},
 		// the fields that are read have the same shape in both versions
 		{table: store.ServiceImports, crd: mcsv1beta1.ServiceImportPluralName, check: on(checkServiceImport),
@@ -67,7 +67,7 @@ func kinds() []*kind {
 			{llmd.Group + "/" + llmd.Version, nil}, {inferenceapi.Group + "/" + llmd.Version, same}}},
 		{table: store.InferenceObjectives, crd: "inferenceobjectives", versions: []version{
 			{llmd.Group + "/" + llmd.Version, nil}, {inferenceapi.Group + "/" + llmd.Version, same}}},
-		// a controller writes the status, or the user without one
+		// a controller writes the status; without a controller, the user does
 		{table: store.InferencePoolImports, crd: "inferencepoolimports", status: true, check: on(checkImport),
 			versions: []version{{inferenceapi.Group + "/v1alpha1", proposedImport}}},
 		{table: store.ModelServers, crd: "modelservers", versions: ours, check: on(checkModelServers)},
@@ -77,8 +77,8 @@ func kinds() []*kind {
 		{table: store.EndpointPickerConfigs, check: on(checkPlugins), versions: []version{
 			{endpointpicker.Group + "/" + endpointpicker.Version, nil},
 			{endpointpicker.FormerGroup + "/" + endpointpicker.Version, same}}},
-		// Envoys are pods on Kubernetes only, but one folder may serve both, and a Gateway's
-		// parametersRef must resolve.
+		// An EnvoyFleet creates pods only on Kubernetes. It is read here, because the parametersRef
+		// of a Gateway must resolve.
 		{table: store.EnvoyFleets, crd: "envoyfleets", versions: ours},
 		{table: store.ClusterSets, crd: "clustersets", versions: ours, check: on(checkClusterSet)},
 		// the fields that are read have the same shape in both versions
@@ -100,7 +100,7 @@ func in(group string, names ...string) (out []version) {
 	return out
 }
 
-// on makes a kind's check of a function for its type.
+// on converts a check of objects of type T to the type of kind.check.
 func on[T store.Object](check func(*checks, T)) func(store.Object) []mistake {
 	return func(o store.Object) []mistake {
 		var c checks
@@ -111,7 +111,7 @@ func on[T store.Object](check func(*checks, T)) func(store.Object) []mistake {
 
 // catalog finds kinds by name. It compiles each schema once, when first needed.
 type catalog struct {
-	byName map[string][]*kind // InferencePool is one kind in two groups
+	byName map[string][]*kind // InferencePool is the name of a kind in two groups
 	schema map[*kind]func() (*schema, error)
 }
 
@@ -125,8 +125,8 @@ var theCatalog = sync.OnceValue(func() *catalog {
 	return c
 })
 
-// find returns a kind by its name. found is nil if Penstock does not read it; exact is false if the
-// kind has no such apiVersion; convert may be nil.
+// find returns a kind by its name. found is nil if Penstock does not read the kind. exact is false
+// if the kind has no such apiVersion. convert may be nil.
 func (c *catalog) find(apiVersion, kindName string) (found *kind, convert func(*draft), exact bool) {
 	for _, k := range c.byName[kindName] {
 		found = k
@@ -146,12 +146,12 @@ func groupOf(apiVersion string) string {
 	return ""
 }
 
-// laterGroups are groups whose kinds affect traffic. Ignoring one of their kinds is worth a
-// warning.
+// laterGroups are groups whose kinds affect traffic. If one of these kinds is not read, a finding
+// warns.
 var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io",
 	"inference.networking.x-k8s.io", "llm-d.ai", "multicluster.x-k8s.io"}
 
-// laterKinds are kinds of these groups that exist but are not supported yet. Any other may be
+// laterKinds are kinds of these groups that exist but are not supported yet. Any other kind may be
 // mistyped.
 var laterKinds = []string{"ServiceExport",
 	"XBackend", "XBackendTrafficPolicy", "XListenerSet", "XMesh"}

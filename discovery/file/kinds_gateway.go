@@ -30,7 +30,7 @@ func (c *checks) protocol(listener int, p string) {
 	}
 }
 
-// ourClass sets the class of a Gateway without one: a Gateway in a folder that Penstock reads
+// ourClass sets the class of a Gateway that names none: a Gateway in a folder that Penstock reads
 // belongs to Penstock.
 func ourClass(d *draft) {
 	if spec, ok := d.obj["spec"].(map[string]any); ok && spec["gatewayClassName"] == nil {

@@ -14,7 +14,7 @@ import (
 // Limits of one document. They stop aliases that expand without bound.
 const (
 	maxDepth    = 100
-	maxExpanded = 100_000 // nodes reached through aliases
+	maxExpanded = 100_000 // maximum number of nodes that aliases reach
 )
 
 func parseNode(text string) (*yaml.Node, *mistake) {
@@ -48,7 +48,7 @@ func syntaxMistake(err error) *mistake {
 		}
 	}
 	switch {
-	case strings.HasPrefix(text, "unknown anchor "): // it may be a password
+	case strings.HasPrefix(text, "unknown anchor "): // the name of the anchor may be a password
 		text, m.fix = "a value names an unknown anchor", "put a value that begins with * in quotes"
 	case strings.Contains(text, "found character that cannot start any token"):
 		m.fix = "indent with spaces, not tabs; put values that start with @, ` or % in quotes"
@@ -61,7 +61,7 @@ func syntaxMistake(err error) *mistake {
 
 type entry struct {
 	key, value *yaml.Node
-	merged     bool // from a "<<" key
+	merged     bool // the entry comes from a "<<" key
 }
 
 func target(n *yaml.Node) *yaml.Node {
@@ -73,7 +73,7 @@ func target(n *yaml.Node) *yaml.Node {
 
 type parser struct {
 	mistakes []mistake
-	expanded int // nodes reached through aliases so far
+	expanded int // nodes that aliases have reached so far
 	aliases  int // depth of aliases
 	tooMuch  bool
 }
@@ -125,7 +125,7 @@ func (p *parser) mapping(n *yaml.Node, path string, depth int) map[string]any {
 		key := e.key.Value
 		at := join(path, key)
 		if line, twice := first[key]; twice {
-			if !e.merged { // the mapping's own key overrides a merged one
+			if !e.merged { // a key that is written in the mapping overrides a merged one
 				p.wrong(e.key, at, "is a duplicate key", "keep one of them")
 				p.mistakes[len(p.mistakes)-1].first = line
 			}
@@ -137,7 +137,7 @@ func (p *parser) mapping(n *yaml.Node, path string, depth int) map[string]any {
 	return m
 }
 
-// entries lists a mapping's own keys, then the keys merged by "<<".
+// entries lists the keys written in a mapping, then the keys that "<<" merges.
 func (p *parser) entries(n *yaml.Node, path string, depth int) []entry {
 	own := make([]entry, 0, len(n.Content)/2)
 	var merged []entry

@@ -1,6 +1,5 @@
 package file
 
-// patternWords describes patterns of the APIs' schemas in words.
 var patternWords = map[string]string{
 	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`: "lower-case letters, digits, dashes " +
 		"and dots, beginning and ending with a letter or digit",

@@ -34,8 +34,8 @@ func segments(path string) []string {
 	return out
 }
 
-// lineOf returns the line, from 0, of a field path below a node; for an absent field, of the
-// innermost existing one.
+// lineOf returns the line, from 0, of a field path below a node. For an absent field it returns the
+// line of the innermost existing field.
 func lineOf(n *yaml.Node, path string) int {
 	line := n.Line
 	for _, seg := range segments(path) {
@@ -46,7 +46,7 @@ func lineOf(n *yaml.Node, path string) int {
 		next := (*yaml.Node)(nil)
 		switch n.Kind {
 		case yaml.MappingNode:
-			// A finding in merged keys is at the line of the mapping.
+			// Merged keys are not found: the line of the mapping stays.
 			for i := 0; i+1 < len(n.Content); i += 2 {
 				if n.Content[i].Value == seg {
 					line, next = n.Content[i].Line, n.Content[i+1]

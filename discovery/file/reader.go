@@ -32,20 +32,20 @@ type Store interface {
 
 // Config configures a Reader.
 type Config struct {
-	// Paths are folders, read recursively, and single files of any name. At least one.
+	// Paths are folders, which are read recursively, or files with any name. At least one.
 	Paths []string
 	Store Store
 	// StateDir is the folder that persists each object's last good form. Load and Run create it. If
 	// empty, nothing is persisted, and each change scans all files (see sentinel).
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
-	// OnPanic is called when reading a document has panicked, with its first line. Its objects keep
+	// OnPanic is called with the place of a document whose read has panicked. Its objects keep
 	// their last good version. Optional.
 	OnPanic func(document string, value any, stack []byte)
 	// Report receives all reports about the files whenever one may have changed, one call at a
-	// time. A report without an owner has findings about no object. Optional.
+	// time. A report without an owner has the findings that belong to no object. Optional.
 	Report func([]report.Report)
-	// Debounce is the required time without events before changed files are read. 0: debounceQuiet.
+	// Debounce is how long no event must arrive before changed files are read. 0: debounceQuiet.
 	Debounce time.Duration
 	// Poll is the interval of full scans, for file systems without events. Default 10 s.
 	Poll time.Duration
@@ -66,17 +66,17 @@ type Reader struct {
 	files    map[string]*source             // by path
 	keptBy   map[string]map[report.Ref]bool // the refs in kept, by path
 	journal  journal
-	problems []mistake            // about the roots themselves
+	problems []mistake            // mistakes about the roots
 	emptied  map[string]time.Time // when a file was first seen empty
 
-	mu     sync.Mutex                // guards the fields below for Locate; only the holder of work changes them
-	claims map[report.Ref][]claim    // definitions of an object, the one in use first
+	mu     sync.Mutex                // guards the fields below; only the holder of work changes them
+	claims map[report.Ref][]claim    // definitions of each object; the first is in use
 	kept   map[report.Ref]keptObject // last good forms, as in the store
 
-	invalid map[report.Ref]bool // defined, invalid and unused objects; guarded by work
+	invalid map[report.Ref]bool // objects that are defined, invalid and not in the store; guarded by work
 
 	parsing sync.Mutex
-	last    struct { // parsed by findLine
+	last    struct { // the document that findLine parsed last
 		text    string
 		node    *yaml.Node
 		mistake *mistake
@@ -92,7 +92,7 @@ type source struct {
 	path     string // as the user would write it: the root as given, joined with the relative path
 	mark     signature
 	docs     []*document
-	unusable *mistake // the file as a whole could not be read
+	unusable *mistake // why the whole file could not be read
 }
 
 func (s *source) unidentified() bool {
@@ -158,7 +158,8 @@ func Exist(paths ...string) error {
 	return nil
 }
 
-// sync reads the files that next returns, until it returns no more, and applies them in one batch.
+// sync reads the files that next returns, until next returns no more, and applies them in one
+// batch.
 func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	r.work.Lock()
 	defer r.work.Unlock()
@@ -196,7 +197,7 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	return nil
 }
 
-// stuckAfter is how long a read may take without progress of a file system operation.
+// stuckAfter is the maximum time in a read during which no file system operation begins or ends.
 const stuckAfter = 30 * time.Second
 
 func (r *Reader) watchdog() (end func()) {
@@ -205,13 +206,12 @@ func (r *Reader) watchdog() (end func()) {
 	return func() { r.reading.Store(false) }
 }
 
-// StuckMessage is the line of /healthz for a Reader that is stuck.
+// StuckMessage is the line that /healthz prints for a Reader that is stuck.
 const StuckMessage = "the configuration files have been read without progress for half a minute, and no edit " +
 	"takes effect: " +
 	"restart this process"
 
-// Stuck reports whether a read has made no progress for half a minute, so that no edit takes
-// effect.
+// Stuck reports whether a read has made no progress for stuckAfter. Meanwhile no edit takes effect.
 func (r *Reader) Stuck() bool {
 	return r.reading.Load() && time.Since(time.Unix(0, r.disk.moved.Load())) > stuckAfter
 }
@@ -233,8 +233,8 @@ func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bo
 	return ops, dirty, r.reports()
 }
 
-// readAll parses and validates new documents on every processor, because a cold start spends its
-// time here. No goroutine outlives it.
+// readAll parses and validates new documents on every processor, because this takes most of the
+// time of a cold start. All its goroutines end before it returns.
 func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -262,7 +262,8 @@ func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	return nil
 }
 
-// readDocument reads one document. After a panic, a bug, its file's previous objects stay in use.
+// readDocument reads one document. After a panic, which is a bug, the previous objects of the file
+// stay in use.
 func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (err error) {
 	defer func() {
 		v := recover()
@@ -282,7 +283,8 @@ func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (
 }
 
 // Locate returns the place of an object, or of one of its fields, as "file:line". For an absent
-// field it returns the innermost existing field, for an object in no file "".
+// field it returns the place of the innermost existing field. It returns "" for an object in no
+// file.
 func (r *Reader) Locate(ref report.Ref, field string) string {
 	r.mu.Lock()
 	var c claim
@@ -296,7 +298,7 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	}
 	line := c.object.line
 	if c.object.good == nil && kept.good != nil {
-		return place(c.path, c.doc.line+line) // the form in use is not the one in the file, so its fields have no lines
+		return place(c.path, c.doc.line+line) // not the form in the file: its fields have no lines
 	}
 	if field != "" {
 		line = r.fieldLine(c, field)
@@ -304,7 +306,7 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	return place(c.path, c.doc.line+line)
 }
 
-// fieldLine returns the line of a field in its document. Results are cached for the next page of
+// fieldLine returns the line of a field in its document. It caches results for the next page of
 // findings.
 func (r *Reader) fieldLine(c claim, field string) int {
 	r.parsing.Lock()
@@ -321,8 +323,8 @@ func (r *Reader) fieldLine(c claim, field string) int {
 	return line
 }
 
-// findLine computes fieldLine. It keeps the last document's nodes for further findings. Called with
-// parsing held.
+// findLine computes the result of fieldLine. It keeps the nodes of the last document, for its
+// further findings. r.parsing is held.
 func (r *Reader) findLine(c claim, field string) int {
 	if r.last.text != c.doc.text || c.doc.text == "" {
 		r.last.text = c.doc.text
@@ -372,7 +374,7 @@ func (r *Reader) reports() []report.Report {
 				add(report.Ref{}, path, doc, m)
 			}
 			for _, o := range doc.objects {
-				// The schema's errors are unordered.
+				// The errors of the schema have no fixed order.
 				found := slices.SortedStableFunc(slices.Values(o.mistakes), func(a, b mistake) int {
 					return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.field, b.field))
 				})

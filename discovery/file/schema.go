@@ -22,12 +22,12 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// schema validates objects of one kind like an API server: by its CRD, or for built-in kinds by the
-// Go type.
+// schema validates objects of one kind like an API server: by the CRD of the kind, or for a
+// built-in kind by its Go type.
 type schema struct {
 	shape *structural.Structural
-	fast  *fastvalidation.Schema // nil: only libraries are used
-	// libraries of the API server, compiled when the first object is not certainly valid.
+	fast  *fastvalidation.Schema // nil: only the libraries validate
+	// libraries returns the API server's validators, compiled at the first call.
 	libraries func() (*libraries, error)
 	// quotable reports whether a finding may quote the value of a field.
 	quotable func(path string) bool
@@ -88,15 +88,15 @@ func schemaProps(k *kind) (*apiextensions.JSONSchemaProps, error) {
 	return props, nil
 }
 
-// complete fills in defaults. Like an API server, it treats a key without a value as absent.
+// complete sets defaults. Like an API server, it treats a key without a value as absent.
 func (s *schema) complete(obj map[string]any) {
 	defaulting.PruneNonNullableNullsWithoutDefaults(obj, s.shape)
 	defaulting.Default(obj, s.shape)
 }
 
-// validate returns the errors of an object after complete. unknown lists fields outside of the
-// schema, which it removes. CEL rules assume the schema's shape, so they run only without other
-// errors.
+// validate returns the errors of an object after complete. unknown lists the fields that the schema
+// does not have; validate removes them. CEL rules assume the types of the schema, so they run only
+// if there is no other error.
 func (s *schema) validate(ctx context.Context, obj map[string]any) (unknown []string, errs field.ErrorList, err error) {
 	if s.fast.Valid(obj) {
 		return nil, nil, nil

@@ -16,37 +16,35 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// stateFile is the journal of last good forms in the state folder: a line of JSON for each change;
-// the last line about an object counts. One file, because creating thousands takes seconds on some
-// file systems. It has Secrets, so its mode is 0600.
+// stateFile is the journal of last good forms in the state folder. It has a line of JSON for each
+// change; the last line about an object is valid. It is one file, because some file systems take
+// seconds to create thousands. Its mode is 0600, because it contains Secrets.
 const stateFile = "last-good.jsonl"
 
-// maxWaste bounds the outdated lines of the journal, in bytes, beyond four times the size of the
-// valid ones.
+// maxWaste bounds the outdated lines of the journal, in bytes, beyond four times the valid ones.
 const maxWaste = 1 << 20
 
 type record struct {
 	Ref    report.Ref      `json:"ref"`
 	Path   string          `json:"path,omitempty"`   // absolute path of the object's file
-	Object json.RawMessage `json:"object,omitempty"` // absent: the object is gone
+	Object json.RawMessage `json:"object,omitempty"` // absent if the object is gone
 }
 
-// journal is the state of the file on disk.
 type journal struct {
 	path    string // empty: nothing is persisted
-	written bool   // by this process, so that its last line is complete
-	size    int    // bytes, outdated lines included
+	written bool   // this process wrote the file, so its last line is complete
+	size    int    // in bytes, with outdated lines
 	outcome statefile.Outcome
 }
 
-// restore reads the last good forms of an earlier run, and drops undecodable ones.
+// restore reads the last good forms of an earlier process. It drops undecodable ones.
 func (r *Reader) restore() {
 	if r.cfg.StateDir == "" {
 		return
 	}
 	path := filepath.Join(r.cfg.StateDir, stateFile)
 	raw, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be good, and must not be replaced
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the file may be intact, and must not be replaced
 		r.cfg.Log.Error("cannot read the last good versions of objects; none is written until the next start",
 			"file", path, "error", err)
 		return
@@ -65,7 +63,7 @@ func (r *Reader) restore() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	decided := map[report.Ref]bool{}
-	for _, rec := range slices.Backward(records) { // a damaged line replaces no good one before it
+	for _, rec := range slices.Backward(records) { // newest first: a damaged line gives way to an earlier one
 		path, ours := r.asGiven(rec.Path)
 		if decided[rec.Ref] {
 			continue
@@ -79,7 +77,7 @@ func (r *Reader) restore() {
 				dropped = fmt.Errorf("%s: %w", rec.Ref, err)
 				continue
 			}
-			g.obj = nil // of thousands in memory beside the files' objects, few would be used
+			g.obj = nil // to save memory: few of these objects will be used
 			if ours {
 				r.keep(rec.Ref, keptObject{g, path})
 			}
@@ -104,12 +102,12 @@ func (r *Reader) keep(ref report.Ref, k keptObject) {
 func (r *Reader) leave(path string, ref report.Ref) {
 	delete(r.keptBy[path], ref)
 	if len(r.keptBy[path]) == 0 {
-		delete(r.keptBy, path) // file names come and go
+		delete(r.keptBy, path) // keptBy must not grow with file names
 	}
 }
 
-// asGiven returns an absolute path as the user would write it, below the root as given; false if it
-// is below no root.
+// asGiven returns an absolute path as the user would write it, below the root as given, or false if
+// the path is below no root.
 func (r *Reader) asGiven(abs string) (string, bool) {
 	for _, root := range r.roots {
 		if rel, err := filepath.Rel(root.abs, abs); err == nil && abs != "" && filepath.IsLocal(rel) {
@@ -135,21 +133,21 @@ func (r *Reader) decodeForm(form []byte) (*good, error) {
 	return &good{kind: k, obj: obj, form: form}, nil
 }
 
-// persist writes the last good forms of changed objects. After an error, the next call writes all
-// of them.
+// persist writes the last good forms of changed objects. After an error, the next call writes the
+// forms of all objects.
 func (r *Reader) persist(dirty []report.Ref) {
 	if r.journal.path == "" || len(dirty) == 0 && !r.journal.outcome.Failed() {
 		return
 	}
 	err := r.write(dirty)
 	if err != nil {
-		r.journal.written = false // its last line may be torn
+		r.journal.written = false // the last line of the file may be incomplete
 	}
 	r.journal.outcome.Log(r.cfg.Log, r.journal.path, "last good versions of objects that are invalid then", err)
 }
 
-// write appends changed objects to the journal. It rewrites the journal on a process's first call,
-// or when it has grown.
+// write appends changed objects to the journal. It rewrites the journal at the first call in a
+// process, and when outdated lines exceed maxWaste.
 func (r *Reader) write(dirty []report.Ref) error {
 	lines, err := r.records(dirty)
 	if err != nil {
@@ -190,8 +188,8 @@ func (r *Reader) records(refs []report.Ref) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// rewrite replaces the journal without outdated lines. Appended lines are not synced: after a power
-// cut, restore drops torn ones.
+// rewrite replaces the journal by one without outdated lines. Appended lines are not synced: after
+// a power cut, restore drops incomplete ones.
 func (r *Reader) rewrite() error {
 	refs := make([]report.Ref, 0, len(r.kept))
 	for ref := range r.kept {

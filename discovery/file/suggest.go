@@ -61,8 +61,8 @@ func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
 	}
 }
 
-// likelyMeant reports whether the group of an apiVersion is, or is nearly spelled like, one of a
-// kind's groups.
+// likelyMeant reports whether the group of an apiVersion equals one of the kind's groups, or is a
+// likely misspelling of one.
 func likelyMeant(apiVersion string, k *kind) bool {
 	group := groupOf(apiVersion)
 	return group == k.table.Group() || slices.ContainsFunc(k.versions, func(v version) bool {

@@ -9,14 +9,15 @@ import (
 
 const maxLocating = 4 << 20
 
-// brokenLine returns the first line, from 0, that makes a text invalid YAML; the library reports
-// where the broken mapping, list or text begins. found is false if the search takes too long.
+// brokenLine returns the first line, from 0, that makes a text invalid YAML. The library only
+// reports where the broken mapping, list or text begins. found is false if the search takes too
+// long.
 func brokenLine(text string) (line int, found bool) {
-	ends := []int{0} // of the first n lines
+	ends := []int{0} // length of the first n lines
 	for line := range strings.Lines(text) {
 		ends = append(ends, ends[len(ends)-1]+len(line))
 	}
-	// The library fails when it has read the mistake, and little more.
+	// The library fails soon after it has read the mistake.
 	r := &lineReader{ends: ends, text: text}
 	_ = yaml.NewDecoder(r).Decode(new(yaml.Node))
 	left := maxLocating

@@ -15,15 +15,15 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// Changed files are read once no further event has arrived for debounceQuiet, at the latest
-// debounceMax after the first event.
+// Changed files are read once no event has arrived for debounceQuiet, and at the latest debounceMax
+// after the first event.
 const (
 	debounceQuiet = 5 * time.Millisecond
 	debounceMax   = 200 * time.Millisecond
 )
 
-// Run loads everything, then follows changes until its context ends. It fails like Load, or if the
-// system provides no file events.
+// Run loads everything, then follows changes until its context ends. It fails for the same reasons
+// as Load, and if the system provides no file events.
 func (r *Reader) Run(ctx context.Context) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -33,7 +33,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	w := &watch{reader: r, notify: watcher, folders: map[string]fs.FileInfo{}, failed: map[string]bool{},
 		changed: map[string]bool{}}
 	w.sentinel = newSentinel(r.cfg.StateDir, watcher)
-	w.follow() // before reading, so that no change is missed in between
+	w.follow() // before the first read, so that no change is missed
 	if err := r.Load(ctx); err != nil {
 		return err
 	}
@@ -78,11 +78,11 @@ func (r *Reader) Run(ctx context.Context) error {
 type watch struct {
 	reader     *Reader
 	notify     *fsnotify.Watcher
-	sentinel   *sentinel              // nil: changes scan everything
-	folders    map[string]fs.FileInfo // watched ones
+	sentinel   *sentinel              // nil: each change causes a full scan
+	folders    map[string]fs.FileInfo // watched folders
 	failed     map[string]bool        // folders that cannot be watched; each is logged once
 	changed    map[string]bool        // paths with events
-	everything bool                   // anything may have changed
+	everything bool                   // any file may have changed
 }
 
 func (w *watch) note(ev fsnotify.Event) {
@@ -94,15 +94,16 @@ func (w *watch) note(ev fsnotify.Event) {
 	}
 }
 
-// classify splits paths with events. A regular file that was read before needs only itself; a new
-// name, a folder, or a changed link needs a full scan. r.work is held.
+// classify returns the files to read after events at paths. everything is true after an event of a
+// new name, a folder or a link: then all files must be scanned. r.work is held.
 func (r *Reader) classify(paths map[string]bool) (changed []string, everything bool) {
 	for path := range paths {
 		switch base := filepath.Base(path); {
 		case r.plain(path):
 			changed = append(changed, path)
 		case hidden(base) && base != "..data":
-			// Files of editors have no effect. A mounted ConfigMap changes by its ..data link.
+			// Hidden files have no effect, except the link ..data, which changes with a mounted
+			// ConfigMap.
 		default:
 			everything = true
 		}
@@ -111,7 +112,7 @@ func (r *Reader) classify(paths map[string]bool) (changed []string, everything b
 	return changed, everything
 }
 
-// plain reports whether a regular file, not a link, was read before. r.work is held.
+// plain reports whether a path is a regular file (not a link) that was read before. r.work is held.
 func (r *Reader) plain(path string) bool {
 	if r.files[path] == nil {
 		return false
@@ -170,8 +171,7 @@ func (w *watch) sync(ctx context.Context) error {
 	return err
 }
 
-// outside reports whether a path is next to a root, in a folder that is watched only for the root's
-// name.
+// outside reports whether a path is beside a root, in a folder that is watched only for the root.
 func (w *watch) outside(path string) bool {
 	alone := false
 	for _, root := range w.reader.roots {
@@ -183,12 +183,12 @@ func (w *watch) outside(path string) bool {
 	return alone
 }
 
-// follow watches every folder that may hold a configuration file: below the roots, behind links,
-// and the roots' parents, because a root may be replaced as a whole.
+// follow watches every folder that may hold a configuration file: below the roots and behind links.
+// It also watches the parents of the roots, because a whole root may be replaced.
 func (w *watch) follow() {
 	wanted := map[string]bool{}
 	d := w.reader.disk
-	linked := func(path string) { // the folder of the file that a link points to
+	linked := func(path string) { // watches the folder of a link's target
 		real, err := bounded(d, path, func() (string, error) { return filepath.EvalSymlinks(path) })
 		if err == nil && real != path {
 			wanted[filepath.Dir(real)] = true
@@ -218,7 +218,7 @@ func (w *watch) follow() {
 	}
 }
 
-// enter watches a folder. If another folder has taken its name, it replaces the watch.
+// enter watches a folder. If the name now belongs to another folder, enter replaces the watch.
 func (w *watch) enter(dir string) {
 	d := w.reader.disk
 	info, err := d.stat(dir)

@@ -16,23 +16,23 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// Written is an object as written in a file, for commands that edit it. Change Node, then call
-// Save.
+// Written is an object as written in a file, for commands that edit the file. Change Node, then
+// call Save.
 type Written struct {
 	Path string // of the file
-	Line int    // of the object, from 1
+	Line int    // first line of the object, from 1
 	Name string // metadata.name
 	// Node is the object's mapping, with comments and styles.
 	Node *yaml.Node
 
-	file          string // as it was read
-	before, after string // the other documents of the file
+	file          string // the file's content when read
+	before, after string // its text around the object's document
 	doc           *yaml.Node
 }
 
-// FindWritten returns the objects of a kind in the files below some paths, sorted by name, then by
+// FindWritten returns the objects of a kind in the files at or below paths, sorted by name, then by
 // file. It skips documents that are not YAML. It fails if a path or file cannot be read, or if it
-// finds no object but a broken document with that kind; the error then has file and line.
+// finds no object but a broken document that names the kind.
 func FindWritten(paths []string, group, kind string) (found []*Written, err error) {
 	if err := Exist(paths...); err != nil {
 		return nil, err
@@ -81,8 +81,8 @@ func FindWritten(paths []string, group, kind string) (found []*Written, err erro
 	return found, nil
 }
 
-// findIn finds the objects in one file. broken describes the first document with that kind that is
-// not YAML.
+// findIn finds the objects in one file. broken describes the first document that names the kind and
+// is not YAML.
 func findIn(path, text, group, kind string) (found []*Written, broken error) {
 	names := regexp.MustCompile(`\bkind["']?\s*:\s*["']?` + regexp.QuoteMeta(kind) + `\b`)
 	rest := text
@@ -97,7 +97,7 @@ func findIn(path, text, group, kind string) (found []*Written, broken error) {
 		}
 		var doc yaml.Node // with the comments of the document
 		if yaml.Unmarshal([]byte(d.text), &doc) != nil {
-			continue // unreachable: it was parsed
+			continue // unreachable: the text was parsed before
 		}
 		objects := []*yaml.Node{doc.Content[0]}
 		if items := Field(doc.Content[0], "items"); items != nil && items.Kind == yaml.SequenceNode {
@@ -135,8 +135,7 @@ func Field(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// SetField sets the value of a key of a mapping, at its end if it is new; a nil value removes the
-// key.
+// SetField sets the value of a key of a mapping. A new key comes last. A nil value removes the key.
 func SetField(mapping *yaml.Node, key string, value *yaml.Node) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value != key {
@@ -162,7 +161,7 @@ func SetField(mapping *yaml.Node, key string, value *yaml.Node) {
 // Save replaces the object in its file. Other documents of the file stay byte for byte. It fails if
 // the file has changed since it was read.
 func (w *Written) Save() error {
-	path, err := filepath.EvalSymlinks(w.Path) // a link stays one
+	path, err := filepath.EvalSymlinks(w.Path) // keeps a link
 	if err != nil {
 		return err
 	}
@@ -175,7 +174,7 @@ func (w *Written) Save() error {
 	}
 	var out bytes.Buffer
 	out.WriteString(w.before)
-	begin := strings.Index(w.file[len(w.before):], "\n") // of the document's first line
+	begin := strings.Index(w.file[len(w.before):], "\n") // the end of the document's first line
 	if first := w.file[len(w.before):]; begin >= 0 && marker(first[:begin+1]) {
 		out.WriteString(first[:begin+1])
 	}

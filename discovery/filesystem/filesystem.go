@@ -18,7 +18,7 @@ import (
 const (
 	// Timeout bounds one operation: a network file system may not answer at all.
 	Timeout = 3 * time.Second
-	// StuckAfter is how long an operation may hang before Stuck reports it.
+	// StuckAfter is how long an operation may hang before Stuck reports its path.
 	StuckAfter = 30 * time.Second
 	// MaxFile is the maximum size in bytes of a file that a flag names.
 	MaxFile = 4 << 20
@@ -27,13 +27,13 @@ const (
 )
 
 var (
-	// ErrHung is returned by an operation that exceeds Timeout.
+	// ErrHung is the error of an operation that exceeds Timeout.
 	ErrHung = fmt.Errorf("its file system does not answer within %v", Timeout)
-	// ErrIrregular is returned for a file that is not an ordinary file.
+	// ErrIrregular is the error for a file that is not an ordinary file.
 	ErrIrregular = errors.New("it is not an ordinary file, and may never end")
 )
 
-// TooLarge is returned for a file of more bytes than its value.
+// TooLarge is the error for a file that is larger than this number of bytes.
 type TooLarge int
 
 func (e TooLarge) Error() string {
@@ -63,7 +63,7 @@ func Do[T any](ctx context.Context, d *Disk, path string, operation func() (T, e
 		err error
 	}
 	began, returned := time.Now(), make(chan result, 1)
-	go func() { // ends with the operation; at most maxHung remain
+	go func() { // ends with the operation; at most maxHung are abandoned
 		out, err := operation()
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -142,7 +142,7 @@ func (d *Disk) Stat(path string) (fs.FileInfo, error) {
 	return info, naming(path, err)
 }
 
-// Read returns the content of a file, of at most MaxFile bytes. Errors name the path.
+// Read returns the content of a file that has at most MaxFile bytes. Errors name the path.
 func (d *Disk) Read(path string) ([]byte, error) {
 	read := func() ([]byte, error) { return ReadRegular(path, MaxFile) }
 	raw, err := Do(context.Background(), d, path, read)
@@ -150,7 +150,7 @@ func (d *Disk) Read(path string) ([]byte, error) {
 }
 
 // Create opens an ordinary file for writing and truncates it, or creates it with mode 0600. It also
-// opens a device, and a FIFO if a process reads it.
+// opens a device, or a FIFO that another process reads.
 func (d *Disk) Create(path string) (*os.File, error) {
 	const flags = os.O_CREATE | os.O_WRONLY | os.O_TRUNC | syscall.O_NONBLOCK
 	f, err := Do(context.Background(), d, path, func() (*os.File, error) { return os.OpenFile(path, flags, 0o600) })
@@ -181,8 +181,9 @@ func naming(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// ReadRegular reads an ordinary file of at most a number of bytes. It never waits for a writer, as
-// a pipe and some files of /proc do. It waits for an unresponsive file system: call it in Do.
+// ReadRegular reads an ordinary file. It fails if the file has more bytes than the limit. It does
+// not wait for a writer, as a read of a pipe would. An unresponsive file system blocks it: call it
+// in Do.
 func ReadRegular(path string, most int) ([]byte, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -12,15 +12,15 @@
 // use. Run looks them up repeatedly. Resolve is for offline use.
 //
 // Processes that serve the same Envoys look names up at different moments. They share changed
-// answers (Resolver.OnChange and Learn), so that no process's picker names an address that another
-// has not given to Envoy.
+// answers (Resolver.OnChange and Learn), so that the picker of one process names no address that
+// another process has not sent to Envoy.
 //
 // Invariants: nothing waits for a lookup. Only used names are looked up. When a lookup fails, the
-// Host keeps its last addresses, over restarts too, and gets the error, also after the name was
-// unused for up to an hour. A failing name is looked up again after a back-off, behind all other
-// names, so that a DNS server that drops queries delays no other name. If a name has IPv4
-// addresses, only these are used: most machines reach them, and "localhost" is one server, not two.
-// translator/addresses decides which answers may become endpoints, at each change of a Host.
+// Host keeps its last addresses and gets the error. The last addresses survive a restart, and are
+// kept for an hour after a name's last use. A failing name is looked up again after a back-off and
+// after all other names, so that a DNS server that drops queries delays no other name. If a name
+// has IPv4 addresses, only these are used: most machines reach IPv4 addresses, and "localhost" is
+// one server, not two. translator/addresses decides which answers may become endpoints.
 //
 // Tests: go test ./discovery/hostname
 package hostname

@@ -5,12 +5,12 @@ import "time"
 const (
 	// formerNames bounds the unused names whose last addresses are kept.
 	formerNames = 1024
-	// formerTime is how long they are kept.
+	// formerTime is how long these addresses are kept.
 	formerTime = time.Hour
 )
 
-// former holds the last addresses of unused names, so that a route that returns to one does not
-// wait for its DNS server.
+// former holds the last addresses of unused names. A route that uses such a name again does not
+// wait for the DNS server.
 type former map[string]formerAnswer
 
 type formerAnswer struct {

@@ -32,12 +32,12 @@ type Store interface {
 type Config struct {
 	Store    Store
 	Lookup   Lookup        // nil: net.DefaultResolver
-	Interval time.Duration // between two lookups of a name; default 30 s
+	Interval time.Duration // from one successful lookup of a name to the next; default 30 s
 	// Retry is the delay after a name's first failed lookup; it doubles with each further failure.
 	// Default 2 s.
 	Retry time.Duration
-	// First is the timeout of a lookup of a name that does not fail; default 500 ms. A name that
-	// exceeds it is looked up again with Timeout (default 5 s), among the failing names.
+	// First is the timeout of a lookup of a name that is not failing; default 500 ms. After this
+	// timeout, the name is looked up again with Timeout (default 5 s), as one of the failing names.
 	First, Timeout time.Duration
 	// StateDir persists the last good addresses. If empty, nothing is persisted.
 	StateDir string
@@ -52,11 +52,11 @@ type Resolver struct {
 	cfg     Config
 	changed chan struct{} // notifies Run of new names; capacity 1
 
-	mu       sync.Mutex       // also held while Hosts change
+	mu       sync.Mutex       // guards the fields below, and is held while Hosts change
 	names    map[string]*name // used names
 	schedule *schedule
-	pending  int           // names without an answer: neither addresses, nor an ended lookup
-	progress chan struct{} // closed and replaced when pending shrinks
+	pending  int           // number of names that have no addresses and no ended lookup
+	progress chan struct{} // closed and replaced when pending decreases
 
 	restored map[string][]string // the last addresses of an earlier process
 	onChange func(name string, addresses []string)
@@ -105,9 +105,9 @@ type answer struct {
 	late      bool // the lookup exceeded its timeout
 }
 
-// Want adds names that are used now, and removes names that are not, both in lower case. It does
-// not wait: a new name has no Host until its first lookup has ended; a formerly used name has its
-// last addresses until then.
+// Want adds used names and removes gone ones, all in lower case. It does not wait for lookups:
+// until the first lookup has ended, a new name has no Host, and a formerly used name has its last
+// addresses.
 func (r *Resolver) Want(names, gone []string) error {
 	if len(names)+len(gone) == 0 {
 		return nil
@@ -147,9 +147,9 @@ func (r *Resolver) Want(names, gone []string) error {
 	return r.apply(ops)
 }
 
-// Settle returns once every used name has an answer, no answer has arrived for quiet, or longest
-// has passed. A fast DNS server is thus part of the first configuration, and an unresponsive one
-// delays it only by quiet. It then removes the restored addresses of unused names.
+// Settle waits until every used name has an answer, no answer has arrived for the time quiet, or
+// the time longest has passed. So a fast DNS server is part of the first configuration, and an
+// unresponsive one delays it only by quiet. Then it removes the restored addresses of unused names.
 func (r *Resolver) Settle(ctx context.Context, quiet, longest time.Duration) error {
 	end := time.NewTimer(longest)
 	defer end.Stop()
@@ -176,7 +176,7 @@ func (r *Resolver) Settle(ctx context.Context, quiet, longest time.Duration) err
 	return r.removeUnused()
 }
 
-// settle records that a name has an answer or needs none. mu is held.
+// settle records that a name has an answer, or is no longer used. mu is held.
 func (r *Resolver) settle(n *name) {
 	if !n.pending {
 		return
@@ -236,7 +236,7 @@ func (r *Resolver) turn(ctx context.Context, group *errgroup.Group, answers chan
 		r.persist()
 	case a := <-answers:
 		good = r.sort(a, answers, failures)
-		failures.begin() // for persist
+		failures.begin() // so that turn soon calls persist
 	}
 	if err := r.save(good); err != nil {
 		return 0, err
@@ -248,8 +248,8 @@ func (r *Resolver) turn(ctx context.Context, group *errgroup.Group, answers chan
 	return wait, nil
 }
 
-// sort schedules the next lookup of each name with an answer, starting with first. It returns the
-// good answers, and adds the others to failures.
+// sort schedules the next lookups of the names in first and more. It returns answers without a
+// problem, and adds the others to failures.
 func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good []answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -272,7 +272,7 @@ func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good
 				failures.add(a)
 			}
 			r.schedule.add(n)
-			if a.problem != "" { // an answer without a problem is settled once it is stored
+			if a.problem != "" { // save settles the other names, once it has stored their answers
 				r.settle(n)
 			}
 		}
@@ -284,8 +284,8 @@ func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good
 	}
 }
 
-// start begins the lookups that are due. It returns the time until the next one, negative if an
-// answer must arrive before.
+// start begins the lookups that are due. It returns the time until the next lookup. A negative time
+// means that an answer must arrive first.
 func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers chan<- answer) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -312,7 +312,7 @@ func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers cha
 }
 
 // Resolve looks up names and stores all answers in one batch, for offline use. It returns within
-// Config.Timeout, with the error of ctx or of the store. A name that does not resolve becomes a
+// Config.Timeout. It fails if ctx ends or the store fails. A name that does not resolve becomes a
 // Host with an Error.
 func (r *Resolver) Resolve(ctx context.Context, names []string) error {
 	answers := make([]answer, len(names))
@@ -372,7 +372,7 @@ func (r *Resolver) lookup(ctx context.Context, text string, timeout time.Duratio
 	return out
 }
 
-// why describes a failed lookup with the same text each time: the error contains port numbers.
+// why describes a failed lookup. It omits the port numbers in the error, which differ each time.
 func why(err error) string {
 	var dns *net.DNSError
 	switch {
@@ -386,7 +386,6 @@ func why(err error) string {
 	return err.Error()
 }
 
-// apply commits changes of Hosts. mu is held.
 func (r *Resolver) apply(ops []store.Op) error {
 	if len(ops) == 0 {
 		return nil

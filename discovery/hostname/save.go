@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// reportEvery is the interval between commits of failed lookups, and between writes of the state:
-// thousands of names may fail at once.
+// reportEvery is the interval between commits of failed lookups, and between writes of the state
+// file: thousands of names may fail at once.
 const reportEvery = time.Second
 
 const mostLogged = 8
@@ -117,7 +117,7 @@ func (r *Resolver) save(answers []answer) error {
 }
 
 // Learn stores the addresses of a used name that another process has just looked up (see OnChange).
-// The schedule of its lookups here does not change.
+// It does not change when this process looks the name up.
 func (r *Resolver) Learn(text string, addresses []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,11 +19,11 @@ type name struct {
 	text     string
 	due      time.Time
 	gone     bool // no longer used
-	pending  bool // has no answer, see Resolver.pending
+	pending  bool // counted in Resolver.pending
 	slow     bool // the last lookup exceeded Config.First; repeat it with Config.Timeout
 	failures int  // lookups that failed since the last success
 	in       *queue
-	at       int // its index in the queue
+	at       int // index in the queue
 }
 
 func (n *name) failing() bool { return n.slow || n.failures > 0 }
@@ -31,7 +31,8 @@ func (n *name) failing() bool { return n.slow || n.failures > 0 }
 type schedule struct {
 	sound  queue // names that do not fail, by due time
 	failed queue // failing names, by due time
-	// due names of failed, by number of failures: a slow server precedes a dead one
+	// due has the failing names that are due, by number of failures: slow servers come before dead
+	// ones.
 	due     queue
 	running int // lookups
 	retries int // lookups of failing names
@@ -95,8 +96,8 @@ func (s *schedule) remove(n *name) {
 	}
 }
 
-// next removes and returns a name whose lookup must begin now. Without one, wait is the time until
-// a name is due, negative if the next lookup must first end.
+// next removes and returns a name whose lookup must begin now. If there is no such name, wait is
+// the time until a name is due. A negative wait means that a running lookup must end first.
 func (s *schedule) next(now time.Time) (n *name, wait time.Duration) {
 	if s.running >= parallel {
 		return nil, -1
@@ -134,7 +135,7 @@ func (s *schedule) ended(retry bool) {
 }
 
 // backoff returns the pause after a number of failures. It doubles from first up to maxBackoff,
-// less a random fifth, to spread names that failed together.
+// less a random fifth at most, to spread names that failed together.
 func backoff(first time.Duration, failures int) time.Duration {
 	pause := first
 	for range failures - 1 {

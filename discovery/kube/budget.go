@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	// pageSize is the number of objects per request of a bounded reader.
 	pageSize = 100
 	// mostListed bounds the objects of a kind in one list of a bounded reader.
 	mostListed = 2_000_000
@@ -28,8 +27,8 @@ const (
 	perObject = 1 << 10
 )
 
-// Budget bounds the memory for objects from several API servers of other operators. Each has a
-// Share of at most half of what the others leave. Safe for concurrent use.
+// Budget bounds the memory for objects from several API servers of other operators. Each API server
+// has a Share: at most half of the bytes that the other Shares leave. Safe for concurrent use.
 type Budget struct {
 	bytes int64
 
@@ -43,23 +42,23 @@ func NewBudget(bytes int64) *Budget { return &Budget{bytes: bytes} }
 // Share returns the share of one API server. Close returns its bytes.
 func (b *Budget) Share() *Share { return &Share{budget: b, readers: map[string]*reader{}} }
 
-// Share is the part of a Budget that one API server may use. Each kind uses at most half of what
-// the other kinds leave, so that none takes all of it. Objects beyond the bound are left out: they
-// count as not existing. Safe for concurrent use.
+// Share is the part of a Budget that one API server may use. Each kind uses at most half of the
+// bytes that the other kinds leave. Objects beyond that bound are left out: they are handled as not
+// existing. Safe for concurrent use.
 type Share struct {
 	budget *Budget
 	page   sync.Mutex // one list response is decoded at a time
 
-	// guarded by budget.mu
+	// budget.mu guards the fields below
 	used    int64
 	readers map[string]*reader
 }
 
 // LeftOut counts the objects of a kind that are left out.
 type LeftOut struct {
-	Name       string // of the kind, in the plural
+	Name       string // plural name of the kind
 	Kept, Left int
-	More       bool // more than Left
+	More       bool // Left is a minimum
 }
 
 // String returns a phrase such as "7 of 12 services".
@@ -83,8 +82,8 @@ func (s *Share) LeftOut() (out []LeftOut) {
 	return out
 }
 
-// Roomy reports whether left-out objects would fit now: with the smallest of them, their kinds use
-// at most half of their bound. Reading them again then leaves out fewer.
+// Roomy reports whether a new list would leave out fewer objects: each kind with left-out objects
+// would use at most half of its bound, together with the smallest of these objects.
 func (s *Share) Roomy() bool {
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()
@@ -100,7 +99,7 @@ func (s *Share) Roomy() bool {
 	return left
 }
 
-// Close returns all bytes to the budget. Readers of the share keep nothing afterwards.
+// Close returns all bytes of the share to the budget.
 func (s *Share) Close() {
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()
@@ -113,7 +112,7 @@ func (s *Share) Close() {
 type reader struct {
 	share *Share
 	used  int64
-	kept  map[string]int64 // bytes by object
+	kept  map[string]int64 // bytes of each object
 	left  int
 	more  bool
 	least int64 // bytes of the smallest object that was left out; 0: none was seen
@@ -125,7 +124,8 @@ func (r *reader) most() int64 {
 	return ((s.budget.bytes-(s.budget.used-s.used))/2 - (s.used - r.used)) / 2
 }
 
-// take reserves bytes for an object, replacing its previous ones. It returns false without room.
+// take reserves bytes for an object in place of its previous bytes. It returns false if they do not
+// fit.
 func (r *reader) take(id string, bytes int64) bool {
 	r.share.budget.mu.Lock()
 	defer r.share.budget.mu.Unlock()
@@ -163,8 +163,8 @@ func (r *reader) count(left int) {
 	r.left = max(0, r.left+left)
 }
 
-// Bound limits the objects of a kind that a reflector receives. keep returns the kept form of an
-// object, nil for one that is not needed.
+// Bound limits the objects of a kind that a reflector receives. keep returns an object in the form
+// to keep, or nil if the object is not needed.
 func (s *Share) Bound(
 	name string, lw cache.ListerWatcher, keep func(runtime.Object) runtime.Object,
 ) cache.ListerWatcher {
@@ -184,8 +184,8 @@ type bounded struct {
 	keep   func(runtime.Object) runtime.Object
 }
 
-// IsWatchListSemanticsUnSupported makes reflectors list by pages: a stream of initial objects is
-// unbounded.
+// IsWatchListSemanticsUnSupported makes reflectors list by pages: a watch that begins with all
+// objects has no bound.
 func (b *bounded) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (b *bounded) List(o metav1.ListOptions) (runtime.Object, error) {
@@ -196,8 +196,8 @@ func (b *bounded) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return b.WatchWithContext(context.Background(), o)
 }
 
-// ListWithContext returns the objects that fit, as one list. It reads page by page, and ends with
-// the first page that does not fit.
+// ListWithContext returns the objects that fit, as one list. It reads page by page. The first page
+// with an object that does not fit is the last one.
 func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	out, have := &internalversion.List{}, map[string]bool{}
 	left, seen, empty, more := 0, 0, 0, false
@@ -211,7 +211,7 @@ func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (ru
 				return
 			}
 			if id := idOf(kept); have[id] {
-				return // a second object of this name, which no API server has
+				return // the list has the name twice, which no correct API server does
 			} else if b.reader.take(id, perObject+sizeOf(kept)) {
 				have[id] = true
 				out.Items = append(out.Items, kept)
@@ -277,7 +277,7 @@ func (r *reader) begin() {
 	r.least = 0
 }
 
-// listed ends a list: objects that it lacks are gone.
+// listed records a complete list: objects that are not in the list are gone.
 func (r *reader) listed(have map[string]bool, left int, more bool) {
 	r.share.budget.mu.Lock()
 	defer r.share.budget.mu.Unlock()
@@ -290,8 +290,8 @@ func (r *reader) listed(have map[string]bool, left int, more bool) {
 	r.left, r.more = left, more
 }
 
-// WatchWithContext implements cache.ListerWatcherWithContext. Objects beyond the bound count as
-// deleted.
+// WatchWithContext implements cache.ListerWatcherWithContext. It reports objects beyond the bound
+// as deleted.
 func (b *bounded) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	w, err := b.lw.WatchWithContext(ctx, o)
 	if err != nil {

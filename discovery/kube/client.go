@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// client reads and writes objects in the types of the store's tables, regardless of the version
-// that the API server serves.
+// client reads and writes objects in the Go types of the store's tables, whatever version the API
+// server serves.
 type client struct {
 	config *rest.Config
 	http   *http.Client
@@ -42,7 +42,7 @@ func newClient(cfg *rest.Config, kinds []*kind) (*client, error) {
 			gv := schema.GroupVersion{Group: k.table.Group(), Version: v}
 			scheme.AddKnownTypeWithName(gv.WithKind(k.table.Kind()), k.table.New())
 			scheme.AddKnownTypeWithName(gv.WithKind(k.table.Kind()+"List"), k.list())
-			if !added[gv] { // it registers conversions again each time
+			if !added[gv] { // a second call would register conversions twice
 				metav1.AddToGroupVersion(scheme, gv)
 				added[gv] = true
 			}
@@ -55,7 +55,6 @@ func newClient(cfg *rest.Config, kinds []*kind) (*client, error) {
 		rest: map[schema.GroupVersion]*rest.RESTClient{}}, nil
 }
 
-// restFor returns the REST client of a group and version. Built-in kinds are read as protobuf.
 func (c *client) restFor(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,8 +83,8 @@ func (c *client) restFor(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient
 type scope struct{ namespace, name string }
 
 type contact interface {
-	answered(error)        // for each response; nil for success
-	watching(initial bool) // a watch is established; initial: it delivers all objects first
+	answered(error)        // a request failed, or a watch request succeeded (nil)
+	watching(initial bool) // a watch has begun; initial: it delivers all objects first
 	unwatched()            // the watch has ended
 }
 
@@ -117,7 +116,8 @@ func listWatch(r *rest.RESTClient, resource string, s scope, c contact) cache.Li
 	}
 }
 
-// observedWatch reports its end at once: a reflector stops each ended watch before anything else.
+// observedWatch reports the end of a watch at once: a reflector first of all stops a watch that has
+// ended.
 type observedWatch struct {
 	watch.Interface
 	contact contact

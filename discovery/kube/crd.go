@@ -72,8 +72,8 @@ type list[T any] struct {
 // DeepCopyObject implements runtime.Object. Objects are never changed.
 func (l *list[T]) DeepCopyObject() runtime.Object { c := *l; return &c }
 
-// Releases returns the Gateway API release of each installed CRD of its group, by the CRD's plural;
-// "" if the CRD does not name it.
+// Releases maps the plural name of each installed CRD of Gateway API to its release, or to "" if
+// the CRD names no release.
 func (s *Source) Releases() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ const (
 	// debounceWindow is the time after a commit in which further events are debounced. Later events
 	// are committed at once.
 	debounceWindow = 5 * time.Millisecond
-	// debounceQuiet is how long the commit of debounced events waits for more of them.
+	// debounceQuiet is how long the commit of debounced events waits for further events.
 	debounceQuiet = 2 * time.Millisecond
 )
 
@@ -56,7 +56,7 @@ func (f *feed) start() error {
 }
 
 func (f *feed) flush() error {
-	// The lock is held during Apply, so that concurrent calls keep the order.
+	// The lock is held during Apply, which keeps the operations of concurrent calls in order.
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.open || len(f.ops) == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// reach is the part of a kind that is read.
+// reach determines which objects of a kind are read.
 type reach int
 
 const (
@@ -18,20 +18,21 @@ const (
 	// parked: every object is watched. Objects that translation reads are in the store; others are
 	// kept encoded.
 	parked
-	// namespaces: like parked, but only in namespaces with an object that translation reads.
+	// namespaces: like parked, but only namespaces from which translation reads an object are
+	// watched.
 	namespaces
 	// named: each object that translation reads is watched by its name. No other object is read.
 	named
 )
 
-// namedLinger is the linger timeout of an object that is watched by name: edits often return to
-// one.
+// namedLinger is how long an object stays watched by name after its last demand: a user often
+// restores a reference soon.
 const namedLinger = time.Minute
 
 // Demand is one key of an index of an on-demand table that translation reads.
 type Demand struct{ Table, Index, Key string }
 
-// OnDemand lists the tables that hold only objects that were passed to Want.
+// OnDemand lists the tables that hold only the objects for which Want has demands.
 func OnDemand() (tables []string) {
 	tables = append(tables, store.Occupants.Kind())
 	for _, k := range kinds() {
@@ -42,9 +43,9 @@ func OnDemand() (tables []string) {
 	return tables
 }
 
-// Want adds and removes demands on on-demand tables, without waiting for the API server. It returns
-// a channel for each wanted demand, which closes once the existing objects with its key are read;
-// Flush puts them into the store.
+// Want adds and removes demands for objects of on-demand tables. It does not wait for the API
+// server. For each wanted demand it returns a channel, which closes once the existing objects with
+// that key are read; Flush then puts them into the store.
 func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	s.occupants.want(occupied(wanted), occupied(unwanted))
 	s.mu.Lock()
@@ -62,9 +63,9 @@ func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	return read
 }
 
-// Keep replaces the demands that Want does not end, for a reader other than translation. Replaced
-// demands stay wanted until translation has wanted and then dropped them. It returns channels like
-// Want.
+// Keep sets the demands of a reader other than translation: Want does not end them. Demands of an
+// earlier Keep stay wanted until translation has wanted and then dropped them. Keep returns
+// channels like Want.
 func (s *Source) Keep(demands []Demand) (read []<-chan struct{}) {
 	kept := map[Demand]bool{}
 	for _, d := range demands {
@@ -76,8 +77,8 @@ func (s *Source) Keep(demands []Demand) (read []<-chan struct{}) {
 	return s.Want(demands, nil)
 }
 
-// Park moves objects of parked kinds without a demand out of the store, from now on. Until then
-// every object of these kinds is in the store.
+// Park moves the objects of parked kinds for which there is no demand out of the store, now and
+// later. Before Park, every object of these kinds is in the store.
 func (s *Source) Park() {
 	for _, g := range s.gates {
 		g.shut()
@@ -87,7 +88,7 @@ func (s *Source) Park() {
 // Flush puts everything that has been read into the store.
 func (s *Source) Flush() error { return s.feed.flush() }
 
-// alreadyRead is the channel of a demand that waits for nothing.
+// alreadyRead is the closed channel of a demand that requires no read.
 var alreadyRead = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -137,7 +138,7 @@ func (s *Source) unwant(d Demand) {
 		if d.Index == k.gate {
 			g.unwant(d.Key)
 		}
-		return // the namespace stays watched: it is likely to be read again
+		return // the namespace stays watched: it is likely to be wanted again
 	}
 	if ns, name := store.ParseID(d.Key); d.Index == store.ByID {
 		s.mu.Lock()
@@ -166,17 +167,17 @@ type packed interface {
 	Unmarshal([]byte) error
 }
 
-// gate puts wanted objects of one kind into the store, and keeps others encoded.
+// gate puts the wanted objects of one kind into the store, and keeps the others encoded.
 type gate struct {
 	kind  *kind
 	feed  *feed
 	store *store.Store
 
 	mu     sync.Mutex
-	open   bool                // every object is wanted, until the first translation has ended
-	wanted map[string]struct{} // keys of index kind.gate
-	packed map[string][]byte   // objects outside of the store, by id
-	group  map[string][]string // the groups of every id
+	open   bool                // until the first translation has ended, every object is wanted
+	wanted map[string]struct{} // keys of the index kind.gate
+	packed map[string][]byte   // encoded objects outside of the store, by id
+	group  map[string][]string // groups (kind.group) by id
 	groups map[string][]string // ids by group
 }
 
@@ -230,12 +231,12 @@ func (g *gate) delete(id string) {
 	}
 }
 
-// park keeps an object outside of the store. It drops an object without a key, which can never be
-// wanted.
+// park keeps an object outside of the store. It drops an object without a key: such an object can
+// never be wanted.
 func (g *gate) park(id string, keys []string, obj store.Object) {
 	raw, err := obj.(packed).Marshal()
 	if err != nil || len(keys) == 0 {
-		return // encoding does not fail for types that were decoded from protobuf
+		return // Marshal does not fail for these types
 	}
 	g.remember(id, keys)
 	g.packed[id] = raw
@@ -271,7 +272,7 @@ func (g *gate) forget(id string) (inside bool) {
 }
 
 // shut ends the phase in which every object is wanted, and removes objects that the first
-// translation did not read. The phase spares a large cluster a second translation.
+// translation did not read. Without that phase, a large cluster would need a second translation.
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -318,7 +319,7 @@ func (g *gate) want(key string) {
 	}
 }
 
-// eachPacked calls f with each object outside of the store. f must not keep it.
+// eachPacked calls f with each object outside of the store. f must not keep the object.
 func (g *gate) eachPacked(f func(store.Object)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -330,16 +331,17 @@ func (g *gate) eachPacked(f func(store.Object)) {
 	}
 }
 
-// unwant moves objects with a key out of the store, unless another wanted key has them.
+// unwant moves the objects with a key out of the store, except objects that also have another
+// wanted key.
 func (g *gate) unwant(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.wanted, key)
-	if g.feed.flush() != nil { // so that the store has all events
-		return // feed.run returns the error; objects that stay only take memory
+	if g.feed.flush() != nil { // so that the store has all arrivals
+		return // feed.run returns the error; the objects only take memory
 	}
 	view := g.store.View()
-	for _, id := range slices.Clone(g.groups[g.kind.group(key)]) { // evict changes it
+	for _, id := range slices.Clone(g.groups[g.kind.group(key)]) { // evict changes the list
 		if obj, inside := g.kind.table.Object(view, id); inside {
 			g.evict(id, obj)
 		}

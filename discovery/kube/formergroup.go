@@ -25,11 +25,11 @@ type formerGroup struct{ table }
 func (formerGroup) Group() string { return inferenceapi.Group }
 
 // rivals tracks the objects of both groups. During a migration both groups may have an object of
-// the same name. The object of today's group is used then.
+// the same name. Then the object of today's group is used.
 type rivals struct {
 	mu     sync.Mutex
 	today  map[string]bool
-	former map[string]rival // as they arrived
+	former map[string]rival // objects of the former group, by id
 }
 
 func newRivals() *rivals { return &rivals{today: map[string]bool{}, former: map[string]rival{}} }

@@ -30,7 +30,7 @@ func pools() (today, former *kind) {
 
 type formerPools struct{ table }
 
-type table = store.Kind // which has a method Kind
+type table = store.Kind // an alias, because store.Kind has a method Kind
 
 func (formerPools) Group() string { return inferenceapi.Group }
 

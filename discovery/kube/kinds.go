@@ -19,34 +19,34 @@ import (
 type kind struct {
 	table    store.Kind
 	resource string   // plural, in lower case
-	versions []string // that the table's type can hold, in order of preference
+	versions []string // versions that the table's Go type can hold, in order of preference
 	list     func() runtime.Object
 	builtIn  bool // always served; the other kinds have a CRD
-	vital    bool // required for any traffic
+	vital    bool // without the kind there is no traffic
 	assumed  bool // read without its CRD (Config.Only)
-	optional bool // assumed, and counts as without objects while it cannot be read
+	optional bool // assumed, and empty while it is forbidden or not installed
 	plain    bool // its annotations are dropped
 	role     role
 	status   *shape.Shape // nil: the kind gets no status
 	trim     func(store.Object)
 	reach    reach
 	// instead is the kind that objects of a former group become. rivals decides between objects of
-	// both groups. nil for others.
+	// both groups. Both are nil for other kinds.
 	instead *kind
 	rivals  *rivals
-	gate    string                  // for parked and namespaces: the index by which objects are wanted
-	group   func(key string) string // groups keys of gate: objects are stored by group
+	gate    string                  // for parked and namespaces: the index of wanted keys
+	group   func(key string) string // the group of a key of gate; objects are found by group
 }
 
 type role int
 
 const (
 	_       role = iota
-	isRoute      // names backends
+	isRoute      // its objects name backends
 	isBackend
 )
 
-// kinds lists every kind that Penstock reads, in the order of store.Tables. A kind with a CRD is
+// kinds lists every kind that Penstock reads, in the order of store.Tables. A kind with a CRD needs
 // one line.
 func kinds() []*kind {
 	pools, formerPools := pools()

@@ -2,18 +2,18 @@ package kube
 
 import "context"
 
-// gap is the time from the end of a part's watch until the store has caught up. The API server ends
-// each watch after some minutes.
+// gap is a part's state from the end of its watch until the store is up to date again. The API
+// server ends each watch after some minutes.
 type gap int
 
 const (
 	// unwatched: no watch is established.
 	unwatched gap = iota
-	// listing: a watch is established that delivers all objects first, and has not finished.
+	// listing: the new watch delivers all objects first, and has not delivered all of them yet.
 	listing
 )
 
-// partContact records the reads of a part until ctx ends. It implements contact.
+// partContact records the results of the requests for a part until ctx ends. It implements contact.
 type partContact struct {
 	ctx    context.Context
 	source *Source
@@ -26,8 +26,8 @@ func (c *partContact) answered(err error) {
 	}
 }
 
-// unwatched begins a gap. It is not a finding: nearly always the next watch follows within a
-// millisecond.
+// unwatched begins a gap. A gap is not a finding, because the next watch nearly always begins
+// within a millisecond.
 func (c *partContact) unwatched() {
 	s := c.source
 	s.mu.Lock()

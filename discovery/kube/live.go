@@ -14,17 +14,17 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Live is the newest version of an object at the API server, as a writer needs it.
+// Live has the fields of the newest version of an object that a writer of its status needs.
 type Live struct {
 	UID             types.UID
 	ResourceVersion string
 	Status          any     // a pointer to the kind's status type, as Shape().Take returns it; immutable
-	Ending          *Ending // of GatewayClasses; nil for other kinds
+	Ending          *Ending // nil except for GatewayClasses
 
-	kind *kind // the form in which it was read, and is written
+	kind *kind // the kind in whose form the object is read and written
 }
 
-// Ending decides whether a GatewayClass may be deleted.
+// Ending determines whether a GatewayClass may be deleted.
 type Ending struct {
 	Finalizers []string
 	Deleting   bool // the API server accepts no new finalizer
@@ -40,19 +40,19 @@ func endingOf(obj store.Object) *Ending {
 	return &Ending{Finalizers: slices.Clone(obj.GetFinalizers()), Deleting: obj.GetDeletionTimestamp() != nil}
 }
 
-// Live returns the newest version of an object; false if the API server has no such object or its
-// kind gets no status.
+// Live returns the newest version of an object, or false if it does not exist or its kind gets no
+// status.
 func (s *Source) Live(ref report.Ref) (Live, bool) { return s.lives.get(ref) }
 
 // LiveRefs lists all objects that Live returns, in no order.
 func (s *Source) LiveRefs() []report.Ref { return s.lives.refs() }
 
-// OnLive registers the one function that is called after the API server reported a version of an
-// object that Patch did not write. It must not block.
+// OnLive registers the one function that is called after a watch has delivered a version of an
+// object that Patch did not write. The function must not block.
 func (s *Source) OnLive(changed func(report.Ref)) { s.lives.listen(changed) }
 
 // Patch sends a merge patch for an object, or for its subresource. live is the result of Live for
-// ref; Live returns the API server's response from then on.
+// ref. Afterwards Live returns the object of the API server's response.
 func (s *Source) Patch(ctx context.Context, ref report.Ref, live Live, subresource string, body []byte) error {
 	k := live.kind
 	after, err := s.client.patch(ctx, k, s.version(k), ref.Key(), subresource, body)
@@ -70,7 +70,7 @@ type lives struct {
 	changed func(report.Ref) // optional
 }
 
-// put records a version that arrived. It ignores echoes of our own writes, and older versions.
+// put records a version from a watch or list. It ignores versions that are not newer.
 func (l *lives) put(ref report.Ref, k *kind, obj store.Object, status any) {
 	l.mu.Lock()
 	old, ok := l.all[ref]
@@ -87,7 +87,7 @@ func (l *lives) put(ref report.Ref, k *kind, obj store.Object, status any) {
 	}
 }
 
-// wrote records the API server's response to our write, without calling changed.
+// wrote records the API server's response to a write of this process. It does not call changed.
 func (l *lives) wrote(ref report.Ref, obj store.Object, status any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,8 +102,7 @@ func (l *lives) listen(changed func(report.Ref)) {
 	l.changed = changed
 }
 
-// invalidate calls changed for all objects of a kind, whose status depends on something that has
-// changed.
+// invalidate calls changed for all objects of a kind, after a change that affects their status.
 func (l *lives) invalidate(kind string) {
 	l.mu.Lock()
 	changed := l.changed
@@ -145,8 +144,8 @@ func (l *lives) refs() []report.Ref {
 	return out
 }
 
-// newer compares resource versions, which are growing numbers in one kind (KEP-5504). Others count
-// as new.
+// newer compares resource versions, which are growing numbers within a kind (KEP-5504). If one is
+// not a number, newer returns true.
 func newer(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)

@@ -14,19 +14,20 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// occupants stores which Services have the addresses that translation asks about. The store has
-// only the EndpointSlices of Services in use; occupants reads all of them.
+// occupants stores which Services have the addresses that translation reads. The store has only the
+// EndpointSlices of Services in use; occupants reads all EndpointSlices.
 //
-// Addresses are numbers, and a list of them is one demand. With a string, a demand and a set of
-// occupants per address, 5,000 unoccupied user-written EndpointSlices of 10 endpoints took 17 MiB.
+// To save memory, an address is a number, and a list of addresses is one demand. With a string, a
+// demand and a set of occupants for each address, 5,000 hand-written EndpointSlices of 10 endpoints
+// took 17 MiB.
 type occupants struct {
 	source *Source
 
 	mu     sync.Mutex
-	wanted map[address]int32       // how many demands contain it; empty in most clusters
+	wanted map[address]int32       // number of demands; empty in most clusters
 	lists  map[string]struct{}     // demanded keys of store.ByAddresses
 	held   map[objectID][]address  // wanted addresses by object
-	at     map[address][]*occupant // the same by address
+	at     map[address][]*occupant // objects by wanted address
 }
 
 // address is an IP address in the form of netip.Addr.As16: a number, without a pointer.
@@ -44,7 +45,7 @@ type objectID struct{ kind, id string }
 type occupant struct {
 	object   objectID
 	service  string
-	endpoint bool // not the Service's own address
+	endpoint bool // the address is an endpoint's, not a cluster IP
 }
 
 func newOccupants(s *Source) *occupants {
@@ -52,8 +53,8 @@ func newOccupants(s *Source) *occupants {
 		held: map[objectID][]address{}, at: map[address][]*occupant{}}
 }
 
-// addressesOf returns the addresses of an object; none of EndpointSlices that Kubernetes did not
-// make, whose addresses may belong to others.
+// addressesOf returns the addresses of an object. It returns none of an EndpointSlice that
+// Kubernetes did not make: they may belong to other users.
 func addressesOf(obj store.Object) (holder occupant, addresses []string) {
 	switch o := obj.(type) {
 	case *corev1.Service:
@@ -94,7 +95,7 @@ func (o *occupants) leave(kind, id string) {
 func (o *occupants) want(wanted, unwanted []Demand) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	look := false // at all objects, for addresses that are new
+	look := false // whether a new address is wanted
 	for _, d := range wanted {
 		if d.Index == store.ByAddresses {
 			o.lists[d.Key] = struct{}{}
@@ -116,7 +117,7 @@ func (o *occupants) want(wanted, unwanted []Demand) {
 			o.publish(a)
 		}
 	}
-	// Earlier arrivals are in the store or a gate; later ones wait for mu.
+	// Objects that arrived earlier are in the store or a gate; later objects wait for mu.
 	if !look || o.source.feed.flush() != nil {
 		return // see gate.unwant
 	}
@@ -166,8 +167,8 @@ func (o *occupants) put(obj store.Object) {
 	}
 }
 
-// occupy records an object at an address. Its current addresses never appear free in between. mu is
-// held.
+// occupy records an object at an address. If it is recorded there, the address never seems free in
+// between. mu is held.
 func (o *occupants) occupy(a address, holder *occupant) {
 	list := o.at[a]
 	switch i := slices.IndexFunc(list, func(other *occupant) bool { return other.object == holder.object }); {

@@ -10,9 +10,9 @@ import (
 
 // Each kind has its own watch, and watches do not wait for each other. When a user moves a route to
 // a new Service and deletes the old one, the events may arrive in another order. The route would
-// then name a missing backend and answer 500, an error of Penstock's making. The protocol does not
-// reveal how far other watches are, but they are rarely far apart. So the deletion of a backend,
-// and a route to a backend that has not arrived, are held back for watchSkew.
+// then name a missing backend and answer 500, although the user made no mistake. The protocol does
+// not reveal how far other watches are, but they are rarely far apart. So a deletion of a backend
+// is held back for watchSkew, and so is a route to a backend that has not arrived.
 
 // watchSkew bounds the delay between simultaneous events of two watches.
 const watchSkew = 250 * time.Millisecond
@@ -20,11 +20,11 @@ const watchSkew = 250 * time.Millisecond
 // order holds back events that may have arrived too early. Safe for concurrent use.
 type order struct {
 	mu        sync.Mutex
-	deletions map[report.Ref]*held // of backends
-	routes    map[report.Ref]*held // that wait for backends
+	deletions map[report.Ref]*held // deletions of backends
+	routes    map[report.Ref]*held // routes that wait for backends
 }
 
-// held is an event that is held back. apply is called with order.mu held.
+// held is an event that is held back. apply is called while order.mu is locked.
 type held struct {
 	apply   func()
 	missing map[string]bool // store.TargetKeys of the backends that a route waits for
@@ -35,8 +35,8 @@ func newOrder() *order {
 	return &order{deletions: map[report.Ref]*held{}, routes: map[report.Ref]*held{}}
 }
 
-// put applies a version of an object: at once without missing backends, else when the last one
-// arrives, at the latest after watchSkew. It replaces a held event of the same object.
+// put applies a version of an object. If backends are missing, it does so when the last of them
+// arrives, and at the latest after watchSkew. The version replaces a held event of the same object.
 func (o *order) put(ref report.Ref, missing []string, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -59,8 +59,8 @@ func (o *order) put(ref report.Ref, missing []string, apply func()) {
 	}
 }
 
-// remove applies a deletion: after watchSkew for a backend, which a route may just have left, else
-// at once.
+// remove applies a deletion. A backend's deletion waits for watchSkew: a route may just have left
+// the backend.
 func (o *order) remove(ref report.Ref, backend bool, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,9 +96,9 @@ func (o *order) drop(ref report.Ref) {
 	}
 }
 
-// missing returns the backends of a route that have not arrived, as store.TargetKeys; none if the
-// store has the same generation, so that a status is never held back, and none of kinds that are
-// not followed.
+// missing returns the backends of a route that have not arrived, as store.TargetKeys. It omits
+// kinds that are not followed. It returns nil if the store has this generation of the route, so
+// that a status is never held back.
 func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 	if k.role != isRoute {
 		return nil
@@ -119,7 +119,7 @@ func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 	return keys
 }
 
-// backendExists reports whether the watch of a kind of backends has delivered an object, and
+// backendExists reports whether the API server has delivered a backend with this kind and id, and
 // whether the kind is followed.
 func (s *Source) backendExists(name, id string) (exists, followed bool) {
 	s.mu.Lock()

@@ -19,8 +19,8 @@ var errTooLong = fmt.Errorf("the response is longer than %d bytes", longestRespo
 
 func tooLong(err error) bool { return errors.Is(err, errTooLong) }
 
-// BoundResponses makes longer responses of an API server fail, except for watches, whose events the
-// client bounds.
+// BoundResponses makes an API server's responses fail if they exceed longestResponse, except for
+// watches: the client bounds each event.
 func BoundResponses(c *rest.Config) {
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return &boundResponses{next} })
 }
@@ -61,7 +61,7 @@ func sizeOf(obj any) int64 {
 	return int64(v.Elem().Type().Size()) + below(v.Elem())
 }
 
-var timeType = reflect.TypeFor[time.Time]() // its location is shared
+var timeType = reflect.TypeFor[time.Time]() // all values share their location
 
 func below(v reflect.Value) (bytes int64) {
 	switch v.Kind() {

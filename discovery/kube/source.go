@@ -29,23 +29,23 @@ type Config struct {
 	// namespaces count as not existing. GatewayClasses, ClusterSets, ClusterProperties and CRDs
 	// have no namespace and are always read.
 	Namespaces []string
-	// Only restricts the kinds to read; empty: all. They count as installed, so that no
-	// CustomResourceDefinition is read.
+	// Only restricts the kinds to read; empty: all. The listed kinds are assumed to be installed,
+	// and no CustomResourceDefinition is read.
 	Only []Kind
-	// NodeNames keeps the names of endpoints' nodes in EndpointSlices.
+	// NodeNames keeps the names of the endpoints' nodes in EndpointSlices.
 	NodeNames bool
 	// Share bounds the memory of each kind; nil: unbounded. It cannot be combined with Namespaces.
 	// Keep selects the objects that are read; nil: all.
 	Share *Share
 	Keep  func(store.Object) bool
-	// Report receives all findings about the cluster itself whenever one may have changed: kinds
-	// that are not installed or cannot be read. Optional.
+	// Report receives all findings about the cluster itself whenever one of them may have changed,
+	// such as kinds that are not installed or cannot be read. Optional.
 	Report func([]report.Report)
 	Log    *slog.Logger // nil: slog.Default
 }
 
-// Kind is a kind of Config.Only. Unless it is Required, it counts as without objects while it is
-// not installed or forbidden.
+// Kind is a kind of Config.Only. Unless it is Required, a kind that is forbidden or not installed
+// is treated as having no objects.
 type Kind struct {
 	Group, Kind string
 	Required    bool
@@ -72,13 +72,13 @@ type Source struct {
 	parts   map[part]*following
 	failing map[part]error
 	gaps    map[part]gap
-	kept    map[Demand]bool // see Keep; immutable
+	kept    map[Demand]bool // demands of Keep; immutable
 }
 
 type following struct {
 	intake  *intake
 	version string
-	until   time.Time // when to stop; zero: never
+	until   time.Time // when to stop following the part; zero: never
 	relist  time.Time // when to list again; zero: never
 
 	running string // version
@@ -134,8 +134,8 @@ func (s *Source) Synced(ctx context.Context) error {
 	}
 }
 
-// Lagging reports whether the store may lack existing objects: the last read of some part failed,
-// or its watch has ended without a successor.
+// Lagging reports whether the store may lack existing objects: the last read of some part has
+// failed, or its watch has ended and the next one has not begun.
 func (s *Source) Lagging() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,8 +147,8 @@ func (s *Source) Lagging() bool {
 	return len(s.gaps) > 0
 }
 
-// Forbidden reports whether the last read of some part failed, and every failure is that the API
-// server forbids the read: waiting does not help.
+// Forbidden reports whether the last read of some part has failed, and the API server forbids every
+// read that fails. Waiting does not help then.
 func (s *Source) Forbidden() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +200,7 @@ func (s *Source) notify() {
 // second the API server delivers objects by the old definition, without later events.
 const relistDelay = 3 * time.Second
 
-// defined records a kind's CRD; nil: it is not installed.
+// defined records the CRD of a kind. A nil CRD means that the kind is not installed.
 func (s *Source) defined(k *kind, c *crd) {
 	s.mu.Lock()
 	old := s.crds[k]
@@ -285,7 +285,7 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 		relist := f.relistNow(&next)
 		if f.running != f.version || relist {
 			f.end()
-			// The intake stays the same, so that no object is removed in between.
+			// The new reflector uses the same intake, so no object is removed meanwhile.
 			f.running = f.version
 			var watching context.Context
 			watching, f.stop = context.WithCancel(ctx)
@@ -306,8 +306,8 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 	return next, nil
 }
 
-// expect follows a part in a version, or ends it if that is "". It returns false until the part's
-// first list.
+// expect follows a part in a version, or ends it if version is "". It returns false until the
+// part's first list has ended.
 func (s *Source) expect(p part, version string) (synced bool) {
 	switch f := s.parts[p]; {
 	case f == nil && version != "":
@@ -351,8 +351,7 @@ func (s *Source) isReady() bool {
 	}
 }
 
-// relistNow reports whether the part must be listed again now. If that is due later, it lowers
-// next.
+// relistNow reports whether to list the part again now. If a new list is due later, it lowers next.
 func (f *following) relistNow(next *time.Duration) bool {
 	if f.relist.IsZero() {
 		return false

@@ -16,8 +16,8 @@ import (
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// trim removes fields that are not read, to save memory, and all fields that change with the write
-// of a status: otherwise each write would change the store.
+// trim removes fields that are not read, to save memory. It also removes all fields that change
+// with the write of a status, so that such a write does not change the store.
 func trim(k *kind, obj store.Object) {
 	shed(k, obj)
 	obj.SetResourceVersion("")
@@ -28,7 +28,7 @@ func trim(k *kind, obj store.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(k.gvk())
 }
 
-// shed is the part of trim that runs while a list is incomplete, before status and version are
+// shed is the part of trim that can run while a list is incomplete, before status and version are
 // recorded. It is idempotent.
 func shed(k *kind, obj store.Object) {
 	obj.SetManagedFields(nil)
@@ -54,8 +54,8 @@ func trimService(obj store.Object) {
 	s.Status = corev1.ServiceStatus{LoadBalancer: s.Status.LoadBalancer}
 }
 
-// Common values of routes: the defaults of the CRD, each a separate string or number in each
-// decoded route.
+// Common values of routes are the defaults of the CRD. Decoding allocates each of them again for
+// each route.
 var (
 	parentGroup, parentKind   = gatewayv1.Group(gatewayv1.GroupName), gatewayv1.Kind("Gateway")
 	backendGroup, backendKind = gatewayv1.Group(""), gatewayv1.Kind("Service")
@@ -63,7 +63,8 @@ var (
 	pathPrefix, root          = gatewayv1.PathMatchPathPrefix, "/"
 )
 
-// trimHTTPRoute shares common values, because routes are the most numerous kind with a CRD.
+// trimHTTPRoute makes routes share common values, because they are the most numerous objects with a
+// CRD.
 func trimHTTPRoute(obj store.Object) {
 	r := obj.(*gatewayv1.HTTPRoute)
 	for i := range r.Spec.ParentRefs {
@@ -127,7 +128,7 @@ func trimSliceTo(obj store.Object, nodes bool) {
 		if nodes {
 			now.NodeName = e.NodeName
 		}
-		// Endpoints with equal conditions are merged, because no other object is as numerous.
+		// Endpoints with equal conditions and nodes are merged: no object is as numerous.
 		i := slices.IndexFunc(endpoints, func(o discoveryv1.Endpoint) bool {
 			return o.Conditions == now.Conditions && ptr.Equal(o.NodeName, now.NodeName)
 		})
@@ -143,7 +144,7 @@ func trimSliceTo(obj store.Object, nodes bool) {
 	s.Endpoints = endpoints
 }
 
-// compact copies a list of strings into two allocations, and releases their original memory.
+// compact copies strings into two allocations, so that the memory of the originals can be freed.
 func compact(list []string) []string {
 	rest, out := strings.Join(list, ""), make([]string, len(list))
 	for i, s := range list {

@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Backoff of failing lists and watches. An overloaded API server sets its own with Retry-After.
+// The backoff of failing lists and watches has these bounds. An overloaded API server sets another
+// one with Retry-After.
 const (
 	firstRetry  = 200 * time.Millisecond
 	slowestRead = 10 * time.Second
@@ -34,15 +35,15 @@ type intake struct {
 	once   sync.Once
 
 	mu  sync.Mutex
-	ids map[string]struct{} // objects that the API server has, as far as the reflector has received
+	ids map[string]struct{} // existing objects that the reflector has received
 }
 
 func newIntake(s *Source, p part) *intake {
 	return &intake{source: s, part: p, synced: make(chan struct{}), ids: map[string]struct{}{}}
 }
 
-// Transformer implements cache.TransformingStore. It trims objects while a list is incomplete,
-// which bounds memory.
+// Transformer implements cache.TransformingStore. It trims each object as it arrives, before the
+// list is complete, to bound memory.
 func (in *intake) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(store.Object); ok {
@@ -79,8 +80,8 @@ func (in *intake) Delete(obj any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore, for the first list, and after each watch that could not
-// be resumed.
+// Replace implements cache.ReflectorStore. It receives the first list, and a new list after a watch
+// that could not be resumed.
 func (in *intake) Replace(list []any, _ string) error {
 	in.mu.Lock()
 	before := in.ids
@@ -168,9 +169,9 @@ func (s *Source) followCRD(ctx context.Context, k *kind) error {
 
 func (k *kind) definition() part { return part{kind: k, scope: scope{name: "definition"}} }
 
-// mirror keeps a store up to date until ctx ends. listWatch reports the errors.
+// mirror keeps a reflector's store up to date until ctx ends. listWatch reports the errors.
 func mirror(ctx context.Context, lw cache.ListerWatcher, example any, into cache.ReflectorStore) {
-	var quiet klog.Logger // the zero logger discards
+	var quiet klog.Logger // the zero logger discards all lines
 	r := cache.NewReflectorWithOptions(lw, example, into, cache.ReflectorOptions{
 		Logger: &quiet, Name: "penstock",
 		Backoff: &wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.5, Steps: 10, Cap: slowestRead},
@@ -225,7 +226,7 @@ func (s *Source) admit(k *kind, obj store.Object) {
 	}
 	if failed {
 		if _, stored := k.table.Object(s.store.View(), store.ID(obj)); stored {
-			return // the previous version stays in use
+			return // the previous version of the object stays in use
 		}
 	}
 	apply := func() {
@@ -240,7 +241,7 @@ func (s *Source) admit(k *kind, obj store.Object) {
 		}
 		s.occupants.arrive(obj)
 	}
-	if !s.isReady() { // the first commit has everything
+	if !s.isReady() { // the first commit has all objects
 		apply()
 		return
 	}

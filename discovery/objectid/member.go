@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Member is a pool and a member of the cluster set that exports it to this cluster, or that this
-// cluster exports it to.
+// Member is a pool, and a member of the cluster set: the member exports the pool to this cluster,
+// or this cluster exports the pool to the member.
 type Member struct {
 	Member string
 	Pool   Pool
 }
 
-// ParseMember parses String. Names of members have no slash.
+// ParseMember parses a result of String. Names of members have no slash.
 func ParseMember(text string) (Member, bool) {
 	member, rest, ok := strings.Cut(text, "/")
 	pool, named := ParsePool(rest)

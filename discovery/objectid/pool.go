@@ -23,7 +23,7 @@ func Join(namespace, name string) string { return namespace + "/" + name }
 // pool in all clusters (namespace sameness). The zero Pool names no pool.
 type Pool struct{ Namespace, Name string }
 
-// ParsePool parses String.
+// ParsePool parses a result of String.
 func ParsePool(text string) (Pool, bool) {
 	namespace, name, ok := Split(text)
 	return Pool{Namespace: namespace, Name: name}, ok
@@ -47,7 +47,7 @@ func isSubdomain(s string) bool {
 	if len(s) > validation.DNS1123SubdomainMaxLength {
 		return false
 	}
-	inner := false // the last character may be followed by '-', '.' or the end
+	inner := false // whether '-', '.' or the end may follow the last character
 	for i := range len(s) {
 		switch c := s[i]; {
 		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
@@ -71,8 +71,8 @@ func (p Pool) Compare(o Pool) int {
 	return cmp.Or(strings.Compare(p.Namespace, o.Namespace), strings.Compare(p.Name, o.Name))
 }
 
-// PoolOf returns the identity of an InferencePool or InferencePoolImport, or of an object with its
-// name.
+// PoolOf returns the identity of an InferencePool or InferencePoolImport. It also accepts another
+// object with a pool's name.
 func PoolOf(obj interface {
 	GetNamespace() string
 	GetName() string

@@ -15,7 +15,7 @@ type Target struct {
 	Import bool   // a whole import
 }
 
-// ParseTarget parses String.
+// ParseTarget parses a result of String.
 func ParseTarget(text string) (Target, bool) {
 	pool, member, imported := strings.Cut(text, "@")
 	p, ok := ParsePool(pool)
@@ -95,8 +95,8 @@ func (t Target) AppendText(b []byte) ([]byte, error) {
 // MarshalText implements encoding.TextMarshaler.
 func (t Target) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It accepts only results of String; "" is the
-// zero Target.
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts only results of String. "" becomes
+// the zero Target.
 func (t *Target) UnmarshalText(text []byte) error {
 	parsed, ok := ParseTarget(string(text))
 	if !ok && len(text) > 0 {

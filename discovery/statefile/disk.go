@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Disk is the file system for state, with the operations for replacing a file. Fault simulations
-// implement it.
+// Disk has the file system operations for replacing a state file. Simulations of faults implement
+// it.
 type Disk interface {
 	Open(path string) (fs.File, error)
 	ReadDir(path string) ([]fs.DirEntry, error)
@@ -18,7 +18,7 @@ type Disk interface {
 	CreateTemp(folder, pattern string) (File, error)
 	Rename(from, to string) error
 	Remove(path string) error
-	// Sync writes the names in a folder to the disk: until then a power cut may undo a Rename.
+	// Sync writes the names in a folder to the disk. Before Sync, a power cut may undo a Rename.
 	Sync(folder string) error
 }
 

@@ -1,10 +1,9 @@
-// Package statefile writes files of the state folder atomically, and so that they survive a power
+// Package statefile replaces files of the state folder atomically. The new content survives a power
 // cut.
 //
 // discovery/file (last good objects), discovery/hostname (addresses) and discovery/status (the
 // status file) use it. A full disk or a read-only folder is not fatal: the state in memory stays in
-// use, the file keeps its last content, one error is logged, and another line once writing works
-// again.
+// use, and the file keeps its last content. The first error is logged, and later the first success.
 //
 // A file is replaced by a temporary one whose content is synced before the rename; the folder is
 // synced afterwards (ReplaceOn). powercut_internal_test.go cuts the power after each of these

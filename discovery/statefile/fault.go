@@ -2,6 +2,6 @@
 
 package statefile
 
-// faulty is false. In a test build (tag faults) it injects a known mistake, which the simulation of
-// cluster sets must find.
+// faulty returns false. In a test build (tag faults) it returns true for a mistake to inject, which
+// the simulation of cluster sets must find.
 func faulty(string) bool { return false }

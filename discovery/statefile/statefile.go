@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// temporary marks the names of unfinished files. They begin with a dot, so that readers of a folder
-// skip them.
+// temporary marks the names of unfinished files. Such names begin with a dot, so that readers of a
+// folder skip these files.
 const temporary = ".new-"
 
 // Replace replaces a file on this machine. See ReplaceOn.
@@ -21,8 +21,8 @@ func Replace(path string, raw []byte) error { return ReplaceOn(Machine{}, path, 
 // content, never a part.
 func ReplaceOn(d Disk, path string, raw []byte) error { return replace(d, path, raw, 0o600) }
 
-// Rewrite replaces an existing file on this machine and keeps its mode. It removes leftovers of a
-// killed process.
+// Rewrite replaces an existing file on this machine and keeps its mode. It removes unfinished files
+// that a killed process left.
 func Rewrite(path string, raw []byte) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -37,8 +37,8 @@ func Rewrite(path string, raw []byte) error {
 	return replace(Machine{}, path, raw, info.Mode().Perm())
 }
 
-// Sweep removes unfinished files of a killed process below a state folder. Call it before this
-// process writes.
+// Sweep removes unfinished files that a killed process left below a state folder. Call it before
+// this process writes files there.
 func Sweep(folder string) error {
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -55,8 +55,8 @@ func Sweep(folder string) error {
 	return err
 }
 
-// replace writes and syncs a temporary file, renames it, and syncs the folder: otherwise a power
-// cut may leave the new name without content, or with the old one.
+// replace writes and syncs a temporary file, renames it, and syncs the folder. Without the syncs, a
+// power cut may leave the file without content, or with the old content.
 func replace(d Disk, path string, raw []byte, mode fs.FileMode) error {
 	folder := filepath.Dir(path)
 	if err := makeFolder(d, folder); err != nil {
@@ -89,8 +89,8 @@ func replace(d Disk, path string, raw []byte, mode fs.FileMode) error {
 	return d.Sync(folder)
 }
 
-// makeFolder creates a folder and its parents. A new folder is lost with its files unless its
-// parent is synced.
+// makeFolder creates a folder and its parents. It syncs the parent: otherwise a power cut may
+// remove the folder and its files.
 func makeFolder(d Disk, path string) error {
 	if f, err := d.Open(path); err == nil {
 		return f.Close()
@@ -117,7 +117,7 @@ type Outcome struct{ failed bool }
 // Failed reports whether the last write failed.
 func (o *Outcome) Failed() bool { return o.failed }
 
-// Log logs the result of a write. lost names the data that depends on the file.
+// Log logs the result of a write. lost names the data that would be lost without the file.
 func (o *Outcome) Log(log *slog.Logger, path, lost string, err error) {
 	switch {
 	case err != nil && !o.failed:

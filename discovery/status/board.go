@@ -12,11 +12,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// Locate returns the position of an object, or of its field, in a file: "file:line"; "" if it is
-// unknown.
+// Locate returns the position in a file, "file:line", of an object or one of its fields. It returns
+// "" if the position is unknown.
 type Locate func(owner report.Ref, field string) string
 
-// WatchSet collects the rows that a reader has read. WatchCtx returns once any of them has changed.
+// WatchSet collects the rows that a reader has read. WatchCtx returns once any of these rows has
+// changed.
 type WatchSet = memdb.WatchSet
 
 // NewWatchSet makes an empty WatchSet.
@@ -26,17 +27,18 @@ func NewWatchSet() WatchSet { return memdb.NewWatchSet() }
 const streamDebounce = 200 * time.Millisecond
 
 // Board holds the newest report of each source about each object. It is safe for concurrent use. A
-// report that was passed to it must not be modified.
+// caller must not modify a report after it has passed it to the Board.
 type Board struct {
 	locate Locate
 	db     *memdb.MemDB
 	feeds  atomic.Uint64 // the number of feeds so far
 }
 
-// NewBoard makes an empty Board. locate, if not nil, completes findings without a source.
+// NewBoard makes an empty Board. If locate is not nil, it sets the Source of findings that have
+// none.
 func NewBoard(locate Locate) *Board { return &Board{locate: locate, db: newDB()} }
 
-// write runs change in a write transaction. changed notifies followers of an object.
+// write runs change in a write transaction. changed notifies the feeds of a changed object.
 func (b *Board) write(change func(t txn, changed func(report.Ref))) {
 	t := txn{b.db.Txn(true)}
 	defer t.Commit()
@@ -48,8 +50,8 @@ func (b *Board) write(change func(t txn, changed func(report.Ref))) {
 	})
 }
 
-// Set replaces a source's reports about their owners. A source uses either Set and Remove, or
-// Replace.
+// Set replaces a source's reports about the owners of these reports. A source calls either Set and
+// Remove, or Replace.
 func (b *Board) Set(source string, reports ...report.Report) {
 	if len(reports) == 0 {
 		return
@@ -80,7 +82,7 @@ func (b *Board) Replace(source string, reports ...report.Report) {
 			}
 		}
 		if source == Files && b.locate != nil {
-			// locate may return other lines for equal reports
+			// equal reports may now have other lines in the files
 			rows.Must(t.Insert(placeTable, &places{}))
 		}
 	})
@@ -100,8 +102,8 @@ func (b *Board) Remove(source string, owners ...report.Ref) {
 	})
 }
 
-// List returns one merged report for each object, sorted by object; findings without an object come
-// first, under the zero Ref. ws, which may be nil, fires when the result of List may have changed.
+// List returns one merged report for each object, sorted by object. Findings without an object come
+// first, in a report of the zero Ref. ws, which may be nil, fires when the result may have changed.
 func (b *Board) List(ws WatchSet) (out []report.Report) {
 	t := txn{b.db.Txn(false)}
 	t.watch(ws)
@@ -119,7 +121,7 @@ func (b *Board) List(ws WatchSet) (out []report.Report) {
 	return out
 }
 
-// Get returns the merged report about one object; false without a report.
+// Get returns the merged report about one object, or false if there is no report.
 func (b *Board) Get(ref report.Ref) (report.Report, bool) {
 	parts := slices.Collect(rows.Walk[entry](txn{b.db.Txn(false)}, nil, reportTable, rows.ByID, appendRef(nil, ref)))
 	if len(parts) == 0 {
@@ -166,9 +168,8 @@ func (b *Board) Settle(ctx context.Context, debounce time.Duration) error {
 	}
 }
 
-// Stream calls emit with the document of the whole board once it has settled, and after each
-// change, until ctx ends or emit fails. States between two steps of one change are thus not
-// emitted.
+// Stream calls emit with the document of the board once the board has settled, and whenever it has
+// settled after a change, until ctx ends or emit fails. So no document shows half of a change.
 func (b *Board) Stream(ctx context.Context, controller string, emit func(*Document) error) error {
 	var last *Document
 	return b.follow(ctx, func(all []report.Report) error {
@@ -177,7 +178,7 @@ func (b *Board) Stream(ctx context.Context, controller string, emit func(*Docume
 	})
 }
 
-// StreamFindings is Stream with the findings alone. It keeps no document of all objects.
+// StreamFindings is like Stream, but emits only the findings. It makes no document of all objects.
 func (b *Board) StreamFindings(ctx context.Context, emit func([]report.Finding) error) error {
 	return b.follow(ctx, func(all []report.Report) error { return emit(findings(all)) })
 }

@@ -27,7 +27,7 @@ type Status struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	Listeners  []Listener         `json:"listeners,omitempty"`
 	Parents    []Parent           `json:"parents,omitempty"`
-	Ancestors  []Ancestor         `json:"ancestors,omitempty"` // of policies, in place of parents
+	Ancestors  []Ancestor         `json:"ancestors,omitempty"` // policies have ancestors instead of parents
 
 	AttachedListenerSets int32 `json:"attachedListenerSets,omitempty"`
 }
@@ -46,7 +46,7 @@ type Listener struct {
 	Conditions     []metav1.Condition `json:"conditions"`
 }
 
-// RouteKind is a kind of route that a listener takes.
+// RouteKind is a kind of route that may attach to a listener.
 type RouteKind struct {
 	Group string `json:"group,omitempty"`
 	Kind  string `json:"kind"`
@@ -80,7 +80,7 @@ func (s Status) allParents() []Parent {
 type maker struct {
 	controller string
 	now        time.Time
-	before     map[conditionKey]metav1.Condition // of the previous Document
+	before     map[conditionKey]metav1.Condition // the conditions of the previous Document
 }
 
 type conditionKey struct {
@@ -90,8 +90,8 @@ type conditionKey struct {
 	typ      string
 }
 
-// NewDocument makes the document of a Board's reports. Conditions with the same status as in
-// before, which may be nil, keep their transition time; others get now.
+// NewDocument makes the document of a Board's reports. A condition with the same status in before,
+// which may be nil, keeps its transition time. Other conditions get now.
 func NewDocument(reports []report.Report, controller string, before *Document, now time.Time) *Document {
 	m := &maker{controller: controller, now: now.UTC().Truncate(time.Second),
 		before: map[conditionKey]metav1.Condition{}}
@@ -107,7 +107,6 @@ func NewDocument(reports []report.Report, controller string, before *Document, n
 	return doc
 }
 
-// findings returns the findings of reports, the most severe first.
 func findings(reports []report.Report) []report.Finding {
 	all := []report.Finding{}
 	for _, r := range reports {
@@ -176,8 +175,8 @@ func (m *maker) conditions(key conditionKey, list []report.Condition) []metav1.C
 	return out
 }
 
-// Join adds to the first document, which it leaves unchanged, the findings that only others have:
-// each process reports the NACKs of the proxies that are connected to it.
+// Join returns the first document with the findings that only the other documents have: each
+// process reports the NACKs of its connected proxies. It does not change the first document.
 func Join(all []*Document) *Document {
 	out := *all[0]
 	out.Findings = slices.Clone(out.Findings)

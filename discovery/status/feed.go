@@ -8,22 +8,22 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// Feed streams the objects with changed reports to one reader, each once regardless of the number
-// of changes. It never blocks the board. Only one goroutine may call Next.
+// Feed streams the objects with changed reports to one reader. Several changes of an object before
+// a call of Next are one. A Feed never blocks the board. Only one goroutine may call Next.
 type Feed struct {
 	board *Board
 	id    uint64
 	began bool // Next has returned all objects of the board
 }
 
-// Follow starts a feed, which begins with every object on the board.
+// Follow starts a feed. The first call of Next also returns every object on the board.
 func (b *Board) Follow() *Feed {
 	f := &Feed{board: b, id: b.feeds.Add(1)}
 	b.write(func(t txn, _ func(report.Ref)) { rows.Must(t.Insert(followerTable, &follower{f.id})) })
 	return f
 }
 
-// Next waits for changes and returns their objects, sorted. Its only error is its context's.
+// Next waits for changes and returns the changed objects, sorted. It fails only if ctx ends.
 func (f *Feed) Next(ctx context.Context) ([]report.Ref, error) {
 	for {
 		ws := NewWatchSet()
@@ -37,7 +37,8 @@ func (f *Feed) Next(ctx context.Context) ([]report.Ref, error) {
 	}
 }
 
-// take returns and removes the unseen objects. Without any, ws fires on the first one.
+// take returns and removes the unseen objects. If no object is unseen, ws fires when the first one
+// changes.
 func (f *Feed) take(ws WatchSet) (refs []report.Ref) {
 	f.board.write(func(t txn, _ func(report.Ref)) {
 		for _, u := range slices.Collect(rows.Walk[unseen](t, ws, unseenTable, rows.ByID, idKey(f.id))) {

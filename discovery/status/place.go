@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// comparePlaces orders "file:line" by file, then by line as a number.
 func comparePlaces(a, b string) int {
 	fileA, lineA := cutPlace(a)
 	fileB, lineB := cutPlace(b)

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// public returns a report without the credentials in its texts, which are logged and shown. The
-// argument is not changed.
+// public returns a report without the credentials in its texts, because reports are logged and
+// shown. It does not change r.
 func public(r report.Report) report.Report {
 	r.Conditions = publicConditions(r.Conditions)
 	r.Findings = replaced(r.Findings, func(f report.Finding) report.Finding {
@@ -28,7 +28,8 @@ func publicConditions(list []report.Condition) []report.Condition {
 	})
 }
 
-// replaced returns the list with change applied to each element; the same list if nothing changes.
+// replaced returns a list with change applied to each element. It returns list itself if no element
+// changes.
 func replaced[T comparable](list []T, change func(T) T) []T {
 	out := list
 	for i, before := range list {

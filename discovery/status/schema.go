@@ -18,9 +18,9 @@ const (
 	placeTable    = "place"    // *places
 )
 
-// Indexes. The key in rows.ByID of entries is the owner, then the source's rank and instance: a
-// walk meets objects in order, the winning source last.
-const bySource = "source" // entries of Replace: source, then owner
+// The key of an entry in rows.ByID is the owner, then the rank and instance of the source: a walk
+// visits the winning source of each object last.
+const bySource = "source" // the index of entries of Replace: source, then owner
 
 // entry is the newest report of one source about one object. It is immutable.
 type entry struct {
@@ -37,7 +37,8 @@ type unseen struct {
 	owner    report.Ref
 }
 
-// places is the one row of its table, replaced when objects may have moved within their files.
+// places is the only row of placeTable. It is replaced when objects may have moved within their
+// files.
 type places struct{}
 
 func newDB() *memdb.MemDB {
@@ -45,8 +46,8 @@ func newDB() *memdb.MemDB {
 		return map[string]*memdb.IndexSchema{name: {Name: name, Unique: true, Indexer: rows.Index{Key: key}}}
 	}
 	entries := unique(rows.ByID, func(row any) []byte { e := row.(*entry); return entryKey(e.report.Owner, e.source) })
-	// go-memdb takes about 450 bytes for each key. Translation, with by far the most reports, never
-	// calls Replace, so that its entries are in one index only.
+	// go-memdb takes about 450 bytes for each key. Translation has by far the most reports. It
+	// never calls Replace, so its entries are in one index only.
 	entries[bySource] = &memdb.IndexSchema{Name: bySource, Unique: true, AllowMissing: true,
 		Indexer: rows.Index{Key: func(row any) []byte {
 			e := row.(*entry)
@@ -89,14 +90,13 @@ func entryKey(owner report.Ref, source string) []byte {
 
 type txn struct{ *memdb.Txn }
 
-// watch adds to ws the channels that close when the result of List may have changed.
 func (t txn) watch(ws WatchSet) {
 	for _, table := range []string{reportTable, placeTable} {
 		rows.Watch(t, ws, table)
 	}
 }
 
-// insert stores an entry without credentials; false if an equal one exists.
+// insert stores an entry without credentials. It returns false if an equal entry exists.
 func (t txn) insert(e *entry) bool {
 	e.report = public(e.report)
 	old, err := t.First(reportTable, rows.ByID, entryKey(e.report.Owner, e.source))

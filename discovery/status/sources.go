@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// Sources of reports.
 const (
 	Cluster     = "kubernetes"  // discovery/kube: missing or forbidden kinds
 	Files       = "files"       // discovery/file: invalid documents
@@ -15,31 +14,31 @@ const (
 	Ports       = "ports"       // ports of this machine that another Gateway uses
 	Members     = "members"     // multicluster: exports, and the state of the other clusters
 	Imports     = "imports"     // multicluster: the clusters of imports, in a folder
-	Pickers     = "pickers"     // remote pickers that are down or of unknown health, one instance a picker
-	Relay       = "relay"       // remote pickers that cannot be called, one instance a pool and process
-	// gateways of other clusters without a route for requests, one instance an exporting cluster
-	// and process
+	Pickers     = "pickers"     // remote pickers that are down or of unknown health; one instance for each picker
+	Relay       = "relay"       // remote pickers that cannot be called; one instance for each pool and process
+	// gateways of other clusters that have no route for the requests sent there; one instance for
+	// each exporting cluster and process
 	Answers      = "answers"
-	Keys         = "keys"         // API keys that let nothing in, one instance a key
-	Usage        = "usage"        // counts of requests that wait for their database
-	Rates        = "rates"        // model servers with a rate that the picker learns from elsewhere
-	Servers      = "servers"      // pools without a serving server, one instance a pool
-	Certificates = "certificates" // certificates that have ended, or end soon
+	Keys         = "keys"         // API keys that let no request pass; one instance for each key
+	Usage        = "usage"        // counts of requests that are not in their database yet
+	Rates        = "rates"        // model servers whose reported rate differs from the picker's estimate
+	Servers      = "servers"      // pools without a serving server; one instance for each pool
+	Certificates = "certificates" // certificates that have expired or expire soon
 	Envoy        = "envoy"        // "penstock translate --validate": Envoy's rejections
-	Proxy        = "proxy"        // NACKs, one instance a proxy and process
+	Proxy        = "proxy"        // NACKs; one instance for each proxy and process
 )
 
 // precedence ranks the sources: of two conditions of one type on one object, the later source wins,
-// so that a proxy's NACK overrides translation. Instances of one source rank by name. Findings of
-// all sources are shown.
+// so that a proxy's NACK overrides translation. Instances of one source rank by name. The findings
+// of all sources are shown.
 var precedence = []string{Cluster, Files, Translation, Internal, Supervisor, Ports, Members, Imports, Pickers, Relay,
 	Answers, Keys, Rates, Servers, Certificates, Envoy, Proxy}
 
 // Instance names one of several sources of a kind, such as Instance(Proxy, "default/gw node-1").
 func Instance(source, name string) string { return source + " " + name }
 
-// rank returns a source's place in precedence, and its instance. An unlisted source ranks last,
-// above all others.
+// rank returns a source's place in precedence, and its instance. A source that is not in precedence
+// comes last.
 func rank(source string) (place int, instance string) {
 	name, instance, _ := strings.Cut(source, " ")
 	if place = slices.Index(precedence, name); place < 0 {

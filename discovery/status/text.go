@@ -14,11 +14,11 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// columns are the conditions with their own column, in this order, in the tables of kinds that have
-// them.
+// columns are the condition types that have a column, in this order, in the tables of kinds with
+// such conditions.
 var columns = []string{"Accepted", "ResolvedRefs", "Programmed", "Ready", "Exported"}
 
-// badWhenTrue are the conditions that report a problem when True.
+// badWhenTrue are the condition types that report a problem when True.
 var badWhenTrue = []string{"Conflicted", "OverlappingTLSConfig", "PartiallyInvalid"}
 
 type row struct {
@@ -29,8 +29,8 @@ type row struct {
 }
 
 // Text prints a document for people: one table for each kind, objects with a problem first, then
-// the findings. endpoints, which may be nil, returns the numbers of serving and of all endpoints of
-// an object; "" for an object without endpoints.
+// the findings. endpoints, which may be nil, returns a text with the numbers of serving and of all
+// endpoints of an object, or "" for an object without endpoints.
 func Text(out io.Writer, doc *Document, endpoints func(report.Ref) string) error {
 	w := &printer{out: out, endpoints: endpoints}
 	for len(doc.Objects) > 0 {
@@ -98,8 +98,8 @@ func (p *printer) table(objects []Object) {
 	}
 }
 
-// tableRows makes the rows of one kind's objects: one for each parent, if objects of the kind have
-// parents. second are the headings of the columns after the name.
+// tableRows makes the rows of one kind's objects: a row for each parent if the kind has parents,
+// else for each object. second has the headings after the name.
 func (p *printer) tableRows(objects []Object) (rows []row, second []string) {
 	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.allParents()) > 0 })
 	withListeners := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.Listeners) > 0 })
@@ -205,7 +205,7 @@ func wrong(c metav1.Condition) bool {
 
 func bad(list []metav1.Condition) bool { return slices.ContainsFunc(list, wrong) }
 
-// Reasons lists the reasons of the conditions that indicate a problem, sorted, each once.
+// Reasons lists the distinct reasons of the conditions that indicate a problem, sorted.
 func Reasons(doc *Document) []string {
 	var out []string
 	add := func(list []metav1.Condition) {
@@ -228,7 +228,6 @@ func Reasons(doc *Document) []string {
 	return slices.Compact(out)
 }
 
-// message joins the reasons and messages of the conditions that indicate a problem, each text once.
 func message(list []metav1.Condition) string {
 	var parts []string
 	for _, c := range list {

@@ -22,7 +22,7 @@ type WriterConfig struct {
 	Board      *Board
 	Path       string // of the status file; missing folders are created
 	Controller string // controllerName in parents' statuses
-	// debounce time of changes, longer for a large file; default 100 ms
+	// Delay is the minimum time between two writes; default 100 ms. A large file has a longer one.
 	Delay time.Duration
 	Now   func() time.Time // nil: time.Now
 	Log   *slog.Logger     // nil: slog.Default
@@ -31,7 +31,7 @@ type WriterConfig struct {
 // Writer keeps the status file up to date.
 type Writer struct {
 	cfg     WriterConfig
-	last    *Document // written or found
+	last    *Document // the last document, written or found
 	outcome statefile.Outcome
 }
 
@@ -52,8 +52,8 @@ func NewWriter(cfg WriterConfig) (*Writer, error) {
 	return &Writer{cfg: cfg}, nil
 }
 
-// The file has all reports, so one report among 10,000 costs 60 ms. Writing takes at most one
-// maxShare-th of the time, unless a write would then wait for longer than maxDelay.
+// A change of one report writes the whole file, which takes 60 ms with 10,000 reports. The pauses
+// are so long that writing takes at most 1/maxShare of the time, but no pause exceeds maxDelay.
 const (
 	maxShare = 10
 	maxDelay = 2 * time.Second
@@ -66,7 +66,7 @@ func (w *Writer) delay(took time.Duration) time.Duration {
 const retryInterval = 10 * time.Second
 
 // Run writes the file at once, after each change, and when its context ends. A failed write is
-// logged once and repeated: traffic does not depend on the file.
+// logged and repeated, and does not end Run: traffic does not depend on the file.
 func (w *Writer) Run(ctx context.Context) error {
 	for {
 		ws, began := NewWatchSet(), time.Now()
@@ -108,7 +108,7 @@ func (w *Writer) write(ws WatchSet) error {
 	return nil
 }
 
-// found reads the file of an earlier process; an unreadable one counts as empty.
+// found reads the file of an earlier process. An unreadable file gives an empty document.
 func (w *Writer) found() *Document {
 	doc, err := Read(w.cfg.Path)
 	if err != nil {
@@ -120,8 +120,7 @@ func (w *Writer) found() *Document {
 	return doc
 }
 
-// encode encodes one item at a time: encoding/json copies what it encodes at once, and keeps the
-// copy in a pool.
+// encode encodes one item at a time: encoding/json keeps a copy of each encoded value in a pool.
 func encode(doc *Document) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

@@ -8,12 +8,12 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// decisions lists for each type of the tables how pages show each field. A new field is hidden, and
-// fails TestShow_EveryFieldIsDecided, until it is listed.
+// decisions lists, for each type in the tables, how pages show each field. A new field is hidden
+// until it is listed, and TestShow_EveryFieldIsDecided fails.
 var decisions = byType(ofKubernetes, ofGateways, ofPenstock)
 
-// ofPenstock decides about Penstock's types. Parameters of plugins, and additions to a bootstrap,
-// may contain credentials for other services.
+// ofPenstock decides about Penstock's types. Parameters of plugins and additions to a bootstrap may
+// contain credentials for other services.
 var ofPenstock = []decision{
 	decide[inferenceapi.InferenceModel](object("Spec Status")),
 	decide[inferenceapi.InferenceModelSpec](shown("ModelName Criticality TargetModels PoolRef")),
@@ -70,7 +70,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.SelectionSpec](shown("Policy Order LocalMargin Affinity Within")),
 	decide[v1alpha1.WithinSpec](shown("Clusters Regions")),
 	decide[v1alpha1.PoolPolicyStatus](shown("Conditions ObservedGeneration")),
-	// A hash of 256 random bits is no secret, but one of a key that a user chose may be.
+	// A hash of 256 random bits is no secret, but a hash of a key that a user chose may be.
 	decide[v1alpha1.APIKey](shown("TypeMeta ObjectMeta Spec")),
 	decide[v1alpha1.APIKeySpec](shown("Owner Groups Objective Models Pools Expires Disabled"), omit("Hashes")),
 	decide[v1alpha1.KeyPool](shown("Kind"), names("Namespace Name")),

@@ -18,15 +18,15 @@ type Host struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	Addresses []string // IP addresses of the last successful lookup, sorted
-	Error     string   // of the newest lookup; empty if it succeeded
+	Error     string   // error of the newest lookup; empty if it succeeded
 }
 
 // DeepCopyObject implements runtime.Object.
 func (h *Host) DeepCopyObject() runtime.Object { return deepcopy.Of(h) }
 
-// Invalid marks an invalid object in files without a last good version in use: references to it are
-// not reported as missing. discovery/file writes it. Its namespace is the object's, its name
-// InvalidName.
+// Invalid marks an object that is invalid in its file and has no last good version: references to
+// it are not reported as missing. discovery/file writes it. It has the object's namespace, and its
+// name is InvalidName.
 type Invalid struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -38,9 +38,9 @@ func InvalidName(kind, name string) string { return kind + " " + name }
 // DeepCopyObject implements runtime.Object.
 func (i *Invalid) DeepCopyObject() runtime.Object { return deepcopy.Of(i) }
 
-// Learned holds endpoints of one exporting cluster of an import, named by a remote picker and in
-// the allowed ranges. multicluster/learned writes it. Its namespace is the import's, its name
-// LearnedName.
+// Learned holds endpoints of one exporting cluster of an import. A remote picker has named them,
+// and they are in the allowed ranges. multicluster/learned writes it. It has the import's
+// namespace, and its name is LearnedName.
 type Learned struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -54,8 +54,8 @@ func LearnedName(importName, cluster string) string { return importName + "." + 
 // DeepCopyObject implements runtime.Object.
 func (l *Learned) DeepCopyObject() runtime.Object { return deepcopy.Of(l) }
 
-// Offer is an export of one cluster of the set: its entry in the import of the same name.
-// multicluster/imports writes it. Its namespace is the pool's, its name OfferName.
+// Offer is an export of one cluster of the set: the cluster's entry in the import of the same name.
+// multicluster/imports writes it. It has the pool's namespace, and its name is OfferName.
 //
 // An Offer needs no InferencePoolImport: a route may name it before the import is written, and
 // after another project's CRD has pruned the import's clusters[]. An Offer overrides the import's
@@ -66,15 +66,15 @@ type Offer struct {
 
 	Import  string
 	Cluster inferenceapi.ImportedCluster
-	// Allowed are the CIDRs in which the member may have pickers and gateways, Pods those for its
-	// model servers; empty: all that the AddressPolicy allows.
+	// Allowed are the CIDRs in which the member may have pickers and gateways. Pods are the CIDRs
+	// for its model servers. Empty: all that the AddressPolicy allows.
 	Allowed, Pods []string
 	// Cleartext allows requests to gateways of the member without TLS.
 	Cleartext bool
 	// Local marks this cluster itself. Requests go to the InferencePool of the import's name.
 	Local bool
-	// Since is the time in microseconds of Unix time at which the export became this Offer: if a
-	// name has two meanings, the older one counts (gatewayapi.ImportNamed). 0 is the oldest.
+	// Since is when the export became this Offer, in microseconds of Unix time. If a name has two
+	// meanings, the older one is valid (gatewayapi.ImportNamed). 0 is the oldest.
 	Since int64
 }
 
@@ -84,8 +84,8 @@ func OfferName(importName, cluster string) string { return importName + "." + cl
 // DeepCopyObject implements runtime.Object.
 func (o *Offer) DeepCopyObject() runtime.Object { return deepcopy.Of(o) }
 
-// Failback lists the clusters of an import that were not ready and must be ready for a while before
-// they come first again: until then, selection.policy Priority puts them last. cmd writes it
+// Failback lists the clusters of an import that were not ready, and have not been ready for long
+// enough since. Until then, selection.policy Priority puts them last. cmd writes it
 // (internal/failback). Its namespace and name are the import's.
 type Failback struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -97,14 +97,14 @@ type Failback struct {
 // DeepCopyObject implements runtime.Object.
 func (f *Failback) DeepCopyObject() runtime.Object { return deepcopy.Of(f) }
 
-// Dialect holds the results of picker/probe for an external picker. picker/probe writes it once
-// there are results. Its name is the name of the picker's Envoy cluster.
+// Dialect holds the results of picker/probe, which writes it, for an external picker. Its name is
+// the name of the picker's Envoy cluster.
 type Dialect struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Acknowledges bool // it acknowledges bodies without sending them back, which the endpoint picker protocol requires
-	Health       bool // its health service reports whether it is the replica to call
+	Acknowledges bool // the picker acknowledges bodies, but does not send them back as its protocol requires
+	Health       bool // its health service reports whether this replica may be called
 	Lost         bool // its process has just ended: connections were lost, and new connections to its addresses fail
 	Frozen       bool // its process has just frozen: it accepts requests without answering any
 }
@@ -112,8 +112,8 @@ type Dialect struct {
 // DeepCopyObject implements runtime.Object.
 func (d *Dialect) DeepCopyObject() runtime.Object { return deepcopy.Of(d) }
 
-// Authority has the certificates and the key with which proxies call Penstock's own services. cmd
-// writes it. There is one, named OwnAuthority, if those services use TLS.
+// Authority has the certificates and the key with which proxies call Penstock's services. cmd
+// writes it. There is one Authority, named OwnAuthority, if those services use TLS.
 type Authority struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -126,23 +126,23 @@ type Authority struct {
 const OwnAuthority = "own"
 
 // OwnPickerConfig is the name of the EndpointPickerConfig that this process was started with. It
-// has no namespace, and users cannot write an object with such a name.
+// has no namespace. Users cannot write an object with this name.
 const OwnPickerConfig = "--config-file"
 
 // DeepCopyObject implements runtime.Object.
 func (a *Authority) DeepCopyObject() runtime.Object { return deepcopy.Of(a) }
 
 // Membership configures this cluster's Gateways as members of a cluster set. cmd writes it. There
-// is one, named OwnMembership, while there is a ClusterSet and a certificate.
+// is one Membership, named OwnMembership, while there are a ClusterSet and a certificate.
 type Membership struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
 	Set     string // the ClusterSet's name
 	Cluster string // this cluster's name, which is its trust domain
-	// Region and Zone of this cluster; "": unknown
+	// region and zone of this cluster; "": unknown
 	Region, Zone string
-	// Chain and Key are the certificate of this cluster's Gateways, in PEM. Its ID is
+	// Chain and Key are the certificate of this cluster's Gateways, in PEM. The ID in it is
 	// model.GatewayURI of Cluster.
 	Chain, Key []byte
 	// PeerPort is the port of the peer listener; 0: none.
@@ -155,7 +155,7 @@ type Membership struct {
 
 // Member is another cluster of the set.
 type Member struct {
-	Name   string // which is its trust domain
+	Name   string // also its trust domain
 	Bundle []byte // CA certificates for IDs of the trust domain, in PEM
 }
 
@@ -165,21 +165,21 @@ const OwnMembership = "own"
 // DeepCopyObject implements runtime.Object.
 func (m *Membership) DeepCopyObject() runtime.Object { return deepcopy.Of(m) }
 
-// Export is an InferencePool that other clusters may use, or could use until a while ago. cmd
+// Export is an InferencePool that other clusters may use, or could use until shortly before. cmd
 // writes it. Namespace and name are the pool's.
 type Export struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Members []string // that may use it, sorted
+	Members []string // members that may use the pool, sorted
 }
 
 // DeepCopyObject implements runtime.Object.
 func (e *Export) DeepCopyObject() runtime.Object { return deepcopy.Of(e) }
 
 // AddressPolicy determines the IP addresses that may become endpoints. cmd writes it before any
-// other object. There is one, named OwnAddressPolicy; without it, addresses in users' objects may
-// not. translator/addresses applies it.
+// other object. There is one AddressPolicy, named OwnAddressPolicy. Without it, addresses in users'
+// objects may not. translator/addresses applies it.
 type AddressPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -187,9 +187,9 @@ type AddressPolicy struct {
 	Allowed, Denied []string // CIDRs; Denied overrides Allowed
 	Loopback        bool     // loopback may be allowed
 	ExternalName    bool     // Services of type ExternalName have endpoints
-	// Shared is set if the objects' writers do not trust each other, as on Kubernetes: Occupants
-	// then has the addresses of Services. Own is the Service in front of Penstock's own processes,
-	// "namespace/name"; "" for none.
+	// Shared is set if the writers of objects do not trust each other, as on Kubernetes: then
+	// Occupants has the addresses of Services. Own is the Service in front of Penstock's processes,
+	// "namespace/name", or "".
 	Shared bool
 	Own    string
 }
@@ -200,14 +200,14 @@ const OwnAddressPolicy = "own"
 // DeepCopyObject implements runtime.Object.
 func (p *AddressPolicy) DeepCopyObject() runtime.Object { return deepcopy.Of(p) }
 
-// ProcessorDefault is the processor of pools whose policy names none. cmd writes it before any
-// other object, if at all. There is one, named OwnProcessor.
+// ProcessorDefault is the processor of pools whose policy names none. cmd writes it, if at all,
+// before any other object. There is one ProcessorDefault, named OwnProcessor.
 type ProcessorDefault struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
 	URL   string // "" for none
-	Route bool   // whether it chooses endpoints, unless the policy decides
+	Route bool   // whether the processor chooses endpoints, unless the policy decides that
 }
 
 // OwnProcessor is the name of the one ProcessorDefault.
@@ -216,8 +216,8 @@ const OwnProcessor = "own"
 // DeepCopyObject implements runtime.Object.
 func (p *ProcessorDefault) DeepCopyObject() runtime.Object { return deepcopy.Of(p) }
 
-// Occupant names the Services that have an IP address as their own or, by the EndpointSlices that
-// Kubernetes makes, as an endpoint's. discovery/kube writes it for addresses that translation
+// Occupant names the Services that have an IP address: as a cluster IP, or as an endpoint in an
+// EndpointSlice that Kubernetes makes. discovery/kube writes it for addresses that translation
 // reads. Its name is the address.
 type Occupant struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -228,8 +228,8 @@ type Occupant struct {
 	Lists     []string // keys of ByAddresses that translation reads and that contain the address, sorted
 }
 
-// AddressesKey returns a key of ByAddresses: the addresses in order, each once, joined by spaces.
-// It sorts list.
+// AddressesKey returns a key of ByAddresses: the sorted, distinct addresses, joined by spaces. It
+// sorts list.
 func AddressesKey(list []netip.Addr) string {
 	slices.SortFunc(list, netip.Addr.Compare)
 	key := make([]byte, 0, len("255.255.255.255 ")*len(list))

@@ -22,18 +22,18 @@ import (
 type way int
 
 const (
-	undecided    way = iota // hidden, and a failed test
-	whole                   // shown, as its type is
+	undecided    way = iota // hidden; a test fails
+	whole                   // shown by the decisions about the field's type
 	hidden                  // not shown
 	naming                  // names of objects, shown because they identify objects
-	lengths                 // of a map or bytes: the names and lengths of its values; of certificates, the text
+	lengths                 // names and lengths of a map's values, or the length of bytes; certificates as text
 	certificates            // the certificates of a PEM text
 	named                   // shown unless the field Name names a credential
-	annotated               // texts by name, without credentials and kubectl's copy of the object
-	origin                  // of a URL: the scheme and the host
+	annotated               // a map of texts, without credentials and kubectl's copy of the object
+	origin                  // only the scheme and the host of a URL are shown
 )
 
-// part decides about fields, whose names are separated by spaces.
+// part is a decision about fields. Spaces separate their names.
 type part struct {
 	way    way
 	fields string
@@ -53,7 +53,7 @@ type decision struct {
 	fields map[string]way
 }
 
-// decide decides about all fields of a type. A missing field is hidden.
+// decide makes the decision about all fields of a type. A field that no part names is hidden.
 func decide[T any](parts ...part) decision {
 	d := decision{reflect.TypeFor[T](), map[string]way{}}
 	for _, p := range parts {
@@ -72,16 +72,16 @@ func byType(lists ...[]decision) map[reflect.Type]map[string]way {
 	return all
 }
 
-// values are types that are shown in their own JSON form.
+// values are types that are shown in the JSON form that they define.
 var values = []reflect.Type{
 	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
 	reflect.TypeFor[resource.Quantity](),
 	reflect.TypeFor[intstr.IntOrString](),
 }
 
-// Show returns the JSON of an object for pages and commands: the fields that its type's decision
-// shows (decisions.go), without credentials in texts of a recognizable form. Private keys, tokens,
-// passwords, and fields without a decision are omitted.
+// Show returns the JSON of an object for pages and commands. It has the fields that the decision
+// about the type shows (decisions.go), without credentials in a form that package credential
+// recognizes. Private keys, tokens, passwords, and fields without a decision are omitted.
 func Show(obj Object) (json.RawMessage, error) {
 	out, ok := show(reflect.ValueOf(obj))
 	if !ok {
@@ -90,8 +90,8 @@ func Show(obj Object) (json.RawMessage, error) {
 	return json.Marshal(out)
 }
 
-// Quotable reports whether pages show the value of a field of a kind's objects, so that a report
-// may quote it. path is a finding's field, such as spec.rules[0].matches[0].path.value.
+// Quotable reports whether pages show a field of a kind's objects, so that a report may quote its
+// value. path is a finding's Field, such as spec.rules[0].matches[0].path.value.
 func Quotable(k Kind, path string) bool {
 	t := reflect.TypeOf(k.New())
 	for path != "" {
@@ -129,7 +129,7 @@ func member(t reflect.Type, name string) (reflect.Type, way) {
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// show returns a value in a form for JSON; false: hidden.
+// show returns a value in a form for JSON, or false if the value is hidden.
 func show(v reflect.Value) (any, bool) {
 	t := v.Type()
 	switch {
@@ -148,7 +148,7 @@ func show(v reflect.Value) (any, bool) {
 		return showStruct(v)
 	case reflect.Slice, reflect.Array:
 		if t.Elem().Kind() == reflect.Uint8 {
-			return nil, false // text that needs a decision
+			return nil, false // bytes may be any text, so they need a decision
 		}
 		out := make([]any, v.Len())
 		for i := range out {
@@ -292,7 +292,7 @@ func showLengths(v reflect.Value) any {
 	return lengthOf(text(v))
 }
 
-// lengthOf returns the text if it consists of certificates, else its length.
+// lengthOf returns the text of b if it consists of certificates, and otherwise the length of b.
 func lengthOf(b []byte) string {
 	if chain := Certificates(b); chain != "" && len(bytes.TrimSpace(b)) == len(strings.TrimSpace(chain)) {
 		return chain
@@ -300,7 +300,7 @@ func lengthOf(b []byte) string {
 	return credential.Redacted(len(b))
 }
 
-// Certificates returns the certificates of a PEM text, without keys and comments.
+// Certificates returns the certificates in a PEM text, without keys and comments.
 func Certificates(text []byte) string {
 	var out strings.Builder
 	for {

@@ -15,10 +15,10 @@ type Rows struct{ list []any }
 
 func (r Rows) Len() int { return len(r.list) }
 
-// Reader serves reads. A View implements it, and the translator's graph, which records each read
-// before it passes it to a View.
+// Reader serves reads. View implements it. The translator's graph implements it, too: it records
+// each read and passes the read to a View.
 type Reader interface {
-	// Rows reads one key of one index of one table.
+	// Rows returns the objects with one key in one index of one table.
 	Rows(table, index, key string) Rows
 }
 
@@ -51,7 +51,7 @@ type Store struct {
 	mu   sync.Mutex
 	n    uint64
 	now  trees
-	last trees // the snapshot of now for Views of revision n
+	last trees // a snapshot of now, shared by the Views of revision n
 	subs map[*Subscription]struct{}
 }
 
@@ -63,8 +63,9 @@ func New() *Store {
 }
 
 // Apply commits a batch in one transaction and returns its revision. A batch without effect makes
-// no revision: Apply returns the current number without changes. Of several operations on one
-// object, the last counts. If an object has no name, Apply returns an error and commits nothing.
+// no revision: Apply then returns the current number, without changes. Of several operations on one
+// object, the last one takes effect. If an object has no name, Apply returns an error and commits
+// nothing.
 func (s *Store) Apply(ops ...Op) (Revision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +185,7 @@ func (s *Store) Subscribe() *Subscription {
 	return sub
 }
 
-// Everything returns a change for each object of a view, for a new reader.
+// Everything returns a change for each object of a view. A new reader begins with them.
 func Everything(v *View) []Change {
 	var out []Change
 	for _, t := range Tables() {
@@ -205,8 +206,8 @@ func (sub *Subscription) push(rev Revision) {
 	}
 }
 
-// Next waits for revisions and returns all in the queue, oldest first, with a view at least as new
-// as the last. Its only error is ctx's.
+// Next waits for revisions and returns all queued ones, the oldest first, with a view at least as
+// new as the last. It fails only if ctx ends.
 func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	for {
 		sub.mu.Lock()
@@ -224,10 +225,10 @@ func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	}
 }
 
-// Ready has an element after a revision was queued. The queue may be empty again: see Pending.
+// Ready receives after a revision was queued. By then, Pending may have emptied the queue.
 func (sub *Subscription) Ready() <-chan struct{} { return sub.wake }
 
-// Pending returns the queue without waiting, and a view.
+// Pending returns the queued revisions and a view. It does not wait.
 func (sub *Subscription) Pending() ([]Revision, *View) {
 	sub.mu.Lock()
 	revs := sub.pending

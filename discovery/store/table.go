@@ -17,7 +17,6 @@ type Object interface {
 	runtime.Object
 }
 
-// The two indexes of every table.
 const (
 	// ByID is the primary key, "namespace/name" or "name".
 	ByID = "id"
@@ -28,11 +27,11 @@ const (
 // Index is a secondary index of a table.
 type Index[T Object] struct {
 	Name string
-	Keys func(T) []string // may return none or repeat some
+	Keys func(T) []string // may return no keys, or the same key twice
 }
 
-// Table is the typed handle of one kind's table. It holds no data: rows come from the caller's
-// Reader.
+// Table is the typed handle of the table of one kind. It holds no data: its methods read from the
+// Reader of the caller.
 type Table[T Object] struct {
 	group, kind string
 	clusterWide bool
@@ -76,8 +75,8 @@ func (t *Table[T]) By(r Reader, index, key string) []T {
 // All returns every object of the kind, sorted by primary key.
 func (t *Table[T]) All(r Reader) []T { return t.By(r, ByAll, "") }
 
-// IDs lists the primary keys of the objects with a key in an index, sorted; none if there are more
-// than most, or no such index.
+// IDs lists the primary keys of the objects with a key in an index, sorted. It returns none if
+// their number exceeds most, or if there is no such index.
 func IDs(r Reader, k Kind, index, key string, most int) []string {
 	if !slices.Contains(k.indexNames(), index) {
 		return nil
@@ -105,13 +104,13 @@ func (t *Table[T]) New() Object {
 	return reflect.New(reflect.TypeOf(zero).Elem()).Interface().(Object)
 }
 
-// Object is Get without the type.
+// Object is like Get, but returns an Object.
 func (t *Table[T]) Object(r Reader, id string) (Object, bool) {
 	obj, ok := t.Get(r, id)
 	return obj, ok
 }
 
-// PutObject is Put without the type. It panics for an object of another kind.
+// PutObject is like Put, but takes any Object. It panics for an object of another kind.
 func (t *Table[T]) PutObject(obj Object) Op { return t.Put(obj.(T)) }
 
 // ID returns an object's primary key.
@@ -152,14 +151,14 @@ type Kind interface {
 	keys(id string, obj any) []IndexKey
 }
 
-// IndexKey is one key of one index: the unit of dependency between changes and reads.
+// IndexKey is one key of one index. A read depends on a change if they have an IndexKey in common.
 type IndexKey struct{ Index, Key string }
 
 // Keys implements Kind.
 func (t *Table[T]) Keys(obj Object) []IndexKey { return t.keys(ID(obj), obj) }
 
-// keys returns an object's keys. Keys that equal the primary key share its string: a key is kept
-// for as long as rows of translation depend on it.
+// keys returns an object's keys. Keys that equal the primary key share its string, to save memory:
+// translation keeps a key while rows depend on it.
 func (t *Table[T]) keys(id string, obj any) []IndexKey {
 	o := obj.(T)
 	keys := []IndexKey{{ByID, id}, {ByAll, ""}}

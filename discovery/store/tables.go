@@ -21,14 +21,13 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Indexes, with the form of their keys.
 const (
 	// ByNamespace has the object's namespace.
 	ByNamespace = "namespace"
 	// ByName has the name of a pool or import.
 	ByName = "name"
-	// ByLabel has "namespace key=value" for each label. A selector's first pair narrows the
-	// candidates.
+	// ByLabel has "namespace key=value" for each label. A reader finds the candidates for a
+	// selector by its first pair.
 	ByLabel = "label"
 	// ByParent has "namespace/name" of each parent Gateway of a route or ListenerSet.
 	ByParent = "parent"
@@ -48,16 +47,16 @@ const (
 	ByTarget = "target"
 	// ByTargetKind has the kind of each target of an AccessPolicy.
 	ByTargetKind = "targetKind"
-	// ByModel has a ModelKey for each model in an InferenceModel or InferenceModelRewrite; with the
-	// model "" for a rule for all models.
+	// ByModel has a ModelKey for each model in an InferenceModel or InferenceModelRewrite. The key
+	// of a rule for all models has the model "".
 	ByModel = "model"
 	// ByImport has "namespace/name" of an Offer's import.
 	ByImport = "import"
-	// ByMention has the name of a Host, as ByID has. Reading a Host by ByID marks its name as used,
-	// so that it is resolved; reports about names without traffic read by this index.
+	// ByMention has the name of a Host, like ByID. A read of a Host by ByID marks the name as used,
+	// so it is resolved. Reports about names that receive no traffic read by ByMention instead.
 	ByMention = "mention"
-	// ByAddresses has lists of addresses (AddressesKey) that contain an Occupant's address, so that
-	// one key reads the occupants of many addresses.
+	// ByAddresses indexes an Occupant by each list (AddressesKey) that translation reads and that
+	// contains its address. So one key reads the occupants of many addresses.
 	ByAddresses = "addresses"
 )
 
@@ -201,7 +200,7 @@ var (
 			byNamespace[*v1alpha1.PoolPolicy](),
 			{ByTarget, func(p *v1alpha1.PoolPolicy) []string {
 				if p.Spec.TargetRef.Name == "" {
-					return nil // a policy for routes alone
+					return nil // the policy applies only to routes
 				}
 				kind := p.Spec.TargetRef.Kind
 				if kind == "" {
@@ -297,19 +296,19 @@ func Tables() []Kind {
 }
 
 // Generated reports whether an EndpointSlice is one that Kubernetes makes for a Service with a
-// selector. Its controller soon overwrites another user's changes to such a slice; it ignores
-// Services without a selector.
+// selector. The controller in Kubernetes soon overwrites a user's changes of such a slice. It makes
+// no slices for Services without a selector.
 func Generated(s *discoveryv1.EndpointSlice) bool {
 	return s.Labels[discoveryv1.LabelManagedBy] == SliceController
 }
 
-// SliceController is the value of the label LabelManagedBy on such EndpointSlices.
+// SliceController is the value of the label LabelManagedBy on Generated EndpointSlices.
 const SliceController = "endpointslice-controller.k8s.io"
 
 // TargetKey returns a key of ByTarget, ByBackend and ByRoute.
 func TargetKey(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
 
-// TargetOf is TargetKey of an object.
+// TargetOf returns the TargetKey of an object.
 func TargetOf(r report.Ref) string { return TargetKey(r.Kind, r.Namespace, r.Name) }
 
 // ServiceImportKey returns a key of ByService for a ServiceImport (KEP-1645).

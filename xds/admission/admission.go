@@ -27,17 +27,17 @@ type Config struct {
 	// Bytes limits what a connection may send before it is admitted, handshakes and headers
 	// included. Default: 256 KiB.
 	Bytes int64
-	// Every, if set, lets connections stay without being admitted, as for health checks. Bytes then
-	// limits each such interval, and Timeout does not apply.
+	// Every, if set, lets connections stay that are not admitted, as for health checks. Bytes then
+	// limits each interval of this length, and Timeout does not apply.
 	Every time.Duration
 	// Trusting admits every connection at once, because there is no authentication. Budget applies.
 	Trusting bool
-	// Budget closes connections that send too much while too many messages are incomplete; nil:
-	// none.
+	// Budget closes connections that send too much while too many messages are incomplete.
+	// Optional.
 	Budget *Budget
 	// Most limits all connections, so that file descriptors remain for other work; 0: no limit. One
-	// address may have half of them. At the limit, the oldest connection that is not admitted makes
-	// room.
+	// address may have half of them. At the limit, a new connection replaces the oldest one that is
+	// not admitted.
 	Most int
 	// Log may be nil.
 	Log *slog.Logger
@@ -49,7 +49,7 @@ type Listener struct {
 	cfg Config
 
 	mu      sync.Mutex
-	waiting map[netip.Addr]int // not admitted
+	waiting map[netip.Addr]int // connections that are not admitted
 	oldest  list.List          // of *conn that are not admitted, the oldest first
 	open    map[netip.Addr]int // all connections
 	all     int
@@ -82,14 +82,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 			_ = crowded.Close()
 		}
 		if denied != "" {
-			c.left.Do(func() {}) // it never entered
+			c.left.Do(func() {}) // enter did not count the connection
 			c.counted.Do(func() {})
 			_ = raw.Close()
 			l.cfg.Log.Warn("connections closed: "+denied, "address", c.address.String(), "listener", l.Addr().String())
 			continue
 		}
 		if !l.cfg.Trusting && l.cfg.Every == 0 {
-			c.late.Reset(l.cfg.Timeout) // not before the field is set
+			c.late.Reset(l.cfg.Timeout) // started only now, when c.late is set
 		}
 		if quick, ok := raw.(readsOnReady); ok && l.cfg.Trusting && l.cfg.Budget == nil {
 			return &readyConn{c, quick}, nil
@@ -117,8 +117,8 @@ func Address(a net.Addr) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// enter counts a connection. It returns the connection to close for it, or the reason for denying
-// it.
+// enter counts a new connection, or returns why it is denied. At the limit it also returns crowded,
+// an older connection to close.
 func (l *Listener) enter(c *conn) (crowded *conn, denied string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +178,7 @@ type conn struct {
 	since    time.Time     // start of Config.Every; only Read uses it
 	counted  sync.Once     // settled was called
 	left     sync.Once     // leave was called
-	place    *list.Element // in Listener.oldest, or nil; guarded by Listener.mu
+	place    *list.Element // element of Listener.oldest, or nil; guarded by Listener.mu
 	admitted atomic.Bool
 	pending  pending
 }
@@ -257,7 +257,7 @@ func Admit(ctx context.Context) {
 const closeDelay = time.Second
 
 // CloseSoon closes the connection of a call whose certificate has expired. Envoy opens all its
-// streams on one connection and presents a new certificate only on a new one.
+// streams on one connection, and presents a new certificate only on a new connection.
 func CloseSoon(ctx context.Context) {
 	if c := connOf(ctx); c != nil {
 		time.AfterFunc(closeDelay, func() { _ = c.Close() })

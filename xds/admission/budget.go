@@ -10,7 +10,7 @@ import (
 // Budget bounds the bytes of incomplete messages over all connections. A client with a valid
 // credential, or without authentication, could otherwise send the largest message on many streams.
 // Once the budget is used up, a connection above its share is closed. A Budget is safe for
-// concurrent use; nil has no bound.
+// concurrent use. A nil Budget has no bound.
 type Budget struct {
 	max  int64
 	held atomic.Int64
@@ -20,17 +20,17 @@ type Budget struct {
 func NewBudget(bytes int64) *Budget { return &Budget{max: bytes} }
 
 const (
-	// fairShare limits each connection when the budget is used up. A reconnecting proxy with 5,000
-	// routes sends less.
+	// fairShare is the share of each connection when the budget is used up. A reconnecting proxy
+	// with 5,000 routes sends less.
 	fairShare = 1 << 20
-	// lastShare replaces fairShare when manyTimes the budget is used. A thousand proxies that
-	// reconnect at once stay below it.
+	// lastShare replaces fairShare when more than manyTimes the budget is used. A thousand proxies
+	// that reconnect at once stay below it.
 	lastShare = 64 << 10
 	manyTimes = 8
-	// forgotten is how many counted bytes expire each second. Some bytes are never received as a
-	// message: frames such as pings, and messages of streams that end before a handler reads them.
+	// forgotten is how many counted bytes of a connection expire each second. Some bytes never
+	// reach a handler: pings, and messages of streams that end before.
 	forgotten = 4 << 10
-	// framing is the overhead of HTTP/2 and gRPC per 64 KiB of a message, in bytes, at least.
+	// framing is the minimum overhead of HTTP/2 and gRPC for each 64 KiB of a message, in bytes.
 	framing = 64
 )
 
@@ -79,8 +79,8 @@ func (b *Budget) closed(p *pending) {
 	p.bytes, p.closed = 0, true
 }
 
-// Received reports that a handler has received a message of n bytes. Without it, the message counts
-// in the connection's Budget for longer.
+// Received reports that a handler has received a message of n bytes. Without this call, the bytes
+// of the message stay counted until they expire.
 func Received(ctx context.Context, n int) {
 	if c := connOf(ctx); c != nil {
 		c.listener.cfg.Budget.received(&c.pending, n)

@@ -6,12 +6,11 @@
 // of a call, by TLS or metadata, calls Admit with the call's context, which lifts the limits of the
 // connection. xds/server does so for ADS.
 //
-// A Budget (budget.go) also bounds the incomplete messages of all connections, admitted ones
-// included.
+// A Budget (budget.go) also bounds the incomplete messages of all connections, admitted or not.
 //
-// Invariants: an address never has more than Config.PerAddress connections that are not admitted,
-// and each is closed after Config.Timeout or Config.Bytes. A listener never has more than
-// Config.Most connections. An admitted connection costs one atomic load per read.
+// Invariants: a listener never has more than Config.Most connections, and never more than
+// Config.PerAddress of an address that are not admitted. It closes these after Config.Timeout or
+// Config.Bytes. An admitted connection costs one atomic load for each read.
 //
 // Tests: go test ./xds/admission
 package admission

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// ErrChanged is returned by Secrets.Write if the Secret has another version.
+// ErrChanged is the error of Secrets.Write if the Secret has another version.
 var ErrChanged = errors.New("the Secret has changed meanwhile")
 
 // Secrets stores the authority. *apply.Secret implements it.
 type Secrets interface {
 	// Read returns the data and its version, both empty if there is no Secret.
 	Read(ctx context.Context) (data map[string][]byte, version string, err error)
-	// Write replaces the data of a version, or creates the Secret if version is empty. It fails
-	// with ErrChanged if the Secret has another version.
+	// Write replaces the data if the Secret has this version, or creates the Secret if version is
+	// empty. It fails with ErrChanged if the Secret has another version.
 	Write(ctx context.Context, data map[string][]byte, version string) error
 }
 
@@ -33,18 +33,19 @@ type Config struct {
 	Names []string
 	// ID is the SPIFFE ID in its certificates, for connections to other clusters. Optional.
 	ID *url.URL
-	// Changed is called from Run's goroutine when Bundle or the first of Keys has changed, first
-	// before Ready. Optional.
+	// Changed is called from Run's goroutine when Bundle or the first of Keys has changed. The
+	// first call is before Ready. Optional.
 	Changed func()
 	// Life is how long an authority is in use (default: one year). CertificateLife is how long a
-	// certificate is in use (default: one day). Both are valid for longer: see tolerance. Overlap
-	// is how long an authority is in the bundle before it signs (default: one day).
+	// certificate is in use (default: one day). Authority and certificate are valid for longer: see
+	// tolerance. Overlap is how long an authority is in the bundle before it signs (default: one
+	// day).
 	Life, CertificateLife, Overlap time.Duration
 	// Validity is how long a certificate is valid before and after it is signed; it must exceed
-	// CertificateLife. 0: as long as its authority.
+	// CertificateLife. 0: it is valid as long as its authority.
 	Validity time.Duration
-	// Interval between reads of the Secret. Default: 10 s, which is less load than renewing the
-	// Lease.
+	// Interval is the time between reads of the Secret. Default: 10 s, which is less load than
+	// renewing the Lease.
 	Interval time.Duration
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
@@ -59,11 +60,11 @@ type Authority struct {
 	state  state
 	cert   *tls.Certificate
 	given  *signer             // the authority whose keys are handed out
-	former []formerSigner      // replaced signers whose keys were handed out
+	former []formerSigner      // replaced signers whose keys are still accepted
 	keys   map[string][]string // by purpose
 	ready  chan struct{}       // closed once there is a certificate
 
-	// Run's goroutine only; monotonic times.
+	// Only Run's goroutine uses these fields.
 	issued  signed    // when cert was signed
 	damaged time.Time // when the Secret was first found to be damaged; zero: intact
 }
@@ -122,7 +123,7 @@ func (a *Authority) renew(ctx context.Context) error {
 	data, version, err := a.cfg.Secrets.Read(ctx)
 	if err != nil {
 		err = fmt.Errorf("read the authority: %w", err)
-		if held := a.held(); held.current != nil { // the API server may be away for days
+		if held := a.held(); held.current != nil { // the API server may be unreachable for days
 			err = errors.Join(err, a.take(held, a.cfg.Now()))
 		}
 		return err
@@ -140,11 +141,12 @@ func (a *Authority) renew(ctx context.Context) error {
 	return a.take(s, now)
 }
 
-// damagePause gives a process that holds the authority time to restore a damaged Secret.
+// damagePause gives other processes, which may hold the authority, time to restore a damaged
+// Secret.
 const damagePause = 20 * time.Second
 
 // next returns the state that follows from the Secret's data, and whether to write it. If the
-// Secret is missing or damaged, next returns this process's own state, so that proxies and
+// Secret is missing or damaged, next returns the state that this process holds, so that proxies and
 // processes keep trusting each other.
 func (a *Authority) next(data map[string][]byte, now time.Time) (s state, changed bool, err error) {
 	if len(data) > 0 {
@@ -160,7 +162,7 @@ func (a *Authority) next(data map[string][]byte, now time.Time) (s state, change
 	case damage == nil:
 		s.current, err = newOwn(now, a.cfg.Life)
 		return s, true, err
-	case s.current != nil: // only parts that were not in use are damaged
+	case s.current != nil: // only the next or previous authority is damaged
 	default:
 		if a.damaged.IsZero() {
 			a.damaged = time.Now()
@@ -200,8 +202,8 @@ func (a *Authority) take(s state, now time.Time) error {
 	a.mu.Lock()
 	changed := a.given == nil || !bytes.Equal(a.given.certPEM, given.certPEM) || !bytes.Equal(old.bundle(), s.bundle())
 	first := a.given == nil
-	// Proxies may have the key of either one: a process with a slow clock hands out the current
-	// authority's key for longer.
+	// Proxies may have the key of either authority: a process with a slow clock hands out the
+	// current authority's key for longer.
 	if !first {
 		for _, former := range []*signer{a.given, old.current} {
 			a.retire(former, s, now)
@@ -220,7 +222,8 @@ func (a *Authority) take(s state, now time.Time) error {
 	return nil
 }
 
-// retire accepts a signer's keys for a while after it stops signing. Called with mu held.
+// retire makes Keys include a signer's keys for Config.Overlap after the signer is replaced. mu is
+// held.
 func (a *Authority) retire(former *signer, s state, now time.Time) {
 	for _, signs := range []*signer{s.current, s.next} {
 		if signs != nil && bytes.Equal(former.certPEM, signs.certPEM) {
@@ -258,17 +261,17 @@ func (a *Authority) Bundle() []byte {
 	return a.state.bundle()
 }
 
-// Keys returns secrets that all replicas derive from the authority for a purpose; empty before
-// Ready. Proxies get the first secret, and replicas accept all of them. A replaced key is accepted
-// for Config.Overlap. Proxies get the next authority's key once all replicas have had it for long,
-// and early enough for all proxies to have it before that authority signs.
+// Keys returns the keys that all replicas derive from the authorities for a purpose. It is empty
+// before Ready. Proxies get the first key, and replicas accept all of them. A replaced key is
+// accepted for Config.Overlap. Proxies get the next authority's key after half of Overlap: by then
+// all replicas have it, and all proxies have it before that authority signs.
 func (a *Authority) Keys(purpose string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.given == nil {
 		return nil
 	}
-	if a.keys[purpose] == nil { // read with each pick, changed at most once a minute
+	if a.keys[purpose] == nil { // cached, because each pick reads it
 		a.keys[purpose] = []string{a.given.derive(purpose)}
 		for _, s := range []*signer{a.state.current, a.state.next} {
 			if s != nil && s != a.given {
@@ -282,8 +285,8 @@ func (a *Authority) Keys(purpose string) []string {
 	return a.keys[purpose]
 }
 
-// signed is when a certificate was signed, by the monotonic clock, which stops while the machine
-// sleeps, and by Config.Now, which may be set.
+// signed is when a certificate was signed, by two clocks: the monotonic clock, which stops while
+// the machine sleeps, and Config.Now, which may be set.
 type signed struct{ monotonic, wall time.Time }
 
 // due reports whether a certificate must be replaced: after two thirds of CertificateLife by either
@@ -293,15 +296,15 @@ func (a *Authority) due(s signed) bool {
 	return time.Since(s.monotonic) > after || age > after || age < -skew
 }
 
-// Certificate is a certificate for another process of this installation.
+// Certificate is a certificate and key for another process of this installation.
 type Certificate struct {
 	Pair
 	signer []byte
 	signed signed
 }
 
-// Certify signs a server and client certificate with a new key. Current reports when it must be
-// replaced.
+// Certify makes a key and signs a server and client certificate for it. Current reports whether it
+// must be replaced.
 func (a *Authority) Certify(id *url.URL) (Certificate, error) {
 	a.mu.RLock()
 	current := a.state.current
@@ -318,8 +321,8 @@ func (a *Authority) Certify(id *url.URL) (Certificate, error) {
 	return Certificate{pair, current.certPEM, signed{time.Now(), now}}, err
 }
 
-// Current reports whether a certificate of Certify is still in use: its authority still signs, and
-// it is not due for replacement.
+// Current reports whether a result of Certify may stay in use: its authority still signs, and the
+// certificate is not due for replacement.
 func (a *Authority) Current(c Certificate) bool {
 	a.mu.RLock()
 	current := a.state.current
@@ -327,7 +330,7 @@ func (a *Authority) Current(c Certificate) bool {
 	return current != nil && bytes.Equal(c.signer, current.certPEM) && !a.due(c.signed)
 }
 
-// GetCertificate implements the function of tls.Config.
+// GetCertificate is the function for tls.Config.
 func (a *Authority) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

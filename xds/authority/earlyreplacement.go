@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Keys of the Secret's data during an early replacement. The values are times (RFC 3339).
+// These keys are in the Secret's data during an early replacement. Their values are times (RFC
+// 3339).
 const (
 	rotationSigns = "rotation.signs" // when the next authority signs
 	rotationEnds  = "rotation.ends"  // when trust in the previous one ends
@@ -20,7 +21,7 @@ type rotation struct {
 }
 
 func readRotation(data map[string][]byte) (r rotation) {
-	// An invalid time is ignored: the next authority then signs as without a rotation.
+	// An invalid time is ignored: then the next authority signs as if there were no rotation.
 	r.signs, _ = time.Parse(time.RFC3339, string(data[rotationSigns]))
 	r.ends, _ = time.Parse(time.RFC3339, string(data[rotationEnds]))
 	return r
@@ -40,8 +41,8 @@ func (r rotation) over(now time.Time) bool {
 	return r.signs.IsZero() && !r.ends.IsZero() && !now.Before(r.ends)
 }
 
-// signing returns the rotation after the next authority begins to sign. The previous one stays
-// trusted for the planned time even if no process ran in time.
+// signing returns the rotation after the next authority begins to sign. If no process ran in time,
+// the previous authority still stays trusted for the planned duration.
 func (r rotation) signing(now time.Time) rotation {
 	if r.signs.IsZero() {
 		return rotation{}
@@ -49,7 +50,7 @@ func (r rotation) signing(now time.Time) rotation {
 	return rotation{ends: now.Add(r.ends.Sub(r.signs))}
 }
 
-// Rotated is a rotation that has begun.
+// Rotated has the times of a rotation that has begun.
 type Rotated struct {
 	Signs time.Time // when the new authority signs; it is published before
 	Ends  time.Time // when trust in the previous one ends
@@ -63,9 +64,9 @@ func ErrNone(err error) bool { return errors.Is(err, errNone) }
 const rotateAttempts = 10
 
 // Rotate replaces an authority early, because its key may be compromised. Processes publish the new
-// authority with their next read, within seconds. It signs after the overlap, and trust in the
-// previous one ends after another overlap. A next authority already in the Secret never signs,
-// because its key was there, too.
+// authority after their next read, within seconds. It signs after overlap, and trust in the
+// previous authority ends after another overlap. If the Secret already has a next authority, that
+// one never signs: its key may be compromised, too.
 func Rotate(ctx context.Context, secrets Secrets, now time.Time, overlap time.Duration) (Rotated, error) {
 	next, err := newOwn(now, defaultLife)
 	if err != nil {
@@ -85,7 +86,7 @@ func Rotate(ctx context.Context, secrets Secrets, now time.Time, overlap time.Du
 			return Rotated{}, fmt.Errorf("the authority is damaged: %w", err)
 		}
 		if s.next != nil && bytes.Equal(s.next.certPEM, next.certPEM) {
-			return out, nil // already written
+			return out, nil // an earlier attempt has written it
 		}
 		s.next, s.rotation = next, rotation{out.Signs, out.Ends}
 		if err := secrets.Write(ctx, s.write(), version); err != nil && !errors.Is(err, ErrChanged) {

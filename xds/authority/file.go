@@ -12,8 +12,8 @@ import (
 	"os"
 )
 
-// File implements Secrets in a file of a private folder, for a process without Kubernetes. Only one
-// process writes it.
+// File implements Secrets by a file in a private folder, for a process without Kubernetes. Only one
+// process writes the file.
 type File struct {
 	Path string
 	// ReadAll reads the file; os.ReadFile if nil.
@@ -36,7 +36,7 @@ func (f File) Read(context.Context) (data map[string][]byte, version string, err
 		return nil, "", err
 	}
 	if err := json.Unmarshal(raw, &data); err != nil {
-		return map[string][]byte{"damaged": nil}, fileVersion(raw), nil // a damaged file is rewritten
+		return map[string][]byte{"damaged": nil}, fileVersion(raw), nil // so that the file is written again
 	}
 	return data, fileVersion(raw), nil
 }

@@ -17,7 +17,6 @@ import (
 	"time"
 )
 
-// Keys of the Secret's data.
 const (
 	currentCert, currentKey = "tls.crt", "tls.key" // the signing authority
 	nextCert, nextKey       = "next.crt", "next.key"
@@ -28,16 +27,16 @@ const (
 	// skew bounds the clock skew between nodes.
 	skew = time.Hour
 	// tolerance is the largest clock error at which certificates are still valid. A certificate is
-	// valid from this long before its authority is made until this long after the authority is
-	// replaced. Tolerance covers two clocks that are a year wrong: the verifier's, and the clock of
-	// the process that made the authority.
+	// valid from tolerance before its authority is made until tolerance after the authority is
+	// replaced. This covers two clocks that are a year wrong: the clock of the verifier, and the
+	// clock of the process that made the authority.
 	tolerance = 800 * 24 * time.Hour
 	// retention is how long an expired authority stays in the bundle after its replacement. A
 	// process that cannot read the Secret still presents certificates of that authority.
 	retention = 7 * 24 * time.Hour
 )
 
-// signer is one authority. The previous one has no key.
+// signer is one authority. The previous authority has no key.
 type signer struct {
 	cert    *x509.Certificate
 	certPEM []byte
@@ -50,7 +49,7 @@ type state struct {
 	rotation                rotation
 }
 
-// Without a current authority the state is unusable.
+// read decodes the Secret's data. If s.current is nil, s is unusable.
 func read(data map[string][]byte) (s state, err error) {
 	part := func(name string, key []byte, withKey bool) *signer {
 		if len(data[name]) == 0 && name != currentCert {
@@ -69,8 +68,8 @@ func read(data map[string][]byte) (s state, err error) {
 	return s, err
 }
 
-// replacement returns the state for data without a usable current authority. Its intact certificate
-// stays trusted, because other processes may still present certificates that it signed.
+// replacement returns the state for data without a usable current authority. An intact authority's
+// certificate stays trusted, because other processes may present certificates that it signed.
 func replacement(data map[string][]byte, now time.Time, life time.Duration) (s state, err error) {
 	for _, name := range []string{previousCert, nextCert, currentCert} {
 		if intact, bad := readSigner(data[name], nil, false); bad == nil {
@@ -90,7 +89,7 @@ func readSigner(certPEM, keyPEM []byte, withKey bool) (*signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Drops other certificates in the file, which proxies would trust, too.
+	// Drops further certificates in certPEM, which proxies would trust, too.
 	s := &signer{cert: cert, certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}),
 		keyPEM: keyPEM}
 	if !withKey {
@@ -133,7 +132,6 @@ func (s state) bundle() []byte {
 	return out.Bytes()
 }
 
-// advance returns the state that is due at a time, and whether it differs from s.
 func (s state) advance(now time.Time, life, overlap time.Duration) (next state, changed bool, err error) {
 	if s.previous != nil && now.After(s.previous.cert.NotAfter) && now.Sub(s.current.created()) > retention {
 		s.previous, changed = nil, true
@@ -141,8 +139,8 @@ func (s state) advance(now time.Time, life, overlap time.Duration) (next state, 
 	if s.rotation.over(now) {
 		s.previous, s.rotation, changed = nil, rotation{}, true
 	}
-	// Without a valid signer there is no time for the overlap: proxies trust the new one once they
-	// have its bundle.
+	// If no signer is valid, there is no time for the overlap: proxies trust the new authority once
+	// they have the new bundle.
 	expired := now.After(s.current.cert.NotAfter)
 	if expired && (s.next == nil || now.After(s.next.cert.NotAfter)) {
 		if s.next, err = newOwn(now, life); err != nil {
@@ -168,7 +166,7 @@ func (s *signer) created() time.Time {
 	if at, err := time.Parse(time.RFC3339, s.cert.Subject.SerialNumber); err == nil {
 		return at
 	}
-	return s.cert.NotBefore.Add(skew) // of an earlier release
+	return s.cert.NotBefore.Add(skew) // an earlier release made the authority
 }
 
 func (s *signer) withoutKey() *signer { return &signer{cert: s.cert, certPEM: s.certPEM} }
@@ -183,7 +181,8 @@ func newSigner(now time.Time, before, after time.Duration) (*signer, error) {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		// Unique names: given two authorities of one name, a verifier may try only the wrong one.
+		// The name is unique: of two authorities with one name, a verifier may try only the wrong
+		// authority.
 		SerialNumber: serial,
 		Subject: pkix.Name{CommonName: fmt.Sprintf("penstock %x", serial.Bytes()[:4]),
 			SerialNumber: now.UTC().Format(time.RFC3339)},
@@ -212,7 +211,8 @@ func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "penstock"}, DNSNames: names, NotBefore: s.cert.NotBefore,
 		NotAfter: s.cert.NotAfter,
-		// Between processes of Penstock it is also a client certificate: see Mutual.
+		// Connections between processes of Penstock use it as a client certificate, too: see
+		// Mutual.
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{
 			x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth,
 		},
@@ -239,8 +239,8 @@ func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// given returns the authority whose keys are handed out: the next one, once all replicas have had
-// it for long.
+// given returns the authority whose keys proxies get: the current one, and after half of the
+// overlap the next one.
 func (s state) given(now time.Time, overlap time.Duration) *signer {
 	if s.next != nil && !s.rotation.signs.IsZero() {
 		overlap = min(overlap, s.rotation.signs.Sub(s.next.created()))

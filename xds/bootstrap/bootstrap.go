@@ -25,7 +25,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// adsCluster is the name of the only static cluster: the control plane.
 const adsCluster = "xds"
 
 // YAML returns the bootstrap as a file with sorted keys. It fails if the Config is invalid.
@@ -45,8 +44,8 @@ func YAML(c Config) ([]byte, error) {
 	return out, nil
 }
 
-// callsLast is how long Envoy keeps a gRPC client without new calls. After its default of 50 s,
-// Envoy 1.40 crashes at the end of a longer call, such as one to the picker. A client takes some
+// callsLast is how long Envoy keeps a gRPC client without new calls. With the default of 50 s,
+// Envoy 1.40 crashes at the end of a longer call, for example to the picker. A client takes some
 // KiB.
 const callsLast = 7 * 24 * time.Hour
 
@@ -63,7 +62,7 @@ func New(c Config) (*bootstrapv3.Bootstrap, error) {
 		DynamicResources: dynamicResources(),
 		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{b.adsCluster(c)}},
 		BootstrapExtensions: []*corev3.TypedExtensionConfig{{
-			// A hop is an internal listener, and this registry cannot be added later.
+			// Hops need this registry of internal listeners, and it cannot be added later.
 			Name:        "envoy.bootstrap.internal_listener",
 			TypedConfig: b.any(&internallistenerv3.InternalListener{}),
 		}},
@@ -105,7 +104,7 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 		return &corev3.ConfigSource{
 			ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
 			ResourceApiVersion:    corev3.ApiVersion_V3,
-			// With any other value a proxy that starts without a control plane answers 404.
+			// Otherwise a proxy that starts without a control plane answers 404 after the timeout.
 			InitialFetchTimeout: durationpb.New(0),
 		}
 	}
@@ -123,8 +122,8 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 					// restarted control plane.
 					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
 						BaseInterval: durationpb.New(100 * time.Millisecond),
-						// The back-off is random up to this value. The other half second is for
-						// reconnecting.
+						// The back-off is random up to this value. Connecting may take another half
+						// second.
 						MaxInterval: durationpb.New(500 * time.Millisecond),
 					}},
 				}},
@@ -140,7 +139,7 @@ func runtime() *bootstrapv3.LayeredRuntime {
 			// The default of 100 rejects common regular expressions, such as a{1,1000}.
 			"re2.max_program_size.error_level": structpb.NewNumberValue(100_000),
 			"re2.max_program_size.warn_level":  structpb.NewNumberValue(100_000),
-			// Otherwise a picker behind a connection manager loses its connection every ~1,050
+			// Otherwise the connection to a picker behind a connection manager ends every ~1,050
 			// streams.
 			"envoy.reloadable_features.ext_proc_graceful_grpc_close": structpb.NewBoolValue(true),
 		}}},
@@ -185,9 +184,9 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 				HttpFilters: b.tokenFilters(c),
 				UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
 					ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
-						// Detects a frozen but connected control plane within 14 s. These pings are
-						// most of the load of an idle control plane (1,000 proxies at one each 5 s:
-						// 1 % of a core).
+						// Detects within 14 s that a connected control plane is frozen. These pings
+						// are most of the load of an idle control plane (1,000 proxies with a ping
+						// each 5 s take 1 % of a core).
 						ConnectionKeepalive: &corev3.KeepaliveSettings{
 							Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(3 * time.Second),
 						},
@@ -196,7 +195,7 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 			}),
 		},
 	}
-	if names { // each address of a name is a control plane
+	if names { // each IP address of such a name is a control plane
 		out.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 			Name:        "envoy.cluster.dns",
 			TypedConfig: b.any(&dnsv3.DnsCluster{RespectDnsTtl: true, DnsRefreshRate: durationpb.New(5 * time.Second)}),
@@ -234,7 +233,7 @@ func (b *builder) tls(c Config) *corev3.TransportSocket {
 		}
 	}
 	context := &tlsv3.UpstreamTlsContext{CommonTlsContext: common}
-	if name := c.serverName(); name.SanType == tlsv3.SubjectAltNameMatcher_DNS { // an address is not a server name
+	if name := c.serverName(); name.SanType == tlsv3.SubjectAltNameMatcher_DNS { // an IP address is not a server name
 		context.Sni = name.Matcher.GetExact()
 	}
 	return &corev3.TransportSocket{
@@ -256,8 +255,8 @@ func (c Config) serverName() *tlsv3.SubjectAltNameMatcher {
 		Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}}
 }
 
-// overload protects a proxy that buffers requests for pickers: near the memory limit the largest
-// are reset.
+// overload protects a proxy that buffers requests for pickers: near the memory limit, Envoy resets
+// the largest requests.
 func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 	const heap = "envoy.resource_monitors.fixed_heap"
 	action := func(name string, at float64) *overloadv3.OverloadAction {
@@ -291,8 +290,8 @@ func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 			action("envoy.overload_actions.shrink_heap", 0.85),
 			action("envoy.overload_actions.stop_accepting_requests", 0.97),
 		},
-		// Streams are reset by memory class, largest first: from 32 MiB, which a held body may
-		// have, down to 256 KiB.
+		// Envoy resets streams by classes of memory, the largest first: from 32 MiB, the maximum of
+		// a buffered body, down to 256 KiB.
 		BufferFactoryConfig: &overloadv3.BufferFactoryConfig{MinimumAccountToTrackPowerOfTwo: 18},
 	}
 }

@@ -26,16 +26,17 @@ type Config struct {
 	// DefaultProfile.
 	Profile string
 
-	// ADS are the control plane's addresses: "host:port", or "unix:PATH". With several addresses a
-	// proxy fails over within milliseconds. Required.
+	// ADS are the addresses of control planes: "host:port", or "unix:PATH". With several addresses,
+	// a proxy fails over within milliseconds. Required.
 	ADS []string
-	// TLS secures the connection to the control plane; nil: cleartext, for loopback and sockets.
+	// TLS secures the connection to the control plane; nil: cleartext, for loopback and Unix
+	// sockets.
 	TLS *TLS
 
 	// Token is the file of the bearer token that authenticates the proxy to the control plane.
-	// Envoy reads it again when it is replaced. It requires TLS and Secrets.
+	// Envoy reads the file again when it is replaced. Token requires TLS and Secrets.
 	Token string
-	// Secrets is the folder with the files of SecretFiles, as the proxy sees it. With it, Envoy
+	// Secrets is the path at the proxy of the folder with the files of SecretFiles. With it, Envoy
 	// loads a new CA, certificate or token without a restart. Optional.
 	Secrets string
 
@@ -46,14 +47,14 @@ type Config struct {
 	// Admin is the admin interface: "ip:port" (port 0: any free one) or "unix:PATH". Default:
 	// 127.0.0.1:0.
 	Admin string
-	// MaxHeapBytes is the heap size. Above 97 % of it, Envoy answers new requests with 503.
+	// MaxHeapBytes is the maximum heap size. Above 97 % of it, Envoy answers new requests with 503.
 	// Default: 2 GiB.
 	MaxHeapBytes uint64
 	// MaxConnections limits downstream connections. Default: 50,000.
 	MaxConnections int64
 
-	// DrainTime is the drain time of a removed filter chain's connections, set on the command line.
-	// Default: 10 minutes.
+	// DrainTime is the drain time of the connections of a removed filter chain, set on the command
+	// line. Default: 10 minutes.
 	DrainTime time.Duration
 	// Concurrency is the number of worker threads, set on the command line. 0: one per core.
 	Concurrency int
@@ -62,22 +63,23 @@ type Config struct {
 // TLS names files. Envoy watches them only with Config.Secrets.
 type TLS struct {
 	CA   string // PEM; verifies the control plane. Required.
-	Cert string // PEM; the proxy's own certificate. Optional, with Key.
+	Cert string // PEM; the proxy's certificate. Optional, with Key.
 	Key  string // PEM
-	// ServerName is sent as SNI and must be in the certificate. Default: the first address's host.
+	// ServerName is the SNI, and must be in the control plane's certificate. Default: the host of
+	// the first address.
 	ServerName string
 }
 
 // DefaultProfile identifies the requirements of this version's listeners: the fixed list of HTTP
 // filters and the bootstrap settings that they need. Raise it when the list gains, loses or moves a
-// filter, or when a listener needs a setting that older bootstraps lack, and serve older profiles
+// filter, or when a listener needs a setting that older bootstraps lack. Then serve older profiles
 // their previous resources. Otherwise an upgrade of the control plane drains all streams at once,
 // or breaks older proxies.
 //
-// It is still 1, because every bootstrap accepts today's listeners. Since the first version the
-// list has gained one filter (uploads), and some fields have changed (timeouts, escaped slashes,
-// headers with underscores). These changes protect proxies, so older bootstraps get them too, at
-// the price of one drain.
+// It is still 1, because a proxy with any earlier bootstrap accepts today's listeners. Since the
+// first version the list has gained one filter (uploads), and some fields have changed (timeouts,
+// escaped slashes, headers with underscores). These changes protect proxies, so older proxies get
+// them, too, and drain once.
 const DefaultProfile = "1"
 
 // DefaultDrainTime is the default of Config.DrainTime.
@@ -88,7 +90,7 @@ func (c Config) Args() []string {
 	c = c.withDefaults()
 	args := []string{
 		"--drain-time-s", strconv.Itoa(int(c.DrainTime.Seconds())),
-		// A removed chain stops accepting requests at once; the default ramps up.
+		// A removed chain stops accepting requests at once, instead of gradually.
 		"--drain-strategy", "immediate",
 		"--disable-hot-restart",
 	}

@@ -11,7 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// merge merges the user's bootstrap over a generated one: messages by field, lists by appending.
+// merge merges the user's bootstrap over the generated msg: it merges messages by field and appends
+// lists.
 func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 	if len(extra) == 0 {
 		return nil
@@ -43,13 +44,12 @@ func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 	return unique(msg)
 }
 
-// reserved are prefixes of names without a slash that ADS delivers.
 var reserved = []string{"penstock-", "hop."}
 
 const hops = "hops"
 
 // delivered reports whether ADS may deliver a cluster or listener of this name (translator/model).
-// Envoy would ignore it if its bootstrap has the name.
+// If the bootstrap has this name, Envoy ignores the delivered resource.
 func delivered(name string) bool {
 	return name == hops || strings.Contains(name, "/") ||
 		slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })

@@ -15,7 +15,7 @@ import (
 const ReadyPath = "/ready"
 
 // readyListener answers 200 once the proxy has its first complete configuration, and 503 while it
-// drains. Unlike the admin interface it exposes nothing else.
+// drains. Unlike the admin interface, it serves only this path.
 func (b *builder) readyListener(c Config) *listenerv3.Listener {
 	manager := &hcmv3.HttpConnectionManager{
 		StatPrefix: "ready",

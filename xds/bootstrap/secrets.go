@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The secrets that a proxy reads from files in Config.Secrets, each named after its secret with
+// A proxy reads these secrets from files in Config.Secrets. A file has the name of its secret with
 // ".yaml".
 const (
 	secretCA          = "control-plane-ca"
@@ -25,9 +25,9 @@ const (
 	secretToken       = "own-token"
 )
 
-// SecretFiles returns the files of the folder Config.Secrets, by name; nil if Config.Secrets is
-// empty. Envoy watches only files of secrets that arrive by SDS, and SDS needs a file for each
-// secret.
+// SecretFiles returns the files for the folder Config.Secrets, by name. It returns nil if
+// Config.Secrets is empty. Envoy watches only files of secrets that it reads by SDS, and SDS needs
+// a file for each secret.
 func SecretFiles(c Config) (map[string][]byte, error) {
 	if c.Secrets == "" {
 		return nil, nil
@@ -80,8 +80,8 @@ func file(path string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
 }
 
-// folderOf returns the directory to watch for a file: the kubelet replaces the link to the folder
-// of all files.
+// folderOf returns the folder to watch for changes of a file: the kubelet does not write the file,
+// but replaces a link in this folder.
 func folderOf(file string) *corev3.WatchedDirectory {
 	return &corev3.WatchedDirectory{Path: path.Dir(file)}
 }

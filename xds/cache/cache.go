@@ -16,13 +16,14 @@ import (
 type Batch struct {
 	// Gateway is "namespace/name". Profile is "" for the default profile.
 	Gateway, Profile string
-	// Revision of the store that the batch was made from; for logs and status only.
+	// Revision is the revision of the store from which the batch was made, for logs and status
+	// only.
 	Revision uint64
 	// Upserts are new or changed resources. Resources equal to the current version are ignored.
 	Upserts []*resource.Resource
 	// Removes are names of removed resources. Unknown names are ignored.
 	Removes []resource.Ref
-	// Trace is the span of the change; may be zero.
+	// Trace is the span of the change. Optional.
 	Trace trace.SpanContext
 }
 
@@ -30,8 +31,8 @@ type Batch struct {
 type Config struct {
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
-	// LogRecords and LogBytes bound a log: its changes, and the bytes of replaced bodies that it
-	// keeps for lagging streams. Defaults: 4,096 and 16 MiB.
+	// LogRecords bounds the changes in a log. LogBytes bounds the replaced bodies that a log keeps
+	// for lagging streams. Defaults: 4,096 and 16 MiB.
 	LogRecords, LogBytes int
 }
 
@@ -56,7 +57,8 @@ func New(c Config) *Cache {
 	return &Cache{config: c, logs: map[scope]*log{}}
 }
 
-// SetReady records that every source has been read and translated once. No cursor is ready before.
+// SetReady records that every source has been read and translated once. Before SetReady, no cursor
+// is ready.
 func (c *Cache) SetReady() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,8 +68,8 @@ func (c *Cache) SetReady() {
 	}
 }
 
-// Commit appends batches to their gateways' logs and signals the cursors. Removals of a batch apply
-// first: a name in both lists is an upsert. An empty batch registers the gateway.
+// Commit appends batches to their gateways' logs and signals the cursors. A name in both lists of a
+// batch is an upsert. An empty batch registers the gateway.
 func (c *Cache) Commit(batches ...Batch) {
 	now := c.config.Now()
 	for _, b := range batches {
@@ -103,12 +105,12 @@ func (c *Cache) Resource(gateway string, ref resource.Ref) *resource.Resource {
 	return nil
 }
 
-// Gateway describes one log.
+// Gateway describes the log of one gateway and profile.
 type Gateway struct {
 	Name     string                `json:"gateway"`
 	Profile  string                `json:"profile,omitempty"`
-	Revision uint64                `json:"revision"` // of the last batch
-	Sequence uint64                `json:"sequence"` // changes since the start
+	Revision uint64                `json:"revision"` // revision of the last batch
+	Sequence uint64                `json:"sequence"` // number of changes since the start
 	Counts   map[resource.Type]int `json:"resources"`
 }
 
@@ -140,8 +142,8 @@ func (c *Cache) log(k scope) *log {
 	return l
 }
 
-// Open returns a cursor at the end of a gateway's log. Pull returns changes from then on; Acquire
-// and Each find existing resources. The caller closes it.
+// Open returns a cursor at the end of a gateway's log. Pull returns changes after Open; Acquire and
+// Each find existing resources. The caller closes the cursor.
 func (c *Cache) Open(gateway, profile string) *Cursor {
 	k := scope{gateway, profile}
 	c.mu.Lock()

@@ -13,7 +13,8 @@ import (
 type Change struct {
 	Slot  *Slot
 	Entry *Entry // nil: removed
-	// Prev is the version at the last Pull; nil if there was no version, or if Delta.Reset.
+	// Prev is the version at the last Pull. It is nil if there was no version, and after a
+	// Delta.Reset.
 	Prev *Entry
 }
 
@@ -22,16 +23,16 @@ type Delta struct {
 	// Changes are in the order of each resource's first change. They are shared and must not be
 	// modified.
 	Changes []Change
-	// Reset reports that the log does not reach back to the cursor's place. Changes then holds
-	// every existing resource that changed since. A resource of the reader whose Slot.Current is
-	// nil was removed.
+	// Reset means that the log has dropped unread records. Changes then has every existing resource
+	// that has changed since the last Pull. A resource of the reader whose Slot.Current is nil was
+	// removed.
 	Reset bool
 }
 
 // Cursor is one reader's place in a log. It is not safe for concurrent use, except where a method
 // allows it.
 type Cursor struct {
-	// Number of the cursor in its log, from 1.
+	// Number is the cursor's number in its log, from 1.
 	Number uint64
 	log    *log
 	seq    atomic.Uint64
@@ -49,8 +50,8 @@ func (l *log) cursor() *Cursor {
 	return c
 }
 
-// Close ends the cursor and releases acquired slots. The caller lists their IDs, because the cursor
-// keeps no list.
+// Close ends the cursor and releases the acquired slots. The caller passes their IDs, because the
+// cursor has no list of them.
 func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 	l := c.log
 	var last []*Slot
@@ -76,7 +77,7 @@ func (c *Cursor) Ready() <-chan struct{} { return c.log.ready }
 // Signal receives when a Pull may return changes, and after Poke. Safe for concurrent use.
 func (c *Cursor) Signal() <-chan struct{} { return c.signal }
 
-// Poke signals the cursor's reader for the caller's own reason, which saves a channel to select
+// Poke makes Signal receive for a reason of the caller, which so needs no other channel to select
 // from. Safe for concurrent use.
 func (c *Cursor) Poke() {
 	select {
@@ -111,8 +112,8 @@ func (c *Cursor) Pull() Delta {
 	return Delta{Changes: l.coalesced(from, to)}
 }
 
-// coalesced returns the tail of the log with one change per resource. The last result is kept,
-// because most cursors are at the same place. Called with mu held for reading.
+// coalesced returns the tail of the log with one change per resource. It caches its last result,
+// because most cursors are at the same place. mu is held for reading.
 func (l *log) coalesced(from, to uint64) []Change {
 	l.memoMu.Lock()
 	defer l.memoMu.Unlock()
@@ -134,7 +135,8 @@ func (l *log) coalesced(from, to uint64) []Change {
 	return changes
 }
 
-// since finds the changes after a place that the log has dropped. It visits all resources.
+// since finds the changes after a sequence number that the log has dropped. It visits all
+// resources.
 func (l *log) since(from uint64) []Change {
 	var out []Change
 	for _, s := range l.byID {
@@ -149,7 +151,7 @@ func (l *log) since(from uint64) []Change {
 }
 
 // Acquire finds or creates the slot of a name and keeps it until Release, whether or not the
-// resource exists. Calls are counted. Safe for concurrent use.
+// resource exists. Each Acquire needs a Release. Safe for concurrent use.
 func (c *Cursor) Acquire(t resource.Type, name string) *Slot {
 	l := c.log
 	l.mu.RLock()
@@ -166,8 +168,8 @@ func (c *Cursor) Acquire(t resource.Type, name string) *Slot {
 	return s
 }
 
-// AcquireAll acquires many names, in their order. It iterates at most twice. Safe for concurrent
-// use.
+// AcquireAll acquires many names, in their order. It iterates over names at most twice. Safe for
+// concurrent use.
 func (c *Cursor) AcquireAll(t resource.Type, names iter.Seq[string]) (slots []*Slot) {
 	l := c.log
 	missing := false
@@ -203,8 +205,8 @@ type Initial struct {
 	Version string
 }
 
-// AcquireInitial acquires the names of initial_resource_versions. It returns names at their current
-// version separately, because nearly all names are. others has the resources that changed since the
+// AcquireInitial acquires the names of initial_resource_versions. current has the names listed with
+// their current version: nearly all. others has the rest, and resources that have changed since the
 // last Pull. Safe for concurrent use.
 func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, string]) (current []*Slot,
 	others []Initial) {
@@ -246,8 +248,8 @@ func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, strin
 	return current, others
 }
 
-// Hold acquires the slot of a Change. It returns another slot if the name was reaped and created
-// again. Safe for concurrent use.
+// Hold acquires the slot of a Change. If the slot was reaped meanwhile, Hold returns the new slot
+// of the name. Safe for concurrent use.
 func (c *Cursor) Hold(s *Slot) *Slot {
 	l := c.log
 	l.mu.RLock()
@@ -289,8 +291,8 @@ func released(last []*Slot, s *Slot) []*Slot {
 	return last
 }
 
-// reading calls f with mu held for reading, and releases it if f, which may read a proxy's message,
-// panics.
+// reading calls f while mu is held for reading. If f panics, which may happen in reading a proxy's
+// message, mu is released.
 func (l *log) reading(f func()) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -298,7 +300,8 @@ func (l *log) reading(f func()) {
 }
 
 // Each returns every existing resource of a type, sorted by name. The result is shared and must not
-// be modified. It is kept, because a thousand reconnecting proxies request the same.
+// be modified. The log caches it, because a thousand reconnecting proxies request the same
+// resources.
 func (c *Cursor) Each(t resource.Type) []*Slot {
 	l := c.log
 	l.mu.RLock()

@@ -20,13 +20,13 @@ import (
 // Slot is one name in one log, whether or not the resource exists.
 type Slot struct {
 	resource.Ref
-	// ID is dense and unique in one log: the index of the name in a stream's bit sets.
+	// ID is unique in one log, and small: the index of the name in the bit sets of streams.
 	ID uint32
 
 	current atomic.Pointer[Entry]
-	named   atomic.Int32 // number of current entries that name it
+	named   atomic.Int32 // number of current entries that name the slot
 	users   atomic.Int32 // see Cursor.Acquire
-	last    uint64       // sequence number of its last record in the log; guarded by log.mu
+	last    uint64       // sequence number of the slot's last record in the log; guarded by log.mu
 
 	variants shared
 }
@@ -34,13 +34,13 @@ type Slot struct {
 // Current returns the newest version, or nil.
 func (s *Slot) Current() *Entry { return s.current.Load() }
 
-// Named reports whether any current resource of the log names this one.
+// Named reports whether any current resource of the log names s.
 func (s *Slot) Named() bool { return s.named.Load() > 0 }
 
-// Commit is the batch that entries came with.
+// Commit describes the batch of an entry.
 type Commit struct {
 	At    time.Time
-	Trace trace.SpanContext // of the change
+	Trace trace.SpanContext // span of the change
 }
 
 // Entry is one version of a resource as committed to one log. Immutable.
@@ -55,7 +55,7 @@ type Entry struct {
 	Commit *Commit
 
 	head []byte // see Delta and StateOfTheWorld
-	any  int    // where the Any begins in head
+	any  int    // index in head at which the Any begins
 }
 
 // The fields of discovery.v3.Resource and google.protobuf.Any, and the field `resources` of both
@@ -70,9 +70,9 @@ const (
 	fieldValue   = 2
 )
 
-// newEntry encodes everything but the body. DeltaDiscoveryResponse.resources is `head` and the
-// body, DiscoveryResponse.resources `head` from `any` on and the body: the Any is last, and field 2
-// of both messages.
+// newEntry encodes the head: the fields before the body. An element of
+// DeltaDiscoveryResponse.resources is head and body; an element of DiscoveryResponse.resources is
+// head[any:] and body. The Any is last, and field 2 of both messages.
 func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	url := r.Type.URL()
 	anyHead := protowire.AppendTag(nil, fieldTypeURL, protowire.BytesType)
@@ -104,12 +104,12 @@ func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 // DeltaDiscoveryResponse.resources, tag included. The bodies of its parts follow.
 func (e *Entry) Delta() (head []byte) { return e.head }
 
-// StateOfTheWorld returns the head for DiscoveryResponse.resources.
+// StateOfTheWorld is like Delta, but for DiscoveryResponse.resources.
 func (e *Entry) StateOfTheWorld() (head []byte) { return e.head[e.any:] }
 
-// Placeholder returns an empty resource that answers a subscription to a missing name, for types
-// where a removal does not end the proxy's wait: an assignment without endpoints, or a route
-// configuration without routes. It is nil for other types.
+// Placeholder returns an empty resource that answers a subscription to a missing name: an
+// assignment without endpoints, or a route configuration without routes. For these types a removal
+// does not end the proxy's wait. It returns nil for other types.
 func Placeholder(s *Slot) *Entry {
 	var msg proto.Message
 	switch s.Type {
@@ -121,14 +121,14 @@ func Placeholder(s *Slot) *Entry {
 		return nil
 	}
 	r, err := resource.New(s.Type, s.Name, msg, nil, nil)
-	if err != nil { // the name is not UTF-8: no proxy can subscribe to it
+	if err != nil { // the name is not UTF-8, so no proxy can subscribe to it
 		return nil
 	}
 	return newEntry(r, s, 0)
 }
 
-// Variant returns an entry that replaces another one in a stream. It is in no log. Streams share
-// equal bodies, because the proxies of a fleet reject the same resources.
+// Variant returns an entry with another body, which replaces e in one stream. It is in no log.
+// Streams share equal bodies, because the proxies of a fleet reject the same resources.
 func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	names = slices.SortedFunc(slices.Values(names), func(a, b *Slot) int { return a.Compare(b.Ref) })
 	refs := make([]resource.Ref, len(names))
@@ -142,7 +142,7 @@ func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	return out
 }
 
-// Resent returns an entry with the same version and other, equivalent bytes. It is in no log.
+// Resent returns an entry with the version of e, but with other, equivalent bytes. It is in no log.
 func Resent(e *Entry, body []byte) *Entry {
 	part := resource.NewPart(body, slices.Clone(e.Refs), slices.Clone(e.Owners()))
 	r := resource.FromParts(e.Type, e.Name, part)
@@ -155,7 +155,7 @@ func Resent(e *Entry, body []byte) *Entry {
 // shared finds equal parts while they are in use. It is safe for concurrent use.
 type shared struct {
 	mu    sync.Mutex
-	parts map[string]weak.Pointer[resource.Part] // by the version of a resource that consists of the part
+	parts map[string]weak.Pointer[resource.Part] // by the version of the resource that has only this part
 }
 
 func (s *shared) share(version string, p *resource.Part) *resource.Part {

@@ -11,7 +11,7 @@ import (
 
 type record struct {
 	slot        *Slot
-	entry, prev *Entry // nil: it did not exist
+	entry, prev *Entry // nil: the resource does not, or did not, exist
 }
 
 func (r record) replaced() (bytes int) {
@@ -41,12 +41,12 @@ type log struct {
 
 	tail    []record // the sequence numbers floor+1 to floor+len(tail)
 	floor   uint64
-	bytes   int // of tail's replaced bodies
+	bytes   int // size of the replaced bodies in tail
 	cursors map[*Cursor]struct{}
 	numbers uint64 // number of cursors so far
 	memo    *memo  // the last coalesced delta; guarded by memoMu
-	// existing is the last result of Cursor.Each, by type; guarded by memoMu. It retains removed
-	// slots until the next call.
+	// existing is the last result of Cursor.Each, by type. It retains removed slots until the next
+	// call. memoMu guards it.
 	existing [types]existing
 	memoMu   sync.Mutex
 }
@@ -70,8 +70,8 @@ func newLog(c Config) *log {
 	return l
 }
 
-// open makes cursors ready once the whole cache is ready and the gateway has a commit. Called with
-// Cache.mu held.
+// open makes cursors ready once the whole cache is ready and the gateway has a commit. Cache.mu is
+// held.
 func (l *log) open(cacheReady bool) {
 	l.mu.RLock()
 	born := l.born
@@ -82,11 +82,11 @@ func (l *log) open(cacheReady bool) {
 	}
 }
 
-// Called with mu held.
+// mu is held.
 func (l *log) seq() uint64 { return l.floor + uint64(len(l.tail)) }
 
-// commit appends a batch, then signals the cursors without the write lock, for which a thousand
-// readers would wait.
+// commit appends a batch, then signals the cursors. It does so without the write lock, because a
+// thousand readers would wait for the lock.
 func (l *log) commit(b Batch, now time.Time) {
 	if !l.append(b, now) {
 		return
@@ -121,7 +121,7 @@ func (l *log) append(b Batch, now time.Time) bool {
 		e := newEntry(r, s, l.seq()+1)
 		e.Commit = commit
 		if old := s.Current(); old != nil && old.Version == r.Version {
-			// Only the owners changed: later readers get them, and nothing is sent.
+			// Only the owners have changed: nothing is sent, and later readers get the new owners.
 			e.Seq, e.Names, e.Commit = old.Seq, old.Names, old.Commit
 			s.current.Store(e)
 			continue
@@ -162,7 +162,7 @@ func (l *log) put(s *Slot, e *Entry) {
 func (l *log) slot(ref resource.Ref) *Slot {
 	s := l.slots[ref.Type][ref.Name]
 	if s == nil {
-		ref.Name = strings.Clone(ref.Name) // it may be part of a large message
+		ref.Name = strings.Clone(ref.Name) // otherwise the name may retain a large message
 		s = &Slot{Ref: ref, ID: uint32(len(l.byID))}
 		l.slots[ref.Type][ref.Name] = s
 		l.byID = append(l.byID, s)
@@ -170,7 +170,7 @@ func (l *log) slot(ref resource.Ref) *Slot {
 	return s
 }
 
-// reap drops an unused name. A name in the log is in use.
+// reap drops an unused name. A name with a record in the log is in use.
 func (l *log) reap(s *Slot) {
 	if l.byID[s.ID] == s && s.Current() == nil && s.named.Load() == 0 && s.users.Load() == 0 &&
 		(s.last == 0 || s.last <= l.floor) {
@@ -179,11 +179,11 @@ func (l *log) reap(s *Slot) {
 	}
 }
 
-// trimAt is the number of records up to which trim does not look at cursors.
+// trimAt is the number of records from which trim reads the places of the cursors.
 const trimAt = 64
 
-// trim drops records that every cursor has read, and the oldest beyond the bounds: cursors before
-// the floor get a reset.
+// trim drops the records that every cursor has read, and the oldest records beyond the bounds. A
+// cursor that has not read a dropped record gets a Delta.Reset.
 func (l *log) trim() {
 	if len(l.tail) < trimAt && l.bytes < l.config.LogBytes/4 {
 		return
@@ -205,7 +205,7 @@ func (l *log) trim() {
 		n = max(n, i+1)
 	}
 	dropped := l.tail[:n]
-	l.tail = slices.Clone(l.tail[n:]) // releases the dropped ones
+	l.tail = slices.Clone(l.tail[n:]) // a copy, to release the dropped records
 	l.floor += uint64(n)
 	l.bytes = bytes
 	for _, r := range dropped {

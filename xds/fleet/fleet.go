@@ -27,7 +27,7 @@ const Source = "supervisor"
 type Cluster interface {
 	// Objects returns the objects of one fleet at the API server.
 	Objects(namespace, fleet string) []apply.Object
-	// Apply writes an object; applied is its hash. known reports whether the object has been seen.
+	// Apply writes an object. applied is its hash. known reports whether Objects has returned it.
 	Apply(ctx context.Context, obj render.Object, applied string, known bool) error
 	// Delete deletes an object; a missing one is not an error.
 	Delete(ctx context.Context, o apply.Object) error
@@ -42,17 +42,18 @@ type Board interface {
 // Config configures Fleets.
 type Config struct {
 	Store *store.Store
-	// Cluster reads and writes their objects. Follow keeps it up to date until ctx ends, and calls
-	// synced when all objects have been listed ((*apply.Cluster).Run). Only Run needs them.
+	// Cluster reads and writes the objects of fleets. Follow keeps Cluster up to date until ctx
+	// ends, and calls synced when all objects have been listed ((*apply.Cluster).Run). Only Run
+	// needs both.
 	Cluster Cluster
 	Follow  func(ctx context.Context, synced func()) error
-	// Settings returns the settings of all fleets, which change with the certificate authority.
-	// Only Run needs it.
+	// Settings returns the common settings of all fleets, which change with the certificate
+	// authority. Only Run needs it.
 	Settings func() render.Settings
 	// Board receives addresses and problems. Only Run needs it.
 	Board Board
-	// ConflictInterval is the interval at which Run checks whether an object without our label
-	// still has the name of one of ours. Default: 10 s.
+	// ConflictInterval is how often Run checks whether an object without Penstock's label still has
+	// a name that Penstock needs. Default: 10 s.
 	ConflictInterval time.Duration
 	Log              *slog.Logger
 	// OnPanic is called when rendering the objects of one Gateway's fleet panics. Optional.
@@ -62,10 +63,10 @@ type Config struct {
 // Gateway is a Gateway of Penstock's classes, as translated.
 type Gateway struct {
 	Name string // "namespace/name"
-	// nil if the Gateway is not accepted
+	// Spec is nil if the Gateway is not accepted.
 	Spec *v1alpha1.EnvoyFleetSpec
-	// Bound are the ports that its proxies bind, for ListenerSets and the peer listener, too. Ports
-	// of its own listeners may be missing.
+	// Bound are the ports that its proxies bind, also for ListenerSets and the peer listener. Ports
+	// of the Gateway's own listeners may be missing.
 	Bound []render.Port
 }
 
@@ -78,8 +79,8 @@ type Fleets struct {
 	set      bool                  // Set was called
 	gateways map[key]*member       // by the fleet's name
 	marks    map[apply.Ref]string  // when last applied or found up to date
-	reports  map[key]report.Report // the latest of each fleet
-	orphans  map[key]struct{}      // fleets with objects whose Gateway is not ours now
+	reports  map[key]report.Report // the latest report about each fleet
+	orphans  map[key]struct{}      // fleets with objects whose Gateway Set did not list
 }
 
 type queue = workqueue.TypedRateLimitingInterface[key]
@@ -89,8 +90,8 @@ type key struct{ namespace, fleet string }
 type member struct {
 	Gateway
 	object *gatewayv1.Gateway
-	// last is the latest Spec that was not nil, so that an invalid change of the Gateway does not
-	// deny its proxies.
+	// last is the latest Spec that was not nil: after an invalid change of the Gateway, its proxies
+	// must not be denied.
 	last *v1alpha1.EnvoyFleetSpec
 }
 
@@ -106,14 +107,14 @@ func New(c Config) *Fleets {
 	}
 }
 
-// Set replaces the list of Gateways. It may be called before Run, and on replicas that never run.
+// Set replaces the list of Gateways. It may be called before Run, and without Run.
 func (f *Fleets) Set(gateways []Gateway) {
 	view := f.cfg.Store.View()
 	next := make(map[key]*member, len(gateways))
 	for _, g := range gateways {
 		gw, ok := store.Gateways.Get(view, g.Name)
 		if !ok {
-			continue // deleted meanwhile
+			continue // the Gateway was deleted meanwhile
 		}
 		k := key{gw.Namespace, render.Name(gw.Name, string(gw.Spec.GatewayClassName))}
 		next[k] = &member{Gateway: g, object: gw, last: g.Spec}
@@ -125,7 +126,8 @@ func (f *Fleets) Set(gateways []Gateway) {
 		if old != nil && m.last == nil {
 			m.last = old.last
 		}
-		// Objects of the store and rows of translation are replaced exactly when they change.
+		// Pointers are compared: objects of the store and rows of translation are replaced exactly
+		// when they change.
 		if old == nil || old.object != m.object || old.Spec != m.Spec || !slices.Equal(old.Bound, m.Bound) {
 			f.add(k)
 		}
@@ -135,7 +137,7 @@ func (f *Fleets) Set(gateways []Gateway) {
 			f.add(k)
 		}
 	}
-	for k := range f.orphans { // the reason to keep them may have ended
+	for k := range f.orphans { // the reason to keep their objects may have ended
 		f.add(k)
 	}
 	f.gateways, f.set = next, true
@@ -157,7 +159,7 @@ func (f *Fleets) Refresh() {
 	}
 }
 
-// Called with mu held.
+// mu is held.
 func (f *Fleets) add(k key) {
 	if f.queue != nil {
 		f.queue.Add(k)
@@ -174,8 +176,8 @@ func (f *Fleets) addAfter(k key, wait time.Duration) {
 
 const workers = 4
 
-// Run reconciles the objects of all fleets until ctx ends. It may be called again, after another
-// replica has led.
+// Run reconciles the objects of all fleets until ctx ends. It may be called again, for example
+// after another replica has led.
 func (f *Fleets) Run(ctx context.Context) error {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](time.Second,
 		time.Minute))

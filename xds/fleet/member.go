@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// Member implements identity.Members. A pod of a managed fleet always serves its own Gateway. A
-// proxy elsewhere must be named by an EnvoyFleet in mode external.
+// Member implements identity.Members. A pod of a managed fleet always serves the Gateway of that
+// fleet. Any other proxy must be named by an EnvoyFleet in mode external.
 func (f *Fleets) Member(p identity.Proof, wish string) (gateway string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -20,9 +20,9 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// ConditionRolledOut of a Gateway is False while its new proxies do not become ready, for example
-// because of an invalid image. The old proxies keep serving, so the Gateway stays Programmed.
-// Otherwise the condition is absent.
+// ConditionRolledOut is a condition type of Gateways. It is False while new proxies do not become
+// ready, for example because of an invalid image, and otherwise absent. The old proxies keep
+// serving meanwhile, so the Gateway stays Programmed.
 const ConditionRolledOut = "penstock.dev/RolledOut"
 
 func (f *Fleets) report(k key, m *member, there []apply.Object, err error) {
@@ -41,8 +41,8 @@ func (f *Fleets) publish(k key, r report.Report) (changed bool) {
 	return true
 }
 
-// reportMissingClass reports proxies without listeners because their Gateway's class was deleted;
-// false if it exists. Their objects prove that the Gateway was ours.
+// reportMissingClass reports that proxies have no listeners because their Gateway's class was
+// deleted. It returns false if the class exists. The objects prove that the Gateway was Penstock's.
 func (f *Fleets) reportMissingClass(k key, there []apply.Object) bool {
 	view := f.cfg.Store.View()
 	for _, o := range there {
@@ -99,10 +99,10 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 	}
 	r.Addresses = addresses(service)
 	if m.Spec == nil && err == nil {
-		return r // translation reports why it is not accepted
+		return r // translation reports why the Gateway is not accepted
 	}
 	unavailable := deployment == nil || deployment.Available == 0
-	// its addresses are the addresses of ready proxies' nodes
+	// A NodePort has the addresses of the nodes with ready proxies.
 	atNodes := service != nil && service.Type == corev1.ServiceTypeNodePort
 	var invalidField *render.InvalidField
 	missing := slices.DeleteFunc(render.StaticAddresses(m.object),

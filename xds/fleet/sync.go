@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// Errors are retried.
+// sync reconciles one fleet. Run retries it after an error.
 func (f *Fleets) sync(ctx context.Context, k key) error {
 	m, ready := f.member(k)
 	if !ready {
@@ -42,7 +42,7 @@ func (f *Fleets) sync(ctx context.Context, k key) error {
 	}
 	var err error
 	switch {
-	case m.Spec == nil: // not accepted: the proxies stay as they are
+	case m.Spec == nil: // the Gateway is not accepted: the proxies stay as they are
 	case m.Spec.Mode == v1alpha1.FleetExternal:
 		err = f.deleteAll(ctx, ofGateway(m.object, there))
 	default:
@@ -52,9 +52,9 @@ func (f *Fleets) sync(ctx context.Context, k key) error {
 	var invalidField *render.InvalidField
 	switch {
 	case errors.As(err, &invalidField):
-		return nil // only a change of the user's object resolves it, and that enqueues the fleet
+		return nil // only a change of the user's object resolves it, which enqueues the fleet
 	case errors.Is(err, apply.ErrNotOwned):
-		f.addAfter(k, f.cfg.ConflictInterval) // we do not watch objects without our label
+		f.addAfter(k, f.cfg.ConflictInterval) // objects without Penstock's label are not watched
 		return nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // the Gateway is deleted with its namespace
@@ -79,7 +79,7 @@ func (f *Fleets) manage(ctx context.Context, k key, m *member, there []apply.Obj
 			errs = append(errs, err)
 		}
 	}
-	// Errors that a retry may resolve come first; an invalid field waits for its user.
+	// Errors that a retry may resolve come first. Only the user resolves an invalid field.
 	return cmp.Or(errors.Join(append(errs, f.deleteAll(ctx, left))...), invalidField)
 }
 
@@ -109,7 +109,7 @@ func (f *Fleets) apply(ctx context.Context, ref apply.Ref, obj render.Object, th
 	hash := hex.EncodeToString(sum[:])[:16]
 	i := slices.IndexFunc(there, func(o apply.Object) bool { return o.Ref == ref })
 	if i >= 0 && there[i].Deleting {
-		return nil // its deletion enqueues the fleet
+		return nil // the deletion of the object enqueues the fleet
 	}
 	if i >= 0 && there[i].Applied == hash {
 		f.mu.Lock()
@@ -126,7 +126,7 @@ func (f *Fleets) apply(ctx context.Context, ref apply.Ref, obj render.Object, th
 		}
 		return err
 	}
-	if ref.Kind == "Deployment" { // its changes replace proxies
+	if ref.Kind == "Deployment" { // a change of a Deployment replaces proxies
 		done := "fleet created"
 		if i >= 0 {
 			done = "fleet updated"
@@ -157,9 +157,9 @@ func (f *Fleets) deleteAll(ctx context.Context, objects []apply.Object) error {
 	return errors.Join(errs...)
 }
 
-// abandoned returns the objects of a fleet whose Gateway exists but has another class, or another
-// controller's. With a missing class, perhaps a mistake, the proxies stay. Kubernetes collects the
-// objects of a deleted Gateway.
+// abandoned returns the objects of a fleet if its Gateway exists and now has another class, or a
+// class of another controller. If the class is missing, perhaps by mistake, the proxies stay.
+// Kubernetes collects the objects of a deleted Gateway.
 func (f *Fleets) abandoned(k key, there []apply.Object) (out []apply.Object) {
 	view := f.cfg.Store.View()
 	for _, o := range there {
@@ -208,7 +208,7 @@ var served = map[gatewayv1.ProtocolType]string{
 	gatewayv1.UDPProtocolType: "udp",
 }
 
-// ports returns the ports of a Gateway's own listeners and bound. A listener without traffic, for
+// ports returns bound and the ports of a Gateway's listeners. A listener that serves nothing, for
 // example without a certificate, keeps its port, because load balancers are slow to change.
 func ports(gw *gatewayv1.Gateway, bound []render.Port) (out []render.Port) {
 	add := func(p render.Port) {
@@ -218,7 +218,7 @@ func ports(gw *gatewayv1.Gateway, bound []render.Port) (out []render.Port) {
 	}
 	for _, l := range gw.Spec.Listeners {
 		udp := l.Protocol == gatewayv1.UDPProtocolType
-		// that port is not for clients
+		// The ready port is not for clients.
 		if name := served[l.Protocol]; name != "" && (udp || l.Port != render.ReadyPort) {
 			add(render.Port{Number: int32(l.Port), UDP: udp, Name: name})
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/admission"
 )
 
-// Callers are Gateways of the other clusters of a set. They call a port that is shared with other
-// clients, over mTLS, with a server name below Domain.
+// Callers configures calls by Gateways of the other clusters of a set. They connect by mTLS, with a
+// server name below Domain, to a port that has other clients, too.
 type Callers struct {
 	Domain string // such as "pool.penstock"
 	// Certificate returns this cluster's certificate for a server name. An error denies the
@@ -26,12 +26,12 @@ type Callers struct {
 	Verify func(chain []*x509.Certificate) error
 }
 
-// named reports whether a connection with this server name belongs to a member. Every such
-// connection was verified.
+// named reports whether a connection with this server name comes from a member. The handshake has
+// verified every such connection.
 func (m Callers) named(serverName string) bool { return strings.HasSuffix(serverName, "."+m.Domain) }
 
-// TLS returns a server's configuration that also serves members. Sessions of members are not
-// resumed: a cluster may have left the set.
+// TLS returns a server's configuration that also serves members. Members cannot resume TLS
+// sessions, because a cluster may have left the set since.
 func (m Callers) TLS(server *tls.Config) *tls.Config {
 	out := server.Clone()
 	others := out.GetConfigForClient
@@ -59,8 +59,8 @@ func (m Callers) TLS(server *tls.Config) *tls.Config {
 
 type memberKey struct{}
 
-// Calls lets members call one service and exempt services only. Calls of other clients pass to
-// next.
+// Calls lets members call only one service, and the exempt ones. It passes calls of other clients
+// to next.
 func (m Callers) Calls(service string, next tap.ServerInHandle, exempt string) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		name, ok := m.member(ctx)

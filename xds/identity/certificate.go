@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// certificates verifies client certificates. While the API server is unreachable, expired ones that
-// it verified before are accepted.
+// certificates verifies client certificates. While the API server is unreachable, it accepts
+// expired certificates that it has verified before.
 type certificates struct {
 	roots       *x509.CertPool
 	now         func() time.Time
@@ -23,7 +23,7 @@ func newCertificates(c Config) *certificates {
 }
 
 // TLS adds the verification of optional client certificates to a server's configuration. While the
-// API server is unreachable, handshakes accept expired certificates and Authenticate decides.
+// API server is unreachable, the handshake accepts any certificate, and Authenticate verifies it.
 func (g *Guard) TLS(server *tls.Config) *tls.Config {
 	c := g.certificates
 	if c.roots == nil {

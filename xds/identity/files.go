@@ -20,23 +20,22 @@ import (
 	"github.com/penstock-project/penstock/xds/admission"
 )
 
-// Files name the credentials of a control plane whose proxies run outside of fleets. They are read
-// for each connection, so replacing one needs no restart.
+// Files name the credentials of a control plane whose proxies run outside of fleets. Each
+// connection reads them, so no restart is necessary after one is replaced.
 type Files struct {
 	// Cert and Key are this process's certificate and its private key. Required.
 	Cert, Key string
-	// CA verifies Cert. Proxies get it for the picker, which uses the same certificate. Default:
-	// ClientCA.
+	// CA verifies Cert. Proxies verify the picker by it, too, which uses the same certificate.
+	// Default: ClientCA.
 	CA string
 	// ClientCA verifies the certificates of proxies. Optional if there is a Token.
 	ClientCA string
-	// Token is a file with one proxy token a line. Optional if there is a ClientCA.
+	// Token is a file with a token of proxies in each line. Optional if there is a ClientCA.
 	Token string
 	// Disk reads the files.
 	Disk *filesystem.Disk
 }
 
-// tokenCheck is the interval at which a stream's token is checked again.
 const tokenCheck = 10 * time.Second
 
 // Certificate reads this process's certificate.
@@ -52,8 +51,8 @@ func (f Files) Bundle() ([]byte, error) {
 	return f.Disk.Read(f.CA)
 }
 
-// PickKey derives the key of calls to the picker from this process's private key, so that processes
-// with the same key accept the same calls.
+// PickKey derives the key of calls to the picker from this process's private key. So processes with
+// the same private key accept the same calls.
 func (f Files) PickKey() (string, error) {
 	raw, err := f.Disk.Read(f.Key)
 	if err != nil {
@@ -64,8 +63,8 @@ func (f Files) PickKey() (string, error) {
 	return hex.EncodeToString(mac.Sum(nil)), nil
 }
 
-// TLS returns the configuration of a server. With verify, clients must have a certificate of
-// ClientCA; with a Token it is optional. lowest is the minimum version of TLS.
+// TLS returns the configuration of a server. If verify is set, clients must have a certificate of
+// ClientCA, or may have one if there is a Token. lowest is the minimum version of TLS.
 func (f Files) TLS(verify bool, lowest uint16) *tls.Config {
 	return &tls.Config{MinVersion: lowest, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		cert, err := f.Certificate()
@@ -107,7 +106,7 @@ func (f Files) Tokens() ([]string, error) {
 }
 
 // Authenticate verifies the credential of a call. permitted returns an error once the credential is
-// invalid, else when to call it again.
+// invalid, and before that the time of its next call.
 func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Time, err error), err error) {
 	if from, ok := peer.FromContext(ctx); ok {
 		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
@@ -131,20 +130,20 @@ func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Ti
 	if f.Token == "" || len(given) == 0 {
 		return nil, errors.New("no certificate and no token of this control plane: see penstock bootstrap --help")
 	}
-	hash := sha256.Sum256([]byte(given[0])) // the token itself is not kept
+	hash := sha256.Sum256([]byte(given[0])) // only the hash is kept
 	if err := f.accepts(hash); err != nil {
 		return nil, err
 	}
 	return func() (time.Time, error) {
 		err := f.accepts(hash)
-		if errors.Is(err, errUnreadable) { // a file that is being replaced, or an unreachable disk, withdraws no token
+		if errors.Is(err, errUnreadable) { // an unreadable file withdraws no token: it may be in replacement
 			err = nil
 		}
 		return time.Now().Add(tokenCheck), err
 	}, nil
 }
 
-// errUnreadable means that tokens may be valid but cannot be checked.
+// errUnreadable means that a token cannot be checked, and may be valid.
 var errUnreadable = errors.New("the file of --xds-token cannot be read")
 
 func (f Files) accepts(hash [sha256.Size]byte) error {

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// ServerCredentials returns the credentials of a gRPC server that logs failed handshakes, whose
-// reason gRPC drops.
+// ServerCredentials returns the credentials of a gRPC server. They log the reason of failed
+// handshakes, which gRPC drops.
 func ServerCredentials(config *tls.Config, log *slog.Logger) credentials.TransportCredentials {
 	return loggedHandshakes{credentials.NewTLS(config), log}
 }
@@ -28,7 +28,7 @@ type loggedHandshakes struct {
 func (c loggedHandshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
 	if err != nil && !abandoned(err) {
-		// With the port, each retry would be another line.
+		// With the port, each retry would give a new line.
 		host, _, _ := net.SplitHostPort(raw.RemoteAddr().String())
 		c.log.Warn("connection denied", "peer", host, "reason", handshakeReason(err))
 	}
@@ -45,8 +45,8 @@ func abandoned(err error) bool {
 		errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// handshakeReason is equal for each attempt of a client, so that retries are logged once: x509
-// quotes the time and client-chosen names.
+// handshakeReason returns the same text for each attempt of a client, so that retries are logged
+// once: x509 quotes the time and names that the client chose.
 func handshakeReason(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
@@ -61,5 +61,5 @@ func handshakeReason(err error) string {
 	case err.Error() == "tls: client didn't provide a certificate": // crypto/tls exports no error for this
 		return "the client has no certificate: see penstock bootstrap --help"
 	}
-	return err.Error() + ": see penstock bootstrap --help" // the client uses cleartext, or trusts another CA
+	return err.Error() + ": see penstock bootstrap --help" // most likely the client uses cleartext or trusts another CA
 }

@@ -21,7 +21,7 @@ import (
 
 // Proof is the authenticated identity of a connection.
 type Proof struct {
-	// Namespace and Account of the service account; empty without one.
+	// Namespace and Account identify the service account, if any.
 	Namespace, Account string
 	// Names are the DNS names and URIs of a verified certificate.
 	Names []string
@@ -32,8 +32,8 @@ type Members interface {
 	// Member returns the Gateway ("namespace/name") that a proxy may serve; wish is its
 	// node.cluster. An error denies the proxy.
 	Member(p Proof, wish string) (gateway string, err error)
-	// Recheck returns an error if a proxy may no longer serve a Gateway because the Gateway belongs
-	// to others. A deleted Gateway is no error.
+	// Recheck returns an error if the proxy may no longer serve the Gateway. It returns no error
+	// for a deleted Gateway.
 	Recheck(p Proof, gateway string) error
 }
 
@@ -42,18 +42,19 @@ type Config struct {
 	Reviewer Reviewer // required
 	Members  Members  // required
 	// TrustDomain is the SPIFFE trust domain, such as "cluster.local", whose IDs name service
-	// accounts of this cluster. Without it, a SPIFFE ID is only a name.
+	// accounts of this cluster. If it is empty, a SPIFFE ID is only a name.
 	TrustDomain string
 	// Unreachable reports whether the API server is unreachable. Accepted credentials that expire
 	// meanwhile stay valid for a day, because they cannot be renewed. nil: always reachable.
 	Unreachable func() bool
 	// ClientCAs verify client certificates; nil: only tokens are accepted. See Guard.TLS.
 	ClientCAs *x509.CertPool
-	// Now is the clock; time.Now if nil. Wall is compared with times in tokens; Now if nil.
+	// Now is the clock; time.Now if nil. Wall is the clock for comparisons with times in tokens;
+	// Now if nil.
 	Now, Wall func() time.Time
 }
 
-// Audience of the tokens with which proxies authenticate.
+// Audience is the audience of the tokens with which proxies authenticate.
 const Audience = "penstock.dev"
 
 // Guard authenticates connections. It is safe for concurrent use.
@@ -81,7 +82,7 @@ func New(c Config) *Guard {
 type Client struct {
 	guard   *Guard
 	proof   Proof
-	expires time.Time // of the credential; zero: never
+	expires time.Time // expiry of the credential; zero: never
 }
 
 // Authenticate verifies the credential of a call without reading a message.
@@ -92,7 +93,7 @@ func (g *Guard) Authenticate(ctx context.Context) (*Client, error) {
 	}
 	c := &Client{guard: g, proof: p, expires: expires}
 	if _, err := c.valid(); err != nil {
-		admission.CloseSoon(ctx) // tokens are reviewed at this point, so the certificate of the connection has expired
+		admission.CloseSoon(ctx) // a token was reviewed just now, so the certificate has expired
 		return nil, err
 	}
 	return c, nil
@@ -111,8 +112,8 @@ const (
 	graceCheck = 10 * time.Second
 )
 
-// Permitted implements server.Proxy. The permission ends when Members withdraws it, or with the
-// credential.
+// Permitted implements server.Proxy. The permission ends when Members.Recheck fails or the
+// credential expires.
 func (c *Client) Permitted(gateway string) (next time.Time, err error) {
 	if err := c.guard.cfg.Members.Recheck(c.proof, gateway); err != nil {
 		return time.Time{}, err
@@ -120,7 +121,8 @@ func (c *Client) Permitted(gateway string) (next time.Time, err error) {
 	return c.valid()
 }
 
-// valid returns an error once the credential has expired, else when to call it again.
+// valid returns an error once the credential has expired, and before that the time of its next
+// call.
 func (c *Client) valid() (next time.Time, err error) {
 	now := c.guard.cfg.Now()
 	switch {

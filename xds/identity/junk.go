@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// junkBurst is the number of places of an address. Each unknown token in review, and each
-	// recent denial, takes one. Clients behind one address share them; an accepted token returns
-	// its place.
+	// junkBurst is the number of places of an address. Each unknown token in review takes a place.
+	// An accepted token returns the place; a denied token keeps it for junkInterval. Clients behind
+	// one address share the places.
 	junkBurst = 16
-	// junkInterval is how long a denied token occupies a place.
+	// junkInterval is the time after which an address gets one place back.
 	junkInterval = 4 * time.Second
 	// junkAddresses bounds the tracked addresses.
 	junkAddresses = 8192
@@ -51,7 +51,7 @@ func (j *junk) give(a netip.Addr) {
 	b.places = min(junkBurst, b.places+1)
 }
 
-// Called with mu held.
+// mu is held.
 func (j *junk) bucket(a netip.Addr) *bucket {
 	now := j.now()
 	v, ok := j.buckets.Get(a)

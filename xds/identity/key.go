@@ -13,10 +13,10 @@ import (
 
 type gatewayKey struct{}
 
-// WithKey denies calls without the key of a Gateway as bearer token before it reads a message.
-// owner returns the Gateway of a token, or ""; it must not block. exempt are services without a
-// key, such as health. A connection with a key is admitted (xds/admission). A server has one tap
-// handle, so the picker chains this one before its own.
+// WithKey denies a call whose bearer token is not the key of a Gateway, before a message of it is
+// read. owner returns the Gateway of a token, or ""; it must not block. exempt are services that
+// need no key, such as health. A connection with a key is admitted (xds/admission). A server has
+// only one tap handle, so the picker's handle calls this one first.
 func WithKey(owner func(token string) (gateway string), exempt ...string) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		for _, token := range bearers(call.Header) {
@@ -34,7 +34,7 @@ func WithKey(owner func(token string) (gateway string), exempt ...string) tap.Se
 	}
 }
 
-// Gateway returns the Gateway whose key a call has; "" if calls need none.
+// Gateway returns the Gateway whose key a call has, or "" if calls need no key.
 func Gateway(ctx context.Context) string {
 	gateway, _ := ctx.Value(gatewayKey{}).(string)
 	return gateway

@@ -25,11 +25,11 @@ type Reviewer interface {
 }
 
 const (
-	// trusted bounds how long a review is valid; a deleted pod may read for so long.
+	// trusted bounds how long a review is valid. After its deletion, a pod can read for this time.
 	trusted = 5 * time.Minute
-	// denied is how long a denial is valid, so that a retrying proxy does not load the API server.
+	// denied is how long a denial is valid. It protects the API server from a proxy that retries.
 	denied = 10 * time.Second
-	// remembered bounds the cached reviews of accepted tokens and of denied tokens, each.
+	// remembered bounds each cache: of accepted tokens, of denied tokens, and of certificates.
 	remembered = 8192
 	// atOnce bounds the reviews in flight.
 	atOnce = 32
@@ -42,9 +42,9 @@ type tokens struct {
 	// see Config.Unreachable
 	unreachable func() bool
 	junk        *junk
-	slots       chan struct{} // one for each review in flight
+	slots       chan struct{} // an element for each review in flight
 	group       singleflight.Group
-	denials     *lru.Cache // hash -> end of the denial; separate from accepted, so that junk evicts no accepted token
+	denials     *lru.Cache // hash -> end of the denial; separate, so that junk evicts no accepted token
 
 	mu       sync.RWMutex
 	accepted map[[sha256.Size]byte]answer
@@ -52,8 +52,8 @@ type tokens struct {
 
 type answer struct {
 	user    string
-	until   time.Time // when it must be reviewed again
-	expires time.Time // of the token; zero: unknown
+	until   time.Time // when the token must be reviewed again
+	expires time.Time // expiry of the token; zero: unknown
 }
 
 func (a answer) inGrace(now time.Time) bool {
@@ -94,7 +94,7 @@ func (t *tokens) review(ctx context.Context, from netip.Addr, token string) (ans
 			return answer{}, errors.New("too many tokens from this address are not valid; try again in a minute")
 		}
 	}
-	// Proxies that reconnect at once with one token cause one review.
+	// Proxies that reconnect at the same time with one token cause one review.
 	got, err, _ := t.group.Do(string(hash[:]), func() (any, error) {
 		return t.ask(context.WithoutCancel(ctx), token, hash, now)
 	})
@@ -138,8 +138,8 @@ func (t *tokens) ask(ctx context.Context, token string, hash [sha256.Size]byte, 
 	return a, nil
 }
 
-// evict makes room: expired answers first, then answers that are due for a review, then any. Called
-// with mu held.
+// evict makes room in accepted. Expired answers go first, then answers that are due for a review,
+// then any. mu is held.
 func (t *tokens) evict(now time.Time) {
 	for _, over := range []func(answer) bool{
 		func(a answer) bool { return !a.inGrace(now) },
@@ -159,8 +159,8 @@ func (t *tokens) evict(now time.Time) {
 	}
 }
 
-// claims are read from a JWT before its signature is verified: to deny it without a review, never
-// to accept it.
+// claims are read from a JWT whose signature is not verified. They are a reason to deny it without
+// a review, never to accept it.
 type claims struct {
 	expires, issued int64 // seconds since 1970; 0: unknown
 	audience        []string
@@ -169,8 +169,8 @@ type claims struct {
 // latest bounds a time in a token, in seconds since 1970.
 const latest = 1 << 40
 
-// parse reads the claims of a token (RFC 7519, section 4.1); false if it is not a JWT. A struct
-// would make encoding/json accept "AUD", too.
+// parse reads the claims of a token (RFC 7519, section 4.1). ok is false if it is not a JWT. With a
+// struct, encoding/json would accept "AUD", too.
 func parse(token string) (c claims, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -186,7 +186,7 @@ func parse(token string) (c claims, ok bool) {
 	}
 	switch text := fields["aud"]; {
 	case text == nil:
-	case text[0] == '"': // one audience
+	case text[0] == '"': // a single audience
 		c.audience = make([]string, 1)
 		if json.Unmarshal(text, &c.audience[0]) != nil {
 			return c, false
@@ -206,16 +206,15 @@ func parse(token string) (c claims, ok bool) {
 	return c, true
 }
 
-// Others are not reviewed.
+// plausible reports whether a token must be reviewed.
 func plausible(token string) bool {
 	c, ok := parse(token)
 	return ok && slices.Contains(c.audience, Audience)
 }
 
-// expiry returns when a token that was just accepted expires; zero: never. The result follows the
-// monotonic clock of now, so setting the wall clock ends no token. If the wall clock contradicts
-// the API server, or leaves more time than the token was issued for, the issued lifetime counts
-// from now.
+// expiry returns when a token that was just accepted expires; zero: never. The result has the
+// monotonic clock of now, so a new setting of the wall clock ends no token. If by the wall clock
+// the token has expired, or is not yet issued, its whole lifetime begins now.
 func expiry(token string, now, wall time.Time) time.Time {
 	c, ok := parse(token)
 	if !ok || c.expires == 0 {

@@ -14,12 +14,12 @@ func secretReady(_ *Stream, it *item, _ time.Time) (bool, time.Time) {
 	return it.quarantine == nil || it.flight == nil, time.Time{}
 }
 
-// clusterReady sends one response at a time, so that changes collapse. The next one may follow
-// after the watchdog, because Envoy withholds the ACK while anything warms.
+// clusterReady sends one response at a time, so that changes collapse. After the watchdog it sends
+// the next response without an ACK, because Envoy withholds the ACK while any cluster warms.
 func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
-	// at a start endpoints come first: otherwise nothing would ever be warm
+	// At a proxy's start, clusters do not wait for hops: they would never become warm.
 	if !s.first[resource.Listener] || !s.resumedAt.IsZero() {
-		// The hops of the cluster's endpoints come first, because something may name the cluster
+		// The hops of the cluster's endpoints come first, because a resource may name the cluster
 		// already.
 		w := s.waiting(now)
 		for _, e := range it.want.Names {
@@ -37,8 +37,8 @@ func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// awaitsHop reports whether endpoints begin to name a hop that is not in force, and until when they
-// wait.
+// awaitsHop reports whether endpoints must wait because they begin to name a hop that is not in
+// force, and until when.
 func (s *Stream) awaitsHop(it *item, now time.Time) (bool, time.Time) {
 	if len(s.hopsBehind(it, now)) == 0 {
 		return false, time.Time{}
@@ -70,8 +70,8 @@ func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if w.any(it.want) || w.secret(it) {
 		return false, w.until
 	}
-	// If the only change removes virtual hosts that endpoints still name, it waits for the ACK of
-	// the endpoints.
+	// A change that only removes virtual hosts that endpoints still name waits for the ACK of the
+	// endpoints.
 	e := s.withUsedHosts(it, now)
 	return e == it.want || it.lastSent() == nil || e.Version != it.lastSent().Version, time.Time{}
 }
@@ -86,8 +86,8 @@ type waiting struct {
 
 func (s *Stream) waiting(now time.Time) *waiting { return &waiting{s: s, now: now} }
 
-// isCalm reports that there is nothing to wait for, which is nearly always true and saves the
-// search.
+// isCalm reports whether no item can have to wait for another one. This is nearly always true, and
+// saves the search.
 func (s *Stream) isCalm() bool {
 	if !s.resumedAt.IsZero() && (s.first[resource.Listener] || s.first[resource.RouteConfiguration]) ||
 		len(s.items[resource.Cluster]) > 0 || len(s.items[resource.Listener]) > 0 {
@@ -95,7 +95,7 @@ func (s *Stream) isCalm() bool {
 	}
 	for _, it := range s.items[resource.RouteConfiguration] {
 		if it.have == nil && !it.stale || it.want != nil && slices.ContainsFunc(it.want.Names, isHost) {
-			return false // perhaps a hop's
+			return false // may contain hops
 		}
 	}
 	return true
@@ -114,7 +114,7 @@ func (w *waiting) any(e *cache.Entry) bool {
 			if w.cluster(n) {
 				return true
 			}
-		case resource.RouteConfiguration: // a listener waits for its routes' dependencies
+		case resource.RouteConfiguration: // a listener waits for the clusters that its routes name
 			if w.enter(n) && n.Current() != nil && w.any(n.Current()) {
 				return true
 			}
@@ -131,8 +131,8 @@ func (w *waiting) enter(n *cache.Slot) bool {
 	return true
 }
 
-// cluster reports whether a cluster is pending. Routes to other clusters do not wait for a rejected
-// one.
+// cluster reports whether resources that name a cluster must wait for it. A rejected cluster delays
+// no routes.
 func (w *waiting) cluster(n *cache.Slot) bool {
 	if !w.enter(n) {
 		return false
@@ -141,7 +141,7 @@ func (w *waiting) cluster(n *cache.Slot) bool {
 	if it != nil && it.want != nil && (it.dirty || it.flight != nil) && it.want.Version != it.rejected {
 		if it.have == nil && !it.stale {
 			w.until = time.Time{}
-			return true // new: without it these routes answer 503
+			return true // the cluster is new: without it these routes answer 503
 		}
 		if w.before(it.since) {
 			return true
@@ -182,7 +182,7 @@ func (w *waiting) hopBehind(e *cache.Slot) bool {
 
 func (w *waiting) hop(l *cache.Slot) bool {
 	if s := w.s; s.first[resource.Listener] {
-		// A resumed proxy is about to report its listeners, unless it never had any.
+		// A resumed proxy will soon report its listeners. Another proxy has no listeners yet.
 		until := s.resumedAt.Add(s.config.Settle)
 		if s.resumedAt.IsZero() || !w.now.Before(until) {
 			return false
@@ -218,11 +218,11 @@ func (w *waiting) before(since time.Time) bool {
 	return true
 }
 
-// lagCheck is the interval at which a removal that waits for Config.Lagging is checked again.
+// lagCheck is how often a removal that waits because of Config.Lagging is checked again.
 const lagCheck = time.Second
 
-// unused allows a removal once neither a desired version nor one that the proxy may have names the
-// resource.
+// unused allows a removal once no desired version, and no version that the proxy may have, names
+// the resource.
 func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	slot := it.slot
 	if slot.Named() {
@@ -248,8 +248,8 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// mayNameStale reports whether any other resource that the proxy resumed with may name slot, and
-// until when.
+// mayNameStale reports whether another resource of which the proxy resumed with an unknown version
+// may name slot, and until when to assume this.
 func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait bool, until time.Time) {
 	for t := range s.items {
 		for _, other := range s.items[t] {
@@ -294,9 +294,10 @@ func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, 
 	case !isHop(slot) || it.slot.Type != resource.Endpoints:
 		return false, time.Time{}
 	}
-	// The wait is bounded, because of cycles: endpoints may wait for their cluster, the cluster for
-	// its routes, and these for the removal of the listener that the endpoints may name. It is
-	// unbounded if a rejected version starts that chain, because the old version stays.
+	// The wait is bounded, because there may be a cycle: endpoints wait for their cluster, the
+	// cluster for its routes, and these for the removal of the listener that the endpoints may
+	// name. If a rejected version starts that chain, the wait is unbounded, because the old version
+	// stays.
 	if it.want == nil && s.keepsRejected() {
 		return true, time.Time{}
 	}

@@ -14,9 +14,10 @@ import (
 )
 
 // Endpoints that lead to a hop name an internal listener and the hop's virtual host in the
-// listener's routes. Both precede the endpoints that name them, and leave after them. All hops of a
-// gateway share the listener and its route configuration, so a virtual host that leaves stays in
-// variants of the route configuration until no endpoints of the proxy name it.
+// listener's routes. Listener and virtual host are sent before the endpoints that name them, and
+// removed after these endpoints. All hops of a gateway share the listener and its route
+// configuration. Variants of that configuration keep a removed virtual host until no endpoints of
+// the proxy name it.
 
 func isHost(n *cache.Slot) bool { return n.Type == resource.VirtualHost }
 func isHop(n *cache.Slot) bool  { return n.Type == resource.Listener || isHost(n) }
@@ -48,14 +49,14 @@ func (w *waiting) host(endpoints *cache.Entry, host *cache.Slot) (since time.Tim
 		it := s.items[n.Type][n]
 		switch {
 		case s.first[resource.RouteConfiguration] && !s.resumedAt.IsZero() && n.Current().NamesSlot(host):
-			// A resumed proxy is about to report its routes.
+			// A resumed proxy will soon report its routes.
 			if until := s.resumedAt.Add(s.config.Settle); w.now.Before(until) {
 				s.flushAt(until)
 				return s.resumedAt, true
 			}
 		case it == nil || !it.want.NamesSlot(host):
 		case it.quarantine != nil:
-			return it.since, true // not yet known which hops are in force
+			return it.since, true // it is not known yet which hops are in force
 		case it.want.Version == it.rejected:
 		case !it.have.NamesSlot(host), !it.lastSent().NamesSlot(host):
 			return it.since, true
@@ -95,9 +96,9 @@ func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 	}
 	var a endpointv3.ClusterLoadAssignment
 	if err := proto.Unmarshal(e.Body(), &a); err != nil {
-		return e // Envoy rejects it with a cause
+		return e // Envoy rejects it and reports the cause
 	}
-	led := map[string]bool{} // the listeners of hops that stay
+	led := map[string]bool{} // the listeners of the remaining hops
 	for _, group := range a.GetEndpoints() {
 		group.LbEndpoints = slices.DeleteFunc(group.LbEndpoints, func(lb *endpointv3.LbEndpoint) bool {
 			at := lb.GetEndpoint().GetAddress().GetEnvoyInternalAddress()
@@ -121,9 +122,9 @@ func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 	return cache.Variant(e, body, names)
 }
 
-// withUsedHosts returns the desired route configuration plus the last sent virtual hosts of leaving
-// hops that endpoints of the proxy still name. An unknown version adds none: its requests reach the
-// virtual host that answers for removed hops.
+// withUsedHosts returns the desired route configuration, plus removed virtual hosts that endpoints
+// of the proxy still name, as they were sent last. If the proxy's version is unknown, none can be
+// added: requests then reach the virtual host that answers for removed hops.
 func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	last := it.lastSent()
 	if it.want == nil || last == nil || last == it.want {
@@ -143,7 +144,7 @@ func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 		names = append(names, n)
 		for _, c := range last.Names {
 			if !isHost(c) && !slices.Contains(names, c) && hasText(h, c.Name) {
-				names = append(names, c) // clusters stay as long as virtual hosts that name them
+				names = append(names, c) // a cluster stays as long as a virtual host that names it
 			}
 		}
 	}
@@ -153,10 +154,10 @@ func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	return it.want
 }
 
-// Endpoints count if a request can reach their cluster: two hops that only lead to each other both
-// leave.
+// usedHosts returns the removed virtual hosts that endpoints name, if requests can reach these
+// endpoints. Two hops that only lead to each other are both removed.
 func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cache.Slot][]byte {
-	var named []*cache.Slot // only by endpoints that are not current
+	var named []*cache.Slot // named only by endpoints that are not current
 	used := map[*cache.Slot][]byte{}
 	for _, n := range last.Names {
 		switch {
@@ -170,7 +171,7 @@ func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cach
 	if len(used)+len(named) == 0 {
 		return nil
 	}
-	hosts, leading := map[*cache.Slot][]byte{}, [][]byte{} // leading are virtual hosts that requests may come through
+	hosts, leading := map[*cache.Slot][]byte{}, [][]byte{} // leading: virtual hosts that lead requests
 	for _, p := range last.Parts {
 		_, all := fields(p.Body, fieldInner[0])
 		for _, h := range all {
@@ -221,9 +222,9 @@ func (s *Stream) leads(hop *cache.Slot, it *item, hosts [][]byte, now time.Time)
 	return false
 }
 
-// releaseHops removes hops from endpoints that name a leaving listener, if a request can reach them
-// only through these hops: otherwise clusters behind hops that lead to hops would stay forever. An
-// earlier request may pass from one hop to the next for the drain time.
+// releaseHops removes the hops from endpoints that name a removed listener, if requests reach these
+// endpoints only through such hops. Otherwise clusters behind hops that lead to hops would stay
+// forever. It first waits for the drain time, for earlier requests.
 func (s *Stream) releaseHops(now time.Time) {
 	for _, l := range s.items[resource.Listener] {
 		if l.want != nil || l.have == nil || l.stale {

@@ -13,12 +13,12 @@ import (
 // maxMessage bounds an error detail in bytes: a failed validation quotes the whole resource.
 const maxMessage = 1024
 
-// nack applies a NACK. Rejected resources are withheld at that version. The others are sent again,
-// because only an ACK confirms that Envoy applied them.
+// nack applies a NACK. Rejected resources are withheld until they have another version. The other
+// resources are sent again, because only an ACK confirms that Envoy applied them.
 func (s *Stream) nack(r *Response, message string, now time.Time) {
 	s.lastNack[r.Type] = shorten(message)
 	for _, e := range r.Upserts {
-		delete(s.carried, e.Slot) // the proxy may have this version, or the previous one
+		delete(s.carried, e.Slot) // the proxy may have this or the previous version
 		if e.Type == resource.Secret {
 			s.suspects.set(e.Slot.ID)
 		}
@@ -33,13 +33,13 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 	for _, p := range r.parts {
 		it := p.it
 		if s.items[it.slot.Type][it.slot] != it || it.flight != r {
-			continue // unsubscribed, or superseded
+			continue // unsubscribed, or in a later response
 		}
 		it.flight = nil
 		switch {
 		case p.entry == nil:
-			// Removals do not cause a NACK, so they are due again with the upserts. A response of
-			// removals alone would get another NACK.
+			// Removals cause no NACK. They are sent again, but only together with upserts: a
+			// response of removals alone would get another NACK.
 			s.dirty(it, upserts > 0 && it.want == nil || it.want != nil, now)
 		case it.quarantine != nil && it.quarantine.entry == p.entry:
 			s.continueQuarantine(it, false, shorten(message), now)
@@ -47,7 +47,7 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 			s.reject(it, p.entry.Version, message, now)
 		default:
 			it.alone = len(rejected) == 0
-			it.stale = true // the proxy may have applied it
+			it.stale = true // the proxy may have applied the version
 			if !it.alone {
 				s.noteAccepted(p.entry)
 			}
@@ -70,12 +70,13 @@ func (s *Stream) advanceQuarantine(it *item, now time.Time) {
 	}
 }
 
-// transient marks a rejection that may end by itself: another process occupies the port.
+// transient is in the error detail of a rejection that may end by itself: another process occupies
+// the port.
 const transient = "Address already in use"
 
 const retryAfter = 5 * time.Second
 
-// isolates are the types that combine the input of several users.
+// isolates has the types whose resources combine the input of several users.
 var isolates = [types]bool{resource.RouteConfiguration: true, resource.Secret: true}
 
 func (s *Stream) reject(it *item, version, message string, now time.Time) {
@@ -89,7 +90,7 @@ func (s *Stream) reject(it *item, version, message string, now time.Time) {
 	if it.have == nil && !it.stale {
 		s.unhold(it.slot)
 		if it.want == nil {
-			s.drop(it) // removed meanwhile, and the proxy never had it
+			s.drop(it) // the resource was removed, and the proxy never had it
 			return
 		}
 	}
@@ -129,7 +130,6 @@ func (s *Stream) retry(now time.Time) {
 	}
 }
 
-// Patterns of the places where Envoy's error details name resources.
 var (
 	listed = regexp.MustCompile(`Error adding/updating (?:cluster|listener)\(s\) `)
 	quoted = regexp.MustCompile(`^goo\.gle/debug\w*\s+name:\s*"([^"]*)"`)
@@ -143,8 +143,8 @@ func rejectedNames(r *Response, message string) []string {
 	if at == nil {
 		return nil
 	}
-	// "a, b: cause": names may contain any of these characters, so the names in the response decide
-	// where each ends.
+	// The text is "a, b: cause". Names may contain any of these characters, so it is compared with
+	// the names in the response.
 	var out []string
 	rest := message[at[1]:]
 	for {
@@ -171,7 +171,7 @@ func (r *Response) carries(name string) bool {
 	return slices.ContainsFunc(r.parts, func(p part) bool { return p.entry != nil && p.it.slot.Name == name })
 }
 
-// validationMarks precede the cause in a failed validation, after the quoted resource.
+// validationMarks precede the cause in the error detail of a failed validation.
 var validationMarks = []string{"Proto constraint validation failed", "caused by "}
 
 // shorten removes the quoted resource from a failed validation and bounds the rest.

@@ -13,21 +13,22 @@ type gate func(*Stream, *item, time.Time) (bool, time.Time)
 
 type stage struct {
 	t resource.Type
-	// upsert and remove are the gates of such items; nil: the stage sends none of them. A stage
-	// with both sends them together.
+	// upsert and remove are the gates of upserts and removals; nil: the stage sends none. With both
+	// gates it sends both in one response.
 	upsert, remove gate
-	// single: one resource in a response, so that its nonce identifies it.
+	// single: a response has one resource, so that its nonce identifies the resource.
 	single bool
 	// window limits the unanswered responses of the type; 0: no limit.
 	window int
 }
 
 var stages = []stage{
-	// Clusters warm on their secrets; the proxy requests the secrets of listeners. A removal only
-	// answers a request.
+	// Clusters need their secrets to become warm. The proxy requests the secrets of listeners. A
+	// removal only answers a request.
 	{t: resource.Secret, upsert: secretReady, remove: always, window: 16},
 	{t: resource.Cluster, upsert: clusterReady, window: 4},
-	// Directly after: a modified cluster waits for its endpoints again, and withholds its ACK.
+	// Endpoints follow at once: after a change, a cluster waits for its endpoints again, and
+	// withholds its ACK.
 	{t: resource.Endpoints, upsert: endpointsReady, window: 16},
 	// An added and a removed listener of one port must be in one response.
 	{t: resource.Listener, upsert: routesReady, remove: unused, window: 16},
@@ -35,8 +36,8 @@ var stages = []stage{
 	{t: resource.Cluster, remove: unused, window: 16},
 }
 
-// Flush returns everything that may be sent now, in order. It never waits for the proxy: changes
-// collapse while an item waits.
+// Flush returns all responses that may be sent now, in order. It never blocks: changes of an item
+// collapse while the item waits.
 func (s *Stream) Flush(now time.Time) []*Response {
 	s.pull(now)
 	s.nextFlush = time.Time{}
@@ -69,8 +70,8 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		case it.want == nil:
 			removals = append(removals, it)
 		case st.upsert == nil:
-			// Otherwise a response, which carries all clusters, would revert a cluster that is
-			// resent after a NACK.
+			// A state-of-the-world response has all clusters. It would revert a cluster that is due
+			// again after a NACK.
 			held = held || s.config.StateOfTheWorld
 		case !s.passes(st.upsert, it, now):
 			held = true
@@ -81,7 +82,7 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		}
 	}
 	for _, it := range removals {
-		// A listener leaves only when listeners that may replace it are sent.
+		// A listener is removed only together with the listeners that may replace it.
 		if st.remove != nil && !held && s.passes(st.remove, it, now) {
 			together = append(together, it)
 		}
@@ -92,7 +93,7 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 	}
 	for _, it := range sorted(alone) {
 		if s.config.StateOfTheWorld && wildcardTypes[st.t] && s.window(st.t) > 0 {
-			break // every response carries all of them, so the next one would include this one
+			break // every response has all resources, so the next would include this item
 		}
 		out = append(out, s.respond(st.t, s.parts(now, it), now))
 	}
@@ -115,7 +116,7 @@ func (s *Stream) passes(g gate, it *item, now time.Time) bool {
 	return ok
 }
 
-// flushAt requests a Flush at a time; zero: none.
+// flushAt requests a Flush at time t, unless t is zero.
 func (s *Stream) flushAt(t time.Time) {
 	if !t.IsZero() && (s.nextFlush.IsZero() || t.Before(s.nextFlush)) {
 		s.nextFlush = t
@@ -150,7 +151,7 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 			out[i].entry = s.marked(it, now)
 		}
 		if it.now && it.want != nil && it.slot.Type == resource.Endpoints {
-			// Enough to warm a cluster; new endpoints wait for their hop.
+			// The last endpoints warm a cluster; new endpoints wait for their hop.
 			if hop, _ := s.awaitsHop(it, now); hop {
 				out[i].entry = it.lastSent()
 			}
@@ -162,9 +163,9 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 	return out
 }
 
-// endpointsAgain sends the endpoints of clusters after them: a modified cluster, and a new one that
-// shares its service_name, wait for them without a request. A proxy that has just resumed may have
-// them and is about to report that.
+// endpointsAgain sends the endpoints of the clusters in a response. A modified cluster, and a new
+// cluster that shares its service_name, wait for endpoints without requesting them. A resumed proxy
+// first reports the endpoints that it has.
 func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	changed := r.carried
 	for _, p := range r.parts {
@@ -187,7 +188,7 @@ func (s *Stream) resend(n *cache.Slot, now time.Time) {
 	it := s.itemOf(n)
 	it.want = n.Current()
 	if it.want == nil && !n.Named() {
-		// The cluster is removed, or its new version is rejected, and the old one still serves.
+		// The cluster is removed, or its new version is rejected; its old version still serves.
 		if it.want = it.lastSent(); it.want != nil {
 			it.want = withoutHops(it.want, s.missingHops(it.want))
 		}
@@ -196,7 +197,7 @@ func (s *Stream) resend(n *cache.Slot, now time.Time) {
 		it.want = cache.Placeholder(n)
 	}
 	if it.rejected != "" && it.want != nil && it.want.Version == it.rejected {
-		return // the proxy would reject it again
+		return // the proxy would reject this version again
 	}
 	it.now = true
 	s.dirty(it, true, now)

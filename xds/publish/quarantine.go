@@ -15,10 +15,10 @@ import (
 )
 
 // quarantine finds the rejected parts of a route configuration, which Envoy accepts or rejects as a
-// whole. It sends variants: first only the parts unchanged since the last accepted version, then
-// half of the changes, and so on down to a virtual host and its route. Each accepted variant is in
-// force at once; undecided parts stay as they were. In the end a rejected part answers 500, or
-// stays as it was if Envoy rejects that, too, because its match is invalid.
+// whole. It sends variants. The first has only the parts that have not changed since the last
+// accepted version, the next half of the changes, and so on down to a virtual host and its route.
+// Accepted variants are in force at once; undecided parts stay as they were. In the end a rejected
+// part answers 500, or stays as it was if Envoy rejects that, too (an invalid match).
 type quarantine struct {
 	target *cache.Entry // the rejected version
 	names  []*cache.Slot
@@ -31,46 +31,47 @@ type quarantine struct {
 	entry  *cache.Entry
 	then   func(ok bool, detail string)
 	found  []Fault
-	// unsplittable: the cause is outside of the virtual hosts.
+	// unsplittable: the cause of the rejection is not in a virtual host.
 	unsplittable bool
 }
 
 // Fault is a part of a resource that a proxy rejects.
 type Fault struct {
 	Host, Route string // names; Route is empty if the virtual host itself is rejected
-	Member      string // of a secret: the member of the cluster set
+	Member      string // for a secret, the member of the cluster set
 	Message     string // Envoy's error detail
 	Owners      []report.Ref
 }
 
 type piece struct {
 	level int
-	host  string // the virtual host itself, or the one that contains it
+	host  string // name of the virtual host that the piece is, or that contains the piece
 	name  string
-	raw   []byte // desired
-	old   []byte // at the proxy; nil: absent
-	sends []byte // in the next variant; nil: left out
+	raw   []byte // as desired
+	old   []byte // as at the proxy; nil: absent
+	sends []byte // as in the next variant; nil: left out
 	open  bool   // encoded as head and inner
-	head  []byte // its other fields
+	head  []byte // all other fields
 	inner []*piece
 }
 
-// group is a set of pieces of which some may be rejected.
+// group is a set of pieces that may contain rejected ones.
 type group struct {
 	pieces   []*piece
-	rejected bool   // some are
-	other    *group // contains a rejected piece if this one does not
-	detail   string // Envoy's error detail for them
+	rejected bool   // at least one piece is rejected
+	other    *group // has a rejected piece if this group has none
+	detail   string // Envoy's error detail
 }
 
-// Levels of pieces. A virtual host has routes; a member of a secret is not split.
+// Pieces have these levels. A virtual host can be split into routes; a member of a secret cannot be
+// split.
 const (
 	levelHost   = 1
 	levelRoute  = 2
 	levelMember = 3
 )
 
-// The fields of the inner pieces, and of a piece's name, by level.
+// fieldInner is the field of the inner pieces, and fieldName the field of the name, by level.
 var (
 	fieldInner = []protowire.Number{2, 3} // RouteConfiguration.virtual_hosts, VirtualHost.routes
 	fieldName  = []protowire.Number{1, 1, 14}
@@ -121,7 +122,7 @@ func (q *quarantine) try(then func(ok bool, detail string)) {
 		return
 	}
 	entry := cache.Variant(q.target, body, q.names)
-	// Envoy keeps the bytes of a rejected secret until it gets others.
+	// Envoy keeps the bytes of a rejected secret: the last good version must be sent again.
 	if entry.Version == q.good && (q.secret == nil || q.entry != nil && q.entry.Version == q.good) {
 		then(true, "")
 		return
@@ -208,12 +209,12 @@ func (q *quarantine) disable(p *piece, detail string) {
 			return
 		}
 		p.sends = p.old
-		q.try(func(bool, string) { q.search() }) // the proxy accepted it before
+		q.try(func(bool, string) { q.search() }) // the proxy has accepted this version before
 	})
 }
 
-// owners returns the owners whose KIND/NAMESPACE/NAME is a prefix of a route's name, or all owners
-// if none matches.
+// owners returns the owners whose KIND/NAMESPACE/NAME/ is a prefix of the name of a route in p, or
+// all owners if there is no such owner.
 func (q *quarantine) owners(p *piece) []report.Ref {
 	names := []string{p.name}
 	if p.level == levelHost {
@@ -326,7 +327,7 @@ func fields(b []byte, field protowire.Number) (rest []byte, values [][]byte) {
 	for len(b) > 0 {
 		num, _, n := protowire.ConsumeField(b)
 		if n < 0 {
-			return append(rest, b...), values // malformed; Envoy rejects it with a cause
+			return append(rest, b...), values // malformed; Envoy rejects it and reports the cause
 		}
 		if num == field {
 			_, _, tag := protowire.ConsumeTag(b)

@@ -9,19 +9,19 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Request is a proxy's request for one type, in terms of delta. Iterators may be nil. The stream
-// keeps no reference to it.
+// Request is a proxy's request for one type, with the fields of the delta protocol. Iterators may
+// be nil. The stream does not keep it.
 type Request struct {
 	Type                   resource.Type
 	Subscribe, Unsubscribe iter.Seq[string]
 	Initial                iter.Seq2[string, string]
-	// Nonce identifies the answered Response, if any. Error is the error detail of a NACK; "" for
-	// an ACK.
+	// Nonce identifies the Response that the request answers, if any. Error is the error detail of
+	// a NACK; "" for an ACK.
 	Nonce string
 	Error string
 }
 
-// wildcardTypes are subscribed to as a whole by a first request without names.
+// wildcardTypes has the types for which a first request without names subscribes to all resources.
 var wildcardTypes = [types]bool{resource.Cluster: true, resource.Listener: true}
 
 func (s *Stream) Handle(r Request, now time.Time) {
@@ -75,7 +75,7 @@ func (s *Stream) answered(r Request, now time.Time) {
 	}
 	i := slices.IndexFunc(s.unacked, func(u *Response) bool { return u.Nonce == r.Nonce })
 	if i < 0 {
-		return // of another stream, or answered twice
+		return // the response is of another stream, or was answered before
 	}
 	resp := s.unacked[i]
 	s.unacked = slices.Delete(s.unacked, i, i+1)
@@ -91,10 +91,10 @@ func (s *Stream) answered(r Request, now time.Time) {
 func (s *Stream) ack(p part, r *Response, now time.Time) {
 	it := s.items[p.it.slot.Type][p.it.slot]
 	if it == nil || it != p.it && p.entry == nil {
-		return // unsubscribed meanwhile
+		return // the proxy has unsubscribed meanwhile
 	}
 	if it != p.it {
-		s.hold(it.slot) // unsubscribed and subscribed again, before the response arrived there
+		s.hold(it.slot) // the proxy subscribed again before the response arrived
 	}
 	if it.flight == r {
 		it.flight = nil
@@ -107,7 +107,7 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 		return
 	}
 	if it.flight != nil && it.inFlight() == nil {
-		return // its removal is in flight
+		return // a removal is in flight
 	}
 	s.chainGone(it.have, p.entry, now)
 	s.routesLeft(it.have, p.entry, now)
@@ -115,7 +115,7 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	it.have, it.stale = p.entry, false
 	s.noteAccepted(p.entry)
 	if it.want == nil && it.flight == nil && it.slot.Type == resource.Endpoints {
-		s.setWant(it, nil, now) // they were removed while in flight: their hops may be missing
+		s.setWant(it, nil, now) // endpoints that were removed in flight: their hops may be missing
 	}
 	whole := sameVersion(it.want, p.entry) || it.quarantine != nil && it.quarantine.secret != nil
 	placed := it.quarantine != nil && it.quarantine.placed
@@ -132,8 +132,8 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	}
 }
 
-// expectRoutes records the route configurations that a new listener is about to request: endpoints
-// that name the listener wait for them.
+// expectRoutes records the route configurations that the proxy will request for a new listener:
+// endpoints that name the listener wait for these.
 func (s *Stream) expectRoutes(e *cache.Entry, now time.Time) {
 	if e.Type != resource.Listener {
 		return
@@ -162,7 +162,7 @@ func (s *Stream) routesLeft(old, new *cache.Entry, now time.Time) {
 	}
 }
 
-// linger returns how long a cluster stays after its last route.
+// linger returns how long a cluster stays after the removal of its last route.
 func (s *Stream) linger(cluster *cache.Slot) time.Duration {
 	if s.config.Called != nil && s.config.Called(cluster.Name) {
 		return max(s.config.Linger, s.config.Drain)

@@ -16,8 +16,8 @@ import (
 )
 
 // Envoy stores the bytes of a secret before it uses them, and ACKs the same bytes without checking
-// them again. A secret that the proxy may have rejected, on this stream or an earlier one, is
-// therefore sent with a unique mark.
+// them again. So a secret that the proxy may have rejected, on this or an earlier stream, is sent
+// with a unique mark.
 //
 // marked returns a secret as it is sent now.
 
@@ -39,7 +39,7 @@ func (s *Stream) marked(it *item, now time.Time) *cache.Entry {
 // secret is a decoded secret, with the trust domains of its SPIFFE validator.
 type secret struct {
 	*tlsv3.Secret
-	spiffe *tlsv3.SPIFFECertValidatorConfig // nil without the validator
+	spiffe *tlsv3.SPIFFECertValidatorConfig // nil if the secret has no such validator
 }
 
 func decodeSecret(body []byte) (*secret, error) {
@@ -67,7 +67,7 @@ func (x *secret) encode() ([]byte, error) {
 	return resource.Marshal(x.Secret)
 }
 
-// mark writes a line in front of the first PEM block, which PEM parsers ignore.
+// mark inserts a line before the first PEM block. PEM parsers ignore such a line.
 func (x *secret) mark(text string) bool {
 	at := x.GetTlsCertificate().GetCertificateChain()
 	if at == nil {
@@ -83,9 +83,9 @@ func (x *secret) mark(text string) bool {
 	return ok
 }
 
-// newSecretQuarantine finds the members of a cluster set with rejected certificates, and leaves
-// them out. For any other secret it resends the last good version, or a placeholder, because Envoy
-// would use the rejected bytes for a new version of a listener.
+// newSecretQuarantine finds the members of a cluster set whose certificates are rejected, and
+// leaves them out. For any other secret it sends the last good version or a placeholder, because
+// Envoy would use the rejected bytes for a new version of a listener.
 func newSecretQuarantine(target, before *cache.Entry, detail string) *quarantine {
 	q := &quarantine{target: target, names: slices.Clone(target.Names)}
 	x, err := decodeSecret(target.Body())
@@ -105,7 +105,7 @@ func newSecretQuarantine(target, before *cache.Entry, detail string) *quarantine
 		q.good = before.Version
 		if good, err := decodeSecret(before.Body()); err == nil {
 			for _, d := range good.spiffe.GetTrustDomains() {
-				old[d.GetName()], _ = resource.Marshal(d) // it was decoded
+				old[d.GetName()], _ = resource.Marshal(d) // cannot fail: d was decoded
 			}
 		}
 	}
@@ -123,7 +123,7 @@ func newSecretQuarantine(target, before *cache.Entry, detail string) *quarantine
 		q.whole.inner = append(q.whole.inner, p)
 	}
 	q.try(func(ok bool, _ string) {
-		if !ok { // it accepted this before
+		if !ok { // the proxy rejects the parts that it accepted before
 			suspects = q.whole.inner
 			for _, p := range suspects {
 				p.old, p.sends = nil, nil
@@ -153,8 +153,8 @@ func (q *quarantine) encodeSecret() []byte {
 	return body
 }
 
-// secret reports whether a secret of a listener is in flight. The proxy may reject it, and would
-// still use its bytes for a new listener version.
+// secret reports whether a listener waits for a secret in flight: the proxy may reject it, and
+// would still use its bytes for a new version of the listener.
 func (w *waiting) secret(it *item) bool {
 	if it.slot.Type != resource.Listener {
 		return false
@@ -166,8 +166,8 @@ func (w *waiting) secret(it *item) bool {
 	})
 }
 
-// retryUsers resends resources that the proxy may have rejected because of a secret's last bytes,
-// which are now replaced or dropped.
+// retryUsers resends resources that the proxy may have rejected because of a secret whose bytes it
+// has now replaced or dropped.
 func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Listener} {
 		for _, it := range s.items[t] {
@@ -179,9 +179,10 @@ func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 }
 
 // retryBeside resends rejected secrets if some resource names them together with a secret that the
-// proxy has accepted. Of such secrets Envoy rejects the last one to arrive, for the faults of each.
-// A resent last good version does not trigger this, because two such secrets would resend each
-// other forever. A placeholder triggers it once for each version, also for the secret itself.
+// proxy has accepted. Of the secrets of a resource, Envoy rejects the last one to arrive, whichever
+// is faulty. A resent last good version must not trigger this: two such secrets would resend each
+// other forever. A placeholder triggers it once for each version, also for the secret that it
+// replaces.
 func (s *Stream) retryBeside(secret *cache.Slot, placed bool, now time.Time) {
 	for _, it := range s.items[resource.Secret] {
 		if it.slot == secret && !placed || it.want == nil || it.rejected != it.want.Version ||
@@ -210,8 +211,8 @@ func (s *Stream) rejectsBeside(e *cache.Entry, secret *cache.Slot) bool {
 }
 
 // suspected looks for the cause of a rejection in the secrets of a resource, and reports whether to
-// resend the resource. The proxy drops a secret that it may have rejected and unsubscribed from. A
-// secret stored since an earlier stream is resent, and the resource after it. Each happens once.
+// resend the resource. It returns true if the proxy has dropped a secret that it may have rejected.
+// It resends secrets that the proxy stored on an earlier stream; the resource follows then.
 func (s *Stream) suspected(e *cache.Entry, now time.Time) (again bool) {
 	for _, n := range e.Names {
 		switch {

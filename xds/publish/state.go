@@ -11,12 +11,12 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// StateRequest is a proxy's request for one type in the state-of-the-world variant.
+// StateRequest is a proxy's request for one type in the state-of-the-world variant of the protocol.
 type StateRequest struct {
 	Type resource.Type
-	// Names are all subscribed names; empty: everything, for clusters and listeners.
+	// Names are all subscribed names. For clusters and listeners, an empty list means all.
 	Names []string
-	// Version was accepted last, on this stream or, on the first request, on an earlier one.
+	// Version was accepted last: on this stream, or for a first request on an earlier one.
 	Version string
 	Nonce   string
 	Error   string
@@ -61,8 +61,8 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 			}
 			if first && r.Version != "" && slot.Current() == nil {
 				s.subscribed.set(slot.ID)
-				// a resumed proxy most likely still has the removed resource, which an empty one
-				// would remove
+				// A resumed proxy most likely still has the removed resource, which a placeholder
+				// would replace.
 				continue
 			}
 			s.subscribe(slot, false, now)
@@ -72,8 +72,8 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 	s.firstRequestDone(r.Type)
 }
 
-// resume compares the proxy's resources with the desired ones; true if they are equal, and nothing
-// is sent. Otherwise all clusters or all listeners are due.
+// resume compares the proxy's resources with the desired ones. It returns true if they are equal:
+// then nothing is sent. Otherwise all clusters or all listeners become due.
 func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool {
 	var entries []*cache.Entry
 	for _, slot := range slots {
@@ -101,8 +101,8 @@ func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool
 	return false
 }
 
-// noteAccepted records accepted versions of the types of which every response carries all. (The
-// current version may be newer than the last pull.)
+// noteAccepted records the accepted versions of clusters and listeners, which every
+// state-of-the-world response repeats.
 func (s *Stream) noteAccepted(e *cache.Entry) {
 	if s.config.StateOfTheWorld && wildcardTypes[e.Type] {
 		s.accepted[e.Slot] = e
@@ -112,7 +112,7 @@ func (s *Stream) noteAccepted(e *cache.Entry) {
 	}
 }
 
-// completeState adds all clusters or all listeners to a state-of-the-world response, because the
+// completeState adds all other clusters or listeners to a state-of-the-world response, because the
 // proxy removes missing ones.
 func (s *Stream) completeState(r *Response) {
 	r.Removed = nil
@@ -145,8 +145,8 @@ func (s *Stream) completeState(r *Response) {
 	r.Version = stateVersion(r.Upserts)
 }
 
-// carry records a cluster that a response repeats. If the proxy rejected a response, Envoy applied
-// the good clusters and now gets their old versions back.
+// carry records a cluster that a response repeats. After a NACK Envoy may have applied a newer
+// version of the cluster, and this response reverts it.
 func (s *Stream) carry(r *Response, e *cache.Entry) {
 	if e.Type == resource.Cluster && s.carried[e.Slot] != e.Version {
 		s.carried[e.Slot] = e.Version
@@ -154,12 +154,12 @@ func (s *Stream) carry(r *Response, e *cache.Entry) {
 	}
 }
 
-// stateVersion returns the content hash of a whole response, so that replicas agree. A response of
-// endpoints or routes may be partial, so a proxy resumes only after a complete one.
+// stateVersion returns the content hash of a whole response, which is equal on all replicas. A
+// response of endpoints or routes may be partial: then the proxy cannot resume with its version.
 func stateVersion(entries []*cache.Entry) string {
 	var d xxhash.Digest
 	d.Reset()
-	for _, e := range entries { // a Digest returns no errors
+	for _, e := range entries { // a Digest never returns an error
 		_, _ = d.WriteString(e.Name)
 		_, _ = d.WriteString("\x00" + e.Version + "\x00")
 	}

@@ -14,25 +14,26 @@ import (
 type Config struct {
 	// Watchdog bounds how long an unanswered response of clusters, or a hop that is not in force,
 	// delays other resources. (Envoy withholds the ACK of clusters while any of them warms.)
-	// Resources that name a cluster that the proxy has never accepted wait indefinitely. Default:
-	// 300 ms.
+	// Resources that name a cluster wait indefinitely if the proxy has never accepted that cluster.
+	// Default: 300 ms.
 	Watchdog time.Duration
 	// Drain is the drain time of the clusters of a removed filter chain. It must be at least the
 	// proxy's --drain-time-s.
 	Drain time.Duration
-	// Linger is the linger timeout: how long a cluster stays after its last route. A request that
-	// has chosen the cluster may still wait for its pick, and would get "no such cluster".
+	// Linger is the linger timeout: how long a cluster stays after the removal of its last route.
+	// Without it, a request that has chosen the cluster and waits for its pick would fail with "no
+	// such cluster".
 	Linger time.Duration
-	// Called reports whether the proxy itself calls a cluster for as long as a request lasts. Such
-	// a cluster stays for the longer of Drain and Linger, because its removal cuts calls in flight.
-	// nil: no cluster is called.
+	// Called reports whether the proxy's calls to a cluster last as long as a client's request.
+	// Such a cluster stays for the longer of Drain and Linger, because its removal cuts calls in
+	// flight. nil: no calls last so long.
 	Called func(cluster string) bool
 	// Settle bounds how long removals wait after a proxy has resumed with versions that the cache
-	// does not have. Removals wait until the proxy subscribes to its routes, and for listeners that
-	// its endpoints may name. Default: 3 s.
+	// does not have. They wait until the proxy subscribes to its routes, and for listeners that its
+	// endpoints may name. Default: 3 s.
 	Settle time.Duration
-	// Lagging reports whether the cache may lack existing resources, because its process has lost
-	// its sources. No listener and no cluster is removed meanwhile. nil: never.
+	// Lagging reports whether the cache may lack existing resources, because the process cannot
+	// read its sources. Meanwhile no listener and no cluster is removed. nil: never.
 	Lagging func() bool
 	// StateOfTheWorld selects the state-of-the-world variant of the protocol; otherwise delta.
 	StateOfTheWorld bool
@@ -45,24 +46,24 @@ type Stream struct {
 
 	wildcard   [types]bool
 	first      [types]bool // the type's first request has not arrived
-	unanswered [types]bool // the proxy waits for a first response, even an empty one
+	unanswered [types]bool // the proxy waits for a first response, which may be empty
 	subscribed bitSet      // names that the proxy subscribes to
 	held       bitSet      // names of which the proxy may have a version
 	suspects   bitSet      // secrets whose stored bytes the proxy may have rejected; see marked
 	sent       bitSet      // secrets sent on this stream
 	items      [types]map[*cache.Slot]*item
 	accepted   map[*cache.Slot]*cache.Entry // see noteAccepted; empty in delta
-	carried    map[*cache.Slot]string       // the version of each cluster in the last response; empty in delta
-	// endpoints of clusters that were sent before the first request for endpoints
+	carried    map[*cache.Slot]string       // version of each cluster in the last response; empty in delta
+	// owed has the endpoints of clusters that were sent before the first request for endpoints.
 	owed  map[*cache.Slot]bool
-	drain map[*cache.Slot]time.Time // when the drain time or linger timeout of a cluster ends
+	drain map[*cache.Slot]time.Time // when a cluster's drain time or linger timeout ends
 
 	unacked       []*Response // oldest first
 	nonce         uint64
 	resumed       bool      // the proxy had resources before this stream
-	resumedAt     time.Time // when the proxy resumed with versions that may be unknown here; zero: with none
+	resumedAt     time.Time // when the proxy resumed with versions that may be unknown here; zero: it did not
 	nextFlush     time.Time
-	calm          bool   // see isCalm; for the current stage
+	calm          bool   // result of isCalm for the current stage
 	retrying      bool   // some listener has a retry time
 	rejectionsSeq uint64 // counts changes of Rejections
 	lastNack      [types]string
@@ -76,11 +77,11 @@ type item struct {
 	have  *cache.Entry
 	stale bool
 	want  *cache.Entry
-	// dirty: want must be sent. A clean item is in flight, rejected, or waits for the proxy to
-	// unsubscribe.
+	// dirty: want must be sent. An item that is not dirty is in flight, rejected, or waits for the
+	// proxy to unsubscribe.
 	dirty bool
-	since time.Time // when it became dirty
-	// idle is since when no request can reach a leaving listener of hops; else zero.
+	since time.Time // when the item became dirty
+	// idle is since when no request can reach a removed listener of hops; zero otherwise.
 	idle time.Time
 	// now: the proxy waits for a response, so the order of delivery does not apply.
 	now bool
@@ -89,10 +90,10 @@ type item struct {
 	flight *Response
 
 	rejected   string  // the version that was rejected
-	again      string  // the rejected version of a secret that was sent once more because of a placeholder
-	detail     string  // Envoy's error detail; kept until it accepts a version
+	again      string  // the rejected version that was sent once more because of a placeholder
+	detail     string  // Envoy's error detail, until Envoy accepts a version
 	faults     []Fault // the rejected parts of a route configuration or a secret
-	reported   bool    // Rejections has reported a version since the last accepted one
+	reported   bool    // Rejections has reported a rejected version since the last accepted version
 	quarantine *quarantine
 	retry      time.Time // when the same version may be sent again; zero: never
 }
@@ -108,8 +109,8 @@ type Response struct {
 	At      time.Time
 
 	parts []part
-	// carried are the unchanged clusters of a state of the world that had another version in the
-	// previous response.
+	// carried are clusters that a state-of-the-world response repeats, and that had another version
+	// in the previous response.
 	carried []*cache.Entry
 }
 
@@ -118,7 +119,7 @@ type part struct {
 	entry *cache.Entry // nil: removed
 }
 
-// New starts a stream on a cursor, which the stream closes.
+// New starts a stream on a cursor. Close closes the cursor.
 func New(cursor *cache.Cursor, c Config) *Stream {
 	c.Watchdog = cmp.Or(c.Watchdog, 300*time.Millisecond)
 	c.Settle = cmp.Or(c.Settle, 3*time.Second)
@@ -134,7 +135,7 @@ func New(cursor *cache.Cursor, c Config) *Stream {
 // Close ends the stream.
 func (s *Stream) Close() { s.cursor.Close(s.subscribed.all, s.held.all) }
 
-// NextFlush returns the time of the next Flush if nothing else happens; zero: none.
+// NextFlush returns when to call Flush if nothing else happens; zero: never.
 func (s *Stream) NextFlush() time.Time { return s.nextFlush }
 
 func (s *Stream) pull(now time.Time) {
@@ -148,7 +149,7 @@ func (s *Stream) pull(now time.Time) {
 			it.have, it.stale = c.Prev, d.Reset || c.Prev == nil
 		}
 	}
-	for _, c := range d.Changes { // the desired version depends on the proxy's versions of all others
+	for _, c := range d.Changes { // the desired version depends on all items of the first loop
 		if it := s.items[c.Slot.Type][c.Slot]; it != nil {
 			s.setWant(it, c.Entry, now)
 		}
@@ -194,7 +195,7 @@ func (s *Stream) itemOf(slot *cache.Slot) *item {
 			if current == nil || current.Seq <= s.cursor.Seq() {
 				it.have = current
 			} else {
-				it.stale = true // an older version
+				it.stale = true // the proxy has an older version
 			}
 			it.want = current
 		}
@@ -207,27 +208,27 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 	if want == nil {
 		switch {
 		case it.now, slot.Type == resource.Endpoints && slot.Named() && s.interested(slot):
-			// The proxy waits for a response, or the cluster stays: Envoy accepts empty endpoints
-			// as response and ignores a removal.
+			// The proxy waits for a response, or the cluster stays. Envoy accepts empty endpoints
+			// as a response, but ignores a removal.
 			want = cache.Placeholder(slot)
 		case slot.Type == resource.Endpoints && it.have != nil && s.subscribed.has(slot.ID) &&
 			len(s.missingHops(it.have)) > 0:
-			// At a start, endpoints precede hops. These hops no longer exist, and the cluster may
-			// stay.
+			// At a proxy's start, endpoints are sent before hops. These hops no longer exist, but
+			// the cluster may stay.
 			want = withoutHops(it.have, s.missingHops(it.have))
 		case it.have == nil && !it.stale && it.flight == nil, slot.Type == resource.Secret:
-			s.drop(it) // nothing to remove; and Envoy keeps a secret until it unsubscribes
+			s.drop(it) // nothing to remove, or a secret, which stays until Envoy unsubscribes
 			return
 		}
 	}
 	it.want, it.idle = want, time.Time{}
 	if it.quarantine != nil && want != nil && want.Version == it.rejected {
-		return // its quarantine continues
+		return // the quarantine continues
 	}
 	it.quarantine = nil
 	switch {
 	case want == nil:
-		// Envoy drops a resource subscribed by name itself, once none of its resources names it.
+		// Without a wildcard, Envoy itself drops a resource once none of its resources names it.
 		s.dirty(it, it.now || s.wildcard[slot.Type], now)
 	case it.flight != nil && it.inFlight() != nil && it.inFlight().Version == want.Version:
 		it.dirty = false
@@ -238,7 +239,7 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 	case want.Version == it.rejected:
 		it.dirty = false
 	default:
-		// A name that is only expected is sent when the proxy subscribes to it.
+		// A resource of expectRoutes is sent when the proxy subscribes to it.
 		s.dirty(it, s.interested(slot), now)
 	}
 }
@@ -274,7 +275,7 @@ func (s *Stream) accept(it *item) {
 	s.clearRejection(it)
 	it.dirty, it.alone = false, false
 	if e := it.slot.Current(); e != nil && e.Seq <= s.cursor.Seq() {
-		s.drop(it) // otherwise only the item records the proxy's version
+		s.drop(it) // without an item, the proxy is assumed to have the current version
 	}
 }
 
@@ -310,19 +311,19 @@ func (s *Stream) unhold(slot *cache.Slot) {
 type Rejection struct {
 	Ref     resource.Ref
 	Version string
-	// Host and Route name the rejected virtual host, and the rejected route in it, of a route
-	// configuration whose other parts are in force. Both are empty if the whole resource is
-	// withheld. Route is empty if the virtual host itself is rejected.
+	// Host and Route name the rejected virtual host and the rejected route in it, if the other
+	// parts of the route configuration are in force. Both are empty if the whole resource is
+	// withheld. Route is empty if the whole virtual host is rejected.
 	Host, Route string
-	// Member is the member of a cluster set whose certificates are rejected. Its secret is in force
+	// Member is the member of a cluster set whose certificates are rejected. The secret is in force
 	// without them.
 	Member  string
 	Message string // Envoy's error detail
 	Owners  []report.Ref
 }
 
-// Rejections lists the resources whose newest version the proxy rejects, ordered only by type. The
-// previous version stays in force.
+// Rejections lists the resources whose newest version the proxy rejects, sorted by type only. Their
+// previous versions stay in force.
 func (s *Stream) Rejections() []Rejection {
 	var out []Rejection
 	for t := range s.items {
@@ -340,7 +341,7 @@ func (s *Stream) Rejections() []Rejection {
 			case it.want != nil:
 				r.Owners = it.want.Owners()
 				if e := it.slot.Current(); sameVersion(e, it.want) {
-					r.Owners = e.Owners() // they may have changed since
+					r.Owners = e.Owners() // the owners may have changed since
 				}
 			}
 			out = append(out, r)
@@ -356,8 +357,8 @@ func (it *item) isSearched() bool {
 // RejectionsSeq changes whenever Rejections may have changed.
 func (s *Stream) RejectionsSeq() uint64 { return s.rejectionsSeq }
 
-// Rejected returns the rejected version of a name and Envoy's error detail, both empty without a
-// rejection.
+// Rejected returns the rejected version of a resource and Envoy's error detail. Both are empty if
+// the proxy does not reject it.
 func (s *Stream) Rejected(slot *cache.Slot) (version, detail string) {
 	if it := s.items[slot.Type][slot]; it != nil && it.detail != "" {
 		return it.rejected, it.detail
@@ -365,7 +366,7 @@ func (s *Stream) Rejected(slot *cache.Slot) (version, detail string) {
 	return "", ""
 }
 
-// Undecided reports whether the proxy has yet to ACK or NACK a version of a resource.
+// Undecided reports whether the proxy has neither acknowledged nor rejected the resource yet.
 func (s *Stream) Undecided(ref resource.Ref) bool {
 	slot := s.cursor.Acquire(ref.Type, ref.Name)
 	defer s.cursor.Release(slot)
@@ -384,7 +385,7 @@ func (s *Stream) Undecided(ref resource.Ref) bool {
 // Started reports whether the proxy has requested its listeners.
 func (s *Stream) Started() bool { return !s.first[resource.Cluster] && !s.first[resource.Listener] }
 
-// Settled reports whether the proxy has answered all desired resources.
+// Settled reports whether the proxy has acknowledged or rejected all desired resources.
 func (s *Stream) Settled() bool {
 	if !s.Started() || !s.resumedAt.IsZero() && s.first[resource.RouteConfiguration] || len(s.unacked) > 0 {
 		return false
@@ -399,8 +400,8 @@ func (s *Stream) Settled() bool {
 	return true
 }
 
-// Accepted returns the version of a name that the proxy accepted last and still has; nil if it is
-// unknown or absent.
+// Accepted returns the version of a resource that the proxy accepted last and still has, or nil if
+// it is unknown.
 func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
 	if it := s.items[slot.Type][slot]; it != nil {
 		return it.have
@@ -411,8 +412,8 @@ func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
 	return nil
 }
 
-// Lag reports whether the proxy lacks a desired resource, also one in flight, and whether it
-// rejects one.
+// Lag reports whether the proxy has not acknowledged some desired resource, and whether it rejects
+// some resource.
 func (s *Stream) Lag() (behind, rejecting bool) {
 	for t := range s.items {
 		for _, it := range s.items[t] {
@@ -426,7 +427,7 @@ func (s *Stream) Lag() (behind, rejecting bool) {
 // Summary counts the names of one type by state.
 type Summary struct {
 	Held     int    `json:"held"`     // names of which the proxy has a version
-	Pending  int    `json:"pending"`  // names in flight, or waiting for their turn
+	Pending  int    `json:"pending"`  // names that are in flight or wait to be sent
 	Leaving  int    `json:"leaving"`  // pending names to be removed
 	Rejected int    `json:"rejected"` // names whose newest version the proxy rejects
 	LastNack string `json:"lastNack,omitempty"`
@@ -468,8 +469,8 @@ func (s *Stream) respond(t resource.Type, parts []part, now time.Time) *Response
 			s.chainGone(p.it.have, nil, now)
 			delete(s.accepted, p.it.slot)
 			delete(s.carried, p.it.slot)
-			p.it.have, p.it.stale = nil, false // from now on nothing may rely on it
-			s.clearRejection(p.it)             // a new resource of this name starts afresh
+			p.it.have, p.it.stale = nil, false // from now on no other resource may rely on it
+			s.clearRejection(p.it)             // a new resource of this name is not rejected
 			continue
 		}
 		s.hold(p.it.slot)

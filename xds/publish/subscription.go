@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// subscribe applies the subscription to an acquired name. has reports whether the proxy resumed
-// with a version of it.
+// subscribe applies the subscription to an acquired slot. has reports whether the proxy resumed
+// with a version of the resource.
 func (s *Stream) subscribe(slot *cache.Slot, has bool, now time.Time) {
 	if s.subscribed.has(slot.ID) {
 		s.cursor.Release(slot)
@@ -42,7 +42,7 @@ func (s *Stream) unsubscribe(t resource.Type, names iter.Seq[string], now time.T
 			s.drop(it)
 		}
 		if t == resource.Secret {
-			s.retryUsers(slot, now) // the proxy drops a secret that nothing uses
+			s.retryUsers(slot, now) // the proxy drops a secret that no resource uses
 		}
 	}
 	s.cursor.Release(slots...)

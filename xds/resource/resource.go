@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Type is one of the five types of resources that Envoy gets, in make-before-break order.
+// Type is a type of resources. The five types that Envoy gets are in make-before-break order.
 type Type uint8
 
 const (
@@ -28,9 +28,9 @@ const (
 	numTypes
 )
 
-// VirtualHost is the type of references to hops, and never served by itself. A hop is a virtual
-// host in the route configuration of an internal listener. Endpoints that lead to a hop name it,
-// and so does the route configuration that contains it.
+// VirtualHost is the type of references to hops. No resource of this type is served: a hop is a
+// virtual host in the route configuration of an internal listener. Endpoints that lead to a hop
+// refer to it, and so does the route configuration that contains it.
 const VirtualHost = numTypes
 
 // Types lists every served type, in order.
@@ -52,7 +52,7 @@ func (t Type) String() string {
 	return [numTypes + 1]string{"secret", "cluster", "endpoints", "listener", "route", "virtual host"}[t]
 }
 
-// TypeOf returns the type of a URL; false if it is not served.
+// TypeOf returns the type of a type URL, or false if the type is not served.
 func TypeOf(url string) (Type, bool) {
 	i := slices.Index(typeURLs[:], url)
 	return Type(max(i, 0)), i >= 0
@@ -75,15 +75,15 @@ func (r Ref) Compare(o Ref) int {
 type Part struct {
 	// Body encodes some of the message's fields. Concatenated bodies encode all of them.
 	Body []byte
-	// Refs are the resources that the part names, per-filter configuration included: sorted,
-	// without repeats.
+	// Refs are the resources that the part names, also in per-filter configuration: sorted,
+	// distinct.
 	Refs []Ref
-	// Owners are the objects that the part was made from: sorted, without repeats.
+	// Owners are the objects from which the part was made: sorted, distinct.
 	Owners []report.Ref
 }
 
-// NewPart creates a part from encoded bytes. It takes ownership of refs and owners, which may be in
-// any order, with repeats.
+// NewPart creates a part from encoded bytes. It takes ownership of refs and owners, which need not
+// be sorted or distinct.
 func NewPart(body []byte, refs []Ref, owners []report.Ref) *Part {
 	slices.SortFunc(refs, Ref.Compare)
 	slices.SortFunc(owners, report.Ref.Compare)
@@ -98,15 +98,14 @@ func (p *Part) Equal(o *Part) bool {
 // Resource is one encoded resource. It is immutable.
 type Resource struct {
 	Ref
-	// Version is the hash of Body: equal on every replica and after a restart.
+	// Version is the hash of Body. It is equal on every replica and after a restart.
 	Version string
-	// Parts make up the message; most resources have one. Versions of a large resource share equal
-	// parts, so that encoding, storing and sending the next version costs little more than the new
-	// part.
+	// Parts make up the message. Most resources have one part. Versions of a large resource share
+	// equal parts: to encode, store and send the next version costs little more than the new part.
 	Parts []*Part
-	// Refs are the resources that this one names: sorted, without repeats.
+	// Refs are the resources that the Resource names: sorted, distinct.
 	Refs []Ref
-	// Size of Body in bytes.
+	// Size is the length of Body in bytes.
 	Size int
 }
 
@@ -134,8 +133,8 @@ func FromParts(t Type, name string, parts ...*Part) *Resource {
 	return r
 }
 
-// refsOf collects the references of several parts. Most parts name the same few, so repeats are
-// removed before sorting.
+// refsOf collects the references of several parts. Most parts have the same few references, so it
+// removes repetitions before it sorts.
 func refsOf(parts []*Part) []Ref {
 	seen := map[Ref]struct{}{}
 	for _, p := range parts {
@@ -146,8 +145,8 @@ func refsOf(parts []*Part) []Ref {
 	return slices.SortedFunc(maps.Keys(seen), Ref.Compare)
 }
 
-// Body returns the deterministic encoding of the proto message, without the Any around it. With
-// more than one part, each call concatenates them.
+// Body returns the deterministic encoding of the proto message, without the Any around it. If there
+// are several parts, each call concatenates them.
 func (r *Resource) Body() []byte {
 	if len(r.Parts) == 1 {
 		return r.Parts[0].Body
@@ -159,10 +158,10 @@ func (r *Resource) Body() []byte {
 	return body
 }
 
-// Owners returns the objects that the resource was made from: sorted, without repeats. A NACK is
-// reported to them; the NACK of a single route only to owners whose KIND/NAMESPACE/NAME/ is a
-// prefix of the route's name. With more than one part, each call builds the list. The result must
-// not be modified.
+// Owners returns the objects from which the resource was made: sorted, distinct. A NACK is reported
+// on these objects. The NACK of a single route is reported only on owners whose
+// KIND/NAMESPACE/NAME/ is a prefix of the route's name. If there are several parts, each call
+// builds the list. The caller must not modify the result.
 func (r *Resource) Owners() []report.Ref {
 	if len(r.Parts) == 1 {
 		return r.Parts[0].Owners
@@ -175,13 +174,13 @@ func (r *Resource) Owners() []report.Ref {
 	return slices.Compact(owners)
 }
 
-// Equal reports whether two resources are the same, bytes and their division into parts included.
+// Equal reports whether two resources are equal, including their division into parts.
 func (r *Resource) Equal(o *Resource) bool {
 	return r == o || r != nil && o != nil && r.Ref == o.Ref && r.Version == o.Version &&
 		slices.EqualFunc(r.Parts, o.Parts, (*Part).Equal)
 }
 
-// Marshal encodes a message deterministically, as every resource.
+// Marshal encodes a message deterministically. All resources are encoded so.
 func Marshal(msg proto.Message) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(msg)
 }

@@ -25,12 +25,12 @@ type Proxy interface {
 	// connection.
 	Gateway(node *corev3.Node) (string, error)
 	// Permitted returns an error, which ends the stream, if the proxy may no longer read a gateway.
-	// It is called after Server.Recheck and at the returned time, unless that is zero.
+	// It is called after Server.Recheck and, unless next is zero, at next.
 	Permitted(gateway string) (next time.Time, err error)
 }
 
-// TrustNode takes the gateway from node.cluster without any credential, for loopback and sockets
-// only.
+// TrustNode takes the gateway from node.cluster and requires no credential. It is for loopback and
+// Unix sockets only.
 func TrustNode(context.Context) (Proxy, error) { return trusted{}, nil }
 
 type trusted struct{}
@@ -51,7 +51,7 @@ func (s *Server) authenticate(ctx context.Context, w wire) (p Proxy, gateway str
 	if p, err = s.config.Authenticate(verifying); err != nil {
 		return nil, "", first, s.denied(ctx, nil, err)
 	}
-	if _, trusting := p.(trusted); !trusting { // a trusted client is identified by its first message only
+	if _, trusting := p.(trusted); !trusting { // a trusted client is known only after its first message
 		admission.Admit(ctx)
 	}
 	if first, err = s.first(ctx, w); err != nil {
@@ -85,7 +85,7 @@ func (s *Server) first(ctx context.Context, w wire) (request, error) {
 		err error
 	}
 	received := make(chan result, 1)
-	go func() { // ends with the stream
+	go func() { // ends when the stream ends
 		defer func() {
 			if v := recover(); v != nil {
 				s.config.OnPanic(peerAddress(ctx), v, debug.Stack())

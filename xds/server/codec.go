@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// codec is the ordinary protobuf codec, except that a *message is already encoded and a
-// *deltaRequest keeps its encoding.
+// codec is the ordinary protobuf codec, except for two types: a *message is already encoded, and a
+// *deltaRequest stays encoded.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
@@ -67,7 +67,7 @@ func encode(r *publish.Response, head func(*cache.Entry) []byte, nonce protowire
 	own := appendString(nil, fieldVersion, r.Version)
 	own = appendString(own, fieldTypeURL, r.Type.URL())
 	own = appendString(own, nonce, r.Nonce)
-	for _, name := range r.Removed { // none in state of the world
+	for _, name := range r.Removed { // empty in state of the world
 		own = appendString(own, deltaRemoved, name)
 	}
 	m.add(own)

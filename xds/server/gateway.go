@@ -14,7 +14,7 @@ type gateway struct {
 	waits   map[*wait]struct{}
 }
 
-// Called with mu held.
+// mu is held.
 func (s *Server) gateway(name string) *gateway {
 	g := s.gateways[name]
 	if g == nil {
@@ -74,7 +74,7 @@ type ProxyStatus struct {
 	Profile   string    `json:"profile,omitempty"`
 	Version   string    `json:"version,omitempty"` // Envoy's
 	Connected time.Time `json:"connected"`
-	InSync    bool      `json:"inSync"` // it has all desired resources
+	InSync    bool      `json:"inSync"` // the proxy has all desired resources
 	// Waiting is set while there is no configuration for the gateway: it does not exist, or was not
 	// read yet.
 	Waiting bool         `json:"waiting,omitempty"`

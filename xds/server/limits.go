@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// Limits of a client's input. gRPC reads the length of a message before the message itself, and
-// only when a handler asks for it; until then a stream has the window.
+// These constants limit a client's input. gRPC reads the length of a message first, and the message
+// only when a handler reads it. Until then a stream holds at most its window.
 const (
 	// window is HTTP/2's flow control window of a stream, in bytes: the most that a stream may send
 	// before its credential is verified. A fixed window also keeps gRPC from enlarging it.
@@ -19,20 +19,19 @@ const (
 	// maxMessage bounds a message, before and after decompression. A reconnecting proxy names all
 	// its resources.
 	maxMessage = 16 << 20
-	// maxHeaders bounds a stream's headers, of which a token is the largest.
+	// maxHeaders bounds a stream's headers. The largest header is a token.
 	maxHeaders = 32 << 10
 	// maxStreams bounds the streams of a connection. A proxy uses one.
 	maxStreams = 16
 	// verifyTimeout bounds the verification of a stream's credential.
 	verifyTimeout = 5 * time.Second
-	// handshakeTimeout bounds the handshakes of a connection. It is generous, because the
-	// handshakes of thousands of proxies that reconnect at once are slow, and a timeout would start
-	// them again.
+	// handshakeTimeout bounds the handshakes of a connection. It is generous: when thousands of
+	// proxies reconnect at once, their handshakes are slow, and a timeout would start them again.
 	handshakeTimeout = 20 * time.Second
 	// maxName bounds a node's ID, cluster and profile. NAMESPACE/NAME in Kubernetes has at most 317
 	// characters.
 	maxName = 1 << 10
-	// maxDetail bounds the text of a NACK, in which Envoy quotes configuration.
+	// maxDetail bounds the error detail of a NACK, in which Envoy quotes configuration.
 	maxDetail = 4 << 10
 )
 
@@ -46,7 +45,7 @@ func Options() []grpc.ServerOption {
 			MinTime: 5 * time.Second, PermitWithoutStream: true,
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		// The smallest window, also under load: simultaneous requests of a thousand proxies wait on
+		// The window is as small as possible: simultaneous requests of a thousand proxies wait on
 		// the wire, not in memory.
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),
@@ -64,13 +63,14 @@ func checkNames(r request) error {
 	return nil
 }
 
-// trim returns the fields of a node that a stream keeps. Envoy also lists all of its extensions
-// there.
+// trim returns the fields of a node that a stream keeps. Envoy also sends a list of all its
+// extensions.
 func trim(n *corev3.Node) *corev3.Node {
 	return &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster(), UserAgentVersionType: n.GetUserAgentVersionType()}
 }
 
-// clip bounds a text for logs and reports, and releases the message that contains it.
+// clip bounds a text for logs and reports. It copies a longer text, to release the message around
+// it.
 func clip(text string, size int) string {
 	if len(text) <= size {
 		return strings.Clone(text)

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// metrics are labelled at most by resource type. Gateways and nodes are too many.
+// metrics have at most the type of resources as label: there are too many gateways and nodes.
 type metrics struct {
 	streams   prometheus.Gauge
 	responses *prometheus.CounterVec
@@ -82,17 +82,17 @@ func (m *metrics) sent(r *publish.Response, size int) {
 }
 
 type sending struct {
-	committed time.Time // the newest of its changes; zero: none since the proxy connected
+	committed time.Time // commit of its newest change; zero: before the proxy connected
 	span      trace.Span
 }
 
-// Called with mu held.
+// mu is held.
 func (st *stream) begin(r *publish.Response) {
 	var snd sending
 	var links []trace.Link
 	for _, e := range r.Upserts {
 		if e.Commit == nil || e.Commit.At.Before(st.since) {
-			continue // it was delivered to other proxies before
+			continue // the change is older than the connection
 		}
 		if e.Commit.At.After(snd.committed) {
 			snd.committed = e.Commit.At
@@ -105,8 +105,8 @@ func (st *stream) begin(r *publish.Response) {
 		return
 	}
 	if len(links) > 0 {
-		// The first change is the parent, so that its trace leads from the file to the proxy; the
-		// others are links.
+		// The first change is the parent span, so that its trace leads from the file to the proxy.
+		// Other changes are links.
 		ctx := trace.ContextWithRemoteSpanContext(context.Background(), links[0].SpanContext)
 		_, snd.span = st.server.tracer.Start(ctx, "publish", trace.WithTimestamp(snd.committed),
 			trace.WithLinks(links[1:]...),
@@ -129,7 +129,7 @@ func linked(links []trace.Link, c trace.SpanContext) bool {
 	return false
 }
 
-// Called with mu held.
+// mu is held.
 func (st *stream) finish(t resource.Type, r request, now time.Time) {
 	snd, ok := st.sent[r.nonce]
 	delete(st.sent, r.nonce)

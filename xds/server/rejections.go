@@ -7,24 +7,25 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// rejections records reported rejections of proxies across reconnections. A report stands until the
-// proxy has reconnected and reported again, or was absent for Config.Absence.
+// rejections keeps the reported rejections of proxies over reconnections. A report is valid until
+// the proxy has reconnected and reported again, or was disconnected for Config.Absence.
 type rejections struct {
 	mu        sync.Mutex
 	reporters map[proxyName]reporter
-	wake      chan struct{} // a stream with reported rejections ended
+	wake      chan struct{} // receives after a stream with reported rejections has ended
 }
 
 type proxyName struct{ gateway, node string }
 
-// reporter is the source of a proxy's standing report. Two streams of a proxy may overlap.
+// reporter is the stream that made the valid report of a proxy, and the report. Two streams of a
+// proxy may overlap.
 type reporter struct {
-	stream *stream // nil: it ended
+	stream *stream // nil: the stream has ended
 	list   []publish.Rejection
-	until  time.Time // when the report is cleared; zero while the stream lives
+	until  time.Time // when the report expires; zero while the stream lives
 }
 
-// record stores the report of a stream for its proxy. A report without rejections needs no record.
+// record stores the report of a stream for its proxy. It stores no report without rejections.
 func (r *rejections) record(st *stream, list []publish.Rejection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +49,7 @@ func (r *rejections) expireAt(st *stream, until time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.reporters[st.name()].stream != st {
-		return // it reported nothing, or its successor has reported
+		return // the stream has no report, or a later stream has reported
 	}
 	r.reporters[st.name()] = reporter{until: until, list: r.reporters[st.name()].list}
 	select {
@@ -57,8 +58,8 @@ func (r *rejections) expireAt(st *stream, until time.Time) {
 	}
 }
 
-// due removes and returns the proxies whose reports have expired, and the time of the next expiry;
-// zero: none.
+// due removes and returns the proxies whose reports have expired. next is the time of the next
+// expiry, or zero.
 func (r *rejections) due(now time.Time) (expired []proxyName, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,8 +76,8 @@ func (r *rejections) due(now time.Time) (expired []proxyName, next time.Time) {
 	return expired, next
 }
 
-// expire clears the reports of proxies that did not reconnect; streams of other proxies report
-// again. It returns the time of the next call; zero: when another stream has ended.
+// expire clears expired reports. If a proxy has reconnected, its streams report again. The result
+// is the time of the next call; zero: after the end of another stream.
 func (s *Server) expire() time.Time {
 	expired, next := s.rejections.due(s.config.Now())
 	for _, p := range expired {

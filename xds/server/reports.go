@@ -11,18 +11,17 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// nackReason is Gateway API's reason for a Gateway.
 const nackReason = "Invalid"
 
-// reportChanged reports the proxy's rejections if they may have changed. Called with mu held.
+// reportChanged reports the proxy's rejections if they may have changed. mu is held.
 func (st *stream) reportChanged() {
 	if st.machine.RejectionsSeq() != st.reported || len(st.undecided()) != len(st.inherited) {
 		st.report()
 	}
 }
 
-// undecided returns the rejections of an earlier stream that stand until the proxy ACKs or NACKs
-// the resource on this one.
+// undecided returns the rejections of an earlier stream that stay valid until the proxy ACKs or
+// NACKs the resource on this stream.
 func (st *stream) undecided() (out []publish.Rejection) {
 	for _, r := range st.inherited {
 		if st.machine.Undecided(r.Ref) {
@@ -34,7 +33,7 @@ func (st *stream) undecided() (out []publish.Rejection) {
 
 func (st *stream) name() proxyName { return proxyName{st.gateway, st.node.GetId()} }
 
-// Called with mu held: Reports must not call back.
+// report calls Reports, which must not call the Server, because mu is held.
 func (st *stream) report() {
 	st.reported = st.machine.RejectionsSeq()
 	rejections := st.machine.Rejections()
@@ -80,8 +79,8 @@ func reportsOf(rejections []publish.Rejection) []report.Report {
 			}
 			problem, fix := fmt.Sprintf("Envoy rejects %s: %s", what, strings.TrimSpace(r.Message)), ""
 			if strings.Contains(r.Message, "Address already in use") {
-				// The configuration is valid: the listener is sent again, and accepted once the
-				// port is free.
+				// The configuration is valid: the listener is sent again, and Envoy accepts it once
+				// the port is free.
 				instead, fix = "it is sent again", "free the port, or choose another one"
 			}
 			messages = append(messages, problem)

@@ -14,22 +14,23 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// deltaRequest is a DeltaDiscoveryRequest that keeps its encoding: for a thousand reconnecting
-// proxies, maps and strings of their names would be most of the cost.
+// deltaRequest is a DeltaDiscoveryRequest that stays encoded: for a thousand reconnecting proxies,
+// maps and strings of names would be most of the cost.
 type deltaRequest struct {
 	text string // the whole message, validated; names are substrings of it
 	node *corev3.Node
 	url  string
-	// nonce of the acknowledged response. nack: it is a NACK, with message as error detail.
+	// nonce is the nonce of the answered response. nack is set for a NACK, whose error detail is
+	// message.
 	nonce   string
 	nack    bool
 	message string
-	// counts has the number of fields of each kind that carry names.
+	// counts has, by field number, how often each field with names occurs.
 	counts [requestInitial + 1]int
 }
 
-// The fields of DeltaDiscoveryRequest and of a map's entry. Resource locators, which ADS does not
-// use, are ignored.
+// These are fields of DeltaDiscoveryRequest and of a map's entry. Resource locators are ignored,
+// because ADS does not use them.
 const (
 	requestNode        = 1
 	requestTypeURL     = 2
@@ -113,7 +114,7 @@ func (r *deltaRequest) take(f field) error {
 	return nil
 }
 
-// names returns the values of a repeated field; nil if it is empty.
+// names returns the values of a repeated field, or nil if it is empty.
 func (r *deltaRequest) names(number protowire.Number) iter.Seq[string] {
 	if r.counts[number] == 0 {
 		return nil
@@ -127,7 +128,7 @@ func (r *deltaRequest) names(number protowire.Number) iter.Seq[string] {
 	}
 }
 
-// initial returns initial_resource_versions, name and version; nil if it is empty.
+// initial returns the names and versions in initial_resource_versions, or nil if it is empty.
 func (r *deltaRequest) initial() iter.Seq2[string, string] {
 	if r.counts[requestInitial] == 0 {
 		return nil
@@ -153,14 +154,14 @@ func (r *deltaRequest) entries(yield func(name, version string) bool) {
 	}
 }
 
-// Only strings, bytes and messages have a value.
+// field is a decoded field. Only strings, bytes and messages have a value.
 type field struct {
 	number protowire.Number
 	text   bool
 	value  string
 }
 
-// nextField reads a field and advances rest; after an error rest is empty.
+// nextField reads a field and advances rest. After an error, rest is empty.
 func nextField(rest *string) (f field, err error) {
 	s := *rest
 	*rest = ""
@@ -204,7 +205,7 @@ func varint(s string) (v uint64, n int) {
 	for i := 0; i < len(s) && i < 10; i++ {
 		b := s[i]
 		if i == 9 && b > 1 {
-			break // more than 64 bits
+			break // the number has more than 64 bits
 		}
 		v |= uint64(b&0x7f) << (7 * i)
 		if b < 0x80 {

@@ -21,8 +21,8 @@ import (
 
 // Reports receives the rejections of proxies, by owner of the resources.
 type Reports interface {
-	// Rejected replaces the rejections of one proxy, one report per owner, sorted. It is empty once
-	// the proxy rejects nothing, or has been disconnected for Config.Absence.
+	// Rejected replaces the rejections of one proxy. reports has one report for each owner, sorted.
+	// It is empty once the proxy rejects nothing, or has been disconnected for Config.Absence.
 	Rejected(gateway, node string, reports []report.Report)
 }
 
@@ -38,18 +38,18 @@ type Config struct {
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 	Tracing trace.TracerProvider
-	// Count is called with a gateway's number of streams whenever it changes. It must not call
-	// back. Optional.
+	// Count is called with a gateway's number of streams whenever that number changes. It must not
+	// call the Server. Optional.
 	Count func(gateway string, streams int)
-	// FirstMessage limits the wait for an authenticated proxy's first message. Default: 1 min,
+	// FirstMessage limits the wait for the first message of an authenticated proxy. Default: 1 min,
 	// because a thousand proxies may reconnect to a busy process at once.
 	FirstMessage time.Duration
-	// Publish configures the order of delivery. The kind of stream sets its StateOfTheWorld.
+	// Publish configures the order of delivery. The server sets StateOfTheWorld for each stream.
 	Publish publish.Config
 	// Absence is how long the rejections of a disconnected proxy stay reported. Default: 1 min.
 	Absence time.Duration
 	// OnPanic is called when the goroutine that receives a proxy's messages has panicked, which
-	// ends its stream. Optional. A panic of the stream's other goroutine is a panic of the gRPC
+	// ends the stream. Optional. A panic of the stream's other goroutine is a panic of a gRPC
 	// handler.
 	OnPanic func(proxy string, value any, stack []byte)
 	// Now is the clock; time.Now if nil.
@@ -107,7 +107,7 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 
 // Run ends all streams when the context ends, because a graceful stop of the gRPC server would wait
 // for them forever. Until then it clears the rejections of proxies that do not reconnect. It may be
-// called once; the server also serves without it.
+// called once. The server serves without Run, too.
 func (s *Server) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

@@ -20,21 +20,21 @@ import (
 type stream struct {
 	server  *Server
 	wire    wire
-	peer    string // its address
+	peer    string // the proxy's address
 	proxy   Proxy
 	gateway string
 	profile string
 	node    *corev3.Node
 	since   time.Time
 	cursor  *cache.Cursor
-	end     context.CancelCauseFunc // ends the stream; the first cause counts
+	end     context.CancelCauseFunc // ends the stream; the first cause is used
 
 	mu        sync.Mutex
 	machine   *publish.Stream
 	closed    bool
 	inherited []publish.Rejection // reported by an earlier stream of this proxy and still undecided
 	reported  uint64              // RejectionsSeq of the last report
-	sent      map[string]sending  // by nonce: timed responses
+	sent      map[string]sending  // responses whose delay is measured, by nonce
 	waits     []target
 	checkAt   time.Time // when to check the permission again; zero: at the next Recheck
 }
@@ -56,17 +56,17 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	st.machine = publish.New(st.cursor, c)
 	s.add(st)
 	defer s.remove(st)
-	st.recheck() // the permission may have changed before add made Recheck see the stream
+	st.recheck() // before add, Recheck did not know the stream
 	if err := st.ready(ctx); err != nil {
 		return ended(err)
 	}
-	// A proxy that waited for the first sync is served like one that connects now: its resources
-	// are not sent again.
+	// After the wait for the first sync, a proxy is served as if it connected now: changes before
+	// are not sent separately.
 	st.cursor.Skip()
 	return st.run(ctx, first)
 }
 
-// ready waits until there is a configuration for the gateway. The permission may end meanwhile.
+// ready waits until there is a configuration for the gateway. Meanwhile it checks the permission.
 func (st *stream) ready(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -95,8 +95,8 @@ func (st *stream) waiting() bool {
 
 var errStopped = status.Error(codes.Unavailable, "the control plane is stopping")
 
-// run decides and sends until the stream ends. It selects from few channels and shares none: a
-// change for a thousand streams mostly costs waking their goroutines.
+// run sends responses until the stream ends. It selects from few channels, which no other stream
+// uses: a change for a thousand streams mostly costs the scheduling of their goroutines.
 func (st *stream) run(ctx context.Context, first request) error {
 	st.handle(first)
 	go st.receive()
@@ -115,7 +115,7 @@ func (st *stream) run(ctx context.Context, first request) error {
 			timer.Reset(flushAt.Sub(st.server.config.Now()))
 		}
 		select {
-		case <-st.cursor.Signal(): // the receiver pokes it, too
+		case <-st.cursor.Signal(): // receive also pokes the cursor
 		case <-timer.C:
 		case <-ctx.Done():
 			return ended(context.Cause(ctx))
@@ -123,7 +123,8 @@ func (st *stream) run(ctx context.Context, first request) error {
 	}
 }
 
-// receive ends with the stream, whose Recv then fails. A panic ends only this stream.
+// receive handles messages until the stream ends, when wire.receive fails. A panic ends only this
+// stream.
 func (st *stream) receive() {
 	defer func() {
 		if v := recover(); v != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// ErrRejected is returned by WaitAcked if a proxy rejects the awaited version.
+// ErrRejected is the error of WaitAcked if a proxy rejects the awaited version.
 var ErrRejected = errors.New("rejected by a proxy")
 
 type wait struct {
@@ -19,7 +19,7 @@ type wait struct {
 	version string
 
 	mu      sync.Mutex
-	left    int // streams that have not accepted it yet, plus one until all streams are added
+	left    int // streams that have not accepted the version yet, plus one until all streams are added
 	acked   int
 	settled bool
 	err     error
@@ -28,16 +28,16 @@ type wait struct {
 
 type target struct {
 	wait *wait
-	slot *cache.Slot // acquired
+	slot *cache.Slot // an acquired slot
 	// after is the position of the current version when the wait began. A proxy that has accepted a
-	// later one will never accept the awaited version.
+	// later version will never accept the awaited one.
 	after uint64
 }
 
 // WaitAcked returns when every connected proxy of a gateway, including proxies that connect
-// meanwhile, has accepted a version of a resource, or a later one. It waits for the first proxy if
-// none is connected. An empty version selects the current one. The error wraps ErrRejected if a
-// proxy rejects the version, or the context's error.
+// meanwhile, has accepted a version of a resource, or a later version. If no proxy is connected, it
+// waits for the first one. An empty version means the current version. It fails with ErrRejected if
+// a proxy rejects the version, and when ctx ends.
 func (s *Server) WaitAcked(ctx context.Context, gateway string, ref resource.Ref, version string) error {
 	if version == "" {
 		version, _ = s.config.Cache.Current(gateway, ref)
@@ -101,7 +101,7 @@ func (st *stream) await(w *wait) {
 	st.checkWaits()
 }
 
-// Called with mu held.
+// mu is held.
 func (st *stream) checkWaits() {
 	st.waits = slices.DeleteFunc(st.waits, func(tgt target) bool {
 		e := st.machine.Accepted(tgt.slot)
@@ -131,7 +131,7 @@ func (st *stream) dropWait(w *wait) {
 	})
 }
 
-// Waits continue without it.
+// close ends a stream. Waits continue without it.
 func (st *stream) close() {
 	st.mu.Lock()
 	defer st.mu.Unlock()

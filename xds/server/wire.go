@@ -16,8 +16,8 @@ type wire interface {
 }
 
 type request struct {
-	node *corev3.Node // only in the first
-	// profile of the node's bootstrap; authenticate sets it in the first
+	node *corev3.Node // only in the first request
+	// profile of the node's bootstrap; authenticate sets it in the first request
 	profile string
 	url     string
 	nonce   string

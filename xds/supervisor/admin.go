@@ -9,8 +9,8 @@ import (
 	"net/http"
 )
 
-// adminClient calls Envoy's admin interface over a Unix socket. A port would be open to every user
-// of the machine, and the interface can end the process.
+// adminClient calls Envoy's admin interface over a Unix socket. It uses no TCP port, because every
+// user of the machine could connect, and the interface can end the process.
 type adminClient struct {
 	socket string
 	http   *http.Client
@@ -19,14 +19,14 @@ type adminClient struct {
 func newAdminClient(socket string) *adminClient {
 	dialer := &net.Dialer{}
 	return &adminClient{socket: socket, http: &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, // an idle connection would count as one to drain
+		DisableKeepAlives: true, // an idle connection would delay the drain
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", socket)
 		},
 	}}}
 }
 
-// bootstrap returns the part of Envoy's configuration that opens the interface, in the form of
+// bootstrap returns the part of Envoy's configuration that opens the admin interface, for
 // --config-yaml.
 func (a *adminClient) bootstrap() string {
 	path, _ := json.Marshal(a.socket)
@@ -34,8 +34,8 @@ func (a *adminClient) bootstrap() string {
 }
 
 // Admin calls Envoy's admin interface, for example Admin(ctx, "GET", "/ready"), and returns the
-// response's body. Any status but 200 is an error that quotes the body. While no process runs,
-// dialing fails.
+// body of the response. It fails if the status is not 200, with an error that quotes the body, or
+// if Envoy does not run.
 func (e *Envoy) Admin(ctx context.Context, method, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://envoy"+path, nil)
 	if err != nil {

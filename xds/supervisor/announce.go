@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// openTimeout bounds the wait until an acknowledged address accepts connections. Afterwards it is
-// announced anyway: if another process has the port, a finding reports it.
+// openTimeout bounds the wait until an acknowledged address accepts connections. After the timeout
+// it is announced anyway: if another process has the port, a finding reports that.
 const openTimeout = 5 * time.Second
 
-// announce calls Config.Announce whenever the set of served addresses changes, until ctx ends.
 func (s *Supervisor) announce(ctx context.Context, gateway string) {
 	announced := ""
 	for ctx.Err() == nil {
@@ -37,7 +36,8 @@ func (s *Supervisor) announce(ctx context.Context, gateway string) {
 }
 
 // waitOpen waits until an address accepts connections, and reports whether it does. Envoy
-// acknowledges a listener before its workers listen, by a noticeable time while it starts.
+// acknowledges a listener before its workers listen. While Envoy starts, that takes noticeably
+// long.
 func waitOpen(ctx context.Context, address string, timeout time.Duration) bool {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -11,16 +11,16 @@ import (
 type child struct {
 	pid    int
 	ended  chan struct{} // closed when the process has ended and was reaped
-	reason string        // why it ended; valid after ended
-	log    *logWriter    // of its standard error
+	reason string        // why the process ended; valid after ended
+	log    *logWriter    // writes the standard error
 }
 
-// start starts a process in its own process group: an interrupt at the terminal reaches only this
-// process, which drains Envoy.
+// start starts Envoy in a separate process group: an interrupt at the terminal reaches only the
+// parent process, which drains Envoy.
 func (e *Envoy) start() (*child, error) {
 	cmd := exec.Command(e.cfg.Envoy, append([]string{
 		"--config-path", e.config,
-		"--config-yaml", e.admin.bootstrap(), // merged over the file
+		"--config-yaml", e.admin.bootstrap(), // merged over the bootstrap file
 		"--log-level", e.cfg.LogLevel,
 		"--log-format", logFormat,
 		"--log-format-escaped",
@@ -62,10 +62,8 @@ func describe(err error) string {
 
 func (c *child) terminate() { c.signal(syscall.SIGTERM) }
 
-// killGroup kills the process and its descendants.
 func (c *child) killGroup() { c.signal(syscall.SIGKILL) }
 
-// signal signals the whole group. A group that has ended is no error.
 func (c *child) signal(s syscall.Signal) {
 	if err := syscall.Kill(-c.pid, s); errors.Is(err, syscall.EPERM) && s == syscall.SIGKILL {
 		_ = syscall.Kill(c.pid, s) // macOS returns EPERM for a group with a zombie

@@ -16,19 +16,20 @@ import (
 )
 
 const (
-	// firstDelay and lastDelay bound the pause before a restart. It doubles with each process that
-	// runs shorter than lastDelay: an Envoy that can't run costs next to nothing, and one that
-	// crashed once is back at once.
+	// firstDelay and lastDelay bound the pause before a restart. The pause doubles after each
+	// process that has run for less than lastDelay. An Envoy that has crashed once is soon back,
+	// and an Envoy that cannot run costs next to nothing.
 	firstDelay = 100 * time.Millisecond
 	lastDelay  = 10 * time.Second
 
-	// reportFrom is the pause from which restarts are reported on the Gateway: the fourth in a row.
+	// reportFrom is the pause above which restarts are reported on the Gateway: from the fourth one
+	// in a row.
 	reportFrom = 500 * time.Millisecond
-	// runsAfter is how long a process must run until a report about the last one is dropped.
+	// runsAfter is how long a process must run until the report about its predecessor is dropped.
 	runsAfter = time.Second
 
-	// quiet is how long to wait for requests on idle connections: a request that its client sends
-	// now is not cut.
+	// quiet is how long to wait for requests on idle connections, so that a request that is just
+	// being sent is not cut.
 	quiet = 200 * time.Millisecond
 
 	// termGrace is the time between the request to end and SIGKILL. Envoy needs milliseconds.
@@ -44,29 +45,29 @@ type EnvoyConfig struct {
 	Envoy     string // path of the binary, as Find returns it
 	Gateway   string // "namespace/name" of the Gateway that it serves; for logs only
 	Bootstrap []byte // YAML or JSON. Its admin section, if any, is replaced: see Envoy.Admin
-	// folder of this Envoy for the bootstrap and the admin socket, made if needed; its path must be
-	// short
+	// Dir is the folder of this Envoy for the bootstrap and the admin socket. It is made if needed.
+	// Its path must be short.
 	Dir string
 
 	// Args are command-line arguments for settings that a bootstrap lacks: drain times,
-	// concurrency, and --disable-hot-restart, without which two Envoys on one machine collide.
-	// bootstrap.Config.Args returns them.
+	// concurrency, and --disable-hot-restart, without which two Envoys on one machine collide. See
+	// bootstrap.Config.Args.
 	Args []string
 
 	// Grace is how long Run waits for requests in flight once its context has ended. 0 means 30
 	// seconds.
 	Grace time.Duration
 
-	// Now ends that wait when it closes; may be nil.
+	// When Now closes, that wait ends. Optional.
 	Now <-chan struct{}
 
-	// Report is called with the reason when no process serves, and with "" once one runs. May be
-	// nil.
+	// Report is called with the reason when no process serves, and with "" once a process runs.
+	// Optional.
 	Report func(problem string)
 
-	LogLevel string // the lowest level of Envoy's log that is forwarded, as --log-level takes it; "" means "warning"
+	LogLevel string // minimum level of Envoy's log to forward, as for --log-level; "" means "warning"
 
-	// Log receives Envoy's log, and restarts. nil means slog.Default().
+	// Log receives Envoy's log, and a record of each restart. nil means slog.Default().
 	Log *slog.Logger
 }
 
@@ -111,7 +112,7 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 	}
 	// Envoy derives the format from the extension; JSON is YAML too.
 	config := filepath.Join(dir, "bootstrap.yaml")
-	// a full disk needs no room for an equal one
+	// An equal file is not written again: this works on a full disk.
 	if old, err := os.ReadFile(config); err != nil || !bytes.Equal(old, cfg.Bootstrap) {
 		if err := os.WriteFile(config, cfg.Bootstrap, 0o600); err != nil {
 			return nil, fmt.Errorf("supervisor: %w", err)
@@ -125,8 +126,9 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 var errLongPath = errors.New("is longer than the limit")
 
 // Run starts Envoy, and restarts it whenever it exits or cannot be started, until ctx ends. Then it
-// drains: Envoy accepts no more connections of clients and closes each with its next response. Run
-// waits for requests in flight, at most EnvoyConfig.Grace, and ends the process. It returns nil.
+// drains Envoy, which accepts no more connections of clients and closes each connection with its
+// next response. Run waits for requests in flight, at most EnvoyConfig.Grace, and ends the process.
+// It returns nil.
 func (e *Envoy) Run(ctx context.Context) error {
 	// The kernel kills the child with the thread that started it (orphan_linux.go).
 	runtime.LockOSThread()
@@ -142,7 +144,7 @@ func (e *Envoy) Run(ctx context.Context) error {
 		if time.Since(began) > lastDelay {
 			delay = firstDelay
 		}
-		if delay > reportFrom || problem == cannotStart { // one that crashed once is back at once
+		if delay > reportFrom || problem == cannotStart { // an Envoy that crashed once is soon back
 			e.cfg.Report(problem + ": " + reason)
 		}
 		e.log.Error(problem, "reason", reason, "in", delay)
@@ -154,13 +156,12 @@ func (e *Envoy) Run(ctx context.Context) error {
 	return nil
 }
 
-// Why no process runs.
 const (
 	cannotStart = "Envoy cannot be started; it is tried again"
 	died        = "Envoy died and will be restarted"
 )
 
-// runOnce runs one process until it ends, or until ctx ends and it is drained. It returns why the
+// runOnce runs one process until it ends. When ctx ends, it drains the process. It returns why the
 // process ended.
 func (e *Envoy) runOnce(ctx context.Context) (problem, reason string) {
 	child, err := e.start()
@@ -176,11 +177,10 @@ func (e *Envoy) runOnce(ctx context.Context) (problem, reason string) {
 		return "", ""
 	case <-child.ended:
 	}
-	child.killGroup() // $ENVOY may be a script that exited before its Envoy
+	child.killGroup() // $ENVOY may be a script that has ended before its Envoy
 	return died, child.reason
 }
 
-// pause waits; false if ctx ends meanwhile.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -25,7 +25,7 @@ type Binary struct {
 	Version string // such as "1.40.0"
 }
 
-// ErrNoEnvoy is Find's error if no supported Envoy was found.
+// ErrNoEnvoy is the error of Find if there is no supported Envoy.
 var ErrNoEnvoy = errors.New("no Envoy " + MinVersion + " or newer found: run `penstock envoy install` " +
 	"(in the source tree: `make envoy`), or name one with the environment variable ENVOY")
 
@@ -84,7 +84,6 @@ func candidates() []string {
 	return paths
 }
 
-// toolsAbove returns .tools/bin/envoy of dir and of each folder above it, nearest first.
 func toolsAbove(dir string) []string {
 	var paths []string
 	for {
@@ -108,7 +107,7 @@ func isFile(path string) bool {
 // build type.
 var versionLine = regexp.MustCompile(`version: [0-9a-f]+/((\d+)\.(\d+)\.[^/]+)/`)
 
-// inspect runs the binary at path with --version. It allows ten seconds, for a cold disk.
+// inspect runs the binary at path with --version. The timeout is ten seconds, for a cold disk.
 func inspect(ctx context.Context, path string) (Binary, error) {
 	path, err := exec.LookPath(path)
 	if err != nil {
@@ -133,8 +132,8 @@ func inspect(ctx context.Context, path string) (Binary, error) {
 	return Binary{Path: path, Version: match[1]}, nil
 }
 
-// supported reports whether a version is MinVersion or newer. By versionLine both arguments are
-// digits.
+// supported reports whether a version is MinVersion or newer. Both arguments are digits, because
+// they match versionLine.
 func supported(major, minor string) bool {
 	var minMajor, minMinor int
 	if _, err := fmt.Sscanf(MinVersion, "%d.%d", &minMajor, &minMinor); err != nil {

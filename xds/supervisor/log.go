@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// logFormat is Envoy's log format: level, logger and message; the first two contain no space.
-// --log-format-escaped makes a message of several lines one line, and escapes the format's own
-// characters too.
+// logFormat is Envoy's log format: level, logger and message. Level and logger contain no space.
+// With --log-format-escaped a message of several lines becomes one line.
 const logFormat = "%l %n %v"
 
 // unescape reverses --log-format-escaped, except for non-ASCII characters, which stay in octal:
@@ -23,8 +22,8 @@ var levels = map[string]slog.Level{
 	"warning": slog.LevelWarn, "warn": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
 }
 
-// tags begin a message about a stream or a connection: `[Tags: "ConnectionId":"1","StreamId":"2"]
-// text`. They make each request's warning differ.
+// tags is the beginning of a message about a stream or a connection: `[Tags:
+// "ConnectionId":"1","StreamId":"2"] text`. The tags differ for each request.
 const tags = "[Tags: "
 
 // repeatAfter is how long repetitions of a warning are demoted to debug.
@@ -38,7 +37,7 @@ const workInProgress = "' is marked as work-in-progress."
 type logWriter struct {
 	log       *slog.Logger
 	rest      []byte // an incomplete line
-	lastError string // the last message at level error or above: probably why the process ended
+	lastError string // the last message of level error or above: probably why the process ended
 
 	lastWarning string // the last message logged at level warning or above
 	warnedAt    time.Time
@@ -46,11 +45,11 @@ type logWriter struct {
 	crashed     bool        // Envoy has begun to write why it crashes
 }
 
-// crashLogger is the logger of a crash. Unformatted headers and buffers of the requests in flight
-// follow its lines, credentials included.
+// crashLogger is the logger of a crash. After its lines, Envoy writes headers and buffers of the
+// requests in flight, which may have credentials.
 const crashLogger = "backtrace"
 
-// Write never fails: a log that can't be parsed must not block Envoy.
+// Write implements io.Writer. It never fails: a line that cannot be parsed must not block Envoy.
 func (w *logWriter) Write(b []byte) (int, error) {
 	w.rest = append(w.rest, b...)
 	for {
@@ -70,8 +69,8 @@ func (w *logWriter) flush() {
 	}
 }
 
-// record logs one line. A line in another format is a warning: it is from before Envoy set up its
-// log. Lines after a crash are left out.
+// record logs one line, unless it follows a crash. A line in another format is a warning: Envoy
+// wrote it before it set up its log.
 func (w *logWriter) record(line string) {
 	level, logger, text := slog.LevelWarn, "", line
 	if parts := strings.SplitN(line, " ", 3); len(parts) == 3 {
@@ -89,11 +88,11 @@ func (w *logWriter) record(line string) {
 		w.lastError = text
 	}
 	// Envoy logs a NACK up to four times. The control plane logs it once, with the object that
-	// caused it. Which fields are used is not the user's choice (docs/envoy.md has the reasons).
+	// caused it. The user cannot choose which fields are used (docs/envoy.md has the reasons).
 	if w.ending.Load() || strings.Contains(text, " rejected: ") || strings.Contains(text, workInProgress) {
 		level = slog.LevelDebug
 	}
-	if level >= slog.LevelWarn { // an unreachable picker would be a line for every request
+	if level >= slog.LevelWarn { // otherwise an unreachable picker gives a line for every request
 		if _, rest, ok := strings.Cut(text, "] "); ok && strings.HasPrefix(text, tags) {
 			text = rest
 		}

@@ -4,8 +4,8 @@ package supervisor
 
 import "syscall"
 
-// ProcessAttributes keeps the terminal's interrupts from the child, and leaves it running if this
-// process is killed: only Linux can end it.
+// ProcessAttributes keeps the terminal's interrupts from the child. If this process is killed, the
+// child keeps running: only Linux can end it then.
 func ProcessAttributes(syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

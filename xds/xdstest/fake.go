@@ -20,27 +20,27 @@ import (
 type FakeConfig struct {
 	// Address of the control plane. Required.
 	Address string
-	// Gateway and Node are its node.cluster and node.id. Default: the package's Gateway, and
-	// "fake".
+	// Gateway and Node are the node.cluster and node.id that the fake sends. Default: the constant
+	// Gateway, and "fake".
 	Gateway, Node string
 	// StateOfTheWorld selects the state-of-the-world variant.
 	StateOfTheWorld bool
-	// Dial are options of the connection, credentials included. Default: cleartext, without
+	// Dial are options of the connection, such as credentials. Default: cleartext, without
 	// credentials.
 	Dial []grpc.DialOption
-	// Silent are types whose responses it applies but never acknowledges.
+	// Silent are types whose responses the fake applies but never acknowledges.
 	Silent []resource.Type
-	// Rejects returns the error detail with which the fake rejects a cluster or listener; ""
-	// accepts it. nil: the fake rejects only what Envoy rejects.
+	// Rejects returns the error detail with which the fake rejects a cluster or listener, or "" to
+	// accept it. nil: the fake rejects only resources that Envoy rejects.
 	Rejects func(resource.Ref) string
-	// Timeout is how long the fake waits for an owed response before it records a violation.
+	// Timeout is how long the fake waits for a required response before it records a violation.
 	// Default: 10 s.
 	Timeout time.Duration
 }
 
-// Fake is a strict fake Envoy: it requests, applies, warms, ACKs and NACKs in the order observed at
-// the real Envoy, over real gRPC, and records violations of the control plane. It is safe for
-// concurrent use.
+// Fake is a strict fake Envoy. Over real gRPC it requests, applies, warms, ACKs and NACKs in the
+// order that was observed at the real Envoy. It records violations by the control plane. It is safe
+// for concurrent use.
 type Fake struct {
 	config FakeConfig
 	t      testing.TB
@@ -60,8 +60,8 @@ type Received struct {
 	Type     resource.Type
 	Upserts  []string // names
 	Removed  []string
-	Same     []string // names that it had at the same version
-	Rejected string   // its NACK; "" for an ACK
+	Same     []string // upserts that changed nothing
+	Rejected string   // error detail of the fake's NACK; "" for an ACK
 }
 
 // StartFake connects a fake Envoy until the end of the test. It fails the test at a violation.
@@ -122,14 +122,15 @@ func (f *Fake) Disconnect() {
 	_ = f.conn.Close()
 }
 
-// Reconnect connects to the same or another control plane, as Envoy does: it sends its versions.
+// Reconnect connects to the same or another control plane. Like Envoy, it sends the versions of its
+// resources.
 func (f *Fake) Reconnect(address string) {
 	f.t.Helper()
 	f.Disconnect()
 	f.connect(address)
 }
 
-// Violations returns the violations of the control plane so far.
+// Violations returns the violations by the control plane so far.
 func (f *Fake) Violations() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,16 +145,15 @@ func (f *Fake) Received() []Received {
 }
 
 // Has returns the version of a resource that is in force. A cluster that warms for the first time
-// is not in force. While a new version of a warm cluster warms, the old version is.
+// is not in force. While a new version of a warm cluster warms, the old version is in force.
 func (f *Fake) Has(ref resource.Ref) (version string, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state.has(ref)
 }
 
-// HasUnacked reports whether resources are in force that no control plane can know: they arrived in
-// a partly rejected response, and the stream ended before they were sent again. The resources that
-// they name are then in force, too.
+// HasUnacked reports whether resources are in force that no control plane can know. They arrived in
+// a partly rejected response, and the stream ended before they were sent again.
 func (f *Fake) HasUnacked() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,14 +177,15 @@ func (f *Fake) Names(t resource.Type) []string {
 	return f.state.names(t)
 }
 
-// Backends returns the ports of 127.0.0.1 that requests to a port may reach, also through hops.
+// Backends returns the ports of 127.0.0.1 that requests to a port may reach, directly or through
+// hops.
 func (f *Fake) Backends(port uint32) []uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state.backends(port)
 }
 
-// Wait polls a condition, or fails the test.
+// Wait polls a condition. It fails the test after a timeout.
 func (f *Fake) Wait(what string, ok func() bool) {
 	f.t.Helper()
 	poll.Until(f.t, what, ok)
@@ -199,7 +200,7 @@ func (f *Fake) WaitHas(r *resource.Resource) {
 	})
 }
 
-// Called with mu held.
+// mu is held.
 func (f *Fake) violate(format string, args ...any) {
 	f.violations = append(f.violations, fmt.Sprintf(format, args...))
 }

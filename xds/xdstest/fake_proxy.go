@@ -8,39 +8,41 @@ import (
 )
 
 type proxy struct {
-	// active is in force; warming are the versions of clusters that wait for their endpoints.
+	// active are the versions in force. warming are the versions of clusters that wait for their
+	// endpoints.
 	active  map[resource.Ref]*applied
 	warming map[string]*applied
-	// accepted are the versions that it sends when it reconnects, without any of a partly rejected
-	// response.
+	// accepted are the versions that the fake sends when it reconnects. They omit versions of a
+	// partly rejected response.
 	accepted map[resource.Ref]string
-	// subscribed are the subscriptions by name; unanswered are the ones that no response of this
-	// stream has mentioned.
+	// subscribed are the subscriptions by name. unanswered are the subscriptions that no response
+	// of this stream has answered.
 	subscribed map[resource.Ref]bool
 	unanswered map[resource.Ref]bool
 	// rejected are resources of which no control plane can know a version in force: there is no
-	// version, or an unacked one of an earlier stream.
+	// such version, or it is an unacked version of an earlier stream.
 	rejected map[resource.Ref]bool
-	// unacked resources are in force from a partly rejected response of an earlier stream, unknown
-	// to any control plane: they are missing or outdated in this stream's initial versions.
+	// unacked are resources in force from a partly rejected response of an earlier stream. No
+	// control plane can know them: they are missing or outdated in the initial versions of this
+	// stream.
 	unacked map[resource.Ref]bool
-	// resumed are routes that this stream began with. lost are the hops that the first response
-	// with such routes removed: a control plane that does not know their version cannot keep their
-	// contents.
+	// resumed are the route configurations with which this stream began. lost are the hops that the
+	// first response for them removed: a control plane that does not know their version cannot keep
+	// their hops.
 	resumed, lost map[resource.Ref]bool
 	state         map[resource.Type]string
-	// stored are the last received secrets, rejected ones included: Envoy ignores the same bytes,
-	// and uses them for new versions of listeners.
+	// stored are the secrets that were received last, accepted or rejected. Envoy ignores the same
+	// bytes, and uses stored bytes for new versions of listeners.
 	stored map[resource.Ref]storedSecret
-	// initialized: it has received clusters; listening: it has requested its listeners.
+	// initialized: the fake has received clusters. listening: it has requested its listeners.
 	initialized, listening bool
 }
 
 type applied struct {
 	version string
 	names   []resource.Ref
-	ports   []uint32 // of a listener, or of endpoints
-	body    []byte   // of a secret
+	ports   []uint32 // ports of a listener or of endpoints
+	body    []byte   // body of a secret
 }
 
 func newProxy() proxy {
@@ -58,8 +60,8 @@ type storedSecret struct {
 	rejected bool
 }
 
-// restart begins a new stream of the same process. A cluster may have been warming when the old
-// stream ended. The next control plane cannot know that, and the real Envoy then waits for
+// restart begins a new stream of the same process. If a cluster was warming when the old stream
+// ended, the next control plane cannot know that. The real Envoy then waits for
 // initial_fetch_timeout, which is not a violation.
 func (p *proxy) restart() {
 	clear(p.unanswered)
@@ -126,7 +128,7 @@ func (p *proxy) apply(ref resource.Ref, a *applied) {
 	case resource.Cluster:
 		if old != nil && old.version == a.version && p.warming[ref.Name] == nil {
 			delete(p.rejected, ref)
-			return // the same bytes: no change
+			return // the bytes are the same
 		}
 		if slices.ContainsFunc(a.names, func(n resource.Ref) bool { return n.Type == resource.Endpoints }) {
 			p.warming[ref.Name] = a
@@ -147,7 +149,8 @@ func (p *proxy) apply(ref resource.Ref, a *applied) {
 	delete(p.rejected, ref)
 }
 
-// routesBefore returns the names in routes that this stream began with, until it has carried them.
+// routesBefore returns the names in a route configuration with which this stream began, until the
+// stream has delivered it.
 func (p *proxy) routesBefore(ref resource.Ref) []resource.Ref {
 	if !p.resumed[ref] || p.active[ref] == nil {
 		return nil
@@ -180,9 +183,9 @@ func (p *proxy) remove(ref resource.Ref) {
 	}
 }
 
-// broken returns the requests that would fail because of the control plane: everything that they
-// may reach must name only resources in force. Rejected resources do not count. Missing routes only
-// keep their listener from starting.
+// broken returns the requests that would fail because of the control plane: resources that they
+// reach must name only resources in force. It ignores rejected resources, and missing route
+// configurations, which only delay a listener's start.
 func (p *proxy) broken() (out []string) {
 	for ref := range p.reachable() {
 		for _, n := range p.active[ref].names {

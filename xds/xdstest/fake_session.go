@@ -14,11 +14,11 @@ import (
 type session struct {
 	fake *Fake
 	wire adsWire
-	node *corev3.Node // nil once sent
+	node *corev3.Node // nil once it was sent
 	open [5]bool      // types that were requested on this stream
-	// withheld are the acknowledgements of clusters, which wait until all of them are warm.
+	// withheld are the acknowledgements of clusters, which wait until all clusters are warm.
 	withheld []request
-	since    time.Time // when it began to wait for something
+	since    time.Time // when the session began to wait
 }
 
 var byName = []resource.Type{resource.Endpoints, resource.RouteConfiguration, resource.Secret}
@@ -128,7 +128,7 @@ func (s *session) take(r response) {
 		case resource.Secret:
 			s := storedSecret{hashOf(res.body), v != nil}
 			if p.stored[ref].hash == s.hash || !p.subscribed[ref] {
-				v, messages[i] = nil, nil // the same bytes are ACKed without a check
+				v, messages[i] = nil, nil // Envoy ACKs the same bytes without a check
 				break
 			}
 			p.stored[ref], messages[i].body = s, res.body.GetValue()
@@ -171,8 +171,8 @@ func (s *session) take(r response) {
 	s.release()
 }
 
-// applyGood applies the accepted resources of a response that is not rejected as a whole. Removals
-// come last, so that an added listener may replace a removed one.
+// applyGood applies the accepted resources of a response that is not rejected as a whole. It
+// applies removals last, so that an added listener may replace a removed one.
 func (s *session) applyGood(r response, messages []*applied, verdicts map[string]*verdict) {
 	f, p := s.fake, &s.fake.state
 	there := map[string]bool{}
@@ -183,7 +183,7 @@ func (s *session) applyGood(r response, messages []*applied, verdicts map[string
 			continue
 		}
 		if !wildcard(r.t) && !p.subscribed[ref] {
-			continue // not subscribed to
+			continue // the fake does not subscribe to it
 		}
 		p.apply(ref, messages[i])
 	}
@@ -217,7 +217,7 @@ func (s *session) accept(r response) {
 	for _, res := range r.resources {
 		ref := resource.Ref{Type: r.t, Name: res.name}
 		if !wildcard(r.t) && !p.subscribed[ref] {
-			continue // the response crossed the unsubscription: Envoy keeps no version of it
+			continue // the response crossed the unsubscription: Envoy keeps nothing
 		}
 		p.accepted[ref] = res.version
 	}

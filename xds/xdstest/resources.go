@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Small resources that the real Envoy accepts, with references and owners, as from the translator.
+// This file makes small resources that the real Envoy accepts, with references and owners.
 
 // Resource encodes a message of any type. Every resource of this package has the owner HTTPRoute
 // default/NAME.
@@ -33,7 +33,8 @@ func Resource(t testing.TB, kind resource.Type, name string, msg proto.Message,
 	return r
 }
 
-// Cluster returns an EDS cluster with its own service_name. Generations differ in bytes only.
+// Cluster returns an EDS cluster with its own service_name. Another generation changes only its
+// bytes.
 func Cluster(t testing.TB, name string, generation int) *resource.Resource {
 	return SharedCluster(t, name, name, generation)
 }
@@ -151,7 +152,7 @@ func toCluster(cluster string) *routev3.Route {
 		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
-			// Requests to a just removed endpoint are not the subject of these tests.
+			// These tests do not test requests to an endpoint that was just removed.
 			RetryPolicy: &routev3.RetryPolicy{RetryOn: "connect-failure"},
 		}},
 	}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// Compiler compiles schemas with their CEL rules. Its CEL environment evaluates plain values
-// without counting costs. It has the functions of the API server's environment that the rules of
+// Compiler compiles schemas with their CEL rules. Its CEL environment evaluates plain values and
+// does not count costs. It has only those functions of the API server's environment that rules of
 // our CRDs use. A rule with any other function is unsupported.
 type Compiler struct{ env *cel.Env }
 
@@ -39,27 +39,27 @@ func NewCompiler() (*Compiler, error) {
 
 type rule struct {
 	program cel.Program
-	// escaped is set if the rule names a field by an escape, such as __namespace__. Its value then
-	// gets the fields renamed by this schema.
+	// escaped is the schema of the rule's value if the rule names a field by an escape, such as
+	// __namespace__. holds then renames the fields of the value so.
 	escaped *structural.Structural
 }
 
 var (
 	// wholeCompared matches rules that compare self as a whole.
 	wholeCompared = regexp.MustCompile(`(^|[^.\w])self\s*[!=]=|[!=]=\s*self($|[^.\w])`)
-	// escapePattern matches escapes in rules. Only reserved words are supported.
+	// escapePattern matches escapes in rules. Only the escapes in reservedWords are supported.
 	escapePattern = regexp.MustCompile(`__[a-z]+__`)
 	reservedWords = map[string]bool{"__namespace__": true, "__if__": true, "__for__": true, "__in__": true,
 		"__import__": true, "__function__": true}
 )
 
-// compileRule returns false for an unsupported rule, and a nil rule for a transition rule, which
-// compares with oldSelf and does not apply to new objects.
+// compileRule returns false for an unsupported rule. For a transition rule it returns a nil rule:
+// such a rule compares with oldSelf and does not apply to new objects.
 func (c *Compiler) compileRule(r apiextensionsv1.ValidationRule, s *structural.Structural) (*rule, bool) {
 	if strings.Contains(r.Rule, "oldSelf") {
 		return nil, r.OptionalOldSelf == nil || !*r.OptionalOldSelf
 	}
-	// Sets are equal in any order. Plain lists are not.
+	// CEL compares lists in order, but a set equals another one in any order.
 	if isSet := s.XListType != nil && *s.XListType == "set"; isSet && wholeCompared.MatchString(r.Rule) {
 		return nil, false
 	}
@@ -88,7 +88,6 @@ func (s self) ResolveName(name string) (any, bool) { return s.value, name == "se
 
 func (s self) Parent() cel.Activation { return nil }
 
-// holds reports whether the rule evaluates to true for v, without an error.
 func (r rule) holds(v any) bool {
 	if r.escaped != nil {
 		v = escapeFields(v, r.escaped)

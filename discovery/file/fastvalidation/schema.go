@@ -15,17 +15,17 @@ import (
 // Schema is one compiled structural schema.
 type Schema struct {
 	unsupported   bool // the schema uses an unsupported feature
-	unknownFields bool // fields outside of the schema are preserved
+	unknownFields bool // fields that the schema does not have are kept
 	intOrString   bool
 	nullable      bool
 	typ           string
 	properties    map[string]*Schema
 	required      []string
 	items         *Schema
-	values        *Schema // of additionalProperties
+	values        *Schema // the schema of additionalProperties
 	limits        *structural.ValueValidation
 	pattern       *regexp.Regexp
-	listKeys      []string // of a list of type map; a set has the one key ""
+	listKeys      []string // the keys of a list of type map; "" alone for a set
 	rules         []rule
 }
 
@@ -83,7 +83,7 @@ func (c *Compiler) Compile(s *structural.Structural) *Schema {
 }
 
 // Valid returns true if v, decoded as by encoding/json but with int64 for whole numbers, is
-// certainly valid. It returns false if v is invalid, or if the schema or the value is unsupported.
+// certainly valid. It returns false if v is invalid, or if the schema or v is unsupported.
 func (sc *Schema) Valid(v any) bool {
 	if sc == nil || sc.unsupported {
 		return false
@@ -165,7 +165,8 @@ func (sc *Schema) validList(list []any) bool {
 	return len(sc.listKeys) == 0 || len(list) < 2 || distinct(list, sc.listKeys)
 }
 
-// distinct reports whether no two items of a list have the same keys, and all keys are scalars.
+// distinct reports whether no two items of a list have equal values of all keys, and these values
+// are scalars.
 func distinct(list []any, keys []string) bool {
 	seen := make(map[string]bool, len(list))
 	for _, item := range list {
@@ -213,8 +214,8 @@ func (sc *Schema) validString(s string) bool {
 	return len(l.Enum) == 0 || slices.ContainsFunc(l.Enum, func(e structural.JSON) bool { return e.Object == s })
 }
 
-// instant reports whether a text is a time as an API server writes it. Other forms of RFC 3339 are
-// left to the libraries.
+// instant reports whether a text is a time as an API server writes it. The libraries decide about
+// other forms of RFC 3339.
 func instant(s string) bool {
 	_, err := time.Parse(time.RFC3339, s)
 	return err == nil && len(s) == len("2006-01-02T15:04:05Z")

@@ -82,7 +82,7 @@ func (r *Rig) Eventually(missing func() string) {
 	})
 }
 
-// Has waits until the store has an object, or does not have it.
+// Has waits until the store has an object (want) or lacks it (not want).
 func (r *Rig) Has(k store.Kind, id string, want bool) {
 	r.Helper()
 	r.Eventually(func() string {

@@ -55,16 +55,16 @@ func New(t testing.TB) *Server {
 // Config returns the client configuration of the server.
 func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
 
-// Fail makes requests fail with the HTTP status that f returns, unless that is 0. A nil f lets all
-// pass.
+// Fail makes each request fail for which f returns an HTTP status other than 0. With a nil f, no
+// request fails.
 func (s *Server) Fail(f func(method, path string) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = f
 }
 
-// Reject makes the server answer 422 to a write that leads to an object for which f returns a
-// problem. resource is its plural.
+// Reject makes the server answer 422 to a write if f returns a problem for the resulting object.
+// resource is the plural name of its kind.
 func (s *Server) Reject(f func(resource string, obj Object) (problem string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *Server) Cut() {
 	}
 }
 
-// Asked returns the requests so far whose "METHOD path?query" contains a text.
+// Asked returns the requests so far whose "METHOD path?query" contains text.
 func (s *Server) Asked(text string) (out []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +93,8 @@ func (s *Server) Asked(text string) (out []string) {
 	return out
 }
 
-// Put creates or replaces an object like a user: a changed spec is a new generation. resource is
-// its plural.
+// Put creates or replaces an object like a user: a changed spec gets a new generation. resource is
+// the plural name of the object's kind.
 func (s *Server) Put(resource string, obj Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +163,6 @@ func held(obj Object) bool {
 	return len(list) > 0
 }
 
-// remove removes an object. mu is held.
 func (s *Server) remove(path string, old Object) {
 	delete(s.objects[path], id(old))
 	s.version++
@@ -302,8 +301,8 @@ func (s *Server) list(w http.ResponseWriter, selection *watch) {
 			"metadata": Object{"resourceVersion": strconv.Itoa(s.version)}})
 }
 
-// watch serves events from now on. It keeps no history: a client that names an older version gets
-// 410 Gone, and lists again.
+// watch serves events from now on. The server keeps no history: a client that names an older
+// version receives 410 Gone, and lists again.
 func (s *Server) watch(w http.ResponseWriter, hr *http.Request, opened *watch, initial bool) {
 	w.Header().Set("Content-Type", "application/json")
 	flush := w.(http.Flusher)

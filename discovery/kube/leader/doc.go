@@ -5,7 +5,7 @@
 // passes the function to run while leading.
 //
 // Invariants: the context of the leading function ends before another process may lead. Any
-// response of the API server, even an error, counts as contact (LastContact), so that a process can
+// response of the API server, even an error, sets LastContact: a process without recent contact can
 // detect that it is cut off.
 //
 // Tests: go test ./discovery/kube/leader (time in a bubble of testing/synctest, and the API server

@@ -18,8 +18,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The Lease of a lost leader expires after leaseDuration. A leader that cannot renew stops leading
-// after renewDeadline. Every process reads the Lease each retryPeriod.
+// The Lease of a leader that has failed expires after leaseDuration. A leader that cannot renew
+// stops leading after renewDeadline. Every process reads the Lease each retryPeriod.
 const (
 	leaseDuration = 10 * time.Second
 	renewDeadline = 7 * time.Second
@@ -42,7 +42,7 @@ type Elector struct {
 	leading atomic.Bool
 }
 
-// New makes an Elector; it takes part in the election while it runs.
+// New makes an Elector, which takes part in the election during Run.
 func New(cfg Config) (*Elector, error) {
 	if cfg.REST == nil || cfg.Namespace == "" || cfg.Name == "" || cfg.Identity == "" {
 		return nil, errors.New("leader election: API server, namespace, name or identity is missing")
@@ -52,8 +52,8 @@ func New(cfg Config) (*Elector, error) {
 	}
 	rc := rest.CopyConfig(cfg.REST)
 	rc.QPS = -1
-	rc.ContentType = runtime.ContentTypeJSON // as in all other writes; a Lease is small
-	rc.Timeout = renewDeadline / 2           // one hanging request must not cost the Lease
+	rc.ContentType = runtime.ContentTypeJSON // JSON as in all other writes
+	rc.Timeout = renewDeadline / 2           // leaves time for another request
 	client, err := coordinationv1.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
@@ -68,8 +68,8 @@ func New(cfg Config) (*Elector, error) {
 // Leading reports whether this process leads.
 func (l *Elector) Leading() bool { return l.leading.Load() }
 
-// LastContact returns when the API server last answered: at most two seconds ago for a connected
-// process that runs. It is the zero time before the first response.
+// LastContact returns when the API server last answered. In a connected process this is at most two
+// seconds ago while Run runs. It is the zero time before the first response.
 func (l *Elector) LastContact() time.Time {
 	if at := l.lock.contact.Load(); at != nil {
 		return *at
@@ -78,7 +78,7 @@ func (l *Elector) LastContact() time.Time {
 }
 
 // Run calls lead each time that this process becomes the leader, until ctx ends or lead fails. The
-// context of lead ends when another process may lead.
+// context of lead ends before another process may lead.
 func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) error {
 	for ctx.Err() == nil {
 		var failed error
@@ -127,12 +127,12 @@ func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 
 type heartbeat struct {
 	resourcelock.Interface
-	contact atomic.Pointer[time.Time] // with its monotonic reading: the clock may be set
-	held    atomic.Bool               // this process has acquired the Lease since held was reset
+	contact atomic.Pointer[time.Time] // with a monotonic reading, because the clock may be set
+	held    atomic.Bool               // this process has acquired the Lease since held was last reset
 }
 
 func (h *heartbeat) note(err error) error {
-	// An error response is contact, too.
+	// An error response also proves contact.
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
 		apierrors.IsForbidden(err) {
 		now := time.Now()

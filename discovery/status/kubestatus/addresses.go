@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Reached returns the addresses in a Gateway's status, or the ones that it will get, and
-// the port there that leads to a port of its proxies; 0 while no Service in front of them has it.
+// Reached returns the addresses that a Gateway's status has or will get. port returns the port
+// there that leads to a port of its proxies, or 0 while no Service has one.
 func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, port func(bound uint16) uint16) {
 	gw, ok := store.Gateways.Get(r, ref.Key())
 	if !ok {
@@ -28,7 +28,7 @@ func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, po
 	for _, a := range gatewayAddresses(gw, reported, services, current) {
 		addresses = append(addresses, a.Value)
 	}
-	var own []string // of the Services
+	var own []string // the addresses of the Services
 	for _, a := range usable(serviceAddresses(services)) {
 		own = append(own, a.Value)
 	}
@@ -36,8 +36,8 @@ func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, po
 	return addresses, func(bound uint16) uint16 { return exposed(services, bound, atNodes) }
 }
 
-// exposed returns the port of Services, or of nodes, that leads to a port of proxies; 0 without
-// one. Without a Service it returns the proxies' port.
+// exposed returns the port of Services, or of nodes, that leads to the proxies' port bound. It
+// returns 0 if there is no such port, and bound if there is no Service.
 func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	if len(services) == 0 {
 		return bound
@@ -72,7 +72,7 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 	}
 	switch {
 	case len(services) == 0:
-		// external proxies: the addresses of their EnvoyFleet, else those in the Gateway's spec
+		// external proxies: the addresses in their EnvoyFleet, else in the Gateway's spec
 		if accepted := condition(gatewayv1.GatewayConditionAccepted); len(known) > 0 ||
 			accepted != nil && accepted.Status == report.False {
 			return known
@@ -80,7 +80,7 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 		return usable(requested(gw))
 	case !nodePort:
 		return usable(serviceAddresses(services))
-	case len(known) > 0: // a NodePort uses the nodes with proxies, which only xds/fleet knows
+	case len(known) > 0: // addresses of the nodes that run proxies, from xds/fleet
 		return known
 	case len(current) > 0: // a new leader keeps the last addresses until xds/fleet reports
 		return current
@@ -88,7 +88,7 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 	if p := condition(gatewayv1.GatewayConditionProgrammed); p != nil && p.Status == report.False {
 		return nil // no node has a proxy yet
 	}
-	return usable(serviceAddresses(services)) // external proxies without addresses in an EnvoyFleet
+	return usable(serviceAddresses(services)) // external proxies without such addresses
 }
 
 // requested lists the IP addresses in a Gateway's spec; external proxies support no other type.
@@ -101,8 +101,8 @@ func requested(gw *gatewayv1.Gateway) (out []string) {
 	return out
 }
 
-// serviceAddresses lists the addresses of Services. The nodes of a NodePort are unknown here: its
-// cluster IPs count.
+// serviceAddresses lists the addresses of Services. For a NodePort it lists the cluster IPs,
+// because the nodes are unknown here.
 func serviceAddresses(services []*corev1.Service) (out []string) {
 	for _, s := range services {
 		exposed := report.Service{Type: string(s.Spec.Type), ClusterIPs: s.Spec.ClusterIPs,
@@ -121,8 +121,8 @@ func serviceAddresses(services []*corev1.Service) (out []string) {
 	return out
 }
 
-// usable converts the addresses that a status can hold. Clients cannot connect to the unspecified
-// address, which proxies may listen on.
+// usable converts the addresses that a status can hold. It omits the unspecified address: proxies
+// may listen on it, but no client can connect to it.
 func usable(addresses []string) (out []gatewayv1.GatewayStatusAddress) {
 	for _, a := range addresses {
 		typ := gatewayv1.AddressType(report.AddressType(a))

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// holdClass adds a finalizer to a GatewayClass of ours while Gateways name it (Gateway API,
-// GatewayClassFinalizerGatewaysExist): without its class a Gateway has no controller, and its
+// holdClass keeps a finalizer on a GatewayClass of Penstock while Gateways name it (Gateway API,
+// GatewayClassFinalizerGatewaysExist). Without its class a Gateway has no controller, and its
 // listeners would close.
 func (w *Writer) holdClass(ctx context.Context, ref report.Ref) error {
 	live, ok := w.cfg.Source.Live(ref)
@@ -86,8 +86,8 @@ func supportedVersion(releases map[string]string) *report.Condition {
 	return out
 }
 
-// supportedRelease reports whether all fields of a release's v1 kinds are read: newer releases may
-// have more, older ones lack v1 of some kinds.
+// supportedRelease reports whether Penstock reads all fields of a release's v1 kinds. Newer
+// releases may have more fields. Older releases lack v1 of some kinds.
 func supportedRelease(release string) bool {
 	parts := strings.SplitN(strings.TrimPrefix(release, "v"), ".", 3)
 	if len(parts) < 2 || parts[0] != "1" {

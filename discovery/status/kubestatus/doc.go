@@ -5,13 +5,14 @@
 // and each kind's status format from discovery/status/shape. cmd/penstock/internal/app constructs
 // it, calls Observe after each translation and runs Lead on the process that discovery/kube/leader
 // elects. writer.go decides which objects to compare and when (pace.go spaces the writes to one
-// object), patch.go builds, sends and retries one patch, proxies.go collects the input of
-// shape.Programmed, addresses.go computes a Gateway's addresses, class.go holds GatewayClasses by a
-// finalizer, follow.go follows the board and contains panics.
+// object) and retries them, patch.go builds and sends one patch, proxies.go collects the input of
+// shape.Programmed, addresses.go computes a Gateway's addresses, class.go delays the deletion of
+// GatewayClasses by a finalizer, follow.go follows the board and contains panics.
 //
-// Invariants: only Lead writes. An object is written only if its status differs, as one merge patch
-// of the fields that differ, for the version that it was compared with. A status describes the
-// translated generation, never a newer one. Writing a status changes nothing in the store.
+// Invariants: only Lead writes. An object is written only if its status differs. The write is one
+// merge patch of the fields that differ; it fails if the object has changed since the comparison. A
+// status describes the translated generation, never a newer one. Writing a status changes nothing
+// in the store.
 //
 // Tests: go test ./discovery/status/kubestatus (against the API server of discovery/kube/kubetest);
 // against a real one: cd conformance && go test -tags lab ./promises/apiserver.

@@ -38,8 +38,8 @@ func (w *Writer) followBoard(ctx context.Context) error {
 	}
 }
 
-// guard turns a panic of f into an error, so that the object is retried with backoff and others are
-// written.
+// guard turns a panic of f into an error. So the object is retried with backoff, and other objects
+// are written.
 func (w *Writer) guard(object string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // pace spaces the writes to one object, for example a Gateway to which a thousand routes attach.
-// The first write of a row is immediate. Each later one waits for a moment without changes, or for
-// at most the row's delay, which doubles with each write.
+// The first of a row of writes is immediate. Each later write waits until the object has not
+// changed for a moment, at most for a delay that doubles with each write.
 type pace struct {
 	mu   sync.Mutex
 	last map[report.Ref]written
@@ -17,15 +17,15 @@ type pace struct {
 
 type written struct {
 	at      time.Time
-	delay   time.Duration // the maximum time until the next one
-	changed time.Time     // the time of the last change
+	delay   time.Duration // the maximum time until the next write
+	changed time.Time     // when the object last changed
 }
 
 const (
 	minDelay, maxDelay = 20 * time.Millisecond, 4 * time.Second
-	// moment is the time without changes before a write.
+	// moment is how long an object must not change before a write.
 	moment = 150 * time.Millisecond
-	// rowEnd is the time after which a write starts a new row.
+	// rowEnd is the time after a write from which the next write begins a new row.
 	rowEnd = 6 * time.Second
 )
 

@@ -32,7 +32,7 @@ func (w *Writer) writeStatus(ctx context.Context, ref report.Ref) error {
 	view := w.cfg.Store.View()
 	obj, ok := table.Object(view, ref.Key())
 	if !ok || !translated {
-		return nil // Observe queues it again once it is translated
+		return nil // Observe queues the object once its newest generation is translated
 	}
 	reported, _ := w.cfg.Board.Get(ref)
 	in := shape.Input{
@@ -59,8 +59,8 @@ func (w *Writer) writeStatus(ctx context.Context, ref report.Ref) error {
 	return w.cfg.Source.Patch(ctx, ref, live, "status", body)
 }
 
-// statusPatch returns the merge patch to the wanted status: the fields that differ, and the version
-// that it applies to, so that it never overwrites another client's write.
+// statusPatch returns the merge patch to the wanted status. It has the fields that differ, and the
+// version to which it applies, so that it never overwrites another client's write.
 func statusPatch(live kube.Live, want any) ([]byte, error) {
 	before, err := fields(live.Status)
 	if err != nil {
@@ -80,8 +80,8 @@ func statusPatch(live kube.Live, want any) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": version(live), "status": diff})
 }
 
-// version returns metadata with which the API server answers 409 Conflict unless the object is of
-// live's version.
+// version returns metadata for a patch: the API server answers 409 Conflict unless the object still
+// has the version in live.
 func version(live kube.Live) map[string]any {
 	return map[string]any{"uid": live.UID, "resourceVersion": live.ResourceVersion}
 }

@@ -32,16 +32,16 @@ func (w *Writer) listenerSet(in *shape.Input, set *gatewayv1.ListenerSet) {
 	}
 }
 
-// delivery adds the proxies' state for one generation of a gateway. old are the last written
-// conditions.
+// delivery sets in.Proxies for one generation of a gateway. old has the conditions that were
+// written last.
 func (w *Writer) delivery(in *shape.Input, gateway string, generation int64, old []metav1.Condition) {
 	connected, acked := w.cfg.Delivery.Delivered(gateway, generation)
 	in.Proxies = &shape.Proxies{Connected: connected, Acked: acked, Absent: w.absence(in.Report.Owner, connected),
 		Before: programmedGeneration(old)}
 }
 
-// absence returns the time that a Gateway or ListenerSet has had no proxies. Meanwhile it queues
-// the object again for shape.Programmed.
+// absence returns how long a Gateway or ListenerSet has had no connected proxy. When that time
+// begins, it queues the object for after shape.ReconnectGrace.
 func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,7 +60,6 @@ func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 	return w.cfg.Now().Sub(since)
 }
 
-// programmedGeneration returns the generation that conditions report as programmed; 0 for none.
 func programmedGeneration(conditions []metav1.Condition) int64 {
 	for _, c := range conditions {
 		if c.Type == report.Programmed && c.Status == metav1.ConditionTrue {

@@ -22,8 +22,8 @@ import (
 // Delivery reports the state of proxies.
 type Delivery interface {
 	// Delivered returns the number of proxies of a gateway ("namespace/name") that are connected to
-	// any penstock process, and whether all of them have acknowledged the configuration of a
-	// generation with all listeners that the gateway has now.
+	// any penstock process. acked is true if all these proxies have acknowledged the configuration
+	// of a generation with all listeners that the gateway has now.
 	Delivered(gateway string, generation int64) (proxies int, acked bool)
 }
 
@@ -33,8 +33,8 @@ type Config struct {
 	Store      *store.Store // filled by Source
 	Board      *status.Board
 	Delivery   Delivery
-	Controller string                  // controllerName of our entries and classes
-	Features   []gatewayv1.FeatureName // of GatewayClasses
+	Controller string                  // controllerName of Penstock's entries and classes
+	Features   []gatewayv1.FeatureName // supportedFeatures of GatewayClasses
 	Log        *slog.Logger            // nil: slog.Default
 	Now        func() time.Time        // nil: time.Now
 	// OnPanic receives a panic during the write of one object, and its stack; nil: ignored.
@@ -49,8 +49,8 @@ type Writer struct {
 
 	mu        sync.Mutex
 	observed  map[report.Ref]int64     // the last translated generation
-	proxyless map[report.Ref]time.Time // start of a Gateway's or ListenerSet's time without proxies
-	warned    map[report.Ref]bool      // GatewayClasses whose blocked deletion is logged
+	proxyless map[report.Ref]time.Time // since when a Gateway or ListenerSet has no connected proxy
+	warned    map[report.Ref]bool      // GatewayClasses whose delayed deletion was logged
 	queues    *queues                  // nil: not leading
 }
 
@@ -71,7 +71,7 @@ const (
 	// fewWorkers and manyWorkers bound the writes in flight. The API server accepts 200 concurrent
 	// requests of all clients by default.
 	fewWorkers, manyWorkers = 4, 16
-	// conflictDelay is the usual time until the watch delivers the newer version after a conflict.
+	// conflictDelay is the usual time from a conflict until the watch delivers the newer version.
 	conflictDelay = 50 * time.Millisecond
 )
 
@@ -100,8 +100,8 @@ func New(cfg Config) (*Writer, error) {
 	return w, nil
 }
 
-// Observe records the generation of each object that the board's reports describe: the objects in
-// view, of which changes are new. The reports of the changes must be on the board before.
+// Observe records that the board's reports describe the objects in view. changes has the changes
+// since the last call. Their reports must be on the board before.
 func (w *Writer) Observe(view *store.View, changes []store.Change) {
 	var dirty []report.Ref
 	w.mu.Lock()

@@ -2,8 +2,8 @@
 // findings, which name the object, the field, the problem and its fix; and addresses (address.go).
 //
 // Every package may import it; it imports only packages of other projects. Reports are plain
-// values, immutable once handed on. They are made by translation, written by discovery/status, and
-// completed by xds with Envoy's answers.
+// values, immutable once handed on. Translation and other sources make them; xds makes reports of
+// Envoy's answers; discovery/status writes them.
 //
 // Tests: go test ./discovery/status/report
 package report

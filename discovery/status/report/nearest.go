@@ -16,10 +16,10 @@ func Nearest(s string, names []string) string {
 	return best
 }
 
-// Distance is the number of bytes to add, remove, replace or swap with the next one between a and b
-// (optimal string alignment).
+// Distance is the number of edits from a to b: to add, remove or replace a byte, or to swap two
+// adjacent ones (optimal string alignment).
 func Distance(a, b string) int {
-	before, last := make([]int, len(b)+1), make([]int, len(b)+1) // of the two bytes of a before
+	before, last := make([]int, len(b)+1), make([]int, len(b)+1) // rows of the two previous bytes of a
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

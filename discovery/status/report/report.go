@@ -23,7 +23,7 @@ func (r Ref) Key() string {
 	return r.Namespace + "/" + r.Name
 }
 
-// String returns the form for people: "HTTPRoute default/chat".
+// String returns a text for people, such as "HTTPRoute default/chat".
 func (r Ref) String() string { return r.Kind + " " + r.Key() }
 
 // Compare orders by kind, namespace, name, group.
@@ -42,7 +42,7 @@ const (
 type Condition struct {
 	Type   string `json:"type"`
 	Status string `json:"status"` // True, False or Unknown
-	// CamelCase, from the specification where it has one
+	// Reason is in CamelCase. It is from the specification if possible.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 }
@@ -75,8 +75,8 @@ type Listener struct {
 // Severity is the effect of a finding.
 type Severity string
 
-// An Error means that a part of the object has no effect; a Warning, that it has an effect but
-// perhaps not the intended one; an Info needs no action.
+// Error means that a part of the object has no effect. Warning means that a part perhaps has
+// another effect than intended. Info needs no action.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
@@ -86,7 +86,7 @@ const (
 // Finding is one problem for the user. It is printed as "source: owner field: problem; fix".
 type Finding struct {
 	Severity Severity `json:"severity"`
-	Owner    Ref      `json:"owner,omitzero"`   // zero if no object could be read
+	Owner    Ref      `json:"owner,omitzero"`   // zero if the finding belongs to no object
 	Source   string   `json:"source,omitempty"` // "file:line", where known
 	Field    string   `json:"field,omitempty"`  // JSON path, such as spec.rules[0].backendRefs[1].port
 	Problem  string   `json:"problem"`
@@ -115,7 +115,7 @@ func (f Finding) String() string {
 type Report struct {
 	Owner      Ref         `json:"object"`
 	Conditions []Condition `json:"conditions,omitempty"`
-	// of routes and InferencePools; of policies, the ancestors, which are Gateways
+	// for routes and InferencePools; for policies, the Gateways that are their ancestors
 	Parents   []Parent   `json:"parents,omitempty"`
 	Listeners []Listener `json:"listeners,omitempty"` // Gateways and ListenerSets
 	Addresses []string   `json:"addresses,omitempty"` // Gateways
@@ -138,8 +138,9 @@ func Set(list []Condition, c Condition) []Condition {
 // Programmed is the type of the condition that reports whether proxies have the configuration.
 const Programmed = "Programmed"
 
-// NotProgrammed returns the condition with which a source votes that an object is not programmed.
-// discovery/status ranks the votes, and on Kubernetes discovery/status/shape.Programmed decides.
+// NotProgrammed returns the condition of a source for which an object is not programmed.
+// discovery/status ranks the conditions of all sources; on Kubernetes
+// discovery/status/shape.Programmed then decides.
 func NotProgrammed(reason, message string) Condition {
 	return Condition{Type: Programmed, Status: False, Reason: reason, Message: message}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// AccessPolicy is the shape of a policy's status: an ancestor for each Gateway (GEP-713), and the
-// conditions of the policy itself, which kstatus reads.
+// AccessPolicy is the shape of an AccessPolicy's status: an ancestor for each Gateway (GEP-713),
+// and the conditions of the policy as a whole, which kstatus reads.
 func AccessPolicy() *Shape {
 	status := func(p *v1alpha1.AccessPolicy) *v1alpha1.AccessPolicyStatus { return &p.Status }
 	ancestors := Ancestors(func(p *v1alpha1.AccessPolicy) *gatewayv1.PolicyStatus {
@@ -28,7 +28,7 @@ func AccessPolicy() *Shape {
 			out := *old
 			in.Old = &gatewayv1.PolicyStatus{Ancestors: old.Ancestors}
 			out.Ancestors = ancestors.Make(in).(*gatewayv1.PolicyStatus).Ancestors
-			if old.ObservedGeneration == 0 { // the installed CRD has ancestors alone
+			if old.ObservedGeneration == 0 { // the installed CRD has only ancestors
 				return &out
 			}
 			in.Old, in.Report.Conditions = &out, worst(in.Report)
@@ -37,8 +37,8 @@ func AccessPolicy() *Shape {
 	}
 }
 
-// worst returns the conditions of the first parent that has a False one, else of the first parent.
-// A report without parents has conditions of its own.
+// worst returns the conditions of the first parent with a False condition, else of the first
+// parent. Without parents it returns the conditions of the report.
 func worst(r report.Report) []report.Condition {
 	if len(r.Parents) == 0 {
 		return r.Conditions

@@ -8,7 +8,7 @@
 // Invariants: entries with another controllerName, and conditions with another project's domain in
 // their type, are kept in their order. A condition's lastTransitionTime changes only with its
 // status. A status that describes a later generation than the report is kept. The same input gives
-// an equal status, so nothing is written twice.
+// an equal status, so the same status is not written twice.
 //
 // Tests: go test ./discovery/status/shape
 package shape

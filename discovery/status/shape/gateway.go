@@ -71,7 +71,7 @@ func listeners[T gatewayv1.ListenerStatus | gatewayv1.ListenerEntryStatus](in In
 	return out
 }
 
-// routeKinds never returns nil: the field is required, and an empty list means that no kind is
+// routeKinds never returns nil, because the field is required. An empty list means that no kind is
 // supported.
 func routeKinds(list []report.Ref) []gatewayv1.RouteGroupKind {
 	out := make([]gatewayv1.RouteGroupKind, 0, len(list))

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// ByKind returns the shape of every kind that gets a status, by the name of the kind and its table.
+// ByKind returns the shape of every kind that gets a status, by the name of the kind (store.Kind).
 func ByKind() map[string]*Shape {
 	return map[string]*Shape{
 		store.GatewayClasses.Kind(): GatewayClass(),
@@ -57,7 +57,7 @@ func ByKind() map[string]*Shape {
 			func(s *v1alpha1.EnvoyFleetStatus) (*[]metav1.Condition, *int64) {
 				return &s.Conditions, &s.ObservedGeneration
 			}),
-		// members are records of multicluster, written by another field manager
+		// status.members is not written here: multicluster writes it, as another field manager
 		store.ClusterSets.Kind(): Own(
 			func(c *v1alpha1.ClusterSet) *v1alpha1.ClusterSetStatus { return &c.Status },
 			func(s *v1alpha1.ClusterSetStatus) (*[]metav1.Condition, *int64) {

@@ -13,16 +13,16 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// MultiCluster is our controllerName in entries of the multi-cluster controller: a pool's parent
-// that is its import in other clusters, and an import's clusters.
+// MultiCluster is the controllerName of Penstock's multi-cluster controller. It writes a pool's
+// parent for the import in other clusters, and an import's clusters.
 const MultiCluster = v1alpha1.Group + "/multicluster-controller"
 
-// Hub is a hub's controllerName in such entries. A member's Penstock treats it as another
+// Hub is the controllerName of a hub in such entries. Penstock in a member treats a hub as another
 // controller.
 const Hub = v1alpha1.Group + "/multicluster-hub"
 
-// InferencePool is the shape of a pool's status: an entry for each Gateway, and one for the pool's
-// import in other clusters.
+// InferencePool is the shape of a pool's status: an entry for each Gateway, and an entry for the
+// pool's import in other clusters.
 func InferencePool() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any { return take(&obj.(*inferencev1.InferencePool).Status) },
@@ -55,8 +55,8 @@ func placeholder(entry inferencev1.ParentStatus) bool {
 	return entry.ParentRef.Kind == "Status" && entry.ParentRef.Name == "default"
 }
 
-// ours reports whether an entry is ours. Older releases lack the field controllerName: such an
-// entry is ours if its parent is a Gateway in the report.
+// ours reports whether an entry belongs to Penstock. CRDs of older releases have no controllerName:
+// then the entry does if its parent is a Gateway in the report.
 func (in Input) ours(entry inferencev1.ParentStatus) bool {
 	if entry.ControllerName != "" {
 		return string(entry.ControllerName) == in.Controller || string(entry.ControllerName) == MultiCluster
@@ -103,12 +103,11 @@ func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.P
 	return out
 }
 
-// InferencePoolImport is the shape of an import's status: the gateway controller's entry among the
-// controllers, with a parent for each Gateway, while there is one (ImportController.Name). Other
-// fields belong to multi-cluster controllers, which write status.clusters and status.conditions.
-// Take leaves the conditions that are False to translation, and the clusters of others. Our own
-// multi-cluster controller's clusters mirror the members' exports, which translation reads from
-// Offers, and become stale while no process leads.
+// InferencePoolImport is the shape of an import's status. Make writes only the gateway controller's
+// entry in status.controllers (ImportController.Name), with a parent for each Gateway.
+// Multi-cluster controllers write the other fields. For translation, Take leaves the conditions
+// that are False and the clusters of other controllers. Penstock's own clusters mirror the members'
+// exports, which translation reads from Offers, and are stale while no process leads.
 func InferencePoolImport() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
@@ -152,8 +151,8 @@ func InferencePoolImport() *Shape {
 	}
 }
 
-// uncarried returns the clusters; if the installed CRD has no such field, the ones that a hub
-// carries in conditions.
+// uncarried returns the clusters. If the installed CRD has no such field, it returns the clusters
+// that a hub has encoded in conditions.
 func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == Hub })
 	if i < 0 || len(s.Clusters) > 0 {
@@ -162,8 +161,8 @@ func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.Importe
 	return inferenceapi.Carried(s.Controllers[i].Conditions)
 }
 
-// withheld returns another controller's conditions that are False. Penstock's own have no effect:
-// its clusters have conditions, too.
+// withheld returns the conditions that are False, unless Penstock has written them: those have no
+// effect, because each cluster has conditions, too.
 func withheld(s *inferenceapi.InferencePoolImportStatus) []metav1.Condition {
 	if slices.ContainsFunc(s.Controllers, func(c upstream.ImportController) bool {
 		return v1alpha1.OfPenstock(string(c.Name))
@@ -185,7 +184,7 @@ func declining(s *inferenceapi.InferencePoolImportStatus) (out []upstream.Import
 	return out
 }
 
-// untrue returns the conditions that are False, without the fields that may change meanwhile.
+// untrue returns the conditions that are False, without fields that may change meanwhile.
 func untrue(all []metav1.Condition) (out []metav1.Condition) {
 	for _, c := range all {
 		if c.Status == metav1.ConditionFalse {
@@ -195,8 +194,8 @@ func untrue(all []metav1.Condition) (out []metav1.Condition) {
 	return out
 }
 
-// unmirrored returns the clusters of other controllers and users. Our multi-cluster controller
-// lists its own.
+// unmirrored returns the clusters that others wrote. The entry of Penstock's multi-cluster
+// controller lists its clusters.
 func unmirrored(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == MultiCluster })
 	if i < 0 {

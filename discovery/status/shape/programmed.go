@@ -15,9 +15,9 @@ const ReconnectGrace = time.Minute
 // Proxies is the state of a Gateway's proxies.
 type Proxies struct {
 	Connected int           // to any penstock process
-	Acked     bool          // all of them have acknowledged the listeners of the current generation
-	Absent    time.Duration // the time without a connected one
-	Before    int64         // the generation that the last written status reports as programmed; 0 for none
+	Acked     bool          // all have acknowledged the listeners of the current generation
+	Absent    time.Duration // how long no proxy has been connected
+	Before    int64         // the last generation that the status reports as programmed, or 0
 	// Addressless is the Service ("namespace/name") in front of the proxies if it has no address;
 	// else "".
 	Addressless string
@@ -26,11 +26,11 @@ type Proxies struct {
 // Programmed decides whether a Gateway, a ListenerSet or one of their listeners is programmed, and
 // for which generation; 0 means the current one. No other function decides this.
 //
-// reported is the board's condition. It is False if a source keeps the Gateway from being
+// reported is the board's condition. It is False if a source reports that the Gateway cannot be
 // programmed: translation (invalid configuration), the supervisor (a port or address in use, pods
-// that do not start) or a proxy (NACK); status.Sources ranks them. If it is True, the proxies
-// decide: an address to reach them, a connection, and the acknowledgement of all listeners. A
-// programmed generation stays programmed until the next one is.
+// that do not start) or a proxy (NACK). If it is True, p decides: the proxies need an address, a
+// connection, and an acknowledgement of all listeners. A programmed generation stays programmed
+// until the next generation is programmed.
 func Programmed(reported report.Condition, p Proxies) (c report.Condition, generation int64) {
 	pending := func(reason gatewayv1.GatewayConditionReason, message string) (report.Condition, int64) {
 		return report.NotProgrammed(string(reason), message), 0

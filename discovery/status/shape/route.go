@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Route is the shape of a route's status: an entry for each parent. Entries with our controllerName
-// are ours.
+// Route is the shape of a route's status: an entry for each parent. Entries with another
+// controllerName stay.
 func Route[T store.Object](parts func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus)) *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
@@ -80,7 +80,7 @@ func (in Input) routeParent(spec *gatewayv1.CommonRouteSpec, p report.Parent,
 		ParentRef: denormal(p.Ref), ControllerName: gatewayv1.GatewayController(in.Controller),
 		Conditions: in.conditions(old.Conditions, p.Conditions),
 	}
-	// the reference as the user wrote it, because tools compare the two
+	// Use the reference as the user wrote it: tools compare it with the spec.
 	for _, ref := range spec.ParentRefs {
 		if normal(ref, in.Object.GetNamespace()) == p.Ref {
 			out.ParentRef = ref
@@ -116,7 +116,7 @@ func denormal(ref report.ParentRef) gatewayv1.ParentReference {
 }
 
 // Ancestors is the shape of a policy's status: an entry for each Gateway (GEP-713). Entries with
-// our controllerName are ours.
+// another controllerName stay.
 func Ancestors[T store.Object](status func(T) *gatewayv1.PolicyStatus) *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any { return take(status(obj.(T))) },

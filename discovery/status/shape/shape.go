@@ -14,31 +14,32 @@ import (
 
 // Shape reads and makes the status of one kind. A status is a pointer to the kind's status type.
 type Shape struct {
-	// Take returns the status of an object that was just read, and clears it in the object, except
-	// for the fields that translation reads.
+	// Take returns the status of an object that was just read. It clears the status in the object,
+	// except for the fields that translation reads.
 	Take func(store.Object) any
-	// Make returns the new status of an object; in.Old if nothing changes. It modifies neither.
+	// Make returns the new status of an object, or in.Old if nothing changes. It modifies neither
+	// the object nor in.Old.
 	Make func(in Input) any
 }
 
 // Input is the input of Make.
 type Input struct {
 	// Report is the board's report about the object. Without conditions, parents and listeners the
-	// object is not ours.
+	// object is not Penstock's.
 	Report report.Report
 	// Object is the object without its status.
 	Object store.Object
 	Old    any
 	// Generation is the generation that the report describes.
 	Generation int64
-	// Controller is our controllerName; Now the time, in whole seconds.
+	// Controller is Penstock's controllerName. Now is the time, in whole seconds.
 	Controller string
 	Now        metav1.Time
 
 	// Addresses are a Gateway's addresses.
 	Addresses []gatewayv1.GatewayStatusAddress
-	// Proxies is the input of Programmed, for Gateways and ListenerSets; nil: the conditions stay
-	// as reported.
+	// Proxies is the input of Programmed, for Gateways and ListenerSets. If it is nil, the
+	// conditions stay as reported.
 	Proxies *Proxies
 	// Features and Supported are for GatewayClasses: the supported features, and the
 	// SupportedVersion condition.
@@ -49,7 +50,8 @@ type Input struct {
 // longest is the maximum length in bytes of a condition's message (metav1.Condition).
 const longest = 32768
 
-// conditions replaces our conditions in old by want. Conditions of other projects stay, in front.
+// conditions replaces Penstock's conditions in old by want. Conditions of other projects stay,
+// before want.
 func (in Input) conditions(old []metav1.Condition, want []report.Condition) []metav1.Condition {
 	out := make([]metav1.Condition, 0, len(want))
 	for _, c := range old {
@@ -122,13 +124,13 @@ func Conditions[T store.Object, S any](status func(T) *S, conditions func(*S) *[
 	}
 }
 
-// Stalled is the condition of kstatus (sigs.k8s.io/cli-utils) for an object that stays broken until
-// it, or another object, changes.
+// Stalled is the condition type of kstatus (sigs.k8s.io/cli-utils) for an object that stays broken
+// until this or another object changes.
 const Stalled = "Stalled"
 
-// Own is the shape of a status of our own kinds: conditions, and what kstatus reads. parts returns
-// the conditions and the observed generation, which is -1 before the first write. It is 0 if the
-// installed CRD lacks the field, and then stays 0.
+// Own is the shape of a status of Penstock's kinds: conditions, Stalled, and the observed
+// generation. parts returns the conditions and the observed generation. The latter is -1 before the
+// first write. It is 0, and stays 0, if the installed CRD lacks the field.
 func Own[T store.Object, S any](status func(T) *S, parts func(*S) (*[]metav1.Condition, *int64)) *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any { return take(status(obj.(T))) },
@@ -149,7 +151,7 @@ func Own[T store.Object, S any](status func(T) *S, parts func(*S) (*[]metav1.Con
 	}
 }
 
-// withStalled adds Stalled to conditions of which one is False.
+// withStalled adds Stalled if one of the conditions is False.
 func withStalled(conditions []report.Condition) []report.Condition {
 	i := slices.IndexFunc(conditions, func(c report.Condition) bool { return c.Status == report.False })
 	if i < 0 {

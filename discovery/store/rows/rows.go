@@ -7,13 +7,13 @@ import (
 	"github.com/hashicorp/go-memdb"
 )
 
-// ByID is the index of every table's primary key.
+// ByID names the index by primary key, which every table has.
 const ByID = "id"
 
-// byPrefix is the suffix of an index's name in go-memdb for a read by prefix.
+// byPrefix is the suffix that go-memdb requires after the name of an index for a read by prefix.
 const byPrefix = "_prefix"
 
-// Index makes the key of a row; nil if the index omits the row.
+// Index is an index by Key. Key returns nil if the index omits the row.
 type Index struct{ Key func(row any) []byte }
 
 // FromObject implements memdb.SingleIndexer.
@@ -65,8 +65,8 @@ func First[Row any](t Reader, table string, key []byte) *Row {
 }
 
 // Walk iterates over the rows whose key in an index begins with prefix, in the order of their keys.
-// ws, which may be nil, fires when the walk would meet other rows. The table must not change
-// meanwhile.
+// ws, which may be nil, fires when these rows have changed. The transaction must not change the
+// table during the walk.
 func Walk[Row any](t Reader, ws memdb.WatchSet, table, index string, prefix []byte) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		list, err := t.Get(table, index+byPrefix, prefix)

@@ -1,5 +1,5 @@
-// Package storetest fills objects of the store with texts of their own, so that tests can detect
-// which of them a page prints.
+// Package storetest fills the fields of store objects with texts, a different one in each field. So
+// a test can determine which fields a page prints.
 //
 // Tests: go test ./discovery/store
 package storetest

@@ -15,11 +15,11 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Text is the value of one field; no other field has it.
+// Text is the value of one field. No other field has the same value.
 type Text struct {
 	Value string
 	Path  string // "spec.rules[0].name"
-	// Secret texts must not be printed, by the decision about the field (store.Quotable).
+	// Secret is set if the decision about the field (store.Quotable) forbids printing the text.
 	Secret bool
 }
 
@@ -29,15 +29,16 @@ var values = []reflect.Type{
 	reflect.TypeFor[intstr.IntOrString](),
 }
 
-// Filled returns an object with a text in each field, at any depth. Headers are named
-// Authorization.
+// Filled returns an object with a text in each field, at any depth. Headers whose values are hidden
+// are named Authorization.
 func Filled(kind store.Kind) (store.Object, []Text) {
 	return fill(&filler{kind: kind, prefix: "canary"})
 }
 
-// WithCredentials returns an object with a credential in each field, at any depth, in forms that
-// users write into visible fields: a URL's userinfo, a parameter of a query, a token after its
-// scheme. All of them are secret, regardless of the decision about the field. Names are plain.
+// WithCredentials returns an object with a credential in each field, at any depth, except in names.
+// The credentials have forms that users write into visible fields: the userinfo of a URL, a
+// parameter of a query, a token after its scheme. All of them are secret, whatever the decision
+// about the field.
 func WithCredentials(kind store.Kind) (store.Object, []Text) {
 	return fill(&filler{kind: kind, prefix: "hidden", forms: []string{
 		"/v1/models?api_key=%s", "https://user:%s@example.com/v1", "Bearer %s", "a path /v1?a=b&token=%s&c=d",
@@ -53,11 +54,11 @@ func fill(f *filler) (store.Object, []Text) {
 type filler struct {
 	kind   store.Kind
 	prefix string   // of all texts
-	forms  []string // formats of credentials, in turn; none: plain texts
+	forms  []string // formats of credentials, used in turn; if empty, texts are plain
 	texts  []Text
 }
 
-// mark makes a text. hidden overrides the decision about its field.
+// mark makes the text of a field. hidden makes it secret whatever the decision about the field.
 func (f *filler) mark(path string, hidden bool) string {
 	text := fmt.Sprintf("%s-%s-%04d.", f.prefix, strings.ToLower(f.kind.Kind()), len(f.texts))
 	if len(f.forms) > 0 && !isName(path) {
@@ -68,8 +69,8 @@ func (f *filler) mark(path string, hidden bool) string {
 	return text
 }
 
-// isName reports whether a field holds a name, or another text that the API server requires to have
-// the form of a name. Reports and rows are named by such fields, so they hold no credential.
+// isName reports whether a field holds a name, or another text that must have the form of a name.
+// Such fields hold no credential: they identify reports and rows.
 func isName(path string) bool {
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	return name == "name" && !strings.HasPrefix(path, "metadata.annotations") ||

@@ -1,6 +1,6 @@
 // Package ports opens the listeners of all programs. Each kind of listener is a Port, a row of All:
-// who connects, the share of the process's file descriptors for its connections, and the test that
-// attacks it. So a client that opens connections without end leaves descriptors for the other
+// its clients, the share of the process's file descriptors for its connections, and the test that
+// attacks it. A client that opens connections without end thus leaves descriptors for the other
 // ports, for scraping, and for files.
 //
 // Commands call Port.Listen, and servers wrap the listener with Limit before they serve.

@@ -16,10 +16,10 @@ type Port struct {
 	Name string
 	// Clients describes the intended clients.
 	Clients string
-	// Share is the part of the process's file descriptors (RLIMIT_NOFILE) that its connections may
-	// use, above 0 and below 1.
+	// Share is the part of the process's file descriptors (RLIMIT_NOFILE) that connections of the
+	// port may use, above 0 and below 1.
 	Share float64
-	// Attack is the test in conformance/promises/attacks that attacks it.
+	// Attack is the test in conformance/promises/attacks that attacks the port.
 	Attack string
 }
 
@@ -34,16 +34,16 @@ var (
 	Admin   = Port{"admin", "people, on this machine", 0.03, "TestAdmin_DNSRebindingReadsNothing"}
 	Health  = Port{"health", "the kubelet", 0.02, "TestHealth_AnswersFromTheFirstMoment"}
 	Events  = Port{"kv-events", "model servers", 0.05, "TestKVEvents_HostileServerThatDialsHarmsNoOtherServer"}
-	// Local is the socket of pages in the state folder, which other users cannot open.
+	// Local is the socket in the state folder that serves pages. Other users cannot connect to it.
 	Local = Port{"local", "commands of this user", 0.05, "TestState_FolderIsPrivate"}
-	// External is the one port of each program of penstock-external.
+	// External is the only port of each program of penstock-external.
 	External = Port{"external", "pickers", 0.5, "TestProcess_HostilePromptsHarmThemselvesAlone"}
 )
 
-// All are the ports of a process of penstock. External is alone in its process.
+// All are the ports of a process of penstock. A process with External has no other port.
 var All = []Port{ADS, Picker, Peers, Members, Pages, Admin, Health, Events, Local}
 
-// least is how many connections a port has, however few descriptors there are.
+// least is the minimum of Most, however few descriptors there are.
 const least = 16
 
 // Most is how many connections the port may have at a time.
@@ -70,7 +70,7 @@ func (p Port) Listen(ctx context.Context, network, address string) (net.Listener
 	if err != nil {
 		return nil, err
 	}
-	if network == "unix" { // for systems without the effect of private
+	if network == "unix" { // for systems on which private has no effect
 		if err := os.Chmod(address, 0o600); err != nil {
 			_ = l.Close()
 			return nil, err
@@ -90,7 +90,7 @@ type listener struct {
 	port Port
 }
 
-// SetDeadline ends a waiting call of Accept, as *net.TCPListener.SetDeadline does.
+// SetDeadline makes a waiting call of Accept return at t, like net.TCPListener.SetDeadline.
 func (l *listener) SetDeadline(t time.Time) error {
 	if at, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
 		return at.SetDeadline(t)
@@ -98,8 +98,8 @@ func (l *listener) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// Limit bounds the connections of a listener by the share of the port that opened it, or else of
-// this port. with has further limits.
+// Limit bounds the connections of a listener by the share of the Port that opened it, or of p if no
+// Port did. with has further limits.
 func (p Port) Limit(l net.Listener, with admission.Config) net.Listener {
 	if own, ok := l.(*listener); ok {
 		l, p = own.Listener, own.port

@@ -27,18 +27,18 @@ import (
 // FieldManager is Penstock's name in managedFields.
 const FieldManager = "penstock"
 
-// ErrNotOwned is returned by Apply if an object of the name exists without Penstock's label.
+// ErrNotOwned is the error of Apply if an object of the same name exists without Penstock's label.
 var ErrNotOwned = errors.New("exists without the label of Penstock")
 
 // Config configures a Cluster.
 type Config struct {
-	// REST configures the connection to the API server; its rate limit is not used. Required.
+	// REST configures the connection to the API server. Its rate limit is ignored. Required.
 	REST *rest.Config
 	// Namespaces restricts the watched namespaces; empty: all.
 	Namespaces []string
 	// Changed is called, from several goroutines, with each object that was added, changed or
-	// deleted. For pods it is called with the fleet's name, only if the nodes that run the fleet
-	// have changed. Required.
+	// deleted. For a pod, it is called with the name of the fleet, and only if the nodes that run
+	// the fleet have changed. Required.
 	Changed func(Ref)
 }
 
@@ -50,7 +50,7 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	objects map[Ref]*Object
-	pods    map[Ref]map[Ref]*Object // by fleet: see subject
+	pods    map[Ref]map[Ref]*Object // pods by fleet: see subject
 }
 
 func New(c Config) (*Cluster, error) {
@@ -109,8 +109,7 @@ func (c *Cluster) listWatch(kind, namespace string) *cache.ListWatch {
 	}
 }
 
-// Objects returns the objects of one fleet at the API server, sorted by kind. They exclude its
-// pods, which belong to its Deployment.
+// Objects returns the objects of one fleet at the API server, sorted by kind, without pods.
 func (c *Cluster) Objects(namespace, fleet string) []Object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +128,7 @@ func (c *Cluster) Objects(namespace, fleet string) []Object {
 	return out
 }
 
-// Called with mu held.
+// mu is held.
 func (c *Cluster) nodes(namespace, fleet string) (out []string) {
 	for _, pod := range c.pods[Ref{podKind, namespace, fleet}] {
 		out = append(out, pod.Nodes...)
@@ -138,8 +137,8 @@ func (c *Cluster) nodes(namespace, fleet string) (out []string) {
 	return slices.Compact(out)
 }
 
-// Apply writes an object. applied is its hash, stored in AnnotationApplied. known reports whether
-// the object has been seen; an unknown one is read first.
+// Apply writes an object. applied is its hash, for AnnotationApplied. known means that Objects has
+// returned the object. Another object is read first.
 func (c *Cluster) Apply(ctx context.Context, obj render.Object, applied string, known bool) error {
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
 	client := c.client.Resource(kinds[kind]).Namespace(obj.GetNamespace())
@@ -182,8 +181,8 @@ func encode(obj render.Object, applied string) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// Delete deletes an object unless another one of its name has replaced it. A missing object is not
-// an error.
+// Delete deletes an object, unless a new object of the same name has replaced it. A missing object
+// is not an error.
 func (c *Cluster) Delete(ctx context.Context, o Object) error {
 	uid := types.UID(o.UID)
 	background := metav1.DeletePropagationBackground
@@ -207,7 +206,7 @@ func (c *Cluster) see(o *Object) bool {
 	if o.Kind != podKind {
 		return true
 	}
-	if old != nil && old.Fleet != o.Fleet { // its label was changed by hand
+	if old != nil && old.Fleet != o.Fleet { // a user has changed its label
 		delete(c.pods[old.subject()], o.Ref)
 	}
 	if c.pods[o.subject()] == nil {
@@ -256,7 +255,7 @@ func (in *intake) Update(obj any) error {
 	return nil
 }
 
-// Replace receives a whole list: objects that are missing from it were deleted.
+// Replace receives a whole list. Objects that are not in the list were deleted.
 func (in *intake) Replace(list []any, _ string) error {
 	there := map[Ref]bool{}
 	for _, obj := range list {

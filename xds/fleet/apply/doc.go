@@ -2,13 +2,12 @@
 // Penstock's label, applies them (server-side apply) and deletes them. secret.go stores the
 // certificate authority and reviews tokens with the same client.
 //
-// fleet calls it on the leading replica. It keeps a few fields of each object (Object). The result
-// of Apply counts as seen, so that a late watch event does not cause a second write. It also
-// watches the labeled pods, for the addresses of their nodes.
+// fleet calls it on the leading replica. It keeps a few fields of each object (Object). It keeps
+// the result of Apply like a watch event, so that the late event does not cause a second write. It
+// also watches the labeled pods, for the addresses of their nodes.
 //
-// Invariants: it applies as field manager "penstock", by force, so that fields of other managers
-// stay. It never modifies an object of the same name without the label (ErrNotOwned). The client
-// has no rate limit.
+// Invariants: it applies by force as field manager "penstock". Fields that only other managers set
+// stay. It never modifies an object without the label (ErrNotOwned). The client has no rate limit.
 //
 // Tests: go test ./xds/fleet/apply (against a minimal API server in the test).
 package apply

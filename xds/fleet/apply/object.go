@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// AnnotationApplied is the hash of the applied object. It shows all replicas what was written.
+// AnnotationApplied is the annotation with the hash of the applied object, for all replicas.
 const AnnotationApplied = "penstock.dev/applied"
 
 // Ref names an object of a fleet.
@@ -28,18 +28,18 @@ type Object struct {
 	UID     string
 	Fleet   string // value of render.LabelFleet
 	Applied string // value of AnnotationApplied
-	// Mark changes when fields that we applied may have changed: the generation, or the resource
-	// version for kinds without one.
+	// Mark changes when fields that Apply has written may have changed. It is the generation, or
+	// the resource version for kinds without a generation.
 	Mark string
 	// Owner and OwnerName are the UID and name of the object's Gateway.
 	Owner, OwnerName string
 	Deleting         bool
 
-	// of a Deployment
+	// set for a Deployment
 	Replicas, Available int32
-	// Stuck is the reason why the rollout makes no progress, or "".
+	// Stuck is the reason why the Deployment's rollout makes no progress, or "".
 	Stuck string
-	// Of a Service: the load balancer's addresses and names, the external IPs, and the cluster IPs.
+	// These fields are set for a Service. Balancer has the load balancer's addresses and names.
 	Balancer, External, ClusterIPs []string
 	Type                           corev1.ServiceType
 	// spec.loadBalancerClass
@@ -47,8 +47,8 @@ type Object struct {
 	// ports of a NetworkPolicy's first rule
 	Ports []render.Socket
 	// Nodes are the addresses of the nodes with ready pods of the fleet, sorted. They answer a
-	// NodePort with any externalTrafficPolicy. They come from the pods, so that
-	// Penstock needs no permission to read Nodes.
+	// NodePort with any externalTrafficPolicy. They come from the pods, so that Penstock needs no
+	// permission to read nodes.
 	Nodes []string
 
 	version uint64 // resource version
@@ -64,7 +64,7 @@ var kinds = map[string]schema.GroupVersionResource{
 	"NetworkPolicy":           {Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
 }
 
-// podKind is watched, too. Pods belong to a fleet by label, not by name.
+// podKind is the kind that is only watched. Pods belong to a fleet by label, not by name.
 const podKind = "Pod"
 
 func resourceOf(kind string) schema.GroupVersionResource {
@@ -158,8 +158,8 @@ func nodes(u *unstructured.Unstructured) (out []string) {
 	return out
 }
 
-// stuck returns the reason why a Deployment gets no ready pods (DeploymentConditionType
-// ReplicaFailure, Progressing).
+// stuck returns the reason why a Deployment gets no ready pods, from its conditions ReplicaFailure
+// and Progressing.
 func stuck(u *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, bad := range []struct{ typ, status string }{{"ReplicaFailure", "True"}, {"Progressing", "False"}} {

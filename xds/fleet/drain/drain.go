@@ -16,19 +16,19 @@ import (
 type Config struct {
 	// Admin is the socket of Envoy's admin interface. Required.
 	Admin string
-	// Stop makes client listeners reject connections from the beginning, because nothing routes
-	// clients elsewhere first. Internal listeners, which requests in flight may need, stay open.
+	// Stop makes the listeners for clients reject connections from the beginning. It is for Envoys
+	// without a load balancer in front. Internal listeners stay open for requests in flight.
 	Stop bool
 	// Timeout bounds the drain. Default: 10 min.
 	Timeout time.Duration
-	// Settle is the minimum time for which Envoy accepts connections, until all nodes and load
-	// balancers have removed the pod. Default: 10 s.
+	// Settle is the minimum time for which Envoy accepts connections. It must be enough for all
+	// nodes and load balancers to remove the pod. Default: 10 s.
 	Settle time.Duration
-	// Quiet is how long to wait for connections without requests, because a client learns that its
-	// connection ends only from its next response. Without Stop, the drain also ends only after no
-	// datagram has arrived for so long. Default: 5 s.
+	// Quiet is how long to wait for requests on idle connections: a client learns that its
+	// connection ends only from its next response. Without Stop, the drain also waits for this time
+	// without datagrams. Default: 5 s.
 	Quiet time.Duration
-	// Interval between reads of the statistics. Default: 250 ms.
+	// Interval is the time between reads of the statistics. Default: 250 ms.
 	Interval time.Duration
 }
 
@@ -38,8 +38,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Drain returns when nothing is in flight in Envoy, or its time is up. left is the number of
-// requests and streams in flight then. It fails if Envoy's admin interface fails or ctx ends.
+// Drain drains Envoy. It returns when nothing is in flight, or after Config.Timeout. left is the
+// number of requests and streams that are still in flight. It fails if Envoy's admin interface
+// fails or ctx ends.
 func Drain(ctx context.Context, c Config) (left int64, err error) {
 	c = c.withDefaults()
 	e := envoy{client: &http.Client{Transport: &http.Transport{
@@ -60,7 +61,7 @@ func Drain(ctx context.Context, c Config) (left int64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errTimeout)
 	defer cancel()
 	begun := time.Now()
-	busy := begun          // when something was last in flight
+	busy := begun          // when a request or stream was last in flight
 	var received time.Time // when a datagram last arrived
 	datagrams := int64(-1)
 	tick := time.NewTicker(c.Interval)
@@ -70,7 +71,7 @@ func Drain(ctx context.Context, c Config) (left int64, err error) {
 		now := time.Now()
 		if err == nil {
 			left = w.requests + w.streams
-			if w.datagrams > datagrams && !c.Stop { // also at first: datagrams may be arriving
+			if w.datagrams > datagrams && !c.Stop { // true at the first read, too: datagrams may be arriving
 				received = now
 			}
 			datagrams = w.datagrams
@@ -99,7 +100,7 @@ type work struct {
 	requests    int64 // HTTP requests
 	connections int64 // HTTP connections, with requests or without
 	streams     int64 // connections of other protocols
-	datagrams   int64 // of clients, since Envoy started; -1: no listener accepts any
+	datagrams   int64 // of clients since Envoy started; -1: no listener accepts datagrams
 }
 
 type envoy struct{ client *http.Client }

@@ -16,16 +16,18 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// annotationBootstrap rolls pods when their bootstrap changes.
+// annotationBootstrap is the annotation that rolls pods when their bootstrap changes.
 const annotationBootstrap = "penstock.dev/bootstrap"
 
-// progressSeconds is how long a rollout may take to get a ready pod, mostly for pulling images.
+// progressSeconds is how long a rollout may take until a pod is ready. Most of that time is for
+// pulling images.
 const progressSeconds = int32(180)
 
-// drainMargin is the number of seconds that a pod may take in addition to its drain.
+// drainMargin is the time, in seconds, that a pod may take in addition to its drain.
 const drainMargin = 30
 
-// user runs all containers: nonroot in distroless images. Only it may read the token's file.
+// user is the user ID of all containers: nonroot in distroless images. Only this user may read the
+// token's file.
 const user = int64(65532)
 
 func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
@@ -36,7 +38,7 @@ func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
 		ObjectMeta: b.meta(),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: b.replicas(),
-			// After the deadline the status reports that it is stuck; nothing is rolled back.
+			// After the deadline the Deployment's status reports a stuck rollout.
 			ProgressDeadlineSeconds: &deadline,
 			Selector:                &metav1.LabelSelector{MatchLabels: b.selector()},
 			Strategy: appsv1.DeploymentStrategy{
@@ -48,7 +50,7 @@ func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
 	}
 }
 
-// replicas is always set: an apply that drops the field resets it to one replica.
+// replicas never returns nil: an apply without the field would reset it to one replica.
 func (b *builder) replicas() *int32 {
 	n := or(b.Spec.Replicas, 2)
 	if a := b.Spec.Autoscaling; a != nil {
@@ -87,7 +89,7 @@ func (b *builder) template(bootstrapHash string) corev1.PodTemplateSpec {
 	}
 }
 
-// tools copies the drain program to Envoy's container, which has no shell.
+// tools copies the drain program for Envoy's container, which has no shell.
 func (b *builder) tools() corev1.Container {
 	return corev1.Container{
 		Name: "tools", Image: b.PenstockImage, Args: []string{"copy", toolDir + "/penstock"},
@@ -108,7 +110,7 @@ func (b *builder) envoy() corev1.Container {
 		Args:  append(args, b.bootstrap().Args()...),
 		Env: []corev1.EnvVar{
 			{Name: "POD_NAME", ValueFrom: field("metadata.name")},
-			// empty if pods have no such label
+			// empty if the pod has no such label
 			{Name: "ZONE", ValueFrom: field("metadata.labels['topology.kubernetes.io/zone']")},
 		},
 		Resources:       b.resources(),

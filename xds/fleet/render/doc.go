@@ -6,9 +6,9 @@
 //
 // Invariants: names and selectors derive only from the Gateway's name and class. All objects are in
 // the Gateway's namespace and owned by it, so that they are deleted with it. Labels and annotations
-// of spec.infrastructure or an EnvoyFleet never replace a selector's label. A change of a listener
-// affects only the Service and the NetworkPolicy. Pods roll when their bootstrap, image or template
-// changes. A new certificate authority rolls none, because Envoy watches its file.
+// of spec.infrastructure or an EnvoyFleet never replace a label that a selector uses. A change of a
+// listener affects only the Service and the NetworkPolicy. Pods roll when their bootstrap, image or
+// template changes. A new certificate authority rolls no pod, because Envoy watches its file.
 //
 // Tests: go test ./xds/fleet/render; `make golden` rewrites testdata.
 package render

@@ -11,11 +11,12 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// maxOpenPorts bounds the listener ports in a NetworkPolicy, removed ones included.
+// maxOpenPorts bounds the listener ports in a NetworkPolicy, including ports of removed listeners.
 const maxOpenPorts = 256
 
-// networkPolicy lets clients reach listeners, and the kubelet the ready port. Ports of removed
-// listeners stay open: some network plugins would cut connections that continue for the drain time.
+// networkPolicy lets clients connect to the listeners, and the kubelet to the ready port. Ports of
+// removed listeners stay open: otherwise some network plugins would cut connections during the
+// drain time.
 func (b *builder) networkPolicy() *networkingv1.NetworkPolicy {
 	ready := Socket{Number: ReadyPort}
 	var open []Socket
@@ -32,7 +33,7 @@ func (b *builder) networkPolicy() *networkingv1.NetworkPolicy {
 	}
 	slices.SortFunc(open, func(a, b Socket) int { return Port{a.Number, a.UDP, ""}.Compare(Port{b.Number, b.UDP, ""}) })
 	rules := []networkingv1.NetworkPolicyIngressRule{{Ports: policyPorts(ready)}}
-	if len(open) > 0 { // a rule without ports would open all
+	if len(open) > 0 { // a rule without ports would open all ports
 		listeners := networkingv1.NetworkPolicyIngressRule{
 			Ports: policyPorts(open...), From: or(b.Spec.NetworkPolicy, v1alpha1.FleetNetworkPolicy{}).From,
 		}

@@ -20,9 +20,11 @@ import (
 
 // Settings are common to all fleets of an installation.
 type Settings struct {
-	// ADS are the addresses of the control plane, "host:port", as reached from pods; at least one.
+	// ADS are the addresses of the control plane, "host:port", for connections from pods; at least
+	// one.
 	ADS []string
-	// ServerName is the name in the control plane's certificate. Default: the first address's host.
+	// ServerName is the name in the control plane's certificate. Default: the host of the first
+	// address.
 	ServerName string
 	// CA verifies the control plane: certificates in PEM.
 	CA []byte
@@ -30,20 +32,20 @@ type Settings struct {
 	EnvoyImage string
 	// PenstockImage contains the drain program; its entry point is penstock.
 	PenstockImage string
-	// ExternalIPs are the ranges from which Gateways may request addresses that the nodes accept.
-	// Empty: no address is allowed.
+	// ExternalIPs are the ranges from which Gateways may request external IPs, which the nodes
+	// accept. Empty: no external IP is allowed.
 	ExternalIPs []netip.Prefix
 }
 
 // Fleet is the input for the proxies of one Gateway.
 type Fleet struct {
 	Gateway *gatewayv1.Gateway
-	// Spec is the merged spec of its EnvoyFleets, in mode managed.
+	// Spec is the merged spec of the Gateway's EnvoyFleets, in mode managed.
 	Spec *v1alpha1.EnvoyFleetSpec
 	// Ports are the ports of listeners and of the peer listener, sorted, without duplicates.
 	Ports []Port
-	// Running is the number of replicas in the existing Deployment, which an autoscaler may have
-	// chosen; 0 if unknown.
+	// Running is the number of replicas in the existing Deployment, or 0 if it is unknown. An
+	// autoscaler may have chosen it.
 	Running int32
 	// Open are the listener ports in the existing NetworkPolicy.
 	Open []Socket
@@ -81,7 +83,7 @@ func (s Socket) Protocol() corev1.Protocol {
 
 // InvalidField is a field of an EnvoyFleet that cannot be rendered.
 type InvalidField struct {
-	Field   string // from spec on
+	Field   string // path, from spec on
 	Problem string
 	Fix     string
 }
@@ -99,15 +101,15 @@ const (
 	LabelGateway   = "gateway.networking.k8s.io/gateway-name"
 	LabelClass     = "gateway.networking.k8s.io/gateway-class-name"
 	LabelManagedBy = "app.kubernetes.io/managed-by"
-	// LabelFleet is the Name of the Gateway. Deployment, Service and PodDisruptionBudget select
-	// pods by it.
+	// LabelFleet is the label with the fleet's name (see Name). Deployment, Service and
+	// PodDisruptionBudget select pods by it.
 	LabelFleet = "penstock.dev/fleet"
 	// ManagedBy is the value of LabelManagedBy.
 	ManagedBy = "penstock"
 )
 
 // Name returns the name of all objects of a Gateway: the names of the Gateway and its class
-// (GEP-1762), shortened with a hash if that is not a valid name of a Service.
+// (GEP-1762). If that is not a valid name of a Service, it is shortened with a hash.
 func Name(gateway, class string) string { return label(gateway+"-"+class, true) }
 
 // label fits a text into the 63 characters of a label's value or, if strict, of a Service's name.
@@ -131,8 +133,8 @@ func label(text string, strict bool) string {
 	return safe + "-" + hash
 }
 
-// Objects returns the objects of a fleet in the order in which to apply them. An error is an
-// *InvalidField, or a bug.
+// Objects returns the objects of a fleet in the order in which to apply them. An error other than
+// *InvalidField is a bug.
 func Objects(s Settings, f Fleet) ([]Object, error) {
 	b := builder{Settings: s, Fleet: f, name: Name(f.Gateway.Name, string(f.Gateway.Spec.GatewayClassName))}
 	if err := b.memory(); err != nil {

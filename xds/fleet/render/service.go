@@ -49,10 +49,10 @@ func (b *builder) address(spec *corev1.ServiceSpec) {
 	spec.ExternalIPs = external
 }
 
-// Assign divides the static addresses of a Gateway. own ("" for none) is requested from the
-// provider of the Service's type. external are accepted by the nodes, exclusively. Only the
+// Assign divides the static addresses of a Gateway. own, or "", is the address to request from the
+// provider of the Service's type. external are the addresses that the nodes accept. Only the
 // operator may allow these: otherwise a user who may write a Gateway could receive the traffic of
-// any address (CVE-2020-8554). outside are beyond the allowed ranges.
+// any address (CVE-2020-8554). outside are not in the allowed ranges.
 func Assign(gw *gatewayv1.Gateway, spec *v1alpha1.EnvoyFleetSpec, allowed []netip.Prefix) (own string, external,
 	outside []string) {
 	static := StaticAddresses(gw)
@@ -75,7 +75,7 @@ func serviceType(spec *v1alpha1.EnvoyFleetSpec) corev1.ServiceType {
 }
 
 // StaticAddresses returns the IP addresses that a Gateway requests, in order, without duplicates.
-// An address without a value requests any, which is the default.
+// An address without a value requests any address, which is the default.
 func StaticAddresses(gw *gatewayv1.Gateway) (out []string) {
 	seen := map[string]bool{"": true}
 	for _, a := range gw.Spec.Addresses {

@@ -4,5 +4,5 @@
 // Any package's tests may use it. The admin interface is always a socket in a separate directory,
 // regardless of the bootstrap, so that any number of Envoys run side by side.
 //
-// Without an Envoy a test fails; none is skipped.
+// Without an Envoy a test fails.
 package envoytest

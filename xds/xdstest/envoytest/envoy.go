@@ -43,7 +43,7 @@ type Envoy struct {
 	timeout time.Duration
 	log     lockedBuffer
 	done    chan struct{} // closed when the process has ended
-	err     error         // how it ended; read after done
+	err     error         // how the process ended; read it after done
 }
 
 // Start runs Envoy until the end of the test. It does not wait; see WaitLive.
@@ -105,7 +105,7 @@ func StartGateway(t testing.TB, c bootstrap.Config) *Envoy {
 
 // Stop kills the process, like a crash, and waits for its end.
 func (e *Envoy) Stop() {
-	_ = e.cmd.Process.Signal(syscall.SIGCONT) // it may be frozen
+	_ = e.cmd.Process.Signal(syscall.SIGCONT) // the process may be frozen
 	_ = e.cmd.Process.Kill()
 	<-e.done
 }

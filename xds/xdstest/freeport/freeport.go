@@ -7,14 +7,14 @@ import (
 	"net"
 )
 
-// The range of the ports. Ports of connections begin at 32768 on Linux, at 49152 on macOS.
+// Ports are in this range. The kernel's ports of connections begin at 32768 on Linux, and at 49152
+// on macOS.
 const (
 	lowest = 10000
 	count  = 20000
 )
 
-// Find returns a port of 127.0.0.1 without a listener. It fails only if 100 ports in a row are
-// taken.
+// Find returns a port of 127.0.0.1 without a listener. It fails if 100 random ports are taken.
 func Find() (int, error) {
 	l, err := Listen()
 	if err != nil {

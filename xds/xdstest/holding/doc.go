@@ -4,7 +4,7 @@
 // Any test in every module may use it: it imports only the standard library.
 //
 // Invariants: Held counts exactly the requests that are held now. The metrics page reports an idle
-// server, so that a picker's counts are its own.
+// server, so that only a picker's own counts show requests.
 //
-// Tests: the users of the package.
+// Tests: only the tests that use the package.
 package holding

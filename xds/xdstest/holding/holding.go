@@ -17,8 +17,7 @@ type Server struct {
 }
 
 // Start starts a server on loopback. Close waits until the clients of held requests give up. If
-// begins is set, a response begins before its request is held; otherwise its client also waits for
-// the status.
+// begins is set, the client gets the beginning of the response before its request is held.
 func Start(begins bool) *Server {
 	s := &Server{begins: begins}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Limit is the deadline of Until and NoError, generous enough for a busy machine.
+// Limit is the limit of Until: generous enough for a busy machine.
 const Limit = 30 * time.Second
 
 // The interval between two checks doubles from first to longest.
@@ -40,8 +40,8 @@ func NoError(t testing.TB, what string, limit time.Duration, check func() error)
 	}
 }
 
-// Never returns after window, in which happens returned false at each check. Once happens returns
-// true, Never ends the test with what as message.
+// Never checks for the time window that happens returns false. Once happens returns true, Never
+// ends the test with what as message.
 func Never(t testing.TB, what string, window time.Duration, happens func() bool) {
 	t.Helper()
 	start := time.Now()
@@ -50,7 +50,8 @@ func Never(t testing.TB, what string, window time.Duration, happens func() bool)
 	}
 }
 
-// Within reports whether holds returns true before limit has passed, for scripts and programs.
+// Within reports whether holds returns true before limit has passed. It is for scripts and
+// programs.
 func Within(limit time.Duration, holds func() bool) bool {
 	deadline := time.Now().Add(limit)
 	for wait := first; !holds(); wait = min(2*wait, longest) {
