@@ -19,5 +19,5 @@ var weak = func() map[Hash]bool {
 	return out
 }()
 
-// Weak reports whether a hash is one of an empty or well-known key, which no policy should let in.
+// Weak reports whether a hash is of an empty or well-known key. No policy should let such a key in.
 func Weak(h Hash) bool { return weak[h] }
