@@ -82,8 +82,8 @@ With --http, of a Penstock on Kubernetes, nothing is written: the command prints
 
 type joining struct {
 	replace           bool
-	namespaces, pools []string // that each may export here
-	given             bool     // a flag has them, and not FILE
+	namespaces, pools []string // that each member may export to this cluster
+	given             bool     // flags set them, which then replace those in FILE
 }
 
 func (j *joining) check() error {
@@ -115,7 +115,7 @@ func mayExport(m *v1alpha1.ClusterSetMember) string {
 	return m.Name + " may export here: " + strings.Join(parts, "; ")
 }
 
-// readJoin reads FILE, up to more than the size of the longest list of members.
+// readJoin reads FILE. Its limit is above the size of the longest list of members.
 func readJoin(stdin io.Reader, path string) (text []byte, name string, err error) {
 	from, name := stdin, "the standard input"
 	if path != "-" {
@@ -139,7 +139,7 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	if err != nil {
 		return err
 	}
-	status, _ := t.clusterStatus(cmd.Context()) // without a running process, what members have published is not known
+	status, _ := t.clusterStatus(cmd.Context()) // an error: no process runs
 	status.Member = text
 	done, may, err := joinAll(&d.set, members, &status, how)
 	if err != nil {
@@ -233,8 +233,8 @@ func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	return &list[0], nil
 }
 
-// published returns the CA certificates that a member has published, if the process still has the
-// set's bundle of it: the set may have been edited since.
+// published returns the CA certificates that a member has published. It returns none if the
+// ClusterSet has another bundle for the member than the process had: it was edited since.
 func published(status *set.Status, clusterSet *v1alpha1.ClusterSet, member string) string {
 	at := slices.IndexFunc(clusterSet.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
 	i := slices.IndexFunc(status.Members, func(m set.MemberStatus) bool { return m.Name == member })
@@ -247,8 +247,8 @@ func published(status *set.Status, clusterSet *v1alpha1.ClusterSet, member strin
 	return status.Members[i].Published
 }
 
-// joinAll adds or renews members. known has this cluster as a member, and what members have
-// published. It returns a line for each, and one about what each may export.
+// joinAll adds or renews members. known has this cluster's own member, and the CA certificates that
+// members have published. done has a line for each member, and may a line about its exports.
 func joinAll(
 	clusterSet *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, known *set.Status, how joining,
 ) (done, may []string, err error) {

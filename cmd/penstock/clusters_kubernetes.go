@@ -85,7 +85,7 @@ func (c *clusterObject) take(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// failed is the error of a call, with what to correct.
+// failed returns the error of a call, and how to correct its cause.
 func (c *clusterObject) failed(object, verb string, err error) error {
 	switch call := (*url.Error)(nil); {
 	case apierrors.IsForbidden(err):

@@ -37,7 +37,8 @@ proxy stops (preStop).`,
 	return cmd
 }
 
-// newCopy is for containers without a shell that must run penstock drain.
+// newCopy returns the command for containers without a shell: they run penstock drain from the
+// copy.
 func newCopy() *cobra.Command {
 	return &cobra.Command{
 		Use:     "copy PATH",

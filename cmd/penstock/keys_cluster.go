@@ -39,7 +39,7 @@ func openKeyCluster(k *keyFlags) (*keyCluster, error) {
 	})}, nil
 }
 
-// failed explains an error of the API server.
+// failed returns an error of the API server with an explanation.
 func (k *keyCluster) failed(verb string, err error) error {
 	if apierrors.IsNotFound(err) && verb != "change" {
 		return fmt.Errorf("the API server at %s does not serve the kind APIKey (penstock.dev/v1alpha1): install the "+
@@ -99,7 +99,7 @@ func (k *keyCluster) change(ctx context.Context, namespace, name string,
 		}
 		now.Object["spec"] = spec
 		_, err = client.Update(ctx, now, metav1.UpdateOptions{FieldManager: keysManager})
-		if err != nil && !apierrors.IsConflict(err) { // then again, with the newer object
+		if err != nil && !apierrors.IsConflict(err) { // on a conflict, repeat with the newer object
 			return k.failed("change", err)
 		}
 		return err

@@ -87,8 +87,9 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 }
 
 // processName identifies this process in a Lease. The process ID distinguishes two processes on one
-// machine, and the random text two starts of a container, which have the same ID: each leader must
-// be a transition of the Lease, which is an epoch of its publications.
+// machine. The random text distinguishes two starts of a container, which have the same process ID.
+// Each new leader must be a transition of the Lease, because transitions are the epochs of
+// publications.
 func processName() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -127,7 +128,8 @@ func ownNamespace() string {
 	return strings.TrimSpace(string(raw))
 }
 
-// clusterState is the state folder of a process that reads a cluster: it only holds the socket.
+// clusterState returns the state folder of a process that reads a cluster. It only holds the
+// socket.
 func clusterState() (string, error) {
 	home, err := state.Home()
 	return filepath.Join(home, "cluster"), err

@@ -21,9 +21,9 @@ type upstreamFlags struct{}
 
 type upstreamFlag struct {
 	name  string
-	value string // one that has the effect that penstock has anyway; "" for none
+	value string // the value that asks for penstock's own behaviour; "" if there is none
 	why   string // why it has no effect, or what to write instead
-	// instead makes a value an error.
+	// instead makes other values an error.
 	instead bool
 	isBool  bool
 }

@@ -21,15 +21,15 @@ const (
 )
 
 // repeats is a handler that drops warnings and errors whose text and attributes were logged within
-// the last minute. A denied proxy retries three times a second; the log has one line a minute, with
-// the number of repetitions.
+// the last minute. A denied proxy retries three times a second; the log has one line each minute,
+// with the number of repetitions.
 type repeats struct {
 	slog.Handler
 	prefix string // attributes and groups of WithAttrs and WithGroup
 	seen   *seen
 }
 
-// seen is shared by all handlers derived from one.
+// seen is shared by all handlers that WithAttrs and WithGroup derive from one handler.
 type seen struct {
 	seed  maphash.Seed
 	mu    sync.Mutex
@@ -38,7 +38,7 @@ type seen struct {
 
 type repeated struct {
 	logged  time.Time // the last time
-	dropped int       // repetitions since then
+	dropped int       // repetitions since logged
 }
 
 func newRepeats(h slog.Handler) *repeats {

@@ -104,8 +104,8 @@ func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// noAnswer is the error of a call to an absent process, with what to do. It omits the URL and the
-// address that the causes repeat.
+// noAnswer returns the error of a call to an absent process, with advice. It omits the URL and the
+// address, which the causes repeat.
 func (r running) noAnswer(err error) error {
 	if call := (*url.Error)(nil); errors.As(err, &call) {
 		err = call.Err
