@@ -21,7 +21,7 @@ type upstreamFlags struct{}
 
 type upstreamFlag struct {
 	name  string
-	value string // the value that asks for penstock's own behaviour; "" if there is none
+	value string // the value that asks for penstock's own behaviour, or ""
 	why   string // why it has no effect, or what to write instead
 	// instead makes other values an error.
 	instead bool

@@ -16,9 +16,9 @@ import (
 type Addresses struct {
 	// Ranges apply to addresses that users wrote, and to answers of DNS and of remote pickers.
 	addresses.Ranges
-	// ExternalName lets Services of type ExternalName have endpoints.
+	// ExternalName allows endpoints of Services of type ExternalName.
 	ExternalName bool
-	// DNS is the server that resolves names; invalid: the system's.
+	// DNS is the server that resolves names; the zero value means the system's resolver.
 	DNS netip.AddrPort
 
 	shared bool // users who do not trust each other write the objects

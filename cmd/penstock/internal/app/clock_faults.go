@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// clock is the time plus the duration in the file $PENSTOCK_FAULT_CLOCK. Like a wall clock that was
-// set, it has no monotonic reading.
+// clock is the time plus the duration in the file $PENSTOCK_FAULT_CLOCK. Its times have no
+// monotonic reading.
 func clock() func() time.Time {
 	now := shifted("PENSTOCK_FAULT_CLOCK")
 	return func() time.Time { return now().Round(0) }
@@ -19,8 +19,8 @@ func clock() func() time.Time {
 // increase.
 func elapsed() func() time.Time { return shifted("PENSTOCK_FAULT_ELAPSED") }
 
-// shifted reads the file of a variable at each call, so that tests can set the clock of a running
-// process.
+// shifted returns a clock: the time plus the duration in the file that an environment variable
+// names. The clock reads the file at each call, so that tests can set it while the process runs.
 func shifted(variable string) func() time.Time {
 	path := os.Getenv(variable)
 	return func() time.Time {

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Values of the label part: a panic there ends one row, stream, scrape, request or pick, not the
-// process.
+// Values of the metrics' label part: the parts in which a panic ends only one row, stream, scrape,
+// request or pick, and not the process.
 const (
 	partTranslation = "translation"
 	partStream      = "stream" // of a proxy or a peer
@@ -28,9 +28,9 @@ const (
 )
 
 const (
-	// maxPanicText and maxPanicStack bound what is logged of a panic, in bytes.
+	// maxPanicText and maxPanicStack bound the logged value and stack of a panic, in bytes.
 	maxPanicText, maxPanicStack = 1 << 10, 16 << 10
-	// maxPanicPlaces bounds how many places of panics are remembered as logged.
+	// maxPanicPlaces bounds the places of panics that are remembered as logged.
 	maxPanicPlaces = 256
 )
 
@@ -83,7 +83,7 @@ func (p *panics) first(place string) bool {
 	return true
 }
 
-// place returns the files and lines of a stack, without the parts that differ from call to call.
+// place returns the files and lines of a stack, without the parts that differ between calls.
 func place(stack []byte) string {
 	var b strings.Builder
 	for line := range strings.Lines(string(stack)) {

@@ -35,8 +35,8 @@ type StandAlone struct {
 	// Paths are folders and files with objects; none: REST.
 	Paths []string
 	REST  *rest.Config
-	// Pool is the InferencePool; zero: the only one of the files. On Kubernetes only objects of its
-	// namespace are read.
+	// Pool is the InferencePool; zero: the only InferencePool in the files. On Kubernetes, only
+	// objects of its namespace are read.
 	Pool objectid.Pool
 	// Group is the API group of InferencePools on Kubernetes.
 	Group string
@@ -52,8 +52,8 @@ type StandAlone struct {
 	TLS *tls.Config
 	// Health serves gRPC health checks in cleartext; nil: only the picker's port does.
 	Health net.Listener
-	// Drain is how long the picker goes on after shutdown was requested. Health checks fail
-	// meanwhile, so that gateways leave.
+	// Drain is how long the picker continues after a request to shut down. Meanwhile health checks
+	// fail, so that gateways leave.
 	Drain time.Duration
 }
 
@@ -144,8 +144,8 @@ func (a *App) unready() string {
 	return "there are several InferencePools; write the one to pick from in --pool-name: " + list
 }
 
-// run serves health at once, and picks when the objects are read. When ctx ends, it goes on for
-// s.Drain.
+// run serves health at once, and picks after the objects have been read. It continues for s.Drain
+// after ctx ends.
 func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pipeline.Pipeline) error {
 	drained, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -200,10 +200,10 @@ func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pi
 }
 
 type discovery interface {
-	// read returns when all objects have been read once, and run follows them.
+	// read returns when all objects have been read once. run then follows their changes.
 	read(context.Context) error
 	run(context.Context) error
-	// fetch reads objects on demand; nil if read does.
+	// fetch returns a reader of objects on demand; nil if read reads all objects.
 	fetch(*App) *pipeline.Fetch
 }
 
