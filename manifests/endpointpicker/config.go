@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/deepcopy"
 )
 
-// A document is Group/Version or Group/NextVersion (llm-d's documentation), or FormerGroup/Version
-// (releases before 0.7). A folder accepts documents of Version as objects.
+// The apiVersion of a document is Group/Version or Group/NextVersion (llm-d's documentation), or
+// FormerGroup/Version (releases before 0.7). A folder accepts documents of Version as objects.
 const (
 	Group       = "llm-d.ai"
 	FormerGroup = "inference.networking.x-k8s.io"
@@ -18,7 +18,7 @@ const (
 )
 
 // EndpointPickerConfig configures how a picker selects an endpoint. llm-d's router reads it from a
-// file. Here it is a named document in a folder, or the text of a ConfigMap.
+// file. Penstock reads it as a named object in a folder, or from a ConfigMap.
 type EndpointPickerConfig struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -2,7 +2,8 @@ package release
 
 import "runtime/debug"
 
-// set by the linker: -X github.com/penstock-project/penstock/manifests/release.version=v0.1.0
+// version is set by the linker: -X
+// github.com/penstock-project/penstock/manifests/release.version=v0.1.0
 var version string
 
 // Modules of the APIs that Penstock implements.
