@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Limits of failed attempts. An address may make attemptBurst of them at once, and regains one each
-// attemptEvery. They limit only keys that are not well-formed (imported ones): a well-formed key
-// has 256 random bits and cannot be guessed. A key that was valid from the address within goodTime
-// passes, because many clients may share an address.
+// Limits of failed attempts. An address may make attemptBurst at once, and regains one each
+// attemptEvery. Only keys that are not well-formed (imported ones) are limited: a well-formed key
+// has 256 random bits. A key that was valid from the address within goodTime passes, because many
+// clients may share an address.
 const (
 	attemptBurst = 30
 	attemptEvery = 2 * time.Second
@@ -24,7 +24,7 @@ type attempts struct {
 	good   map[goodKey]time.Time
 }
 
-// failures is how much of attemptBurst was used at the time at.
+// failures are the used attempts at the time at.
 type failures struct {
 	used float64
 	at   time.Time
@@ -53,7 +53,7 @@ func networkOf(address string) netip.Prefix {
 	return network
 }
 
-// limited reports whether an attempt is denied because its address has no attempts left.
+// limited reports whether an address has no attempt left for a credential.
 func (a *attempts) limited(from netip.Prefix, credential string, now time.Time) bool {
 	if !from.IsValid() || credential == "" || WellFormed(credential) {
 		return false
@@ -90,7 +90,7 @@ func (a *attempts) note(from netip.Prefix, credential string, ok bool, now time.
 	a.failed[from] = failures{min(attemptBurst, a.failed[from].left(now)+1), now}
 }
 
-// makeRoom removes the outdated entries of a full map, or any one entry if none is outdated.
+// makeRoom removes the outdated entries of a full map, or else any entry.
 func makeRoom[K comparable, V any](m map[K]V, outdated func(V) bool) {
 	if len(m) < maxAttempts {
 		return

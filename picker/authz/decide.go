@@ -18,17 +18,16 @@ const (
 // Header is a header field of a request; names are in lower case.
 type Header struct{ Name, Value string }
 
-// Request has the facts about a client's request that a decision reads.
+// Request is the input of a decision.
 type Request struct {
-	// Policies are the AccessPolicies above the route, "namespace/name", the outermost first.
+	// Policies are the policies above the route, "namespace/name", the outermost first.
 	Policies []string
-	// Early is set for the gate that asks before the model is known, and maybe before the route is.
+	// Early is set if the model is not known yet, and maybe not the route.
 	Early bool
 	// Any is set if Policies are above several possible routes: one policy that lets the key in
 	// suffices.
 	Any bool
-	// Pools are all pools and imports that requests of the route may reach (model.Route.Reaches).
-	// Known is false if they are not known.
+	// Pools are all pools that requests of the route may reach (model.Route.Reaches), if Known.
 	Pools []string
 	Known bool
 	// Model is the model's name in the request, if every server reads the same name; otherwise "".
@@ -57,8 +56,7 @@ type Decision struct {
 // decide.
 func (t *Table) Decide(r Request, now time.Time) (d Decision, err error) {
 	credential, carriers := presented(r.Headers)
-	// A missing or ambiguous credential is looked up like an unknown key, so both take the same
-	// time.
+	// A missing or ambiguous credential is looked up, too, and takes the same time.
 	keys, all, err := t.find(HashOf(credential), r.Policies)
 	if err != nil {
 		return d, err
@@ -156,7 +154,7 @@ func presented(headers []Header) (credential string, carriers []string) {
 		case "authorization":
 			scheme, token, _ := strings.Cut(value, " ")
 			if !strings.EqualFold(scheme, "bearer") {
-				continue // not an API key: for the model server
+				continue // for the model server
 			}
 			value = strings.TrimSpace(token)
 		default:

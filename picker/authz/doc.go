@@ -3,9 +3,9 @@
 //
 // A gated route names the policies above it in its per-route configuration. The service reads these
 // policies and the client's API key from one CheckRequest. It needs only headers, so it answers
-// before Envoy reads a body. Every policy must let the key in. The answer lists the policies that
-// did, in metadata. The route's RBAC filter (the lock) requires this metadata, because an empty
-// answer would let a request pass.
+// before Envoy reads a body. Every policy must let the key in. The answer's metadata lists the
+// policies that did. The route's RBAC filter (the lock) requires it, because an empty answer would
+// let a request pass.
 //
 //	key.go     what a key looks like, and its hash
 //	table.go   Table: keys by hash, and policies
@@ -15,7 +15,7 @@
 //	attempts.go  limits of failed attempts by client address
 //
 // cmd wires the service, and fills the Table from the store's APIKeys and AccessPolicies: a changed
-// key affects neither translation nor Envoy. Package picker reads the headers that an answer sets.
+// key affects neither translation nor Envoy. Package picker reads its headers.
 //
 // Invariants:
 //   - Fail closed. Only an answer with the decided policies lets a request pass. If a policy is

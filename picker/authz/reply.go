@@ -26,13 +26,13 @@ const (
 	metadataFinal  = "final" // the early answer is the decision: the late gate makes no call
 )
 
-// Headers that the answer writes. Clients cannot set them: the edge removes clients' x-penstock-*
-// headers, and the answer overwrites or removes the others.
+// Headers that the answer writes. Clients cannot set them: the edge removes x-penstock-*, and the
+// answer overwrites or removes the others.
 const (
 	// CallerHeader has the caller for our picker, across hops.
 	CallerHeader = "x-penstock-caller"
-	// ModelHeader has the model, if every server would read the same model from the body. The
-	// script that reads the body writes it (translator/envoy, scan.lua); the late gate removes it.
+	// ModelHeader has the model, if the script (translator/envoy, scan.lua) read a body from which
+	// every server reads the same model. The late gate removes the header.
 	ModelHeader = "x-penstock-model"
 	// KeysHeader has the restricted keys of a request for the list of models, for Table.Permits.
 	KeysHeader      = "x-penstock-keys"
@@ -42,8 +42,7 @@ const (
 	objectiveHeader = "x-gateway-inference-objective"
 )
 
-// others are llm-d's names of the headers of fairness and objective, which a picker prefers to
-// ours.
+// others are llm-d's names of fairness and objective. Pickers prefer them to ours.
 var others = []string{"x-llm-d-inference-fairness-id", "x-llm-d-inference-objective"}
 
 func (c *call) anthropic() bool {
@@ -73,8 +72,8 @@ var denials = map[string]denial{
 		"the API key is valid, but not for a pool that this route may reach", "permission_error"},
 }
 
-// reply encodes a decision. An early answer that lets a request pass is empty, unless it is final:
-// the late gate decides, and needs the key that a decision would remove.
+// reply encodes a decision. An early answer that lets a request pass is empty unless it is final,
+// because the late gate needs the key.
 func (c *call) reply(d Decision) *authv3.CheckResponse {
 	final := c.Early && c.final && len(d.Restricted) == 0
 	switch {

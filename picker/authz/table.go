@@ -37,8 +37,7 @@ func (k *Key) usable(now time.Time) bool {
 	return !k.Disabled && (k.Expires.IsZero() || now.Before(k.Expires))
 }
 
-// compare orders keys by age, then by name. If several keys have the same hash, a policy uses the
-// first one that it selects.
+// compare orders keys by age, then by name. Of several keys with one hash, the first counts.
 func (k *Key) compare(o *Key) int {
 	return cmp.Or(k.Created.Compare(o.Created), strings.Compare(k.Namespace, o.Namespace),
 		strings.Compare(k.Name, o.Name))
@@ -82,8 +81,7 @@ type Change struct {
 	Policies map[string]*Policy
 }
 
-// Apply applies a change at the time now. Before the first change, which may be empty, the Table
-// decides nothing.
+// Apply applies a change at the time now. The first change, which may be empty, opens the Table.
 func (t *Table) Apply(c Change, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,7 +160,7 @@ func (t *Table) Sharing(name string) (names []string) {
 	return names
 }
 
-// WithModels returns the names ("namespace/name") of the keys that permit only some models.
+// WithModels returns the names of the keys that permit only some models.
 func (t *Table) WithModels() (names []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -174,8 +172,8 @@ func (t *Table) WithModels() (names []string) {
 	return names
 }
 
-// Unread returns, sorted, the policies that select the named key although their routes do not read
-// the model of a request. It returns nil if the key permits all models.
+// Unread returns, sorted, the policies that select a key with models, but whose routes do not read
+// the model of a request.
 func (t *Table) Unread(name string) (policies []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -192,8 +190,8 @@ func (t *Table) Unread(name string) (policies []string) {
 	return policies
 }
 
-// First returns the oldest key of a namespace with a hash, or nil. It is the one that counts if a
-// policy selects several keys with this hash.
+// First returns the oldest key of a namespace with a hash, or nil. If a policy selects several such
+// keys, the oldest counts.
 func (t *Table) First(hash Hash, namespace string) *Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -208,7 +206,7 @@ func (t *Table) First(hash Hash, namespace string) *Key {
 // errUnknown is the error of a decision about a policy that the Table lacks.
 var errUnknown = errors.New("the policy is not known here, or not yet")
 
-// named returns the key called name, "namespace/name"; nil if there is no such key.
+// named returns the key called name, "namespace/name", or nil.
 func (t *Table) named(name string) *Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
