@@ -88,8 +88,7 @@ func (d *database) connect(ctx context.Context) (*sql.DB, error) {
 	return db, nil
 }
 
-// prepare makes the tables unless they exist. It looks first, because the database's user may lack
-// the permission to make tables.
+// prepare makes the tables unless they exist: the user may lack the permission to make tables.
 func prepare(ctx context.Context, db *sql.DB) error {
 	if rows, err := db.QueryContext(ctx, "SELECT sequence FROM penstock_usage_applied LIMIT 1"); err == nil {
 		return errors.Join(rows.Err(), rows.Close())
@@ -102,7 +101,7 @@ func prepare(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// withoutURL returns an error without the URL, which may contain a password.
+// withoutURL removes the URL, which may contain a password, from an error.
 func withoutURL(err error) error {
 	if parse := (*url.Error)(nil); errors.As(err, &parse) {
 		return fmt.Errorf("the URL of the database is invalid: %w", parse.Err)
@@ -117,7 +116,7 @@ func (d *database) close() {
 	}
 }
 
-// apply adds a batch's rows to the database, unless the batch is already applied.
+// apply adds a batch's rows, unless the batch is already applied.
 func (d *database) apply(ctx context.Context, b Batch) error {
 	db, err := d.connect(ctx)
 	if err != nil {
@@ -186,8 +185,8 @@ func upsert(list []Row) (statement string, values []any) {
 	return text.String(), values
 }
 
-// shrink drops the oldest hours of a SQLite file that exceeds its bound. If the file has only one
-// hour, the new rows lose their owners, models and pools instead.
+// shrink drops the oldest hours of a SQLite file that exceeds its bound. If there is only one hour,
+// the new rows lose their names instead.
 func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 	var pages, free, size, hours int64
 	for _, pragma := range []struct {
@@ -219,8 +218,8 @@ func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 // sizeLimit is maxFile, except in tests.
 var sizeLimit int64 = maxFile
 
-// read returns the sums over the hours from a given one on, grouped by columns. first is the first
-// hour in the database; 0 without rows.
+// read returns the sums from an hour on, grouped by columns. first is the first hour in the
+// database; 0 without rows.
 func (d *database) read(ctx context.Context, by []string, from int64) (out []Row, first int64, err error) {
 	db, err := d.connect(ctx)
 	if err != nil {
@@ -266,7 +265,7 @@ func (d *database) read(ctx context.Context, by []string, from int64) (out []Row
 	return out, begin.Int64, found.Err()
 }
 
-// applied reports whether a batch is in the database; false if the database cannot be read.
+// applied reports whether the database is known to have a batch.
 func (d *database) applied(ctx context.Context, b Batch) bool {
 	if d.db == nil { // there is no database, or connecting failed
 		return false

@@ -5,9 +5,9 @@
 // edge listeners log them, so a request counts once, where its gate decided, never on a hop or at
 // an exporting cluster. It counts in the hour of its end, by this process's clock.
 //
-// Tokens come from the account in a response (its "usage"). If a response has none, and is a stream
-// or answers a known prompt, its tokens are estimated from bytes, and counted as estimated. Each
-// pool's answers with an account correct its estimates (estimate.go).
+// Tokens come from the response's account ("usage"). Without it, a stream or a response to a known
+// prompt is estimated from its bytes, and marked as estimated. A pool's answers with an account
+// correct its estimates (estimate.go).
 //
 // Counts pass through three stages. No request waits for any of them:
 //
@@ -25,8 +25,7 @@
 //   - Memory, journal and SQLite file are bounded. Beyond the bound of memory, counts stay but lose
 //     their names: they count for the model or the owner "other". Beyond the SQLite file's bound,
 //     the oldest hours are dropped.
-//   - The database opens when the first segment closes. A process without gates has neither a
-//     journal nor a database.
+//   - The database opens with the first segment. A process without gates has neither.
 //   - Clocks decide only the hour of a count, never whether a segment was applied.
 //
 // cmd/penstock connects access logs to Log, and the command usage to Read. Tests: go test

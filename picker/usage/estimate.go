@@ -21,13 +21,12 @@ const (
 	memoryTokens = 1 << 20
 	// minOutput is the size of the shortest answer whose events are measured, in tokens.
 	minOutput = 16
-	// maxEstimators bounds the estimators, one for each pool and API. Further pools share one for
-	// each API.
+	// maxEstimators bounds the estimators of pools. Further pools share one.
 	maxEstimators = 1000
 )
 
-// eventBytes is the assumed size of an event with one token, in bytes. OpenAI's APIs repeat the
-// model's name in each event; it is not included.
+// eventBytes is the assumed size of an event with one token, without the model's name, which
+// OpenAI's APIs repeat in each event.
 var eventBytes = map[request.Kind]float64{
 	request.ChatCompletions: 200, request.Completions: 190, request.Messages: 115, request.Responses: 230,
 }
@@ -61,7 +60,7 @@ func (r *ratio) value(prior float64) float64 {
 	return (r.over + prior*priorTokens) / (r.under + priorTokens)
 }
 
-// of returns the estimator of k, or beyond maxEstimators one for all further pools. e.mu is held.
+// of returns the estimator of k, or the shared one. e.mu is held.
 func (e *estimates) of(k poolKind) *estimator {
 	if e.pools == nil {
 		e.pools = map[poolKind]*estimator{}
@@ -123,12 +122,12 @@ func promptTokens(u *accesslog.Used) float64 {
 	return float64(min(max(u.Received, 0), maxTokens)) / tokenBytes
 }
 
-// learn corrects the estimates with an answer that has an account.
+// learn measures an answer that has an account.
 func (at *estimator) learn(u *accesslog.Used) {
 	if estimated := promptTokens(u); estimated > 0 && u.Input > 0 {
 		at.prompts.add(float64(u.Input), estimated)
 	}
-	// A short answer consists mostly of its first and last events.
+	// A short answer is mostly its first and last event.
 	if u.Stream && u.Output >= minOutput && u.Sent > 0 && !u.Cut {
 		at.events.add(float64(u.Sent), float64(u.Output))
 	}

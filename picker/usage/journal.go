@@ -53,8 +53,7 @@ func (j *journal) path(sequence int64) string {
 	return filepath.Join(j.folder, fmt.Sprintf("%s.%09d%s", j.batch.Start, sequence, segmentSuffix))
 }
 
-// full reports whether the journal takes no more rows until the database takes some of its
-// segments.
+// full reports whether the journal takes no rows until the database does.
 func (j *journal) full() bool { return j.closed+j.size > maxWaiting }
 
 // append writes rows to the open segment. After an error the segment has none of them.
@@ -128,8 +127,7 @@ func (j *journal) close() error {
 	return nil
 }
 
-// replace replaces a segment with an equivalent one. A kill or a power cut leaves one of the two
-// whole.
+// replace replaces a segment with an equivalent one. A kill or a power cut leaves one of them.
 func replace(path string, text []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -168,8 +166,8 @@ func segments(folder, open string) (paths []string, bytes int64, err error) {
 // errDamaged is the error of a segment that names no batch.
 var errDamaged = errors.New("the segment names no process, start and sequence")
 
-// readSegment reads a segment, and sums its rows by key. It skips incomplete lines, which a kill or
-// a full disk leaves.
+// readSegment reads a segment, and sums its rows by key. It skips the incomplete line that a kill
+// or a full disk leaves.
 func readSegment(path string) (b Batch, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -179,7 +177,7 @@ func readSegment(path string) (b Batch, err error) {
 	lines, sums := bufio.NewReaderSize(f, maxLine), rows{}
 	for first := true; ; first = false {
 		line, err := lines.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) { // longer than the lines that we write
+		if errors.Is(err, bufio.ErrBufferFull) { // not a line of ours
 			for errors.Is(err, bufio.ErrBufferFull) {
 				_, err = lines.ReadSlice('\n')
 			}

@@ -21,7 +21,7 @@ const (
 	// applyTimeout bounds one transaction. readTimeout bounds a reader's wait.
 	applyTimeout = 10 * time.Second
 	readTimeout  = 3 * time.Second
-	// lateAfter is the age from which a count that waits for the database is reported as late.
+	// lateAfter is the age from which a waiting count is late.
 	lateAfter = time.Minute
 	hour      = 3600 // seconds
 )
@@ -37,8 +37,8 @@ type Config struct {
 	// Place returns the pool of an Envoy cluster, for the rows of requests without a pick; may be
 	// nil.
 	Place func(cluster string) string
-	// Late is called when counts have waited for the database for lateAfter, with the age of the
-	// oldest count and the reason. It is called with zero values when they are written. May be nil.
+	// Late is called when counts have waited for the database for lateAfter, with the reason, and
+	// with zero values when they are written; may be nil.
 	Late func(age time.Duration, why string)
 	Now  func() time.Time
 	Log  *slog.Logger
@@ -187,8 +187,8 @@ func (k *Keeper) write() {
 	k.since = since
 }
 
-// rotate closes the open segment, and lists the closed ones. Without always, a segment smaller than
-// fullSegment stays open while earlier ones wait for the database.
+// rotate closes the open segment, and lists the closed ones. Unless always, a segment below
+// fullSegment stays open while earlier ones wait.
 func (k *Keeper) rotate(always bool) (list []string, err error) {
 	k.write()
 	k.disk.Lock()
@@ -208,8 +208,7 @@ func (k *Keeper) rotate(always bool) (list []string, err error) {
 	return append(list, open), k.journalError
 }
 
-// applyAll writes all segments to the database. It calls Config.Late when counts become late or are
-// written again.
+// applyAll writes all segments to the database, and calls Config.Late.
 func (k *Keeper) applyAll(ctx context.Context) error {
 	k.apply.Lock()
 	defer k.apply.Unlock()
@@ -250,8 +249,7 @@ func (k *Keeper) applyOne(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
-// settle records the result of applyAll: the oldest waiting segment, and the error that it waits
-// for.
+// settle records the result of applyAll: the oldest waiting segment, and the error.
 func (k *Keeper) settle(oldest string, err error) {
 	var since time.Time
 	if info, statErr := os.Stat(oldest); oldest != "" && statErr == nil {

@@ -40,9 +40,8 @@ type Answer struct {
 	From  int64 `json:"from"` // the first hour that the rows include
 	// Shared means that other processes write to the same database.
 	Shared bool `json:"shared,omitempty"`
-	// Problem is why counts wait for the database, or why it could not be read; "" if neither. Late
-	// is how many seconds the oldest count has waited. The rows include the waiting counts of this
-	// process.
+	// Problem is why counts wait for the database, or why it could not be read. Late is how many
+	// seconds the oldest count has waited. Rows include this process's waiting counts.
 	Late    int64  `json:"late,omitempty"`
 	Problem string `json:"problem,omitempty"`
 	Rows    []Row  `json:"rows"`
@@ -92,8 +91,7 @@ func (k *Keeper) read(ctx context.Context, q Query, flush bool) Answer {
 	return out
 }
 
-// pending returns the counts of this process, from an hour on, that the database does not have.
-// k.apply is held.
+// pending returns this process's counts that the database does not have. k.apply is held.
 func (k *Keeper) pending(ctx context.Context, from int64) (out []Row) {
 	k.disk.Lock()
 	defer k.disk.Unlock()

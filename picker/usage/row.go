@@ -71,7 +71,7 @@ type Row struct {
 type rows map[Key]*Counts
 
 // maxKeys bounds the keys in memory and in one segment. Further keys have the model Other; beyond
-// twice maxKeys, they have the owner and the pool Other, too.
+// twice maxKeys, all names are Other.
 const maxKeys = 20_000
 
 func (r rows) add(k Key, c Counts) {
@@ -97,7 +97,7 @@ func (r rows) sorted() []Row {
 	return out
 }
 
-// clean returns the name if every database can store it, and otherwise a replacement.
+// clean makes a name that every database can store.
 func clean(name string) string {
 	if len(name) <= maxName && utf8.ValidString(name) && strings.IndexByte(name, 0) < 0 {
 		return name
