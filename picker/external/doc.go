@@ -12,10 +12,9 @@
 // The worker is the simulated model server (picker/modelserver).
 //
 // Each response has the release of its sender (VersionHeader). A Peer rejects a response of another
-// minor release with an error that names both releases, and accepts a response without that header.
-// Callers work without a peer: without the router, the endpoint picker schedules; without the token
-// store, the processor sends token IDs in the body, and a worker tokenizes the prompt. So no
-// request fails during an upgrade.
+// minor release, with an error that names both, and accepts a response without that header. Callers
+// work without a peer: without the router, the endpoint picker schedules; without the token store,
+// token IDs travel in the body, and a worker tokenizes the prompt. So an upgrade costs no request.
 //
 // Invariants: the bytes of the bodies that a Server holds at a time are bounded: in all, for one
 // address (half of that), and for one body. A body takes room as its bytes arrive. A call of a Peer

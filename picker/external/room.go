@@ -48,8 +48,8 @@ func (r *room) release(address string, n int64) {
 	}
 }
 
-// read reads a body of a known size. The caller must call release to give the room back, even after
-// an error.
+// read reads a body of a known size. Even after an error, release must be called to give the room
+// back.
 func (r *room) read(request *http.Request, size int64) (body []byte, release func(), err error) {
 	address, _, err := net.SplitHostPort(request.RemoteAddr)
 	if err != nil {

@@ -92,7 +92,7 @@ func (s *Server) Handle(pattern string, handle func(w http.ResponseWriter, r *ht
 	})
 }
 
-// ServeHTTP implements http.Handler. It adds the release to every response.
+// ServeHTTP adds the release to every response.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(VersionHeader, s.cfg.Release)
 	s.mux.ServeHTTP(w, r)

@@ -1,7 +1,6 @@
 // Package router is the program `penstock-external router`: POST /route {"token_ids": [1, 15043]}
 // -> {"worker_address": "10.0.0.1:8000"}. It chooses the worker with the fewest tokens to read: the
-// prompt's tokens that the worker has not cached, which count twice, and tokens that were sent
-// there a moment ago.
+// prompt's tokens that it has not cached, which count twice, and tokens sent there a moment ago.
 //
 // The router assumes that a worker has cached the prompts sent to it (picker/prefix), in whole
 // blocks of 64 tokens. Workers are a list of addresses (HOST:PORT, where HOST may be a pod's name),

@@ -34,7 +34,7 @@ const (
 	// readRate is how many tokens a worker is expected to read in a second.
 	readRate = 8000
 	// rereadWeight is the cost of an uncached token. It is above 1, because another worker may have
-	// cached the token, and reading it also delays later prompts.
+	// it, and because reading it also delays later prompts.
 	rereadWeight = 2
 )
 
