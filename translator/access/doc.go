@@ -1,14 +1,14 @@
 // Package access finds the AccessPolicies above a route. They decide which keys may call it.
 //
-// Package translator calls it. Above returns the policies of one route of a virtual host, which
-// package envoy turns into gates. Ungated returns the policy that forbids streams at a listener,
-// because no gate can read them. Report reports on a policy.
+// translator calls it. Above returns the policies of a route, which package envoy turns into gates.
+// Ungated returns the policy that forbids streams at a listener, because no gate can read them.
+// Report reports on a policy.
 //
 // A policy applies to its targets (GEP-713, direct attachment): a Gateway with its ListenerSets,
-// one listener of a Gateway, a route, one rule of a route, or an InferencePool. A policy of a pool
-// applies to every route that may reach the pool, also by spilling, mirroring or an import. All
-// policies above a route apply together: each must let a request in. If several policies have the
-// same target, only the oldest counts, or among equally old ones the first by name.
+// one listener, a route, one rule of a route, or an InferencePool. Of a pool, these are all routes
+// that may reach it, also by spilling, mirroring or an import. All policies above a route apply
+// together: each must let a request in. If several have the same target, only the oldest counts, or
+// else the first by name.
 //
 // Invariants:
 //   - Pure, like all of translator. It reads AccessPolicies, never APIKeys: a changed key changes

@@ -23,9 +23,8 @@ type Route struct {
 	Pools    []objectid.Target // all that its requests may reach
 }
 
-// Above returns the names ("namespace/name") of the policies above a route: for its Gateway, its
-// listener, the route, its rule, and its pools in the order of their names. byModel reports whether
-// one of these policies decides by models.
+// Above returns the policies above a route, "namespace/name": of its Gateway, its listener, the
+// route, its rule, and its pools, sorted. byModel reports whether one of them decides by models.
 func Above(r store.Reader, route Route) (names []string, byModel bool) {
 	add := func(p *v1alpha1.AccessPolicy) {
 		if p != nil && !slices.Contains(names, store.ID(p)) {
@@ -77,8 +76,7 @@ func GatesPools(r store.Reader) bool {
 	return r.Rows(store.AccessPolicies.Kind(), store.ByTargetKind, store.InferencePools.Kind()).Len() > 0
 }
 
-// Ungated returns the name ("namespace/name") of the policy that forbids streams at a listener; ""
-// if streams are allowed.
+// Ungated returns the policy that forbids streams at a listener, "namespace/name", or "".
 func Ungated(r store.Reader, gateway, listener string) string {
 	ref := store.RefOf(store.Gateways, gateway)
 	for _, section := range []string{"", listener} {
@@ -108,8 +106,8 @@ func older(a, b *v1alpha1.AccessPolicy) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// Selector returns the selector of the APIKeys that a policy lets in, and their namespaces. After
-// an error, the policy lets in no key.
+// Selector returns which APIKeys a policy lets in, and their namespaces. After an error, it lets in
+// none.
 func Selector(p *v1alpha1.AccessPolicy) (selector labels.Selector, namespaces []string, err error) {
 	if p.Spec.APIKeys == nil {
 		return labels.Nothing(), nil, nil

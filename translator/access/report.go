@@ -23,8 +23,7 @@ type Targets interface {
 	Gateways(r store.Reader, target report.Ref) []report.Ref
 }
 
-// Report reports on an AccessPolicy, for each Gateway above its targets. These Gateways are its
-// ancestors (GEP-713).
+// Report reports on an AccessPolicy, for each Gateway above its targets (GEP-713: its ancestors).
 func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 	p, ok := store.AccessPolicies.Get(r, key)
 	if !ok {
