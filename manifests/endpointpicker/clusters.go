@@ -23,8 +23,8 @@ const (
 // cost in seconds, which includes waiting requests and cached prefixes. Weights of scorers have no
 // effect.
 type Clusters struct {
-	// Prefix is set if a scorer reads how much of a prompt a cluster has cached. Session is set if
-	// a session stays in its cluster.
+	// Prefix: a scorer reads how much of a prompt clusters have cached. Session: sessions stay in a
+	// cluster.
 	Prefix, Session bool
 	prefixField     string // field of the plugin that sets Prefix
 }

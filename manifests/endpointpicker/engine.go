@@ -1,6 +1,6 @@
 package endpointpicker
 
-// EngineLabels are the pod labels that name the engine, the one with the highest precedence first.
+// EngineLabels are the pod labels that name the engine. The first label has precedence.
 var EngineLabels = [...]string{"llm-d.ai/engine-type", "inference.networking.k8s.io/engine-type"}
 
 // Engines are the values of EngineLabels: model servers whose metrics are known (picker/endpoint).

@@ -303,8 +303,8 @@ func (r *resolver) wait(field string, d *metav1.Duration) time.Duration {
 	return d.Duration
 }
 
-// named returns the plugin with a name: the document's, or else the implicit plugin of a type with
-// this name. Its type must be in types. It returns nil if there is no such plugin.
+// named returns the plugin with a name: the document's, or the implicit one of the type with this
+// name. Its type must be in types. It returns nil if there is no such plugin.
 func (r *resolver) named(name, field string, types ...string) *instance {
 	if name == "" {
 		return nil

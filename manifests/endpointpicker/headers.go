@@ -1,7 +1,7 @@
 package endpointpicker
 
-// Headers that name additional servers of a request, or data that is stored elsewhere. Pickers set
-// them; a client's headers of these names are removed.
+// Headers that name additional servers of a request, or data stored elsewhere. Pickers set them; a
+// client's are removed.
 const (
 	// Headers for llm-d's routing sidecar. They hold, as host:port, the prefill server, the encode
 	// servers, the data-parallel rank, and the server whose cache is read.
@@ -10,8 +10,8 @@ const (
 	HeaderDataParallel = "x-data-parallel-host-port"
 	headerCacheSource  = "x-kv-cache-source-host-port"
 
-	// Headers of Dynamo's frontend, sent with the prefix x- or x-dynamo-. They hold the numbers of
-	// workers and of their data-parallel ranks.
+	// Headers of Dynamo's frontend, sent with the prefix x- or x-dynamo-: the numbers of workers
+	// and of their data-parallel ranks.
 	HeaderWorkerID    = "worker-instance-id"
 	HeaderPrefillID   = "prefill-instance-id"
 	HeaderRank        = "dp-rank"

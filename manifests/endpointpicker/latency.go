@@ -10,8 +10,8 @@ type Latency struct {
 	// output token.
 	TTFTWeight float64 `json:"ttftWeight"`
 	TPOTWeight float64 `json:"tpotWeight"`
-	// HeadroomSelectionStrategy is least (the default) to prefer the endpoint that meets the
-	// objective most closely, or most to prefer the endpoint that exceeds it most.
+	// HeadroomSelectionStrategy is least (the default: the endpoint that meets the objective most
+	// closely) or most.
 	HeadroomSelectionStrategy string `json:"headroomSelectionStrategy"`
 
 	CompositeKVWeight                 *float64 `json:"compositeKVWeight"`
@@ -59,8 +59,7 @@ func (p *HeadroomTier) check() found { return part("epsilonExploreNeg", p.Epsilo
 // Probabilistic rejects sheddable requests with a probability that grows with the pool's
 // saturation.
 type Probabilistic struct {
-	// QueueDepthThreshold (waiting requests) and KVCacheUtilThreshold (0 to 1) are the values at
-	// which a server is saturated.
+	// QueueDepthThreshold and KVCacheUtilThreshold are the values at which a server is saturated.
 	QueueDepthThreshold  float64 `json:"queueDepthThreshold"`
 	KVCacheUtilThreshold float64 `json:"kvCacheUtilThreshold"`
 	// The probability is K times the saturation to the power of Power.

@@ -87,8 +87,8 @@ func (p *LoadAware) check() (out found) {
 
 // PrefixCache scores by the cached part of the prompt.
 type PrefixCache struct {
-	// MatchLengthWeight is the share, from 0 to 1, of the score that follows from the length of the
-	// match. The rest follows from the match's share of the prompt.
+	// MatchLengthWeight is the share of the score, 0 to 1, by the length of the match. The rest is
+	// by the match's share of the prompt.
 	MatchLengthWeight float64 `json:"matchLengthWeight"`
 	// MatchLengthScaleTokens is the length of a match, in tokens, at which that share is full.
 	MatchLengthScaleTokens int `json:"matchLengthScaleTokens"`
@@ -126,8 +126,8 @@ func (p *PrefixCache) producer() (field, name, kind string) {
 	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
 }
 
-// sessionAffinity scores by a request's session, as strategy session does: by a token that the
-// picker has set, or else by an ID.
+// sessionAffinity scores by sessions like strategy session: by a token that the picker sets, or
+// else by an ID.
 type sessionAffinity struct {
 	Strategy                    string `json:"strategy"`
 	EncodedEndpointHeaderConfig struct {
@@ -199,8 +199,8 @@ func (p *pickerParameters) check() (out found) {
 	return out
 }
 
-// approximatePrefix are the parameters of the prefix index that picks fill. They have no effect:
-// Penstock's index has fixed sizes of blocks, and reads cache capacities from metrics pages.
+// approximatePrefix are the parameters of the prefix index that picks fill. Penstock's index has
+// fixed sizes of blocks, and reads cache capacities from metrics pages.
 type approximatePrefix struct {
 	AutoTune               *bool `json:"autoTune"`
 	BlockSizeTokens        *int  `json:"blockSizeTokens"`

@@ -15,8 +15,7 @@ type upstreamKind struct {
 	fix  string
 	// invalid: without the plugin, requests could go to wrong servers.
 	invalid bool
-	// parameters returns this type's parameters; nil: a filter has the parameters of as, another
-	// plugin none.
+	// parameters of this type; nil: a filter has the parameters of as, another plugin none.
 	parameters func() parameters
 }
 

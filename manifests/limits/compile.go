@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// Rules implement the CEL rules of a schema, by the text of the rule. Each function receives a
-// pointer to the value that has the rule, and reports whether the rule holds.
+// Rules implement the CEL rules of a schema, by their text. Each receives a pointer to the value
+// that has the rule, and reports whether the rule holds.
 type Rules map[string]func(value any) bool
 
 type kind uint8

@@ -1,6 +1,6 @@
 // Package limits checks Go values against the schemas of the CRDs in manifests/crds. An API server
-// validates an object as a whole. So a writer checks each part that comes from another source,
-// before one invalid part makes the whole invalid.
+// validates an object as a whole. So a writer first checks each part that comes from another
+// source.
 //
 // Schema.Check walks a Go value along its schema, which takes some microseconds. The API server's
 // libraries need a decoded JSON object, and about 50 times the time. The JSON form of a value

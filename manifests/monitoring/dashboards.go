@@ -23,8 +23,8 @@ type Panel struct {
 // Query is one family of lines: PromQL, and the text of each line with {{LABEL}}.
 type Query struct{ Expr, Legend string }
 
-// Dashboard is one page of Grafana. Variable is a label by which a user filters the page, and a
-// metric that has the label; empty: no filter.
+// Dashboard is one page of Grafana. Variable is a label that filters it, and a metric that has the
+// label; empty: no filter.
 type Dashboard struct {
 	Name, Title      string
 	Variable, Metric string
