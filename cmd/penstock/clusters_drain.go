@@ -21,8 +21,8 @@ const (
 	// adoptTimeout bounds the wait until a process has read a changed file, which takes
 	// milliseconds.
 	adoptTimeout = 15 * time.Second
-	// drainQuiet is how long no request of another cluster must be in flight until a drain is over:
-	// members and their Envoys need a moment to receive the drain.
+	// drainQuiet is how long no request of another cluster must be in flight: members and their
+	// Envoys need a moment to receive the drain.
 	drainQuiet = 3 * time.Second
 	drainPoll  = 100 * time.Millisecond
 	// acknowledgeTimeout is how long a drain waits until connected members acknowledge it. A member
@@ -307,7 +307,7 @@ func (d *setChange) adopted(ctx context.Context, has func(set.Status) bool) (sta
 	return list[0], nil
 }
 
-// unconnected is the error if members may not have received a drain.
+// unconnected is the error if members may lack a drain.
 type unconnected struct {
 	cluster string
 	members []string
@@ -395,7 +395,7 @@ func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 	until, quiet := began.Add(timeout), began
 	for {
 		now := time.Now()
-		// a member receives the drain when it connects, so the quiet time starts again
+		// members receive the drain only when they connect
 		if list := awayFrom(&status); !reflect.DeepEqual(list, away) {
 			away, quiet = list, now
 		}

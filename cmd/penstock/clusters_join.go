@@ -233,8 +233,8 @@ func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	return &list[0], nil
 }
 
-// published returns the CA certificates that a member has published. It returns none if the
-// ClusterSet has another bundle for the member than the process had: it was edited since.
+// published returns the CA certificates that a member has published; "" if the member's bundle was
+// edited since.
 func published(status *set.Status, clusterSet *v1alpha1.ClusterSet, member string) string {
 	at := slices.IndexFunc(clusterSet.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
 	i := slices.IndexFunc(status.Members, func(m set.MemberStatus) bool { return m.Name == member })
@@ -247,8 +247,8 @@ func published(status *set.Status, clusterSet *v1alpha1.ClusterSet, member strin
 	return status.Members[i].Published
 }
 
-// joinAll adds or renews members. known has this cluster's own member, and the CA certificates that
-// members have published. done has a line for each member, and may a line about its exports.
+// joinAll adds or renews members. known has this cluster as a member, and the members' published CA
+// certificates. done has a line for each member, and may a line about its exports.
 func joinAll(
 	clusterSet *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, known *set.Status, how joining,
 ) (done, may []string, err error) {

@@ -37,8 +37,7 @@ proxy stops (preStop).`,
 	return cmd
 }
 
-// newCopy returns the command for containers without a shell: they run penstock drain from the
-// copy.
+// newCopy is for containers without a shell, which run penstock drain from the copy.
 func newCopy() *cobra.Command {
 	return &cobra.Command{
 		Use:     "copy PATH",

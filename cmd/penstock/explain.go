@@ -480,8 +480,8 @@ func verdictText(v schedule.Verdict) string {
 	return text + costText(v)
 }
 
-// adaptersText describes the LoRA adapters on a server's metrics page. Slots is the number of
-// adapters that run at a time; an adapter whose requests all wait has no slot.
+// adaptersText describes the LoRA adapters of a server's page. Slots is how many run at a time; an
+// adapter whose requests all wait has none.
 func adaptersText(a *endpoint.Adapters) string {
 	if a == nil {
 		return ""

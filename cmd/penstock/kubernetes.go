@@ -86,10 +86,9 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	return out, nil
 }
 
-// processName identifies this process in a Lease. The process ID distinguishes two processes on one
-// machine. The random text distinguishes two starts of a container, which have the same process ID.
-// Each new leader must be a transition of the Lease, because transitions are the epochs of
-// publications.
+// processName identifies this process in a Lease. The process ID distinguishes processes of one
+// machine. The random text distinguishes two starts of a container, which have the same ID: each
+// leader must be a transition of the Lease, which is an epoch of publications.
 func processName() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {

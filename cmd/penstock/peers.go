@@ -56,8 +56,8 @@ func (o *peerFlags) config(ctx context.Context, disk *filesystem.Disk) (out app.
 }
 
 // authenticated returns an error if clients other than peers could connect: without TLS, only Unix
-// sockets are allowed. What a peer publishes takes effect, and every user of a machine can connect
-// to its TCP ports, loopback included.
+// sockets are allowed. What a peer publishes takes effect, and every user of a machine reaches its
+// TCP ports.
 func authenticated(p app.Peers) error {
 	const credentials = "--peers-ca, --peers-cert and --peers-key"
 	if p.TLS != nil {

@@ -200,8 +200,7 @@ func (s *standAlone) run(cmd *cobra.Command) error {
 	return group.Wait()
 }
 
-// role returns the configuration of the role: the source of the pool, and the protocol with
-// gateways.
+// role configures the source of the pool, and the protocol with gateways.
 func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone, error) {
 	out := &app.StandAlone{Paths: s.paths, Group: s.group, Protocol: s.protocol, Drain: s.drain}
 	source, err := s.pages.source()
@@ -260,8 +259,7 @@ func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone
 	return out, err
 }
 
-// Flags for the names of the header and the metadata in which a gateway and the picker exchange
-// endpoints.
+// Flags with the names by which a gateway and the picker exchange endpoints.
 const (
 	flagDestination = "destination-endpoint-hint-key"
 	flagNamespace   = "destination-endpoint-hint-metadata-namespace"
@@ -273,8 +271,7 @@ var (
 	namespaceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)             // as in a PoolPolicy
 )
 
-// checkNames returns an error for a name that Envoy does not accept: with it, Envoy would answer
-// each request with 500.
+// checkNames returns an error for a name with which Envoy would answer each request with 500.
 func checkNames(n extproc.Names) error {
 	if !headerName.MatchString(n.Destination) {
 		return fmt.Errorf("--%s %q: write the name of a header, 1 to 128 letters, digits and dashes, such as %s",
@@ -310,7 +307,7 @@ func (s *standAlone) poolID(namespace string) (objectid.Pool, error) {
 	return pool, nil
 }
 
-// own returns an InferencePool with the selector and the ports of the --endpoint flags.
+// own returns the InferencePool that the --endpoint flags describe.
 func (s *standAlone) own(namespace string) (*inferencev1.InferencePool, error) {
 	if s.selector == "" || len(s.ports) == 0 || len(s.ports) > 8 {
 		return nil,

@@ -72,9 +72,8 @@ func (c *cluster) file() string {
 	return ""
 }
 
-// config returns the client configuration for the API server. It inlines the files that the
-// kubeconfig names, because client-go upgrades connections without hub.ClientConfig's transports,
-// which read these files.
+// config returns how to reach the API server. It inlines the files that the kubeconfig names,
+// because client-go upgrades connections without hub.ClientConfig's transports, which read them.
 func (c *cluster) config() (*rest.Config, error) {
 	file := c.file()
 	_, loaded, err := hub.Kubeconfig(&c.disk, file)

@@ -21,7 +21,7 @@ import (
 // maxProblem bounds, in bytes, a kubelet's explanation why a port does not answer.
 const maxProblem = 1000
 
-// forwardWithin calls forward, which takes no context, and returns after podsTimeout at the latest.
+// forwardWithin bounds forward, which takes no context, by podsTimeout.
 func forwardWithin(ctx context.Context, config *rest.Config, to *rest.Request) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, podsTimeout,
 		fmt.Errorf("the API server has not forwarded the port within %s", podsTimeout))

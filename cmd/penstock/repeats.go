@@ -29,7 +29,7 @@ type repeats struct {
 	seen   *seen
 }
 
-// seen is shared by all handlers that WithAttrs and WithGroup derive from one handler.
+// seen is shared by a handler and all that are derived from it.
 type seen struct {
 	seed  maphash.Seed
 	mu    sync.Mutex

@@ -205,9 +205,9 @@ func joinPicks(all []app.FoundPicks, last int) app.FoundPicks {
 	return out
 }
 
-// watchLines prints the joined content of a page, now and after each change in any process, until
-// ctx ends: as JSON lines for output json, and otherwise by text. A process that ends is left out;
-// the end of the last one is an error.
+// watchLines prints the joined content of a page, now and after each change, until ctx ends: as
+// JSON lines for output json, and otherwise by text. A process that ends is left out; the end of
+// the last one is an error.
 func watchLines[T any](cmd *cobra.Command, replicas []running, page, output string, join func([]T) T,
 	text func(T) error) error {
 	type line struct {
@@ -281,7 +281,7 @@ func printLine[T any](cmd *cobra.Command, content T, output string, first bool, 
 }
 
 // follow passes each line of a page to next, as a function that decodes it, until next returns
-// false. If the process ends, the last such function returns the error.
+// false. After the process has ended, decoding fails.
 func (r running) follow(ctx context.Context, page string, next func(decode func(any) error) bool) {
 	body, err := r.open(ctx, page)
 	if err != nil {

@@ -41,7 +41,7 @@ func (s *secure) flags(f *pflag.FlagSet) {
 			"can pick from all pools (default: penstock does not start so)")
 }
 
-// credentials returns the credentials of ADS and the picker; nil without --xds-cert.
+// credentials returns nil without --xds-cert.
 func (s *secure) credentials() (*app.Credentials, error) {
 	switch {
 	case s.cert == "" && s.key == "" && s.token == "" && s.ca == "" && s.clientCA == "":

@@ -129,8 +129,8 @@ func (r running) read(ctx context.Context, page string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(body, maxSupportPage))
 }
 
-// disguise replaces names that users chose with pseudonyms. It keeps a value only if the value's
-// key or label is known to hold words of Penstock itself.
+// disguise replaces names that users chose. It keeps a value only if its key or label is known to
+// hold words of Penstock.
 type disguise struct{ names map[string]string }
 
 func newDisguise() *disguise { return &disguise{names: map[string]string{}} }
@@ -140,10 +140,9 @@ var (
 	keptKeys = wordSet("severity kind group field status type reason version strategy state result outcome protocol " +
 		"level mode stage decision unit typeUrl apiVersion time at since lastTransitionTime started routingMode " +
 		"part le quantile priority code method")
-	// textKeys are keys whose values are sentences. Quoted parts, names and addresses in them are
-	// replaced.
+	// textKeys are keys of sentences. Quoted parts, names and addresses in these are replaced.
 	textKeys = wordSet("problem fix message error cause note text described page why")
-	// keptWords are kept in names: they do not name a user's object.
+	// keptWords are no names of users' objects.
 	keptWords = wordSet("default http https penstock true false other")
 
 	address  = regexp.MustCompile(`\b\d{1,3}(\.\d{1,3}){3}\b|\[?[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){3,7}\]?`)

@@ -179,7 +179,7 @@ func (p *printer) picked(r *picker.Record) {
 	if r.Processor != nil {
 		p.line("  processor", "%s", processedText(r.Processor))
 	}
-	// most picks of a busy pool are not sampled; picks among clusters never have verdicts
+	// most picks of a busy pool have no verdicts; clusters never have them
 	if len(r.Verdicts) == 0 && len(r.Compared) > 0 && r.Compared[0].Basis == "" {
 		how += ", no details: not in the sample"
 	}
@@ -272,8 +272,7 @@ func pickerEnded(details string) bool {
 		!strings.Contains(details, "connection_failure")
 }
 
-// detailsText explains Envoy's response details: why this gateway's Envoy answered itself, and not
-// another cluster.
+// detailsText explains why this gateway's Envoy answered itself, from its response details.
 func detailsText(details string) string {
 	if reason, ok := strings.CutPrefix(details, "penstock_"); ok {
 		return reason + ": its picker has answered so"

@@ -18,7 +18,7 @@ type Addresses struct {
 	addresses.Ranges
 	// ExternalName allows endpoints of Services of type ExternalName.
 	ExternalName bool
-	// DNS is the server that resolves names; the zero value means the system's resolver.
+	// DNS is the server that resolves names; invalid: the system's resolver.
 	DNS netip.AddrPort
 
 	shared bool // users who do not trust each other write the objects

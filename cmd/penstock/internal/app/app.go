@@ -54,7 +54,7 @@ type App struct {
 	changes  prometheus.Histogram
 	run      func(context.Context) error // the role's
 	ports    portOwners
-	// credentials follows the files of cfg.Credentials; nil without credentials.
+	// credentials follows cfg.Credentials; may be nil.
 	credentials *holder
 	budget      *admission.Budget
 	drain       time.Duration // how long picks continue after Run's context ends
@@ -170,8 +170,8 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	return a, err
 }
 
-// loadClusters makes the parts that choose among the clusters of imports, and registers their
-// metrics and the metric of the picker's losses.
+// loadClusters makes the choice among the clusters of imports, and registers its metrics and the
+// metric of the picker's losses.
 func (a *App) loadClusters() error {
 	cfg := a.cfg
 	unrecorded := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unrecorded_requests_total",
@@ -339,7 +339,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 // serving.
 const syncTimeout = 500 * time.Millisecond
 
-// syncPeers returns when all publications of reachable peers are in effect, or after syncTimeout.
+// syncPeers returns when all publications of peers are in effect, or after syncTimeout.
 func (a *App) syncPeers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -351,9 +351,9 @@ func (a *App) syncPeers(ctx context.Context) {
 // probeTimeout bounds how long the first Envoy waits for probes of external pickers.
 const probeTimeout = time.Second
 
-// probeAnswers returns when all external pickers have been probed, or after probeTimeout. Without
-// the wait, an Envoy that another process served before would get a filter of the wrong dialect,
-// and lose requests until the probes end.
+// probeAnswers returns when all external pickers have been probed, or after probeTimeout. Otherwise
+// an Envoy that another process served before would lose requests while its filter has the wrong
+// dialect.
 func (a *App) probeAnswers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -362,9 +362,8 @@ func (a *App) probeAnswers(ctx context.Context) {
 	}
 }
 
-// A starting process waits for the addresses of the names in use, because proxies would lose the
-// endpoints without an address. It waits settleTime at most, and ends the wait when no answer
-// arrives for silentTime.
+// A starting process waits for the addresses of names, so that it removes no endpoints from
+// proxies: settleTime at most, and until no answer arrives for silentTime.
 const (
 	settleTime = 250 * time.Millisecond
 	silentTime = 25 * time.Millisecond

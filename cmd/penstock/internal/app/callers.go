@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// callers returns the rules for calls of this cluster's picker by members' Gateways. These present
-// the same certificates as to peer listeners. Without a peer listener, no Gateway is accepted.
+// callers verifies members' Gateways that call this cluster's picker, by the certificates that they
+// present to peer listeners. Without a peer listener, it accepts no Gateway.
 func callers(s *store.Store) identity.Callers {
 	m := membersCalls{s}
 	return identity.Callers{Domain: model.PeerDomain, Certificate: m.presented, Verify: m.verify}
@@ -31,8 +31,7 @@ func (c membersCalls) own() (*store.Membership, error) {
 	return m, nil
 }
 
-// presented returns the certificate of this cluster's Gateways, for a server name that names one of
-// its pools.
+// presented returns the certificate of this cluster's Gateways, for the server name of a pool.
 func (c membersCalls) presented(server string) (*tls.Certificate, error) {
 	m, err := c.own()
 	if err != nil {

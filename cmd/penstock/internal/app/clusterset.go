@@ -30,7 +30,7 @@ func (a *App) clusterSet() *set.Set {
 	return a.set
 }
 
-// setConfig returns the configuration that a cluster set has in every role.
+// setConfig has the settings of a cluster set in every role.
 func (a *App) setConfig() set.Config {
 	return set.Config{
 		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address,

@@ -107,8 +107,7 @@ func (c Config) offers() map[objectid.Pool]int32 {
 type Folder struct {
 	// Paths are the folders and files with objects. It is not empty.
 	Paths []string
-	// OnePort gives each port to one Gateway, because the Envoys of all Gateways run on one
-	// machine.
+	// OnePort gives each port to one Gateway, because all Envoys run on one machine.
 	OnePort bool
 	// OnGateways is called with the names of all Gateways of this controller after each change; may
 	// be nil.
@@ -156,8 +155,8 @@ const (
 
 // Peers are the other processes that serve the same Envoys, and how they reach this one.
 type Peers struct {
-	// Addresses are the addresses at which peers serve; this process's address may be among them.
-	// On Kubernetes they come from the Service.
+	// Addresses are the peers' addresses; this process's may be among them. On Kubernetes they come
+	// from the Service.
 	Addresses []string
 	// Listener serves peers; nil: Config.Local serves them.
 	Listener net.Listener

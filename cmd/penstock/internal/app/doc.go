@@ -12,8 +12,8 @@
 // # Access to pages
 //
 // An address that other machines reach serves only metrics and health. Status and explanations of
-// all namespaces' objects are served on loopback (--admin): on Kubernetes, reaching it requires the
-// permission to port-forward.
+// all namespaces' objects are served on loopback (--admin): on Kubernetes, only users who may
+// port-forward reach it.
 //
 // # Memory
 //
@@ -22,13 +22,12 @@
 //
 // Resident memory is live memory plus gaps: Go never moves objects, so an object among garbage pins
 // its pages. With 5,000 routes, 90 MiB were live, 60 to 85 MiB were gaps in the size classes of
-// garbage (16 to 112 bytes), and 48 MiB were pages of the program. To make less garbage, resources
-// are checked before they are encoded, endpoints are encoded without messages, and input is read
-// once. Until the process is first at rest, the heap grows by half at most.
+// garbage (16 to 112 bytes), and 48 MiB were pages of the program. Therefore resources are checked
+// before they are encoded, endpoints are encoded without messages, input is read once, and until
+// the process first rests, the heap grows by half at most.
 //
-// To compare two binaries, compare RssAnon, not VmRSS, which includes 54 to 62 MiB of the program,
-// depending on the page cache. A metric has no series for an endpoint before the endpoint's first
-// request.
+// Compare RssAnon, not VmRSS, of two binaries: VmRSS includes 54 to 62 MiB of the program,
+// depending on the page cache. A metric has no series for an endpoint before its first request.
 //
 // Tests: go test ./cmd/penstock/internal/app; the tests in cmd/penstock drive the whole.
 package app

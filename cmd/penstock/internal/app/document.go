@@ -39,7 +39,7 @@ func ReadDocument(disk *filesystem.Disk, path, text string, log *slog.Logger) (*
 	return d, d.parse(log)
 }
 
-// parse reads d.last. If it is invalid, the last valid document stays.
+// parse reads d.last. An invalid text changes nothing.
 func (d *Document) parse(log *slog.Logger) error {
 	config, problems := endpointpicker.Read(string(d.last))
 	var invalid []error

@@ -42,7 +42,7 @@ type cluster struct {
 
 // proxyRunner runs the proxies of Gateways: fleets, or externalProxies.
 type proxyRunner interface {
-	// security returns which proxies and peers may connect.
+	// security decides who may connect.
 	security(Peers) security
 	// ready returns when proxies can be served.
 	ready(context.Context) error
@@ -121,8 +121,8 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	return a, nil
 }
 
-// lagging reports whether objects may have changed that this process has not read. Meanwhile
-// nothing is removed from proxies.
+// lagging reports whether the process may lack changes of objects. Then nothing is removed from
+// proxies.
 func (c *cluster) lagging() bool {
 	return c.source.Lagging() || c.unreachable()
 }
@@ -180,8 +180,7 @@ func (k *Kubernetes) translation(cfg Config) translator.Config {
 	return out
 }
 
-// addresses returns the limits of addresses for users who write objects and do not trust each
-// other.
+// addresses limits addresses, because the users who write objects do not trust each other.
 func (k *Kubernetes) addresses(cfg Config) Addresses {
 	out := cfg.Addresses
 	out.shared, out.own = true, k.Service

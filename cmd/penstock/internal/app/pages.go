@@ -29,8 +29,7 @@ import (
 // maxSocketPath is the longest path of a Unix socket that every system allows, in bytes.
 const maxSocketPath = 103
 
-// Socket is the path of the socket by which other penstock commands reach the process that serves a
-// state folder.
+// Socket is the path by which other penstock commands reach the process that serves a state folder.
 func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock") }
 
 // ListenSocket listens on a Unix socket that only this user can open. It replaces a socket that no

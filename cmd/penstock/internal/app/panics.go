@@ -15,8 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Values of the metrics' label part: the parts in which a panic ends only one row, stream, scrape,
-// request or pick, and not the process.
+// Values of the label part. A panic there ends only one row, stream, scrape, request or pick.
 const (
 	partTranslation = "translation"
 	partStream      = "stream" // of a proxy or a peer

@@ -30,7 +30,7 @@ type security struct {
 	picks        *tls.Config                      // TLS of the picker's ports; nil: cleartext
 	dial         credentials.TransportCredentials // nil: cleartext
 	keyed        bool                             // Gateways call the picker with keys
-	openPicks    bool                             // clients without a key may ask for picks, too
+	openPicks    bool                             // calls without a key are admitted, too
 	keys         tap.ServerInHandle               // admits calls with a key; nil: all calls
 }
 
@@ -127,8 +127,8 @@ func (s *security) pickCredentials() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(s.picks, s.log))}
 }
 
-// pickOptions returns the options of the picker's port. With TLS and a cluster set, they also admit
-// calls of members.
+// pickOptions returns the options of the picker's port. With TLS and a cluster set, members may
+// call, too.
 func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOption) {
 	if a.security.picks == nil || a.set == nil {
 		return a.security.keys, a.security.pickCredentials()
@@ -138,8 +138,8 @@ func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOptio
 	return members.Calls(extproc.ServiceName, a.security.keys, grpc_health_v1.Health_ServiceDesc.ServiceName), options
 }
 
-// keyed limits the connections of a picker that requires keys, because clients without a key may
-// only send health checks.
+// keyed limits connections to a picker with keys: without a key, clients may only send health
+// checks.
 func keyed(l net.Listener, keyed bool, log *slog.Logger) net.Listener {
 	if !keyed {
 		return ports.Picker.Limit(l, admission.Config{Trusting: true, Log: log})

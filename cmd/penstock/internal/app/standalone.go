@@ -203,7 +203,7 @@ type discovery interface {
 	// read returns when all objects have been read once. run then follows their changes.
 	read(context.Context) error
 	run(context.Context) error
-	// fetch returns a reader of objects on demand; nil if read reads all objects.
+	// fetch reads objects on demand; nil if read reads all.
 	fetch(*App) *pipeline.Fetch
 }
 

@@ -223,7 +223,7 @@ func (h *Holds) needed(gateway string) map[resource.Ref]map[objectid.Target]bool
 	return out
 }
 
-// release ends a pool's hold. It commits the changes that wait for no other pool. mu is held.
+// release ends a hold. It commits changes that wait for no other pool. mu is held.
 func (h *Holds) release(pool objectid.Target) {
 	delete(h.pools, pool)
 	batches := map[string]*cache.Batch{}

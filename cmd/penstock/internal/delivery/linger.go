@@ -25,8 +25,8 @@ const LingerTimeout = 5 * time.Second
 //   - The pods and hops of an import's removed clusters: a request that has chosen such a cluster
 //     may still wait for its pick, and the picked address must be in the cluster. Envoy keeps the
 //     cluster equally long (publish.Config.Linger).
-//   - Pods of an import that all leave a cluster at once. When an import stops declaring its
-//     endpoints, it has not learned any from its picker yet.
+//   - Pods of an import that all leave a cluster at once: an import that stops declaring endpoints
+//     has learned none yet.
 //   - External pickers that are all replaced. Envoy calls the new pickers only after a health
 //     check, and would answer 503 meanwhile.
 //   - Endpoints of datagrams while they drain, for the answers in flight.
@@ -51,7 +51,7 @@ type removedCluster struct {
 
 type leftEndpoints struct {
 	pods      []netip.AddrPort   // nil for clusters of pickers and of datagrams: the cache has their endpoints
-	endpoints *resource.Resource // the newest endpoints, without the leaving ones
+	endpoints *resource.Resource // the newest, without leaving ones
 	rev       uint64             // the revision of endpoints
 	until     time.Time
 }

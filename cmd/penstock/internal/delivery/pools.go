@@ -25,11 +25,11 @@ const (
 	hopTimeout = 5 * time.Second
 	// maxFallbacks bounds how many further endpoints a pick names.
 	maxFallbacks = 8
-	// youngTime is how long the picks of a pool that has grown name fallbacks. Envoy skips those
-	// endpoints of a pick that it lacks. It may lack new ones, because it acknowledges before its
-	// workers have them, and the ACKs of other processes' Envoys are not published (envoys.go). The
-	// Envoys of a frozen process reconnect elsewhere once their pings fail, within 13 s
-	// (bootstrap). Without fallbacks, a process that was frozen for 4 s cost 3 of 218,000 requests.
+	// youngTime is how long the picks of a pool that has grown name fallbacks. Envoy skips
+	// endpoints of a pick that it lacks. It may lack new ones: it acknowledges before its workers
+	// have them, and ACKs of other processes' Envoys are not published (envoys.go). The Envoys of a
+	// frozen process reconnect elsewhere when their pings fail, within 13 s (bootstrap). Without
+	// fallbacks, a process that was frozen for 4 s cost 3 of 218,000 requests.
 	youngTime = 15 * time.Second
 )
 

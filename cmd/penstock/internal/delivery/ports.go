@@ -110,7 +110,7 @@ func (c *Ports) claim(r *resource.Resource, gateway string) bool {
 	return false
 }
 
-// reports returns, for every Gateway that waits for a port, a report that names the port's owner.
+// reports returns a report with the port's owner for every waiting Gateway.
 func (c *Ports) reports() []report.Report {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -35,7 +35,7 @@ func (p Probes) probe(_ context.Context, c *Change) {
 			continue
 		}
 		target := probe.Picker{Addresses: at, TLS: tls, HealthOnly: e.Relayed}
-		// a probe names no pool, and a member's Penstock answers only calls that name one
+		// probes name no pool; a member's Penstock requires one
 		if e.TLS.Certificate == model.MemberCertificate {
 			target.Dialect = probe.FullDuplex
 		}

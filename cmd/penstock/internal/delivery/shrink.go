@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// Names exchanges the endpoints that pickers name, as digests. *peers.Names implements it.
+// Names exchanges digests of named endpoints. *peers.Names implements it.
 type Names interface {
 	Publish(digests map[objectid.Target]string)
 	Retract(pools ...objectid.Target)
@@ -23,7 +23,7 @@ type naming struct {
 	fewer  bool // fewer endpoints than before
 }
 
-// names compares the endpoints of a pool that the picker names with the endpoints before.
+// names compares the endpoints that the picker names now and before.
 func names(next, before picker.Pool) naming {
 	addrs := func(p picker.Pool) (out []string) {
 		for _, e := range p.Endpoints {

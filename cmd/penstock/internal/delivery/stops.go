@@ -19,7 +19,7 @@ const (
 // Stops detects that the process was paused: by a signal, a debugger or a paused machine. Peers
 // wait holdTimeout for a process to follow a change, and then let Envoys drop endpoints that its
 // picker still names. So picks wait for catchUpTime after a longer pause. Without peers they need
-// not wait: no other process changes the Envoys' endpoints.
+// not: only this process changes Envoys' endpoints.
 type Stops struct {
 	log   *slog.Logger
 	alone func() bool
@@ -38,7 +38,7 @@ func NewStops(alone func() bool, log *slog.Logger) *Stops {
 func (s *Stops) Behind(now time.Time) time.Duration {
 	at, beat := now.Sub(s.start), time.Duration(s.beat.Load())
 	wait := max(0, time.Duration(s.until.Load())-at)
-	if beat > 0 && at-beat > holdTimeout { // this call precedes Run's first beat after the pause
+	if beat > 0 && at-beat > holdTimeout { // Run has not noted it yet
 		wait = catchUpTime
 	}
 	if wait > 0 && s.alone() {

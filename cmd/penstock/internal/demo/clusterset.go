@@ -120,8 +120,8 @@ func annotated(d *show) []any {
 	return []any{a.By, took.Milliseconds()}
 }
 
-// during sends requests, four at a time, while an action runs. It fails if a request fails. It
-// prints and returns which clusters served.
+// during sends requests, four at a time, while an action runs. No request may fail. It returns how
+// many each cluster served.
 func (d *show) during(action func()) (served map[string]int, sum int) {
 	ctx, stop := context.WithCancel(d.ctx)
 	var group sync.WaitGroup

@@ -1,7 +1,6 @@
 // Package expiry finds certificates that have ended or end soon, in the Secrets and ConfigMaps that
-// configuration reads: certificates of Gateways and clients, their intermediates, and the
-// authorities that verify backends and clients. It does not check the bundles of a ClusterSet's
-// members; multicluster/set does.
+// configuration reads: of Gateways and clients, their intermediates, and the authorities that
+// verify backends and clients. multicluster/set checks the bundles of members of a ClusterSet.
 //
 // Package app passes it each committed change and runs it. `penstock translate` calls Check.
 //

@@ -32,8 +32,8 @@ type Config struct {
 	Store *store.Store
 	Board Board
 	Now   func() time.Time
-	// Drain is how long a Gateway's proxies may ask about a policy after the Gateway's last route
-	// with the policy is gone.
+	// Drain is how long a Gateway's proxies may ask about a policy after its last route there has
+	// left.
 	Drain time.Duration
 }
 
@@ -144,7 +144,7 @@ func KeyOf(view *store.View, id string) *authz.Key {
 		Created: o.CreationTimestamp.Time, Caller: objectid.Join(o.Namespace, cmp.Or(o.Spec.Owner, o.Name)),
 		Objective: o.Spec.Objective, Disabled: o.Spec.Disabled, Groups: o.Spec.Groups, Models: o.Spec.Models}
 	if o.Spec.Pools != nil {
-		out.Pools = []string{} // not nil: a key with an empty list permits no pool
+		out.Pools = []string{} // not nil: an empty list permits no pool
 	}
 	for _, p := range o.Spec.Pools {
 		pool := objectid.Target{Pool: objectid.Pool{Namespace: cmp.Or(p.Namespace, o.Namespace), Name: p.Name},

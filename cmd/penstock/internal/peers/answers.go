@@ -7,8 +7,8 @@ import (
 )
 
 // Answers puts findings about responses of an import's gateways on the board, with one source for
-// each exporting cluster and process. It publishes them for the process that writes status. Its
-// topic is "unrouted"; the topic "answers" belongs to Asked.
+// each exporting cluster and process. It publishes them for the process that writes status. The
+// topic "answers" belongs to Asked.
 type Answers struct {
 	board *status.Board
 	topic *channel.Topic

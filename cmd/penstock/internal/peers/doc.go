@@ -1,5 +1,5 @@
-// Package peers has the facts that the processes of one control plane exchange over
-// multicluster/channel, with one file for each topic:
+// Package peers exchanges facts between the processes of one control plane, over
+// multicluster/channel. Each topic has a file:
 //
 //	proxies.go      how many Envoys of each Gateway are connected to a process
 //	programmed.go   what those Envoys acknowledged, for the status of Gateways

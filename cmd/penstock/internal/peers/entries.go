@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// entriesDelay is how long an entry waits for other entries. It is short, because picks of full
-	// pools wait for the ends of requests (picker.Config.EndWait).
+	// entriesDelay is how long an entry waits for others. It is short: picks of full pools wait for
+	// ends of requests (picker.Config.EndWait).
 	entriesDelay = 2 * time.Millisecond
 	// entriesTTL is how long a batch stays published for processes that are slow or just
 	// disconnected.

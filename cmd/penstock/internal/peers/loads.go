@@ -23,8 +23,8 @@ const (
 	// published at once.
 	loadsInterval = 5 * time.Millisecond
 	ownerKey      = "owner"
-	// claimKey is the key of the number of a process's last claim. answerKey, followed by an
-	// owner's name, is the key of the number of that owner's last claim that a process has counted.
+	// claimKey is the key of the number of a process's last claim. answerKey and an owner's name
+	// are the key of that owner's last claim that a process has counted.
 	claimKey, answerKey = "claim", "answer "
 	// headersKey, followed by an address, is the key of the times to headers that a process learned
 	// there.
@@ -122,10 +122,10 @@ func (l *Loads) Order() (others int, first bool) {
 	return others, true
 }
 
-// Settle implements picker.Peers. It publishes this process's counts and then a claim, and waits
-// for all peers' answers. Each peer answers after it has published its counts. So if several
-// processes take the last slots at once, the last one to count detects it. Acknowledgements do not
-// suffice, because they overtake the counts.
+// Settle implements picker.Peers. It publishes a claim after this process's counts, and waits for
+// the answers of all peers, which follow their counts. So if several processes take the last slots
+// at once, the last one to count detects it. Acknowledgements do not suffice: they overtake the
+// counts.
 func (l *Loads) Settle(ctx context.Context) {
 	l.publish()
 	claim := l.publishClaim()

@@ -82,6 +82,5 @@ func (n *Names) MarkLate(peers ...string) {
 	}
 }
 
-// Changed returns a channel with an element when Behind may return something else. It is for one
-// receiver.
+// Changed has an element when Behind may have changed. It is for one receiver.
 func (n *Names) Changed() <-chan struct{} { return n.changed }

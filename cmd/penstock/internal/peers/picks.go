@@ -118,7 +118,7 @@ func (p *Picks) Add(s picker.Sent) {
 	}
 }
 
-// Missed returns how many picks were not published because their batch was full.
+// Missed returns how many picks did not fit into their batch.
 func (p *Picks) Missed() uint64 { return p.missed.Load() }
 
 func (p *Picks) take() []byte {
@@ -168,7 +168,7 @@ func appendSent(out []byte, s picker.Sent) []byte {
 	return append(append(out, byte(len(s.Sender))), s.Sender...)
 }
 
-// decodeSent reads a pick, whose chain it stores in memory, and returns the bytes after the pick.
+// decodeSent reads a pick, and its chain into memory. rest is the bytes after the pick.
 func decodeSent(in []byte, memory *[prefix.MaxBlocks]uint64) (s picker.Sent, rest []byte, ok bool) {
 	size := int(in[0])
 	if size != 4 && size != 16 || len(in) < sentBytes-16+size {

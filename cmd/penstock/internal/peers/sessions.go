@@ -11,8 +11,8 @@ const (
 	// sessionsTTL is how long a batch of sessions stays published. A process that was disconnected
 	// receives a snapshot.
 	sessionsTTL = time.Second
-	// maxSessions bounds the sessions of a batch, and of a snapshot, which has the last used. If
-	// another process picks for a further session, it may choose another endpoint.
+	// maxSessions bounds the sessions of a batch, and the last used ones in a snapshot. For further
+	// sessions, other processes may pick other endpoints.
 	maxSessions = 1 << 14
 )
 

@@ -17,8 +17,8 @@ const (
 	// fetchTimeout is how long rows wait for an object that they are the first to read, such as a
 	// listener for its certificate. Then they are translated without the object.
 	fetchTimeout = 3 * time.Second
-	// fetchRounds bounds how often one change is translated again because the Source already has
-	// the further objects that it reads.
+	// fetchRounds bounds how often one change is translated again because the Source has further
+	// objects for it.
 	fetchRounds = 5
 )
 
@@ -36,10 +36,9 @@ type Source interface {
 	Forbidden() bool
 }
 
-// Fetch makes a Source read the objects that translation begins to read, and then translates again.
-// The first translation, after which proxies receive responses, waits for all objects: without an
-// object, proxies would lose resources. Later, only the rows that read an object wait for it
-// (graph.Engine.WaitForDemands).
+// Fetch makes a Source read the objects that translation begins to read, and translates again. The
+// first translation, after which proxies receive responses, waits for all objects, or proxies would
+// lose resources. Later, only rows that read an object wait for it (graph.Engine.WaitForDemands).
 type Fetch struct {
 	source      Source
 	translation *Translation
