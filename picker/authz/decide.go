@@ -38,7 +38,7 @@ type Request struct {
 	Headers []Header
 }
 
-// Decision is what the policies above a route decide about a request.
+// Decision is the decision of the policies above a route about a request.
 type Decision struct {
 	// Reason is why the request is denied; "" if it may pass.
 	Reason string
@@ -56,7 +56,7 @@ type Decision struct {
 // decide.
 func (t *Table) Decide(r Request, now time.Time) (d Decision, err error) {
 	credential, carriers := presented(r.Headers)
-	// A missing or ambiguous credential is looked up, too, and takes the same time.
+	// A missing or ambiguous credential is looked up, too: it takes the same time.
 	keys, all, err := t.find(HashOf(credential), r.Policies)
 	if err != nil {
 		return d, err
@@ -144,8 +144,8 @@ func (k *Key) Names(model string) bool {
 const maxCredential = 1024
 
 // presented returns the credential of a request and the headers that have it. Clients of OpenAI
-// send Authorization, clients of Anthropic x-api-key, and clients of Azure api-key. Some send one
-// key in two of these headers. If the headers have different credentials, presented returns none.
+// send Authorization, of Anthropic x-api-key, and of Azure api-key. Some send one key in two of
+// these headers. Of different credentials, none counts.
 func presented(headers []Header) (credential string, carriers []string) {
 	for _, h := range headers {
 		value := strings.TrimSpace(h.Value)

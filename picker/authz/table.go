@@ -32,7 +32,7 @@ type Key struct {
 	Disabled bool
 }
 
-// usable reports whether the key may be used at a time.
+// usable reports whether the key may be used at the time now.
 func (k *Key) usable(now time.Time) bool {
 	return !k.Disabled && (k.Expires.IsZero() || now.Before(k.Expires))
 }
@@ -59,7 +59,7 @@ func (p *Policy) selects(k *Key) bool {
 const policyGrace = 10 * time.Minute
 
 // Table has all keys and policies. Its methods are safe for concurrent use. A Change takes effect
-// as a whole: no Decision sees a part of it.
+// as a whole.
 type Table struct {
 	mu       sync.RWMutex
 	filled   bool
@@ -203,7 +203,7 @@ func (t *Table) First(hash Hash, namespace string) *Key {
 	return nil
 }
 
-// errUnknown is the error of a decision about a policy that the Table lacks.
+// errUnknown is the error if the Table lacks a policy.
 var errUnknown = errors.New("the policy is not known here, or not yet")
 
 // named returns the key called name, "namespace/name", or nil.

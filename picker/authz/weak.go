@@ -1,6 +1,6 @@
 package authz
 
-// weak are keys that anyone guesses: placeholders of clients, tutorials and model servers.
+// weak are keys that are easily guessed: placeholders of clients, tutorials and model servers.
 var weak = func() map[Hash]bool {
 	out := map[Hash]bool{}
 	for _, key := range []string{
