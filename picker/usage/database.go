@@ -142,9 +142,9 @@ func (d *database) apply(ctx context.Context, b Batch) error {
 		return err
 	}
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
-		return err // it is applied
+		return err // the batch is applied
 	}
-	// Rows are sorted: all transactions lock rows in one order, so they cannot deadlock.
+	// b.Rows is sorted: all transactions lock rows in one order, so none deadlocks.
 	for part := range slices.Chunk(b.Rows, rowsAtOnce) {
 		statement, values := upsert(part)
 		if _, err := tx.ExecContext(ctx, statement, values...); err != nil {
@@ -276,7 +276,6 @@ func (d *database) applied(ctx context.Context, b Batch) bool {
 	return err == nil && sequence >= b.Sequence
 }
 
-// exists reports whether there is a database to read.
 func (d *database) exists() bool {
 	if d.url != nil {
 		return true

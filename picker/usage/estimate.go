@@ -16,8 +16,7 @@ const (
 	tokenBytes, envelopeBytes = 4, 350
 	// priorTokens is the weight of the assumed size among measured ones, in tokens.
 	priorTokens = 256
-	// memoryTokens bounds the tokens of a measured size; beyond it, the weight of all earlier
-	// answers is halved.
+	// memoryTokens is the number of tokens beyond which the weight of earlier answers is halved.
 	memoryTokens = 1 << 20
 	// minOutput is the size of the shortest answer whose events are measured, in tokens.
 	minOutput = 16
@@ -46,7 +45,7 @@ type poolKind struct {
 
 type estimator struct{ prompts, events ratio }
 
-// ratio is a quotient of sums, in which earlier terms lose weight.
+// ratio is a quotient of two sums, in which earlier terms lose weight.
 type ratio struct{ over, under float64 }
 
 func (r *ratio) add(over, under float64) {

@@ -163,7 +163,7 @@ func segments(folder, open string) (paths []string, bytes int64, err error) {
 	return paths, bytes, nil
 }
 
-// errDamaged is the error of a segment that names no batch.
+// errDamaged is the error of a segment without a Batch.
 var errDamaged = errors.New("the segment names no process, start and sequence")
 
 // readSegment reads a segment, and sums its rows by key. It skips the incomplete line that a kill

@@ -117,7 +117,7 @@ func (k *Keeper) Log(list []accesslog.Used) {
 	}
 }
 
-// Run writes counts until ctx ends, and then once more.
+// Run writes counts until ctx ends, and once more at the end.
 func (k *Keeper) Run(ctx context.Context) error {
 	if k.cfg.Folder == "" {
 		<-ctx.Done()

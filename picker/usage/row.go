@@ -33,8 +33,8 @@ type Counts struct {
 	Denied    int64 `json:"denied"`    // requests that a gate denied
 	Failed    int64 `json:"failed"`    // of Requests: status 400 and above, or no whole response
 	Estimated int64 `json:"estimated"` // of Requests: the tokens are estimates
-	// Input counts the tokens of prompts, Cached the tokens of prompts that were in a server's
-	// cache, and Output the tokens of responses.
+	// Input counts the tokens of prompts, Cached those among them in a server's cache, and Output
+	// the tokens of responses.
 	Input      int64   `json:"input"`
 	Cached     int64   `json:"cached"`
 	Output     int64   `json:"output"`
@@ -55,7 +55,7 @@ func (c *Counts) add(o Counts) {
 	c.GPUSeconds += o.GPUSeconds
 }
 
-// valid reports whether counts may have been written by add.
+// valid reports whether the counts can be sums of add.
 func (c *Counts) valid() bool {
 	return min(c.Requests, c.Denied, c.Failed, c.Estimated, c.Input, c.Cached, c.Output) >= 0 && c.GPUSeconds >= 0 &&
 		!math.IsInf(c.GPUSeconds, 0)
