@@ -38,7 +38,7 @@ type Peer struct {
 	breaker *gobreaker.CircuitBreaker[*Response]
 }
 
-// NewPeer returns a Peer. The error explains an invalid URL.
+// NewPeer returns a Peer. An invalid URL is an error.
 func NewPeer(cfg PeerConfig) (*Peer, error) {
 	at, err := url.Parse(cfg.URL)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil ||

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// maxBody bounds a request, in bytes: it holds a gateway's largest body in JSON. heldBodies
-	// bounds all requests that are held at a time.
+	// maxBody bounds a request, in bytes: a gateway's largest body, and JSON around it. heldBodies
+	// bounds all at a time.
 	maxBody, heldBodies = 33 << 20, 2 * 33 << 20
 	// maxText bounds the text of a prompt in bytes, and maxTokens its tokens.
 	maxText, maxTokens = 4 << 20, 1 << 20
@@ -239,7 +239,7 @@ func (p *Processor) route(ctx context.Context, ids []byte, traceParent string) (
 	return found.Worker, nil
 }
 
-// observe counts failures of a peer, and logs the first one and the first success after it.
+// observe counts failures of a peer. It logs the first failure, and the first success after it.
 func (p *Processor) observe(ctx context.Context, peer string, err error) {
 	if ctx.Err() != nil {
 		return

@@ -171,7 +171,7 @@ func (s *Store) Get(key string) []byte {
 	return e.list
 }
 
-// Run drops expired lists of an idle store, until ctx ends.
+// Run drops expired lists until ctx ends, also while the store is idle.
 func (s *Store) Run(ctx context.Context) error {
 	tick := time.NewTicker(max(s.cfg.TTL/10, time.Second))
 	defer tick.Stop()
