@@ -33,7 +33,7 @@ func (p *ByLabel) Keeps(labels map[string]string) bool {
 	return slices.Contains(p.ValidValues, value)
 }
 
-// PrefixAffinity keeps the endpoints that have cached most of a prompt, unless they are much
+// PrefixAffinity keeps the endpoints that have cached much of a prompt, unless they are much
 // slower.
 type PrefixAffinity struct {
 	// AffinityThreshold is the cached share of the prompt, from 0 to 1, at which an endpoint stays.

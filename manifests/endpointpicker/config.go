@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/deepcopy"
 )
 
-// The apiVersion of a document is Group/Version or Group/NextVersion (llm-d's documentation), or
-// FormerGroup/Version (releases before 0.7). A folder accepts documents of Version as objects.
+// Documents have the apiVersion Group/Version or Group/NextVersion (llm-d's documentation), or
+// FormerGroup/Version (releases before 0.7). A folder accepts only documents of Version.
 const (
 	Group       = "llm-d.ai"
 	FormerGroup = "inference.networking.x-k8s.io"
@@ -36,7 +36,7 @@ type EndpointPickerConfig struct {
 	FlowControl        *FlowControl `json:"flowControl,omitempty"`
 	SaturationDetector *Ref         `json:"saturationDetector,omitempty"`
 
-	// The settings below have no effect here. A warning states why.
+	// The settings below have no effect in Penstock. A Warning states why.
 	DataLayer      *runtime.RawExtension `json:"dataLayer,omitempty"`
 	RequestHandler *runtime.RawExtension `json:"requestHandler,omitempty"`
 	Parser         *runtime.RawExtension `json:"parser,omitempty"`

@@ -42,9 +42,8 @@ func HasRole(filter string, labels map[string]string) bool {
 	return !ok && f.unlabeled || ok && slices.Contains(f.roles, role)
 }
 
-// Disagg adds servers to a request: servers that encode its images, and one that reads its prompt
-// (prefill). The enclosing Profile chooses the server that receives the request and writes the
-// answer (decode).
+// Disagg adds servers to a request: some encode its images, and one reads its prompt (prefill). The
+// enclosing Profile chooses the server that receives the request and writes the answer (decode).
 type Disagg struct {
 	Handler, HandlerType string // the profile handler
 	Prefill, Encode      *Stage // nil: no such stage

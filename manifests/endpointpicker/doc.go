@@ -9,9 +9,8 @@
 //
 // Invariants:
 //   - A Profile is complete: defaults are filled in, and all parameters are valid.
-//   - Every unsupported part of a document is a Problem. It is a Warning if no request goes to a
-//     wrong server without the part: so pickers start with documents of llm-d and of later
-//     releases.
+//   - Every unsupported part of a document is a Problem. It is a Warning if requests cannot go to
+//     wrong servers without the part, so that documents of llm-d and of later releases work.
 //   - Resolve has no state: equal documents give equal profiles.
 //
 // Tests: go test ./manifests/endpointpicker

@@ -136,7 +136,7 @@ func (p *dataSource) check() (out found) {
 // PageSource is the place of metrics pages. The zero value selects the pool's setting.
 type PageSource struct {
 	Path string // "": the pool's path
-	// TLS: read over TLS, unverified unless a BackendTLSPolicy applies.
+	// TLS: pages are read over TLS; the certificate is verified only if a BackendTLSPolicy applies.
 	TLS bool
 }
 

@@ -177,7 +177,7 @@ func (p *sessionAffinity) check() (out found) {
 type External struct {
 	// Service in the namespace of the pool.
 	Service string `json:"service"`
-	// Port of the Service. TLS is configured as for an endpoint picker.
+	// Port of the Service. TLS is configured like TLS of an endpoint picker.
 	Port int32 `json:"port"`
 }
 

@@ -11,7 +11,7 @@ import (
 type upstreamKind struct {
 	role Role
 	as   string // the type that it works like
-	why  string // reason for the treatment
+	why  string // why Penstock treats it so
 	fix  string
 	// invalid: without the plugin, requests could go to wrong servers.
 	invalid bool

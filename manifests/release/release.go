@@ -24,7 +24,8 @@ func Version() string {
 	return "(devel)"
 }
 
-// Of returns the version of a module in this program, such as v1.6.3; "" if it is not linked in.
+// Of returns the version of a module in this program, such as v1.6.3; "" if the module is not
+// linked in.
 func Of(module string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
