@@ -21,7 +21,7 @@ type document struct {
 	set v1alpha1.ClusterSet
 }
 
-// openClusterSet reads the ClusterSet in effect: the first one by name.
+// openClusterSet reads the ClusterSet that is in effect: the first by name.
 func (s *files) openClusterSet() (*document, error) {
 	if len(s.paths) == 0 {
 		return nil, errNoFiles
@@ -59,7 +59,7 @@ func (d *document) spec() (*yaml.Node, error) {
 	return spec, nil
 }
 
-// setMembers writes the members of set to the document. Unchanged members keep the user's text.
+// setMembers writes d.set's members to the document. Unchanged members keep the user's text.
 func (d *document) setMembers() error {
 	spec, err := d.spec()
 	if err != nil {
@@ -100,7 +100,7 @@ func (d *document) setMembers() error {
 			file.SetField(n, "allow", allow)
 		} else {
 			file.SetField(n, "peer", file.Field(fresh, "peer"))
-			for _, excluded := range []string{"kubeconfig", "clusterProfile"} { // only for a hub
+			for _, excluded := range []string{"kubeconfig", "clusterProfile"} { // fields for hubs
 				file.SetField(n, excluded, nil)
 			}
 			setExportable(n, allow)

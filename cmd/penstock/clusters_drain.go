@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// adoptTimeout bounds the wait until a process has read a changed file, which takes
+	// adoptTimeout bounds the wait until a process has read a changed file; a read takes
 	// milliseconds.
 	adoptTimeout = 15 * time.Second
 	// drainQuiet is how long no request of another cluster must be in flight: members and their
@@ -193,7 +193,7 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if clusterSet, err = d.open(ctx); err != nil { // as it is now
+	if clusterSet, err = d.open(ctx); err != nil { // the present object
 		return err
 	}
 	var names []string
@@ -254,7 +254,7 @@ func (d *setChange) status(ctx context.Context) (all set.Status, err error) {
 // setDraining writes spec.draining, and waits until the running penstocks have read it.
 func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, draining bool) (status set.Status,
 	err error) {
-	list, _ := d.statuses(ctx) // below, no answer is an error
+	list, _ := d.statuses(ctx) // no answer is an error below
 	if i := slices.IndexFunc(list, func(status set.Status) bool { return status.Hub }); i >= 0 {
 		object, _ := clusterSet.place()
 		return status, fmt.Errorf("%s: it is a hub's, which takes no requests: run the command for the cluster to "+
@@ -367,7 +367,7 @@ func (u *unconnected) end(out io.Writer, line string) error {
 	return err
 }
 
-// wait waits until no request of other clusters is in flight, or until the timeout.
+// wait returns when no request of other clusters is in flight, or after the timeout.
 func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 	status, err := d.status(ctx)
 	if err != nil {

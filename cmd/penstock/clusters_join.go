@@ -82,8 +82,8 @@ With --http, of a Penstock on Kubernetes, nothing is written: the command prints
 
 type joining struct {
 	replace           bool
-	namespaces, pools []string // that each member may export to this cluster
-	given             bool     // flags set them, which then replace those in FILE
+	namespaces, pools []string // for the exports of each member
+	given             bool     // flags replace the fields in FILE
 }
 
 func (j *joining) check() error {
@@ -213,7 +213,7 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 		if err := json.Unmarshal(raw, &one); err != nil {
 			return nil, fmt.Errorf("the ClusterSet of the process: %w", err)
 		}
-		if i == 0 || one.CreationTimestamp.Before(&clusterSet.CreationTimestamp) { // as the process decides
+		if i == 0 || one.CreationTimestamp.Before(&clusterSet.CreationTimestamp) { // the process uses the oldest, too
 			clusterSet = &one
 		}
 	}

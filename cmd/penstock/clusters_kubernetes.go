@@ -23,9 +23,8 @@ import (
 )
 
 const (
-	// clusterCallTimeout bounds a call of the API server.
 	clusterCallTimeout = 15 * time.Second
-	// commandManager is the name of these commands in managedFields.
+	// commandManager is the manager of these commands in managedFields.
 	commandManager = "penstock-clusters"
 )
 
@@ -148,7 +147,7 @@ func (c *clusterObject) change(ctx context.Context, draining, leave bool) error 
 		if err := c.check(draining, leave); err != nil {
 			return err
 		}
-		spec := map[string]any{"draining": nil} // removes it
+		spec := map[string]any{"draining": nil} // null removes the field
 		if draining {
 			spec["draining"] = true
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// completionTimeout bounds how long a shell waits for names.
 const completionTimeout = 2 * time.Second
 
 // asPlugin makes help and usage name `kubectl penstock`, if the program is called kubectl-penstock.

@@ -198,7 +198,7 @@ type printer struct {
 func (p *printer) line(label, format string, args ...any) {
 	if p.err == nil {
 		text := fmt.Sprintf("%-14s %s", label, fmt.Sprintf(format, args...))
-		_, p.err = fmt.Fprintln(p.w, strings.TrimRight(text, " ")) // a condition may have no message
+		_, p.err = fmt.Fprintln(p.w, strings.TrimRight(text, " ")) // without a message, text ends in spaces
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// printedAtOnce bounds how many findings are printed at once: a member of the cluster set can cause
+// printedAtOnce bounds the findings that are printed at once: a member of the cluster set can cause
 // one for each pool that it exports.
 const printedAtOnce = 100
 

@@ -197,8 +197,7 @@ func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all h
 	return nil
 }
 
-// place configures the source of the ClusterSet: the management cluster, or files with a state
-// folder.
+// place sets the source of the ClusterSet: the management cluster, or files with a state folder.
 func (h *hubFlags) place(cfg *hub.Config) (stateDir string, err error) {
 	if h.kubeconfig == "" && (len(h.paths) > 0 || os.Getenv("KUBERNETES_SERVICE_HOST") == "") {
 		cfg.Paths = h.paths

@@ -37,7 +37,7 @@ routes need one. Only hashes of keys are stored: a key is printed once. A change
 	return cmd
 }
 
-// keyPlace is where API keys are: a folder, or a cluster.
+// keyPlace is a folder or a cluster with API keys.
 type keyPlace interface {
 	list(ctx context.Context) ([]v1alpha1.APIKey, error)
 	// create stores a new key, and returns a text about its place. It fails if a key has the same

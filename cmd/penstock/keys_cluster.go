@@ -16,11 +16,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// keyCluster has API keys in a Kubernetes cluster.
 type keyCluster struct {
 	client    dynamic.NamespaceableResourceInterface
 	host      string
-	namespace string // of list
+	namespace string // that list reads
 }
 
 func openKeyCluster(k *keyFlags) (*keyCluster, error) {
@@ -75,7 +74,7 @@ func (k *keyCluster) create(ctx context.Context, key *v1alpha1.APIKey) (string, 
 	return k.host, nil
 }
 
-// keysManager is the name of these commands in managedFields.
+// keysManager is the manager of these commands in managedFields.
 const keysManager = "penstock-keys"
 
 func (k *keyCluster) change(ctx context.Context, namespace, name string,

@@ -20,7 +20,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// keyFolder has API keys in files.
 type keyFolder struct{ paths []string }
 
 // writtenKey is an APIKey as written in a file.

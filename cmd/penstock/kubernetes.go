@@ -98,7 +98,7 @@ func processName() (string, error) {
 		strings.ToLower(rand.Text())), nil
 }
 
-// clusterAt returns how to reach the cluster of a kubeconfig, or this pod's cluster for "", and
+// clusterAt returns the configuration for the cluster of a kubeconfig ("": this pod's cluster), and
 // this process's namespace there.
 func clusterAt(disk *filesystem.Disk, kubeconfig string) (config *rest.Config, namespace string, err error) {
 	if kubeconfig == "" {

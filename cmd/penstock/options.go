@@ -80,8 +80,8 @@ func (s *files) stateDir() (string, error) {
 	return filepath.Join(home, fmt.Sprintf("%016x", h.Sum64())[:8]), nil
 }
 
-// openState opens the state folder of these files, or the one beside it with a suffix, for a
-// process that serves it.
+// openState opens the state folder of these files, for a process that serves it. suffix is appended
+// to the name.
 func (s *files) openState(suffix string) (dir string, err error) {
 	if dir, err = s.stateDir(); err != nil {
 		return "", err

@@ -342,7 +342,7 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 		}
 	}
 	if role.REST == nil || s.state != "" {
-		// penstock serve may run for the same files
+		// a separate folder: penstock serve may run for the same files
 		if cfg.StateDir, err = s.openState("-picker"); err != nil {
 			return cfg, err
 		}

@@ -113,7 +113,7 @@ func (upstreamFlags) flags(f *pflag.FlagSet) {
 	}
 }
 
-// check logs the flags that have no effect, and returns an error for one that is not accepted.
+// check logs the flags that have no effect, and returns an error for a flag that is rejected.
 func (upstreamFlags) check(cmd *cobra.Command, log *slog.Logger) error {
 	for _, u := range upstream {
 		f := cmd.Flags().Lookup(u.name)

@@ -79,7 +79,7 @@ func forward(config *rest.Config, to *rest.Request) (net.Conn, error) {
 	}
 	f := &forwarded{Stream: data, conn: conn, problem: make(chan string, 1)}
 	go func() {
-		text, _ := io.ReadAll(io.LimitReader(problems, maxProblem)) // it ends with the connection
+		text, _ := io.ReadAll(io.LimitReader(problems, maxProblem)) // ends with the connection
 		f.problem <- strings.TrimSpace(string(text))
 	}()
 	return f, nil
@@ -92,7 +92,7 @@ type forwarded struct {
 	problem chan string // receives, once, why the port does not answer; "" if it does
 }
 
-// Read explains the end of a connection that the kubelet could not make.
+// Read returns the kubelet's explanation if it could not connect to the port.
 func (f *forwarded) Read(into []byte) (n int, err error) {
 	if n, err = f.Stream.Read(into); err == nil || n > 0 {
 		return n, err

@@ -12,11 +12,9 @@ import (
 const (
 	// repeatAfter is the shortest interval between two lines of the same warning.
 	repeatAfter = time.Minute
-	// repeatsKept bounds how many texts are remembered, by their hashes; beyond that, all are
-	// dropped.
+	// repeatsKept bounds the remembered texts (their hashes). Beyond it, all are dropped.
 	repeatsKept = 4096
-	// maxLogged bounds the text of an attribute in bytes: it may come from a client or an API
-	// server.
+	// maxLogged bounds the text of an attribute, in bytes. Clients or API servers may have sent it.
 	maxLogged = 8 << 10
 )
 
@@ -37,7 +35,7 @@ type seen struct {
 }
 
 type repeated struct {
-	logged  time.Time // the last time
+	logged  time.Time // time of the last line
 	dropped int       // repetitions since logged
 }
 

@@ -174,7 +174,7 @@ func joinTraffic(a, b *set.Traffic) *set.Traffic {
 	}
 	out := set.Traffic{Served: a.Served + b.Served, Failed: a.Failed + b.Failed, Declined: a.Declined + b.Declined,
 		Spilled: a.Spilled + b.Spilled, Bytes: a.Bytes + b.Bytes}
-	if out.Served > 0 { // a mean
+	if out.Served > 0 { // FirstByte is a mean
 		out.FirstByte = set.Duration((float64(a.FirstByte)*float64(a.Served) +
 			float64(b.FirstByte)*float64(b.Served)) / float64(out.Served))
 	}

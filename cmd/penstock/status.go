@@ -115,7 +115,7 @@ func (s *statusJSON) query(cmd *cobra.Command, all []running) error {
 	if clusterSet := joinSets(sets); clusterSet.Cluster != "" {
 		s.ClusterSet = &clusterSet
 	}
-	// a process of an earlier version has no such pages
+	// an error is ignored: earlier versions lack these pages
 	rates, _, _ := fromAll[[]picker.Rate](cmd.Context(), all, "/debug/rates")
 	s.Rates = joinServers(rates, func(r picker.Rate) (objectid.Target, string) { return r.Pool, r.Server })
 	suspect, _, _ := fromAll[[]picker.Suspect](cmd.Context(), all, "/debug/suspect")

@@ -23,7 +23,7 @@ type versions struct {
 	Path     string `json:"envoyPath,omitempty"`
 	NoEnvoy  string `json:"envoyProblem,omitempty"` // why Envoy was not found
 
-	// Versions of Envoy and of the APIs that this build is tested with.
+	// Versions of Envoy and of the APIs with which this build is tested.
 	TestedEnvoy        string `json:"testedEnvoy"`
 	GatewayAPI         string `json:"gatewayAPI"`
 	InferenceExtension string `json:"inferenceExtension"`

@@ -53,7 +53,7 @@ func (o *whyOptions) check(cmd *cobra.Command, args []string) error {
 	case set("last") && set("why"):
 		return errors.New("--last and --why exclude each other: use --why ID for the picks of one request, or --last " +
 			"N for the newest picks")
-	case set("why") && set("pool"): // an ID has few picks, in any pool
+	case set("why") && set("pool"): // a request has few picks
 		return errors.New("--pool goes with --last: leave it out, or use --last N instead of --why")
 	case !set("why") && !set("last"):
 		return errors.New("--pool goes with --last: add --last N for the newest picks of the pool")
@@ -450,8 +450,8 @@ func outcomeText(o picker.Outcome) string {
 	return text
 }
 
-// pickedText is verdictText, and what the server has cached of the prompt. The first endpoint gets
-// the request, which may be its trial.
+// pickedText is verdictText, with the cached part of the prompt. The first endpoint gets the
+// request, which may be a trial of the endpoint.
 func pickedText(v schedule.Verdict, first bool) string {
 	trial := trialTexts[v.Trial]
 	if first && trial != "" {

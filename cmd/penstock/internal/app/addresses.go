@@ -47,7 +47,7 @@ func (a Addresses) policy() store.Op {
 
 func (a Addresses) lookup() hostname.Lookup {
 	if !a.DNS.IsValid() {
-		return nil // the system's
+		return nil // the system's resolver
 	}
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, a.DNS.String())

@@ -106,7 +106,6 @@ type wiring struct {
 	standAlone *StandAlone
 }
 
-// newApp makes the parts of every serving role.
 func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a = &App{core: c, cfg: cfg, security: w.security, standAlone: w.standAlone, registry: prometheus.NewRegistry(),
 		ports: everyPort{}, budget: admission.NewBudget(budget),
@@ -430,7 +429,6 @@ func (a *App) cluster() string {
 	return a.set.Cluster()
 }
 
-// quiet drops the error of a context that has ended.
 func quiet(ctx context.Context, err error) error {
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return nil

@@ -40,7 +40,6 @@ func (a *App) setConfig() set.Config {
 	}
 }
 
-// followSet passes a committed change to the cluster set.
 func (a *App) followSet(ctx context.Context, c *delivery.Change) {
 	a.set.Follow(ctx, set.Change{View: c.View, Objects: c.Objects, Output: c.Output})
 }

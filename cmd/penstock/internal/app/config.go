@@ -30,7 +30,7 @@ type Config struct {
 	// A stand-alone picker may omit it.
 	StateDir string
 	// XDS and Picker are listeners for Envoys; the App closes them. XDS needs Credentials or a
-	// fleet. XDS may be nil if Local is set.
+	// fleet. It is optional if Local is set.
 	XDS, Picker net.Listener
 	// Local is a Unix socket (ListenSocket) for ADS and, without Peers.Listener, for peers. Its
 	// clients are trusted, because only this user can open it. nil: none.
@@ -69,7 +69,7 @@ type Config struct {
 	AccessLog string
 	// UsageDB returns the URL of the PostgreSQL database of usage; nil: SQLite in StateDir.
 	UsageDB func() (string, error)
-	// DrainTime is how long streams of a removed filter chain may continue.
+	// DrainTime is how long streams of removed filter chains may continue.
 	DrainTime time.Duration
 	// StopTimeout is how long picks in flight may continue at shutdown; 0: a second.
 	StopTimeout time.Duration
@@ -109,8 +109,7 @@ type Folder struct {
 	Paths []string
 	// OnePort gives each port to one Gateway, because all Envoys run on one machine.
 	OnePort bool
-	// OnGateways is called with the names of all Gateways of this controller after each change; may
-	// be nil.
+	// OnGateways is called after each change with the names of all our Gateways; may be nil.
 	OnGateways func(gateways []string)
 }
 
@@ -123,7 +122,7 @@ type OfflineConfig struct {
 	PickerAddresses []netip.AddrPort
 	// AnyController accepts Gateways of every class, for files of another project.
 	AnyController bool
-	Processor     Processor // as in Config
+	Processor     Processor // Config.Processor
 	Log           *slog.Logger
 }
 

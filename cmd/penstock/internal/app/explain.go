@@ -122,8 +122,8 @@ type FoundPicks struct {
 	Picks []*picker.Record `json:"picks"` // of all processes, the newest first
 	// Silent is how many other processes have not answered. Picks lacks their picks.
 	Silent int `json:"silent,omitempty"`
-	// Unknown means that no process has a pick of the requested pool, and this process does not
-	// have the pool. Pools then lists the first pools of this process; More counts the others.
+	// Unknown means that no process has a pick of the requested pool, and this process lacks the
+	// pool. Pools then lists its first pools; More counts the others.
 	Unknown bool     `json:"unknown,omitempty"`
 	Pools   []string `json:"pools,omitempty"`
 	More    int      `json:"more,omitempty"`
@@ -140,8 +140,8 @@ func (f *FoundPicks) find(pool string, pools []string) {
 	f.More = len(pools) - len(f.Pools)
 }
 
-// picksPage serves picks of all processes for ?last=N and ?request=ID, and otherwise picks of this
-// process.
+// picksPage serves picks of all processes for ?last=N and ?request=ID, and otherwise this
+// process's.
 func (a *App) picksPage(w http.ResponseWriter, r *http.Request) {
 	args := r.URL.Query()
 	if !args.Has("last") && !args.Has("request") {

@@ -36,8 +36,8 @@ type Fleet struct {
 	EnvoyImage, PenstockImage string
 	// ExternalIPs are ranges of addresses; see render.Settings.
 	ExternalIPs []netip.Prefix
-	// OpenPicker lets every client ask for picks, such as gateways of other clusters. Otherwise
-	// only proxies of Gateways may.
+	// OpenPicker admits picks for every client, such as gateways of other clusters. Otherwise only
+	// proxies of Gateways may pick.
 	OpenPicker bool
 	// ClientCA verifies certificates of proxies that run elsewhere; nil: such proxies need a token.
 	ClientCA *x509.CertPool

@@ -46,7 +46,7 @@ type proxyRunner interface {
 	security(Peers) security
 	// ready returns when proxies can be served.
 	ready(context.Context) error
-	// run runs in every process, lead only in the leader.
+	// run runs in every process, and lead only in the leader.
 	run(context.Context) error
 	lead(context.Context) error
 	// observe follows a committed change.

@@ -14,7 +14,7 @@ import (
 const reclaimEvery = time.Second
 
 const (
-	// restBytes is the most that a process at rest allocates between two checks.
+	// restBytes is the most that a process at rest allocates between checks.
 	restBytes = 256 << 10
 	// burstBytes is the least that a process allocates in a burst. A collection marks everything
 	// that is live, so smaller amounts, such as pings of a thousand proxies, are left to Go.
@@ -24,8 +24,8 @@ const (
 	startPercent = 50
 )
 
-// room is the percentage of the limit that stays free: the kernel counts memory, such as pages of
-// the program, that Go does not. Go's guide to its collector recommends 5 to 10.
+// room is the percentage of the limit that stays free: the kernel counts memory that Go does not
+// count, such as pages of the program. Go's guide to its collector recommends 5 to 10.
 const room = 10
 
 // KeepWithin sets Go's memory limit below bytes, the limit of the process; end resets it.

@@ -31,7 +31,7 @@ const (
 // MetricsPage serves /metrics. A slow client occupies one of metricsClients places for two timeouts
 // at most. While all places are occupied, clients get 503, and no page is made.
 func MetricsPage(g prometheus.Gatherer) http.Handler {
-	// promhttp's own limit also counts pages whose collection goes on after their timeout.
+	// promhttp's own limit also counts pages that are still collected after their timeout.
 	page := promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: metricsClients, Timeout: metricsTimeout})
 	served := make(chan struct{}, metricsClients)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

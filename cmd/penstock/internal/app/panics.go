@@ -29,7 +29,7 @@ const (
 const (
 	// maxPanicText and maxPanicStack bound the logged value and stack of a panic, in bytes.
 	maxPanicText, maxPanicStack = 1 << 10, 16 << 10
-	// maxPanicPlaces bounds the places of panics that are remembered as logged.
+	// maxPanicPlaces bounds the remembered places of panics.
 	maxPanicPlaces = 256
 )
 
@@ -94,8 +94,8 @@ func place(stack []byte) string {
 	return b.String()
 }
 
-// calls recovers from panics in handlers of streams and unary calls, which end with INTERNAL. To
-// Envoy, such a pick looks like one of a picker that died.
+// calls recovers from panics in handlers of streams and unary calls, and ends these with INTERNAL.
+// To Envoy, the picker seems to have died.
 func (p *panics) calls(part string) []grpc.ServerOption {
 	guard := func(method string, err *error) {
 		if v := recover(); v != nil {

@@ -88,7 +88,7 @@ func (a *App) serves(gateway string) (urls []string, refs []resource.Ref) {
 // After returns when a revision later than rev is delivered.
 func (a *App) After(ctx context.Context, rev uint64) error { return a.progress.Wait(ctx, rev+1) }
 
-// address formats a URL as a person would type it on this machine.
+// address returns a URL as a user types it on this machine.
 func address(scheme, host string, port uint16) string {
 	usual := map[string]uint16{"http": 80, "https": 443}[scheme]
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// stopping ends a process without losing requests: /readyz fails first, then picks end, then
+// stopping ends a process without losing requests: /readyz fails first, then picks end, and then
 // everything else.
 type stopping struct {
 	leaving  atomic.Bool

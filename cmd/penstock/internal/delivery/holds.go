@@ -136,7 +136,7 @@ func (h *Holds) wait(ctx context.Context, pool objectid.Target) error {
 	}
 }
 
-// commit commits a change except for held resources.
+// commit commits a change, except held resources.
 func (h *Holds) commit(_ context.Context, c *Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -77,7 +77,7 @@ func lingers(cluster string) bool {
 	return ok || id.Kind == model.MembersKind
 }
 
-// Commit commits batches except for lingering removals.
+// Commit commits batches, except removals that linger.
 func (d *Linger) Commit(batches ...cache.Batch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,7 +85,7 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	for i, b := range batches {
 		batches[i].Removes = slices.DeleteFunc(slices.Clone(b.Removes), func(ref resource.Ref) bool {
 			if ref.Type == resource.Endpoints {
-				delete(d.left, place{b.Gateway, ref.Name}) // they stay with the others, if these do
+				delete(d.left, place{b.Gateway, ref.Name}) // they stay if the cluster's other endpoints stay
 			}
 			ok := lingers(ref.Name)
 			cluster := d.cache.Resource(b.Gateway, resource.Ref{Type: resource.Cluster, Name: ref.Name})
@@ -111,8 +111,8 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 // endpoint has left.
 type addFormer func(endpoints, before *resource.Resource) (with *resource.Resource, left bool, err error)
 
-// withFormer returns the new endpoints of a cluster. If endpoints left now, or within the linger
-// timeout, it includes the former endpoints that add keeps.
+// withFormer returns the new endpoints of a cluster, with the former endpoints that add keeps if
+// some left now or within the linger timeout.
 func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Time, add addFormer) *resource.Resource {
 	at := place{b.Gateway, r.Name}
 	former, ok := d.left[at]
@@ -228,7 +228,7 @@ func (d *Linger) Run(ctx context.Context) error {
 	}
 }
 
-// expire removes what has expired and returns the time until its next call.
+// expire removes expired clusters and endpoints, and returns the time until its next call.
 func (d *Linger) expire(now time.Time) time.Duration {
 	next := time.Hour
 	d.mu.Lock()

@@ -52,7 +52,7 @@ type PoolsConfig struct {
 	Holds  *Holds
 	// DefaultPool is for gateways that name no pool. Zero: the only pool, if there is only one.
 	DefaultPool objectid.Pool
-	// Keep is how long picks from a removed pool stay possible: the drain time.
+	// Keep is how long picks from a removed pool stay possible.
 	Keep time.Duration
 	Log  *slog.Logger
 }
@@ -128,7 +128,7 @@ func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 			continue
 		}
 		if s.plain[name] = pp.Pool; pp.Gateways != nil {
-			delete(s.plain, name) // its requests need no pick of an endpoint
+			delete(s.plain, name) // its requests need no endpoint
 		}
 		delete(s.gone, name)
 		next := pickerPool(pp)
@@ -363,7 +363,7 @@ func (s *Pools) age() time.Duration {
 
 func sameEndpoint(a, b endpoint.Spec) bool { return a.Addr == b.Addr }
 
-// intersect keeps the endpoints of next that Envoys have, according to old, and draining ones.
+// intersect returns the endpoints of next that are in old, which Envoys have, or are draining.
 func intersect(next, old []endpoint.Spec) []endpoint.Spec {
 	known := map[netip.AddrPort]bool{}
 	for _, e := range old {

@@ -41,7 +41,7 @@ func (c *Ports) Steps() []Step {
 	}}}
 }
 
-// isPort reports whether a listener binds a port. A hop's listener is internal to one Envoy.
+// isPort reports whether a listener binds a port. A hop's does not: it is internal to Envoy.
 func isPort(ref resource.Ref) bool {
 	_, ok := model.ParseListenerName(ref.Name)
 	return ok && ref.Type == resource.Listener

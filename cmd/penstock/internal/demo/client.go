@@ -156,7 +156,7 @@ type page struct {
 	colour bool
 }
 
-const bold, faint, red, green, yellow, cyan, magenta = "1", "2", "31", "32", "33", "36", "35" // of ANSI
+const bold, faint, red, green, yellow, cyan, magenta = "1", "2", "31", "32", "33", "36", "35" // ANSI codes
 
 func (p *page) paint(code, text string) string {
 	if !p.colour || text == "" {

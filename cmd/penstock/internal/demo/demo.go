@@ -23,10 +23,10 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// ErrFailed is the error of a demo with a step that failed; the output has the reason.
+// ErrFailed is the error of a demo in which a step failed. The output has the reason.
 var ErrFailed = errors.New("the demo failed")
 
-// timeout is how long a demo waits for changes that normally take a fraction of a second.
+// timeout bounds the wait for a change, which normally takes a fraction of a second.
 const timeout = 20 * time.Second
 
 // Config of a demo.
@@ -46,7 +46,7 @@ type Config struct {
 type script struct {
 	folder  string   // with its YAML
 	sites   []string // its clusters; requests arrive at the first
-	ports   []string // names of free ports
+	ports   []string // names of the ports that it needs
 	later   []string // files that their steps save without apply
 	prepare func(d *show)
 	begin   func(d *show) // prints what runs, once all gateways serve
@@ -100,7 +100,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		s = setScript()
 	}
 	temp := os.TempDir()
-	if len(temp) >= 36 { // macOS: the path of a Unix socket below it has at most about a hundred bytes
+	if len(temp) >= 36 { // macOS: paths of Unix sockets in it must be below 104 bytes
 		temp = "/tmp"
 	}
 	dir, err := os.MkdirTemp(temp, "penstock-demo-")

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// A short answer is fast; a long one leaves time to observe the requests in flight.
+// With these times a short answer is fast, and a long one can be observed in flight.
 const firstToken, perToken = 5 * time.Millisecond, 60 * time.Millisecond
 
 var servers = []struct{ name, model string }{

@@ -36,12 +36,12 @@ type cluster struct {
 
 // Run runs the process until ctx ends. A process that ends before ctx is an error.
 func (c *cluster) Run(ctx context.Context) error {
-	runtime.LockOSThread() // see ProcessAttributes
+	runtime.LockOSThread() // ProcessAttributes explains why
 	defer runtime.UnlockOSThread()
 	cmd := c.cmd(ctx)
 	cmd.SysProcAttr = supervisor.ProcessAttributes(syscall.SIGTERM)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 15 * time.Second // to drain its Envoy
+	cmd.WaitDelay = 15 * time.Second // time to drain its Envoy
 	cmd.Stdout, cmd.Stderr = c, c
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start penstock for cluster %s: %w", c.name, err)

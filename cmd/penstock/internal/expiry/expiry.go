@@ -31,7 +31,7 @@ const (
 )
 
 type certificate struct {
-	entry string // the name of the object's entry
+	entry string // entry of the object
 	place int    // position in the entry
 	name  string
 	ends  time.Time

@@ -82,7 +82,6 @@ func (k *Keeper) Steps() []delivery.Step {
 	}}}
 }
 
-// catchUp applies all changes of the store so far.
 func (k *Keeper) catchUp() {
 	k.follow.Lock()
 	defer k.follow.Unlock()

@@ -21,7 +21,7 @@ type batchLimits struct {
 	most  int // bytes published at a time; 0: no limit
 }
 
-// batches publishes facts for connected processes only, as items that are retracted after a while.
+// batches publishes facts, only for connected processes, as items that it retracts after a time.
 type batches struct {
 	topic  *channel.Topic
 	limits batchLimits

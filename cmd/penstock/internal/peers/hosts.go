@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// hostsTTL is how long a change of addresses stays published. It is longer than a reconnection.
-	// It is shorter than the time between two lookups, after which the change may be outdated.
+	// hostsTTL is how long a change of addresses stays published. It is longer than a reconnection,
+	// and shorter than the time between lookups, after which the change may be outdated.
 	hostsTTL = 5 * time.Second
 	// maxHostAddresses bounds a name's addresses. A lookup has the same bound (discovery/hostname).
 	maxHostAddresses = 256

@@ -56,7 +56,7 @@ type Loads struct {
 	answered chan struct{}        // closed and replaced when answers or peers change
 }
 
-// load is the value of an item of one of four kinds.
+// load is the value of an item, of one of four kinds.
 type load struct {
 	kind    loadKind
 	owner   string
@@ -85,7 +85,7 @@ func NewLoads(c *channel.Channel) *Loads {
 	l.peers = channel.NewMirror(l.topic, channel.MirrorConfig[load]{
 		Decode: decodeLoad, Retention: loadsRetention, Changed: l.changed,
 	})
-	// Without subscribers nothing is published, and changes accumulate.
+	// Without subscribers nothing was published, and changes have accumulated.
 	l.topic.Snapshot(func() []channel.Item {
 		l.publish()
 		return nil
@@ -338,7 +338,7 @@ func decodeHeaders(text string) (*endpoint.HeaderLimits, error) {
 
 var errLoad = errors.New("it is no name of a picker, share, claim or header limits")
 
-// Bounds of the figures of one process at one address.
+// Bounds of one process's figures for one address.
 const (
 	maxInFlight = math.MaxInt32 / 64
 	maxTokens   = 1 << 40

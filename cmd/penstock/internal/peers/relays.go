@@ -70,7 +70,7 @@ func (r *Relays) noteDown(pool objectid.Target, source, why string) {
 	}
 }
 
-// Follow updates the relayed pools. Call it before the picker has them.
+// Follow updates the relayed pools. It must be called before the picker has them.
 func (r *Relays) Follow(pools []translator.PickerPool, gone []objectid.Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -133,7 +133,7 @@ func (f *Fetch) completeFirst(ctx context.Context, sub *store.Subscription, c *d
 	return c
 }
 
-// await waits until a demand is met. It gives up when the API server forbids the read.
+// await returns when a demand is met, or when the API server forbids the read.
 func (f *Fetch) await(ctx context.Context, d kube.Demand, read <-chan struct{}) {
 	for {
 		select {
