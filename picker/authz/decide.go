@@ -22,7 +22,7 @@ type Header struct{ Name, Value string }
 type Request struct {
 	// Policies are the policies above the route, "namespace/name", the outermost first.
 	Policies []string
-	// Early is set if the model is not known yet, and maybe not the route.
+	// Early is set before the model is known, and maybe before the route is known.
 	Early bool
 	// Any is set if Policies are above several possible routes: one policy that lets the key in
 	// suffices.
@@ -44,7 +44,7 @@ type Decision struct {
 	Reason string
 	// Policy is the first policy that does not let the key in, with ReasonNotPermitted.
 	Policy string
-	// Key is the key that the first policy lets in; nil if no policy lets the request in.
+	// Key is the key that the outermost policy with a usable key selected; may be nil.
 	Key *Key
 	// Restricted are the selected keys that do not permit everything. Each must permit the request.
 	Restricted []*Key
@@ -56,7 +56,7 @@ type Decision struct {
 // decide.
 func (t *Table) Decide(r Request, now time.Time) (d Decision, err error) {
 	credential, carriers := presented(r.Headers)
-	// A missing or ambiguous credential is looked up, too: it takes the same time.
+	// A missing or ambiguous credential is looked up, too, to take the same time.
 	keys, all, err := t.find(HashOf(credential), r.Policies)
 	if err != nil {
 		return d, err
