@@ -16,7 +16,7 @@
 // The Keeper appends counts to a segment of the journal as soon as they arrive. Every ten seconds a
 // segment closes, and one transaction adds its rows to the database: SQLite in the state folder, or
 // PostgreSQL, with the same schema and statements. The transaction also records the segment's
-// sequence number, by process and start, so applying it again has no effect.
+// sequence number, by process and start, so applying a segment again has no effect.
 //
 // Invariants:
 //   - No request waits for a disk or a database, or fails because of their errors.

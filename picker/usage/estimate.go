@@ -59,7 +59,7 @@ func (r *ratio) value(prior float64) float64 {
 	return (r.over + prior*priorTokens) / (r.under + priorTokens)
 }
 
-// of returns the estimator of k, or the shared one. e.mu is held.
+// of returns the estimator of k, which may be shared. e.mu is held.
 func (e *estimates) of(k poolKind) *estimator {
 	if e.pools == nil {
 		e.pools = map[poolKind]*estimator{}

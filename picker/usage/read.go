@@ -91,7 +91,7 @@ func (k *Keeper) read(ctx context.Context, q Query, flush bool) Answer {
 	return out
 }
 
-// pending returns this process's counts that the database does not have. k.apply is held.
+// pending returns this process's counts, from an hour on, that the database lacks. k.apply is held.
 func (k *Keeper) pending(ctx context.Context, from int64) (out []Row) {
 	k.disk.Lock()
 	defer k.disk.Unlock()

@@ -33,8 +33,8 @@ type Counts struct {
 	Denied    int64 `json:"denied"`    // requests that a gate denied
 	Failed    int64 `json:"failed"`    // of Requests: status 400 and above, or no whole response
 	Estimated int64 `json:"estimated"` // of Requests: the tokens are estimates
-	// Input counts the tokens of prompts, Cached those among them in a server's cache, and Output
-	// the tokens of responses.
+	// Input counts the tokens of prompts, Cached the part of these that was in a server's cache,
+	// and Output the tokens of responses.
 	Input      int64   `json:"input"`
 	Cached     int64   `json:"cached"`
 	Output     int64   `json:"output"`
@@ -71,7 +71,7 @@ type Row struct {
 type rows map[Key]*Counts
 
 // maxKeys bounds the keys in memory and in one segment. Further keys have the model Other; beyond
-// twice maxKeys, all names are Other.
+// twice maxKeys, all their names are Other.
 const maxKeys = 20_000
 
 func (r rows) add(k Key, c Counts) {
