@@ -1,8 +1,7 @@
 // Package external has the parts that the programs of `penstock-external` share: the HTTP server
 // (Server), calls of other programs (Peer), and the forms of prompts in OpenAI's API (FormOf). The
 // programs stand in for the external services of a pool with picker.processor.
-// manifests/charts/external deploys them. Any program with the same protocol can replace one of
-// them.
+// manifests/charts/external deploys them; any program with the same protocol can replace one.
 //
 //	preprocess   POST /process: tokenizes a prompt, and calls the other two
 //	router       POST /route: chooses a worker by the prefix of its token IDs

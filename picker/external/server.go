@@ -40,7 +40,7 @@ type Server struct {
 	draining atomic.Bool
 }
 
-// NewServer returns a Server before any Handle. It opens no socket.
+// NewServer returns a Server. It opens no socket.
 func NewServer(cfg ServerConfig) *Server {
 	if cfg.Release == "" {
 		cfg.Release = Release()
@@ -108,7 +108,8 @@ func (s *Server) Open() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// Run serves until ctx ends, and then completes the requests in flight, for cfg.Grace at most.
+// Run serves until ctx ends, and then completes the requests in flight, for ServerConfig.Grace at
+// most.
 func (s *Server) Run(ctx context.Context) error {
 	if s.listener == nil {
 		if _, err := s.Open(); err != nil {

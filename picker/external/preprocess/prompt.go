@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/picker/external"
 )
 
-// fields may hold a request's prompt, in all APIs of OpenAI and Anthropic that generate text.
+// fields are the places of a prompt, in all APIs of OpenAI and Anthropic that generate text.
 type fields struct {
 	Route        json.RawMessage `json:"route"`
 	Messages     []message       `json:"messages"`

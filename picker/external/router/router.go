@@ -63,7 +63,7 @@ type Router struct {
 type worker struct {
 	address string
 	cache   *prefix.Server
-	waiting float64 // tokens to read at the time at
+	waiting float64 // tokens to read, at the time at
 	at      time.Time
 }
 
