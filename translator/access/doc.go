@@ -5,10 +5,10 @@
 // Report reports on a policy.
 //
 // A policy applies to its targets (GEP-713, direct attachment): a Gateway with its ListenerSets,
-// one listener, a route, one rule of a route, or an InferencePool. Of a pool, these are all routes
-// that may reach it, also by spilling, mirroring or an import. All policies above a route apply
-// together: each must let a request in. If several have the same target, only the oldest counts, or
-// else the first by name.
+// one listener, a route, one rule of a route, or an InferencePool. With a pool as the target, it
+// applies to all routes that may reach the pool, also by spilling, mirroring or an import. All
+// policies above a route apply together: each must let a request in. If several have the same
+// target, only the oldest counts, or else the first by name.
 //
 // Invariants:
 //   - Pure, like all of translator. It reads AccessPolicies, never APIKeys: a changed key changes
