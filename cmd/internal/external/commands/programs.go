@@ -50,8 +50,7 @@ func (p *program) flags(f *pflag.FlagSet, listen string) {
 
 type pather interface{ Paths(*external.Server) }
 
-// run serves a program until the command ends. It also calls the program's method Run, if it has
-// one.
+// run serves a program until the command ends. It also calls the program's Run, if it has one.
 func (p *program) run(cmd *cobra.Command, cfg external.ServerConfig,
 	start func(*slog.Logger, *prometheus.Registry) (pather, error)) error {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
