@@ -213,7 +213,7 @@ func (r *resolver) saturation(c *EndpointPickerConfig, f *Flow, on bool) {
 		case *Utilization:
 			f.Queue, f.KV = p.QueueDepthThreshold, p.KVCacheUtilThreshold
 		case *Concurrency:
-			if f.InFlight = p.Requests(); p.ConcurrencyMode == "requests" { // only requests in flight saturate it
+			if f.InFlight = p.Requests(); p.ConcurrencyMode == "requests" { // only requests in flight count
 				f.Queue, f.KV = math.MaxInt32, math.MaxInt32
 			}
 		}

@@ -91,7 +91,7 @@ func (c compiler) node(t reflect.Type, s *apiextensionsv1.JSONSchemaProps) (n *n
 	}
 	n = &node{}
 	switch {
-	case s.Type == "array" && t.Kind() == reflect.Slice: // before encodesItself: some slices have a decoder
+	case s.Type == "array" && t.Kind() == reflect.Slice: // before encodesItself: some slices decode other forms, too
 		err = c.array(n, t, s)
 	case encodesItself(t), s.Type == "boolean", s.Type == "number":
 	case s.Type == "object" && t.Kind() == reflect.Struct:
