@@ -283,7 +283,7 @@ func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, drai
 	})
 }
 
-// adopted waits until has is true of the status of each running penstock.
+// adopted waits until has(status) is true for each running penstock.
 func (d *setChange) adopted(ctx context.Context, has func(set.Status) bool) (status set.Status, err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {

@@ -44,8 +44,7 @@ func asPlugin(root *cobra.Command, program string) {
 }
 
 // suggest completes an argument or a flag with the texts that list returns within
-// completionTimeout. After an error it suggests nothing, because a shell has no place to show the
-// error.
+// completionTimeout. After an error it suggests nothing: a shell cannot show it.
 func suggest(list func(ctx context.Context, args []string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx := cmd.Context()

@@ -113,8 +113,8 @@ func (o *peerFlags) mutual(disk *filesystem.Disk) (*app.MutualTLS, error) {
 	}, nil
 }
 
-// serves reports whether a certificate may be a server's. A peer's certificate must be;
-// certificates of Envoys, which the same CA may sign, are only for clients.
+// serves reports whether a certificate may be a server's. A peer's must be one. Certificates of
+// Envoys, which the same CA may sign, are only for clients.
 func serves(c *x509.Certificate) bool {
 	for _, u := range c.ExtKeyUsage {
 		if u == x509.ExtKeyUsageServerAuth || u == x509.ExtKeyUsageAny {

@@ -96,7 +96,7 @@ func (t *pickerTLS) config() (*tls.Config, error) {
 	return out, nil
 }
 
-// certificate returns a reader of each connection's certificate. It has read one already.
+// certificate returns a reader of each connection's certificate. The first read has succeeded.
 func (t *pickerTLS) certificate() (func() (*tls.Certificate, error), error) {
 	if t.certPath == "" {
 		ca, err := authority.NewPair(time.Now(), selfSigned)

@@ -182,7 +182,7 @@ func joinTraffic(a, b *set.Traffic) *set.Traffic {
 }
 
 // joinPicks lists the picks of all processes, the newest first, and at most the given number; 0:
-// all. It removes duplicates, because each process has also asked its peers.
+// all. It removes duplicates: each process has also asked its peers.
 func joinPicks(all []app.FoundPicks, last int) app.FoundPicks {
 	type id struct{ time, request, pool, picker, endpoints, lease string }
 	out, seen := all[0], map[id]bool{}

@@ -362,7 +362,7 @@ func (a *App) probeAnswers(ctx context.Context) {
 }
 
 // A starting process waits for the addresses of names, so that it removes no endpoints from
-// proxies: settleTime at most, and until no answer arrives for silentTime.
+// proxies: settleTime at most, and less if no answer arrives for silentTime.
 const (
 	settleTime = 250 * time.Millisecond
 	silentTime = 25 * time.Millisecond

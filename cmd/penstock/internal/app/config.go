@@ -48,8 +48,8 @@ type Config struct {
 	PickerAddresses []netip.AddrPort
 	PickerSockets   []string
 	// HTTP serves metrics and health. On a loopback address it also serves the admin pages, which
-	// show the status and the explanations of all objects. Admin serves all of these pages. nil:
-	// none. The socket in StateDir always serves all pages.
+	// show the status and the explanations of all objects. Admin serves all of these pages. Both
+	// may be nil. The socket in StateDir always serves all pages.
 	HTTP, Admin net.Listener
 	Addresses   Addresses
 	// Processor is for pools whose policy names no processor.
@@ -105,7 +105,7 @@ func (c Config) offers() map[objectid.Pool]int32 {
 
 // Folder configures the role of a folder.
 type Folder struct {
-	// Paths are the folders and files with objects. It is not empty.
+	// Paths are the folders and files with objects. At least one is required.
 	Paths []string
 	// OnePort gives each port to one Gateway, because all Envoys run on one machine.
 	OnePort bool

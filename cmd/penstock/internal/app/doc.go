@@ -18,7 +18,7 @@
 // # Memory
 //
 // Go collects when the heap has doubled, which never happens at rest. So memory.go returns the
-// memory of a burst, such as a start or a large change, about a second after the burst.
+// memory of a burst, such as a start or a large change, a second later.
 //
 // Resident memory is live memory plus gaps: Go never moves objects, so an object among garbage pins
 // its pages. With 5,000 routes, 90 MiB were live, 60 to 85 MiB were gaps in the size classes of

@@ -120,7 +120,7 @@ func ParseQuery(text, method string, headers []string) (translator.Query, error)
 // FoundPicks is the answer of /debug/picks?last=N and /debug/picks?request=ID.
 type FoundPicks struct {
 	Picks []*picker.Record `json:"picks"` // of all processes, the newest first
-	// Silent is how many other processes have not answered. Picks lacks their picks.
+	// Silent is how many other processes have not answered: their picks are missing.
 	Silent int `json:"silent,omitempty"`
 	// Unknown means that no process has a pick of the requested pool, and this process lacks the
 	// pool. Pools then lists its first pools; More counts the others.

@@ -92,7 +92,7 @@ type burst struct {
 }
 
 // look receives the number of bytes allocated so far. rests reports whether the process is at rest,
-// and after whether a burst preceded the rest.
+// and after whether a burst came before.
 func (b *burst) look(allocated uint64) (rests, after bool) {
 	since := allocated - b.last
 	b.last = allocated

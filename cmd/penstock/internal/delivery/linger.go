@@ -111,8 +111,8 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 // endpoint has left.
 type addFormer func(endpoints, before *resource.Resource) (with *resource.Resource, left bool, err error)
 
-// withFormer returns the new endpoints of a cluster, with the former endpoints that add keeps if
-// some left now or within the linger timeout.
+// withFormer returns the new endpoints of a cluster. If some left now or within the linger timeout,
+// it calls add to keep former endpoints.
 func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Time, add addFormer) *resource.Resource {
 	at := place{b.Gateway, r.Name}
 	former, ok := d.left[at]

@@ -363,7 +363,7 @@ func (s *Pools) age() time.Duration {
 
 func sameEndpoint(a, b endpoint.Spec) bool { return a.Addr == b.Addr }
 
-// intersect returns the endpoints of next that are in old, which Envoys have, or are draining.
+// intersect returns the endpoints of next that Envoys have (the ones in old), and draining ones.
 func intersect(next, old []endpoint.Spec) []endpoint.Spec {
 	known := map[netip.AddrPort]bool{}
 	for _, e := range old {

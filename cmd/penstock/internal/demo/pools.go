@@ -98,8 +98,8 @@ func (d *show) pause(t time.Duration) {
 	}
 }
 
-// waitRecordable waits until the next pick is recorded: a picker records at most one pick of a pool
-// in 20 ms.
+// waitRecordable waits until the picker can record another pick: it records one pick of a pool in
+// 20 ms at most.
 func (d *show) waitRecordable() time.Time {
 	d.pause(25 * time.Millisecond)
 	return time.Now()
@@ -392,7 +392,7 @@ func adapter(d *show) []any {
 	return []any{adapters[0], one, adapters[1], other}
 }
 
-// adapterTask returns a task that is long enough to be seen on a page, which is read once a second.
+// adapterTask returns a task that is long enough for a page, which is read once a second.
 func adapterTask(round int, name string) chat {
 	return long(name, fmt.Sprintf("Task %d of adapter %s", round, name), []int{40, 100, 100, 100}[round])
 }

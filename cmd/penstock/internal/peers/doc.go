@@ -16,8 +16,8 @@
 //	hosts.go        changed addresses of host names
 //	batches.go      batches for connected processes only: entries, picks, pages and sessions
 //
-// So the process that writes status has the facts of all processes, and no Envoy loses an endpoint
-// that another process's picker still names. Package app constructs the parts.
+// So the process that writes status has the facts of all, and no Envoy loses an endpoint that
+// another process's picker still names. Package app constructs the parts.
 //
 // Invariants: every part works without peers. When a peer disconnects, its values are dropped,
 // except for NACKs, which stay for nackRetention.

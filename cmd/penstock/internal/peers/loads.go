@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// loadsRetention is how long a peer's requests count after its connection is lost. Envoys
-	// report each request every 2 s, then to another process, which counts it from then on.
+	// loadsRetention is how long a peer's requests count after its connection is lost. Within this
+	// time, Envoys report each request to another process, which then counts it.
 	loadsRetention = 2 * time.Second
 	// loadsInterval is the minimum time between publications. The first change after it is
 	// published at once.

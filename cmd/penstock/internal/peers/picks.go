@@ -129,8 +129,8 @@ func (p *Picks) take() []byte {
 	return value
 }
 
-// A pick is encoded as: length of address, address, port, adapter hash, slots, number of blocks,
-// blocks, length and name of pool, length and name of sender.
+// A pick has: length of address, address, port, adapter hash, slots, number of blocks, blocks,
+// length and name of pool, length and name of sender.
 const sentBytes = 1 + 16 + 2 + 8 + 1 + 2 + 2 + 1
 
 // deniedSlots in place of slots, without an adapter, marks a denied pick.
