@@ -83,7 +83,6 @@ func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.Ch
 	return call.reply(d), nil
 }
 
-// call is a CheckRequest.
 type call struct {
 	Request
 	path  string // with the query
