@@ -77,7 +77,6 @@ func (e *estimates) of(k poolKind) *estimator {
 	return at
 }
 
-// count returns the counts of one request.
 func (e *estimates) count(u *accesslog.Used) (c Counts) {
 	if u.Denied {
 		c.Denied = 1

@@ -37,8 +37,8 @@ type Config struct {
 	// Place returns the pool of an Envoy cluster, for the rows of requests without a pick; may be
 	// nil.
 	Place func(cluster string) string
-	// Late is called when counts have waited for the database for lateAfter, with the reason, and
-	// with zero values when they are written; may be nil.
+	// Late is called with their age and the reason when counts have waited for lateAfter, and with
+	// zero values when they are written; may be nil.
 	Late func(age time.Duration, why string)
 	Now  func() time.Time
 	Log  *slog.Logger
