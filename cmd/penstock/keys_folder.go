@@ -22,7 +22,6 @@ import (
 
 type keyFolder struct{ paths []string }
 
-// writtenKey is an APIKey as written in a file.
 type writtenKey struct {
 	*file.Written
 	object v1alpha1.APIKey

@@ -43,7 +43,6 @@ func newRepeats(h slog.Handler) *repeats {
 	return &repeats{Handler: h, seen: &seen{seed: maphash.MakeSeed(), texts: map[uint64]*repeated{}}}
 }
 
-// Handle implements slog.Handler.
 func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level < slog.LevelWarn {
 		return h.Handler.Handle(ctx, r)
@@ -77,7 +76,6 @@ func bounded(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// WithAttrs implements slog.Handler.
 func (h *repeats) WithAttrs(attrs []slog.Attr) slog.Handler {
 	prefix := h.prefix
 	for _, a := range attrs {
@@ -86,7 +84,6 @@ func (h *repeats) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &repeats{Handler: h.Handler.WithAttrs(attrs), prefix: prefix, seen: h.seen}
 }
 
-// WithGroup implements slog.Handler.
 func (h *repeats) WithGroup(name string) slog.Handler {
 	return &repeats{Handler: h.Handler.WithGroup(name), prefix: h.prefix + name + ".", seen: h.seen}
 }

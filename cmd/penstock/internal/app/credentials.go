@@ -94,7 +94,7 @@ func (h *holder) pickKeys() []string {
 	return h.keys
 }
 
-// security sets which proxies may connect. It leaves the settings for peers.
+// security sets which proxies may connect. Settings for peers stay.
 func (h *holder) security(s security) security {
 	s.authenticate = h.authenticate
 	s.ads = []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(h.Files.TLS(true, tls.VersionTLS13), h.log))}
