@@ -88,7 +88,7 @@ func (d *database) connect(ctx context.Context) (*sql.DB, error) {
 	return db, nil
 }
 
-// prepare makes the tables unless they exist: the user may lack the permission to make tables.
+// prepare makes the tables unless they exist: the user may lack the permission to make them.
 func prepare(ctx context.Context, db *sql.DB) error {
 	if rows, err := db.QueryContext(ctx, "SELECT sequence FROM penstock_usage_applied LIMIT 1"); err == nil {
 		return errors.Join(rows.Err(), rows.Close())

@@ -47,8 +47,8 @@ func CollectTight() {
 }
 
 // startTight makes Go collect twice as often as usual until end is called. At the start, objects
-// that stay are allocated among garbage, and never move: the gaps between them are lost (15 MiB
-// with 5,000 routes, saved for 0.4 s of CPU). GOGC takes precedence.
+// that stay are allocated among garbage, and never move: the gaps between them are lost. With 5,000
+// routes this saves 15 MiB, for 0.4 s of CPU. GOGC takes precedence.
 func startTight() (end func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
