@@ -12,7 +12,7 @@ import (
 //go:embed crds/*.yaml
 var crds embed.FS
 
-// File is one CustomResourceDefinition in the form in which it is applied.
+// File is one CustomResourceDefinition, ready to be applied.
 type File struct {
 	Group  string // API group
 	Plural string // the kind's plural, in lower case

@@ -1,11 +1,11 @@
 // Package manifests embeds the CustomResourceDefinitions of every kind that Penstock reads and
-// Kubernetes lacks: Penstock's own, generated from the types in the folders below, and the
-// published ones of the Gateway API and its inference extension. discovery/file validates with
-// their schemas; an installation applies them.
+// Kubernetes lacks. Penstock's own ones are generated from the types in the folders below; the
+// Gateway API and its inference extension publish theirs. discovery/file validates with the
+// schemas; an installation applies them.
 //
-// charts has the Helm chart, and install its output with default values, for installations without
-// Helm; conformance/promises/chart tests both. Only generate.sh writes the files in crds ("make
-// generate"); they are named group_plural.yaml.
+// charts has the Helm charts; install has the output of chart penstock with default values, for
+// installations without Helm. conformance/promises/chart tests both. Only generate.sh ("make
+// generate") writes the files in crds, which are named group_plural.yaml.
 //
 // Tests: go test ./manifests/...
 package manifests

@@ -106,8 +106,8 @@ func (s *files) bootstrap(out io.Writer, cfg bootstrap.Config, tls bootstrap.TLS
 	return err
 }
 
-// attach completes the addresses of control planes: the default is the socket of penstock serve for
-// these files, and the path of a socket becomes absolute.
+// attach completes the addresses of control planes. The default is the socket of penstock serve for
+// these files. Paths of sockets become absolute.
 func (s *files) attach(cfg *bootstrap.Config) error {
 	if len(cfg.ADS) == 0 {
 		dir, err := s.stateDir()
@@ -130,7 +130,8 @@ func (s *files) attach(cfg *bootstrap.Config) error {
 	return nil
 }
 
-// presents returns an error if an Envoy cannot present what its control planes demand.
+// presents returns an error if an Envoy could not present the credential that a control plane
+// requires.
 func presents(c bootstrap.Config, tls bootstrap.TLS) error {
 	switch {
 	case (tls.Cert == "") != (tls.Key == ""):

@@ -203,7 +203,7 @@ func imported(list []set.PoolStatus) string {
 
 const listed = 20
 
-// printPools prints the pools that take no request, and why.
+// printPools prints the pools that are not imported, and why.
 func printPools(out io.Writer, what string, list []set.PoolStatus) {
 	n := 0
 	for _, p := range list {

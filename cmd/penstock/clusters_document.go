@@ -21,7 +21,7 @@ type document struct {
 	set v1alpha1.ClusterSet
 }
 
-// openClusterSet reads the ClusterSet in effect: the first one by name.
+// openClusterSet reads the ClusterSet that is in effect: the first by name.
 func (s *files) openClusterSet() (*document, error) {
 	if len(s.paths) == 0 {
 		return nil, errNoFiles
@@ -59,7 +59,7 @@ func (d *document) spec() (*yaml.Node, error) {
 	return spec, nil
 }
 
-// setMembers writes the members of set to the document. Unchanged members keep the user's text.
+// setMembers writes d.set's members to the document. Unchanged members keep the user's text.
 func (d *document) setMembers() error {
 	spec, err := d.spec()
 	if err != nil {
@@ -83,7 +83,7 @@ func (d *document) setMembers() error {
 	list.Content = nil
 	for _, m := range d.set.Spec.Members {
 		n := written[m.Name]
-		if n != nil && m.Peer == nil { // a hub's
+		if n != nil && m.Peer == nil { // a member of a hub
 			list.Content = append(list.Content, n)
 			continue
 		}
@@ -100,14 +100,14 @@ func (d *document) setMembers() error {
 			file.SetField(n, "allow", allow)
 		} else {
 			file.SetField(n, "peer", file.Field(fresh, "peer"))
-			for _, excluded := range []string{"kubeconfig", "clusterProfile"} { // of a member that a hub reached
+			for _, excluded := range []string{"kubeconfig", "clusterProfile"} { // fields for hubs
 				file.SetField(n, excluded, nil)
 			}
 			setExportable(n, allow)
 		}
 		list.Content = append(list.Content, n)
 	}
-	if filepath.Ext(d.Path) != ".json" { // a bundle has lines
+	if filepath.Ext(d.Path) != ".json" { // a bundle has several lines
 		spec.Style &^= yaml.FlowStyle
 		list.Style &^= yaml.FlowStyle
 	}
@@ -126,7 +126,7 @@ func exportable(a *v1alpha1.ClusterSetAllow) map[string]any {
 	return out
 }
 
-// setExportable writes what a member may export, if it changed. Other fields of allow stay.
+// setExportable writes, if they changed, the fields of allow about what a member may export.
 func setExportable(member, fresh *yaml.Node) {
 	allow := file.Field(member, "allow")
 	if allow == nil {
@@ -218,8 +218,7 @@ func (a *target) clusterStatus(ctx context.Context) (status set.Status, err erro
 	return status, err
 }
 
-// hub returns the state of a hub, which has other pages than a Penstock; nil if the process is not
-// a hub, or does not answer.
+// hub returns the status of a hub; nil if the process is not a hub, or does not answer.
 func (r running) hub(ctx context.Context) *set.Status {
 	var status set.Status
 	if err := r.get(ctx, "/clusters", &status); err != nil || !status.Hub {
@@ -228,7 +227,7 @@ func (r running) hub(ctx context.Context) *set.Status {
 	return &status
 }
 
-// hubsFolder explains to a user of a clusters command that this is a hub's folder.
+// hubsFolder explains to users of a clusters command that the folder belongs to a hub.
 func hubsFolder(manager *set.Status) string {
 	return fmt.Sprintf("%s is a hub, which exports and imports no pool: its page /members (at its --admin, or its "+
 		"--http on a loopback address) and its metrics penstock_hub_* show its members and their problems",

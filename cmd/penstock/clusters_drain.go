@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// adoptTimeout bounds the wait until a process has read a changed file, which takes
+	// adoptTimeout bounds the wait until a process has read a changed file; a read takes
 	// milliseconds.
 	adoptTimeout = 15 * time.Second
-	// drainQuiet is how long no request of other clusters may be in flight before a drain is over:
-	// members and their Envoys need a moment to receive it.
+	// drainQuiet is how long no request of another cluster must be in flight: members and their
+	// Envoys need a moment to receive the drain.
 	drainQuiet = 3 * time.Second
 	drainPoll  = 100 * time.Millisecond
 	// acknowledgeTimeout is how long a drain waits until connected members acknowledge it. A member
@@ -30,14 +30,14 @@ const (
 	acknowledgeTimeout = 10 * time.Second
 )
 
-// setChange has the flags of drain and leave: where the ClusterSet is, and the processes that have
+// setChange has the flags of drain and leave: the ClusterSet's place, and the processes that read
 // it.
 type setChange struct {
 	files
 	kubeconfig string
 	http       []string
 	timeout    time.Duration
-	force      bool // of leave
+	force      bool // a flag of leave
 }
 
 func (d *setChange) flags(cmd *cobra.Command) {
@@ -54,10 +54,10 @@ func (d *setChange) flags(cmd *cobra.Command) {
 	exclusive(cmd, "state", "http")
 }
 
-// changeable is a ClusterSet where it is written, in a folder or in a cluster.
+// changeable is a ClusterSet in a folder or in a cluster, which a command can change.
 type changeable interface {
 	now() *v1alpha1.ClusterSetSpec
-	// place names the object in errors, and the file or object that a change is written to.
+	// place returns the object's name for errors, and the file or object that change writes.
 	place() (object, written string)
 	// check returns an error if another writer would revert the change.
 	check(draining, leave bool) error
@@ -193,7 +193,7 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if clusterSet, err = d.open(ctx); err != nil { // as it is now
+	if clusterSet, err = d.open(ctx); err != nil { // the present object
 		return err
 	}
 	var names []string
@@ -212,13 +212,14 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 }
 
 var (
-	// errNotRunning is the error of a folder for which no penstock runs.
+	// errNotRunning is the error if no penstock runs for the folder.
 	errNotRunning = errors.New("no penstock runs for these files")
-	// errNotNamed is the error of a ClusterSet on Kubernetes if the flags name no process.
+	// errNotNamed is the error if the ClusterSet is on Kubernetes, and the flags name no process.
 	errNotNamed = errors.New("requests in flight are unknown")
 )
 
-// counted reports whether a process can count the requests in flight: a folder's always can.
+// counted reports whether a process that counts the requests in flight is known; for a folder, one
+// always is.
 func (d *setChange) counted() bool { return d.kubeconfig == "" || len(d.http) > 0 || d.state != "" }
 
 func (d *setChange) statuses(ctx context.Context) (list []set.Status, err error) {
@@ -241,7 +242,7 @@ func (d *setChange) statuses(ctx context.Context) (list []set.Status, err error)
 	return list, nil
 }
 
-// status joins the statuses of the named processes, with the requests in flight of all.
+// status joins the statuses of the named processes. Its requests in flight are the sum over them.
 func (d *setChange) status(ctx context.Context) (all set.Status, err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
@@ -253,7 +254,7 @@ func (d *setChange) status(ctx context.Context) (all set.Status, err error) {
 // setDraining writes spec.draining, and waits until the running penstocks have read it.
 func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, draining bool) (status set.Status,
 	err error) {
-	list, _ := d.statuses(ctx) // that none answers is an error below
+	list, _ := d.statuses(ctx) // no answer is an error below
 	if i := slices.IndexFunc(list, func(status set.Status) bool { return status.Hub }); i >= 0 {
 		object, _ := clusterSet.place()
 		return status, fmt.Errorf("%s: it is a hub's, which takes no requests: run the command for the cluster to "+
@@ -282,7 +283,7 @@ func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, drai
 	})
 }
 
-// adopted waits until each of the running penstocks has a state.
+// adopted waits until has(status) is true for each running penstock.
 func (d *setChange) adopted(ctx context.Context, has func(set.Status) bool) (status set.Status, err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
@@ -306,15 +307,15 @@ func (d *setChange) adopted(ctx context.Context, has func(set.Status) bool) (sta
 	return list[0], nil
 }
 
-// unconnected is the error of a drain that some members may not have received.
+// unconnected is the error if members may lack a drain.
 type unconnected struct {
 	cluster string
 	members []string
 	silent  []string // members that are connected, and have not acknowledged
 }
 
-// awayFrom returns nil if all members are connected and have acknowledged what this cluster
-// publishes.
+// awayFrom returns nil if all members are connected, and have acknowledged this cluster's
+// publications.
 func awayFrom(status *set.Status) *unconnected {
 	u := &unconnected{cluster: status.Cluster}
 	for _, m := range status.Members {
@@ -366,7 +367,7 @@ func (u *unconnected) end(out io.Writer, line string) error {
 	return err
 }
 
-// wait waits until no request of other clusters is in flight, or until the timeout.
+// wait returns when no request of other clusters is in flight, or after the timeout.
 func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 	status, err := d.status(ctx)
 	if err != nil {
@@ -394,7 +395,7 @@ func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 	until, quiet := began.Add(timeout), began
 	for {
 		now := time.Now()
-		// a member that connects receives the drain only then
+		// members receive the drain only when they connect
 		if list := awayFrom(&status); !reflect.DeepEqual(list, away) {
 			away, quiet = list, now
 		}

@@ -82,8 +82,8 @@ With --http, of a Penstock on Kubernetes, nothing is written: the command prints
 
 type joining struct {
 	replace           bool
-	namespaces, pools []string // that each may export here
-	given             bool     // a flag has them, and not FILE
+	namespaces, pools []string // for the exports of each member
+	given             bool     // flags replace the fields in FILE
 }
 
 func (j *joining) check() error {
@@ -115,7 +115,7 @@ func mayExport(m *v1alpha1.ClusterSetMember) string {
 	return m.Name + " may export here: " + strings.Join(parts, "; ")
 }
 
-// readJoin reads FILE, up to more than the size of the longest list of members.
+// readJoin reads FILE. Its limit is above the size of the longest list of members.
 func readJoin(stdin io.Reader, path string) (text []byte, name string, err error) {
 	from, name := stdin, "the standard input"
 	if path != "-" {
@@ -139,7 +139,7 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	if err != nil {
 		return err
 	}
-	status, _ := t.clusterStatus(cmd.Context()) // without a running process, what members have published is not known
+	status, _ := t.clusterStatus(cmd.Context()) // an error: no process runs
 	status.Member = text
 	done, may, err := joinAll(&d.set, members, &status, how)
 	if err != nil {
@@ -213,7 +213,7 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 		if err := json.Unmarshal(raw, &one); err != nil {
 			return nil, fmt.Errorf("the ClusterSet of the process: %w", err)
 		}
-		if i == 0 || one.CreationTimestamp.Before(&clusterSet.CreationTimestamp) { // as the process decides
+		if i == 0 || one.CreationTimestamp.Before(&clusterSet.CreationTimestamp) { // the process uses the oldest, too
 			clusterSet = &one
 		}
 	}
@@ -233,8 +233,8 @@ func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	return &list[0], nil
 }
 
-// published returns the CA certificates that a member has published, if the process still has the
-// set's bundle of it: the set may have been edited since.
+// published returns the CA certificates that a member has published; "" if the member's bundle was
+// edited since.
 func published(status *set.Status, clusterSet *v1alpha1.ClusterSet, member string) string {
 	at := slices.IndexFunc(clusterSet.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
 	i := slices.IndexFunc(status.Members, func(m set.MemberStatus) bool { return m.Name == member })
@@ -247,8 +247,8 @@ func published(status *set.Status, clusterSet *v1alpha1.ClusterSet, member strin
 	return status.Members[i].Published
 }
 
-// joinAll adds or renews members. known has this cluster as a member, and what members have
-// published. It returns a line for each, and one about what each may export.
+// joinAll adds or renews members. known has this cluster as a member, and the members' published CA
+// certificates. done has a line for each member, and may a line about its exports.
 func joinAll(
 	clusterSet *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, known *set.Status, how joining,
 ) (done, may []string, err error) {

@@ -23,9 +23,8 @@ import (
 )
 
 const (
-	// clusterCallTimeout bounds a call of the API server.
 	clusterCallTimeout = 15 * time.Second
-	// commandManager is the name of these commands in managedFields.
+	// commandManager is the manager of these commands in managedFields.
 	commandManager = "penstock-clusters"
 )
 
@@ -85,7 +84,7 @@ func (c *clusterObject) take(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// failed is the error of a call, with what to correct.
+// failed returns the error of a call, and how to correct its cause.
 func (c *clusterObject) failed(object, verb string, err error) error {
 	switch call := (*url.Error)(nil); {
 	case apierrors.IsForbidden(err):
@@ -148,7 +147,7 @@ func (c *clusterObject) change(ctx context.Context, draining, leave bool) error 
 		if err := c.check(draining, leave); err != nil {
 			return err
 		}
-		spec := map[string]any{"draining": nil} // removes it
+		spec := map[string]any{"draining": nil} // null removes the field
 		if draining {
 			spec["draining"] = true
 		}

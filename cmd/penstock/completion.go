@@ -17,11 +17,9 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// completionTimeout bounds how long a shell waits for names.
 const completionTimeout = 2 * time.Second
 
-// asPlugin makes the root command kubectl's, if the program has the name of kubectl's plugin: help
-// and usage then name it as users call it.
+// asPlugin makes help and usage name `kubectl penstock`, if the program is called kubectl-penstock.
 func asPlugin(root *cobra.Command, program string) {
 	name := strings.TrimSuffix(filepath.Base(program), ".exe")
 	if name != "kubectl-penstock" {
@@ -45,8 +43,8 @@ func asPlugin(root *cobra.Command, program string) {
 	rename(root)
 }
 
-// suggest completes an argument or a flag by what list returns within completionTimeout. Without an
-// answer there are no suggestions: a shell has no place for an error.
+// suggest completes an argument or a flag with the texts that list returns within
+// completionTimeout. After an error it suggests nothing: a shell cannot show it.
 func suggest(list func(ctx context.Context, args []string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx := cmd.Context()
@@ -61,7 +59,7 @@ func suggest(list func(ctx context.Context, args []string) []string) cobra.Compl
 	}
 }
 
-// objects lists the objects of some kinds: of the running processes, else of the files.
+// objects lists the objects of these kinds in the running process, or else in the files.
 func (a *target) objects(ctx context.Context, kinds ...string) (out []string) {
 	at, err := a.running(ctx)
 	for _, kind := range kinds {
@@ -100,7 +98,7 @@ func (a *target) written(ctx context.Context, kinds []string) (out []string) {
 	return out
 }
 
-// first completes the first argument by objects of some kinds.
+// first completes the first argument with objects of these kinds.
 func first(kinds ...string) func(*target) cobra.CompletionFunc {
 	return func(a *target) cobra.CompletionFunc {
 		return suggest(func(ctx context.Context, args []string) []string {
@@ -136,7 +134,7 @@ func kindOnly(a *target) cobra.CompletionFunc {
 	}
 }
 
-// nodes completes the argument NODE by the connected proxies.
+// nodes completes the argument NODE with the connected proxies.
 func nodes(a *target) cobra.CompletionFunc {
 	return suggest(func(ctx context.Context, args []string) (out []string) {
 		all, err := a.replicas(ctx)

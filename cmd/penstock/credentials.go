@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// ownName is a name in the certificate of every control plane, whatever its hosts: proxies verify
-// it.
+// ownName is a DNS name in the certificate of every control plane. Proxies verify it, whatever the
+// host.
 const ownName = "penstock"
 
 func newCredentials() *cobra.Command {
@@ -119,8 +119,8 @@ func (c *credentialFiles) authority(now time.Time) (p authority.Pair, err error)
 	return p, c.save("ca", p)
 }
 
-// save replaces the two files of a name, each as a whole and the key first. A process that reads
-// between the two reports a mismatch, and keeps its connections.
+// save replaces the files of a key and its certificate, each as a whole and the key first. A
+// process that reads them in between reports a mismatch, and keeps its connections.
 func (c *credentialFiles) save(name string, p authority.Pair) error {
 	for _, f := range []struct {
 		ext     string

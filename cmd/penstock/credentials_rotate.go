@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// shortestOverlap lets running processes read the new authority, and proxies receive it.
+// shortestOverlap is enough for running processes to read the new authority, and for proxies to
+// receive it.
 const shortestOverlap = time.Minute
 
 func newCredentialsRotate() *cobra.Command {

@@ -60,7 +60,7 @@ func debugCommand(use, short, example string, args cobra.PositionalArgs, run fun
 	}, complete...)
 }
 
-// debugAll is debugCommand for pages of which each process has a part.
+// debugAll is debugCommand for pages that each process fills only in part.
 func debugAll(use, short, example string, args cobra.PositionalArgs, run func(cmd *cobra.Command, all []running,
 	args []string) error, complete ...func(*target) cobra.CompletionFunc) *cobra.Command {
 	var a target
@@ -260,7 +260,7 @@ func newXDSDiff() *cobra.Command {
 		"Print the resources of which a proxy lacks the served version; nothing if it is in sync",
 		`  penstock debug xds diff default/gw -f ./config`,
 		takes(1, 1), func(cmd *cobra.Command, all []running, args []string) error {
-			// a process without a connection from this node answers 404
+			// a process to which this node is not connected answers 404
 			answers, _, missing := fromAll[[]server.ProxyDifferences](cmd.Context(), all,
 				"/debug/xds/diff?node="+url.QueryEscape(args[0]))
 			if len(answers) == 0 {

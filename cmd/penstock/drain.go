@@ -37,7 +37,7 @@ proxy stops (preStop).`,
 	return cmd
 }
 
-// newCopy is for containers without a shell that must run penstock drain.
+// newCopy is for containers without a shell, which run penstock drain from the copy.
 func newCopy() *cobra.Command {
 	return &cobra.Command{
 		Use:     "copy PATH",

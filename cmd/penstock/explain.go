@@ -155,7 +155,7 @@ func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (ap
 	fmt.Fprintln(cmd.ErrOrStderr(),
 		"penstock is not running for these files: the explanation comes from the files, without the picker's view")
 	if _, err := os.Stat(dir); err != nil {
-		dir = "" // nothing ran here before: there are no last good versions to read, and none should be recorded
+		dir = "" // nothing ran here before: there are no last good versions, and explain must not record any
 	}
 	processor, err := defaultProcessor()
 	if err != nil {
@@ -198,11 +198,11 @@ type printer struct {
 func (p *printer) line(label, format string, args ...any) {
 	if p.err == nil {
 		text := fmt.Sprintf("%-14s %s", label, fmt.Sprintf(format, args...))
-		_, p.err = fmt.Fprintln(p.w, strings.TrimRight(text, " ")) // a condition may have no message
+		_, p.err = fmt.Fprintln(p.w, strings.TrimRight(text, " ")) // without a message, text ends in spaces
 	}
 }
 
-// given is line for a text that may be absent.
+// given is like line, and prints nothing for an empty text.
 func (p *printer) given(label, text string) {
 	if text != "" {
 		p.line(label, "%s", text)
@@ -282,7 +282,7 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 		p.line(indent+"subset", "endpoints with the labels %s", b.Subset)
 	}
 	switch {
-	case len(b.Endpoints) > 0 && len(b.Endpoints) == len(b.Hops): // they follow
+	case len(b.Endpoints) > 0 && len(b.Endpoints) == len(b.Hops): // printed below
 	case len(b.Endpoints) > 0:
 		p.line(indent+"endpoints", "%s", placesText(b.Endpoints, " "))
 	case b.Cluster != "":
@@ -444,7 +444,7 @@ func strategyText(e picker.Explanation) string {
 func verdictText(v schedule.Verdict) string {
 	s := v.State
 	since := ""
-	if s.Queue > 0 && s.Unseen > 0 { // a limit of the queue counts both
+	if s.Queue > 0 && s.Unseen > 0 { // the queue's limit counts both
 		since = fmt.Sprintf(" and %d picked since", s.Unseen)
 	}
 	load := fmt.Sprintf("queue %.0f%s, running %.0f, KV cache %.0f%%", s.Queue, since, s.Running, s.KV*100)
@@ -480,8 +480,8 @@ func verdictText(v schedule.Verdict) string {
 	return text + costText(v)
 }
 
-// adaptersText describes the LoRA adapters of a server's page. Slots are how many run at a time;
-// adapters whose requests all wait have none.
+// adaptersText describes the LoRA adapters of a server's page. Slots is how many run at a time; an
+// adapter whose requests all wait has none.
 func adaptersText(a *endpoint.Adapters) string {
 	if a == nil {
 		return ""
@@ -496,7 +496,7 @@ func adaptersText(a *endpoint.Adapters) string {
 	return text
 }
 
-// costText describes an endpoint's cost, by its parts, which are seconds with strategy load.
+// costText describes an endpoint's cost and its parts. With strategy load, they are seconds.
 func costText(v schedule.Verdict) (text string) {
 	switch {
 	case v.Cost == nil:
@@ -531,8 +531,8 @@ func costText(v schedule.Verdict) (text string) {
 	return text
 }
 
-// costParts lists the parts of an endpoint's cost, if there are several, that are visible at three
-// decimals.
+// costParts lists the parts of an endpoint's cost, if it has several. It omits parts that are 0.000
+// in three decimals.
 func costParts(v schedule.Verdict) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(v.Costs)) {
@@ -554,8 +554,8 @@ func scoreParts(v schedule.Verdict) string {
 	return strings.Join(parts, ", ")
 }
 
-// costCell is an endpoint's cost in a table, with its parts if it has several, or its score; "-" if
-// the strategy has neither.
+// costCell returns an endpoint's score, or its cost and the parts of it, for a table; "-" if the
+// strategy has neither.
 func costCell(v schedule.Verdict) string {
 	if len(v.Scores) > 0 {
 		return fmt.Sprintf("score %.3f (%s)", v.Score, scoreParts(v))

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// printedAtOnce bounds how many findings are printed at once: a member of the cluster set can cause
+// printedAtOnce bounds the findings that are printed at once: a member of the cluster set can cause
 // one for each pool that it exports.
 const printedAtOnce = 100
 
@@ -50,8 +50,8 @@ func printFindings(ctx context.Context, board *status.Board, out io.Writer) erro
 	return err
 }
 
-// reasonPage is the path, in the repository, of the page that states what to do about a condition
-// with this reason.
+// reasonPage is the path, in the repository, of the page that states how to fix a condition with
+// this reason.
 func reasonPage(reason string) string { return "docs/reference/findings.md#" + strings.ToLower(reason) }
 
 // aboutFields lists the page about each field of each kind. A row matches a finding if it has the
@@ -114,8 +114,8 @@ func findingPage(f *report.Finding) string {
 	return "docs/reference/findings.md#findings"
 }
 
-// printPages prints the pages about the problems of a status: what to do about the reasons of
-// conditions, then the fields of errors and warnings.
+// printPages prints the pages about the problems of a status: first about the reasons of
+// conditions, then about the fields of errors and warnings.
 func printPages(out io.Writer, doc *status.Document) {
 	reasons := status.Reasons(doc)
 	var pages []string

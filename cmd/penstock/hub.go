@@ -130,13 +130,12 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 	group.Go(func() error { return manager.Run(ctx) })
 	err = group.Wait()
 	if cmd.Context().Err() != nil {
-		return nil // it was asked to end
+		return nil // a signal ended it
 	}
 	return err
 }
 
-// servePages serves /metrics and /healthz and, where only this machine reaches it, the hub's own
-// pages.
+// servePages serves /metrics and /healthz, and on a loopback address also the hub's pages.
 func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, manager *hub.Hub, stateDir string,
 	log *slog.Logger) error {
 	metrics := prometheus.NewRegistry()
@@ -179,7 +178,7 @@ func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, manage
 	return nil
 }
 
-// serveSocket serves all pages on the socket in the state folder of a hub of files, if it has one.
+// serveSocket serves all pages on the socket in the state folder, if the hub has a state folder.
 func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all http.Handler, stateDir string,
 	log *slog.Logger) error {
 	if stateDir == "" {
@@ -198,8 +197,7 @@ func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all h
 	return nil
 }
 
-// place configures the source of the ClusterSet: the management cluster, or files with a state
-// folder.
+// place sets the source of the ClusterSet: the management cluster, or files with a state folder.
 func (h *hubFlags) place(cfg *hub.Config) (stateDir string, err error) {
 	if h.kubeconfig == "" && (len(h.paths) > 0 || os.Getenv("KUBERNETES_SERVICE_HOST") == "") {
 		cfg.Paths = h.paths

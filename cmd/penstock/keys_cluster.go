@@ -16,11 +16,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// keyCluster has API keys in a Kubernetes cluster.
 type keyCluster struct {
 	client    dynamic.NamespaceableResourceInterface
 	host      string
-	namespace string // of list
+	namespace string // that list reads
 }
 
 func openKeyCluster(k *keyFlags) (*keyCluster, error) {
@@ -39,7 +38,7 @@ func openKeyCluster(k *keyFlags) (*keyCluster, error) {
 	})}, nil
 }
 
-// failed explains an error of the API server.
+// failed returns an error of the API server with an explanation.
 func (k *keyCluster) failed(verb string, err error) error {
 	if apierrors.IsNotFound(err) && verb != "change" {
 		return fmt.Errorf("the API server at %s does not serve the kind APIKey (penstock.dev/v1alpha1): install the "+
@@ -75,7 +74,7 @@ func (k *keyCluster) create(ctx context.Context, key *v1alpha1.APIKey) (string, 
 	return k.host, nil
 }
 
-// keysManager is the name of these commands in managedFields.
+// keysManager is the manager of these commands in managedFields.
 const keysManager = "penstock-keys"
 
 func (k *keyCluster) change(ctx context.Context, namespace, name string,
@@ -99,7 +98,7 @@ func (k *keyCluster) change(ctx context.Context, namespace, name string,
 		}
 		now.Object["spec"] = spec
 		_, err = client.Update(ctx, now, metav1.UpdateOptions{FieldManager: keysManager})
-		if err != nil && !apierrors.IsConflict(err) { // then again, with the newer object
+		if err != nil && !apierrors.IsConflict(err) { // on a conflict, repeat with the newer object
 			return k.failed("change", err)
 		}
 		return err

@@ -20,10 +20,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// keyFolder has API keys in files.
 type keyFolder struct{ paths []string }
 
-// writtenKey is an APIKey as written in a file.
 type writtenKey struct {
 	*file.Written
 	object v1alpha1.APIKey

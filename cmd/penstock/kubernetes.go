@@ -86,9 +86,9 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	return out, nil
 }
 
-// processName identifies this process in a Lease. The process ID distinguishes two processes on one
-// machine, and the random text two starts of a container, which have the same ID: each leader must
-// be a transition of the Lease, which is an epoch of its publications.
+// processName identifies this process in a Lease. The process ID distinguishes processes of one
+// machine. The random text distinguishes two starts of a container, which have the same ID: each
+// leader must be a transition of the Lease, which is an epoch of publications.
 func processName() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -98,7 +98,7 @@ func processName() (string, error) {
 		strings.ToLower(rand.Text())), nil
 }
 
-// clusterAt returns how to reach the cluster of a kubeconfig, or this pod's cluster for "", and
+// clusterAt returns the configuration for the cluster of a kubeconfig ("": this pod's cluster), and
 // this process's namespace there.
 func clusterAt(disk *filesystem.Disk, kubeconfig string) (config *rest.Config, namespace string, err error) {
 	if kubeconfig == "" {
@@ -127,7 +127,8 @@ func ownNamespace() string {
 	return strings.TrimSpace(string(raw))
 }
 
-// clusterState is the state folder of a process that reads a cluster: it only holds the socket.
+// clusterState returns the state folder of a process that reads a cluster. It only holds the
+// socket.
 func clusterState() (string, error) {
 	home, err := state.Home()
 	return filepath.Join(home, "cluster"), err

@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// newRoot returns the root command. A new subcommand is a file with a function, and a line here.
+// newRoot returns the root command. A new subcommand needs a file with a function, and a line here.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "penstock",
@@ -109,8 +109,8 @@ func takes(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// exclusive makes it an error to set two flags of a command. Cobra's own error does not name them
-// as a user writes them.
+// exclusive makes it an error to set both flags. Cobra's own error does not name flags as a user
+// writes them.
 func exclusive(cmd *cobra.Command, a, b string) {
 	beforeRun(cmd, func() error {
 		if cmd.Flags().Changed(a) && cmd.Flags().Changed(b) {
@@ -120,7 +120,7 @@ func exclusive(cmd *cobra.Command, a, b string) {
 	})
 }
 
-// outputFlag adds --output. The command rejects any form but these two; the first is the default.
+// outputFlag adds --output. The command rejects formats other than form, the default, and other.
 func outputFlag(cmd *cobra.Command, output *string, form, other string) {
 	cmd.Flags().StringVarP(output, "output", "o", form, "output format: "+form+" or "+other)
 	beforeRun(cmd, func() error {

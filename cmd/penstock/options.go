@@ -27,7 +27,8 @@ import (
 	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
-// errNoFiles is the error without -f. No folder is read by default, because it may hold anything.
+// errNoFiles is the error without -f. There is no default folder, because any folder may hold other
+// files.
 var errNoFiles = errors.New("no files are named: add -f FOLDER")
 
 // files has the flags for objects and state that up, serve, status and explain share.
@@ -79,8 +80,8 @@ func (s *files) stateDir() (string, error) {
 	return filepath.Join(home, fmt.Sprintf("%016x", h.Sum64())[:8]), nil
 }
 
-// openState opens the state folder of these files, or the one beside it with a suffix, for a
-// process that serves it.
+// openState opens the state folder of these files, for a process that serves it. suffix is appended
+// to the name.
 func (s *files) openState(suffix string) (dir string, err error) {
 	if dir, err = s.stateDir(); err != nil {
 		return "", err
@@ -97,7 +98,7 @@ func (s *files) openState(suffix string) (dir string, err error) {
 type service struct {
 	files
 	xds, picker     string
-	pickerPort      string // of picker where Envoys do not reach a socket
+	pickerPort      string // port of picker if Envoys cannot use a socket
 	http, admin     string
 	pickerAddresses []string
 	defaultPool     string
@@ -114,13 +115,13 @@ type service struct {
 	secure          secure
 	members         string
 	membersAddress  string
-	local           bool   // Envoys of this user are served at a socket, also with a TCP address in xds
+	local           bool   // serve the Envoys of this user at a socket, even if xds is a TCP address
 	runtime         string // folder of that socket and of these Envoys' files
 	peers           app.Peers
 	addresses       addressFlags
 	cluster         bool // objects come from a cluster and not from files
 	replicas        bool // peers are found behind a Service
-	fleet           bool // fleets run, which have credentials of their own
+	fleet           bool // fleets run; they make their own credentials
 }
 
 func (s *service) flags(cmd *cobra.Command, picker, logLevel string) {
@@ -189,7 +190,7 @@ func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
 		ReplaceAttr: bounded}))), nil
 }
 
-// newApp makes the app that up and serve run. build makes it of the configuration, for its role;
+// newApp makes the app that up and serve run. build makes the app of a role from the configuration.
 // shutdown flushes the remaining spans.
 func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, error)) (p *app.App, cfg app.Config,
 	shutdown func(), err error) {
@@ -220,8 +221,8 @@ func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, e
 }
 
 // listenLocal opens the socket for the Envoys of this user: the socket of --xds, or one in the
-// state folder. If the state folder takes no files, a private temporary folder with a random name
-// replaces it for sockets and for the Envoys' files.
+// state folder. If the state folder is not writable, sockets and the Envoys' files are in a private
+// temporary folder with a random name.
 func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error) {
 	s.runtime = dir
 	path, given := strings.CutPrefix(s.xds, unixPrefix)
@@ -249,10 +250,10 @@ func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error
 const (
 	socketOfADS    = "xds.sock"
 	socketOfPicker = "picker.sock"
-	unixPrefix     = "unix:" // of an address that is a socket's path
+	unixPrefix     = "unix:" // an address with it has the path of a socket
 )
 
-// ads returns the listener of ADS for Envoys that penstock does not start.
+// ads returns the listener that serves ADS to Envoys that penstock does not start.
 func ads(cfg app.Config) net.Listener {
 	if cfg.XDS != nil {
 		return cfg.XDS
@@ -323,7 +324,7 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	return cfg, nil
 }
 
-// usageURL returns how to read the URL of --usage-db; nil without.
+// usageURL returns a function that reads the URL of --usage-db; nil without the flag.
 func (s *service) usageURL() (func() (string, error), error) {
 	if s.usageDB == "" {
 		return nil, nil
@@ -432,7 +433,7 @@ func (s *service) reachPicker(cfg *app.Config) error {
 }
 
 // authenticate sets the credentials of ADS, of the picker and of peers. It returns an error if
-// other users' clients could connect without any.
+// clients of other users could connect without a credential.
 func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 	cfg.Peers, cfg.Disk = s.peers, &s.secure.disk
 	if s.fleet {

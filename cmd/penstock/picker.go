@@ -133,13 +133,14 @@ func protocolFlags(f *pflag.FlagSet, protocol *picker.Protocol) {
 			"conformance suite of the inference extension: every client may then choose its endpoint")
 }
 
-// onlyEmpty accepts empty arguments: templates such as KServe's render a flag that is off as one.
+// onlyEmpty accepts empty arguments. Templates such as KServe's render an unset flag as an empty
+// argument.
 func onlyEmpty(cmd *cobra.Command, args []string) error {
 	return cobra.NoArgs(cmd, slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "" }))
 }
 
-// withCommand adds the command picker to arguments that begin with one of its long flags, after
-// empty arguments.
+// withCommand adds the command picker to arguments whose first non-empty one is a long flag of
+// picker.
 func withCommand(root *cobra.Command, args []string) []string {
 	first := slices.IndexFunc(args, func(arg string) bool { return arg != "" })
 	if first < 0 || !strings.HasPrefix(args[first], "--") {
@@ -199,7 +200,7 @@ func (s *standAlone) run(cmd *cobra.Command) error {
 	return group.Wait()
 }
 
-// role configures where the pool is read, and the protocol with gateways.
+// role configures the source of the pool, and the protocol with gateways.
 func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone, error) {
 	out := &app.StandAlone{Paths: s.paths, Group: s.group, Protocol: s.protocol, Drain: s.drain}
 	source, err := s.pages.source()
@@ -258,7 +259,7 @@ func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone
 	return out, err
 }
 
-// Flags of the names by which a gateway and the picker exchange endpoints.
+// Flags with the names by which a gateway and the picker exchange endpoints.
 const (
 	flagDestination = "destination-endpoint-hint-key"
 	flagNamespace   = "destination-endpoint-hint-metadata-namespace"
@@ -270,7 +271,7 @@ var (
 	namespaceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)             // as in a PoolPolicy
 )
 
-// checkNames returns an error for a name that no Envoy takes: it would answer each request 500.
+// checkNames returns an error for a name with which Envoy would answer each request with 500.
 func checkNames(n extproc.Names) error {
 	if !headerName.MatchString(n.Destination) {
 		return fmt.Errorf("--%s %q: write the name of a header, 1 to 128 letters, digits and dashes, such as %s",
@@ -289,7 +290,7 @@ func checkNames(n extproc.Names) error {
 	return nil
 }
 
-// poolID is the pool of --pool-name; zero without it.
+// poolID returns the pool of --pool-name; zero without the flag.
 func (s *standAlone) poolID(namespace string) (objectid.Pool, error) {
 	switch {
 	case s.pool == "":
@@ -306,7 +307,7 @@ func (s *standAlone) poolID(namespace string) (objectid.Pool, error) {
 	return pool, nil
 }
 
-// own is the InferencePool that --endpoint-selector stands for.
+// own returns the InferencePool that the --endpoint flags describe.
 func (s *standAlone) own(namespace string) (*inferencev1.InferencePool, error) {
 	if s.selector == "" || len(s.ports) == 0 || len(s.ports) > 8 {
 		return nil,
@@ -341,7 +342,7 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 		}
 	}
 	if role.REST == nil || s.state != "" {
-		// penstock serve may run for the same files
+		// a separate folder: penstock serve may run for the same files
 		if cfg.StateDir, err = s.openState("-picker"); err != nil {
 			return cfg, err
 		}
@@ -381,8 +382,8 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 	return cfg, nil
 }
 
-// trustPeers returns an error if others than peers could publish to this process, or read what it
-// publishes.
+// trustPeers returns an error if clients other than peers could publish to this process, or read
+// its publications.
 func (s *standAlone) trustPeers(p app.Peers) error {
 	if len(p.Addresses) > 0 && p.Listener == nil {
 		return errors.New("--peers requires --peers-listen: this process serves no ADS, whose port peers would use")

@@ -21,9 +21,9 @@ type upstreamFlags struct{}
 
 type upstreamFlag struct {
 	name  string
-	value string // one that has the effect that penstock has anyway; "" for none
+	value string // the value that asks for penstock's own behaviour, or ""
 	why   string // why it has no effect, or what to write instead
-	// instead makes a value an error.
+	// instead makes other values an error.
 	instead bool
 	isBool  bool
 }
@@ -113,7 +113,7 @@ func (upstreamFlags) flags(f *pflag.FlagSet) {
 	}
 }
 
-// check logs the flags that have no effect, and returns an error for one that is not accepted.
+// check logs the flags that have no effect, and returns an error for a flag that is rejected.
 func (upstreamFlags) check(cmd *cobra.Command, log *slog.Logger) error {
 	for _, u := range upstream {
 		f := cmd.Flags().Lookup(u.name)

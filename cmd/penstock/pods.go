@@ -31,7 +31,7 @@ const (
 	installedIn = "penstock-system"
 	// podLabels select the pods of the chart penstock.
 	podLabels = "app.kubernetes.io/name=penstock"
-	// adminPort is where they serve the admin pages, to their own pod alone.
+	// adminPort is the port at which these pods serve the admin pages, only within the pod.
 	adminPort = 9091
 	// podsTimeout bounds each call of the API server and of a pod.
 	podsTimeout = 15 * time.Second
@@ -52,8 +52,8 @@ func (c *cluster) flags(cmd *cobra.Command) {
 	f.StringVar(&c.namespace, "penstock-namespace", installedIn, "namespace of these pods")
 }
 
-// file returns the kubeconfig to use: the flag's, else the first that exists of $KUBECONFIG and
-// ~/.kube/config; "" without one.
+// file returns the path of the kubeconfig: the flag's, or else the first existing file of
+// $KUBECONFIG and ~/.kube/config; "" if no file exists.
 func (c *cluster) file() string {
 	if c.kubeconfig != "" {
 		return c.kubeconfig
@@ -72,8 +72,8 @@ func (c *cluster) file() string {
 	return ""
 }
 
-// config returns how to reach the API server. It inlines the files that the kubeconfig names:
-// client-go upgrades connections without the transports of hub.ClientConfig, which read them.
+// config returns how to reach the API server. It inlines the files that the kubeconfig names,
+// because client-go upgrades connections without hub.ClientConfig's transports, which read them.
 func (c *cluster) config() (*rest.Config, error) {
 	file := c.file()
 	_, loaded, err := hub.Kubeconfig(&c.disk, file)
@@ -108,7 +108,7 @@ func (c *cluster) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// inline replaces the name of a file by its content, unless there is one.
+// inline reads the file at path into data, unless data is set.
 func (c *cluster) inline(path *string, data *[]byte) (err error) {
 	if *path != "" && len(*data) == 0 {
 		*data, err = c.disk.Read(*path)
@@ -117,8 +117,9 @@ func (c *cluster) inline(path *string, data *[]byte) (err error) {
 	return err
 }
 
-// pods returns the ready processes of the cluster, sorted by name. Each call of one opens a
-// connection to its admin port by the API server, as `kubectl port-forward` does, and no port here.
+// pods returns the ready processes of the cluster, sorted by name. Each call of a process opens a
+// connection to its admin port through the API server, like `kubectl port-forward`, but opens no
+// local port.
 func (c *cluster) pods(ctx context.Context) ([]running, error) {
 	config, err := c.config()
 	if err != nil {

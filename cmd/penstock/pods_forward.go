@@ -18,10 +18,10 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// maxProblem bounds the text, in bytes, by which a kubelet explains that a port does not answer.
+// maxProblem bounds, in bytes, a kubelet's explanation why a port does not answer.
 const maxProblem = 1000
 
-// forwardWithin is forward, which takes no context, within podsTimeout.
+// forwardWithin bounds forward, which takes no context, by podsTimeout.
 func forwardWithin(ctx context.Context, config *rest.Config, to *rest.Request) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, podsTimeout,
 		fmt.Errorf("the API server has not forwarded the port within %s", podsTimeout))
@@ -34,7 +34,7 @@ func forwardWithin(ctx context.Context, config *rest.Config, to *rest.Request) (
 	go func() {
 		conn, err := forward(config, to)
 		if err == nil && ctx.Err() != nil {
-			err = errors.Join(ctx.Err(), conn.Close()) // too late: it has no user
+			err = errors.Join(ctx.Err(), conn.Close()) // too late: nothing uses it
 		}
 		done <- result{conn, err}
 	}()
@@ -71,7 +71,7 @@ func forward(config *rest.Config, to *rest.Request) (net.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	_ = problems.Close() // of our side: nothing is written to it
+	_ = problems.Close() // our direction: we write nothing
 	header.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := conn.CreateStream(header)
 	if err != nil {
@@ -79,7 +79,7 @@ func forward(config *rest.Config, to *rest.Request) (net.Conn, error) {
 	}
 	f := &forwarded{Stream: data, conn: conn, problem: make(chan string, 1)}
 	go func() {
-		text, _ := io.ReadAll(io.LimitReader(problems, maxProblem)) // it ends with the connection
+		text, _ := io.ReadAll(io.LimitReader(problems, maxProblem)) // ends with the connection
 		f.problem <- strings.TrimSpace(string(text))
 	}()
 	return f, nil
@@ -89,10 +89,10 @@ func forward(config *rest.Config, to *rest.Request) (net.Conn, error) {
 type forwarded struct {
 	httpstream.Stream
 	conn    httpstream.Connection
-	problem chan string // receives once why the port does not answer, or ""
+	problem chan string // receives, once, why the port does not answer; "" if it does
 }
 
-// Read explains the end of a connection that the kubelet could not make.
+// Read returns the kubelet's explanation if it could not connect to the port.
 func (f *forwarded) Read(into []byte) (n int, err error) {
 	if n, err = f.Stream.Read(into); err == nil || n > 0 {
 		return n, err
@@ -103,7 +103,7 @@ func (f *forwarded) Read(into []byte) (n int, err error) {
 		if text != "" {
 			err = errors.New(text)
 		}
-	case <-time.After(time.Second): // the kubelet sends it at once
+	case <-time.After(time.Second): // the kubelet sends it without delay
 	}
 	return n, err
 }

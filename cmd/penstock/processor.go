@@ -19,7 +19,7 @@ const (
 	envUseRouter    = "USE_EXTERNAL_LLM_ROUTER"
 )
 
-// defaultProcessor reads the processor of pools whose policy names none.
+// defaultProcessor reads the processor of pools whose policy names no processor.
 func defaultProcessor() (out app.Processor, err error) {
 	use := true
 	for name, to := range map[string]*bool{envUseProcessor: &use, envUseRouter: &out.Route} {
@@ -40,7 +40,7 @@ func defaultProcessor() (out app.Processor, err error) {
 			envUseProcessor, os.Getenv(envUseProcessor), envProcessor)
 	case text != "" && (err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" ||
 		at.User != nil || at.RawQuery != "" || at.Fragment != ""):
-		if strings.Contains(text, "@") { // it may have a password
+		if strings.Contains(text, "@") { // the text may contain a password
 			text = "..."
 		}
 		return out, fmt.Errorf("environment variable %s=%q: write http://HOST:PORT or https://HOST:PORT, with or "+

@@ -12,24 +12,22 @@ import (
 const (
 	// repeatAfter is the shortest interval between two lines of the same warning.
 	repeatAfter = time.Minute
-	// repeatsKept bounds how many texts are remembered, by their hashes; beyond that, all are
-	// dropped.
+	// repeatsKept bounds the remembered texts (their hashes). Beyond it, all are dropped.
 	repeatsKept = 4096
-	// maxLogged bounds the text of an attribute in bytes: it may come from a client or an API
-	// server.
+	// maxLogged bounds the text of an attribute, in bytes. Clients or API servers may have sent it.
 	maxLogged = 8 << 10
 )
 
 // repeats is a handler that drops warnings and errors whose text and attributes were logged within
-// the last minute. A denied proxy retries three times a second; the log has one line a minute, with
-// the number of repetitions.
+// the last minute. A denied proxy retries three times a second; the log has one line each minute,
+// with the number of repetitions.
 type repeats struct {
 	slog.Handler
 	prefix string // attributes and groups of WithAttrs and WithGroup
 	seen   *seen
 }
 
-// seen is shared by all handlers derived from one.
+// seen is shared by a handler and all that are derived from it.
 type seen struct {
 	seed  maphash.Seed
 	mu    sync.Mutex
@@ -37,15 +35,14 @@ type seen struct {
 }
 
 type repeated struct {
-	logged  time.Time // the last time
-	dropped int       // repetitions since then
+	logged  time.Time // time of the last line
+	dropped int       // repetitions since logged
 }
 
 func newRepeats(h slog.Handler) *repeats {
 	return &repeats{Handler: h, seen: &seen{seed: maphash.MakeSeed(), texts: map[uint64]*repeated{}}}
 }
 
-// Handle implements slog.Handler.
 func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level < slog.LevelWarn {
 		return h.Handler.Handle(ctx, r)
@@ -79,7 +76,6 @@ func bounded(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// WithAttrs implements slog.Handler.
 func (h *repeats) WithAttrs(attrs []slog.Attr) slog.Handler {
 	prefix := h.prefix
 	for _, a := range attrs {
@@ -88,7 +84,6 @@ func (h *repeats) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &repeats{Handler: h.Handler.WithAttrs(attrs), prefix: prefix, seen: h.seen}
 }
 
-// WithGroup implements slog.Handler.
 func (h *repeats) WithGroup(name string) slog.Handler {
 	return &repeats{Handler: h.Handler.WithGroup(name), prefix: h.prefix + name + ".", seen: h.seen}
 }

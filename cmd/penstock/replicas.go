@@ -21,12 +21,13 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// inCluster reports whether the command queries a cluster: no files, state and address are given.
+// inCluster reports whether the command queries a cluster, because the user gave no files, state
+// folder or address.
 func (a *target) inCluster() bool {
 	return a.http == "" && len(a.paths) == 0 && a.state == "" && a.cluster.file() != ""
 }
 
-// replicas returns all processes that are queried: one, except in a cluster.
+// replicas returns all processes to query: all replicas of a cluster, and otherwise one process.
 func (a *target) replicas(ctx context.Context) ([]running, error) {
 	if a.inCluster() {
 		return a.cluster.pods(ctx)
@@ -35,8 +36,8 @@ func (a *target) replicas(ctx context.Context) ([]running, error) {
 	return []running{at}, err
 }
 
-// running returns the process that is queried; in a cluster the first one that can be reached, for
-// pages that all replicas serve alike.
+// running returns one process, for pages that are alike in all replicas. In a cluster it is the
+// first one that can be reached.
 func (a *target) running(ctx context.Context) (running, error) {
 	if a.http != "" {
 		return runningAt(a.http), nil
@@ -71,8 +72,8 @@ func anyOf(pods []running) running {
 	}}
 }
 
-// fromAll queries a page of all replicas at the same time. It returns the answers and who answered,
-// in the order of replicas, and one error for each of the others.
+// fromAll queries a page of all replicas at the same time. It returns the answers and the replicas
+// that sent them, in the order of replicas, and an error for each other replica.
 func fromAll[T any](ctx context.Context, replicas []running, page string) (got []T, by []running, missing []error) {
 	answers, errs := make([]T, len(replicas)), make([]error, len(replicas))
 	var queries sync.WaitGroup
@@ -90,8 +91,8 @@ func fromAll[T any](ctx context.Context, replicas []running, page string) (got [
 	return got, by, missing
 }
 
-// fromSome is fromAll for commands that print what is there. It warns of replicas that do not
-// answer. Its error is the first replica's, if none answers.
+// fromSome is like fromAll, but only warns about replicas that do not answer. If no replica
+// answers, it returns the first one's error.
 func fromSome[T any](cmd *cobra.Command, replicas []running, page string) (got []T, by []running, err error) {
 	got, by, missing := fromAll[T](cmd.Context(), replicas, page)
 	if len(got) == 0 {
@@ -112,7 +113,7 @@ func joinProxies(all [][]server.ProxyStatus) []server.ProxyStatus {
 	return out
 }
 
-// joinServing keeps for each pool the view of the picker that has the fewest servers that serve.
+// joinServing keeps, for each pool, the view of the picker in which the fewest servers serve.
 func joinServing(all [][]picker.Serving) []picker.Serving {
 	out := slices.Concat(all...)
 	slices.SortStableFunc(out, func(a, b picker.Serving) int {
@@ -135,7 +136,8 @@ func joinServers[T any](all [][]T, of func(T) (objectid.Target, string)) []T {
 	})
 }
 
-// joinSets adds up the requests of all processes. One that is connected to a member is enough.
+// joinSets adds up the requests of all processes. A member counts as connected if one process is
+// connected to it.
 func joinSets(all []set.Status) set.Status {
 	out := all[0]
 	out.Members = slices.Clone(out.Members)
@@ -172,15 +174,15 @@ func joinTraffic(a, b *set.Traffic) *set.Traffic {
 	}
 	out := set.Traffic{Served: a.Served + b.Served, Failed: a.Failed + b.Failed, Declined: a.Declined + b.Declined,
 		Spilled: a.Spilled + b.Spilled, Bytes: a.Bytes + b.Bytes}
-	if out.Served > 0 { // a mean
+	if out.Served > 0 { // FirstByte is a mean
 		out.FirstByte = set.Duration((float64(a.FirstByte)*float64(a.Served) +
 			float64(b.FirstByte)*float64(b.Served)) / float64(out.Served))
 	}
 	return &out
 }
 
-// joinPicks lists the picks of all processes, the newest first and last at most; 0: all. Each
-// process has asked the others, so a pick may be there several times.
+// joinPicks lists the picks of all processes, the newest first, and at most the given number; 0:
+// all. It removes duplicates: each process has also asked its peers.
 func joinPicks(all []app.FoundPicks, last int) app.FoundPicks {
 	type id struct{ time, request, pool, picker, endpoints, lease string }
 	out, seen := all[0], map[id]bool{}
@@ -203,9 +205,9 @@ func joinPicks(all []app.FoundPicks, last int) app.FoundPicks {
 	return out
 }
 
-// watchLines prints what the lines of a page have, now and after each change of any process, until
-// ctx ends: as JSON lines for output json, else as text prints it. A process that ends no longer
-// counts; the last one is an error.
+// watchLines prints the joined content of a page, now and after each change, until ctx ends: as
+// JSON lines for output json, and otherwise by text. A process that ends is left out; the end of
+// the last one is an error.
 func watchLines[T any](cmd *cobra.Command, replicas []running, page, output string, join func([]T) T,
 	text func(T) error) error {
 	type line struct {
@@ -246,7 +248,7 @@ func watchLines[T any](cmd *cobra.Command, replicas []running, page, output stri
 		}
 		now[l.replica] = l.content
 		if len(now) < left {
-			continue // the first lines of the others arrive, too
+			continue // wait for the first line of each process
 		}
 		var all []T
 		for i := range replicas {
@@ -278,8 +280,8 @@ func printLine[T any](cmd *cobra.Command, content T, output string, first bool, 
 	return text(content)
 }
 
-// follow decodes the lines of a page as long as next returns true. The error of a process that ends
-// is next's last line.
+// follow passes each line of a page to next, as a function that decodes it, until next returns
+// false. After the process has ended, decoding fails.
 func (r running) follow(ctx context.Context, page string, next func(decode func(any) error) bool) {
 	body, err := r.open(ctx, page)
 	if err != nil {

@@ -41,7 +41,7 @@ func (s *secure) flags(f *pflag.FlagSet) {
 			"can pick from all pools (default: penstock does not start so)")
 }
 
-// credentials returns nil without --xds-cert.
+// credentials reads the certificates; nil without --xds-cert.
 func (s *secure) credentials() (*app.Credentials, error) {
 	switch {
 	case s.cert == "" && s.key == "" && s.token == "" && s.ca == "" && s.clientCA == "":

@@ -58,7 +58,7 @@ the objects' status; the processes find each other through --service.`,
 				return err
 			}
 			defer shutdown()
-			if s.cluster && k.kubeconfig == "" { // in a pod all output is a log
+			if s.cluster && k.kubeconfig == "" { // in a pod, all output is a log
 				cfg.Log.Info("serving", "ads", addressOf(ads(cfg)), "picker", addressOf(cfg.Picker))
 			} else {
 				fmt.Fprintf(cmd.OutOrStdout(), "ADS at %s, endpoint picker at %s\n", addressOf(ads(cfg)),

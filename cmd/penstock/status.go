@@ -84,7 +84,7 @@ func watchStatus(cmd *cobra.Command, all []running, output string) error {
 	})
 }
 
-// statusFile is where the process that is queried writes its status; "" if that is not on this
+// statusFile returns the path of the status file of the queried process; "" if it is not on this
 // machine.
 func (a *target) statusFile() string {
 	if a.http != "" || a.inCluster() {
@@ -115,7 +115,7 @@ func (s *statusJSON) query(cmd *cobra.Command, all []running) error {
 	if clusterSet := joinSets(sets); clusterSet.Cluster != "" {
 		s.ClusterSet = &clusterSet
 	}
-	// a process of an earlier version has no such pages
+	// an error is ignored: earlier versions lack these pages
 	rates, _, _ := fromAll[[]picker.Rate](cmd.Context(), all, "/debug/rates")
 	s.Rates = joinServers(rates, func(r picker.Rate) (objectid.Target, string) { return r.Pool, r.Server })
 	suspect, _, _ := fromAll[[]picker.Suspect](cmd.Context(), all, "/debug/suspect")
@@ -125,8 +125,8 @@ func (s *statusJSON) query(cmd *cobra.Command, all []running) error {
 	return nil
 }
 
-// printStatus prints what the processes report. If none answers, it reads the file that one wrote;
-// file is "" for none.
+// printStatus prints what the processes report. If no process answers, it reads the last status
+// from file, unless that is "".
 func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	var out statusJSON
 	if manager := all[0].hub(cmd.Context()); manager != nil {
@@ -134,7 +134,8 @@ func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	}
 	err := out.query(cmd, all)
 	runs := out.Document != nil
-	// An interrupted command reads no file: the process may run, and what the file has may be old.
+	// An interrupted command does not read the file: the process may run, and the file may be
+	// outdated.
 	if !runs && cmd.Context().Err() == nil && file != "" {
 		out.Document, err = status.Read(file)
 	}
@@ -228,7 +229,7 @@ func printRates(w io.Writer, rates []picker.Rate) {
 	printServers(w, lines, "have a rate")
 }
 
-// endpoints is the column of pools and imports: how many of their servers serve.
+// endpoints returns the text of a column for pools and imports: how many of their servers serve.
 func endpoints(serving []picker.Serving) func(report.Ref) string {
 	counts := map[report.Ref][2]int{}
 	for i := range serving {
@@ -245,7 +246,8 @@ func endpoints(serving []picker.Serving) func(report.Ref) string {
 	}
 }
 
-// printSuspects prints the model servers that get no requests, or single ones, and why.
+// printSuspects prints the suspect model servers, which get no requests or only single trials, and
+// why.
 func printSuspects(w io.Writer, all []picker.Suspect) {
 	var lines []string
 	for _, s := range all {
@@ -254,7 +256,7 @@ func printSuspects(w io.Writer, all []picker.Suspect) {
 	printServers(w, lines, "are suspect")
 }
 
-// printOut prints the model servers that do not serve, except for suspects.
+// printOut prints the model servers that do not serve, except suspects.
 func printOut(w io.Writer, serving []picker.Serving, suspects []picker.Suspect) {
 	var lines []string
 	for i := range serving {

@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-project/penstock/xds/wheel"
 )
 
-// supportPages are the pages of each process in an archive for a bug report. None has a body of a
-// request, and none a credential: /debug/store is left out.
+// supportPages are the pages of each process in an archive for a bug report. They contain neither
+// bodies of requests nor credentials: /debug/store is left out.
 var supportPages = []struct{ file, page string }{
 	{"status.json", "/status"}, {"proxies.json", "/proxies"}, {"clusters.json", "/clusters"},
 	{"picks.json", "/debug/picks?last=200"}, {"serving.json", "/debug/serving"}, {"suspect.json", "/debug/suspect"},
@@ -129,20 +129,20 @@ func (r running) read(ctx context.Context, page string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(body, maxSupportPage))
 }
 
-// disguise replaces what users named. A value is kept only if its key, or its label, is known to
-// have words of Penstock's own.
+// disguise replaces names that users chose. It keeps a value only if its key or label is known to
+// hold words of Penstock.
 type disguise struct{ names map[string]string }
 
 func newDisguise() *disguise { return &disguise{names: map[string]string{}} }
 
 var (
-	// keptKeys have words of Penstock, Kubernetes or Envoy, and times.
+	// keptKeys are keys whose values are words of Penstock, Kubernetes or Envoy, or times.
 	keptKeys = wordSet("severity kind group field status type reason version strategy state result outcome protocol " +
 		"level mode stage decision unit typeUrl apiVersion time at since lastTransitionTime started routingMode " +
 		"part le quantile priority code method")
-	// textKeys have sentences, whose quoted parts, names and addresses are replaced.
+	// textKeys are keys of sentences. Quoted parts, names and addresses in these are replaced.
 	textKeys = wordSet("problem fix message error cause note text described page why")
-	// keptWords name no user's object.
+	// keptWords are no names of users' objects.
 	keptWords = wordSet("default http https penstock true false other")
 
 	address  = regexp.MustCompile(`\b\d{1,3}(\.\d{1,3}){3}\b|\[?[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){3,7}\]?`)
@@ -176,7 +176,7 @@ func (d *disguise) pseudonym(value string) string {
 	return to
 }
 
-// name replaces the words of a value that users chose, such as NAMESPACE/NAME or HOST:PORT.
+// name replaces the words that users chose in a value such as NAMESPACE/NAME or HOST:PORT.
 func (d *disguise) name(value string) string {
 	return word.ReplaceAllStringFunc(d.addresses(value), func(w string) string {
 		if strings.HasPrefix(w, "address-") || len(strings.Trim(w, "0123456789.")) == 0 {
@@ -190,8 +190,7 @@ func (d *disguise) addresses(text string) string {
 	return address.ReplaceAllStringFunc(text, d.pseudonym)
 }
 
-// sentence replaces what a sentence quotes, addresses, host names, and words that are names
-// elsewhere.
+// sentence replaces quoted parts, addresses, host names, and names that learn has read.
 func (d *disguise) sentence(text string) string {
 	text = quotes.ReplaceAllStringFunc(text, func(q string) string { return `"` + d.name(strings.Trim(q, `"`)) + `"` })
 	text = hostName.ReplaceAllStringFunc(d.addresses(text), d.pseudonym)

@@ -23,7 +23,7 @@ import (
 // collector of Envoy's spans.
 type telemetry struct {
 	provider  trace.TracerProvider
-	collector netip.AddrPort // of Envoy's spans, which are OTLP over gRPC; invalid for none
+	collector netip.AddrPort // of Envoy's spans (OTLP over gRPC); invalid: none
 	sampling  float64        // percent
 	shutdown  func(context.Context) error
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
-// exitCode is an error that is already printed; main exits with it.
+// exitCode is an error that is already printed. main exits with this status.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
@@ -123,7 +123,7 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 	}
 	findings := cmd.ErrOrStderr()
 	if o.status {
-		findings = io.Discard // the status has them
+		findings = io.Discard // the status has them too
 	}
 	return printAll(findings, doc.Findings)
 }
@@ -225,7 +225,7 @@ func toJSON(r *resource.Resource) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m, ok := msg.(*routev3.RouteConfiguration); ok { // their order has no meaning to Envoy
+	if m, ok := msg.(*routev3.RouteConfiguration); ok { // Envoy ignores their order
 		slices.SortFunc(m.VirtualHosts, func(a, b *routev3.VirtualHost) int {
 			return strings.Compare(a.GetName(), b.GetName())
 		})

@@ -66,11 +66,11 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		return err
 	}
 	defer shutdown()
-	// The app outlives the Envoys: it answers them while they drain.
+	// The app outlives the Envoys, because it answers them while they drain.
 	appCtx, stopApp := context.WithCancel(context.WithoutCancel(cmd.Context()))
 	defer stopApp()
 	now := make(chan struct{})
-	ended := make(chan struct{}) // no Envoy is left
+	ended := make(chan struct{}) // closed when no Envoy is left
 	defer s.stop.announce(cmd.Context(), cmd.ErrOrStderr(), func() { close(now); <-ended })()
 	f = supervisor.New(supervisor.Config{
 		Envoy: envoy.Path, Dir: filepath.Join(s.runtime, "proxies"), ADS: "unix:" + cfg.Local.Addr().String(),
@@ -80,7 +80,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		Announce: func(gateway string, urls []string) { fmt.Fprintln(out, announcement(gateway, urls)) },
 		Report:   func(gateway, problem string) { reportEnvoy(p.Board(), gateway, problem) },
 	})
-	if cmd.Flags().Changed("picker") { // gateways of other clusters call it
+	if cmd.Flags().Changed("picker") { // gateways of other clusters call this address
 		fmt.Fprintf(out, "endpoint picker at %s\n", addressOf(cfg.Picker))
 	}
 	group, ctx := errgroup.WithContext(appCtx)

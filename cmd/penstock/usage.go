@@ -64,7 +64,7 @@ In a folder whose penstock has ended, it reads the state folder.`,
 	return cmd
 }
 
-// usage asks all processes, or the state folder of one that has ended.
+// usage queries all processes, or reads the state folder of a process that has ended.
 func (a *target) usage(cmd *cobra.Command, q usage.Query) (answer usage.Answer, err error) {
 	all, err := a.replicas(cmd.Context())
 	if err != nil {
@@ -85,7 +85,7 @@ func (a *target) usage(cmd *cobra.Command, q usage.Query) (answer usage.Answer, 
 		return answer, readErr
 	case err != nil:
 		return answer, err
-	case answers[0].Shared: // each has written its counts by now
+	case answers[0].Shared: // all use one database, and have written their counts
 		err := by[0].get(cmd.Context(), page, &answer)
 		return answer, err
 	}

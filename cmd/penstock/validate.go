@@ -62,7 +62,7 @@ func validate(ctx context.Context, binary supervisor.Binary, gateway string, res
 	if err != nil {
 		return nil, err
 	}
-	// It serves no requests, so it has nothing to drain.
+	// This Envoy serves no requests, so it need not drain.
 	p, err := supervisor.NewEnvoy(supervisor.EnvoyConfig{
 		Envoy: binary.Path, Gateway: gateway, Bootstrap: boot, Dir: filepath.Join(dir, "envoy"), Args: cfg.Args(),
 		Grace: time.Millisecond, LogLevel: "off", Log: slog.New(slog.DiscardHandler),
@@ -92,7 +92,7 @@ func validate(ctx context.Context, binary supervisor.Binary, gateway string, res
 // configurations and secrets that these name.
 func acceptedAll(ctx context.Context, xds *server.Server, gateway string, resources []*resource.Resource) error {
 	for _, r := range resources {
-		if r.Type == resource.Endpoints { // Envoy does not request them for clusters that are not in use
+		if r.Type == resource.Endpoints { // Envoy requests none for unused clusters
 			continue
 		}
 		if err := xds.WaitAcked(ctx, gateway, r.Ref, ""); err != nil && !errors.Is(err, server.ErrRejected) {

@@ -44,7 +44,7 @@ func (o *whyOptions) asked(cmd *cobra.Command) bool {
 	return slices.ContainsFunc([]string{"last", "why", "pool"}, cmd.Flags().Changed)
 }
 
-// check returns why the arguments show no past picks.
+// check returns an error if the arguments cannot select past picks.
 func (o *whyOptions) check(cmd *cobra.Command, args []string) error {
 	set := cmd.Flags().Changed
 	switch {
@@ -53,7 +53,7 @@ func (o *whyOptions) check(cmd *cobra.Command, args []string) error {
 	case set("last") && set("why"):
 		return errors.New("--last and --why exclude each other: use --why ID for the picks of one request, or --last " +
 			"N for the newest picks")
-	case set("why") && set("pool"): // an ID has few picks, in any pool
+	case set("why") && set("pool"): // a request has few picks
 		return errors.New("--pool goes with --last: leave it out, or use --last N instead of --why")
 	case !set("why") && !set("last"):
 		return errors.New("--pool goes with --last: add --last N for the newest picks of the pool")
@@ -125,7 +125,7 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no picks are known yet")
 	}
 	if o.request != "" {
-		slices.Reverse(found.Picks) // in the order of the request's way
+		slices.Reverse(found.Picks) // in the order in which the request reached the pickers
 	}
 	return printPicks(cmd.OutOrStdout(), found.Picks, o.request != "")
 }
@@ -179,7 +179,7 @@ func (p *printer) picked(r *picker.Record) {
 	if r.Processor != nil {
 		p.line("  processor", "%s", processedText(r.Processor))
 	}
-	// as for most picks of a busy pool; clusters have no verdicts
+	// most picks of a busy pool have no verdicts; clusters never have them
 	if len(r.Verdicts) == 0 && len(r.Compared) > 0 && r.Compared[0].Basis == "" {
 		how += ", no details: not in the sample"
 	}
@@ -265,14 +265,14 @@ func (p *printer) sent(r *picker.Record) {
 	}
 }
 
-// pickerEnded reports whether details are of a call that reached a picker, which may have named a
-// server.
+// pickerEnded reports whether Envoy's response details show that a call reached a picker, which may
+// have named a server.
 func pickerEnded(details string) bool {
 	return strings.HasPrefix(details, "ext_proc_error") && !strings.Contains(details, "no_healthy_upstream") &&
 		!strings.Contains(details, "connection_failure")
 }
 
-// detailsText explains why this gateway's Envoy has answered in place of another cluster.
+// detailsText explains why this gateway's Envoy answered itself, from its response details.
 func detailsText(details string) string {
 	if reason, ok := strings.CutPrefix(details, "penstock_"); ok {
 		return reason + ": its picker has answered so"
@@ -302,7 +302,7 @@ func listText(endpoints string) string {
 	return placesText(strings.Split(endpoints, ","), ", ")
 }
 
-// placesText lists endpoints, and names the hops among them by what is behind them.
+// placesText lists endpoints. For a hop, it prints the pool or cluster behind it.
 func placesText(endpoints []string, separator string) string {
 	list := slices.Clone(endpoints)
 	for i, text := range list {
@@ -334,7 +334,7 @@ func poolText(id objectid.Target) string {
 	return "pool " + id.Pool.String()
 }
 
-// choiceTexts describe how strategy plugins chooses by scores: not always the highest.
+// choiceTexts describe how each picker plugin of strategy plugins chooses by scores.
 var choiceTexts = map[string]string{
 	endpointpicker.MaxScorePicker:       "the highest score",
 	endpointpicker.WeightedRandomPicker: "drawn, with the scores as weights",
@@ -372,7 +372,7 @@ func excessText(x schedule.Excess) string {
 	return text
 }
 
-// amount is a number with its unit, in three decimals at most.
+// amount returns a number, with at most three decimals, and its unit.
 func amount(n float64, unit string) string {
 	return strings.TrimSpace(strconv.FormatFloat(math.Round(n*1000)/1000, 'f', -1, 64) + " " + unit)
 }
@@ -450,8 +450,8 @@ func outcomeText(o picker.Outcome) string {
 	return text
 }
 
-// pickedText is verdictText, and what the server has cached of the prompt. The first endpoint gets
-// the request, which may be its trial.
+// pickedText is verdictText, with the cached part of the prompt. The first endpoint gets the
+// request, which may be a trial of the endpoint.
 func pickedText(v schedule.Verdict, first bool) string {
 	trial := trialTexts[v.Trial]
 	if first && trial != "" {

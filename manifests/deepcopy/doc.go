@@ -1,6 +1,7 @@
-// Package deepcopy copies API objects by reflection. No hot path copies objects: the store's are
-// immutable, so few callers need a copy that they may change. Anyone may call it; it has no state.
+// Package deepcopy copies API objects by reflection. No hot path copies objects: objects in the
+// store are immutable, so few callers need a copy that they may change. Every package may import
+// it; it has no state.
 //
-// Types must be a tree of exported fields. The only values with unexported fields that API types
-// have are times, which are immutable, and quantities.
+// Types must be a tree of exported fields. API types have only two types with unexported fields:
+// times, which are immutable, and quantities.
 package deepcopy

@@ -10,7 +10,7 @@ import (
 
 // Parameters of plugins that keep requests together: by prefixes, sessions, images, and labels.
 
-// ByLabel keeps the endpoints whose label has one of some values.
+// ByLabel keeps the endpoints whose Label has one of these values.
 type ByLabel struct {
 	Label         string   `json:"label"`
 	ValidValues   []string `json:"validValues"`
@@ -24,7 +24,7 @@ func (p *ByLabel) check() found {
 	return nil
 }
 
-// Keeps reports whether an endpoint with labels passes.
+// Keeps reports whether the filter keeps an endpoint with these labels.
 func (p *ByLabel) Keeps(labels map[string]string) bool {
 	value, ok := labels[p.Label]
 	if !ok {
@@ -33,18 +33,20 @@ func (p *ByLabel) Keeps(labels map[string]string) bool {
 	return slices.Contains(p.ValidValues, value)
 }
 
-// PrefixAffinity keeps the endpoints that have cached most of a prompt, unless they are much
+// PrefixAffinity keeps the endpoints that have cached much of a prompt, unless they are much
 // slower.
 type PrefixAffinity struct {
 	// AffinityThreshold is the cached share of the prompt, from 0 to 1, at which an endpoint stays.
 	AffinityThreshold float64 `json:"affinityThreshold"`
 	// ExplorationProbability is the share of requests, from 0 to 1, for which all endpoints stay.
 	ExplorationProbability float64 `json:"explorationProbability"`
-	// MaxTTFTPenaltyMs is how much longer the first token may take there, in ms; 0 for no limit.
+	// MaxTTFTPenaltyMs is how much longer the first token may take at the kept endpoints, in ms; 0
+	// for no limit.
 	MaxTTFTPenaltyMs float64 `json:"maxTTFTPenaltyMs"`
-	// TTFTSource estimates that time: prefillThroughput (the default) or latencyPredictor.
+	// TTFTSource selects the estimate of that time: prefillThroughput (the default) or
+	// latencyPredictor.
 	TTFTSource string `json:"ttftSource"`
-	// PeakPrefillThroughput is in tokens per second, for prefillThroughput.
+	// PeakPrefillThroughput is the throughput for prefillThroughput, in tokens per second.
 	PeakPrefillThroughput float64 `json:"peakPrefillThroughput"`
 
 	PrefixMatchInfoProducerName       string  `json:"prefixMatchInfoProducerName"`
@@ -86,10 +88,10 @@ func part(field string, v float64) []Problem {
 	return []Problem{invalid(field, "write a part, such as 0.5", "must be from 0 to 1, is %g", v)}
 }
 
-// NoHitLRU prefers the endpoints that have gone longest without a prompt of which they had cached
-// nothing.
+// NoHitLRU prefers the endpoints that have least recently received a prompt of which no part was
+// cached.
 type NoHitLRU struct {
-	// LRUSize is the number of endpoints that are remembered.
+	// LRUSize bounds the remembered endpoints.
 	LRUSize int `json:"lruSize"`
 
 	PrefixPluginType            *string `json:"prefixPluginType"`
@@ -175,7 +177,7 @@ func (p *agentIdentity) check() (out found) {
 // agentHeaders are the session headers of well-known agents.
 var agentHeaders = []string{"x-claude-code-session-id", "x-session-affinity", "session-id", "session_id"}
 
-// agentAttribute is the source of session IDs that AgentIdentity provides.
+// agentAttribute names the source of session IDs that AgentIdentity provides.
 const agentAttribute = "agent-identity"
 
 func (r *resolver) identities(p *Profile) {
@@ -214,7 +216,7 @@ func lower(names []string) []string {
 	return out
 }
 
-// preciseScorer are the parameters of precise-prefix-cache-scorer, which has its own producer.
+// preciseScorer are the parameters of precise-prefix-cache-scorer, which includes a producer.
 type preciseScorer struct{ precisePrefix }
 
 func (p *preciseScorer) converted() parameters {

@@ -23,10 +23,10 @@ const (
 // cost in seconds, which includes waiting requests and cached prefixes. Weights of scorers have no
 // effect.
 type Clusters struct {
-	// Prefix: a scorer reads what clusters have cached of prompts. Session: sessions stay in a
+	// Prefix: a scorer reads how much of a prompt clusters have cached. Session: sessions stay in a
 	// cluster.
 	Prefix, Session bool
-	prefixField     string // of the plugin that sets Prefix
+	prefixField     string // field of the plugin that sets Prefix
 }
 
 type clusterPrefix struct {
@@ -63,7 +63,7 @@ func (r *resolver) warn(field, problem, fix string) {
 	r.problems = append(r.problems, Problem{Warning: true, Field: field, Problem: problem, Fix: fix})
 }
 
-// alone reports parts of a document for clusters that only work for model servers.
+// alone reports the parts of a document for clusters that work only for model servers.
 func (r *resolver) alone(p *Profile) {
 	c := p.Clusters
 	if c == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/deepcopy"
 )
 
-// A document is Group/Version or Group/NextVersion (llm-d's documentation), or FormerGroup/Version
-// (releases before 0.7). A folder accepts documents of Version as objects.
+// Documents have the apiVersion Group/Version or Group/NextVersion (llm-d's documentation), or
+// FormerGroup/Version (releases before 0.7). A folder accepts only documents of Version.
 const (
 	Group       = "llm-d.ai"
 	FormerGroup = "inference.networking.x-k8s.io"
@@ -18,7 +18,7 @@ const (
 )
 
 // EndpointPickerConfig configures how a picker selects an endpoint. llm-d's router reads it from a
-// file. Here it is a named document in a folder, or the text of a ConfigMap.
+// file. Penstock reads it as a named object in a folder, or from a ConfigMap.
 type EndpointPickerConfig struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -36,7 +36,7 @@ type EndpointPickerConfig struct {
 	FlowControl        *FlowControl `json:"flowControl,omitempty"`
 	SaturationDetector *Ref         `json:"saturationDetector,omitempty"`
 
-	// The settings below have no effect here. A warning states why.
+	// The settings below have no effect in Penstock. A Warning states why.
 	DataLayer      *runtime.RawExtension `json:"dataLayer,omitempty"`
 	RequestHandler *runtime.RawExtension `json:"requestHandler,omitempty"`
 	Parser         *runtime.RawExtension `json:"parser,omitempty"`

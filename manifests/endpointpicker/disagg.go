@@ -21,7 +21,7 @@ const (
 	AlwaysMultimodalDecider = "always-disagg-multimodal-decider"
 )
 
-// RoleLabel is the label of a server's pod or ModelServers entry with its roles.
+// RoleLabel is the label, on a server's pod or ModelServers entry, that has the server's roles.
 const RoleLabel = "llm-d.ai/role"
 
 type roleFilter struct {
@@ -35,20 +35,20 @@ var roleFilters = map[string]roleFilter{
 	EncodeFilter:  {[]string{"encode", "encode-prefill", "encode-prefill-decode"}, false},
 }
 
-// HasRole reports whether a server with labels passes a filter by role.
+// HasRole reports whether a server with these labels passes a filter by role.
 func HasRole(filter string, labels map[string]string) bool {
 	f := roleFilters[filter]
 	role, ok := labels[RoleLabel]
 	return !ok && f.unlabeled || ok && slices.Contains(f.roles, role)
 }
 
-// Disagg adds servers to a request: some encode its images, one reads its prompt (prefill). The
+// Disagg adds servers to a request: some encode its images, and one reads its prompt (prefill). The
 // enclosing Profile chooses the server that receives the request and writes the answer (decode).
 type Disagg struct {
 	Handler, HandlerType string // the profile handler
 	Prefill, Encode      *Stage // nil: no such stage
-	// PrimaryPort is the port of a pod that takes requests for all of its data-parallel ranks; 0:
-	// each rank takes requests at its own port.
+	// PrimaryPort is the port at which a pod receives requests for all of its data-parallel ranks;
+	// 0: each rank has a separate port.
 	PrimaryPort uint16
 }
 
@@ -60,8 +60,8 @@ type Stage struct {
 
 // Decider selects the requests that use a stage.
 type Decider struct {
-	// Always selects all requests, Multimodal the requests with media. Otherwise the limits below
-	// apply.
+	// Always selects all requests, and Multimodal selects requests with media. If neither is set,
+	// the limits below apply.
 	Always, Multimodal bool
 	// NonCachedTokens is the minimum number of prompt tokens that the decode server has not cached;
 	// 0: no request uses the stage.
@@ -70,8 +70,8 @@ type Decider struct {
 	PromptTokens int
 }
 
-// Wants reports whether a request uses the stage. tokens is the length of its prompt, cached the
-// number of them that the decode server has cached.
+// Wants reports whether a request uses the stage. tokens is the length of its prompt. cached is how
+// many of these tokens the decode server has cached.
 func (d *Decider) Wants(tokens, cached int, media bool) bool {
 	switch {
 	case d.Always:
@@ -106,13 +106,13 @@ type handlerParameters interface {
 type stageNames struct {
 	decode, prefill, encode       string // profiles
 	prefillDecider, encodeDecider string // "": the stage is off
-	prefillFirst                  bool   // each request has prefill
+	prefillFirst                  bool   // each request uses the stage prefill
 	primaryPort                   int
-	field                         string // of the deciders, in parameters
+	field                         string // field of the deciders in the parameters
 }
 
-// disaggParameters are the parameters of disagg-profile-handler, in the present and the former
-// form.
+// disaggParameters are the parameters of disagg-profile-handler, in the present form and the former
+// one.
 type disaggParameters struct {
 	StageOrder string `json:"stageOrder"`
 	Profiles   struct {
@@ -185,7 +185,7 @@ type pdParameters struct {
 	PrefixPluginName            string `json:"prefixPluginName"`
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName"`
 
-	// of releases without deciders
+	// fields of releases without deciders
 	Threshold     *float64 `json:"threshold"`
 	HashBlockSize *int     `json:"hashBlockSize"`
 }
@@ -203,7 +203,7 @@ func (p *pdParameters) stages() stageNames {
 		prefillDecider: cmp.Or(p.DeciderPluginName, PrefixBasedDecider), primaryPort: p.PrimaryPort}
 }
 
-// former returns the decider of a document from a release without deciders.
+// former returns the decider for a document of a release without deciders.
 func (p *pdParameters) former() Decider {
 	if p.Threshold == nil || *p.Threshold == 0 {
 		return Decider{Always: true}
@@ -292,7 +292,7 @@ func (r *resolver) disagg(c *EndpointPickerConfig, in *instance) *Profile {
 	return decode
 }
 
-// stage resolves the profile of a stage and its decider. It returns nil if the stage is off.
+// stage resolves the profile and the decider of a stage. It returns nil if the stage is off.
 func (r *resolver) stage(c *EndpointPickerConfig, handler *instance, profile, decider, field string, always bool,
 	at func(string) int) *Stage {
 	i := at(profile)

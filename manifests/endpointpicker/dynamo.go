@@ -1,11 +1,11 @@
 package endpointpicker
 
-// DynamoHeaders is a plugin outside of profiles: requests carry the chosen Dynamo workers in
-// headers.
+// DynamoHeaders is a type of plugins outside of profiles. With it, headers of requests name the
+// chosen Dynamo workers.
 const DynamoHeaders = "dynamo-headers"
 
-// DynamoIDLabel is the label of a server's pod or ModelServers entry with the number of its Dynamo
-// worker. By default the number is derived from the pod's name.
+// DynamoIDLabel is the label, on a server's pod or ModelServers entry, that has the number of its
+// Dynamo worker. Without the label, the number is derived from the pod's name.
 const DynamoIDLabel = "penstock.dev/dynamo-instance-id"
 
 const (
@@ -30,7 +30,7 @@ func (p *Dynamo) check() found {
 	}
 }
 
-// Headers returns the names of one of Dynamo's headers, such as HeaderWorkerID.
+// Headers returns the full names of one of Dynamo's headers, such as HeaderWorkerID.
 func (p *Dynamo) Headers(name string) []string {
 	switch p.Names {
 	case namesPlain:

@@ -58,8 +58,8 @@ type PriorityBand struct {
 	NoEndpointRequestTTL *metav1.Duration `json:"noEndpointRequestTTL,omitempty"`
 }
 
-// Ref names a plugin. In older releases the saturation detector was not a plugin, and Ref has its
-// thresholds.
+// Ref names a plugin. In older releases the saturation detector was not a plugin; then Ref has the
+// detector's thresholds.
 type Ref struct {
 	PluginRef string `json:"pluginRef,omitempty"`
 
@@ -84,19 +84,19 @@ func (r *Ref) thresholds() *Utilization {
 
 // Flow is the flow control of a document. Zero values select the picker's defaults.
 type Flow struct {
-	Requests      int64         // limit of waiting requests per priority
-	Bytes         int64         // limit of their bodies, in bytes
+	Requests      int64         // limit of waiting requests of each priority
+	Bytes         int64         // limit of the bodies of these requests, in bytes
 	TTL, EmptyTTL time.Duration // limits of a request's wait; EmptyTTL while the pool has no endpoint
-	Deadlines     bool          // the nearest deadline goes first
+	Deadlines     bool          // requests with the nearest deadline go first
 	Queue, KV     float64       // waiting requests, and use of the KV cache from 0 to 1, at which a server is saturated
 	InFlight      int64         // requests in flight at which a server is saturated; 0: no limit
-	TTLs          []BandTTL     // of single priorities, sorted by priority
+	TTLs          []BandTTL     // for single priorities, sorted by priority
 }
 
 // BandTTL limits the wait of one priority's requests.
 type BandTTL struct {
 	Priority int32
-	// Negative: applies to each priority below 0 without its own TTL.
+	// Negative: the limit is for every priority below 0 that has no BandTTL itself.
 	Negative bool
 	TTL      time.Duration
 }
@@ -213,7 +213,7 @@ func (r *resolver) saturation(c *EndpointPickerConfig, f *Flow, on bool) {
 		case *Utilization:
 			f.Queue, f.KV = p.QueueDepthThreshold, p.KVCacheUtilThreshold
 		case *Concurrency:
-			if f.InFlight = p.Requests(); p.ConcurrencyMode == "requests" { // nothing else saturates a server
+			if f.InFlight = p.Requests(); p.ConcurrencyMode == "requests" { // only requests in flight count
 				f.Queue, f.KV = math.MaxInt32, math.MaxInt32
 			}
 		}
@@ -287,7 +287,8 @@ func (r *resolver) band(f *Flow, b *PriorityBand, field string) {
 	}
 }
 
-// wait returns the limit of a request's wait, 0 if d is nil. In a document 0 means no limit.
+// wait returns the limit of a request's wait; 0 if d is nil. A 0 in a document means no limit,
+// which is maxTTL.
 func (r *resolver) wait(field string, d *metav1.Duration) time.Duration {
 	switch {
 	case d == nil:
@@ -302,21 +303,21 @@ func (r *resolver) wait(field string, d *metav1.Duration) time.Duration {
 	return d.Duration
 }
 
-// named returns the plugin with a name: one of the document, or a type's implicit one. Its type
-// must be in types. It returns nil without one.
+// named returns the plugin with a name: the document's, or the implicit one of the type with this
+// name. Its type must be in types. It returns nil if there is no such plugin.
 func (r *resolver) named(name, field string, types ...string) *instance {
 	if name == "" {
 		return nil
 	}
 	in := r.instances[name]
-	if in == nil && slices.Contains(types, name) { // llm-d's router makes it by itself
+	if in == nil && slices.Contains(types, name) { // llm-d's router makes such a plugin by itself
 		in = &instance{Instance: Instance{Name: name, Type: name}, kind: kinds[name]}
 		if in.kind.parameters != nil {
 			in.Parameters = in.kind.parameters()
 		}
 	}
 	if in != nil && in.kind.silent && in.kind.role == Policy {
-		return nil // it has a Warning, and the default counts
+		return nil // the plugin has a Warning, and the default applies
 	}
 	if in == nil && upstreamKinds[name].role == Policy {
 		in = &instance{Instance: Instance{Name: name, Type: name}, field: field}

@@ -20,8 +20,8 @@ type ByHeader struct {
 	Profiles map[string]*Profile
 }
 
-// byHeader resolves a document with header-profile-handler. The returned profile reads the
-// input of all profiles.
+// byHeader resolves a document with header-profile-handler. The returned profile reads all that any
+// of the profiles reads.
 func (r *resolver) byHeader(c *EndpointPickerConfig, in *instance) *Profile {
 	if len(c.SchedulingProfiles) < 2 {
 		return r.single(c, in.Type)

@@ -10,8 +10,8 @@ type Latency struct {
 	// output token.
 	TTFTWeight float64 `json:"ttftWeight"`
 	TPOTWeight float64 `json:"tpotWeight"`
-	// HeadroomSelectionStrategy is least (the default), for the endpoint that meets the objective
-	// most closely, or most.
+	// HeadroomSelectionStrategy is least (the default: the endpoint that meets the objective most
+	// closely) or most.
 	HeadroomSelectionStrategy string `json:"headroomSelectionStrategy"`
 
 	CompositeKVWeight                 *float64 `json:"compositeKVWeight"`
@@ -45,10 +45,10 @@ func (p *Latency) producer() (field, name, kind string) {
 	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
 }
 
-// HeadroomTier keeps the endpoints that are predicted to meet a request's objective.
+// HeadroomTier keeps the endpoints that are predicted to meet the request's objective.
 type HeadroomTier struct {
-	// EpsilonExploreNeg is the share of requests, from 0 to 1, for which the other endpoints stay
-	// instead.
+	// EpsilonExploreNeg is the share of requests, from 0 to 1, for which it keeps the other
+	// endpoints instead.
 	EpsilonExploreNeg float64 `json:"epsilonExploreNeg"`
 
 	LatencyPredictionInfoProducerName *string `json:"latencyPredictionInfoProducerName"`
@@ -79,7 +79,7 @@ func (p *Probabilistic) check() (out found) {
 	return out
 }
 
-// Admission configures how a document rejects sheddable requests. The zero value rejects none.
+// Admission configures which sheddable requests are rejected. The zero value rejects no request.
 type Admission struct {
 	// Latency rejects a request that no server is predicted to serve within its objective.
 	Latency bool
@@ -87,7 +87,7 @@ type Admission struct {
 	Probabilistic *Probabilistic
 }
 
-// admission adds the document's admitters, which apply outside of profiles too.
+// admission adds all admitters of the document, in profiles or not.
 func (r *resolver) admission(p *Profile) {
 	for _, name := range r.names {
 		in := r.instances[name]

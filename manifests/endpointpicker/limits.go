@@ -9,7 +9,7 @@ import (
 
 // Parameters of filters that drop loaded endpoints, and of metrics pages.
 
-// UtilizationLimits keeps the endpoints within all limits.
+// UtilizationLimits keeps the endpoints that are within all limits.
 type UtilizationLimits struct {
 	Conditions []UtilizationLimit `json:"conditions"`
 	// FallbackOnEmpty keeps all endpoints if none is within the limits.
@@ -50,7 +50,7 @@ func (p *UtilizationLimits) check() (out found) {
 // Concurrency are the parameters of ConcurrencyDetector.
 type Concurrency struct {
 	// MaxConcurrency is the number of requests in flight at which a server is saturated. The filter
-	// of this type keeps a server up to Headroom above it, as a share of MaxConcurrency.
+	// of this type keeps a server with up to MaxConcurrency x (1 + Headroom) requests.
 	MaxConcurrency int64   `json:"maxConcurrency"`
 	Headroom       float64 `json:"headroom"`
 	// ConcurrencyMode is requests, tokens or hybrid.
@@ -80,7 +80,7 @@ func (p *Concurrency) check() (out found) {
 	return out
 }
 
-// Requests returns the maximum number of requests in flight per server; 0 for no limit.
+// Requests returns the number of requests in flight at which a server is saturated; 0 for no limit.
 func (p *Concurrency) Requests() int64 {
 	if p.ConcurrencyMode == "tokens" {
 		return 0
@@ -133,10 +133,10 @@ func (p *dataSource) check() (out found) {
 	return out
 }
 
-// PageSource is where metrics pages are read. The zero value selects the pool's own setting.
+// PageSource is the place of metrics pages. The zero value selects the pool's setting.
 type PageSource struct {
-	Path string // "" is the pool's
-	// TLS: read over TLS, unverified unless a BackendTLSPolicy applies.
+	Path string // "": the pool's path
+	// TLS: pages are read over TLS; the certificate is verified only if a BackendTLSPolicy applies.
 	TLS bool
 }
 

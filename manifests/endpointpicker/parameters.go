@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// parameters are the decoded parameters of one type of plugins. Unexported pointer fields are
-// accepted and have no effect.
+// parameters are the decoded parameters of one type of plugins. Most pointer fields are parameters
+// that are accepted and have no effect.
 type parameters interface {
 	// check returns the problems of decoded parameters; their fields are relative to the
 	// parameters.
@@ -87,15 +87,15 @@ func (p *LoadAware) check() (out found) {
 
 // PrefixCache scores by the cached part of the prompt.
 type PrefixCache struct {
-	// MatchLengthWeight is the share of the score, 0 to 1, by the length of the match instead of
-	// its share of the prompt.
+	// MatchLengthWeight is the share of the score, 0 to 1, by the length of the match. The rest is
+	// by the match's share of the prompt.
 	MatchLengthWeight float64 `json:"matchLengthWeight"`
-	// MatchLengthScaleTokens is the match length, in tokens, at which that share is full.
+	// MatchLengthScaleTokens is the length of a match, in tokens, at which that share is full.
 	MatchLengthScaleTokens int `json:"matchLengthScaleTokens"`
 
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName"`
 
-	// of releases in which the scorer had an index
+	// fields of releases in which the scorer had an index
 	AutoTune               *bool `json:"autoTune"`
 	BlockSizeTokens        *int  `json:"blockSizeTokens"`
 	BlockSize              *int  `json:"blockSize"`
@@ -104,7 +104,8 @@ type PrefixCache struct {
 	MaxPrefixTokensToMatch *int  `json:"maxPrefixTokensToMatch"`
 	LRUCapacityPerServer   *int  `json:"lruCapacityPerServer"`
 
-	// Precise means that prefixes come from KV events. A document names the producer instead.
+	// Precise means that prefixes come from KV events. It is not in documents, which name a
+	// producer instead.
 	Precise bool `json:"-"`
 }
 
@@ -125,8 +126,8 @@ func (p *PrefixCache) producer() (field, name, kind string) {
 	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
 }
 
-// sessionAffinity scores by the sessions of the strategy session: a token that the picker sets,
-// else an ID.
+// sessionAffinity scores by sessions like strategy session: by a token that the picker sets, or
+// else by an ID.
 type sessionAffinity struct {
 	Strategy                    string `json:"strategy"`
 	EncodedEndpointHeaderConfig struct {
@@ -176,7 +177,7 @@ func (p *sessionAffinity) check() (out found) {
 type External struct {
 	// Service in the namespace of the pool.
 	Service string `json:"service"`
-	// Port of the Service. TLS is configured as for an endpoint picker.
+	// Port of the Service. TLS is configured like TLS of an endpoint picker.
 	Port int32 `json:"port"`
 }
 
@@ -199,7 +200,7 @@ func (p *pickerParameters) check() (out found) {
 }
 
 // approximatePrefix are the parameters of the prefix index that picks fill. Penstock's index has
-// one schedule of blocks and reads cache capacities from metrics pages.
+// fixed sizes of blocks, and reads cache capacities from metrics pages.
 type approximatePrefix struct {
 	AutoTune               *bool `json:"autoTune"`
 	BlockSizeTokens        *int  `json:"blockSizeTokens"`
@@ -257,17 +258,17 @@ func (p *inFlightLoad) check() (out found) {
 	return out
 }
 
-// found collects the problems of a document or, with relative fields, of parameters.
+// found collects the problems of a document, or of parameters, with fields relative to these.
 type found []Problem
 
-// reject adds an error about a field that is wrong.
+// reject adds an error about a field if wrong is true.
 func (f *found) reject(wrong bool, field, fix, problem string, args ...any) {
 	if wrong {
 		*f = append(*f, invalid(field, fix, problem, args...))
 	}
 }
 
-// noEffect adds a Warning about a field that is set.
+// noEffect adds a Warning about a field if set is true.
 func (f *found) noEffect(field string, set bool, why string) {
 	if set {
 		*f = append(*f, Problem{Warning: true, Field: field, Problem: "has no effect: " + why, Fix: "remove it"})

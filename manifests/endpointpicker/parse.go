@@ -85,7 +85,7 @@ func second(text string) int {
 		if err := d.Decode(&doc); errors.Is(err, io.EOF) {
 			return 0
 		} else if err != nil {
-			return 1 + strings.Count(text, "\n") // the rest is not YAML
+			return 1 + strings.Count(text, "\n") // the second document is not YAML
 		}
 		if n > 0 && len(doc.Content) > 0 && doc.Content[0].Tag != "!!null" {
 			return doc.Content[0].Line

@@ -8,7 +8,7 @@ import (
 // Role is the function of a plugin.
 type Role string
 
-// The roles. Producers have nothing to configure here.
+// The roles. Producers have no settings in Penstock.
 const (
 	Filter   Role = "filter"
 	Scorer   Role = "scorer"
@@ -71,13 +71,13 @@ type kind struct {
 	role Role
 	// parameters returns a pointer to the default parameters; nil if the type has none.
 	parameters func() parameters
-	// pages, prompts, sessions, latency: the type reads metrics pages, prompts (and with them model
-	// names), sessions, or predictions of latency.
+	// pages, prompts, sessions: the type reads metrics pages, prompts (with model names), or
+	// sessions.
 	pages, prompts, sessions bool
-	// latency: it reads what is predicted of servers' latency.
+	// latency: the type reads predictions of servers' latency.
 	latency bool
-	// unknown: no table has the type, and its name ends in the role. Silent: its plugin has a
-	// Warning of its own.
+	// unknown: no table has the type, and the end of its name suggests the role. silent: the plugin
+	// already has a Warning.
 	unknown, silent bool
 }
 

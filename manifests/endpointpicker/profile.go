@@ -22,17 +22,17 @@ type Profile struct {
 	Filters []Instance // in this order
 	Scorers []Instance
 	Picker  string // a type
-	// Pages, Prompts, Sessions, Latency and Headers: some plugin reads metrics pages, prompts,
+	// Pages, Prompts, Sessions, Latency and Headers: a plugin reads metrics pages, prompts,
 	// sessions, predictions of latency, or request headers.
 	Pages, Prompts, Sessions bool
 	Latency, Headers         bool
-	// SessionHeaders and SessionCookie name a request's session, in addition to the pool's own.
-	// AgentHeaders name the fairness ID of a request without one.
+	// SessionHeaders and SessionCookie name a request's session, in addition to the pool's
+	// settings. AgentHeaders have the fairness ID of requests without the header for it.
 	SessionHeaders, AgentHeaders []string
 	SessionCookie                string
 	Admission                    Admission
 	Source                       PageSource
-	// ByHeader chooses among several profiles; nil if there is one.
+	// ByHeader chooses among several profiles; nil if there is only one.
 	ByHeader *ByHeader
 	// External are the scorers in other processes, in the order of Scorers.
 	External []*External
@@ -46,8 +46,8 @@ type Profile struct {
 	Dynamo *Dynamo
 	// nil in a document for pools
 	Clusters *Clusters
-	// MaxEndpoints is the picker's maxNumOfEndpoints, at least 1. Only the profile of encode uses
-	// it.
+	// MaxEndpoints is maxNumOfEndpoints of the picker plugin, at least 1. Only the profile of the
+	// stage encode uses it.
 	MaxEndpoints int
 }
 
@@ -82,7 +82,7 @@ func Invalid(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }
 
-// Resolve returns the profile of a document, nil if the document is invalid, and its problems by
+// Resolve returns the profile of a document, or nil if it is invalid, and the problems, sorted by
 // field.
 func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 	r := resolver{instances: map[string]*instance{}, all: len(c.SchedulingProfiles) == 0}
@@ -94,7 +94,7 @@ func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 	r.identities(p)
 	r.admission(p)
 	p.Source = r.pageSource()
-	p.Prompts = p.Prompts || p.Dynamo != nil // bodies name workers too
+	p.Prompts = p.Prompts || p.Dynamo != nil // workers are also named in bodies
 	r.alone(p)
 	slices.SortStableFunc(r.problems, func(a, b Problem) int { return cmp.Compare(a.Field, b.Field) })
 	if Invalid(r.problems) {
@@ -105,11 +105,12 @@ func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 
 type resolver struct {
 	instances map[string]*instance
-	names     []string // of instances, in the document's order
+	names     []string // names of instances, in the document's order
 	problems  found
-	// strict makes unknown types and parameters errors: a PoolPolicy belongs to Penstock's own API.
+	// strict makes unknown types and parameters errors, for a PoolPolicy, which is Penstock's own
+	// API.
 	strict bool
-	// all: the document has no profile, so each filter, scorer and picker is in force.
+	// all: the document has no profile, so each filter, scorer and picker applies.
 	all bool
 }
 
@@ -185,7 +186,7 @@ func (r *resolver) upstream(in *instance, u *upstreamKind, raw *runtime.RawExten
 		in.Type, in.kind = u.as, kinds[u.as]
 		if u.parameters != nil {
 			in.kind.parameters = u.parameters
-		} else if in.kind.role != Filter { // parameters of another form
+		} else if in.kind.role != Filter { // its parameters differ
 			raw = nil
 		}
 	default:
@@ -207,8 +208,8 @@ func as(name string) string {
 	return "use " + name
 }
 
-// unknown resolves a type in no table, which a newer llm-d's router may have. It has no effect. add
-// decides whether the document can do without it.
+// unknown resolves a type in no table, which a newer release of llm-d's router may have. It has no
+// effect; add decides whether the document is valid without it.
 func (r *resolver) unknown(in *instance) {
 	in.kind = kind{role: guessed(in.Type), unknown: true, silent: true}
 	near := misspelled(in.Type)
@@ -264,8 +265,9 @@ func unknownField(err error) (name string, ok bool) {
 	return strings.TrimSuffix(name, `"`), ok
 }
 
-// newer reports whether an unknown parameter may belong to a newer llm-d's router instead of being
-// misspelled. Parameters of filters never qualify: without them requests could go to wrong servers.
+// newer reports whether an unknown parameter may belong to a newer release of llm-d's router, and
+// is not a misspelled one. It is false for filters: without the parameter, requests could go to
+// wrong servers.
 func (r *resolver) newer(in *instance, name string) bool {
 	if r.strict || in.kind.role == Filter {
 		return false
@@ -293,14 +295,14 @@ func (r *resolver) producers() {
 		}
 		field, named, kind := user.producer()
 		if named == "" || named == kind {
-			continue // without one in the document, the producer has its defaults
+			continue // without a producer in the document, defaults apply
 		}
 		fits := kind
 		if kind == ApproximatePrefixProducer {
 			fits += " or " + PrecisePrefixProducer
 		}
 		if p := r.instances[named]; p != nil && p.kind.unknown && p.kind.role == Producer {
-			continue // it has a Warning
+			continue // the plugin has a Warning
 		} else if p == nil || p.Type != kind && (kind != ApproximatePrefixProducer || p.Type != PrecisePrefixProducer) {
 			r.wrong(in.field+".parameters."+field, "name a plugin of type "+fits, "%q is not the name of such a plugin",
 				named)
@@ -337,7 +339,8 @@ func (r *resolver) single(c *EndpointPickerConfig, handler string) *Profile {
 	return r.choice(p)
 }
 
-// scored reports a profile without any working scorer: it would send requests to random servers.
+// scored reports a profile in which no scorer has an effect: it would send requests to random
+// servers.
 func (r *resolver) scored(p *Profile, names []string, field string) {
 	if len(p.Scorers) > 0 || p.Clusters != nil {
 		return
@@ -444,7 +447,7 @@ func (r *resolver) add(p *Profile, in *instance, weight float64, field string) {
 		if named, ok := in.Parameters.(*pickerParameters); ok && named.MaxNumOfEndpoints != nil {
 			p.MaxEndpoints = *named.MaxNumOfEndpoints
 		}
-	case Admitter: // in force wherever it is listed
+	case Admitter: // admission adds it, listed or not
 	case Policy:
 		if c, ok := in.Parameters.(*Concurrency); ok && c.Requests() > 0 {
 			p.Filters = append(p.Filters, in.Instance)

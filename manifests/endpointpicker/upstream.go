@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// upstreamKind is a type of llm-d's router that is not in kinds. It maps to another type, has no
+// upstreamKind is a type of llm-d's router that is not in kinds. It works like another type, has no
 // effect, or makes a document invalid.
 type upstreamKind struct {
 	role Role
-	as   string // the type it maps to
-	why  string // reason for the treatment
+	as   string // the type that it works like
+	why  string // why Penstock treats it so
 	fix  string
 	// invalid: without the plugin, requests could go to wrong servers.
 	invalid bool
-	// parameters are parsed if they differ from the target type's; nil: none applies.
+	// parameters of this type; nil: a filter has the parameters of as, another plugin none.
 	parameters func() parameters
 }
 
@@ -34,7 +34,7 @@ const (
 	ownChanges    = "Penstock follows the cluster's objects by itself"
 )
 
-// upstreamKinds are the types of llm-d's router 0.10 that are not in kinds, and some of other
+// upstreamKinds are the types of llm-d's router 0.10 that are not in kinds, and some types of other
 // releases.
 var upstreamKinds = map[string]upstreamKind{
 	"by-label-selector": {role: Filter, as: LabelSelectorFilter, why: "it is the former name"},
@@ -137,7 +137,7 @@ type TypeInfo struct {
 	Type string
 	Role
 	Treatment
-	Note string // what it does or works as, why it has no effect, or what to write instead
+	Note string // the type's effect, why it has no effect, or the replacement for it
 }
 
 // Catalog describes every type of plugins, by role and name.
@@ -183,7 +183,7 @@ func guessed(name string) Role {
 	return ""
 }
 
-// misspelled returns the known type nearest to name, or "" if none is near.
+// misspelled returns the known type whose name is nearest to name; "" if no name is near.
 func misspelled(name string) string {
 	best, least := "", 3
 	for _, known := range slices.Concat(Types(), keys(upstreamKinds)) {

@@ -2,7 +2,7 @@
 // GatewayClass reports them, and the conformance suites test them. The names come from
 // sigs.k8s.io/gateway-api/pkg/features.
 //
-// To add a feature, insert a line in alphabetical order once the suite's tests of it pass.
+// To add a feature, insert a line in alphabetical order after its tests in the suite pass.
 //
 // Tests: go test ./manifests/features
 package features

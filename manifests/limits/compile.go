@@ -14,13 +14,13 @@ import (
 )
 
 // Rules implement the CEL rules of a schema, by their text. Each receives a pointer to the value
-// with the rule and reports whether the rule holds.
+// that has the rule, and reports whether the rule holds.
 type Rules map[string]func(value any) bool
 
 type kind uint8
 
 const (
-	other kind = iota // no check: a boolean, a fraction, or a type that encodes itself
+	other kind = iota // not checked: a boolean, a fraction, or a type that encodes itself
 	object
 	array
 	text
@@ -34,7 +34,7 @@ type node struct {
 	rules            []rule
 	items            *node
 	unique           func(element reflect.Value) any // nil: elements may repeat
-	most, least      *int64                          // elements or characters
+	most, least      *int64                          // limits of elements or characters
 	maximum, minimum *float64
 	pattern          *regexp.Regexp
 	enum             map[string]bool
@@ -45,7 +45,7 @@ type field struct {
 	name     string
 	index    int
 	required bool
-	omits    func(reflect.Value) bool // as omitempty or omitzero in the tag
+	omits    func(reflect.Value) bool // by omitempty or omitzero in the tag
 	node     *node
 }
 

@@ -1,8 +1,9 @@
 // Package limits checks Go values against the schemas of the CRDs in manifests/crds. An API server
-// validates an object as a whole. A writer therefore checks each part from another source first.
+// validates an object as a whole. So a writer first checks each part that comes from another
+// source.
 //
 // Schema.Check walks a Go value along its schema, which takes some microseconds. The API server's
-// own libraries need a decoded JSON object and about 50 times as long. The JSON form of a value
+// libraries need a decoded JSON object, and about 50 times the time. The JSON form of a value
 // follows from the tags of its type, as in encoding/json.
 //
 // Invariants: Check accepts exactly the values whose JSON form those libraries accept, with two

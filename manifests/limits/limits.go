@@ -24,8 +24,8 @@ func (v *Violation) Error() string {
 // Schema checks values of one Go type.
 type Schema struct{ root *node }
 
-// Check returns the first violation of a value, and an upper bound of its JSON form in bytes. value
-// is a pointer to the schema's type. With a violation, the bound is incomplete.
+// Check returns the first violation of a value, and an upper bound of the value's JSON form in
+// bytes. value is a pointer to the schema's type. If there is a violation, size is incomplete.
 func (s *Schema) Check(value any) (size int, bad *Violation) {
 	c := checking{}
 	c.value(s.root, reflect.ValueOf(value).Elem())
@@ -42,7 +42,7 @@ func (c *checking) fail(format string, args ...any) bool {
 	return false
 }
 
-// within prepends a step to the path of the violation and returns false.
+// within prepends a step to the violation's path, and returns false.
 func (c *checking) within(step string) bool {
 	if c.bad.Field != "" && !strings.HasPrefix(c.bad.Field, "[") {
 		step += "."
@@ -70,7 +70,7 @@ func (c *checking) value(n *node, v reflect.Value) bool {
 	return true
 }
 
-// longestOther bounds the JSON form of booleans, numbers and times, in bytes.
+// longestOther bounds the JSON form of a boolean, a number or a time, in bytes.
 const longestOther = 40
 
 func (c *checking) object(n *node, v reflect.Value) bool {

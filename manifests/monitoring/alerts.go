@@ -6,10 +6,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// pages is where the pages of docs are read.
+// pages is the URL of the folder docs.
 const pages = "https://github.com/penstock-project/penstock/blob/main/docs/"
 
-// Severities of alerts: critical wakes a person, warning waits until morning.
+// Severities of alerts: a critical alert wakes a person, a warning waits until morning.
 const (
 	critical = "critical"
 	warning  = "warning"
@@ -22,12 +22,12 @@ type Alert struct {
 	For      string // how long Expr holds before the alert fires; "": at once
 	Severity string
 	Summary  string // one sentence, with Prometheus' {{ $labels.NAME }}
-	Page     string // of docs, with its anchor
+	Page     string // page of docs, with an anchor
 }
 
 // installation are the labels that processes of one installation share: Prometheus sets namespace
-// and job for a PodMonitor, and an operator of several clusters sets cluster. A label that no
-// series has does not count.
+// and job for a PodMonitor, and an operator of several clusters sets cluster. PromQL ignores a
+// label that no series has.
 const installation = "cluster, namespace, job"
 
 // Alerts returns the alert rules, the most urgent first.

@@ -23,8 +23,8 @@ type Panel struct {
 // Query is one family of lines: PromQL, and the text of each line with {{LABEL}}.
 type Query struct{ Expr, Legend string }
 
-// Dashboard is one page of Grafana. Variable is a label by which it is filtered, with a metric that
-// has it; empty: none.
+// Dashboard is one page of Grafana. Variable is a label that filters it, and a metric that has the
+// label; empty: no filter.
 type Dashboard struct {
 	Name, Title      string
 	Variable, Metric string
@@ -33,7 +33,7 @@ type Dashboard struct {
 
 func one(title, unit, expr, legend string) Panel { return Panel{title, unit, []Query{{expr, legend}}} }
 
-// quantiles is a panel of the median and the 99th percentile of a histogram.
+// quantiles returns a panel with the median and the 99th percentile of a histogram.
 func quantiles(title, metric, by string) Panel {
 	q := func(p string) Query {
 		return Query{fmt.Sprintf("histogram_quantile(%s, sum by (le, %s) (rate(%s_bucket[5m])))", p, by, metric),
@@ -101,7 +101,7 @@ func Dashboards() []Dashboard {
 	}
 }
 
-// JSON returns the dashboard as Grafana imports it. Its data source is chosen at the import.
+// JSON returns the dashboard for an import by Grafana, where a user chooses the data source.
 func (d Dashboard) JSON() []byte {
 	type object = map[string]any
 	source := object{"type": "prometheus", "uid": "${datasource}"}

@@ -4,7 +4,7 @@
 //
 //	alerts.go      the table of alerts        dashboards.go  the tables of panels
 //
-// Invariants: every metric in them exists; every alert has a section of a page in docs.
+// Invariants: every metric in an alert or a dashboard exists; every alert has a section in docs.
 //
 // Tests: go test ./manifests/monitoring
 package monitoring

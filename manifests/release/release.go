@@ -2,7 +2,8 @@ package release
 
 import "runtime/debug"
 
-// set by the linker: -X github.com/penstock-project/penstock/manifests/release.version=v0.1.0
+// version is set by the linker: -X
+// github.com/penstock-project/penstock/manifests/release.version=v0.1.0
 var version string
 
 // Modules of the APIs that Penstock implements.
@@ -23,7 +24,8 @@ func Version() string {
 	return "(devel)"
 }
 
-// Of returns the version of a module in this program, such as v1.6.3; "" if it is not linked in.
+// Of returns the version of a module in this program, such as v1.6.3; "" if the module is not
+// linked in.
 func Of(module string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

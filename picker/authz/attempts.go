@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Limits of failed attempts: an address may make attemptBurst at once, and regains one each
-// attemptEvery. A well-formed key has 256 random bits and cannot be guessed, so only
-// other (imported) keys are limited, except keys that were valid from the address within goodTime:
-// many clients may share an address.
+// Limits of failed attempts. An address may make attemptBurst at once, and regains one each
+// attemptEvery. Only keys that are not well-formed (imported ones) are limited: a well-formed key
+// has 256 random bits. A key that was valid from the address within goodTime passes, because many
+// clients may share an address.
 const (
 	attemptBurst = 30
 	attemptEvery = 2 * time.Second
@@ -17,14 +17,14 @@ const (
 	maxAttempts  = 1 << 16 // entries of each map
 )
 
-// attempts counts failed attempts by address: whole IPv4 addresses, and /64 of IPv6.
+// attempts counts failed attempts by IPv4 address, or by the /64 network of an IPv6 address.
 type attempts struct {
 	mu     sync.Mutex
 	failed map[netip.Prefix]failures
 	good   map[goodKey]time.Time
 }
 
-// failures are used attempts at a time.
+// failures are the used attempts at the time at.
 type failures struct {
 	used float64
 	at   time.Time
@@ -53,7 +53,7 @@ func networkOf(address string) netip.Prefix {
 	return network
 }
 
-// limited reports whether an address may not try a credential now.
+// limited reports whether an address has no attempt left for a credential.
 func (a *attempts) limited(from netip.Prefix, credential string, now time.Time) bool {
 	if !from.IsValid() || credential == "" || WellFormed(credential) {
 		return false
@@ -90,7 +90,7 @@ func (a *attempts) note(from netip.Prefix, credential string, ok bool, now time.
 	a.failed[from] = failures{min(attemptBurst, a.failed[from].left(now)+1), now}
 }
 
-// makeRoom removes outdated entries of a full map, or else any one.
+// makeRoom removes the outdated entries of a full map, or else any entry.
 func makeRoom[K comparable, V any](m map[K]V, outdated func(V) bool) {
 	if len(m) < maxAttempts {
 		return

@@ -8,53 +8,55 @@ import (
 
 // Reasons of a denial: the value of x-penstock-reason, and the code in the client's error.
 const (
-	ReasonInvalidKey   = "invalid_api_key"     // no policy lets the key in, or there is none
-	ReasonNotPermitted = "not_permitted"       // some policy does not let the key in
-	ReasonModel        = "model_not_permitted" // the key does not name the model, or it is unknown
-	ReasonAttempts     = "too_many_attempts"   // too many failed ones from the client's address
-	ReasonPool         = "pool_not_permitted"  // the key does not name a pool of the route
+	ReasonInvalidKey   = "invalid_api_key"     // no policy lets the key in, or the request has no key
+	ReasonNotPermitted = "not_permitted"       // a policy does not let the key in
+	ReasonModel        = "model_not_permitted" // the key does not name the model, or the model is unknown
+	ReasonAttempts     = "too_many_attempts"   // the client's address made too many failed attempts
+	ReasonPool         = "pool_not_permitted"  // the key does not name each pool of the route
 )
 
 // Header is a header field of a request; names are in lower case.
 type Header struct{ Name, Value string }
 
-// Request is a request to decide about.
+// Request is the input of a decision.
 type Request struct {
-	// Policies above the route, "namespace/name", the outermost first.
+	// Policies are the policies above the route, "namespace/name", the outermost first.
 	Policies []string
-	// Early is set before the model is known, and maybe before the route is.
+	// Early is set before the model is known, and maybe before the route is known.
 	Early bool
-	// Any is set if the route may be one of several: one policy that lets the key in suffices.
+	// Any is set if Policies are above several possible routes: one policy that lets the key in
+	// suffices.
 	Any bool
-	// Pools are all that requests of the route may reach (model.Route.Reaches), if Known.
+	// Pools are all pools that requests of the route may reach (model.Route.Reaches), if Known.
 	Pools []string
 	Known bool
-	// Model is the name in the request, read such that any server reads the same; "" if it is
-	// unknown.
+	// Model is the model's name in the request, if every server reads the same name; otherwise "".
 	Model string
-	// Lists is set for requests that our picker answers with what the key may use.
+	// Lists is set for requests that our picker answers with the list of models that the key
+	// permits.
 	Lists   bool
 	Headers []Header
 }
 
-// Decision is what the policies above a route decide about a request.
+// Decision is the decision of the policies above a route about a request.
 type Decision struct {
 	// Reason is why the request is denied; "" if it may pass.
 	Reason string
 	// Policy is the first policy that does not let the key in, with ReasonNotPermitted.
 	Policy string
-	// Key is what the outermost policy that lets the request in selected; nil if none does.
+	// Key is the key that the outermost policy with a usable key selected; may be nil.
 	Key *Key
-	// Restricted are the selected keys that do not permit everything: each must permit a request.
+	// Restricted are the selected keys that do not permit everything. Each must permit the request.
 	Restricted []*Key
 	// Remove names the headers with the credential.
 	Remove []string
 }
 
-// Decide decides about a request at a time. Its error means that the Table cannot decide.
+// Decide decides at the time now whether a request may pass. An error means that the Table cannot
+// decide.
 func (t *Table) Decide(r Request, now time.Time) (d Decision, err error) {
 	credential, carriers := presented(r.Headers)
-	// A missing or ambiguous credential takes the way of an unknown key.
+	// A missing or ambiguous credential is looked up, too, to take the same time.
 	keys, all, err := t.find(HashOf(credential), r.Policies)
 	if err != nil {
 		return d, err
@@ -68,7 +70,7 @@ func (t *Table) Decide(r Request, now time.Time) (d Decision, err error) {
 	return d, nil
 }
 
-// DecideFor decides as for a request with a key, "namespace/name", whatever its headers are.
+// DecideFor decides about a request as if its headers had the key called name, "namespace/name".
 func (t *Table) DecideFor(r Request, name string, now time.Time) (d Decision, err error) {
 	_, all, err := t.find(Hash{}, r.Policies)
 	if err != nil {
@@ -123,10 +125,11 @@ func (k *Key) reaches(r Request) bool {
 	return !slices.ContainsFunc(r.Pools, func(pool string) bool { return !k.Reaches(pool) })
 }
 
-// Reaches reports whether a key permits a pool or import, by its text in model.Route.Reaches.
+// Reaches reports whether a key permits a pool or import. The text is an element of
+// model.Route.Reaches.
 func (k *Key) Reaches(pool string) bool { return k.Pools == nil || slices.Contains(k.Pools, pool) }
 
-// Restricted reports whether a key may not use everything.
+// Restricted reports whether a key permits only some models or pools.
 func (k *Key) Restricted() bool { return k.Models != nil || k.Pools != nil }
 
 // Names reports whether a key permits a model by the name that clients send.
@@ -141,8 +144,8 @@ func (k *Key) Names(model string) bool {
 const maxCredential = 1024
 
 // presented returns the credential of a request and the headers that have it. Clients of OpenAI
-// send Authorization, of Anthropic x-api-key, of Azure api-key. Some send one key in two of them.
-// With different credentials it is ambiguous which one counts, so none does.
+// send Authorization, of Anthropic x-api-key, and of Azure api-key. Some send one key in two of
+// these headers. Of different credentials, none counts.
 func presented(headers []Header) (credential string, carriers []string) {
 	for _, h := range headers {
 		value := strings.TrimSpace(h.Value)
@@ -151,7 +154,7 @@ func presented(headers []Header) (credential string, carriers []string) {
 		case "authorization":
 			scheme, token, _ := strings.Cut(value, " ")
 			if !strings.EqualFold(scheme, "bearer") {
-				continue // a server's own
+				continue // for the model server
 			}
 			value = strings.TrimSpace(token)
 		default:

@@ -1,11 +1,11 @@
 // Package authz decides whether a request may pass: it is the authorization service of Envoy's
 // gates (translator/envoy, gate.go), on the picker's gRPC server.
 //
-// A gated route names the policies above it in its per-route configuration. The service reads them
-// and the client's API key from one CheckRequest, from headers alone, and answers before Envoy
-// reads a body. Every policy must let the key in. The answer lists the policies that did, in
-// metadata that the route's own RBAC filter (the lock) requires, because an empty answer would let
-// a request pass.
+// A gated route names the policies above it in its per-route configuration. The service reads these
+// policies and the client's API key from one CheckRequest. It needs only headers, so it answers
+// before Envoy reads a body. Every policy must let the key in. The answer's metadata lists the
+// policies that did. The route's RBAC filter (the lock) requires it, because an empty answer would
+// let a request pass.
 //
 //	key.go     what a key looks like, and its hash
 //	table.go   Table: keys by hash, and policies
@@ -14,15 +14,15 @@
 //	server.go  Server: the gRPC service
 //	attempts.go  limits of failed attempts by client address
 //
-// cmd fills the Table from the store's APIKeys and AccessPolicies: a changed key touches neither
-// translation nor Envoy. cmd wires it; package picker knows its headers.
+// cmd wires the service, and fills the Table from the store's APIKeys and AccessPolicies: a changed
+// key affects neither translation nor Envoy. Package picker reads its headers.
 //
 // Invariants:
-//   - Fail closed. Only an answer with the decided policies lets a request pass. An unknown policy,
-//     and a Table that was never filled, make the call fail with UNAVAILABLE: Envoy repeats it at
-//     another process, and otherwise answers with 503.
-//   - What is not known does not pass: a key with models needs a model that the strict scan read
-//     (translator/envoy, scan.lua), and one with pools needs the route's pools.
+//   - Fail closed. Only an answer with the decided policies lets a request pass. If a policy is
+//     unknown, or the Table was never filled, the call fails with UNAVAILABLE. Envoy then calls
+//     another process, and answers 503 if that call fails, too.
+//   - Unknown facts deny: a key with models needs a model that the strict scan read
+//     (translator/envoy, scan.lua), and a key with pools needs the route's pools.
 //   - No key is stored: the Table has SHA-256 hashes, which are no secrets, because keys have 256
 //     random bits. No answer, log or error contains a presented key.
 //   - Unknown, malformed, disabled and expired keys get one answer, and take the same time.

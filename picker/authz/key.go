@@ -24,7 +24,7 @@ type Hash [sha256.Size]byte
 // HashOf returns the hash of a key.
 func HashOf(key string) Hash { return sha256.Sum256([]byte(key)) }
 
-// ParseHash reads a hash in lower-case hexadecimal digits, as an APIKey has it.
+// ParseHash reads a hash in lower-case hexadecimal digits, the form in an APIKey.
 func ParseHash(text string) (h Hash, err error) {
 	if len(text) != hex.EncodedLen(len(h)) || strings.ToLower(text) != text {
 		return h, fmt.Errorf("a hash has %d lower-case hexadecimal digits", hex.EncodedLen(len(h)))
@@ -47,7 +47,7 @@ func NewKey(random io.Reader) (string, error) {
 }
 
 // WellFormed reports whether a text has the form and the checksum of a key that NewKey makes. Gates
-// do not use it: they also let in imported keys.
+// do not require it: they also let in imported keys.
 func WellFormed(key string) bool {
 	text, ok := strings.CutPrefix(key, KeyPrefix)
 	if !ok {

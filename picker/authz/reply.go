@@ -17,24 +17,24 @@ import (
 
 // Keys of the answer's metadata, in Envoy's namespace envoy.filters.http.ext_authz.
 const (
-	// MetadataDecided lists the policies that let the request in: the route's lock requires them.
+	// MetadataDecided lists the policies that let the request in. The route's lock requires it.
 	MetadataDecided = "decided"
-	// MetadataCaller is the caller, for access logs; a 403 has it, too.
+	// MetadataCaller is the caller, for access logs. Answers with 403 have it, too.
 	MetadataCaller = "caller"
 	// MetadataGroups lists the caller's groups, if it has any.
 	MetadataGroups = "groups"
-	metadataFinal  = "final" // the early answer counts: the late gate does not ask
+	metadataFinal  = "final" // the early answer is the decision: the late gate makes no call
 )
 
-// Headers that the answer writes. Clients cannot: the edge removes their x-penstock-*, and the
-// answer overwrites or removes the rest.
+// Headers that the answer writes. Clients cannot set them: the edge removes x-penstock-*, and the
+// answer overwrites or removes the others.
 const (
 	// CallerHeader has the caller for our picker, across hops.
 	CallerHeader = "x-penstock-caller"
-	// ModelHeader has the model, if the script read a body such that any server reads the same
-	// (translator/envoy, scan.lua). The late gate removes it.
+	// ModelHeader has the model, if the script (translator/envoy, scan.lua) read a body from which
+	// every server reads the same model. The late gate removes the header.
 	ModelHeader = "x-penstock-model"
-	// KeysHeader has the restricted keys of a request for the list of models: Table.Permits.
+	// KeysHeader has the restricted keys of a request for the list of models, for Table.Permits.
 	KeysHeader      = "x-penstock-keys"
 	chunkedHeader   = "x-penstock-chunked" // the client's Transfer-Encoding
 	reasonHeader    = "x-penstock-reason"
@@ -42,7 +42,7 @@ const (
 	objectiveHeader = "x-gateway-inference-objective"
 )
 
-// others are llm-d's names of these headers, which take precedence at pickers.
+// others are llm-d's names of fairness and objective. Pickers prefer them to ours.
 var others = []string{"x-llm-d-inference-fairness-id", "x-llm-d-inference-objective"}
 
 func (c *call) anthropic() bool {
@@ -50,7 +50,7 @@ func (c *call) anthropic() bool {
 	return strings.HasSuffix(path, "/v1/messages") || strings.HasSuffix(path, "/v1/messages/count_tokens")
 }
 
-// denial is an answer to a denied request. Its texts never depend on the key.
+// denial is the answer to a denied request. Its texts never depend on the key.
 type denial struct {
 	code          codes.Code
 	status        typev3.StatusCode
@@ -72,8 +72,8 @@ var denials = map[string]denial{
 		"the API key is valid, but not for a pool that this route may reach", "permission_error"},
 }
 
-// reply encodes a decision. An early answer that lets a request pass decides nothing, unless it is
-// final: the late gate needs the key.
+// reply encodes a decision. An early answer that lets a request pass is empty unless it is final,
+// because the late gate needs the key.
 func (c *call) reply(d Decision) *authv3.CheckResponse {
 	final := c.Early && c.final && len(d.Restricted) == 0
 	switch {
@@ -131,7 +131,7 @@ func (c *call) denied(d Decision) *authv3.CheckResponse {
 	response := &authv3.DeniedHttpResponse{
 		Status:  &typev3.HttpStatus{Code: how.status},
 		Headers: []*corev3.HeaderValueOption{overwrite(reasonHeader, d.Reason)},
-		Body:    how.text, // Envoy makes it a gRPC call's message
+		Body:    how.text, // in a gRPC call, Envoy sends it as the message
 	}
 	if how.status == http.StatusUnauthorized {
 		response.Headers = append(response.Headers, overwrite("www-authenticate", "Bearer"))
@@ -168,7 +168,7 @@ func (d denial) body(reason string, anthropic bool) string {
 		body = map[string]any{"type": "error",
 			"error": map[string]string{"type": d.anthropicType, "message": d.text}}
 	}
-	out, _ := json.Marshal(body) // strings alone
+	out, _ := json.Marshal(body) // cannot fail: only strings
 	return string(out)
 }
 

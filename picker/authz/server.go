@@ -18,24 +18,25 @@ import (
 // ServiceName is the gRPC service of gates.
 const ServiceName = "envoy.service.auth.v3.Authorization"
 
-// Keys of a gate's context extensions; values are comma-separated lists, or "true".
+// Keys of a gate's context extensions. The values are comma-separated lists, or "true".
 const (
-	PoliciesKey = "policies" // above its route, the outermost first
+	PoliciesKey = "policies" // Request.Policies
 	AnyKey      = "any"      // Request.Any
 	PoolsKey    = "pools"    // Request.Pools; absent if they are not known
 	ListsKey    = "lists"    // our picker answers the route's requests for the list of models
-	FinalKey    = "final"    // an early answer may be the only one: all routes have these policies
+	FinalKey    = "final"    // an early answer may decide: all routes have these policies
 )
 
-// stageKey is the key of a call's metadata; its value is earlyStage before the route is final.
+// stageKey is a key of a call's metadata. Its value is earlyStage if the route may still change.
 const stageKey, earlyStage = "x-penstock-stage", "early"
 
 // Config configures a Server.
 type Config struct {
 	Table *Table
-	// Gateway returns the Gateway whose proxy makes a call; "" if calls prove none.
+	// Gateway returns the Gateway whose proxy makes a call; "" if calls do not prove their Gateway.
 	Gateway func(context.Context) string
-	// Gates reports whether a route of a Gateway has a policy: its proxies may ask about no other.
+	// Gates reports whether a route of a Gateway has a policy. Its proxies may not ask about
+	// others.
 	Gates func(gateway, policy string) bool
 	Now   func() time.Time
 }
@@ -82,14 +83,13 @@ func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.Ch
 	return call.reply(d), nil
 }
 
-// call is a CheckRequest.
 type call struct {
 	Request
 	path  string // with the query
 	grpc  bool
 	final bool
-	// preflight is set for an early request of CORS, whose body nothing holds: the filter cors or
-	// the late gate answers it.
+	// preflight is set for an early call about a CORS preflight request. It passes: the filter cors
+	// or the late gate answers it.
 	preflight bool
 }
 
@@ -120,7 +120,7 @@ func (c *call) asksForModels(method string) bool {
 		(length == "" || length == "0") && c.header(chunkedHeader) == "" && c.header("upgrade") == ""
 }
 
-// header returns the values of a header.
+// header returns the values of a header, joined by commas.
 func (c *call) header(name string) (value string) {
 	for _, h := range c.Headers {
 		switch {

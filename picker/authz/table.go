@@ -32,12 +32,12 @@ type Key struct {
 	Disabled bool
 }
 
-// usable reports whether the key may be used at a time.
+// usable reports whether the key may be used at the time now.
 func (k *Key) usable(now time.Time) bool {
 	return !k.Disabled && (k.Expires.IsZero() || now.Before(k.Expires))
 }
 
-// compare orders keys by age, then by name: of several with one hash the first counts.
+// compare orders keys by age, then by name. Of several keys with one hash, the first counts.
 func (k *Key) compare(o *Key) int {
 	return cmp.Or(k.Created.Compare(o.Created), strings.Compare(k.Namespace, o.Namespace),
 		strings.Compare(k.Name, o.Name))
@@ -54,11 +54,12 @@ func (p *Policy) selects(k *Key) bool {
 	return slices.Contains(p.Namespaces, k.Namespace) && p.Selector.Matches(k.Labels)
 }
 
-// policyGrace is how long a removed policy still decides: Envoys may have routes with its gate.
+// policyGrace is how long a removed policy still decides, because Envoys may still have routes with
+// its gate.
 const policyGrace = 10 * time.Minute
 
-// Table has all keys and policies. Its methods are safe for concurrent use; a Decision sees a whole
-// Change or nothing of it.
+// Table has all keys and policies. Its methods are safe for concurrent use. A Change takes effect
+// as a whole.
 type Table struct {
 	mu       sync.RWMutex
 	filled   bool
@@ -68,7 +69,7 @@ type Table struct {
 	removed  map[string]time.Time // policies that still decide
 }
 
-// NewTable makes a Table, which decides nothing before its first Change.
+// NewTable returns a Table. Its decisions fail before its first Change.
 func NewTable() *Table {
 	return &Table{byName: map[string]*Key{}, byHash: map[Hash][]*Key{}, policies: map[string]*Policy{},
 		removed: map[string]time.Time{}}
@@ -80,7 +81,7 @@ type Change struct {
 	Policies map[string]*Policy
 }
 
-// Apply applies a change at a time. The first one, which may be empty, opens the Table.
+// Apply applies a change at the time now. The first change, which may be empty, opens the Table.
 func (t *Table) Apply(c Change, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,8 +128,8 @@ func (t *Table) setKey(name string, k *Key) {
 	}
 }
 
-// Permits reports whether each of some keys, comma-separated "namespace/name", permits a pool and a
-// model, as far as they are not "". An unknown key permits nothing.
+// Permits reports whether all keys in a comma-separated list of "namespace/name" permit a pool and
+// a model; "" is not checked. An unknown key permits nothing.
 func (t *Table) Permits(keys, pool, model string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -159,7 +160,7 @@ func (t *Table) Sharing(name string) (names []string) {
 	return names
 }
 
-// WithModels returns the names of the keys with models.
+// WithModels returns the names of the keys that permit only some models.
 func (t *Table) WithModels() (names []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -171,7 +172,8 @@ func (t *Table) WithModels() (names []string) {
 	return names
 }
 
-// Unread returns the policies that select a key with models, but do not read them, sorted.
+// Unread returns, sorted, the policies that select a key with models, but whose routes do not read
+// the model of a request.
 func (t *Table) Unread(name string) (policies []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -188,8 +190,8 @@ func (t *Table) Unread(name string) (policies []string) {
 	return policies
 }
 
-// First returns the oldest key of a namespace with a hash: where a policy selects several, it
-// counts. nil without one.
+// First returns the oldest key of a namespace with a hash, or nil. If a policy selects several such
+// keys, the oldest counts.
 func (t *Table) First(hash Hash, namespace string) *Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -201,17 +203,17 @@ func (t *Table) First(hash Hash, namespace string) *Key {
 	return nil
 }
 
-// errUnknown is the error of a decision about a policy that the Table lacks.
+// errUnknown is the error if the Table lacks a policy.
 var errUnknown = errors.New("the policy is not known here, or not yet")
 
-// named returns a key by "namespace/name"; nil without it.
+// named returns the key called name, "namespace/name", or nil.
 func (t *Table) named(name string) *Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.byName[name]
 }
 
-// find returns the keys with a hash, and some policies. It fails if a policy is unknown.
+// find returns the keys with a hash, and the named policies. It fails if a policy is unknown.
 func (t *Table) find(hash Hash, names []string) ([]*Key, []*Policy, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -2,19 +2,19 @@ package external
 
 import "bytes"
 
-// Form is the form of a field that may be a text, a list of texts or another list, as prompts of
-// OpenAI's API are.
+// Form is the form of a field that may be a text, a list of texts or another list, like a prompt in
+// OpenAI's API.
 type Form uint8
 
 // The forms.
 const (
-	OtherForm Form = iota // neither a text nor a list; absent and null too
+	OtherForm Form = iota // neither a text nor a list, or absent, or null
 	TextForm
 	TextsForm // a list whose first element is a text
-	ListForm  // any other list, an empty one too
+	ListForm  // any other list; it may be empty
 )
 
-// FormOf returns the form of a JSON value by its first byte, and of a list also by its first
+// FormOf returns the form of a JSON value. It reads only the first byte, and of a list the first
 // element.
 func FormOf(raw []byte) Form {
 	switch {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// after so many failures in a row no calls are made for leftOut; then one call tries again
+	// after this many failures in a row, no calls are made for leftOut; then one call tries again
 	failures = 5
 	leftOut  = 2 * time.Second
 	maxIdle  = 64
@@ -24,13 +24,13 @@ const (
 
 // PeerConfig configures a Peer. URL is required.
 type PeerConfig struct {
-	Name    string        // in errors, such as "router"
-	URL     string        // as http://HOST:PORT or https://HOST:PORT
+	Name    string        // for errors, such as "router"
+	URL     string        // http://HOST:PORT or https://HOST:PORT
 	Timeout time.Duration // of a call; default 300 ms
-	Release string        // of this program; default Release()
+	Release string        // this program's release; default Release()
 }
 
-// Peer is another program, which may be absent, slow or of another release.
+// Peer calls another program, which may be absent, slow or of another release.
 type Peer struct {
 	cfg     PeerConfig
 	base    string // the URL without a slash at its end
@@ -38,7 +38,7 @@ type Peer struct {
 	breaker *gobreaker.CircuitBreaker[*Response]
 }
 
-// NewPeer returns a Peer. The error explains an invalid URL.
+// NewPeer returns a Peer. An invalid URL is an error.
 func NewPeer(cfg PeerConfig) (*Peer, error) {
 	at, err := url.Parse(cfg.URL)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil ||
@@ -62,12 +62,12 @@ func NewPeer(cfg PeerConfig) (*Peer, error) {
 	return p, nil
 }
 
-// Call is one call of a Peer.
+// Call is a request to a Peer.
 type Call struct {
 	Method, Path string
 	Body         []byte
 	TraceParent  string // W3C trace context; "" for none
-	Limit        int64  // of the answer, in bytes
+	Limit        int64  // of the response, in bytes
 }
 
 // Response is a Peer's response.
@@ -115,7 +115,7 @@ func (p *Peer) do(ctx context.Context, c Call) (*Response, error) {
 			fmt.Errorf("it is of release %.40s and this program of %s: run both from one release of the chart", theirs,
 				p.cfg.Release)
 	}
-	// 503: the router has no worker yet
+	// 503 means that the router has no worker yet
 	if response.StatusCode >= 500 && response.StatusCode != http.StatusServiceUnavailable {
 		return nil, fmt.Errorf("status %d", response.StatusCode)
 	}

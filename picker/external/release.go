@@ -21,8 +21,8 @@ func minor(version string) string {
 	return parts[0] + "." + parts[1]
 }
 
-// compatible reports whether two programs may work together: their minor releases are equal, or one
-// is unknown.
+// compatible reports whether two programs may work together: their minor releases are equal, or a
+// release is unknown.
 func compatible(a, b string) bool {
 	a, b = minor(a), minor(b)
 	return a == b || a == "" || b == ""

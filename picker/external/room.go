@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// bodyPart is how much of a body takes room at once, in bytes.
+// bodyPart is how much room a body takes first, in bytes.
 const bodyPart = 64 << 10
 
-// room is the memory for the bodies that a Server holds at a time. A body takes it as its bytes
+// room is the memory for the bodies that a Server holds at a time. A body takes room as its bytes
 // arrive, so a client that announces a large body and sends nothing takes none. Bodies from one
-// address take half of it at most, or one body.
+// address take at most half of the room, or one body.
 type room struct {
 	all, each int64
 
@@ -48,7 +48,8 @@ func (r *room) release(address string, n int64) {
 	}
 }
 
-// read reads a body of a known size. release gives its room back, whatever the error.
+// read reads a body of a known size. Even after an error, release must be called to give the room
+// back.
 func (r *room) read(request *http.Request, size int64) (body []byte, release func(), err error) {
 	address, _, err := net.SplitHostPort(request.RemoteAddr)
 	if err != nil {

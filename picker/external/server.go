@@ -22,15 +22,15 @@ import (
 type ServerConfig struct {
 	Component string // processor, router or tokens
 	Listen    string // HOST:PORT; port 0 chooses one
-	Body      int64  // of the largest request body, in bytes
-	Bodies    int64  // of all bodies that are held at a time, in bytes
+	Body      int64  // largest request body, in bytes
+	Bodies    int64  // limit of all bodies that are held at a time, in bytes
 	Release   string // default Release()
 	Grace     time.Duration
 	Metrics   *prometheus.Registry // served at /metrics; nil: none
 	Log       *slog.Logger         // default slog.Default()
 }
 
-// Server is the HTTP server of a program: its own paths, which Handle adds, and GET /healthz,
+// Server is the HTTP server of a program. It serves the paths that Handle adds, and GET /healthz,
 // /version and /metrics.
 type Server struct {
 	cfg      ServerConfig
@@ -40,7 +40,7 @@ type Server struct {
 	draining atomic.Bool
 }
 
-// NewServer returns a Server without paths of its own. It opens no socket.
+// NewServer returns a Server. It opens no socket.
 func NewServer(cfg ServerConfig) *Server {
 	if cfg.Release == "" {
 		cfg.Release = Release()
@@ -63,7 +63,7 @@ func NewServer(cfg ServerConfig) *Server {
 	return s
 }
 
-// Handle adds a path whose handler receives the whole body, which it may keep.
+// Handle adds a path. Its handler receives the whole body, and may keep it.
 func (s *Server) Handle(pattern string, handle func(w http.ResponseWriter, r *http.Request, body []byte)) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		size := r.ContentLength
@@ -98,7 +98,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Open opens the socket, and returns its address. Run calls it if needed.
+// Open opens the socket, and returns its address. Run calls Open if the caller has not.
 func (s *Server) Open() (string, error) {
 	l, err := ports.External.Listen(context.Background(), "tcp", s.cfg.Listen)
 	if err != nil {
@@ -108,7 +108,8 @@ func (s *Server) Open() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// Run serves until ctx ends, and then completes the requests in flight, for Config.Grace at most.
+// Run serves until ctx ends, and then completes the requests in flight, for ServerConfig.Grace at
+// most.
 func (s *Server) Run(ctx context.Context) error {
 	if s.listener == nil {
 		if _, err := s.Open(); err != nil {
@@ -117,7 +118,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:  5 * time.Second, // a stalled body takes the room of others
+		ReadTimeout:  5 * time.Second, // a stalled body takes room that others need
 		WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelWarn),
 	}

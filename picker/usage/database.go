@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// idleConnection is how long a connection stays open without use. SQLite's memory goes with it.
+	// idleConnection is how long an unused connection stays open. Closing it frees SQLite's memory.
 	idleConnection = 30 * time.Second
 	// rowsAtOnce is the number of rows in one statement.
 	rowsAtOnce = 100
@@ -27,7 +27,7 @@ const (
 	MaxRows = 100_000
 )
 
-// schema is for SQLite and PostgreSQL alike, as are all statements.
+// schema is the same for SQLite and PostgreSQL, as are all statements.
 var schema = []string{
 	`CREATE TABLE IF NOT EXISTS penstock_usage (hour BIGINT NOT NULL, owner TEXT NOT NULL, model TEXT NOT NULL,
 pool TEXT NOT NULL, requests BIGINT NOT NULL, denied BIGINT NOT NULL, failed BIGINT NOT NULL,
@@ -45,7 +45,7 @@ var (
 
 // database is SQLite in a file, or PostgreSQL.
 type database struct {
-	file string // of SQLite
+	file string // SQLite's
 	// url returns the URL of PostgreSQL; nil: SQLite. It may change between calls.
 	url  func() (string, error)
 	used string // the URL in use
@@ -88,7 +88,7 @@ func (d *database) connect(ctx context.Context) (*sql.DB, error) {
 	return db, nil
 }
 
-// prepare makes the tables unless they exist: a user may lack the permission to make any.
+// prepare makes the tables unless they exist: the user may lack the permission to make them.
 func prepare(ctx context.Context, db *sql.DB) error {
 	if rows, err := db.QueryContext(ctx, "SELECT sequence FROM penstock_usage_applied LIMIT 1"); err == nil {
 		return errors.Join(rows.Err(), rows.Close())
@@ -101,7 +101,7 @@ func prepare(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// withoutURL returns an error without a URL's password.
+// withoutURL removes the URL, which may contain a password, from an error.
 func withoutURL(err error) error {
 	if parse := (*url.Error)(nil); errors.As(err, &parse) {
 		return fmt.Errorf("the URL of the database is invalid: %w", parse.Err)
@@ -116,7 +116,7 @@ func (d *database) close() {
 	}
 }
 
-// apply adds a batch's rows, unless it is already applied.
+// apply adds a batch's rows, unless the batch is already applied.
 func (d *database) apply(ctx context.Context, b Batch) error {
 	db, err := d.connect(ctx)
 	if err != nil {
@@ -142,9 +142,9 @@ func (d *database) apply(ctx context.Context, b Batch) error {
 		return err
 	}
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
-		return err // it is applied
+		return err // the batch is applied
 	}
-	// Sorted, so that transactions of several processes wait for each other in one order.
+	// b.Rows is sorted: all transactions lock rows in one order, so none deadlocks.
 	for part := range slices.Chunk(b.Rows, rowsAtOnce) {
 		statement, values := upsert(part)
 		if _, err := tx.ExecContext(ctx, statement, values...); err != nil {
@@ -185,8 +185,8 @@ func upsert(list []Row) (statement string, values []any) {
 	return text.String(), values
 }
 
-// shrink drops the oldest hours of a SQLite file that exceeds its bound. If one hour alone does,
-// new rows lose their owners and models.
+// shrink drops the oldest hours of a SQLite file that exceeds its bound. If there is only one hour,
+// the new rows lose their names instead.
 func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 	var pages, free, size, hours int64
 	for _, pragma := range []struct {
@@ -218,8 +218,8 @@ func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 // sizeLimit is maxFile, except in tests.
 var sizeLimit int64 = maxFile
 
-// read returns sums by some of the columns, from an hour on, and the first hour in the database; 0
-// without rows.
+// read returns the sums from an hour on, grouped by columns. first is the first hour in the
+// database; 0 without rows.
 func (d *database) read(ctx context.Context, by []string, from int64) (out []Row, first int64, err error) {
 	db, err := d.connect(ctx)
 	if err != nil {
@@ -265,9 +265,9 @@ func (d *database) read(ctx context.Context, by []string, from int64) (out []Row
 	return out, begin.Int64, found.Err()
 }
 
-// applied reports whether a batch is known to be applied.
+// applied reports whether the database is known to have a batch.
 func (d *database) applied(ctx context.Context, b Batch) bool {
-	if d.db == nil { // it is not there, or fails
+	if d.db == nil { // there is no database, or connecting failed
 		return false
 	}
 	var sequence int64
@@ -276,7 +276,6 @@ func (d *database) applied(ctx context.Context, b Batch) bool {
 	return err == nil && sequence >= b.Sequence
 }
 
-// exists reports whether there is a database to read.
 func (d *database) exists() bool {
 	if d.url != nil {
 		return true

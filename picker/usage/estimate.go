@@ -8,31 +8,31 @@ import (
 )
 
 const (
-	// maxTokens bounds the tokens of one request that a server may claim. With more, its whole
-	// account is no account.
+	// maxTokens bounds the tokens that a server's account may claim for one request. An account
+	// with more is ignored.
 	maxTokens = 1 << 24
 	// tokenBytes is the size of a token in JSON, envelopeBytes the size of a whole response without
 	// its text.
 	tokenBytes, envelopeBytes = 4, 350
-	// priorTokens is the weight of an assumption among answers with an account.
+	// priorTokens is the weight of the assumed size among measured ones, in tokens.
 	priorTokens = 256
-	// memoryTokens is how many tokens later answers take to halve the weight of earlier ones.
+	// memoryTokens is the number of tokens beyond which the weight of earlier answers is halved.
 	memoryTokens = 1 << 20
-	// minOutput is the size of the smallest answer whose events are measured.
+	// minOutput is the size of the shortest answer whose events are measured, in tokens.
 	minOutput = 16
-	// maxEstimators bounds the pools with estimates of their own.
+	// maxEstimators bounds the estimators of pools. Further pools share one.
 	maxEstimators = 1000
 )
 
-// eventBytes is the size of an event with one token, without the model's name, which OpenAI's APIs
-// repeat in each.
+// eventBytes is the assumed size of an event with one token, without the model's name, which
+// OpenAI's APIs repeat in each event.
 var eventBytes = map[request.Kind]float64{
 	request.ChatCompletions: 200, request.Completions: 190, request.Messages: 115, request.Responses: 230,
 }
 
 const otherEventBytes = 200
 
-// estimates has the sizes of tokens of each pool, by answers with an account.
+// estimates has the measured sizes of tokens of each pool and API, from answers with an account.
 type estimates struct {
 	mu    sync.Mutex
 	pools map[poolKind]*estimator
@@ -45,7 +45,7 @@ type poolKind struct {
 
 type estimator struct{ prompts, events ratio }
 
-// ratio is a quotient of sums, in which earlier terms lose weight.
+// ratio is a quotient of two sums, in which earlier terms lose weight.
 type ratio struct{ over, under float64 }
 
 func (r *ratio) add(over, under float64) {
@@ -59,7 +59,7 @@ func (r *ratio) value(prior float64) float64 {
 	return (r.over + prior*priorTokens) / (r.under + priorTokens)
 }
 
-// of returns a pool's estimator, or one for all further pools. e.mu is held.
+// of returns the estimator of k, which may be shared. e.mu is held.
 func (e *estimates) of(k poolKind) *estimator {
 	if e.pools == nil {
 		e.pools = map[poolKind]*estimator{}
@@ -77,7 +77,6 @@ func (e *estimates) of(k poolKind) *estimator {
 	return at
 }
 
-// count returns the counts of one request.
 func (e *estimates) count(u *accesslog.Used) (c Counts) {
 	if u.Denied {
 		c.Denied = 1
@@ -101,7 +100,7 @@ func (e *estimates) count(u *accesslog.Used) (c Counts) {
 		return c
 	}
 	if !u.Stream && u.PromptTokens <= 0 {
-		return c // no answer of a model, or of none that counts tokens
+		return c // neither a stream nor a known prompt: nothing to estimate from
 	}
 	c.Estimated = 1
 	c.Input, c.Output = at.input(u), at.output(u)
@@ -109,7 +108,7 @@ func (e *estimates) count(u *accesslog.Used) (c Counts) {
 	return c
 }
 
-// credible reports whether a response has an account that can be true.
+// credible reports whether a response has an account whose numbers are possible.
 func credible(u *accesslog.Used) bool {
 	return u.Accounted && u.Input <= maxTokens && u.Output <= maxTokens && u.Input+u.Output > 0
 }
@@ -121,12 +120,12 @@ func promptTokens(u *accesslog.Used) float64 {
 	return float64(min(max(u.Received, 0), maxTokens)) / tokenBytes
 }
 
-// learn follows an answer with an account.
+// learn measures an answer that has an account.
 func (at *estimator) learn(u *accesslog.Used) {
 	if estimated := promptTokens(u); estimated > 0 && u.Input > 0 {
 		at.prompts.add(float64(u.Input), estimated)
 	}
-	// A short answer is mostly begin and end.
+	// A short answer is mostly its first and last event.
 	if u.Stream && u.Output >= minOutput && u.Sent > 0 && !u.Cut {
 		at.events.add(float64(u.Sent), float64(u.Output))
 	}

@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	// fullSegment is the size at which a segment closes while others wait for the database.
+	// fullSegment is the size, in bytes, at which a segment closes while earlier ones wait for the
+	// database.
 	fullSegment = 1 << 20
-	// compactFrom is the size from which a closed segment is rewritten with one row a key.
+	// compactFrom is the size, in bytes, from which a closed segment is rewritten with one row for
+	// each key.
 	compactFrom = 256 << 10
 	// maxWaiting bounds the segments that wait for the database, in bytes. Beyond it, counts wait
 	// in memory.
@@ -26,10 +28,10 @@ const (
 	maxLine = 16 << 10
 )
 
-// Batch is the content of one segment: what one process counted for some time.
+// Batch is the content of one segment: the counts of one process for some time.
 type Batch struct {
 	// Process and Start identify the process that counted; Start differs after each start. Sequence
-	// grows with each of its segments, from 1.
+	// numbers its segments, from 1.
 	Process  string `json:"process"`
 	Start    string `json:"start"`
 	Sequence int64  `json:"sequence"`
@@ -41,7 +43,7 @@ type journal struct {
 	folder string
 	batch  Batch // of the open segment, or the last one
 	open   *os.File
-	size   int64 // of the open segment: all of it is whole lines
+	size   int64 // of the open segment, which has only whole lines
 	closed int64 // bytes of closed segments
 }
 
@@ -51,10 +53,10 @@ func (j *journal) path(sequence int64) string {
 	return filepath.Join(j.folder, fmt.Sprintf("%s.%09d%s", j.batch.Start, sequence, segmentSuffix))
 }
 
-// full reports whether the journal takes no more rows until the database does.
+// full reports whether the journal takes no rows until the database does.
 func (j *journal) full() bool { return j.closed+j.size > maxWaiting }
 
-// append writes rows to the open segment. After an error none of them is there.
+// append writes rows to the open segment. After an error the segment has none of them.
 func (j *journal) append(list []Row) error {
 	var text bytes.Buffer
 	if j.open == nil {
@@ -76,7 +78,7 @@ func (j *journal) append(list []Row) error {
 	}
 	n, err := j.open.Write(text.Bytes())
 	if err != nil {
-		if n > 0 { // a full disk has taken a part
+		if n > 0 { // a part fitted on the disk
 			err = errors.Join(err, j.open.Truncate(j.size))
 		}
 		return err
@@ -88,13 +90,13 @@ func (j *journal) append(list []Row) error {
 func writeLine(to *bytes.Buffer, value any) {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return // unreachable: strings and finite numbers
+		return // cannot happen with strings and finite numbers
 	}
 	to.Write(raw)
 	to.WriteByte('\n')
 }
 
-// close closes the open segment, so that it can be applied.
+// close closes the open segment, and compacts a large one.
 func (j *journal) close() error {
 	if j.open == nil || j.size == 0 {
 		return nil
@@ -125,7 +127,7 @@ func (j *journal) close() error {
 	return nil
 }
 
-// replace replaces a segment by an equal one. A kill or a power cut leaves either.
+// replace replaces a segment with an equivalent one. A kill or a power cut leaves one of them.
 func replace(path string, text []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -138,8 +140,8 @@ func replace(path string, text []byte) error {
 	return errors.Join(err, os.Remove(f.Name()))
 }
 
-// segments lists the closed segments of a folder, without one that is still open: the oldest start
-// first, in the order of their sequence.
+// segments lists the segments of a folder except the one at the path open: the oldest start first,
+// in the order of their sequence. bytes is their size.
 func segments(folder, open string) (paths []string, bytes int64, err error) {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -161,10 +163,11 @@ func segments(folder, open string) (paths []string, bytes int64, err error) {
 	return paths, bytes, nil
 }
 
-// errDamaged is the error of a segment that names no batch.
+// errDamaged is the error of a segment without a Batch.
 var errDamaged = errors.New("the segment names no process, start and sequence")
 
-// readSegment reads a segment, one row a key. It skips what a kill or a full disk left of a line.
+// readSegment reads a segment, and sums its rows by key. It skips the incomplete line that a kill
+// or a full disk leaves.
 func readSegment(path string) (b Batch, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -174,7 +177,7 @@ func readSegment(path string) (b Batch, err error) {
 	lines, sums := bufio.NewReaderSize(f, maxLine), rows{}
 	for first := true; ; first = false {
 		line, err := lines.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) { // no line of ours
+		if errors.Is(err, bufio.ErrBufferFull) { // not a line of ours
 			for errors.Is(err, bufio.ErrBufferFull) {
 				_, err = lines.ReadSlice('\n')
 			}

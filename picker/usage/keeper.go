@@ -16,28 +16,29 @@ import (
 )
 
 const (
-	// applyEvery is how often a segment closes and the database is written.
+	// applyEvery is the time between two writes to the database.
 	applyEvery = 10 * time.Second
-	// applyTimeout bounds one transaction, readTimeout a reader's wait for them.
+	// applyTimeout bounds one transaction. readTimeout bounds a reader's wait.
 	applyTimeout = 10 * time.Second
 	readTimeout  = 3 * time.Second
-	// lateAfter is the age of the oldest waiting count that is reported.
+	// lateAfter is the age from which a waiting count is late.
 	lateAfter = time.Minute
 	hour      = 3600 // seconds
 )
 
 // Config configures a Keeper.
 type Config struct {
-	// Folder holds the journal, and SQLite's file unless URL is set. "": counts stay in memory.
+	// Folder holds the journal, and the SQLite file unless URL is set. "": counts stay in memory.
 	Folder string
 	// Process is this process's name in the database, such as its host's.
 	Process string
-	// URL returns the URL of a PostgreSQL database, before each connection; nil: SQLite.
+	// URL returns the URL of a PostgreSQL database. It is called for each use; nil: SQLite.
 	URL func() (string, error)
-	// Place returns a row's pool by Envoy's cluster, for requests without a pick; may be nil.
+	// Place returns the pool of an Envoy cluster, for the rows of requests without a pick; may be
+	// nil.
 	Place func(cluster string) string
-	// Late is called when counts have waited for the database for lateAfter, with their age and
-	// why, and with zero values once they are written; may be nil.
+	// Late is called with their age and the reason when counts have waited for lateAfter, and with
+	// zero values when they are written; may be nil.
 	Late func(age time.Duration, why string)
 	Now  func() time.Time
 	Log  *slog.Logger
@@ -56,7 +57,7 @@ type Keeper struct {
 
 	disk    sync.Mutex // guards journal and journalError
 	journal journal
-	// journalError is why held counts are not in the journal; nil if the last write succeeded.
+	// journalError is the error of the last write to the journal; nil if it succeeded.
 	journalError error
 
 	apply    sync.Mutex // guards the fields below
@@ -79,13 +80,13 @@ func New(cfg Config) *Keeper {
 	return k
 }
 
-// Folder is the place of usage in a state folder.
+// Folder returns Config.Folder for a state folder.
 func Folder(stateDir string) string { return filepath.Join(stateDir, "usage") }
 
 // File is the SQLite file in a folder.
 func File(folder string) string { return filepath.Join(folder, "usage.db") }
 
-// Log counts requests, each once. It never waits for a disk.
+// Log counts requests. It never waits for a disk.
 func (k *Keeper) Log(list []accesslog.Used) {
 	now := k.cfg.Now()
 	begin := now.Unix() - ((now.Unix()%hour)+hour)%hour
@@ -101,7 +102,7 @@ func (k *Keeper) Log(list []accesslog.Used) {
 		c := k.estimates.count(u)
 		model := u.Model
 		if c.Requests > 0 && c.Failed > 0 && model != "" {
-			model = Other // a name that no server may know
+			model = Other // a client may have invented the name
 		}
 		key := Key{Hour: begin, Owner: clean(u.Caller), Model: clean(model), Pool: clean(pool)}
 		k.held.add(key, c)
@@ -116,7 +117,7 @@ func (k *Keeper) Log(list []accesslog.Used) {
 	}
 }
 
-// Run writes counts until ctx ends, and then once more.
+// Run writes counts until ctx ends, and once more at the end.
 func (k *Keeper) Run(ctx context.Context) error {
 	if k.cfg.Folder == "" {
 		<-ctx.Done()
@@ -155,7 +156,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// write moves the held counts into the journal, if it takes them.
+// write moves the held counts into the journal, unless it is full or fails.
 func (k *Keeper) write() {
 	k.disk.Lock()
 	defer k.disk.Unlock()
@@ -186,7 +187,8 @@ func (k *Keeper) write() {
 	k.since = since
 }
 
-// rotate closes the open segment, unless the database has not taken earlier ones and it is small.
+// rotate closes the open segment, and lists the closed ones. Unless always, a segment below
+// fullSegment stays open while earlier ones wait.
 func (k *Keeper) rotate(always bool) (list []string, err error) {
 	k.write()
 	k.disk.Lock()
@@ -206,7 +208,7 @@ func (k *Keeper) rotate(always bool) (list []string, err error) {
 	return append(list, open), k.journalError
 }
 
-// applyAll writes all closed segments to the database, and reports whether counts are late.
+// applyAll writes all segments to the database, and calls Config.Late.
 func (k *Keeper) applyAll(ctx context.Context) error {
 	k.apply.Lock()
 	defer k.apply.Unlock()
@@ -214,7 +216,7 @@ func (k *Keeper) applyAll(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	for range 2 { // the segments that waited, then the open one
+	for range 2 { // the waiting segments, then the one that was open
 		var list []string
 		list, err = k.rotate(false)
 		for _, path := range list {
@@ -234,7 +236,7 @@ func (k *Keeper) applyOne(ctx context.Context, path string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case errors.Is(err, errDamaged): // a kill, or a full disk, before its first line was written
+	case errors.Is(err, errDamaged): // ended by a kill or a full disk before its first line
 		return os.Remove(path)
 	case err != nil:
 		return err
@@ -247,7 +249,7 @@ func (k *Keeper) applyOne(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
-// settle records the result of applyAll: the oldest segment that waits, and why.
+// settle records the result of applyAll: the oldest waiting segment, and the error.
 func (k *Keeper) settle(oldest string, err error) {
 	var since time.Time
 	if info, statErr := os.Stat(oldest); oldest != "" && statErr == nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// series are metrics by owner.
 type series struct {
 	mu     sync.Mutex
 	owners map[string]*Counts

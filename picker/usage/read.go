@@ -13,11 +13,11 @@ import (
 
 // Query selects rows.
 type Query struct {
-	By    []string // of owner, model, pool and hour; none: one row
+	By    []string // any of owner, model, pool and hour; empty: one row
 	Since time.Duration
 }
 
-// Check returns why a query is invalid.
+// Check returns an error if the query is invalid.
 func (q Query) Check() error {
 	for i, column := range q.By {
 		if !slices.Contains(keyColumns, column) {
@@ -35,19 +35,19 @@ func (q Query) Check() error {
 
 // Answer has the rows of a Query.
 type Answer struct {
-	// Since is the first hour with rows, in seconds since 1970; 0 without rows.
+	// Since is the first hour that has counts, in seconds since 1970; 0 without counts.
 	Since int64 `json:"since,omitempty"`
-	From  int64 `json:"from"` // the first hour that the rows may be of
+	From  int64 `json:"from"` // the first hour that the rows include
 	// Shared means that other processes write to the same database.
 	Shared bool `json:"shared,omitempty"`
-	// Late is how many seconds the oldest count waits for the database, Problem why, or why the
-	// database is not read. The rows have the waiting counts of this process.
+	// Problem is why counts wait for the database, or why it could not be read. Late is how many
+	// seconds the oldest count has waited. Rows include this process's waiting counts.
 	Late    int64  `json:"late,omitempty"`
 	Problem string `json:"problem,omitempty"`
 	Rows    []Row  `json:"rows"`
 }
 
-// Read answers a query, with everything that was counted here so far.
+// Read answers a query, including all counts of this process so far.
 func (k *Keeper) Read(ctx context.Context, q Query) Answer { return k.read(ctx, q, true) }
 
 func (k *Keeper) read(ctx context.Context, q Query, flush bool) Answer {
@@ -91,7 +91,7 @@ func (k *Keeper) read(ctx context.Context, q Query, flush bool) Answer {
 	return out
 }
 
-// pending returns the counts of this process that the database has not got. k.apply is held.
+// pending returns this process's counts, from an hour on, that the database lacks. k.apply is held.
 func (k *Keeper) pending(ctx context.Context, from int64) (out []Row) {
 	k.disk.Lock()
 	defer k.disk.Unlock()
@@ -100,7 +100,7 @@ func (k *Keeper) pending(ctx context.Context, from int64) (out []Row) {
 		list, _, _ = segments(k.journal.folder, "")
 	}
 	for _, path := range list {
-		// A kill between its commit and its removal leaves a segment that is applied.
+		// A kill between the commit and the removal of a segment leaves a segment that is applied.
 		if b, err := readSegment(path); err == nil && !k.database.applied(ctx, b) {
 			out = append(out, b.Rows...)
 		}
@@ -111,7 +111,7 @@ func (k *Keeper) pending(ctx context.Context, from int64) (out []Row) {
 	return slices.DeleteFunc(out, func(r Row) bool { return r.Hour < from })
 }
 
-// only returns a key with some columns.
+// only returns a key with only these columns.
 func (k Key) only(columns []string) (out Key) {
 	for _, c := range columns {
 		switch c {
@@ -128,7 +128,7 @@ func (k Key) only(columns []string) (out Key) {
 	return out
 }
 
-// Merge adds the rows of several answers to one query, of processes with databases of their own.
+// Merge sums the answers of several processes to one query. Each process has a separate database.
 func Merge(answers []Answer) (out Answer) {
 	sums := rows{}
 	var problems []string

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Other is the model or the owner of counts whose names exceed a bound.
+// Other is the model or the owner of counts whose names were dropped because of a bound.
 const Other = "other"
 
 // maxName bounds a name in a row, in bytes. Models are names that clients choose.
@@ -16,7 +16,7 @@ const maxName = 256
 
 // Key identifies the counts of one row.
 type Key struct {
-	Hour  int64  `json:"hour,omitempty"`  // its begin, in seconds since 1970; 0: of all hours
+	Hour  int64  `json:"hour,omitempty"`  // its begin, in seconds since 1970; 0: all hours
 	Owner string `json:"owner,omitempty"` // "namespace/owner"; "" if a denied request has none
 	Model string `json:"model,omitempty"`
 	Pool  string `json:"pool,omitempty"` // objectid.Target, or a Service
@@ -29,12 +29,12 @@ func (k Key) compare(o Key) int {
 
 // Counts are sums over requests.
 type Counts struct {
-	Requests  int64 `json:"requests"`  // that a gate let in
-	Denied    int64 `json:"denied"`    // by a gate
-	Failed    int64 `json:"failed"`    // of Requests: status 400 and above, no response, or a cut one
-	Estimated int64 `json:"estimated"` // of Requests: their tokens are estimates
-	// Input counts the tokens of prompts, Cached the part that a server had in its cache, Output
-	// the tokens of responses.
+	Requests  int64 `json:"requests"`  // requests that a gate let in
+	Denied    int64 `json:"denied"`    // requests that a gate denied
+	Failed    int64 `json:"failed"`    // of Requests: status 400 and above, or no whole response
+	Estimated int64 `json:"estimated"` // of Requests: the tokens are estimates
+	// Input counts the tokens of prompts, Cached the part of these that was in a server's cache,
+	// and Output the tokens of responses.
 	Input      int64   `json:"input"`
 	Cached     int64   `json:"cached"`
 	Output     int64   `json:"output"`
@@ -55,7 +55,7 @@ func (c *Counts) add(o Counts) {
 	c.GPUSeconds += o.GPUSeconds
 }
 
-// valid reports whether counts may have been written by add.
+// valid reports whether the counts can be sums of add.
 func (c *Counts) valid() bool {
 	return min(c.Requests, c.Denied, c.Failed, c.Estimated, c.Input, c.Cached, c.Output) >= 0 && c.GPUSeconds >= 0 &&
 		!math.IsInf(c.GPUSeconds, 0)
@@ -67,11 +67,11 @@ type Row struct {
 	Counts
 }
 
-// rows are counts by key, with at most a number of keys.
+// rows are counts by key. maxKeys bounds them.
 type rows map[Key]*Counts
 
-// maxKeys bounds the keys in memory and in one segment. Further ones drop the model, then the
-// owner.
+// maxKeys bounds the keys in memory and in one segment. Further keys have the model Other; beyond
+// twice maxKeys, all their names are Other.
 const maxKeys = 20_000
 
 func (r rows) add(k Key, c Counts) {
@@ -97,7 +97,7 @@ func (r rows) sorted() []Row {
 	return out
 }
 
-// clean returns a name that every database takes.
+// clean makes a name that every database can store.
 func clean(name string) string {
 	if len(name) <= maxName && utf8.ValidString(name) && strings.IndexByte(name, 0) < 0 {
 		return name

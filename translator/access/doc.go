@@ -1,20 +1,20 @@
-// Package access finds the AccessPolicies above a route: who may call it.
+// Package access finds the AccessPolicies above a route. They decide which keys may call it.
 //
-// translator calls it. Above has the policies of one route of a virtual host, which package envoy
-// turns into gates; Ungated has the streams that a gate forbids, because no gate can read them;
+// translator calls it. Above returns the policies of a route, which package envoy turns into gates.
+// Ungated returns the policy that forbids streams at a listener, because no gate can read them.
 // Report reports on a policy.
 //
 // A policy applies to its targets (GEP-713, direct attachment): a Gateway with its ListenerSets,
-// one listener of it, a route, one rule of it, or an InferencePool, and then every route that may
-// reach the pool, also by spilling, mirroring or an import. All policies above a route apply
-// together: each must let a request in. Of several policies for one target the oldest counts, then
-// the first by name.
+// one listener, a route, one rule of a route, or an InferencePool. With a pool as the target, it
+// applies to all routes that may reach the pool, also by spilling, mirroring or an import. All
+// policies above a route apply together: each must let a request in. If several have the same
+// target, only the oldest counts, or else the first by name.
 //
 // Invariants:
 //   - Pure, like all of translator. It reads AccessPolicies, never APIKeys: a changed key changes
 //     no row.
-//   - Whatever is wrong with a policy, its targets stay closed: a policy without a usable selector
-//     lets nothing pass.
+//   - A mistake in a policy closes its targets: a policy without a usable selector lets nothing
+//     pass.
 //
 // Tests: go test ./translator -run AccessPolicy
 package access

@@ -19,13 +19,12 @@ type Route struct {
 	Gateway  string // "namespace/name"
 	Listener string // model.ListenerKey
 	Route    report.Ref
-	Rule     string            // name; "" without one
-	Pools    []objectid.Target // that its requests may reach
+	Rule     string            // "" if the rule has no name
+	Pools    []objectid.Target // all that its requests may reach
 }
 
-// Above returns the policies above a route, "namespace/name": of its Gateway, its listener, itself,
-// its rule, and its pools in order of their names. byModel reports whether one of them decides by
-// models.
+// Above returns the policies above a route, "namespace/name": of its Gateway, its listener, the
+// route, its rule, and its pools, sorted. byModel reports whether one of them decides by models.
 func Above(r store.Reader, route Route) (names []string, byModel bool) {
 	add := func(p *v1alpha1.AccessPolicy) {
 		if p != nil && !slices.Contains(names, store.ID(p)) {
@@ -48,8 +47,8 @@ func Above(r store.Reader, route Route) (names []string, byModel bool) {
 	return names, byModel
 }
 
-// excepts reports whether a policy leaves a route open. A policy that also has other targets does
-// not, because validation rejects it.
+// excepts reports whether a policy exempts a route from gates. A policy that also has other targets
+// exempts no route, because validation rejects it.
 func excepts(p *v1alpha1.AccessPolicy, route report.Ref) bool {
 	if slices.ContainsFunc(p.Spec.TargetRefs, func(t v1alpha1.AccessTarget) bool {
 		return t.Kind != store.Gateways.Kind()
@@ -62,8 +61,8 @@ func excepts(p *v1alpha1.AccessPolicy, route report.Ref) bool {
 	})
 }
 
-// ExactUsage reports whether one of some policies, "namespace/name", requires that streams report
-// their tokens.
+// ExactUsage reports whether one of the named policies ("namespace/name") requires that streams
+// report their tokens.
 func ExactUsage(r store.Reader, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		p, ok := store.AccessPolicies.Get(r, name)
@@ -71,12 +70,13 @@ func ExactUsage(r store.Reader, names []string) bool {
 	})
 }
 
-// GatesPools reports whether some policy targets an InferencePool: only then Above needs pools.
+// GatesPools reports whether any policy targets an InferencePool. Only then Above needs
+// Route.Pools.
 func GatesPools(r store.Reader) bool {
 	return r.Rows(store.AccessPolicies.Kind(), store.ByTargetKind, store.InferencePools.Kind()).Len() > 0
 }
 
-// Ungated returns the policy that forbids streams at a listener, "namespace/name"; "" if none does.
+// Ungated returns the policy that forbids streams at a listener, "namespace/name", or "".
 func Ungated(r store.Reader, gateway, listener string) string {
 	ref := store.RefOf(store.Gateways, gateway)
 	for _, section := range []string{"", listener} {
@@ -87,7 +87,7 @@ func Ungated(r store.Reader, gateway, listener string) string {
 	return ""
 }
 
-// winner returns the policy in force for a target; nil without one. section "" is the whole object.
+// winner returns the policy that counts for a target, or nil. section "" means the whole object.
 func winner(r store.Reader, target report.Ref, section string) (best *v1alpha1.AccessPolicy) {
 	key := store.TargetKey(target.Kind, target.Namespace, target.Name)
 	for _, p := range store.AccessPolicies.By(r, store.ByTarget, key) {
@@ -106,7 +106,7 @@ func older(a, b *v1alpha1.AccessPolicy) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// Selector returns which APIKeys a policy lets in, and their namespaces. With an error, it lets in
+// Selector returns which APIKeys a policy lets in, and their namespaces. After an error, it lets in
 // none.
 func Selector(p *v1alpha1.AccessPolicy) (selector labels.Selector, namespaces []string, err error) {
 	if p.Spec.APIKeys == nil {

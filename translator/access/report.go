@@ -13,17 +13,17 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// reasonInvalid is for a policy that lets nothing in because of a mistake.
+// reasonInvalid is the reason for a policy that lets no key in because of a mistake.
 const reasonInvalid = gatewayv1.PolicyReasonInvalid
 
-// Targets looks up the Gateways to which a policy's target leads requests.
+// Targets looks up the Gateways whose requests a policy's target receives.
 type Targets interface {
-	// Gateways lists our Gateways above a target, sorted: the Gateway itself, or the ones at which
-	// a route, or a route to a pool, is attached.
+	// Gateways lists, sorted, our Gateways above a target: the Gateway itself, the Gateways that a
+	// route is attached to, or the Gateways of all routes to a pool.
 	Gateways(r store.Reader, target report.Ref) []report.Ref
 }
 
-// Report reports on an AccessPolicy for each Gateway above its targets: its ancestors (GEP-713).
+// Report reports on an AccessPolicy, for each Gateway above its targets (GEP-713: its ancestors).
 func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 	p, ok := store.AccessPolicies.Get(r, key)
 	if !ok {
@@ -78,7 +78,7 @@ func targetRef(p *v1alpha1.AccessPolicy, t v1alpha1.AccessTarget) report.Ref {
 	return report.Ref{Group: cmp.Or(t.Group, group), Kind: t.Kind, Namespace: p.Namespace, Name: t.Name}
 }
 
-// targetProblem returns why a policy does not apply to one of its targets; no reason if it does.
+// targetProblem returns why a policy does not apply to one of its targets; "" if it applies.
 func targetProblem(r store.Reader, p *v1alpha1.AccessPolicy, t v1alpha1.AccessTarget, target report.Ref) (
 	reason gatewayv1.PolicyConditionReason, problem, fix string) {
 	sections, exists := sectionsOf(r, target)

@@ -5,13 +5,13 @@
 //	{"request_body": {...}, "headers": {...}} -> {"worker_address": "...", "token_key": "..."}
 //	  or {"worker_address": "...", "token_value": "[1,15043]"}
 //
-// The tokenized text has a line for each message (prompt.go), a stand-in for a model's chat
-// template. The caller brings the tokenizer. A model whose server consumes these token IDs needs a
-// program with its own tokenizer and template.
+// The tokenized text has a line for each message (prompt.go), in place of a model's chat template.
+// The caller passes the tokenizer. A model server that consumes token IDs needs a program with its
+// model's tokenizer and template.
 //
 // The router and the store are called at the same time. If the router fails, worker_address is
-// absent and the endpoint picker schedules; if the store fails, token_value has the token IDs. A
-// request that cannot be tokenized gets 4xx.
+// absent and the endpoint picker schedules; if the store fails, token_value has the token IDs. The
+// answer to a request that cannot be tokenized is 4xx.
 //
 // Invariants: bodies, texts and lists have limits; at most four prompts are tokenized at a time. No
 // log, metric or error contains a prompt's text.

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// maxBody bounds a request, in bytes: a gateway's largest body, and what surrounds it.
-	// heldBodies bounds all at a time.
+	// maxBody bounds a request, in bytes: a gateway's largest body, and JSON around it. heldBodies
+	// bounds all at a time.
 	maxBody, heldBodies = 33 << 20, 2 * 33 << 20
 	// maxText bounds the text of a prompt in bytes, and maxTokens its tokens.
 	maxText, maxTokens = 4 << 20, 1 << 20
@@ -32,8 +32,8 @@ const (
 type Config struct {
 	Tokenize func(text string) ([]uint32, error)
 	Router   string        // URL; "" for none
-	Tokens   string        // URL of the token store; "" has token IDs in the answer
-	Timeout  time.Duration // of a call of either; default 300 ms
+	Tokens   string        // URL of the token store; "": answers have the token IDs
+	Timeout  time.Duration // of a call of the router or the store; default 300 ms
 	Log      *slog.Logger  // default slog.Default()
 }
 
@@ -41,7 +41,7 @@ type Config struct {
 type Processor struct {
 	log      *slog.Logger
 	encode   func(text string) ([]uint32, error)
-	turns    *semaphore.Weighted // to tokenize
+	turns    *semaphore.Weighted // the right to tokenize
 	router   *external.Peer      // nil: none
 	tokens   *tokenstore.Client  // nil: none
 	results  *prometheus.CounterVec
@@ -49,7 +49,7 @@ type Processor struct {
 	failures *prometheus.CounterVec
 
 	mu      sync.Mutex
-	failing map[string]bool // peers, so that only a change is logged
+	failing map[string]bool // peers that fail, so that only changes are logged
 }
 
 // New checks cfg, and registers metrics.
@@ -130,7 +130,7 @@ func (p *Processor) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 
 var errNoRequest = errors.New("the body must be a JSON object with request_body, the client's request, and headers")
 
-// unreadable names the member of a call's body that has the wrong type.
+// unreadable returns an error that names the field of a body that has the wrong type.
 func unreadable(err error) error {
 	wrong := (*json.UnmarshalTypeError)(nil)
 	switch {
@@ -150,7 +150,8 @@ func unreadable(err error) error {
 	return fmt.Errorf("%s must be %s, and a value in it is of type %s", wrong.Field, want, wrong.Value)
 }
 
-// process answers a request. An error other than *invalid means that the caller is gone.
+// process returns the answer to a request. An error other than *invalid means that the caller is
+// gone.
 func (p *Processor) process(ctx context.Context, body []byte, traceParent string) (*answer, error) {
 	var q struct {
 		Body *fields `json:"request_body"`
@@ -238,7 +239,7 @@ func (p *Processor) route(ctx context.Context, ids []byte, traceParent string) (
 	return found.Worker, nil
 }
 
-// observe counts failures of a peer, and logs the first one and the first success after it.
+// observe counts failures of a peer. It logs the first failure, and the first success after it.
 func (p *Processor) observe(ctx context.Context, peer string, err error) {
 	if ctx.Err() != nil {
 		return

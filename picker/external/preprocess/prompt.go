@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/picker/external"
 )
 
-// fields that may hold a request's prompt, in all APIs of OpenAI and Anthropic that generate text.
+// fields are the places of a prompt, in all APIs of OpenAI and Anthropic that generate text.
 type fields struct {
 	Route        json.RawMessage `json:"route"`
 	Messages     []message       `json:"messages"`
@@ -27,7 +27,7 @@ type message struct {
 
 var errNoPrompt = errors.New("request_body has no prompt: neither messages, nor prompt, nor input")
 
-// text returns the prompt as text, or the token IDs if the request has these in its place.
+// text returns the prompt as text, or its token IDs if the request has token IDs instead.
 func (f *fields) text() (string, []uint32, error) {
 	var b strings.Builder
 	line := func(role, text string) {

@@ -26,22 +26,22 @@ import (
 
 const (
 	maxWorkers = 1000
-	// maxBody bounds a request, in bytes; heldBodies all that are read at a time.
+	// maxBody bounds a request, and heldBodies all requests that are read at a time, in bytes.
 	maxBody, heldBodies = 8 << 20, 32 << 20
 	// blocks bounds the table of prefixes, over all workers: 60 MiB.
 	blocks      = 1 << 20
 	lookupEvery = 2 * time.Second
 	// readRate is how many tokens a worker is expected to read in a second.
 	readRate = 8000
-	// rereadWeight is the cost of an uncached token, which another worker may have cached: reading
-	// it also delays later prompts.
+	// rereadWeight is the cost of an uncached token. It is above 1, because another worker may have
+	// it, and because reading it also delays later prompts.
 	rereadWeight = 2
 )
 
 // Config configures a Router. Workers or Service is required.
 type Config struct {
 	Workers     []string // HOST:PORT, at most 1,000
-	Service     string   // NAME:PORT, whose addresses in DNS are workers too; "" for none
+	Service     string   // NAME:PORT; the name's addresses in DNS are workers, too; "" for none
 	CacheTokens int      // the KV cache of a worker, in tokens; default prefix.DefaultCapacity
 	// Lookup resolves the name of Service; default: the system's resolver.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
@@ -63,7 +63,7 @@ type Router struct {
 type worker struct {
 	address string
 	cache   *prefix.Server
-	waiting float64 // tokens to read, at time at
+	waiting float64 // tokens to read, at the time at
 	at      time.Time
 }
 
@@ -190,7 +190,7 @@ func (w *worker) backlog(now time.Time) float64 {
 	return max(0, w.waiting-readRate*now.Sub(w.at).Seconds())
 }
 
-// set replaces the workers. Present ones that stay keep their state.
+// set replaces the workers. Workers that stay keep their state.
 func (r *Router) set(addresses []string) {
 	addresses = slices.Compact(slices.Sorted(slices.Values(addresses)))
 	addresses = addresses[:min(len(addresses), maxWorkers)]
@@ -215,8 +215,8 @@ func (r *Router) set(addresses []string) {
 	r.workers = workers
 }
 
-// identity returns the key of a worker in the index, which knows servers by IP address; a worker
-// may have a name.
+// identity returns a worker's key in the index. The index needs an IP address, but a worker may
+// have a name.
 func identity(address string) netip.AddrPort {
 	sum := sha256.Sum256([]byte(address))
 	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(sum[:16])), 1)

@@ -20,14 +20,14 @@ import (
 const (
 	// MaxList bounds a list, in bytes of JSON: more than a million token IDs.
 	MaxList = 8 << 20
-	// heldBodies bounds the lists that are being stored at a time, in bytes.
+	// heldBodies bounds the lists that clients send at a time, in bytes.
 	heldBodies = 32 << 20
-	// entryBytes is the memory of a list beside its bytes: its key, its element and its place in
-	// the map.
+	// entryBytes is the memory of a list in addition to its bytes: its key, its elements and its
+	// place in the map.
 	entryBytes = 256
 )
 
-// Config configures a Store. Zero values mean the defaults given.
+// Config configures a Store. Zero values select the defaults.
 type Config struct {
 	Bytes int64         // of all lists; default 256 MiB
 	TTL   time.Duration // default 10 minutes
@@ -134,7 +134,7 @@ func validList(text []byte) bool {
 	return true
 }
 
-// Put keeps a list, whose bytes the caller does not change. It returns false if the key exists.
+// Put stores a list. The caller must not change its bytes. Put returns false if the key exists.
 func (s *Store) Put(key string, tokens []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *Store) Put(key string, tokens []byte) bool {
 	return true
 }
 
-// Get returns a list, or nil. The caller does not change it.
+// Get returns a list, or nil. The caller must not change it.
 func (s *Store) Get(key string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *Store) Get(key string) []byte {
 	return e.list
 }
 
-// Run drops expired lists of an idle store, until ctx ends.
+// Run drops expired lists until ctx ends, also while the store is idle.
 func (s *Store) Run(ctx context.Context) error {
 	tick := time.NewTicker(max(s.cfg.TTL/10, time.Second))
 	defer tick.Stop()
@@ -195,7 +195,7 @@ func (s *Store) size() int64 {
 
 func (e *entry) size() int64 { return int64(cap(e.list)) + entryBytes }
 
-// expire drops the expired lists: all have the same TTL, so the oldest expires first.
+// expire drops the expired lists. All lists have the same TTL, so the oldest expires first.
 func (s *Store) expire(now time.Time) {
 	for last := s.stores.Back(); last != nil; last = s.stores.Back() {
 		e := last.Value.(*entry)

@@ -3,9 +3,9 @@
 //
 //	programs.go   the commands      vocabulary.go   the tokenizers
 //
-// Only cmd/penstock-external and tests import it, because of the vocabularies: linked into penstock
-// they took 10 MB of the program and, although unused, 2 MiB of the memory of each penstock serve,
-// because the linker mixes their strings with all others.
+// Only cmd/penstock-external and tests import it, because of the vocabularies. In penstock they
+// took 10 MB of the program. Unused, they still took 2 MiB of the memory of each penstock serve,
+// because the linker mixes their strings with others.
 //
 // Invariants: all state is in memory; a program ends when it has answered the requests in flight.
 //

@@ -6,8 +6,7 @@ import (
 	"github.com/tiktoken-go/tokenizer/codec"
 )
 
-// vocabulary returns a tokenizer. Invalid UTF-8 counts as U+FFFD, and special tokens in a prompt
-// are text.
+// vocabulary returns a tokenizer. It reads invalid UTF-8 as U+FFFD, and special tokens as text.
 func vocabulary(name string) (func(text string) ([]uint32, error), error) {
 	var c *codec.Codec
 	switch name {

@@ -16,9 +16,9 @@ import (
 type Addresses struct {
 	// Ranges apply to addresses that users wrote, and to answers of DNS and of remote pickers.
 	addresses.Ranges
-	// ExternalName lets Services of type ExternalName have endpoints.
+	// ExternalName allows endpoints of Services of type ExternalName.
 	ExternalName bool
-	// DNS is the server that resolves names; invalid: the system's.
+	// DNS is the server that resolves names; invalid: the system's resolver.
 	DNS netip.AddrPort
 
 	shared bool // users who do not trust each other write the objects
@@ -47,7 +47,7 @@ func (a Addresses) policy() store.Op {
 
 func (a Addresses) lookup() hostname.Lookup {
 	if !a.DNS.IsValid() {
-		return nil // the system's
+		return nil // the system's resolver
 	}
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, a.DNS.String())

@@ -52,12 +52,12 @@ type App struct {
 	set      *set.Set // nil: this process is in no cluster set
 	registry *prometheus.Registry
 	changes  prometheus.Histogram
-	run      func(context.Context) error // of the role
+	run      func(context.Context) error // the role's
 	ports    portOwners
-	// credentials follows cfg.Credentials; nil without.
+	// credentials follows cfg.Credentials; may be nil.
 	credentials *holder
 	budget      *admission.Budget
-	drain       time.Duration // how long calls of the picker may go on after the end of Run's context
+	drain       time.Duration // how long picks continue after Run's context ends
 	stopping    *stopping
 
 	cache    *cache.Cache
@@ -86,7 +86,7 @@ type App struct {
 	expiry       *expiry.Keeper
 	learner      *learned.Keeper
 	prober       *probe.Prober
-	// attempts counts and keeps results of requests to exporting clusters.
+	// attempts counts and records the results of requests to exporting clusters.
 	attempts *attempts.Counter
 	// parentHosts finds gateways of other clusters that have no route for the Host that they
 	// receive.
@@ -94,19 +94,18 @@ type App struct {
 	// remotePickers reports probes of the pickers of imports and external pools.
 	remotePickers *remotePickers
 
-	standAlone *StandAlone // nil: another role
+	standAlone *StandAlone // nil in other roles
 }
 
 // wiring sets the parts that differ between roles.
 type wiring struct {
 	security security
-	lagging  func() bool          // whether the sources are behind, so that nothing may be removed; nil: never
-	proxies  func(gateway string) // is called when a gateway has more or fewer Envoys
+	lagging  func() bool          // reports that objects may be outdated, so nothing may be removed; nil: never
+	proxies  func(gateway string) // called when a gateway has more or fewer Envoys
 	// standAlone is the role of a picker without a control plane; nil in other roles.
 	standAlone *StandAlone
 }
 
-// newApp makes the parts of every serving role.
 func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a = &App{core: c, cfg: cfg, security: w.security, standAlone: w.standAlone, registry: prometheus.NewRegistry(),
 		ports: everyPort{}, budget: admission.NewBudget(budget),
@@ -171,7 +170,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 }
 
 // loadClusters makes the choice among the clusters of imports, and registers its metrics and the
-// picker's losses.
+// metric of the picker's losses.
 func (a *App) loadClusters() error {
 	cfg := a.cfg
 	unrecorded := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unrecorded_requests_total",
@@ -194,7 +193,8 @@ func (a *App) loadClusters() error {
 	return register(a.registry, a.panics.count, unpublished, unrecorded, a.clusterLoads)
 }
 
-// share makes the exchanges with peers, and the counts of requests to other clusters.
+// share makes the parts that exchange facts with peers, and the counters of requests to other
+// clusters.
 func (a *App) share() error {
 	a.entries = peers.NewEntries(a.channel, func(e accesslog.Entry) { a.picker.LogOwn(e) })
 	a.loads = peers.NewLoads(a.channel)
@@ -212,7 +212,7 @@ func (a *App) share() error {
 	return register(a.registry, a.attempts)
 }
 
-// pick makes the picker, and gives it the pools once Envoys have them.
+// pick makes the picker, and the part that passes pools to it after Envoys have them.
 func (a *App) pick(envoys *delivery.Envoys) (err error) {
 	cfg := a.cfg
 	var waiter delivery.EndpointWaiter = envoys
@@ -260,8 +260,8 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 	return pipeline.New(cfg)
 }
 
-// Run reads, translates and serves until ctx ends. It waits for a cluster that does not answer. It
-// returns an error when the paths cannot be read or a listener fails.
+// Run reads, translates and serves until ctx ends. While the API server does not answer, it waits.
+// It returns an error when the paths cannot be read or a listener fails.
 func (a *App) Run(ctx context.Context) error {
 	defer KeepWithin(a.cfg.Memory)()
 	return a.run(ctx)
@@ -295,7 +295,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	}
 	if a.cfg.XDS != nil {
 		serve(ports.ADS, a.cfg.XDS, a.security.authenticate != nil, a.security.ads, func(r grpc.ServiceRegistrar) {
-			a.xds.Register(r) // proxies are no peers
+			a.xds.Register(r) // only ADS: proxies are not peers
 		})
 	}
 	if a.cfg.Local != nil {
@@ -338,8 +338,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 // serving.
 const syncTimeout = 500 * time.Millisecond
 
-// syncPeers returns when everything that reachable peers publish is in effect, or after
-// syncTimeout.
+// syncPeers returns when all publications of peers are in effect, or after syncTimeout.
 func (a *App) syncPeers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -351,8 +350,8 @@ func (a *App) syncPeers(ctx context.Context) {
 // probeTimeout bounds how long the first Envoy waits for probes of external pickers.
 const probeTimeout = time.Second
 
-// probeAnswers returns when all external pickers have been probed, or after probeTimeout. An Envoy
-// that another process served before would otherwise lose requests while its filter has the wrong
+// probeAnswers returns when all external pickers have been probed, or after probeTimeout. Otherwise
+// an Envoy that another process served before would lose requests while its filter has the wrong
 // dialect.
 func (a *App) probeAnswers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -362,21 +361,21 @@ func (a *App) probeAnswers(ctx context.Context) {
 	}
 }
 
-// If the DNS server answers, the names in use resolve within settleTime. Otherwise a starting
-// process waits for silentTime, so that it removes no endpoints from proxies that have them.
+// A starting process waits for the addresses of names, so that it removes no endpoints from
+// proxies: settleTime at most, and less if no answer arrives for silentTime.
 const (
 	settleTime = 250 * time.Millisecond
 	silentTime = 25 * time.Millisecond
 )
 
-// settleNames returns when the names in use have answers, or none arrives.
+// settleNames returns when the names in use have answers, or after one of these times.
 func (a *App) settleNames(ctx context.Context) {
 	if err := a.hosts.Settle(ctx, silentTime, settleTime); err != nil && ctx.Err() == nil {
 		a.log.Error("addresses of host names that are not used cannot be removed", "error", err)
 	}
 }
 
-// wantNames passes on the names that a translation begins and ceases to use.
+// wantNames passes the names that a translation begins and ceases to use to the resolver.
 func (a *App) wantNames(names, gone []string) {
 	if err := a.hosts.Want(names, gone); err != nil {
 		a.log.Error("addresses of host names cannot be stored", "error", err)
@@ -404,14 +403,15 @@ func (a *App) storeDialect(name string, answer probe.Answer) error {
 	return nil
 }
 
-// pickerDown reports why the picker of an exporting cluster cannot be reached; "" resolves it.
+// pickerDown reports why the picker of an exporting cluster cannot be reached; "" resolves the
+// report.
 func (a *App) pickerDown(id objectid.Target, source, why string) {
 	if a.set != nil {
 		a.set.PickerDown(id.Pool, id.Member, source, why)
 	}
 }
 
-// federation is this cluster's exchange with members; nil without one.
+// federation is this cluster's exchange with members; nil outside of a set.
 func (a *App) federation() load.Federation {
 	if a.set != nil {
 		if f := a.set.Federation(); f != nil {
@@ -429,7 +429,6 @@ func (a *App) cluster() string {
 	return a.set.Cluster()
 }
 
-// quiet drops the error of a context that has ended.
 func quiet(ctx context.Context, err error) error {
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return nil
@@ -441,8 +440,8 @@ func quiet(ctx context.Context, err error) error {
 // for its request's body, cannot be repeated at another picker.
 const pickDrainTime = time.Second
 
-// serveGRPC serves until ctx ends, then completes the calls in flight until drained returns. A nil
-// drained ends them at once.
+// serveGRPC serves until ctx ends. Then it completes the calls in flight until drained returns; if
+// drained is nil, it ends the calls at once.
 func serveGRPC(ctx context.Context, l net.Listener, drained func(), options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {
 	s := grpc.NewServer(options...)

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// callers verifies the Gateways of members that call this cluster's picker, with the certificates
-// that they present to its peer listeners. Without a peer listener it accepts no Gateway.
+// callers verifies members' Gateways that call this cluster's picker, by the certificates that they
+// present to peer listeners. Without a peer listener, it accepts no Gateway.
 func callers(s *store.Store) identity.Callers {
 	m := membersCalls{s}
 	return identity.Callers{Domain: model.PeerDomain, Certificate: m.presented, Verify: m.verify}
@@ -22,7 +22,7 @@ func callers(s *store.Store) identity.Callers {
 
 type membersCalls struct{ store *store.Store }
 
-// own is this cluster's membership while its Gateways have a peer listener.
+// own returns this cluster's membership; an error if its Gateways have no peer listener.
 func (c membersCalls) own() (*store.Membership, error) {
 	m, ok := store.Memberships.Get(c.store.View(), store.OwnMembership)
 	if !ok || m.PeerPort == 0 {
@@ -31,7 +31,7 @@ func (c membersCalls) own() (*store.Membership, error) {
 	return m, nil
 }
 
-// presented returns the certificate of this cluster's Gateways for the name of a pool.
+// presented returns the certificate of this cluster's Gateways, for the server name of a pool.
 func (c membersCalls) presented(server string) (*tls.Certificate, error) {
 	m, err := c.own()
 	if err != nil {

@@ -8,19 +8,17 @@ import (
 	"time"
 )
 
-// clock is the time plus the duration in the file $PENSTOCK_FAULT_CLOCK. Like a wall clock that was
-// set, it has no monotonic reading.
+// clock is shifted by $PENSTOCK_FAULT_CLOCK. Its times have no monotonic reading.
 func clock() func() time.Time {
 	now := shifted("PENSTOCK_FAULT_CLOCK")
 	return func() time.Time { return now().Round(0) }
 }
 
-// elapsed is the time plus the duration in the file $PENSTOCK_FAULT_ELAPSED, which a test may only
-// increase.
+// elapsed is shifted by $PENSTOCK_FAULT_ELAPSED, which a test may only increase.
 func elapsed() func() time.Time { return shifted("PENSTOCK_FAULT_ELAPSED") }
 
-// shifted reads the file of a variable at each call, so that tests can set the clock of a running
-// process.
+// shifted returns a clock: the time plus the duration in the file that a variable names. It reads
+// the file at each call, so tests can set the clock of a running process.
 func shifted(variable string) func() time.Time {
 	path := os.Getenv(variable)
 	return func() time.Time {

@@ -20,7 +20,7 @@ func (a *App) clusterSet() *set.Set {
 	cfg, dir := a.setConfig(), a.cfg.StateDir
 	cfg.Identity, cfg.Authority, cfg.Records = set.FileIdentity(dir), set.FileAuthority(dir), set.FileRecords(dir)
 	if l := a.cfg.Members.Listener; l != nil {
-		// once: this process is the leader for its lifetime
+		// called once: in a folder, this process is always the leader
 		cfg.Listen = func(context.Context) (net.Listener, error) { return a.admit(ports.Members, l, true), nil }
 	}
 	c := a.cfg.Credentials
@@ -30,7 +30,7 @@ func (a *App) clusterSet() *set.Set {
 	return a.set
 }
 
-// setConfig has what a cluster set gets in every role.
+// setConfig has the settings of a cluster set in every role.
 func (a *App) setConfig() set.Config {
 	return set.Config{
 		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address,
@@ -40,7 +40,6 @@ func (a *App) setConfig() set.Config {
 	}
 }
 
-// followSet passes a committed change to the cluster set.
 func (a *App) followSet(ctx context.Context, c *delivery.Change) {
 	a.set.Follow(ctx, set.Change{View: c.View, Objects: c.Objects, Output: c.Output})
 }

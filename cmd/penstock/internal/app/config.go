@@ -30,13 +30,12 @@ type Config struct {
 	// A stand-alone picker may omit it.
 	StateDir string
 	// XDS and Picker are listeners for Envoys; the App closes them. XDS needs Credentials or a
-	// fleet. It may be nil if Local is set.
+	// fleet. It is optional if Local is set.
 	XDS, Picker net.Listener
 	// Local is a Unix socket (ListenSocket) for ADS and, without Peers.Listener, for peers. Its
 	// clients are trusted, because only this user can open it. nil: none.
 	Local net.Listener
-	// Credentials secure XDS and Picker where no fleet runs; nil: every client of Picker is
-	// trusted.
+	// Credentials secure XDS and Picker if no fleet runs; nil: every client of Picker is trusted.
 	Credentials *Credentials
 	// Disk reads the files that flags name. /healthz fails while a read hangs.
 	Disk *filesystem.Disk
@@ -44,16 +43,16 @@ type Config struct {
 	Peers Peers
 	// Members configures how other clusters of the cluster set reach this one.
 	Members Members
-	// PickerAddresses and PickerSockets (paths) are where Envoys reach our picker; both empty: the
-	// address of the Picker listener.
+	// PickerAddresses and PickerSockets (paths) are the places at which Envoys reach our picker;
+	// both empty: the address of the Picker listener.
 	PickerAddresses []netip.AddrPort
 	PickerSockets   []string
 	// HTTP serves metrics and health. On a loopback address it also serves the admin pages, which
-	// show the status and the explanations of all objects. Admin serves all of these pages. nil:
-	// none. The socket in StateDir always serves all pages.
+	// show the status and the explanations of all objects. Admin serves all of these pages. Both
+	// may be nil. The socket in StateDir always serves all pages.
 	HTTP, Admin net.Listener
 	Addresses   Addresses
-	// Processor is the default for pools whose policy names none.
+	// Processor is for pools whose policy names no processor.
 	Processor Processor
 	// HeldBodies bounds the request bodies that the picker holds, in bytes.
 	HeldBodies int64
@@ -61,8 +60,8 @@ type Config struct {
 	Recording *recording.File
 	// KVEvents accepts model servers that connect to publish KV events; nil: none.
 	KVEvents net.Listener
-	// DefaultPool is the pool of external gateways that name none. Zero: the only pool, if there is
-	// one.
+	// DefaultPool is the pool for external gateways that name no pool. Zero: the only pool, if
+	// there is only one.
 	DefaultPool objectid.Pool
 	// Offers are the exported pools that gateways outside the cluster set may use, too.
 	Offers []Offer
@@ -70,29 +69,29 @@ type Config struct {
 	AccessLog string
 	// UsageDB returns the URL of the PostgreSQL database of usage; nil: SQLite in StateDir.
 	UsageDB func() (string, error)
-	// DrainTime is how long streams of a removed filter chain may continue.
+	// DrainTime is how long streams of removed filter chains may continue.
 	DrainTime time.Duration
 	// StopTimeout is how long picks in flight may continue at shutdown; 0: a second.
 	StopTimeout time.Duration
 	// Memory is the process's memory limit in bytes, such as its container's. Go's own limit is
 	// lower. 0: no limit.
 	Memory int64
-	// Tracer receives spans; Collector and Sampling configure Envoys' own.
+	// Tracer receives this process's spans; Collector and Sampling configure Envoys' spans.
 	Tracer    trace.TracerProvider
 	Collector netip.AddrPort
 	Sampling  float64
 	Log       *slog.Logger
 }
 
-// Offer is an exported pool for gateways that are not in the cluster set, or that name no pool to a
-// picker.
+// Offer is an exported pool for gateways that are outside the cluster set, or that name no pool to
+// a picker.
 type Offer struct {
 	Pool objectid.Pool
-	// Picker serves picks from this pool alone; the App closes it. nil: none.
+	// Picker is a listener for picks from only this pool; the App closes it. nil: none.
 	Picker net.Listener
 }
 
-// offers maps the pools of Offers to ports; 0: the offer has no listener.
+// offers maps the pools of Offers to the ports of their listeners; 0: no listener.
 func (c Config) offers() map[objectid.Pool]int32 {
 	out := map[objectid.Pool]int32{}
 	for _, o := range c.Offers {
@@ -106,12 +105,11 @@ func (c Config) offers() map[objectid.Pool]int32 {
 
 // Folder configures the role of a folder.
 type Folder struct {
-	// Paths are the folders and files with objects. At least one.
+	// Paths are the folders and files with objects. At least one is required.
 	Paths []string
-	// OnePort gives each port to one Gateway: their Envoys run on one machine.
+	// OnePort gives each port to one Gateway, because all Envoys run on one machine.
 	OnePort bool
-	// OnGateways is called with the names of all Gateways of this controller after each change; may
-	// be nil.
+	// OnGateways is called after each change with the names of all our Gateways; may be nil.
 	OnGateways func(gateways []string)
 }
 
@@ -122,9 +120,9 @@ type OfflineConfig struct {
 	StateDir string
 	// PickerAddresses are where Envoys would reach our picker.
 	PickerAddresses []netip.AddrPort
-	// AnyController accepts every Gateway, whatever its class: for files of another project.
+	// AnyController accepts Gateways of every class, for files of another project.
 	AnyController bool
-	Processor     Processor // as in Config
+	Processor     Processor // Config.Processor
 	Log           *slog.Logger
 }
 
@@ -156,10 +154,10 @@ const (
 
 // Peers are the other processes that serve the same Envoys, and how they reach this one.
 type Peers struct {
-	// Addresses are where peers serve; this process's own may be among them. On Kubernetes they
-	// come from the Service.
+	// Addresses are the peers' addresses; this process's may be among them. On Kubernetes they come
+	// from the Service.
 	Addresses []string
-	// Listener serves peers; nil: Config.Local does.
+	// Listener serves peers; nil: Config.Local serves them.
 	Listener net.Listener
 	// TLS identifies peers on Listener. nil: certificates of the fleet's authority identify them.
 	// Without a fleet, Listener is then a socket that no other user can open.
@@ -168,12 +166,12 @@ type Peers struct {
 
 // Members configures how other clusters of the cluster set reach this one.
 type Members struct {
-	// Listener serves what this cluster exports, over mTLS; nil: no other cluster subscribes to it.
+	// Listener serves this cluster's exports, over mTLS; nil: no other cluster subscribes to them.
 	// The App closes it.
 	Listener net.Listener
-	// Listen opens the listener on Kubernetes, where only the leader has it.
+	// Listen opens the listener on Kubernetes, where only the leader listens.
 	Listen func(context.Context) (net.Listener, error)
-	// Address is where members reach the listener, as HOST:PORT.
+	// Address is the HOST:PORT at which members reach the listener.
 	Address string
 }
 

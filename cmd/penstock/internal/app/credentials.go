@@ -18,11 +18,11 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// Credentials secure ADS and the picker where no fleet runs. Clients of ADS have a certificate or a
-// token. They receive the picker's CA and key with their configuration.
+// Credentials secure ADS and the picker if no fleet runs. Clients of ADS have a certificate or a
+// token. They receive the picker's CA and a call key with their configuration.
 type Credentials struct {
 	Files identity.Files
-	// Name is the DNS name in the certificate by which proxies verify the picker.
+	// Name is the DNS name that proxies verify in the picker's certificate.
 	Name string
 	// OpenPicker lets every client ask for picks, over TLS.
 	OpenPicker bool
@@ -35,7 +35,7 @@ type holder struct {
 
 	mu sync.RWMutex
 	// keys are the root keys for calls to the picker. Proxies receive keys made with the first root
-	// key. Keys made with the second one stay valid.
+	// key. Keys made with the second root key stay valid.
 	keys []string
 	ca   []byte
 }
@@ -94,7 +94,7 @@ func (h *holder) pickKeys() []string {
 	return h.keys
 }
 
-// security sets who may connect; peers stay as they are.
+// security sets which proxies may connect. Settings for peers stay.
 func (h *holder) security(s security) security {
 	s.authenticate = h.authenticate
 	s.ads = []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(h.Files.TLS(true, tls.VersionTLS13), h.log))}

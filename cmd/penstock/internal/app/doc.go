@@ -11,23 +11,23 @@
 //
 // # Access to pages
 //
-// An address that others reach serves metrics and health alone. Status and explanations of all
-// namespaces' objects are served on loopback (--admin), behind the API server's permission to
-// port-forward.
+// An address that other machines reach serves only metrics and health. Status and explanations of
+// all namespaces' objects are served on loopback (--admin): on Kubernetes, only users who may
+// port-forward reach it.
 //
 // # Memory
 //
 // Go collects when the heap has doubled, which never happens at rest. So memory.go returns the
-// memory of a burst a second after a start, a large change or a storm.
+// memory of a burst, such as a start or a large change, a second later.
 //
 // Resident memory is live memory plus gaps: Go never moves objects, so an object among garbage pins
-// its pages. With 5,000 routes 90 MiB were live, 60 to 85 MiB were gaps in the size classes of
+// its pages. With 5,000 routes, 90 MiB were live, 60 to 85 MiB were gaps in the size classes of
 // garbage (16 to 112 bytes), and 48 MiB were pages of the program. Therefore resources are checked
 // before they are encoded, endpoints are encoded without messages, input is read once, and until
-// the first idle moment the heap grows by half at most.
+// the process first rests, the heap grows by half at most.
 //
-// Compare RssAnon, not VmRSS, of two binaries: RSS includes 54 to 62 MiB of the program, depending
-// on the page cache. A metric has no series for an endpoint before its first request.
+// Compare RssAnon, not VmRSS, of two binaries: VmRSS includes 54 to 62 MiB of the program,
+// depending on the page cache. A metric has no series for an endpoint before its first request.
 //
 // Tests: go test ./cmd/penstock/internal/app; the tests in cmd/penstock drive the whole.
 package app

@@ -20,14 +20,14 @@ const documentInterval = time.Second
 
 // Document is an EndpointPickerConfig from a file or a flag. Its strategy applies to all pools.
 type Document struct {
-	path   string // "" for a text
+	path   string // "" if a flag has the text
 	disk   *filesystem.Disk
 	last   []byte
 	config *endpointpicker.EndpointPickerConfig
 }
 
-// ReadDocument reads an EndpointPickerConfig from a file, or else from a text. It logs fields
-// without effect, and an error names an invalid one.
+// ReadDocument reads an EndpointPickerConfig from a file, or from text if path is "". It logs
+// fields without effect. An error names the first invalid field.
 func ReadDocument(disk *filesystem.Disk, path, text string, log *slog.Logger) (*Document, error) {
 	d := &Document{path: path, disk: disk, last: []byte(text)}
 	if path != "" {
@@ -39,7 +39,7 @@ func ReadDocument(disk *filesystem.Disk, path, text string, log *slog.Logger) (*
 	return d, d.parse(log)
 }
 
-// parse keeps the last valid document.
+// parse reads d.last. An invalid text changes nothing.
 func (d *Document) parse(log *slog.Logger) error {
 	config, problems := endpointpicker.Read(string(d.last))
 	var invalid []error

@@ -18,14 +18,15 @@ import (
 	"github.com/penstock-project/penstock/translator/graph"
 )
 
-// Explained is a translator's explanation with the state of a running process.
+// Explained is the translator's explanation of a request, with the state of a running process.
 type Explained struct {
 	translator.Explanation
-	// Access is what the policies above the route decide about the API key; "" without any.
+	// Access is the decision of the policies above the route about the API key; "" without
+	// policies.
 	Access string `json:"access,omitempty"`
-	// Picks are the picker's present choices, by pool.
+	// Picks are the picks that the picker would make now, by pool.
 	Picks map[string]json.RawMessage `json:"picks,omitempty"`
-	// Servers are how many servers of backends serve now, by cluster.
+	// Servers has, by cluster of a backend, how many of its servers serve now.
 	Servers map[string]picker.Serving `json:"servers,omitempty"`
 	// Conditions are the reports of the route and the Gateway.
 	Conditions []status.Object `json:"objects,omitempty"`
@@ -55,7 +56,7 @@ func (c *core) rows(key string) (rows []graph.Explanation) {
 	return rows
 }
 
-// Explain follows a request through everything, picks included.
+// Explain is core.Explain with the picks that the request would get.
 func (a *App) Explain(q translator.Query) Explained {
 	out := a.core.Explain(q)
 	out.Picks = map[string]json.RawMessage{}
@@ -71,7 +72,7 @@ func (a *App) Explain(q translator.Query) Explained {
 	return out
 }
 
-// picks asks our picker about each backend that it serves, including backends behind hops.
+// picks queries our picker about each backend that it picks for, including backends behind hops.
 func (a *App) picks(into map[string]json.RawMessage, backends []translator.BackendView, h http.Header) {
 	for _, b := range backends {
 		if b.Pool != "" {
@@ -121,8 +122,8 @@ type FoundPicks struct {
 	Picks []*picker.Record `json:"picks"` // of all processes, the newest first
 	// Silent is how many other processes have not answered: their picks are missing.
 	Silent int `json:"silent,omitempty"`
-	// Unknown means that no process has a pick of the requested pool, and this process has no such
-	// pool. Pools lists the first of its pools; More counts the others.
+	// Unknown means that no process has a pick of the requested pool, and this process lacks the
+	// pool. Pools then lists its first pools; More counts the others.
 	Unknown bool     `json:"unknown,omitempty"`
 	Pools   []string `json:"pools,omitempty"`
 	More    int      `json:"more,omitempty"`
@@ -130,7 +131,7 @@ type FoundPicks struct {
 
 const maxNamed = 20
 
-// find lists the pools of this process if it has neither the pool nor a pick of it.
+// find sets Unknown, Pools and More if there is neither the pool nor a pick of it.
 func (f *FoundPicks) find(pool string, pools []string) {
 	if pool == "" || len(f.Picks) > 0 || slices.ContainsFunc(pools, picker.Picks{Pool: pool}.Of) {
 		return
@@ -139,8 +140,8 @@ func (f *FoundPicks) find(pool string, pools []string) {
 	f.More = len(pools) - len(f.Pools)
 }
 
-// picksPage serves picks of all processes for ?last=N and ?request=ID, and otherwise picks of this
-// process.
+// picksPage serves picks of all processes for ?last=N and ?request=ID, and otherwise this
+// process's.
 func (a *App) picksPage(w http.ResponseWriter, r *http.Request) {
 	args := r.URL.Query()
 	if !args.Has("last") && !args.Has("request") {

@@ -28,35 +28,36 @@ import (
 // Fleet runs the proxies of Gateways in the cluster. It serves ADS over TLS to proxies that prove
 // their identity.
 type Fleet struct {
-	// ADS are the addresses ("host:port") by which proxies reach all processes. At least one.
+	// ADS are the addresses ("host:port") by which proxies reach all processes. At least one is
+	// required.
 	ADS []string
-	// Names are the DNS names of this process's certificate. Proxies verify the first.
+	// Names are the DNS names of this process's certificate. Proxies verify the first name.
 	Names []string
 	// EnvoyImage and PenstockImage are the images of proxies; see render.Settings.
 	EnvoyImage, PenstockImage string
-	// ExternalIPs are ranges; see render.Settings.
+	// ExternalIPs are ranges of addresses; see render.Settings.
 	ExternalIPs []netip.Prefix
-	// OpenPicker lets every client ask for picks, such as gateways of other clusters. Otherwise
-	// only proxies of Gateways may.
+	// OpenPicker admits picks for every client, such as gateways of other clusters. Otherwise only
+	// proxies of Gateways may pick.
 	OpenPicker bool
-	// ClientCA verifies certificates of proxies that run elsewhere; nil: they need a token.
+	// ClientCA verifies certificates of proxies that run elsewhere; nil: such proxies need a token.
 	ClientCA *x509.CertPool
-	// TrustDomain is the domain of SPIFFE IDs of service accounts in such certificates; "": none.
+	// TrustDomain is the trust domain of the SPIFFE IDs in these certificates; "": none.
 	TrustDomain string
 }
 
 type fleets struct {
 	cfg       Fleet
 	core      core
-	recheck   func() // has the server check again who may read what
+	recheck   func() // makes the server check again which Gateways each proxy may read
 	objects   *apply.Cluster
 	authority *authority.Authority
 	guard     *identity.Guard
-	moved     func(gateway report.Ref) // called when a Gateway may be reached elsewhere; nil: not at all
+	moved     func(gateway report.Ref) // called when the addresses of a Gateway may have changed; may be nil
 	*fleet.Fleets
 }
 
-// fleetBoard receives the reports of fleets. It also knows the nodes by which clients reach a
+// fleetBoard receives the reports of fleets. It also records the nodes by which clients reach a
 // NodePort.
 type fleetBoard struct {
 	*status.Board
@@ -104,11 +105,11 @@ func (f *Fleet) translation(out *translator.Config) {
 	}
 }
 
-// pickKeys is the purpose for which the root of the picker's call keys is derived.
+// pickKeys is the purpose from which the root of the picker's call keys is derived.
 const pickKeys = "picker"
 
-// authorityChanged passes the authority on: to fleets, which mount it, and to translation, for the
-// picker's cluster.
+// authorityChanged passes a new authority to fleets, which mount it, and to translation, which
+// writes it into the picker's cluster.
 func (f *fleets) authorityChanged() {
 	f.Refresh()
 	own := &store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: f.authority.Bundle(),
@@ -118,8 +119,8 @@ func (f *fleets) authorityChanged() {
 	}
 }
 
-// security implements proxyRunner. Proxies prove their identity. Peers prove theirs by Peers.TLS,
-// or without it by certificates of the authority.
+// security implements proxyRunner. Proxies and peers prove their identity. Peers use Peers.TLS, or
+// certificates of the authority if it is nil.
 func (f *fleets) security(p Peers) security {
 	s := security{log: f.core.log, authenticate: f.authenticate,
 		ads:   []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(f.secure(tls.VersionTLS13), f.core.log))},

@@ -42,16 +42,16 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Publications of peers come before the files: both concern the same pools.
+	// Publications of peers come before the files, because both are about the same pools.
 	line := a.pipeline(pipeline.Config{Before: []func(context.Context){a.syncPeers, set.Restore},
 		First: []func(context.Context){set.AwaitCertificate, a.settleNames, a.probeAnswers}}, parts...)
 	a.run = func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
-		if err := a.servePages(ctx, group); err != nil { // health from the first moment
+		if err := a.servePages(ctx, group); err != nil { // serves health from the start
 			return err
 		}
 		admit := func() {}
-		if len(cfg.Peers.Addresses) > 0 { // an Envoy that only this process serves may as well wait here
+		if len(cfg.Peers.Addresses) > 0 { // without peers, Envoys can only wait for this process
 			admit = turnAway(cfg.XDS, cfg.Local, cfg.Picker)
 		}
 		err := errors.Join(a.hosts.Restore(), files.Load(ctx))

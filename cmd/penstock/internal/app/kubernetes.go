@@ -29,7 +29,7 @@ const (
 	contactTimeout = 10 * time.Second
 )
 
-// cluster has the parts that only Kubernetes has.
+// cluster has the parts that only the role on Kubernetes has.
 type cluster struct {
 	cfg        Kubernetes
 	source     *kube.Source
@@ -42,11 +42,11 @@ type cluster struct {
 
 // proxyRunner runs the proxies of Gateways: fleets, or externalProxies.
 type proxyRunner interface {
-	// security sets who may connect.
+	// security decides who may connect.
 	security(Peers) security
 	// ready returns when proxies can be served.
 	ready(context.Context) error
-	// run runs in every process, lead only in the leader.
+	// run runs in every process, and lead only in the leader.
 	run(context.Context) error
 	lead(context.Context) error
 	// observe follows a committed change.
@@ -110,7 +110,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	}
 	fetch := pipeline.NewFetch(c.source, a.translation, cfg.Log)
 	observe := delivery.On(delivery.Observe, func(_ context.Context, ch *delivery.Change) { c.observe(a, ch) })
-	// Peers are known once our own Service is read.
+	// Peers are known after our own Service has been read.
 	line := a.pipeline(pipeline.Config{Fetch: fetch,
 		First: []func(context.Context){c.members.set.Restore, c.members.set.Settle, c.members.set.AwaitCertificate,
 			a.settleNames, a.probeAnswers, a.syncPeers}}, observe, delivery.On(delivery.Observe, a.followSet),
@@ -121,7 +121,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	return a, nil
 }
 
-// lagging reports whether the cluster may have changed unnoticed. Then nothing is removed from
+// lagging reports whether the process may lack changes of objects. Then nothing is removed from
 // proxies.
 func (c *cluster) lagging() bool {
 	return c.source.Lagging() || c.unreachable()
@@ -130,7 +130,7 @@ func (c *cluster) lagging() bool {
 // unreachable reports whether the API server has not answered for contactTimeout.
 func (c *cluster) unreachable() bool { return time.Since(c.leader.LastContact()) > contactTimeout }
 
-// run serves health at once, and everything else when the cluster is read.
+// run serves health at once, and everything else after the cluster has been read.
 func (c *cluster) run(ctx context.Context, a *App, line *pipeline.Pipeline) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if err := a.servePages(ctx, group); err != nil {
@@ -180,14 +180,14 @@ func (k *Kubernetes) translation(cfg Config) translator.Config {
 	return out
 }
 
-// addresses limits addresses: the users who write objects do not trust each other.
+// addresses limits addresses, because the users who write objects do not trust each other.
 func (k *Kubernetes) addresses(cfg Config) Addresses {
 	out := cfg.Addresses
 	out.shared, out.own = true, k.Service
 	return out
 }
 
-// observe follows a committed change, whose reports are on the board.
+// observe follows a committed change. The board has the change's reports.
 func (c *cluster) observe(a *App, ch *delivery.Change) {
 	own := false
 	gateways := map[string]struct{}{}
@@ -215,7 +215,7 @@ func (c *cluster) observe(a *App, ch *delivery.Change) {
 	c.proxies.observe(ch)
 	if own {
 		var peers []string
-		for _, at := range processes(ch.View, c.cfg.Service, PeerPort, true) { // an unready one may publish, too
+		for _, at := range processes(ch.View, c.cfg.Service, PeerPort, true) { // unready ones publish, too
 			peers = append(peers, at.String())
 		}
 		a.channel.SetPeers(peers...)
@@ -228,7 +228,8 @@ func changesListeners(d translator.Delta) bool {
 		slices.ContainsFunc(d.Removes, func(r resource.Ref) bool { return r.Type == resource.Listener })
 }
 
-// processes are the addresses of a port of all processes behind our Service, sorted.
+// processes returns, sorted, the addresses of all processes behind our Service, with the named
+// port.
 func processes(r store.Reader, service, port string, unready bool) (out []netip.AddrPort) {
 	for _, slice := range store.EndpointSlices.By(r, store.ByService, service) {
 		for _, p := range slice.Ports {

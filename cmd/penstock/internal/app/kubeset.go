@@ -105,7 +105,7 @@ func (c *cluster) importsTo(r store.Reader, name string) bool {
 	return set.CreatesNamespaces(r)
 }
 
-// lead publishes, and writes the objects of the cluster set, until ctx ends.
+// lead publishes exports, and writes the objects of the cluster set, until ctx ends.
 func (m *membership) lead(ctx context.Context) error {
 	m.leading.Store(true)
 	m.set.LeadingChanged()

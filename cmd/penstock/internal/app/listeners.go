@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// turnAway closes new connections to some listeners until stop is called, so that clients try
-// another process while this one still reads its files. It ignores a listener that is nil or cannot
-// be interrupted.
+// turnAway closes new connections to the listeners until stop is called: clients then try another
+// process while this one still reads its files. It ignores a listener that is nil or has no
+// deadline.
 func turnAway(listeners ...net.Listener) (stop func()) {
 	var accepting sync.WaitGroup
 	var interrupted []interface{ SetDeadline(time.Time) error }
@@ -30,7 +30,7 @@ func turnAway(listeners ...net.Listener) (stop func()) {
 	}
 	return func() {
 		for _, i := range interrupted {
-			_ = i.SetDeadline(time.Unix(1, 0)) // fails for a closed one only
+			_ = i.SetDeadline(time.Unix(1, 0)) // fails only for a closed listener
 		}
 		accepting.Wait()
 		for _, i := range interrupted {

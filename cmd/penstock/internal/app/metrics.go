@@ -28,10 +28,10 @@ const (
 	metricsTimeout = 10 * time.Second
 )
 
-// MetricsPage serves /metrics. A slow client occupies one of metricsClients for two timeouts at
-// most. While all are occupied, clients get 503 and no page is made.
+// MetricsPage serves /metrics. A slow client occupies one of metricsClients places for two timeouts
+// at most. While all places are occupied, clients get 503, and no page is made.
 func MetricsPage(g prometheus.Gatherer) http.Handler {
-	// promhttp's own limit also counts pages whose collection goes on after their timeout.
+	// promhttp's own limit also counts pages that are still collected after their timeout.
 	page := promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: metricsClients, Timeout: metricsTimeout})
 	served := make(chan struct{}, metricsClients)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +46,7 @@ func MetricsPage(g prometheus.Gatherer) http.Handler {
 		conn := http.NewResponseController(w)
 		_ = conn.SetWriteDeadline(time.Now().Add(2 * metricsTimeout)) // only test recorders have none
 		page.ServeHTTP(w, r)
-		_ = conn.Flush() // within the deadline, which the connection's next request does not have
+		_ = conn.Flush() // now, because the deadline ends with this request
 		_ = conn.SetWriteDeadline(time.Time{})
 	})
 }

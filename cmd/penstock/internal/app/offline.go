@@ -45,7 +45,7 @@ func (o *Offline) Names(ctx context.Context, kinds ...string) (out []string, err
 	return out, nil
 }
 
-// nameRounds bounds how often resolved names may lead to further ones.
+// nameRounds bounds how often resolved names may lead to further names.
 const nameRounds = 3
 
 // Translate reads all files, resolves the host names that they use, and translates. Nothing else

@@ -26,10 +26,10 @@ import (
 	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
-// maxSocketPath is the length of a Unix socket's path that every system allows.
+// maxSocketPath is the longest path of a Unix socket that every system allows, in bytes.
 const maxSocketPath = 103
 
-// Socket is where other penstock commands find the process that serves a state folder.
+// Socket is the path by which other penstock commands reach the process that serves a state folder.
 func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock") }
 
 // ListenSocket listens on a Unix socket that only this user can open. It replaces a socket that no
@@ -99,8 +99,8 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// ServePages serves pages until ctx ends. It serves all pages at an address that only this machine
-// reaches, and otherwise the open ones.
+// ServePages serves pages until ctx ends: all pages at an address that only this machine reaches,
+// and otherwise only the open pages.
 func ServePages(ctx context.Context, l net.Listener, open, all http.Handler) error {
 	if Local(l.Addr()) {
 		open = sameOrigin(all)
@@ -133,7 +133,8 @@ func Local(a net.Addr) bool {
 	return a.Network() == "unix" || isTCP && t.IP.IsLoopback()
 }
 
-// withProfiles adds /debug/pprof. It is for the socket alone, which only its owner can open.
+// withProfiles adds /debug/pprof. Only the socket has it, because only its owner can open the
+// socket.
 func withProfiles(handler http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)
@@ -188,7 +189,7 @@ func (a *App) allPages(open http.Handler) http.Handler {
 	return mux
 }
 
-// healthz is 200 unless translation, the reader of files or the renewal of a credential is stuck.
+// healthz answers 200 unless translation, a read of a file or the renewal of a credential is stuck.
 func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
 	if a.translation.Stuck() {
 		http.Error(w, fmt.Sprintf("translation has been stuck for %s, behind revision %d: restart this process",
@@ -206,8 +207,8 @@ func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// readyz is 200 once the configuration is translated, until shutdown begins. A stand-alone picker
-// also needs a pool.
+// readyz answers 200 after the configuration is translated, until shutdown begins. A stand-alone
+// picker also needs a pool.
 func (a *App) readyz(w http.ResponseWriter, _ *http.Request) {
 	if a.stopping.leaving.Load() {
 		http.Error(w, "shutting down: requests in flight are completed", http.StatusServiceUnavailable)

@@ -15,8 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Values of the label part: a panic there ends one row, stream, scrape, request or pick, not the
-// process.
+// Values of the label part. A panic there ends only one row, stream, scrape, request or pick.
 const (
 	partTranslation = "translation"
 	partStream      = "stream" // of a proxy or a peer
@@ -28,9 +27,9 @@ const (
 )
 
 const (
-	// maxPanicText and maxPanicStack bound what is logged of a panic, in bytes.
+	// maxPanicText and maxPanicStack bound the logged value and stack of a panic, in bytes.
 	maxPanicText, maxPanicStack = 1 << 10, 16 << 10
-	// maxPanicPlaces bounds how many places of panics are remembered as logged.
+	// maxPanicPlaces bounds the remembered places of panics.
 	maxPanicPlaces = 256
 )
 
@@ -83,7 +82,7 @@ func (p *panics) first(place string) bool {
 	return true
 }
 
-// place returns the files and lines of a stack, without the parts that differ from call to call.
+// place returns the files and lines of a stack, without the parts that differ between calls.
 func place(stack []byte) string {
 	var b strings.Builder
 	for line := range strings.Lines(string(stack)) {
@@ -95,8 +94,8 @@ func place(stack []byte) string {
 	return b.String()
 }
 
-// calls recovers from panics in handlers of streams and unary calls, which end with INTERNAL. To
-// Envoy, such a pick looks like one of a picker that died.
+// calls recovers from panics in handlers of streams and unary calls, and ends these with INTERNAL.
+// To Envoy, the picker seems to have died.
 func (p *panics) calls(part string) []grpc.ServerOption {
 	guard := func(method string, err *error) {
 		if v := recover(); v != nil {

@@ -28,7 +28,7 @@ type remotePickers struct {
 
 	mu      sync.Mutex
 	located map[model.ClusterID]model.ExternalPicker
-	answers map[model.ClusterID]probe.Answer // those with something to report
+	answers map[model.ClusterID]probe.Answer // only pickers with something to report
 	pages   map[model.ClusterID]string       // why metrics pages cannot be read
 }
 
@@ -80,13 +80,13 @@ func (p *remotePickers) answered(id model.ClusterID, answer probe.Answer) {
 	}
 }
 
-// read records why the metrics page of a picker cannot be read; "" resolves it.
+// read records why the metrics page of a picker cannot be read; "" removes the record.
 func (p *remotePickers) read(pool objectid.Pool, member, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id := model.ImportPickerCluster(pool.Namespace, pool.Name, member)
 	if _, ok := p.located[id]; !ok {
-		return // gone meanwhile
+		return // removed meanwhile
 	}
 	if p.pages[id] = why; why == "" {
 		delete(p.pages, id)
@@ -158,7 +158,7 @@ func (p *remotePickers) report(id model.ClusterID) {
 	p.board.Replace(source, rep)
 }
 
-// reportService reports why the picker behind a port of a Service fails; "" resolves it.
+// reportService reports why the picker behind a port of a Service fails; "" resolves the report.
 func (p *remotePickers) reportService(id model.ClusterID, down string) {
 	source := status.Instance(status.Pickers, id.String())
 	if down == "" {

@@ -6,10 +6,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Processor is the default processor, for pools whose policy names none.
+// Processor is the processor of pools whose policy names none.
 type Processor struct {
-	URL   string // with http or https; "" for none
-	Route bool   // it chooses endpoints, where neither the policy nor the request decides about that
+	URL   string // http or https; "" for none
+	Route bool   // it chooses endpoints unless the policy or the request decides otherwise
 }
 
 func (p Processor) object() store.Op {

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// compareEvery is how often the rates of servers are compared; a difference is reported when it
-	// lasts for differFor.
+	// compareEvery is the interval at which the rates of servers are compared. A difference that
+	// lasts for differFor is reported.
 	compareEvery = 15 * time.Second
 	differFor    = 5 * time.Minute
-	// differBy is the largest quotient of rates that count as equal.
+	// differBy is the largest quotient of two rates that count as equal.
 	differBy = 1.3
-	// maxDiffering is how many servers of a pool are reported.
+	// maxDiffering bounds how many servers of a pool are reported.
 	maxDiffering = 3
 )
 
-// compareRates reports servers whose own series show another rate than their first tokens, until
-// ctx ends. Each process reads all pages, so each reports for itself.
+// compareRates reports, until ctx ends, servers whose metrics show another reading rate than the
+// times of their first tokens. Each process reads all pages, so each reports for itself.
 func compareRates(ctx context.Context, board *status.Board, rates func() []picker.Rate) error {
 	every := time.NewTicker(compareEvery)
 	defer every.Stop()
@@ -48,7 +48,7 @@ type differences map[[2]string]*difference
 
 type difference struct {
 	since time.Time
-	text  string // of the report, which does not change while they differ
+	text  string // of the report; it stays while the rates differ
 }
 
 func (d differences) reports(rates []picker.Rate, now time.Time) (out []report.Report) {

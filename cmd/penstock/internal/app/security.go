@@ -24,14 +24,14 @@ import (
 )
 
 type security struct {
-	log          *slog.Logger        // of connections that are denied
+	log          *slog.Logger        // for denied connections
 	authenticate server.Authenticate // nil: a proxy's own claims are believed
 	ads, peers   []grpc.ServerOption
-	picks        *tls.Config                      // of the picker's ports; nil: cleartext
+	picks        *tls.Config                      // TLS of the picker's ports; nil: cleartext
 	dial         credentials.TransportCredentials // nil: cleartext
-	keyed        bool                             // the Gateways' calls of the picker have keys
-	openPicks    bool                             // and others need none
-	keys         tap.ServerInHandle               // admits calls with one; nil: all
+	keyed        bool                             // Gateways call the picker with keys
+	openPicks    bool                             // calls without a key are admitted, too
+	keys         tap.ServerInHandle               // admits calls with a key; nil: all calls
 }
 
 // openSecurity admits every Envoy. Peers prove their identity if TLS is configured.
@@ -55,13 +55,13 @@ var verifiedByTLS = grpc.ChainStreamInterceptor(func(srv any, stream grpc.Server
 	return next(srv, stream)
 })
 
-// budget bounds the bytes of unfinished messages of ADS and peers. Beyond it, the connections with
-// the most bytes are closed.
+// budget bounds the unfinished messages of ADS and peers, in bytes. Beyond it, the connections with
+// the most such bytes are closed.
 const budget = 64 << 20
 
-// admit wraps a listener. It limits connections whose clients have not authenticated: the number
-// for each address, and the bytes and the time of each connection. The budget limits the unfinished
-// messages of all connections.
+// admit wraps a listener. It limits connections whose clients have not authenticated: their number
+// for each address, and the bytes and the time of each. The budget limits the unfinished messages
+// of all connections together.
 func (a *App) admit(port ports.Port, l net.Listener, authenticates bool) net.Listener {
 	return port.Limit(l, admission.Config{Trusting: !authenticates, Budget: a.budget, Log: a.log})
 }
@@ -71,8 +71,8 @@ func (a *App) memberOptions() []grpc.ServerOption {
 		[]grpc.ServerOption{verifiedByTLS, grpc.ChainStreamInterceptor(closeDenied, countMessages)})
 }
 
-// closeDenied closes the connection of a stream that was denied or broke the protocol. A member has
-// few streams; connections without one would use up descriptors.
+// closeDenied closes the connection of a stream that was denied or broke the protocol. Connections
+// that no stream uses would use up file descriptors.
 func closeDenied(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	err := next(srv, s)
 	switch status.Code(err) {
@@ -82,7 +82,8 @@ func closeDenied(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next gr
 	return err
 }
 
-// counting counts the messages of a stream as received. ADS decodes and counts its own.
+// counting reports each message of a stream as received. ADS decodes and counts its messages
+// itself.
 type counting struct{ grpc.ServerStream }
 
 // RecvMsg implements grpc.ServerStream.
@@ -98,8 +99,8 @@ func countMessages(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next 
 	return next(srv, counting{s})
 }
 
-// guardPicks requires a Gateway's key, made with one of the root keys, for calls of the picker.
-// Health checks have none. An open picker also admits calls without a key; they belong to no
+// guardPicks requires a Gateway's key, made with one of the root keys, for calls of the picker,
+// except for health checks. An open picker also admits calls without a key; they belong to no
 // Gateway.
 func (s *security) guardPicks(roots func() []string, open bool) {
 	s.keyed, s.openPicks = true, open
@@ -110,8 +111,8 @@ func (s *security) guardPicks(roots func() []string, open bool) {
 	s.keys = identity.WithKey(func(token string) string { return model.PickKeyOwner(roots(), token) }, exempt...)
 }
 
-// lowestForPicks is the lowest version of TLS that a picker accepts. Envoy's default as a client,
-// which other gateways have, is 1.2 at most.
+// lowestForPicks returns the lowest version of TLS that a picker accepts. Other gateways are Envoys
+// with default settings, which use 1.2 at most as clients.
 func lowestForPicks(open bool) uint16 {
 	if open {
 		return tls.VersionTLS12
@@ -126,8 +127,8 @@ func (s *security) pickCredentials() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(s.picks, s.log))}
 }
 
-// pickOptions are the options of the picker's port where members of the cluster set call it, too.
-// They need TLS on the port.
+// pickOptions returns the options of the picker's port. With TLS and a cluster set, members may
+// call, too.
 func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOption) {
 	if a.security.picks == nil || a.set == nil {
 		return a.security.keys, a.security.pickCredentials()
@@ -137,7 +138,8 @@ func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOptio
 	return members.Calls(extproc.ServiceName, a.security.keys, grpc_health_v1.Health_ServiceDesc.ServiceName), options
 }
 
-// keyed limits what a client of the picker may send without a key: health checks alone.
+// keyed limits connections to a picker with keys: without a key, clients may only send health
+// checks.
 func keyed(l net.Listener, keyed bool, log *slog.Logger) net.Listener {
 	if !keyed {
 		return ports.Picker.Limit(l, admission.Config{Trusting: true, Log: log})

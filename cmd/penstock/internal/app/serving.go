@@ -32,8 +32,8 @@ func (a *App) Serving(ctx context.Context, gateway string) (urls []string, rev u
 		rev = a.progress.Revision()
 		var refs []resource.Ref
 		urls, refs = a.serves(gateway)
-		// Envoys never acknowledge resources that a later revision removes. Start again with the
-		// gateway's new resources.
+		// Envoys never acknowledge resources that a later revision removes. So start again with the
+		// new resources after each revision.
 		waiting, stop := context.WithCancel(ctx)
 		var watch sync.WaitGroup
 		watch.Go(func() {
@@ -52,8 +52,8 @@ func (a *App) Serving(ctx context.Context, gateway string) (urls []string, rev u
 	}
 }
 
-// acked returns true when Envoys have acknowledged or rejected each of some resources, false if ctx
-// ends first.
+// acked returns true when Envoys have acknowledged or rejected each resource in refs, or false if
+// ctx ends before.
 func (a *App) acked(ctx context.Context, gateway string, refs []resource.Ref) bool {
 	for _, ref := range refs {
 		if err := a.xds.WaitAcked(ctx, gateway, ref, ""); err != nil && ctx.Err() != nil {
@@ -63,8 +63,8 @@ func (a *App) acked(ctx context.Context, gateway string, refs []resource.Ref) bo
 	return true
 }
 
-// serves lists the URLs of a gateway, and the listeners and route configurations behind them,
-// without ports of another Gateway.
+// serves lists the URLs of a gateway, and the listeners and route configurations behind these URLs.
+// It omits ports that another Gateway has.
 func (a *App) serves(gateway string) (urls []string, refs []resource.Ref) {
 	a.translation.Read(func(t *translator.Translator) {
 		for _, port := range t.Ports(gateway) {
@@ -88,7 +88,7 @@ func (a *App) serves(gateway string) (urls []string, refs []resource.Ref) {
 // After returns when a revision later than rev is delivered.
 func (a *App) After(ctx context.Context, rev uint64) error { return a.progress.Wait(ctx, rev+1) }
 
-// address formats a URL as a person would type it on this machine.
+// address returns a URL as a user types it on this machine.
 func address(scheme, host string, port uint16) string {
 	usual := map[string]uint16{"http": 80, "https": 443}[scheme]
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {

@@ -35,14 +35,14 @@ type StandAlone struct {
 	// Paths are folders and files with objects; none: REST.
 	Paths []string
 	REST  *rest.Config
-	// Pool is the InferencePool; zero: the only one of the files. On Kubernetes only objects of its
-	// namespace are read.
+	// Pool is the InferencePool; zero: the only InferencePool in the files. On Kubernetes, only
+	// objects of its namespace are read.
 	Pool objectid.Pool
 	// Group is the API group of InferencePools on Kubernetes.
 	Group string
-	// Own replaces the InferencePool that would be read; nil: none.
+	// Own is used instead of an InferencePool that is read; may be nil.
 	Own *inferencev1.InferencePool
-	// Source is where metrics pages are read, unless the PoolPolicy or the Document sets it.
+	// Source is the source of metrics pages, unless the PoolPolicy or the Document sets one.
 	Source endpointpicker.PageSource
 	// Document is the EndpointPickerConfig; nil: the pool's PoolPolicy has the strategy.
 	Document *Document
@@ -50,10 +50,10 @@ type StandAlone struct {
 	Protocol picker.Protocol
 	// TLS is for the picker's port; nil: cleartext.
 	TLS *tls.Config
-	// Health serves gRPC health checks in cleartext; nil: only the picker's port does.
+	// Health serves gRPC health checks in cleartext; nil: only the picker's port serves them.
 	Health net.Listener
-	// Drain is how long the picker goes on after shutdown was requested. Health checks fail
-	// meanwhile, so that gateways leave.
+	// Drain is how long the picker continues after a request to shut down. Meanwhile health checks
+	// fail, so that gateways leave.
 	Drain time.Duration
 }
 
@@ -111,11 +111,10 @@ func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 	return a, nil
 }
 
-// maxListed bounds how many pools a message names.
 const maxListed = 8
 
-// unready returns why a stand-alone picker has no pool, and how to fix it; "" if it has one, and in
-// other roles.
+// unready returns why a stand-alone picker has no pool, and how to fix it; "" if it has a pool, and
+// in other roles.
 func (a *App) unready() string {
 	if a.standAlone == nil || a.picker.HasDefault() {
 		return ""
@@ -144,8 +143,8 @@ func (a *App) unready() string {
 	return "there are several InferencePools; write the one to pick from in --pool-name: " + list
 }
 
-// run serves health at once, and picks when the objects are read. When ctx ends, it goes on for
-// s.Drain.
+// run serves health at once, and picks after the objects have been read. It continues for s.Drain
+// after ctx ends.
 func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pipeline.Pipeline) error {
 	drained, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -200,10 +199,10 @@ func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pi
 }
 
 type discovery interface {
-	// read returns when all objects have been read once, and run follows them.
+	// read returns when all objects have been read once. run then follows their changes.
 	read(context.Context) error
 	run(context.Context) error
-	// fetch reads objects on demand; nil if read does.
+	// fetch reads objects on demand; nil if read reads all.
 	fetch(*App) *pipeline.Fetch
 }
 
@@ -244,7 +243,7 @@ func fromCluster(c core, s StandAlone, cfg Config) (discovery, error) {
 	for _, k := range []store.Kind{
 		store.PoolPolicies, store.ModelServers, store.InferenceModels, store.InferenceModelRewrites,
 		store.InferenceObjectives, store.ConfigMaps,
-		// for scorers in other processes, and TLS of model servers
+		// needed for scorers in other processes, and for TLS of model servers
 		store.Services, store.EndpointSlices, store.BackendTLSPolicies,
 	} {
 		kinds = append(kinds, kube.Kind{Group: k.Group(), Kind: k.Kind()})

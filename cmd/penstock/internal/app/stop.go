@@ -12,14 +12,14 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// stopping ends a process without losing requests: /readyz fails first, then picks end, then
+// stopping ends a process without losing requests: /readyz fails first, then picks end, and then
 // everything else.
 type stopping struct {
 	leaving  atomic.Bool
 	picks    context.Context // ends when the picker accepts no more calls
 	endPicks context.CancelFunc
 	servers  sync.WaitGroup // of picks
-	calls    atomic.Int64   // of picks in flight
+	calls    atomic.Int64   // picks in flight
 }
 
 func newStopping() *stopping {
@@ -28,7 +28,7 @@ func newStopping() *stopping {
 	return s
 }
 
-// Leave makes /readyz fail. The process serves on.
+// Leave makes /readyz fail. The process continues to serve.
 func (a *App) Leave() { a.stopping.leaving.Store(true) }
 
 // EndPicks makes the picker accept no more calls. It returns once the calls in flight have ended,
@@ -40,8 +40,8 @@ func (a *App) EndPicks() {
 	a.stopping.servers.Wait()
 }
 
-// servePicks serves until ctx ends or EndPicks is called, then completes the picks in flight. It
-// then ends streams of other kinds, such as access logs, which last as long as their Envoy.
+// servePicks serves until ctx ends or EndPicks is called, and then completes the picks in flight.
+// Last it ends other streams, such as access logs, which would last as long as their Envoy.
 func (a *App) servePicks(ctx context.Context, l net.Listener, options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {
 	s := a.stopping
@@ -63,7 +63,7 @@ func (s *stopping) count(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 	return handler(srv, stream)
 }
 
-// await returns when no pick is in flight, or after a while.
+// await returns when no pick is in flight, or after the time most.
 func (s *stopping) await(most time.Duration) {
 	end := time.After(most)
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -23,8 +23,8 @@ func OwnerOf(pool objectid.Target) report.Ref {
 	return store.RefOf(store.InferencePools, pool.Pool.String())
 }
 
-// reportUnserved reports that no server of a pool serves, or resolves that report. Each process
-// watches the servers and reports for itself.
+// reportUnserved reports that no server of a pool serves; a zero u resolves the report. Each
+// process watches the servers, and reports for itself.
 func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved) {
 	source := status.Instance(status.Servers, pool.String())
 	if u == (picker.Unserved{}) {
@@ -80,7 +80,7 @@ func (a *App) servingOf(cluster string) (picker.Serving, bool) {
 	}
 	pool := objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}}
 	switch id.Kind {
-	case model.PoolKind: // its subsets are not watched apart
+	case model.PoolKind: // subsets are not watched separately
 	case model.ImportKind, model.ParentKind, model.PeerKind:
 		pool.Member = id.Member
 	default:

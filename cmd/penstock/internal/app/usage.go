@@ -19,18 +19,19 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// newUsage makes the keeper of usage, which opens nothing before a gate decides about a request.
+// newUsage makes the keeper of usage. It opens nothing before a gate decides about a request.
 func newUsage(cfg Config, board *status.Board, objects *store.Store) *usage.Keeper {
 	out := usage.Config{URL: cfg.UsageDB, Place: usagePlace, Now: clock(), Log: cfg.Log,
 		Late: func(age time.Duration, why string) { reportUsage(board, objects, age, why) }}
 	if cfg.StateDir != "" {
 		out.Folder = usage.Folder(cfg.StateDir)
 	}
-	out.Process, _ = os.Hostname() // Start differs between processes, too
+	out.Process, _ = os.Hostname() // may be empty: Start identifies a process, too
 	return usage.New(out)
 }
 
-// usagePlace is the pool of a row without a pick: the pool or the Service of Envoy's cluster.
+// usagePlace returns the pool or the Service of an Envoy cluster, for the rows of requests without
+// a pick.
 func usagePlace(cluster string) string {
 	id, ok := model.ParseClusterID(cluster)
 	switch {
@@ -44,7 +45,8 @@ func usagePlace(cluster string) string {
 	return objectid.Join(id.Namespace, id.Name)
 }
 
-// reportUsage reports on each AccessPolicy that usage waits for its database, or resolves that.
+// reportUsage reports on each AccessPolicy that usage waits for its database. Age 0 resolves the
+// reports.
 func reportUsage(board *status.Board, objects *store.Store, age time.Duration, why string) {
 	var reports []report.Report
 	if why != "" {

@@ -6,7 +6,7 @@
 //	/debug/xds/dump?gateway=NAMESPACE/NAME   what is served, in the form of Envoy's /config_dump
 //	/debug/xds/diff?node=ID                  served versions against accepted ones
 //
-// The streams (/proxies) and a pool's picks (/debug/picks, /explain) have pages elsewhere.
+// Package app serves the pages of streams (/proxies) and of picks (/debug/picks, /explain).
 //
 // Only operators may reach these pages: internal/app serves them on the state folder's socket and
 // on --admin.

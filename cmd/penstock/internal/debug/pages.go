@@ -32,12 +32,12 @@ func Register(mux *http.ServeMux, c Config) {
 	mux.HandleFunc("GET /debug/xds/diff", c.diff)
 }
 
-// RegisterStore adds the page of a store alone.
+// RegisterStore adds only the page of a store.
 func RegisterStore(mux *http.ServeMux, s *store.Store) {
 	mux.HandleFunc("GET /debug/store/{kind}", Config{Store: s}.store)
 }
 
-// table finds a kind by its name, its plural or its lower-case form, as kubectl does.
+// table finds a kind by its name or its plural, in any case, like kubectl.
 func table(name string) (store.Kind, bool) {
 	for _, t := range store.Tables() {
 		kind := t.Kind()
@@ -113,7 +113,7 @@ func (c Config) watch(w http.ResponseWriter, r *http.Request, kind string) {
 	for {
 		revisions, _, err := subscription.Next(r.Context())
 		if err != nil {
-			return // the client has gone
+			return // the client is gone
 		}
 		_ = flusher.SetWriteDeadline(time.Now().Add(watchWrite)) // a recorder in a test has none
 		for _, rev := range revisions {
@@ -195,5 +195,5 @@ func WriteJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("content-type", "application/json")
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(v) // the client may have gone
+	_ = e.Encode(v) // the client may be gone
 }

@@ -89,7 +89,7 @@ func redactField(m protoreflect.Message, field protoreflect.FieldDescriptor, val
 	return err
 }
 
-// withoutCredentials returns a text without the credentials that it recognizes.
+// withoutCredentials returns a field's value without the credentials that it recognizes.
 func withoutCredentials(field protoreflect.FieldDescriptor, v protoreflect.Value) (next protoreflect.Value,
 	changed bool) {
 	switch field.Kind() {

@@ -14,17 +14,16 @@ import (
 // AccessConfig configures an Access.
 type AccessConfig struct {
 	Cache *cache.Cache
-	// Drain is how long a Gateway may pick from a pool after the Gateway's routes dropped the pool.
-	// Streams of removed listeners still ask for picks.
+	// Drain is how long a Gateway may pick from a pool after the Gateway's routes dropped the pool,
+	// because streams of removed listeners still need picks.
 	Drain time.Duration
-	// Lagging reports that the objects may be old; nil: never.
+	// Lagging reports that the objects may be outdated; nil: never.
 	Lagging func() bool
 }
 
 // Access decides which pools the proxies of a Gateway may pick from: pools of clusters that its
-// routes use now, or used within the drain time. A call waits up to 0.75 s for access, because its
-// Envoy may have the route from another process. Leases belong to the Gateway that opened them, and
-// their requests count only at endpoints of their pool.
+// routes use now, or used within the drain time. The picker waits up to 0.75 s for access, because
+// the Envoy may have the route from another process.
 type Access struct {
 	cfg AccessConfig
 
@@ -72,7 +71,7 @@ func (a *Access) leave(c *Change, now time.Time) {
 	}
 }
 
-// pickedIn is the pool whose endpoints, or gateways, a cluster has; false for other resources.
+// pickedIn returns the pool whose endpoints or gateways a cluster has; false for other resources.
 func pickedIn(ref resource.Ref) (objectid.Target, bool) {
 	if ref.Type != resource.Cluster {
 		return objectid.Target{}, false
@@ -96,7 +95,7 @@ func (a *Access) Allowed(gateway string, id objectid.Target) (allowed bool, chan
 	}
 	a.mu.Lock()
 	changed, until := a.changed, a.left[use{gateway, id}]
-	a.mu.Unlock() // the channel is older than what follows
+	a.mu.Unlock() // the channel must be older than the answer
 	kinds, cluster := []model.ClusterKind{model.PoolKind}, model.PoolCluster(id.Namespace, id.Name)
 	switch {
 	case id.Import:

@@ -22,7 +22,7 @@ type Change struct {
 	Trace trace.SpanContext
 }
 
-// Stage is a place in the order of delivery.
+// Stage is a position in the order of delivery.
 type Stage int
 
 const (
@@ -37,7 +37,7 @@ const (
 	numStages
 )
 
-// stages is the order of delivery, with the reason for each place.
+// stages is the order of delivery, with the reason for each position.
 var stages = [numStages]struct{ name, why string }{
 	Report: {"report", "the board has a change's reports before anything that refers to them: a NACK, a status"},
 	Claim:  {"claim", "a listener whose port belongs to another Gateway of this machine is not committed"},
@@ -68,7 +68,7 @@ type Part interface{ Steps() []Step }
 // Delivery runs the steps of its parts in the order of stages.
 type Delivery struct{ steps []Step }
 
-// New makes a delivery of some parts. Steps of one stage run in the order of their parts.
+// New makes a Delivery. The steps of one stage run in the order of parts.
 func New(parts ...Part) *Delivery {
 	d := &Delivery{}
 	for _, p := range parts {
@@ -78,8 +78,8 @@ func New(parts ...Part) *Delivery {
 	return d
 }
 
-// Deliver runs every step with a change. Changes are delivered one after the other, by their
-// revisions.
+// Deliver runs every step with a change. The caller delivers one change after the other, in the
+// order of their revisions.
 func (d *Delivery) Deliver(ctx context.Context, c *Change) {
 	for _, s := range d.steps {
 		s.Deliver(ctx, c)

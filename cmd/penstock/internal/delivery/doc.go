@@ -1,6 +1,6 @@
-// Package delivery owns the order in which a committed change reaches the board, the picker, peers,
-// the cache and the rest. The order is the table stages in delivery.go. Each part is a file here
-// with its test; package app gives New the list of parts of a role (a folder, Kubernetes).
+// Package delivery owns the order in which a change reaches the board, the picker, peers, the cache
+// and the other parts. The order is the table stages in delivery.go. Each part is a file here, with
+// its test. Package app passes New the parts of a role (a folder, Kubernetes).
 //
 //	report   reports.go           the board
 //	claim    ports.go             each port of this machine has one Gateway
@@ -13,13 +13,12 @@
 //	observe  package app          status, fleets, supervisors
 //	reach    progress.go          waits for the revision end
 //
-// When a process with peers was stopped for a while (stops.go), its picks wait until it has caught
-// up.
+// After a pause of a process that has peers (stops.go), its picks wait until it has caught up.
 //
-// Invariants: a picker drops an endpoint before Envoy does and names a new one after Envoy has it,
-// so a pick never names an endpoint that its cluster lacks. No step waits: holds.go holds back
-// removals, by pool, that peers have not followed; everything else is committed. One goroutine
-// delivers changes, in the order of their revisions.
+// Invariants: a picker drops an endpoint before Envoy drops it, and names a new endpoint after
+// Envoy has it, so a pick never names an endpoint that its cluster lacks. No step waits: holds.go
+// holds back, by pool, the removals that peers have not followed; everything else is committed. One
+// goroutine delivers changes, in the order of their revisions.
 //
 // Tests: go test ./cmd/penstock/internal/delivery
 package delivery

@@ -12,20 +12,22 @@ import (
 
 const (
 	// workersDelay is how long Envoy's workers may take to apply endpoints that the main thread has
-	// acknowledged. A quicker pick names endpoints that they lack (seen with 50 requests at once).
+	// acknowledged. Without it, picks named endpoints that workers lacked (seen with 50 requests at
+	// once).
 	workersDelay = 20 * time.Millisecond
-	// peersDelay is how much longer Envoys of other processes may take to have the content of the
-	// same files. The ACKs of these Envoys are not published.
+	// peersDelay is how much longer Envoys of other processes may take to receive the content of
+	// the same files. Their ACKs are not published.
 	peersDelay = 500 * time.Millisecond
 )
 
-// Streams are the Envoys that are connected to this process. *server.Server implements it.
+// Streams are the streams of Envoys that are connected to this process. *server.Server implements
+// it.
 type Streams interface {
 	Connected(gateway string) int
 	WaitAcked(ctx context.Context, gateway string, ref resource.Ref, version string) error
 }
 
-// Elsewhere are the Envoys of peers. *peers.Proxies implements it.
+// Elsewhere counts the Envoys of peers. *peers.Proxies implements it.
 type Elsewhere interface {
 	Elsewhere() int
 	Reachable(ctx context.Context) (waited bool, err error)
@@ -52,8 +54,8 @@ type Envoys struct{ cfg EnvoysConfig }
 // NewEnvoys makes an Envoys.
 func NewEnvoys(cfg EnvoysConfig) *Envoys { return &Envoys{cfg} }
 
-// EndpointsKnown returns when every Envoy with one of the clusters has its newest endpoints, or
-// with the context's error.
+// EndpointsKnown returns when every Envoy that has one of the clusters has the newest endpoints of
+// it, or with the context's error.
 func (e *Envoys) EndpointsKnown(ctx context.Context, clusters ...string) error {
 	if err := e.endpointsAcked(ctx, clusters...); err != nil || e.cfg.Elsewhere.Elsewhere() == 0 {
 		return err
@@ -61,8 +63,8 @@ func (e *Envoys) EndpointsKnown(ctx context.Context, clusters ...string) error {
 	return wait(ctx, peersDelay)
 }
 
-// endpointsAcked is EndpointsKnown for the Envoys of this process. Without any, it waits for the
-// first.
+// endpointsAcked is EndpointsKnown for the Envoys of this process. If none is connected, it waits
+// for the first.
 func (e *Envoys) endpointsAcked(ctx context.Context, clusters ...string) error {
 	none := e.cfg.Streams.Connected("") == 0
 	for _, gw := range e.cfg.Cache.Gateways() {
@@ -100,7 +102,7 @@ func (e *Envoys) Reachable(ctx context.Context) (waited bool, err error) {
 // Delivered implements learned.Delivery.
 func (e *Envoys) Delivered(ctx context.Context, rev uint64, pool objectid.Target) error {
 	if !e.cfg.Progress.Begun() {
-		return nil // Envoys are answered after the first translation, which will have it
+		return nil // Envoys wait for the first translation, which will have the endpoints
 	}
 	if err := e.cfg.Progress.Wait(ctx, rev); err != nil {
 		return err
@@ -110,7 +112,7 @@ func (e *Envoys) Delivered(ctx context.Context, rev uint64, pool objectid.Target
 	}
 	clusters := append(e.cfg.Clusters(pool), e.cfg.Linger.Learn(pool, learnedAddresses(e.cfg.Store.View(), pool))...)
 	if len(clusters) == 0 || e.cfg.Streams.Connected("") == 0 {
-		return nil // no route leads to it any more, or no Envoy is connected here
+		return nil // no route leads to the pool any more, or no Envoy is connected here
 	}
 	return e.endpointsAcked(ctx, clusters...)
 }

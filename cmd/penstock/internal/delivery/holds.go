@@ -20,7 +20,7 @@ const (
 	// holdTimeout is how long a removal waits for the pickers of peers to drop the endpoint. Peers
 	// read the same objects within milliseconds.
 	holdTimeout = 300 * time.Millisecond
-	// maxHold bounds the wait of a pool that shrinks again and again meanwhile.
+	// maxHold bounds the wait if the pool shrinks again during the wait.
 	maxHold = 3 * holdTimeout
 )
 
@@ -30,24 +30,24 @@ type HoldsConfig struct {
 	Names Names
 }
 
-// Holds commits changes, and holds back removals that pickers of peers have not followed. Any Envoy
-// may ask any picker, so Envoy keeps an endpoint as long as a picker may name it. A hold covers a
-// pool's cached clusters and endpoints. It also covers removals of resources that these name, such
-// as a hop to spill to. A hold ends when peers name the same endpoints as the picker here, or at
-// its deadline. Later changes of the pool join the hold. Everything else is committed at once.
+// Holds commits changes, and holds back removals that peers' pickers have not followed. Any Envoy
+// may call any picker, so Envoy keeps an endpoint as long as a picker may name it. A hold covers a
+// pool's cached clusters and endpoints, and removals of resources that these name, such as a hop to
+// spill to. A hold ends when peers name the same endpoints as the picker here, or at its deadline.
+// Later changes of the pool join the hold. Everything else is committed at once.
 type Holds struct {
 	cfg      HoldsConfig
 	released chan struct{} // has one element when a hold has ended
 	changed  chan struct{} // has one element when a hold has begun
 
-	mu    sync.Mutex // held during a commit: of a resource, the later change wins
+	mu    sync.Mutex // held during a commit, so that the later change of a resource wins
 	pools map[objectid.Target]*hold
 	items map[item]*pending
 	ended chan struct{} // closed and replaced when a hold ends
 }
 
 type hold struct {
-	digest          string // that peers must publish
+	digest          string // the digest that peers must publish
 	begun, deadline time.Time
 }
 
@@ -57,7 +57,7 @@ type item struct {
 }
 
 type pending struct {
-	pools  map[objectid.Target]bool // that it waits for
+	pools  map[objectid.Target]bool // the held pools that it waits for
 	upsert *resource.Resource       // nil: a removal
 	rev    uint64
 	trace  trace.SpanContext
@@ -72,8 +72,8 @@ func NewHolds(cfg HoldsConfig) *Holds {
 // Steps implements Part.
 func (h *Holds) Steps() []Step { return []Step{{Commit, h.commit}} }
 
-// hold publishes what the picker names, and begins a hold for each pool that shrank and that peers
-// have not followed. It runs before the change is committed.
+// hold publishes the endpoints that the picker names. It begins a hold for each pool that shrank,
+// unless peers have already followed. It runs before the change is committed.
 func (h *Holds) hold(pools map[objectid.Target]naming) {
 	digests := map[objectid.Target]string{}
 	for name, named := range pools {
@@ -136,7 +136,7 @@ func (h *Holds) wait(ctx context.Context, pool objectid.Target) error {
 	}
 }
 
-// commit commits a change except for held resources.
+// commit commits a change, except held resources.
 func (h *Holds) commit(_ context.Context, c *Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,7 +155,7 @@ func (h *Holds) commit(_ context.Context, c *Change) {
 // keep moves held resources out of a batch. mu is held.
 func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 	for _, ref := range d.Removes {
-		delete(h.items, item{d.Gateway, ref}) // an update that is held is outdated
+		delete(h.items, item{d.Gateway, ref}) // a held update is outdated
 		if ref.Type == resource.Cluster {
 			delete(h.items, item{d.Gateway, resource.Ref{Type: resource.Endpoints, Name: ref.Name}})
 		}
@@ -193,8 +193,8 @@ func poolOf(ref resource.Ref) objectid.Target {
 	return objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Member: id.Member}
 }
 
-// needed maps resources to the pools that need them. It has the resources that the cached versions
-// of held resources name, directly or not. mu is held.
+// needed returns the resources that the cached versions of held resources name, directly or
+// indirectly, with the pools whose holds need them. mu is held.
 func (h *Holds) needed(gateway string) map[resource.Ref]map[objectid.Target]bool {
 	out := map[resource.Ref]map[objectid.Target]bool{}
 	var follow func(ref resource.Ref, pool objectid.Target)
@@ -223,7 +223,7 @@ func (h *Holds) needed(gateway string) map[resource.Ref]map[objectid.Target]bool
 	return out
 }
 
-// release commits what waited for this pool alone. mu is held.
+// release ends a hold. It commits changes that wait for no other pool. mu is held.
 func (h *Holds) release(pool objectid.Target) {
 	delete(h.pools, pool)
 	batches := map[string]*cache.Batch{}
@@ -273,8 +273,8 @@ func (h *Holds) Run(ctx context.Context) error {
 	}
 }
 
-// check ends the holds whose peers have followed, or whose deadline has passed, and returns the
-// time until its next call. A peer that misses a deadline holds no other pool until it publishes
+// check ends the holds that all peers have followed, or whose deadline has passed. It returns the
+// time until its next call. A peer that misses a deadline delays no other pool until it publishes
 // again.
 func (h *Holds) check(now time.Time) time.Duration {
 	h.mu.Lock()

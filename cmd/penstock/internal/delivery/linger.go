@@ -17,18 +17,18 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// LingerTimeout is how long clusters outlive the routes to them: longer than Envoy waits for an
-// ordinary pick (2 s).
+// LingerTimeout is how long clusters outlive the last route to them. It is longer than Envoy waits
+// for an ordinary pick (2 s).
 const LingerTimeout = 5 * time.Second
 
 // Linger commits to the cache, and keeps these endpoints for the linger timeout:
 //   - The pods and hops of an import's removed clusters: a request that has chosen such a cluster
 //     may still wait for its pick, and the picked address must be in the cluster. Envoy keeps the
-//     cluster as long (publish.Config.Linger).
-//   - Pods of an import that all leave a cluster at once: an import that stops declaring its
-//     endpoints has learned none yet.
-//   - External pickers that are all replaced: Envoy calls new ones only after a health check, and
-//     would answer 503 meanwhile.
+//     cluster equally long (publish.Config.Linger).
+//   - Pods of an import that all leave a cluster at once: an import that stops declaring endpoints
+//     has learned none yet.
+//   - External pickers that are all replaced. Envoy calls the new pickers only after a health
+//     check, and would answer 503 meanwhile.
 //   - Endpoints of datagrams while they drain, for the answers in flight.
 type Linger struct {
 	cache   *cache.Cache
@@ -36,7 +36,7 @@ type Linger struct {
 	log     *slog.Logger
 	rearm   chan struct{} // Run sets its timer again
 
-	mu      sync.Mutex // held during a commit, so that a cluster that returns wins
+	mu      sync.Mutex // held during a commit: a cluster that returns must not be removed
 	removed map[place]removedCluster
 	left    map[place]leftEndpoints
 }
@@ -45,14 +45,14 @@ type place struct{ gateway, cluster string }
 
 type removedCluster struct {
 	cluster *resource.Resource // its last version
-	rev     uint64             // that removed it
+	rev     uint64             // the revision that removed it
 	until   time.Time          // when its endpoints are removed too
 }
 
 type leftEndpoints struct {
-	pods      []netip.AddrPort   // none in a picker's cluster or one of datagrams, of which the cache has them
-	endpoints *resource.Resource // the newest, without them
-	rev       uint64             // that has those
+	pods      []netip.AddrPort   // nil for clusters of pickers and of datagrams: the cache has their endpoints
+	endpoints *resource.Resource // the newest, without leaving ones
+	rev       uint64             // the revision of endpoints
 	until     time.Time
 }
 
@@ -62,8 +62,8 @@ func NewLinger(c *cache.Cache, timeout time.Duration, log *slog.Logger) *Linger 
 		removed: map[place]removedCluster{}, left: map[place]leftEndpoints{}}
 }
 
-// importedPool is the pool of an import if its pods are the endpoints of a cluster; false for other
-// clusters.
+// importedPool returns the pool of an import whose pods are the endpoints of the cluster; false for
+// other clusters.
 func importedPool(cluster string) (objectid.Target, bool) {
 	id, _ := model.ParseClusterID(cluster)
 	return id.Imported()
@@ -77,7 +77,7 @@ func lingers(cluster string) bool {
 	return ok || id.Kind == model.MembersKind
 }
 
-// Commit commits batches except for lingering removals.
+// Commit commits batches, except removals that linger.
 func (d *Linger) Commit(batches ...cache.Batch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,7 +85,7 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	for i, b := range batches {
 		batches[i].Removes = slices.DeleteFunc(slices.Clone(b.Removes), func(ref resource.Ref) bool {
 			if ref.Type == resource.Endpoints {
-				delete(d.left, place{b.Gateway, ref.Name}) // they stay with the others, if these do
+				delete(d.left, place{b.Gateway, ref.Name}) // they stay if the cluster's other endpoints stay
 			}
 			ok := lingers(ref.Name)
 			cluster := d.cache.Resource(b.Gateway, resource.Ref{Type: resource.Cluster, Name: ref.Name})
@@ -107,12 +107,12 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	d.cache.Commit(batches...)
 }
 
-// addFormer adds some former endpoints of a cluster to its new ones. left reports whether any of
-// them has left.
+// addFormer adds former endpoints of a cluster to its new endpoints. left reports whether any
+// endpoint has left.
 type addFormer func(endpoints, before *resource.Resource) (with *resource.Resource, left bool, err error)
 
-// withFormer returns the new endpoints of a cluster with the former ones that add keeps, if some
-// left now or within the linger timeout.
+// withFormer returns the new endpoints of a cluster. If some left now or within the linger timeout,
+// it calls add to keep former endpoints.
 func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Time, add addFormer) *resource.Resource {
 	at := place{b.Gateway, r.Name}
 	former, ok := d.left[at]
@@ -137,9 +137,9 @@ func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Tim
 	return with
 }
 
-// withLeft returns the new endpoints of a cluster together with the leaving ones. It adds leaving
-// endpoints if all pods of an import, all external pickers or some endpoints of datagrams leave, or
-// have left within the linger timeout.
+// withLeft returns the new endpoints of a cluster. It includes the leaving ones if all pods of an
+// import, all external pickers or some endpoints of datagrams leave, or have left within the linger
+// timeout.
 func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time) *resource.Resource {
 	id, _ := model.ParseClusterID(r.Name)
 	switch {
@@ -228,7 +228,7 @@ func (d *Linger) Run(ctx context.Context) error {
 	}
 }
 
-// expire removes what has expired and returns the time until its next call.
+// expire removes expired clusters and endpoints, and returns the time until its next call.
 func (d *Linger) expire(now time.Time) time.Duration {
 	next := time.Hour
 	d.mu.Lock()

@@ -86,7 +86,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		for _, m := range pp.Members[:min(len(pp.Members), picker.MaxServers)] {
 			out.Servers = append(out.Servers, picker.Server{Addr: m.Address, Labels: m.Labels})
 		}
-		return out // the other picker knows its endpoints
+		return out // the external picker has the endpoints
 	}
 	for _, m := range pp.Members {
 		out.Endpoints = append(out.Endpoints, endpoint.Spec{
@@ -96,7 +96,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	return out
 }
 
-// processor converts a pool's processor; nil without one.
+// processor converts a pool's processor; nil if it has none.
 func processor(pp translator.PickerPool) *picker.Processor {
 	if pp.Processor == nil {
 		return nil
@@ -112,7 +112,7 @@ func processor(pp translator.PickerPool) *picker.Processor {
 	return out
 }
 
-// choicePool converts an import among whose clusters the picker chooses.
+// choicePool converts an import for which the picker chooses among clusters.
 func choicePool(id objectid.Target, body model.BodyMode, c *translator.Choice) picker.Pool {
 	out := picker.Pool{ID: id, Clusters: &picker.Clusters{
 		Margin: c.Margin, Latency: c.Latency, Blind: c.Blind, Sessions: c.Sessions,
@@ -137,7 +137,7 @@ func gatewayPool(id objectid.Target, protocol model.Protocol, at *model.External
 	out.Metrics.Protocol.HTTP2 = protocol == model.H2C
 	addresses, secure := dialed(at)
 	out.Metrics.Off = true
-	// otherwise the client certificate is invalid, and servers with TLS are not called
+	// after an error, the client certificate is invalid: the picker does not call servers with TLS
 	if config, err := secure.Config(); err == nil {
 		out.Metrics.Protocol.TLS = config
 	}

@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	// growTimeout is how long the picker waits for Envoys to have a pool's new endpoints.
-	// Afterwards it names them anyway: a proxy that does not answer must not keep a pool small.
+	// growTimeout is how long the picker waits until Envoys have a pool's new endpoints. Afterwards
+	// it names these anyway, so a proxy that does not answer cannot keep a pool small.
 	growTimeout = time.Second
-	// hopTimeout is the same for a new place to spill to, which may be a listener with routes.
+	// hopTimeout is the same wait for a new place to spill to, which may be a listener with routes.
 	hopTimeout = 5 * time.Second
 	// maxFallbacks bounds how many further endpoints a pick names.
 	maxFallbacks = 8
-	// youngTime is how long picks of a pool that has grown name fallbacks. Envoy skips endpoints of
-	// a pick that it lacks: it acknowledges before its workers have new endpoints, and the Envoys
-	// of other processes follow unseen (envoys.go). The Envoys of a frozen process reconnect
-	// elsewhere once their pings fail, within 13 s (bootstrap). Without fallbacks, a process that
-	// was frozen for 4 s cost 3 of 218,000 requests.
+	// youngTime is how long the picks of a pool that has grown name fallbacks. Envoy skips
+	// endpoints of a pick that it lacks. It may lack new ones: it acknowledges before its workers
+	// have them, and ACKs of other processes' Envoys are not published (envoys.go). The Envoys of a
+	// frozen process reconnect elsewhere when their pings fail, within 13 s (bootstrap). Without
+	// fallbacks, a process that was frozen for 4 s cost 3 of 218,000 requests.
 	youngTime = 15 * time.Second
 )
 
@@ -50,16 +50,16 @@ type PoolsConfig struct {
 	Picker Picker
 	Envoys EndpointWaiter
 	Holds  *Holds
-	// DefaultPool is for gateways that name no pool. Zero: the only pool, if there is one.
+	// DefaultPool is for gateways that name no pool. Zero: the only pool, if there is only one.
 	DefaultPool objectid.Pool
-	// Keep is how long picks from a removed pool stay possible: the drain time.
+	// Keep is how long picks from a removed pool stay possible.
 	Keep time.Duration
 	Log  *slog.Logger
 }
 
-// Pools updates the picker in steps, because Envoys always lag a little. An endpoint that leaves is
-// dropped before Envoy drops it. A new endpoint or place to spill to is named once Envoys have it.
-// Picks from a removed pool stay possible as long as an Envoy may ask.
+// Pools updates the picker in steps, because Envoys always lag a little. The picker drops an
+// endpoint before Envoys drop it. It names a new endpoint, or a new place to spill to, after Envoys
+// have it. Picks from a removed pool stay possible as long as an Envoy may request them.
 type Pools struct {
 	cfg          PoolsConfig
 	grow, retire chan struct{} // signals to the two loops of Run
@@ -67,13 +67,13 @@ type Pools struct {
 	mu sync.Mutex
 	// updating is true between shrink and grow, while the cache lacks the grown pools.
 	updating bool
-	current  map[objectid.Target]picker.Pool // what the picker has
-	growing  map[objectid.Target]picker.Pool // what it gets once Envoys have the endpoints
-	young    map[objectid.Target]time.Time   // pools that have grown, and until when their picks name further endpoints
+	current  map[objectid.Target]picker.Pool // the pools that the picker has
+	growing  map[objectid.Target]picker.Pool // the pools that it gets after Envoys have their endpoints
+	young    map[objectid.Target]time.Time   // pools that have grown, and until when their picks name fallbacks
 	plain    map[objectid.Target]*model.Pool
 	gone     map[objectid.Target]time.Time // removed pools, and until when they are kept
-	// gateways are the pools that replace removed pools of the same name. They are reached through
-	// gateways alone.
+	// gateways are pools that are reached through gateways, and replace removed pools of the same
+	// name that were not.
 	gateways map[objectid.Target]picker.Pool
 }
 
@@ -101,8 +101,8 @@ func (s *Pools) Steps() []Step {
 	}
 }
 
-// before updates the picker before a change is committed. It returns what the picker names of pools
-// that changed.
+// before updates the picker before a change is committed. It returns what the picker now names of
+// the changed pools.
 func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,20 +115,20 @@ func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 	for _, pp := range out.Pools {
 		name := pp.Pool.Name
 		delete(s.gateways, name)
-		// former routes still ask for picks
+		// requests of former routes still need picks
 		if former, ok := s.current[name]; ok && pp.Gateways != nil && !former.Gateways {
 			s.gateways[name] = pickerPool(pp)
 			s.leave(name)
 			continue
 		}
 		relays := pp.Pool.External || pp.Pool.Relay != nil
-		// there is no picker to relay requests to
+		// the pool has no picker to relay requests to
 		if relays && (pp.External == nil || len(pp.External.Addresses) == 0) {
 			s.leave(name)
 			continue
 		}
 		if s.plain[name] = pp.Pool; pp.Gateways != nil {
-			delete(s.plain, name) // nothing is picked for it
+			delete(s.plain, name) // its requests need no endpoint
 		}
 		delete(s.gone, name)
 		next := pickerPool(pp)
@@ -153,8 +153,7 @@ func (s *Pools) leave(name objectid.Target) {
 	poke(s.retire)
 }
 
-// change applies the part of a pool's change that is right whether Envoys have it or not. s.mu is
-// held.
+// change applies the part of a pool's change that need not wait for Envoys. s.mu is held.
 func (s *Pools) change(next picker.Pool) {
 	delete(s.growing, next.ID)
 	old, ok := s.current[next.ID]
@@ -175,8 +174,8 @@ func (s *Pools) change(next picker.Pool) {
 		now.Endpoints = known
 		s.growing[next.ID] = next
 	default:
-		// All endpoints are replaced. Envoy skips endpoints that it lacks, so the list has old and
-		// new ones.
+		// All endpoints are replaced. Envoy skips endpoints that it lacks, so picks name new and
+		// old endpoints.
 		now.Endpoints = slices.Concat(next.Endpoints,
 			slices.DeleteFunc(slices.Clone(old.Endpoints), named(next.Endpoints)))
 		now.Fallbacks = maxFallbacks
@@ -197,8 +196,8 @@ func (s *Pools) set(pool picker.Pool) {
 	}
 }
 
-// chooseDefault marks the pool of gateways that name none: the configured one, or the only one.
-// s.mu is held.
+// chooseDefault marks the pool for gateways that name no pool: the configured pool, or else the
+// only pool. s.mu is held.
 func (s *Pools) chooseDefault() {
 	want := objectid.Target{Pool: s.cfg.DefaultPool}
 	if want.IsZero() {
@@ -210,7 +209,7 @@ func (s *Pools) chooseDefault() {
 			}
 		}
 		switch local {
-		case 0: // a removed one is picked from for the drain time, by name or not
+		case 0: // a removed pool stays the default for the drain time
 			want = s.leavingDefault()
 		case 1:
 		default:
@@ -224,7 +223,7 @@ func (s *Pools) chooseDefault() {
 			s.set(pool)
 		}
 	}
-	if pool, ok := s.current[want]; ok { // first: meanwhile there is never none
+	if pool, ok := s.current[want]; ok { // first, so that there always is a default
 		mark(pool, true)
 	}
 	for name, pool := range s.current {
@@ -232,7 +231,7 @@ func (s *Pools) chooseDefault() {
 	}
 }
 
-// leavingDefault is the default pool if it was removed within the drain time. s.mu is held.
+// leavingDefault returns the default pool if it was removed within the drain time. s.mu is held.
 func (s *Pools) leavingDefault() objectid.Target {
 	for name := range s.gone {
 		if s.current[name].Default {
@@ -242,7 +241,7 @@ func (s *Pools) leavingDefault() objectid.Target {
 	return objectid.Target{}
 }
 
-// after runs once a change is committed.
+// after runs after a change is committed.
 func (s *Pools) after() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -282,14 +281,14 @@ func (s *Pools) finish(ctx context.Context) error {
 
 func (s *Pools) finishGrowing(ctx context.Context) {
 	s.mu.Lock()
-	if s.updating { // after starts it again
+	if s.updating { // after will start it again
 		s.mu.Unlock()
 		return
 	}
 	var clusters []string
 	want, timeout := map[objectid.Target]picker.Pool{}, growTimeout
 	for name, pool := range s.growing {
-		if s.cfg.Holds.held(name) { // the cache does not have it yet: the release starts it again
+		if s.cfg.Holds.held(name) { // not in the cache yet: the hold's release will start it again
 			continue
 		}
 		want[name] = pool
@@ -316,7 +315,7 @@ func (s *Pools) finishGrowing(ctx context.Context) {
 	}
 }
 
-// remove removes expired pools, and expired fallbacks of grown ones.
+// remove removes expired pools, and ends expired fallbacks.
 func (s *Pools) remove(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -364,7 +363,7 @@ func (s *Pools) age() time.Duration {
 
 func sameEndpoint(a, b endpoint.Spec) bool { return a.Addr == b.Addr }
 
-// intersect keeps the endpoints of next that Envoys have, according to old, and draining ones.
+// intersect returns the endpoints of next that Envoys have (the ones in old), and draining ones.
 func intersect(next, old []endpoint.Spec) []endpoint.Spec {
 	known := map[netip.AddrPort]bool{}
 	for _, e := range old {

@@ -15,8 +15,8 @@ type Prober interface {
 	Remove(name string)
 }
 
-// Probes starts probes of the external pickers that routes use: of their health and, unless only
-// our picker calls them, of their dialect.
+// Probes starts probes of the external pickers that routes use. It probes their health, and their
+// dialect unless only our picker calls them.
 type Probes struct{ Prober Prober }
 
 // Steps implements Part.
@@ -35,7 +35,7 @@ func (p Probes) probe(_ context.Context, c *Change) {
 			continue
 		}
 		target := probe.Picker{Addresses: at, TLS: tls, HealthOnly: e.Relayed}
-		// a member's Penstock answers only calls that name a pool
+		// probes name no pool; a member's Penstock requires one
 		if e.TLS.Certificate == model.MemberCertificate {
 			target.Dialect = probe.FullDuplex
 		}
@@ -47,7 +47,7 @@ func health(p *model.PickerPort) probe.Health {
 	return probe.Health{Port: p.Port, TLS: PortTLS(p), Authorization: p.Authorization}
 }
 
-// PortTLS is the TLS of a picker's port; nil: cleartext.
+// PortTLS returns the TLS of a picker's port; nil: cleartext.
 func PortTLS(p *model.PickerPort) *dial.TLS {
 	if p.TLS == nil {
 		return nil

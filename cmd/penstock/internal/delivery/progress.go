@@ -8,7 +8,7 @@ import (
 // Progress is how far delivery has come.
 type Progress struct {
 	mu      sync.Mutex
-	begun   bool // a change was delivered, even an empty one
+	begun   bool // a change was delivered; it may have been empty
 	rev     uint64
 	changed chan struct{} // closed and replaced when rev grows
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// Names exchanges what pickers name. *peers.Names implements it.
+// Names exchanges digests of named endpoints. *peers.Names implements it.
 type Names interface {
 	Publish(digests map[objectid.Target]string)
 	Retract(pools ...objectid.Target)
@@ -20,10 +20,10 @@ type Names interface {
 
 type naming struct {
 	digest string
-	fewer  bool // than before
+	fewer  bool // fewer endpoints than before
 }
 
-// names compares what the picker names of a pool now and before.
+// names compares the endpoints that the picker names now and before.
 func names(next, before picker.Pool) naming {
 	addrs := func(p picker.Pool) (out []string) {
 		for _, e := range p.Endpoints {

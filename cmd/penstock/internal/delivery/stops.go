@@ -8,22 +8,23 @@ import (
 )
 
 const (
-	// stopsInterval is the interval of beats, aloneInterval that of looks for the first peer.
+	// stopsInterval is the time between beats; without peers, aloneInterval is the time between
+	// looks for a peer.
 	stopsInterval, aloneInterval = 100 * time.Millisecond, 500 * time.Millisecond
-	// catchUpTime bounds how long a process takes, after it was stopped, to read changes and to
-	// publish the endpoints that its picker names. Afterwards peers wait for it again.
+	// catchUpTime bounds how long a process that resumes after a pause takes to read changes and to
+	// publish the endpoints that its picker names. From then on its peers wait for it again.
 	catchUpTime = 250 * time.Millisecond
 )
 
-// Stops detects that the process was stopped: by a signal, a debugger or a paused machine. Peers
-// wait holdTimeout for it to follow a change, and then let Envoys drop endpoints that its picker
-// still names. So picks wait for catchUpTime after a longer stop. Without peers they need not:
-// Envoys receive nothing from elsewhere.
+// Stops detects that the process was paused: by a signal, a debugger or a paused machine. Peers
+// wait holdTimeout for a process to follow a change, and then let Envoys drop endpoints that its
+// picker still names. So picks wait for catchUpTime after a longer pause. Without peers they need
+// not: only this process changes Envoys' endpoints.
 type Stops struct {
 	log   *slog.Logger
 	alone func() bool
 	start time.Time
-	beat  atomic.Int64 // the last one, since start; 0: none, or no peers
+	beat  atomic.Int64 // time of the last beat, since start; 0: no beat, or no peers
 	until atomic.Int64 // picks wait until then, since start
 }
 
@@ -32,12 +33,12 @@ func NewStops(alone func() bool, log *slog.Logger) *Stops {
 	return &Stops{log: log, alone: alone, start: time.Now()}
 }
 
-// Behind returns how long a pick that begins now waits; 0 unless the process was stopped a moment
+// Behind returns how long a pick that begins now must wait: 0 unless the process resumed a moment
 // ago. See picker.Config.
 func (s *Stops) Behind(now time.Time) time.Duration {
 	at, beat := now.Sub(s.start), time.Duration(s.beat.Load())
 	wait := max(0, time.Duration(s.until.Load())-at)
-	if beat > 0 && at-beat > holdTimeout { // this call runs before Run does
+	if beat > 0 && at-beat > holdTimeout { // Run has not noted it yet
 		wait = catchUpTime
 	}
 	if wait > 0 && s.alone() {
@@ -46,7 +47,7 @@ func (s *Stops) Behind(now time.Time) time.Duration {
 	return wait
 }
 
-// Run detects stops until ctx ends.
+// Run detects pauses until ctx ends.
 func (s *Stops) Run(ctx context.Context) error {
 	for {
 		next := aloneInterval
@@ -61,7 +62,7 @@ func (s *Stops) Run(ctx context.Context) error {
 	}
 }
 
-// note is a beat, and reports whether there are peers. Without peers there are no beats.
+// note records a beat, and reports whether there are peers. Without peers it records none.
 func (s *Stops) note(now time.Time) (peers bool) {
 	if s.alone() {
 		s.beat.Store(0)

@@ -23,7 +23,7 @@ type chat struct {
 	MaxTokens int       `json:"max_tokens,omitempty"`
 	IgnoreEOS bool      `json:"ignore_eos,omitempty"` // continue to max_tokens
 	Stream    bool      `json:"stream,omitempty"`
-	Route     *bool     `json:"route,omitempty"` // of a pool with a processor: whether it chooses the server
+	Route     *bool     `json:"route,omitempty"` // whether the pool's processor chooses the server
 }
 
 type message struct {
@@ -31,7 +31,7 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// question has an answer of at most so many tokens; 0: any number.
+// question returns a request for an answer of at most the given tokens; 0: any number.
 func question(model, text string, tokens int) chat {
 	return chat{Model: model, Messages: []message{{Role: "user", Content: text}}, MaxTokens: tokens}
 }
@@ -50,7 +50,7 @@ func (c chat) json() string {
 type answer struct {
 	Status   int
 	By, At   string // the model server's name and address, from the response's headers
-	TokenIDs string // where the server has the prompt's token IDs from, likewise
+	TokenIDs string // where the server got the prompt's token IDs, from a header
 	Text     string
 	Took     time.Duration
 }
@@ -115,7 +115,8 @@ type stream struct {
 	events *bufio.Scanner
 }
 
-// open returns when the headers of a streamed answer have arrived. It closes when the step ends.
+// open returns when the headers of a streamed answer have arrived. The stream closes when the step
+// ends.
 func (d *show) open(base string, c chat) *stream {
 	c.Stream = true
 	a, body := d.post(d.ctx, base, c)
@@ -125,7 +126,8 @@ func (d *show) open(base string, c chat) *stream {
 	return s
 }
 
-// read calls chunk with each text of a stream, which must be complete, and returns their number.
+// read calls chunk with each text of a stream, and returns the number of texts. A stream without an
+// end is an error.
 func (s *stream) read(chunk func(text string)) (n int, err error) {
 	for s.events.Scan() {
 		data, ok := strings.CutPrefix(s.events.Text(), "data: ")
@@ -154,7 +156,7 @@ type page struct {
 	colour bool
 }
 
-const bold, faint, red, green, yellow, cyan, magenta = "1", "2", "31", "32", "33", "36", "35" // of ANSI
+const bold, faint, red, green, yellow, cyan, magenta = "1", "2", "31", "32", "33", "36", "35" // ANSI codes
 
 func (p *page) paint(code, text string) string {
 	if !p.colour || text == "" {

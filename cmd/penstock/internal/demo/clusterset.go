@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
-const epp = "west-epp" // west's picker, a process of its own
+const epp = "west-epp" // west's picker, a separate process
 
 func setScript() script {
 	return script{
@@ -78,7 +78,7 @@ func joined(d *show) []any {
 		for _, way := range [][2]string{{other, "here"}, {"here", other}} {
 			text := d.call(way[0], " |", "", "clusters", "show")
 			join := []string{"clusters", "join", "-"}
-			if way[1] == "here" { // where the others export nothing yet
+			if way[1] == "here" { // here: the other clusters export nothing yet
 				join = append(join, "--allow-namespaces", "default")
 			}
 			d.call(way[1], "", text, join...)
@@ -120,7 +120,8 @@ func annotated(d *show) []any {
 	return []any{a.By, took.Milliseconds()}
 }
 
-// during sends requests, four at a time, while an action runs: none may fail. It shows who served.
+// during sends requests, four at a time, while an action runs. No request may fail. It returns how
+// many each cluster served.
 func (d *show) during(action func()) (served map[string]int, sum int) {
 	ctx, stop := context.WithCancel(d.ctx)
 	var group sync.WaitGroup

@@ -23,10 +23,10 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// ErrFailed is the error of a demo with a step that failed; the output has the reason.
+// ErrFailed is the error of a demo in which a step failed. The output has the reason.
 var ErrFailed = errors.New("the demo failed")
 
-// timeout is how long a demo waits for changes that normally take a fraction of a second.
+// timeout bounds the wait for a change, which normally takes a fraction of a second.
 const timeout = 20 * time.Second
 
 // Config of a demo.
@@ -44,14 +44,14 @@ type Config struct {
 }
 
 type script struct {
-	folder  string   // of its YAML
+	folder  string   // with its YAML
 	sites   []string // its clusters; requests arrive at the first
-	ports   []string // what needs a free port
-	later   []string // files that steps save by themselves
+	ports   []string // names of the ports that it needs
+	later   []string // files that their steps save without apply
 	prepare func(d *show)
 	begin   func(d *show) // prints what runs, once all gateways serve
-	// Each step prints what happens and returns what it observed, for its result. It fails by
-	// check, must, expect or failf.
+	// Each step prints what happens, and returns its observations for the text of its result. It
+	// fails by check, must, expect or failf.
 	steps []func(d *show) []any
 }
 
@@ -63,7 +63,7 @@ type texts struct {
 
 type step struct {
 	Title, Intro, Why, Result string
-	File, Prefix              string // its YAML and the path of its route; may be ""
+	File, Prefix              string // the step's YAML and the path of its route; may be ""
 }
 
 func (s script) texts() (texts, error) {
@@ -80,16 +80,16 @@ type show struct {
 	page
 	script
 	cfg      Config
-	dir      string // for all files
+	dir      string // the folder of all files
 	texts    texts
-	step     step // that runs
+	step     step // the present step
 	ports    map[string]int
 	http     *http.Client
 	ctx      context.Context // ends everything
 	group    *errgroup.Group
 	clusters map[string]*cluster
-	opened   []*stream // of the step
-	url      string    // of the first cluster's gateway
+	opened   []*stream // the present step's streams
+	url      string    // the URL of the first cluster's gateway
 }
 
 // Run runs a demo. It returns ErrFailed if a step failed, and the context's error if it ended
@@ -100,7 +100,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		s = setScript()
 	}
 	temp := os.TempDir()
-	if len(temp) >= 36 { // macOS: the path of a Unix socket below it has at most about a hundred bytes
+	if len(temp) >= 36 { // macOS: paths of Unix sockets in it must be below 104 bytes
 		temp = "/tmp"
 	}
 	dir, err := os.MkdirTemp(temp, "penstock-demo-")
@@ -119,7 +119,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	ctx, end := context.WithCancel(ctx)
 	d.group, d.ctx = errgroup.WithContext(ctx)
 	d.group.Go(func() error {
-		defer end() // of everything
+		defer end() // ends all processes
 		failed := d.play()
 		if cfg.Keep && (failed == nil || errors.Is(failed, ErrFailed)) && d.url != "" {
 			d.keepRunning()
@@ -215,7 +215,7 @@ func (d *show) fill(text string) string {
 func (d *show) start() {
 	for _, name := range append(slices.Clone(d.sites), d.script.ports...) {
 		l := must(freeport.Listen())
-		defer l.Close() // after all were chosen, so that they differ; the processes bind them a moment later
+		defer l.Close() // after all ports were chosen, so that they differ; the processes bind them soon
 		d.ports[name] = portOf(l.Addr().String())
 	}
 	d.prepare(d)
@@ -249,7 +249,7 @@ func (d *show) perform(run func(*show) []any) {
 
 func (d *show) why(values ...any) { d.because(fmt.Sprintf(d.step.Why, values...)) }
 
-// apply saves the file of the present step, and returns how long its route takes to answer.
+// apply saves the file of the present step, and returns the time until its route answers.
 func (d *show) apply(text string) time.Duration {
 	began := time.Now()
 	d.write(d.step.File, text)

@@ -31,17 +31,17 @@ type cluster struct {
 
 	mu     sync.Mutex
 	text   string    // its output
-	follow io.Writer // receives further lines of it; may be nil
+	follow io.Writer // receives further lines of the output; may be nil
 }
 
 // Run runs the process until ctx ends. A process that ends before ctx is an error.
 func (c *cluster) Run(ctx context.Context) error {
-	runtime.LockOSThread() // see ProcessAttributes
+	runtime.LockOSThread() // ProcessAttributes explains why
 	defer runtime.UnlockOSThread()
 	cmd := c.cmd(ctx)
 	cmd.SysProcAttr = supervisor.ProcessAttributes(syscall.SIGTERM)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 15 * time.Second // to drain its Envoy
+	cmd.WaitDelay = 15 * time.Second // time to drain its Envoy
 	cmd.Stdout, cmd.Stderr = c, c
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start penstock for cluster %s: %w", c.name, err)
@@ -123,8 +123,8 @@ func (d *show) penstock(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// config holds the YAML of the clusters of both demos. ${NAME} stands for a port: a cluster's name
-// for its gateway's, NAME-picker for its picker's, and any other name for a model server's.
+// config holds the YAML of the clusters of both demos. ${NAME} stands for a port: of a cluster's
+// gateway if NAME is a cluster, of its picker for NAME-picker, and otherwise of a model server.
 //
 //go:embed config set steps.yaml
 var config embed.FS
@@ -150,7 +150,7 @@ func render(folder, file string, ports map[string]int) (string, error) {
 func excerpt(text string) (out []string) {
 	for document := range strings.SplitSeq(text, "\n---\n") {
 		var kept []string // the last line first
-		above := -1       // the depth of the last one; its parent has less
+		above := -1       // the depth of the last kept line; its parent has less
 		for _, line := range slices.Backward(strings.Split(document, "\n")) {
 			head := above >= 0 && (strings.HasPrefix(line, "kind: ") || strings.HasPrefix(line, "metadata: "))
 			if d := depth(line); d >= 0 && (d < above || head || strings.Contains(line, " # ")) {
@@ -166,7 +166,8 @@ func excerpt(text string) (out []string) {
 	return out
 }
 
-// depth is the nesting depth of a line of YAML; -1: no content. A list item is below its key.
+// depth returns the nesting depth of a line of YAML; -1 without content. A list item is deeper than
+// its key.
 func depth(line string) int {
 	text := strings.TrimLeft(line, " ")
 	switch {
@@ -178,7 +179,7 @@ func depth(line string) int {
 	return 2 * (len(line) - len(text))
 }
 
-// external serves a part of penstock-external at a port of this name, and returns its URL.
+// external serves a program of penstock-external at the port called name, and returns the URL.
 func (d *show) external(name string, cfg external.ServerConfig, paths func(*external.Server)) string {
 	cfg.Listen, cfg.Grace, cfg.Log = "127.0.0.1:0", time.Second, slog.New(slog.DiscardHandler)
 	server := external.NewServer(cfg)

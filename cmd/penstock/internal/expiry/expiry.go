@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	// Soon is how long before its end a certificate has a finding.
+	// Soon is how long before the end of a certificate its finding begins.
 	Soon = 14 * 24 * time.Hour
-	// maxBytes bounds how much of an entry is parsed, maxCertificates the length of a chain or
-	// bundle.
+	// maxBytes bounds the parsed part of an entry, in bytes. maxCertificates bounds the length of a
+	// chain or bundle.
 	maxBytes, maxCertificates = 256 << 10, 64
 	// maxSubject bounds a certificate's name in a finding, in bytes.
 	maxSubject = 100
 )
 
 type certificate struct {
-	entry string // of the object
-	place int    // in the entry
+	entry string // entry of the object
+	place int    // position in the entry
 	name  string
 	ends  time.Time
 }
@@ -110,7 +110,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// report puts the findings on the board, and returns how long they hold.
+// report puts the findings on the board, and returns how long they stay valid.
 func (k *Keeper) report(now time.Time) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -134,8 +134,8 @@ func Check(r store.Reader, now time.Time) []report.Report {
 	return all
 }
 
-// reports returns the findings of objects, and how many certificates have ended or end soon. It
-// also returns how long both results hold, a day at most, because clocks are set.
+// reports returns the findings of objects, and how many certificates have ended or end soon. next
+// is how long these results stay valid: a day at most, because clocks may be set.
 func reports(objects map[report.Ref][]certificate, now time.Time) (all []report.Report, ended, soon int,
 	next time.Duration) {
 	next = 24 * time.Hour

@@ -1,9 +1,8 @@
 // Package gates keeps the table of the authorization service (picker/authz) equal to the store's
 // APIKeys and AccessPolicies, and reports keys that cannot be used.
 //
-// A Keeper follows the store itself, not the pipeline, so that a changed key waits for no
-// translation. It is also a part of delivery, so that the table has a policy before Envoys have its
-// gates.
+// A Keeper follows the store and not the pipeline, so a changed key need not wait for translation.
+// It is also a part of delivery, so the table has a policy before Envoys have the policy's gates.
 //
 // Tests: go test ./cmd/penstock/internal/gates
 package gates

@@ -32,7 +32,8 @@ type Config struct {
 	Store *store.Store
 	Board Board
 	Now   func() time.Time
-	// Drain is how long a Gateway's proxies may ask about a policy after its last route left it.
+	// Drain is how long a Gateway's proxies may ask about a policy after its last route there has
+	// left.
 	Drain time.Duration
 }
 
@@ -42,16 +43,16 @@ type Keeper struct {
 	table *authz.Table
 	sub   *store.Subscription
 
-	follow sync.Mutex // one change after the other
+	follow sync.Mutex // applies one change after the other
 
 	mu    sync.Mutex
 	gates map[string][]string // Gateways by policy
-	left  map[use]time.Time   // until when a former use is allowed
+	left  map[use]time.Time   // until when a former use stays allowed
 }
 
 type use struct{ gateway, policy string }
 
-// New makes a Keeper, whose Table decides nothing before Run.
+// New makes a Keeper. Its Table decides nothing before Run.
 func New(cfg Config) *Keeper {
 	return &Keeper{cfg: cfg, table: authz.NewTable(), sub: cfg.Store.Subscribe(), gates: map[string][]string{},
 		left: map[use]time.Time{}}
@@ -81,7 +82,6 @@ func (k *Keeper) Steps() []delivery.Step {
 	}}}
 }
 
-// catchUp applies all changes of the store so far.
 func (k *Keeper) catchUp() {
 	k.follow.Lock()
 	defer k.follow.Unlock()
@@ -133,7 +133,7 @@ func TableOf(view *store.View) *authz.Table {
 	return table
 }
 
-// KeyOf returns what the table has of an APIKey; nil if it does not exist.
+// KeyOf returns the Table's form of an APIKey; nil if the APIKey does not exist.
 func KeyOf(view *store.View, id string) *authz.Key {
 	o, ok := store.APIKeys.Get(view, id)
 	if !ok {
@@ -143,7 +143,7 @@ func KeyOf(view *store.View, id string) *authz.Key {
 		Created: o.CreationTimestamp.Time, Caller: objectid.Join(o.Namespace, cmp.Or(o.Spec.Owner, o.Name)),
 		Objective: o.Spec.Objective, Disabled: o.Spec.Disabled, Groups: o.Spec.Groups, Models: o.Spec.Models}
 	if o.Spec.Pools != nil {
-		out.Pools = []string{} // none, unless there are some
+		out.Pools = []string{} // not nil: an empty list permits no pool
 	}
 	for _, p := range o.Spec.Pools {
 		pool := objectid.Target{Pool: objectid.Pool{Namespace: cmp.Or(p.Namespace, o.Namespace), Name: p.Name},
@@ -161,18 +161,18 @@ func KeyOf(view *store.View, id string) *authz.Key {
 	return out
 }
 
-// PolicyOf returns what the table has of an AccessPolicy; nil if it does not exist.
+// PolicyOf returns the Table's form of an AccessPolicy; nil if the AccessPolicy does not exist.
 func PolicyOf(view *store.View, id string) *authz.Policy {
 	o, ok := store.AccessPolicies.Get(view, id)
 	if !ok {
 		return nil
 	}
-	selector, namespaces, _ := access.Selector(o) // its report has the error
+	selector, namespaces, _ := access.Selector(o) // the policy's report has the error
 	return &authz.Policy{Namespaces: namespaces, Selector: selector, ByModel: o.Spec.ByModel}
 }
 
-// report reports the hashes of a key that let nothing in, or that an older key of its namespace
-// has.
+// report reports the hashes of a key that let no request in, and the hashes that an older key of
+// its namespace also has.
 func (k *Keeper) report(view *store.View, id string) {
 	source := status.Instance(status.Keys, id)
 	o, ok := store.APIKeys.Get(view, id)
@@ -214,7 +214,7 @@ func (k *Keeper) report(view *store.View, id string) {
 	k.cfg.Board.Replace(source, rep)
 }
 
-// use records which Gateways have routes with which policies.
+// use records the Gateways whose routes have a policy, by policy.
 func (k *Keeper) use(changes []translator.PolicyGateways) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Answers puts findings about responses of an import's gateways on the board, one source per
+// Answers puts findings about responses of an import's gateways on the board, one source for each
 // exporting cluster and process, and publishes them for the process that writes status. The topic
 // "answers" belongs to Asked.
 type Answers struct {

@@ -16,7 +16,7 @@ import (
 
 const (
 	askTimeout = time.Second
-	// maxAnswer bounds the answer to one question, in bytes: further records are dropped.
+	// maxAnswer bounds the answer to one question, in bytes; further records are dropped.
 	// maxQuestions bounds the open questions of all peers together.
 	maxAnswer, maxQuestions = 256 << 10, 32
 )

@@ -12,16 +12,16 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// batchDelay is how long a fact waits for others to share a batch.
+// batchDelay is how long a fact waits for other facts of its batch.
 const batchDelay = 20 * time.Millisecond
 
 type batchLimits struct {
 	delay time.Duration
 	ttl   time.Duration
-	most  int // bytes published at a time; 0: any
+	most  int // bytes published at a time; 0: no limit
 }
 
-// batches publishes facts for connected processes only, as items that are retracted after a while.
+// batches publishes facts, only for connected processes, as items that it retracts after a time.
 type batches struct {
 	topic  *channel.Topic
 	limits batchLimits
@@ -88,13 +88,13 @@ func (b *batches) Run(ctx context.Context) error {
 // lists publishes facts of one type in batches, as JSON lists.
 type lists[T any] struct {
 	*batches
-	most int // facts of a batch; further ones are dropped
+	most int // facts of a batch; further facts are dropped
 
 	mu      sync.Mutex
 	waiting []T
 }
 
-// newLists makes a lists. receive takes a batch of a peer.
+// newLists makes a lists. receive is called with each batch of a peer.
 func newLists[T any](t *channel.Topic, l batchLimits, most int, receive func([]T) error) *lists[T] {
 	f := &lists[T]{most: most}
 	f.batches = newBatches(t, l, f.take)
@@ -111,7 +111,7 @@ func newLists[T any](t *channel.Topic, l batchLimits, most int, receive func([]T
 	return f
 }
 
-// add publishes a fact soon.
+// add publishes a fact in the next batch.
 func (f *lists[T]) add(fact T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

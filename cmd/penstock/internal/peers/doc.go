@@ -1,5 +1,5 @@
-// Package peers has what the processes of one control plane exchange over multicluster/channel, one
-// file a topic:
+// Package peers exchanges facts between the processes of one control plane, over
+// multicluster/channel. Each topic has a file:
 //
 //	proxies.go      how many Envoys of each Gateway are connected to a process
 //	programmed.go   what those Envoys acknowledged, for the status of Gateways
@@ -16,10 +16,10 @@
 //	hosts.go        changed addresses of host names
 //	batches.go      batches for connected processes only: entries, picks, pages and sessions
 //
-// So the process that writes status has the facts of all of them, and no Envoy loses an endpoint
-// that another process's picker still names. Package app constructs the parts.
+// So the process that writes status has the facts of all, and no Envoy loses an endpoint that
+// another process's picker still names. Package app constructs the parts.
 //
-// Invariants: every part works without peers. A peer that disconnects takes its values along,
+// Invariants: every part works without peers. When a peer disconnects, its values are dropped,
 // except for NACKs, which stay for nackRetention.
 //
 // Tests: go test ./cmd/penstock/internal/peers

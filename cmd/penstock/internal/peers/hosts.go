@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// hostsTTL is how long a change of addresses stays published: longer than a reconnection,
-	// shorter than the time between two lookups, after which it may be outdated.
+	// hostsTTL is how long a change of addresses stays published. It is longer than a reconnection,
+	// and shorter than the time between lookups, after which the change may be outdated.
 	hostsTTL = 5 * time.Second
-	// maxHostAddresses bounds a name's addresses, as in a lookup (discovery/hostname).
+	// maxHostAddresses bounds a name's addresses. A lookup has the same bound (discovery/hostname).
 	maxHostAddresses = 256
 )
 
@@ -23,7 +23,7 @@ type HostLearner interface {
 }
 
 // Hosts publishes changed addresses of host names. Otherwise one process's picker would name
-// addresses that another's Envoys lack until their next lookup.
+// addresses that the Envoys of another process lack until its next lookup.
 type Hosts struct{ topic *channel.Topic }
 
 // NewHosts makes a Hosts. learner is called once the channel runs.

@@ -16,17 +16,18 @@ import (
 )
 
 const (
-	// loadsRetention is how long a peer's requests count after its connection is lost. Their Envoys
-	// report each request every 2 s to another process, which counts it from then on.
+	// loadsRetention is how long a peer's requests count after its connection is lost. Within this
+	// time, Envoys report each request to another process, which then counts it.
 	loadsRetention = 2 * time.Second
 	// loadsInterval is the minimum time between publications. The first change after it is
 	// published at once.
 	loadsInterval = 5 * time.Millisecond
 	ownerKey      = "owner"
-	// claimKey is the key of the number of a process's last claim. answerKey with an owner's name
-	// is the key of that owner's last claim that a process has counted.
+	// claimKey is the key of the number of a process's last claim. answerKey and an owner's name
+	// are the key of that owner's last claim that a process has counted.
 	claimKey, answerKey = "claim", "answer "
-	// headersKey with an address is the key of what a process learned of the headers there.
+	// headersKey, followed by an address, is the key of the times to headers that a process learned
+	// there.
 	headersKey    = "headers "
 	answerTimeout = 750 * time.Millisecond
 )
@@ -39,15 +40,15 @@ type LoadCounter interface {
 	Loads() *endpoint.Registry
 }
 
-// Loads implements picker.Peers. It publishes a process's requests in flight and times to headers
-// by endpoint, so that costs and limits count all processes, and which pickers exist.
+// Loads implements picker.Peers. It publishes which pickers exist and, by endpoint, a process's
+// requests in flight and times to headers. So costs and limits count the requests of all processes.
 type Loads struct {
 	topic   *channel.Topic
 	peers   *channel.Mirror[load]
 	counter LoadCounter
 	others  atomic.Int64
 
-	mu sync.Mutex // held from reading counts until they are published, so that newer ones are not replaced
+	mu sync.Mutex // held from reading counts until they are published, so that old counts never replace newer ones
 
 	claims   sync.Mutex
 	claim    uint64
@@ -55,7 +56,7 @@ type Loads struct {
 	answered chan struct{}        // closed and replaced when answers or peers change
 }
 
-// load is the value of an item of one of four kinds.
+// load is the value of an item, of one of four kinds.
 type load struct {
 	kind    loadKind
 	owner   string
@@ -69,8 +70,8 @@ type loadKind byte
 
 const (
 	ofOwner loadKind = 'o' // the name of a process's picker
-	// a process's share of an address: requests, unread and confirmed tokens, the milliseconds sent
-	// and left, the rate
+	// ofShare: a process's share of an address: its requests, unread and confirmed tokens, the
+	// milliseconds sent and left, and the rate
 	ofShare loadKind = 's'
 	ofClaim loadKind = 'c' // the number of a claim or an answer
 	// ofHeaders: 1 if a server's headers come first, else 0, and the milliseconds that they may
@@ -78,13 +79,13 @@ const (
 	ofHeaders loadKind = 'h'
 )
 
-// NewLoads makes a Loads. Call Publish before the channel runs.
+// NewLoads makes a Loads. The caller must call Publish before the channel runs.
 func NewLoads(c *channel.Channel) *Loads {
 	l := &Loads{topic: c.Topic("loads"), owed: map[string]time.Time{}, answered: make(chan struct{})}
 	l.peers = channel.NewMirror(l.topic, channel.MirrorConfig[load]{
 		Decode: decodeLoad, Retention: loadsRetention, Changed: l.changed,
 	})
-	// Without subscribers nothing is published, and changes accumulate.
+	// Without subscribers nothing was published, and changes have accumulated.
 	l.topic.Snapshot(func() []channel.Item {
 		l.publish()
 		return nil
@@ -122,9 +123,9 @@ func (l *Loads) Order() (others int, first bool) {
 }
 
 // Settle implements picker.Peers. It publishes a claim after this process's counts, and waits for
-// all peers' answers, which follow their counts. So of any number of processes that take the last
-// slots at once, the last one to count detects it. Acknowledgements are not enough: they overtake
-// the counts.
+// the answers of all peers, which follow their counts. So if several processes take the last slots
+// at once, the last one to count detects it. Acknowledgements do not suffice: they overtake the
+// counts.
 func (l *Loads) Settle(ctx context.Context) {
 	l.publish()
 	claim := l.publishClaim()
@@ -202,8 +203,8 @@ func (l *Loads) settle(changes []channel.Change[load]) {
 	}
 }
 
-// changed sums peers' counts by address, then publishes this process's counts, and then its answers
-// to claims.
+// changed sums peers' counts by address. It then publishes this process's counts, and after these
+// its answers to claims.
 func (l *Loads) changed(changes []channel.Change[load]) {
 	defer l.settle(changes)
 	defer l.publish()
@@ -337,7 +338,7 @@ func decodeHeaders(text string) (*endpoint.HeaderLimits, error) {
 
 var errLoad = errors.New("it is no name of a picker, share, claim or header limits")
 
-// Bounds of the figures of one process at one address.
+// Bounds of one process's figures for one address.
 const (
 	maxInFlight = math.MaxInt32 / 64
 	maxTokens   = 1 << 40

@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// nackRetention is how long the NACKs of a lost process's Envoys stay: the Envoys will connect to
-// another process and send them again.
+// nackRetention is how long the NACKs of a lost process's Envoys stay. Meanwhile the Envoys connect
+// to another process, and send them again.
 const nackRetention = time.Minute
 
-// NACKs puts Envoys' NACKs on the board, one source an Envoy, and publishes them for the process
-// that writes status. It implements server.Reports.
+// NACKs puts Envoys' NACKs on the board, with one source for each Envoy, and publishes them for the
+// process that writes status. It implements server.Reports.
 type NACKs struct {
 	board     *status.Board
 	topic     *channel.Topic

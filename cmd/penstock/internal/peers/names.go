@@ -8,15 +8,15 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Names exchanges the endpoints that each process's picker names, as a digest per pool: an endpoint
-// may leave Envoy only when no picker names it any more.
+// Names exchanges the endpoints that each process's picker names, as a digest for each pool. Envoy
+// may lose an endpoint only when no picker names it any more.
 type Names struct {
 	topic     *channel.Topic
 	elsewhere *channel.Mirror[string]
 	changed   chan struct{}
 
 	mu   sync.Mutex
-	late map[string]bool // peers that exceeded a wait and have published nothing since
+	late map[string]bool // peers that exceeded a deadline and have published nothing since
 }
 
 // NewNames makes a Names.
@@ -72,8 +72,8 @@ func (n *Names) Behind(pool objectid.Target, digest string) (peers []string) {
 	return peers
 }
 
-// MarkLate excludes peers from Behind until they publish again, so that others wait for a frozen
-// process only once.
+// MarkLate excludes peers from Behind until they publish again. So this process waits for a frozen
+// peer only once.
 func (n *Names) MarkLate(peers ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,5 +82,5 @@ func (n *Names) MarkLate(peers ...string) {
 	}
 }
 
-// Changed receives after Behind may have changed. It is for one receiver.
+// Changed has an element when Behind may have changed. It is for one receiver.
 func (n *Names) Changed() <-chan struct{} { return n.changed }

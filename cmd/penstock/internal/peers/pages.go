@@ -15,8 +15,8 @@ const (
 	// pagesTTL is how long a batch of pages stays published. A slower process reads the pages
 	// itself.
 	pagesTTL = 200 * time.Millisecond
-	// maxPages bounds the pages of a batch: more than one process reads in batchDelay. Each process
-	// reads further pages itself.
+	// maxPages bounds the pages of a batch. One process reads fewer pages in batchDelay. Each
+	// process reads further pages itself.
 	maxPages = 1024
 )
 
@@ -28,12 +28,12 @@ type PageReader interface {
 	Share(processes int)
 }
 
-// Pages publishes readings of metrics pages, so that only one of the processes whose pools have a
-// server reads its page.
+// Pages publishes readings of metrics pages. So, of all processes that have a server in a pool,
+// only one reads the server's page.
 type Pages struct {
 	*lists[page]
 	reader func() PageReader
-	seen   atomic.Int64 // processes
+	seen   atomic.Int64 // number of processes
 }
 
 type page struct {
@@ -72,7 +72,7 @@ func (p *Pages) receive(list []page) error {
 	return errors.Join(errs...)
 }
 
-// Add publishes a page soon. See picker.Config.Read.
+// Add publishes a page in the next batch. See picker.Config.Read.
 func (p *Pages) Add(addr netip.AddrPort, number uint64, r endpoint.Reading) {
 	p.share()
 	if p.topic.Subscribed() {

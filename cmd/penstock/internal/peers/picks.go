@@ -20,22 +20,23 @@ const (
 	// picksTTL is how long a batch stays published for slow processes. A process that was
 	// disconnected receives a snapshot.
 	picksTTL = time.Second
-	// maxBatch bounds the picks of a batch, maxPublished all published ones, in bytes; it is
-	// reached at 12 MiB a second. Further picks count as cached in this process only.
+	// maxBatch bounds the picks of a batch, and maxPublished all published picks, in bytes. Picks
+	// reach maxPublished at 12 MiB a second. Further picks count as cached only in this process.
 	maxBatch, maxPublished = 256 << 10, 4 << 20
 	// maxSnapshot bounds the prefixes that a starting process receives, in bytes.
 	maxSnapshot = 8 << 20
 )
 
-// Caches are the caches of model servers, as picks show them. *picker.Picker implements it.
+// Caches are the contents of model servers' caches, as inferred from picks. *picker.Picker
+// implements it.
 type Caches interface {
 	Learn(picker.Sent)
 	Snapshot(limit int, each func(server netip.AddrPort, snapshot []byte))
 	Restore(server netip.AddrPort, snapshot []byte) error
 }
 
-// Picks publishes the prompts and adapters sent to servers, so that every process picks by all of
-// them. A starting process receives the others' knowledge.
+// Picks publishes the prompts and adapters sent to servers, so all processes pick with the same
+// knowledge. A starting process receives a snapshot.
 type Picks struct {
 	*batches
 	caches func() Caches
@@ -97,7 +98,7 @@ func (p *Picks) receive(it channel.Item) error {
 	return nil
 }
 
-// Add publishes a pick soon. See picker.Config.Publish.
+// Add publishes a pick in the next batch. See picker.Config.Publish.
 func (p *Picks) Add(s picker.Sent) {
 	if !p.topic.Subscribed() {
 		return
@@ -117,7 +118,7 @@ func (p *Picks) Add(s picker.Sent) {
 	}
 }
 
-// Missed returns how many picks were too many to publish.
+// Missed returns how many picks did not fit into their batch.
 func (p *Picks) Missed() uint64 { return p.missed.Load() }
 
 func (p *Picks) take() []byte {
@@ -128,11 +129,11 @@ func (p *Picks) take() []byte {
 	return value
 }
 
-// A pick is: length of address, address, port, adapter hash, slots, number of blocks, blocks,
+// A pick has: length of address, address, port, adapter hash, slots, number of blocks, blocks,
 // length and name of pool, length and name of sender.
 const sentBytes = 1 + 16 + 2 + 8 + 1 + 2 + 2 + 1
 
-// deniedSlots, without an adapter, mark a denied pick.
+// deniedSlots in place of slots, without an adapter, marks a denied pick.
 const deniedSlots = 255
 
 const maxPoolName, maxSenderName = 1 << 10, 255
@@ -167,7 +168,7 @@ func appendSent(out []byte, s picker.Sent) []byte {
 	return append(append(out, byte(len(s.Sender))), s.Sender...)
 }
 
-// decodeSent reads a pick and returns the rest. Its chain is in memory.
+// decodeSent reads a pick, and its chain into memory. rest is the bytes after the pick.
 func decodeSent(in []byte, memory *[prefix.MaxBlocks]uint64) (s picker.Sent, rest []byte, ok bool) {
 	size := int(in[0])
 	if size != 4 && size != 16 || len(in) < sentBytes-16+size {

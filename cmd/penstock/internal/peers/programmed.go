@@ -47,8 +47,8 @@ func decodeState(value []byte) (state, error) {
 	return state{number, listeners}, err
 }
 
-// Programmed tracks the generation and listeners of each Gateway that its Envoys acknowledged, at
-// this process and its peers.
+// Programmed tracks, for each Gateway, the generation and listeners that the Envoys of this process
+// and of its peers have acknowledged.
 type Programmed struct {
 	cfg       ProgrammedConfig
 	topic     *channel.Topic
@@ -59,7 +59,7 @@ type Programmed struct {
 	newest map[string]state // by gateway
 	wanted map[string]struct{}
 	waits  map[string]context.CancelFunc
-	acked  map[string]state // by all Envoys connected here
+	acked  map[string]state // acknowledged by all Envoys of this process
 }
 
 // NewProgrammed makes a Programmed.
@@ -78,7 +78,7 @@ func NewProgrammed(cfg ProgrammedConfig) *Programmed {
 	return p
 }
 
-// Expect sets a gateway's current generation; its listeners may have changed.
+// Expect sets a gateway's current generation, and reads its listeners, which may have changed.
 func (p *Programmed) Expect(gateway string, generation int64) {
 	listeners := p.listeners(gateway)
 	p.mu.Lock()
@@ -152,7 +152,7 @@ func (p *Programmed) wait(ctx context.Context, gateway string, newest state) {
 	if !p.ack(ctx, gateway, newest) {
 		return
 	}
-	if len(must) > 0 { // otherwise Envoys have nothing to acknowledge
+	if len(must) > 0 { // without resources, Envoys have nothing to acknowledge
 		p.cfg.Log.Info("gateway programmed by the proxies connected here", "gateway", gateway, "generation",
 			newest.generation)
 	}
@@ -160,8 +160,8 @@ func (p *Programmed) wait(ctx context.Context, gateway string, newest state) {
 	p.cfg.Changed(gateway)
 }
 
-// ack records that the Envoys have a gateway's newest state. It returns false if they had it
-// before, or ctx has ended.
+// ack records that the Envoys have acknowledged a gateway's newest state. It returns false if they
+// already had, or if ctx has ended.
 func (p *Programmed) ack(ctx context.Context, gateway string, newest state) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

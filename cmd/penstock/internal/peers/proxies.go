@@ -16,11 +16,11 @@ type Proxies struct {
 
 	mu      sync.Mutex
 	own     map[string]int // streams by gateway
-	changed chan struct{}  // closed and replaced
+	changed chan struct{}  // closed and replaced with each change
 }
 
-// NewProxies makes a Proxies. changed, if not nil, is called when a gateway's number of Envoys
-// changes, once the channel runs.
+// NewProxies makes a Proxies. While the channel runs, changed is called when a gateway's number of
+// Envoys changes; it may be nil.
 func NewProxies(c *channel.Channel, changed func(gateway string)) *Proxies {
 	p := &Proxies{topic: c.Topic("proxies"), observe: changed, own: map[string]int{}, changed: make(chan struct{})}
 	p.elsewhere = channel.NewMirror(p.topic, channel.MirrorConfig[int]{
@@ -60,7 +60,8 @@ func (p *Proxies) notify(gateway string) {
 	}
 }
 
-// Of returns the number of a gateway's Envoys connected to this process, and to each peer with any.
+// Of returns the number of a gateway's Envoys that are connected to this process, and to each peer
+// that has some.
 func (p *Proxies) Of(gateway string) (own int, elsewhere map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,8 +76,8 @@ func (p *Proxies) Elsewhere() (n int) {
 	return n
 }
 
-// Reachable returns when an Envoy is connected to this process or a peer; waited reports whether
-// none was at first.
+// Reachable returns when an Envoy is connected to this process or a peer. waited reports whether
+// the call had to wait.
 func (p *Proxies) Reachable(ctx context.Context) (waited bool, err error) {
 	for {
 		p.mu.Lock()

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Relays reports why picks of an import's remote picker fail, on the board, with one source per
+// Relays reports on the board why picks of an import's remote picker fail, with one source for each
 // pool and process. It publishes the reason for the process that writes status.
 type Relays struct {
 	board *status.Board
@@ -30,13 +30,13 @@ type Relays struct {
 
 type published struct {
 	report.Report
-	// NoAnswer is why the remote picker does not respond; "": another cause.
+	// NoAnswer is why the remote picker does not respond; "" if picks fail for another reason.
 	NoAnswer string `json:"noAnswer,omitempty"`
 }
 
-// NewRelays makes a Relays. down receives why a pool's remote picker does not respond; "": it does.
-// It receives the reason for this process, with the source "relay", and for each other process. It
-// must not call the Relays.
+// NewRelays makes a Relays. It calls down with the reason why a pool's remote picker does not
+// respond; "" when it responds again. The source is "relay" for this process, and differs for each
+// peer. down must not call the Relays.
 func NewRelays(b *status.Board, c *channel.Channel, down func(pool objectid.Target, source, why string)) *Relays {
 	r := &Relays{board: b, down: down, topic: c.Topic("relays"), pools: map[objectid.Target]*model.Pool{},
 		troubles: map[objectid.Target]picker.RelayFailure{}}
@@ -70,7 +70,7 @@ func (r *Relays) noteDown(pool objectid.Target, source, why string) {
 	}
 }
 
-// Follow updates the relayed pools. Call it before the picker has them.
+// Follow updates the relayed pools. It must be called before the picker has them.
 func (r *Relays) Follow(pools []translator.PickerPool, gone []objectid.Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +106,7 @@ func (r *Relays) resolve(name objectid.Target) {
 	r.topic.Retract(name.String())
 }
 
-// Trouble sets why a pool's picks fail; zero: they do not. See picker.Config.OnRelayFailure.
+// Trouble sets why a pool's picks fail; zero: they succeed. See picker.Config.OnRelayFailure.
 func (r *Relays) Trouble(name objectid.Target, t picker.RelayFailure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

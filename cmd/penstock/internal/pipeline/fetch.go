@@ -15,10 +15,10 @@ import (
 
 const (
 	// fetchTimeout is how long rows wait for an object that they are the first to read, such as a
-	// listener for its certificate. Afterwards they are translated without it.
+	// listener for its certificate. Then they are translated without the object.
 	fetchTimeout = 3 * time.Second
-	// fetchRounds bounds how often one change is translated again because further objects are at
-	// hand.
+	// fetchRounds bounds how often one change is translated again because the Source has further
+	// objects for it.
 	fetchRounds = 5
 )
 
@@ -36,15 +36,15 @@ type Source interface {
 	Forbidden() bool
 }
 
-// Fetch makes a Source read what translation begins to read, and translates again. The first
-// translation, after which proxies receive responses, waits for everything: proxies would lose what
-// is missing. After it only the rows concerned wait (graph.Engine.WaitForDemands).
+// Fetch makes a Source read the objects that translation begins to read, and translates again. The
+// first translation, after which proxies receive responses, waits for all objects, or proxies would
+// lose resources. Later, only rows that read an object wait for it (graph.Engine.WaitForDemands).
 type Fetch struct {
 	source      Source
 	translation *Translation
 	log         *slog.Logger
 
-	begun bool // the first translation is complete; for the pipeline's goroutine alone
+	begun bool // the first translation is complete; only the pipeline's goroutine uses it
 
 	mu      sync.Mutex
 	arrived []graph.Key
@@ -89,8 +89,8 @@ func (f *Fetch) arrive(keys ...graph.Key) {
 	}
 }
 
-// complete requests what an update has begun to read, and translates again while objects are at
-// hand. It returns the whole change.
+// complete requests the objects that an update has begun to read, and translates again while the
+// Source has objects. It returns the whole change.
 func (f *Fetch) complete(ctx context.Context, sub *store.Subscription, c *delivery.Change) *delivery.Change {
 	if f == nil {
 		return c
@@ -110,7 +110,7 @@ func (f *Fetch) complete(ctx context.Context, sub *store.Subscription, c *delive
 	return c
 }
 
-// completeFirst waits until everything is read that the first translation reads.
+// completeFirst waits until the Source has read all objects that the first translation reads.
 func (f *Fetch) completeFirst(ctx context.Context, sub *store.Subscription, c *delivery.Change) *delivery.Change {
 	parked := false
 	for range fetchRounds {
@@ -133,7 +133,7 @@ func (f *Fetch) completeFirst(ctx context.Context, sub *store.Subscription, c *d
 	return c
 }
 
-// await waits until a demand is met. It gives up when the API server forbids the read.
+// await returns when a demand is met, or when the API server forbids the read.
 func (f *Fetch) await(ctx context.Context, d kube.Demand, read <-chan struct{}) {
 	for {
 		select {
@@ -151,8 +151,8 @@ func (f *Fetch) await(ctx context.Context, d kube.Demand, read <-chan struct{}) 
 	}
 }
 
-// request passes an update's demands to the source. It returns the keys whose objects are at hand;
-// the others arrive later.
+// request passes an update's demands to the source. It returns the keys whose objects the source
+// already has; the other keys arrive later.
 func (f *Fetch) request(ctx context.Context, out *translator.Output) (arrived []graph.Key) {
 	keys := out.Wanted
 	if len(keys)+len(out.Unwanted) == 0 {
@@ -171,7 +171,7 @@ func (f *Fetch) request(ctx context.Context, out *translator.Output) (arrived []
 	return arrived
 }
 
-// expect reports a key as arrived once its objects are read, or after fetchTimeout without them.
+// expect reports a key as arrived when its objects are read, or after fetchTimeout.
 func (f *Fetch) expect(ctx context.Context, key graph.Key, read <-chan struct{}) {
 	timeout := time.NewTimer(fetchTimeout)
 	defer timeout.Stop()
@@ -185,7 +185,7 @@ func (f *Fetch) expect(ctx context.Context, key graph.Key, read <-chan struct{})
 	f.arrive(key)
 }
 
-// again translates the store's present content, and joins the result with a change.
+// again translates the store's present content, and adds the result to a change.
 func (f *Fetch) again(sub *store.Subscription, c *delivery.Change, arrived []graph.Key) *delivery.Change {
 	revisions, now := sub.Pending()
 	if len(revisions)+len(arrived) == 0 {

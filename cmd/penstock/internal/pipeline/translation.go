@@ -31,7 +31,7 @@ func (t *Translation) Update(view *store.View, changes []store.Change, arrived .
 	return t.t.Update(view, changes, arrived...)
 }
 
-// WaitForDemands makes later translations wait for the objects that they are the first to read.
+// WaitForDemands makes rows of later translations wait for objects that no row has read before.
 func (t *Translation) WaitForDemands() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

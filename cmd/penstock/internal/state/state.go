@@ -49,16 +49,16 @@ func Open(dir string) error {
 	case ownerOf(info) != self:
 		return notOwned(dir, ownerOf(info))
 	case info.Mode().Perm()&0o077 == 0:
-		_ = statefile.Sweep(dir) // of a folder that is read-only nothing is removed, and nothing is needed
+		_ = statefile.Sweep(dir) // fails in a read-only folder, which needs no sweep
 		return nil
 	}
 	return restrict(dir, info.Mode().Perm())
 }
 
-// restrict gives an empty folder mode 0700. A folder with files may be in use for something else,
-// so its mode stays.
+// restrict gives an empty folder mode 0700. A folder with files keeps its mode, and is an error: it
+// may have another use.
 func restrict(dir string, mode fs.FileMode) error {
-	// First, so that another user can't add a file after the folder was found to be empty.
+	// Chmod precedes the check, so another user cannot add a file after it.
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return fmt.Errorf("state folder: %w", err)
 	}
