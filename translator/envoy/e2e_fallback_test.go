@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The table of fallbacks (DESIGN, "What Envoy gets"), every cell on the real Envoy: a client's
+// The table of fallbacks, every cell on the real Envoy: a client's
 // result if its pool's picker answers, is full, empty, dead or slow.
 
 // outcome is the source of the answer: "picked" (the picked pod), "pod" (any local pod), "spill"
