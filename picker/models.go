@@ -133,8 +133,8 @@ func (k *pick) listedBy(pool *pool, listed models.Pool) models.Pool {
 
 const (
 	poolSubset = "subset" // label selector of the subset that a share of the route uses
-	// The changes that the route makes for gateways: the host, the whole path, or a prefix and its
-	// replacement.
+	// The changes that the route makes to requests for gateways: the host, the whole path, or a
+	// prefix of the path and its replacement.
 	poolHost, poolPath, poolPrefix, poolReplace = "host", "path", "prefix", "replace"
 )
 

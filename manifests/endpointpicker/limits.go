@@ -88,8 +88,8 @@ func (p *Concurrency) Requests() int64 {
 	return p.MaxConcurrency
 }
 
-// attributeFilter are the parameters of endpoint-attribute-filter for endpoints without the
-// attribute.
+// attributeFilter has the parameters of endpoint-attribute-filter that decide about endpoints
+// without the attribute.
 type attributeFilter struct {
 	Attribute       string          `json:"attribute"`
 	OnMissing       string          `json:"onMissing"`

@@ -94,9 +94,9 @@ func (t *trust) published(name string, pem []byte) (kept []byte) {
 	return kept
 }
 
-// under returns the first line of a stored published bundle, which identifies the ClusterSet's
-// bundle that authenticated it. So replacing a leaked bundle also revokes each bundle that it
-// authenticated.
+// under returns the line before a member's published bundle in its file: the hash of the bundle of
+// the ClusterSet that authenticated the published bundle. When a leaked bundle of the ClusterSet is
+// replaced, the bundles that it authenticated are no longer trusted.
 func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }

@@ -27,8 +27,8 @@ const (
 	maxMessage = 512
 )
 
-// SetPlaced publishes list, all states of pools' exports here, to the exporters (Placement.Member),
-// and retracts the pools' other states.
+// SetPlaced publishes to exporters (Placement.Member) how their exports of pools fare here. list is
+// complete for these pools: states that were published earlier and are not in list are retracted.
 func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

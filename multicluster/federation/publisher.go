@@ -100,8 +100,8 @@ func (p *publisher) state(bundle []byte) channel.Item {
 	return channel.Item{Key: stateKey, Value: value}
 }
 
-// items returns the record and the parts that differ from old. The other parts keep their stamps in
-// old.
+// items returns the record and the parts that differ from old. A part that is equal keeps the stamp
+// that it has in old.
 func (r *record) items(key string, old record) (out []channel.Item, err error) {
 	add := func(key string, value any) {
 		raw, bad := encoding.Marshal(value)

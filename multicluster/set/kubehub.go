@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// conditionHub is the condition with the hub, epoch and member of the last write, in a hub's entry
-// among an import's controllers.
+// conditionHub is the type of the condition that records the last write: by which hub, in which
+// epoch, as which member. It is in the hub's entry in the import's list of controllers.
 const (
 	conditionHub = "Hub"
 	hubReason    = "Written"

@@ -124,8 +124,8 @@ func Check(r store.Reader, now time.Time) (all []report.Report) {
 	return all
 }
 
-// annotations reports on the annotations of a pool on whose export nothing decides. spec is nil
-// without a ClusterSet.
+// annotations reports mistakes in a pool's export annotations while no Set runs that decides on its
+// export. spec is nil without a ClusterSet.
 func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) []report.Report {
 	pool, ok := store.InferencePools.Get(r, key.String())
 	if !ok {

@@ -171,8 +171,9 @@ func gatedAlike(vh *model.VirtualHost) bool {
 	})
 }
 
-// gateScan asks before a scan holds a body, if all routes of the host are gated. The route is not
-// known yet: without policies that all routes have, one of any route suffices for now.
+// gateScan asks for access before a scan holds a body, if all routes of the host are gated. The
+// route is not known yet, so it asks about the policies that all routes share. If they share none,
+// one policy of any route suffices at this point.
 func (b *builder) gateScan(vh *model.VirtualHost, scan *routev3.Route) {
 	extensions := map[string]string{gatePolicies: strings.Join(vh.Gates, ",")}
 	switch {

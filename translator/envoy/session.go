@@ -91,8 +91,9 @@ func faithful(f *model.Forward) bool {
 	return f.Session != nil && !f.Session.Header && len(f.Backends) > 1
 }
 
-// sessionRoutes adds to each backend's answers a second cookie that identifies the backend, and a
-// preceding route for requests with that cookie. So a session survives a change of weights.
+// sessionRoutes adds a second cookie, which identifies the backend, to each backend's responses. In
+// front it puts a route for each backend, for requests with that cookie. So a session survives a
+// change of weights.
 func (b *builder) sessionRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := *r.Action.Forward
 	cookie := f.Session.Name + "-backend"

@@ -27,7 +27,7 @@ type Config struct {
 	// Bytes limits what a connection may send before it is admitted, handshakes and headers
 	// included. Default: 256 KiB.
 	Bytes int64
-	// Every, if set, lets connections stay that are not admitted, as for health checks. Bytes then
+	// Every, if set, keeps connections that are not admitted, such as those of health checks: Bytes
 	// limits each interval of this length, and Timeout does not apply.
 	Every time.Duration
 	// Trusting admits every connection at once, because there is no authentication. Budget applies.

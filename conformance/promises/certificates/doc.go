@@ -1,7 +1,7 @@
 // Package certificates compares Penstock's check of users' certificates with the real Envoy:
-// certificates and keys of listeners, and bundles of CA certificates. Penstock accepts everything
-// that Envoy accepts in the form in which the user wrote it. Envoy accepts everything that Penstock
-// sends. Penstock encodes PEM again, so it may accept PEM that Envoy would reject.
+// certificates and keys of listeners, and bundles of CA certificates. Penstock accepts whatever
+// Envoy would accept as the user wrote it, and Envoy accepts whatever Penstock sends. Penstock
+// encodes PEM again, so it may accept PEM that Envoy would reject.
 //
 // A seeded corpus has each deviation of a certificate's fields and extensions, of PEM, and of keys,
 // alone and in pairs. testdata/keys has keys of many kinds that OpenSSL made: KIND.key (PKCS #8),

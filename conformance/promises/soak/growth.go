@@ -9,7 +9,8 @@ import (
 
 // slope returns the growth of values over time by a linear fit, and its standard error. Both are in
 // % of the mean per hour. Successive samples are alike, because memory follows the configuration.
-// So the error counts fewer samples, by the correlation of successive deviations from the fit.
+// So the standard error is computed for fewer samples, by the correlation of successive deviations
+// from the fit.
 func slope(hours, values []float64) (percent, deviation float64) {
 	n := float64(len(hours))
 	var meanX, meanY float64

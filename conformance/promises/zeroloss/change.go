@@ -55,8 +55,8 @@ func changes() []change {
 	}
 }
 
-// next makes the change of one step. It draws an applicable kind among the names in only; without
-// names, among all kinds.
+// next makes the change of one step. It draws an applicable kind of change: a kind that the
+// parameter only names, or any kind if only is empty.
 func (w *world) next(seed, step uint64, only []string) (string, error) {
 	rng := rand.New(rand.NewPCG(seed, step))
 	w.late, w.stopped, w.retired = nil, nil, nil

@@ -24,8 +24,8 @@ import (
 // resources are an Envoy's resources by "type name", without the marks that differ between Envoys.
 type resources map[string]string
 
-// sections describe the lists of a configuration dump with resources from ADS: in each element, the
-// path of the resource and of its name.
+// sections describes the lists in a configuration dump that hold resources from ADS: where an
+// element of the list has the resource, and which field of the resource is its name.
 var sections = []struct{ kind, list, state, resource, name string }{
 	{"cluster", "dynamic_active_clusters", "", "cluster", "name"},
 	{"warming cluster", "dynamic_warming_clusters", "", "cluster", "name"},

@@ -33,8 +33,9 @@ const (
 	lookupEvery = 2 * time.Second
 	// readRate is how many tokens a worker is expected to read in a second.
 	readRate = 8000
-	// rereadWeight is the cost of an uncached token. It is above 1, because another worker may have
-	// it, and because reading it also delays later prompts.
+	// rereadWeight is the cost of an uncached token, relative to a token of the backlog. It is
+	// above 1, so that a worker that has the token cached is preferred, and because reading the
+	// token also delays later prompts.
 	rereadWeight = 2
 )
 

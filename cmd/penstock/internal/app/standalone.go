@@ -143,8 +143,8 @@ func (a *App) unready() string {
 	return "there are several InferencePools; write the one to pick from in --pool-name: " + list
 }
 
-// run serves health at once, and picks after the objects have been read. It continues for s.Drain
-// after ctx ends.
+// run serves health at once, and serves picks once the objects have been read. After ctx ends, it
+// goes on for up to s.Drain.
 func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pipeline.Pipeline) error {
 	drained, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
