@@ -93,7 +93,11 @@ func TestTopic_LargeSnapshotTakesEffectAtOnceAndArrivesInParts(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			return maps.Equal(has, want) && updates == n
-		}, func() string { return fmt.Sprintf("%d of %d items in %d updates", len(has), len(want), updates) })
+		}, func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			return fmt.Sprintf("%d of %d items in %d updates", len(has), len(want), updates)
+		})
 	}
 	holds("the snapshot is one update", 1)
 	if err := from.Acknowledged(t.Context()); err != nil {
