@@ -89,15 +89,13 @@ func TestTopic_LargeSnapshotTakesEffectAtOnceAndArrivesInParts(t *testing.T) {
 	go func() { _ = subscriber.Run(t.Context()) }()
 	holds := func(what string, n int) {
 		t.Helper()
+		var got string
 		eventually(t, what, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
+			got = fmt.Sprintf("%d of %d items in %d updates", len(has), len(want), updates)
 			return maps.Equal(has, want) && updates == n
-		}, func() string {
-			mu.Lock()
-			defer mu.Unlock()
-			return fmt.Sprintf("%d of %d items in %d updates", len(has), len(want), updates)
-		})
+		}, func() string { return got })
 	}
 	holds("the snapshot is one update", 1)
 	if err := from.Acknowledged(t.Context()); err != nil {
