@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,14 +61,15 @@ func tokenIDs(seed uint64, n int) []int {
 	return ids
 }
 
-// calibrate measures the cost of a step with lone prompts and with parallel answers, none of them
-// from the compared workload.
+// calibrate measures the cost of a step with lone prompts, after cached documents of the lengths in
+// the calibration's workload, and with parallel answers. None of them is in the compared workload.
 func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 	t.Helper()
-	seed := uint64(1 << 40)
-	ask := func(prompt, output int) (headers, first, last time.Duration) {
-		seed++
-		headers, first, last, err := e.generate(s, tokenIDs(seed, prompt), output, "calibration")
+	var seed atomic.Uint64
+	seed.Store(1 << 40)
+	fresh := func(tokens int) []int { return tokenIDs(seed.Add(1), tokens) }
+	ask := func(prompt []int, output int) (headers, first, last time.Duration) {
+		headers, first, last, err := e.generate(s, prompt, output, "calibration")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +77,7 @@ func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 	}
 	const answer, beside = 96, 8
 	for range 5 {
-		ask(512, 8)
+		ask(fresh(512), 8)
 	}
 	pace := func(n int) time.Duration { // between two tokens, of n answers side by side
 		var paces []time.Duration
@@ -84,11 +86,7 @@ func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 			var mu sync.Mutex
 			for range n {
 				all.Go(func() {
-					mu.Lock()
-					seed++
-					ids := tokenIDs(seed, 16)
-					mu.Unlock()
-					_, first, last, err := e.generate(s, ids, answer, "calibration")
+					_, first, last, err := e.generate(s, fresh(16), answer, "calibration")
 					if err != nil {
 						t.Error(err)
 					}
@@ -107,16 +105,29 @@ func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 	c.PerSequence = max((together-alone)/(beside-1), time.Microsecond)
 	c.Step = max(alone-c.PerSequence, time.Microsecond)
 	c.Base, c.Step = c.Step/2, c.Step/2
-	var reads, tokenizes []float64
-	for i := range 24 {
-		n := 256 + 64*i
-		headers, first, _ := ask(n, 1)
-		reads = append(reads, float64(n)/(first-headers-c.PerSequence).Seconds())
-		tokenizes = append(tokenizes, float64(n)/headers.Seconds())
+	// Each token attends to the whole prompt, so tokens after a long cached document take longer.
+	var tokenizes []float64
+	perToken := 0.0 // seconds, the mean of all lengths of documents
+	const few, many = 128, 640
+	for blocks := range calibrated.most + 1 {
+		document := fresh(blocks * simulation.BlockTokens)
+		if blocks > 0 {
+			ask(document, 1)
+		}
+		short, long := make([]time.Duration, 5), make([]time.Duration, 5)
+		for i := range short {
+			for n, times := range map[int][]time.Duration{few: short, many: long} {
+				headers, first, _ := ask(slices.Concat(document, fresh(n)), 1)
+				times[i] = first - headers
+				tokenizes = append(tokenizes, float64(len(document)+n)/headers.Seconds())
+			}
+		}
+		less, _ := spread(short)
+		more, _ := spread(long)
+		perToken += (more - less).Seconds() / (many - few) / float64(calibrated.most+1)
 	}
-	slices.Sort(reads)
 	slices.Sort(tokenizes)
-	c.PrefillRate, c.TokenizerRate = reads[len(reads)/2], tokenizes[len(tokenizes)/2]
+	c.PrefillRate, c.TokenizerRate = 1/perToken, tokenizes[len(tokenizes)/2]
 	t.Logf("calibrated: steps of twice %s, %s more for each request, %.0f tokens of prompts a second, %.0f tokenized",
 		c.Step, c.PerSequence, c.PrefillRate, c.TokenizerRate)
 	return c
@@ -250,9 +261,9 @@ func simulated(t *testing.T, w *simulation.Workload, c simulation.ServerConfig) 
 	return run
 }
 
-// fit changes the times of a step, one after the other, until the simulation takes as long as the
-// engine did for the calibration's workload. The rate of prompts stays: lone prompts measure it,
-// and few requests of a workload have long ones.
+// fit changes the times of a step and the rate of prompts, one after the other, until the simulation
+// takes as long as the engine did for the calibration's workload: under load, client and server share
+// the CPU.
 func fit(t *testing.T, w *simulation.Workload, c simulation.ServerConfig, engine *truthRun) simulation.ServerConfig {
 	t.Helper()
 	apart := func(c simulation.ServerConfig) (sum float64) {
@@ -275,6 +286,7 @@ func fit(t *testing.T, w *simulation.Workload, c simulation.ServerConfig, engine
 					func(c *simulation.ServerConfig) { c.Base = longer(c.Base) },
 					func(c *simulation.ServerConfig) { c.Step = longer(c.Step) },
 					func(c *simulation.ServerConfig) { c.PerSequence = longer(c.PerSequence) },
+					func(c *simulation.ServerConfig) { c.PrefillRate /= by },
 				} {
 					other := c
 					change(&other)
@@ -285,8 +297,8 @@ func fit(t *testing.T, w *simulation.Workload, c simulation.ServerConfig, engine
 			}
 		}
 	}
-	t.Logf("fitted: steps of %s and %s, %s more for each request; deciles differ by %.0f %%", c.Base, c.Step,
-		c.PerSequence, 100*(math.Exp(least/18)-1))
+	t.Logf("fitted: steps of %s and %s, %s more for each request, %.0f tokens of prompts a second; deciles differ by %.0f %%",
+		c.Base, c.Step, c.PerSequence, c.PrefillRate, 100*(math.Exp(least/18)-1))
 	return c
 }
 
