@@ -2,6 +2,4 @@
 // pool with picker.processor: a processor (POST /process), a router (POST /route) and a token
 // store. manifests/charts/external runs them. The doc.go of cmd/internal/external/commands explains
 // why they are not part of penstock.
-//
-// Tests: go test ./picker/external/...
 package main

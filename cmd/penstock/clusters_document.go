@@ -100,7 +100,7 @@ func (d *document) setMembers() error {
 			file.SetField(n, "allow", allow)
 		} else {
 			file.SetField(n, "peer", file.Field(fresh, "peer"))
-			for _, excluded := range []string{"kubeconfig", "clusterProfile"} { // fields for hubs
+			for _, excluded := range []string{"kubeconfig", "clusterProfile"} {
 				file.SetField(n, excluded, nil)
 			}
 			setExportable(n, allow)
@@ -126,7 +126,6 @@ func exportable(a *v1alpha1.ClusterSetAllow) map[string]any {
 	return out
 }
 
-// setExportable writes, if they changed, the fields of allow about what a member may export.
 func setExportable(member, fresh *yaml.Node) {
 	allow := file.Field(member, "allow")
 	if allow == nil {
@@ -165,7 +164,6 @@ func (d *document) setDraining(draining bool) error {
 	return nil
 }
 
-// now implements changeable, as do the methods that follow.
 func (d *document) now() *v1alpha1.ClusterSetSpec { return &d.set.Spec }
 
 func (d *document) place() (object, written string) {
@@ -199,8 +197,7 @@ func node(v any) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// ownMember returns the output of `penstock clusters show`; "" if this cluster has no certificate
-// yet.
+// ownMember returns "" if this cluster has no certificate yet.
 func (s *files) ownMember() (string, error) {
 	dir, err := s.stateDir()
 	if err != nil {
@@ -218,7 +215,6 @@ func (a *target) clusterStatus(ctx context.Context) (status set.Status, err erro
 	return status, err
 }
 
-// hub returns the status of a hub; nil if the process is not a hub, or does not answer.
 func (r running) hub(ctx context.Context) *set.Status {
 	var status set.Status
 	if err := r.get(ctx, "/clusters", &status); err != nil || !status.Hub {
@@ -227,7 +223,6 @@ func (r running) hub(ctx context.Context) *set.Status {
 	return &status
 }
 
-// hubsFolder explains to users of a clusters command that the folder belongs to a hub.
 func hubsFolder(manager *set.Status) string {
 	return fmt.Sprintf("%s is a hub, which exports and imports no pool: its page /members (at its --admin, or its "+
 		"--http on a loopback address) and its metrics penstock_hub_* show its members and their problems",

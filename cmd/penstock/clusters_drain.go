@@ -18,11 +18,10 @@ import (
 )
 
 const (
-	// adoptTimeout bounds the wait until a process has read a changed file; a read takes
-	// milliseconds.
+	// adoptTimeout bounds the wait until a process has read a changed file.
 	adoptTimeout = 15 * time.Second
-	// drainQuiet is how long no request of another cluster must be in flight: members and their
-	// Envoys need a moment to receive the drain.
+	// drainQuiet is how long no request of another cluster must be in flight before a drain ends.
+	// Members and their Envoys receive the drain with a delay.
 	drainQuiet = 3 * time.Second
 	drainPoll  = 100 * time.Millisecond
 	// acknowledgeTimeout is how long a drain waits until connected members acknowledge it. A member
@@ -30,14 +29,12 @@ const (
 	acknowledgeTimeout = 10 * time.Second
 )
 
-// setChange has the flags of drain and leave: the ClusterSet's place, and the processes that read
-// it.
 type setChange struct {
 	files
 	kubeconfig string
 	http       []string
 	timeout    time.Duration
-	force      bool // a flag of leave
+	force      bool
 }
 
 func (d *setChange) flags(cmd *cobra.Command) {
@@ -54,7 +51,7 @@ func (d *setChange) flags(cmd *cobra.Command) {
 	exclusive(cmd, "state", "http")
 }
 
-// changeable is a ClusterSet in a folder or in a cluster, which a command can change.
+// changeable is a ClusterSet, in files or on Kubernetes, that a command can change.
 type changeable interface {
 	now() *v1alpha1.ClusterSetSpec
 	// place returns the object's name for errors, and the file or object that change writes.
@@ -193,7 +190,7 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if clusterSet, err = d.open(ctx); err != nil { // the present object
+	if clusterSet, err = d.open(ctx); err != nil {
 		return err
 	}
 	var names []string
@@ -212,14 +209,11 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 }
 
 var (
-	// errNotRunning is the error if no penstock runs for the folder.
 	errNotRunning = errors.New("no penstock runs for these files")
-	// errNotNamed is the error if the ClusterSet is on Kubernetes, and the flags name no process.
+	// errNotNamed: the ClusterSet is on Kubernetes, and the flags name no process.
 	errNotNamed = errors.New("requests in flight are unknown")
 )
 
-// counted reports whether a process that counts the requests in flight is known; for a folder, one
-// always is.
 func (d *setChange) counted() bool { return d.kubeconfig == "" || len(d.http) > 0 || d.state != "" }
 
 func (d *setChange) statuses(ctx context.Context) (list []set.Status, err error) {
@@ -242,7 +236,7 @@ func (d *setChange) statuses(ctx context.Context) (list []set.Status, err error)
 	return list, nil
 }
 
-// status joins the statuses of the named processes. Its requests in flight are the sum over them.
+// status joins the statuses of the named processes. Requests in flight are summed.
 func (d *setChange) status(ctx context.Context) (all set.Status, err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
@@ -283,7 +277,6 @@ func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, drai
 	})
 }
 
-// adopted waits until has(status) is true for each running penstock.
 func (d *setChange) adopted(ctx context.Context, has func(set.Status) bool) (status set.Status, err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
@@ -307,14 +300,14 @@ func (d *setChange) adopted(ctx context.Context, has func(set.Status) bool) (sta
 	return list[0], nil
 }
 
-// unconnected is the error if members may lack a drain.
+// unconnected is the error of a drain that some members may not have received.
 type unconnected struct {
 	cluster string
 	members []string
 	silent  []string // members that are connected, and have not acknowledged
 }
 
-// awayFrom returns nil if all members are connected, and have acknowledged this cluster's
+// awayFrom returns nil if all members are connected and have acknowledged this cluster's
 // publications.
 func awayFrom(status *set.Status) *unconnected {
 	u := &unconnected{cluster: status.Cluster}
@@ -332,7 +325,6 @@ func awayFrom(status *set.Status) *unconnected {
 	return u
 }
 
-// waits reports whether an acknowledgement may still arrive.
 func (u *unconnected) waits() bool { return u != nil && len(u.silent) > 0 }
 
 func (u *unconnected) Error() string {
@@ -367,7 +359,6 @@ func (u *unconnected) end(out io.Writer, line string) error {
 	return err
 }
 
-// wait returns when no request of other clusters is in flight, or after the timeout.
 func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 	status, err := d.status(ctx)
 	if err != nil {

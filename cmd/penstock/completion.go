@@ -44,7 +44,7 @@ func asPlugin(root *cobra.Command, program string) {
 }
 
 // suggest completes an argument or a flag with the texts that list returns within
-// completionTimeout. After an error it suggests nothing: a shell cannot show it.
+// completionTimeout. After an error it suggests nothing, because a shell cannot show an error.
 func suggest(list func(ctx context.Context, args []string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx := cmd.Context()
@@ -59,7 +59,7 @@ func suggest(list func(ctx context.Context, args []string) []string) cobra.Compl
 	}
 }
 
-// objects lists the objects of these kinds in the running process, or else in the files.
+// objects lists the objects of these kinds in the running process, or, if none runs, in the files.
 func (a *target) objects(ctx context.Context, kinds ...string) (out []string) {
 	at, err := a.running(ctx)
 	for _, kind := range kinds {
@@ -98,7 +98,6 @@ func (a *target) written(ctx context.Context, kinds []string) (out []string) {
 	return out
 }
 
-// first completes the first argument with objects of these kinds.
 func first(kinds ...string) func(*target) cobra.CompletionFunc {
 	return func(a *target) cobra.CompletionFunc {
 		return suggest(func(ctx context.Context, args []string) []string {
@@ -134,7 +133,6 @@ func kindOnly(a *target) cobra.CompletionFunc {
 	}
 }
 
-// nodes completes the argument NODE with the connected proxies.
 func nodes(a *target) cobra.CompletionFunc {
 	return suggest(func(ctx context.Context, args []string) (out []string) {
 		all, err := a.replicas(ctx)

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// shortestOverlap is enough for running processes to read the new authority, and for proxies to
-// receive it.
+// shortestOverlap gives running processes the time to read the new authority, and proxies the time
+// to receive it.
 const shortestOverlap = time.Minute
 
 func newCredentialsRotate() *cobra.Command {

@@ -67,8 +67,8 @@ object.`,
 	return cmd
 }
 
-// trouble prints an error and returns its exit status. exitDiffers is a result, not an error, and
-// is returned as it is.
+// trouble prints an error and returns exitTrouble. It returns exitDiffers unchanged, because a
+// difference is a result.
 func trouble(cmd *cobra.Command, err error) error {
 	if err == nil || errors.Is(err, exitDiffers) {
 		return err
@@ -127,7 +127,6 @@ type place struct {
 	ref     resource.Ref
 }
 
-// side translates one of the two folders. It returns the resources and the findings.
 func (o *diffOptions) side(cmd *cobra.Command, path string) (map[place]*resource.Resource, []report.Finding, error) {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	p, t, err := offline(cmd.Context(), []string{path}, o.picker, o.any, log)
@@ -147,9 +146,9 @@ func (o *diffOptions) side(cmd *cobra.Command, path string) (map[place]*resource
 
 type difference struct {
 	Gateway string          `json:"gateway"`
-	Type    string          `json:"type"` // listener, route, cluster, endpoints or secret
+	Type    string          `json:"type"`
 	Name    string          `json:"name"`
-	Change  string          `json:"change"` // added, removed or changed
+	Change  string          `json:"change"`
 	Old     json.RawMessage `json:"old,omitempty"`
 	New     json.RawMessage `json:"new,omitempty"`
 }

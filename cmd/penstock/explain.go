@@ -120,8 +120,8 @@ func newExplain() *cobra.Command {
 	return cmd
 }
 
-// explain queries the process that runs for these files about a URL, or reads the files if none
-// runs. values are the other parameters of the page /explain.
+// explain queries the process that runs for these files, or reads the files if none runs. values
+// are the other parameters of the page /explain.
 func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (app.Explained, error) {
 	var e app.Explained
 	address := text
@@ -155,7 +155,7 @@ func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (ap
 	fmt.Fprintln(cmd.ErrOrStderr(),
 		"penstock is not running for these files: the explanation comes from the files, without the picker's view")
 	if _, err := os.Stat(dir); err != nil {
-		dir = "" // nothing ran here before: there are no last good versions, and explain must not record any
+		dir = "" // no process ever ran here: there are no last good versions, and explain must not record any
 	}
 	processor, err := defaultProcessor()
 	if err != nil {
@@ -174,7 +174,6 @@ func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (ap
 	return p.Explain(q), nil
 }
 
-// keyNamed returns "namespace/name" of an APIKey as a user writes it.
 func keyNamed(text string) string {
 	if text == "" || strings.Contains(text, "/") {
 		return text
@@ -189,7 +188,6 @@ func counted(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// printer writes lines until the first error.
 type printer struct {
 	w   io.Writer
 	err error
@@ -202,7 +200,6 @@ func (p *printer) line(label, format string, args ...any) {
 	}
 }
 
-// given is like line, and prints nothing for an empty text.
 func (p *printer) given(label, text string) {
 	if text != "" {
 		p.line(label, "%s", text)
@@ -258,11 +255,11 @@ func printExplained(w io.Writer, e app.Explained) error {
 	return p.err
 }
 
-// backend prints one share of a rule's requests or connections, with the backends behind its hops
-// indented.
+// backend prints one share of a rule's requests or connections. It indents the backends behind the
+// share's hops.
 func (p *printer) backend(indent, what string, b translator.BackendView, e app.Explained) {
 	to := b.Backend
-	if b.Cluster != "" { // empty for a backend that does not exist
+	if b.Cluster != "" {
 		to += " (cluster " + b.Cluster + ")"
 	}
 	p.line(indent+"backend", "%s of %s to %s", b.Share, what, to)
@@ -282,7 +279,7 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 		p.line(indent+"subset", "endpoints with the labels %s", b.Subset)
 	}
 	switch {
-	case len(b.Endpoints) > 0 && len(b.Endpoints) == len(b.Hops): // printed below
+	case len(b.Endpoints) > 0 && len(b.Endpoints) == len(b.Hops):
 	case len(b.Endpoints) > 0:
 		p.line(indent+"endpoints", "%s", placesText(b.Endpoints, " "))
 	case b.Cluster != "":
@@ -480,8 +477,8 @@ func verdictText(v schedule.Verdict) string {
 	return text + costText(v)
 }
 
-// adaptersText describes the LoRA adapters of a server's page. Slots is how many run at a time; an
-// adapter whose requests all wait has none.
+// adaptersText describes the LoRA adapters in a server's metrics. Slots is the number of adapters
+// that run at the same time. An adapter whose requests all wait occupies no slot.
 func adaptersText(a *endpoint.Adapters) string {
 	if a == nil {
 		return ""
@@ -496,7 +493,7 @@ func adaptersText(a *endpoint.Adapters) string {
 	return text
 }
 
-// costText describes an endpoint's cost and its parts. With strategy load, they are seconds.
+// costText describes an endpoint's cost and its parts. With strategy load, they are in seconds.
 func costText(v schedule.Verdict) (text string) {
 	switch {
 	case v.Cost == nil:
@@ -531,8 +528,8 @@ func costText(v schedule.Verdict) (text string) {
 	return text
 }
 
-// costParts lists the parts of an endpoint's cost, if it has several. It omits parts that are 0.000
-// in three decimals.
+// costParts lists the parts of an endpoint's cost, if there are several. It omits parts that print
+// as 0.000.
 func costParts(v schedule.Verdict) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(v.Costs)) {
@@ -554,8 +551,7 @@ func scoreParts(v schedule.Verdict) string {
 	return strings.Join(parts, ", ")
 }
 
-// costCell returns an endpoint's score, or its cost and the parts of it, for a table; "-" if the
-// strategy has neither.
+// costCell returns "-" if the strategy has neither scores nor costs.
 func costCell(v schedule.Verdict) string {
 	if len(v.Scores) > 0 {
 		return fmt.Sprintf("score %.3f (%s)", v.Score, scoreParts(v))

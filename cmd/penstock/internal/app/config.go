@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/translator/envoy"
 )
 
-// Controller is the controllerName of our GatewayClasses, also in the statuses that we write.
+// Controller is the controllerName of our GatewayClasses and of the statuses that we write.
 const Controller = "penstock.dev/gateway-controller"
 
 // Config configures every role that serves.
@@ -38,13 +38,11 @@ type Config struct {
 	// Credentials secure XDS and Picker if no fleet runs; nil: every client of Picker is trusted.
 	Credentials *Credentials
 	// Disk reads the files that flags name. /healthz fails while a read hangs.
-	Disk *filesystem.Disk
-	// Peers are the other processes that serve the same Envoys.
-	Peers Peers
-	// Members configures how other clusters of the cluster set reach this one.
+	Disk    *filesystem.Disk
+	Peers   Peers
 	Members Members
-	// PickerAddresses and PickerSockets (paths) are the places at which Envoys reach our picker;
-	// both empty: the address of the Picker listener.
+	// PickerAddresses and PickerSockets (paths) are where Envoys reach our picker; both empty: the
+	// address of Picker.
 	PickerAddresses []netip.AddrPort
 	PickerSockets   []string
 	// HTTP serves metrics and health. On a loopback address it also serves the admin pages, which
@@ -73,8 +71,7 @@ type Config struct {
 	DrainTime time.Duration
 	// StopTimeout is how long picks in flight may continue at shutdown; 0: a second.
 	StopTimeout time.Duration
-	// Memory is the process's memory limit in bytes, such as its container's. Go's own limit is
-	// lower. 0: no limit.
+	// Memory is the process's memory limit in bytes. Go's own limit is lower. 0: no limit.
 	Memory int64
 	// Tracer receives this process's spans; Collector and Sampling configure Envoys' spans.
 	Tracer    trace.TracerProvider
@@ -87,7 +84,7 @@ type Config struct {
 // a picker.
 type Offer struct {
 	Pool objectid.Pool
-	// Picker is a listener for picks from only this pool; the App closes it. nil: none.
+	// Picker accepts picks for Pool only; the App closes it. nil: none.
 	Picker net.Listener
 }
 
@@ -117,21 +114,19 @@ type Folder struct {
 type OfflineConfig struct {
 	Paths []string
 	// StateDir has the last good objects of a process that ran for these files; "": none.
-	StateDir string
-	// PickerAddresses are where Envoys would reach our picker.
+	StateDir        string
 	PickerAddresses []netip.AddrPort
 	// AnyController accepts Gateways of every class, for files of another project.
 	AnyController bool
-	Processor     Processor // Config.Processor
+	Processor     Processor
 	Log           *slog.Logger
 }
 
 // Kubernetes configures the role of a Kubernetes cluster.
 type Kubernetes struct {
-	// REST is the client configuration of the API server.
 	REST *rest.Config
-	// Namespace holds the Lease that elects the process which writes statuses; Identity is this
-	// process's name.
+	// Namespace holds the Lease that elects the process which writes statuses. Identity is this
+	// process's name in the election.
 	Namespace, Identity string
 	// Namespaces limits where objects are read and fleets run. It includes Namespace. Empty: all.
 	Namespaces []string
@@ -154,8 +149,7 @@ const (
 
 // Peers are the other processes that serve the same Envoys, and how they reach this one.
 type Peers struct {
-	// Addresses are the peers' addresses; this process's may be among them. On Kubernetes they come
-	// from the Service.
+	// Addresses may include this process's own address. On Kubernetes they come from the Service.
 	Addresses []string
 	// Listener serves peers; nil: Config.Local serves them.
 	Listener net.Listener
@@ -178,7 +172,7 @@ type Members struct {
 // MutualTLS is a connection on which both sides present a certificate.
 type MutualTLS struct{ Server, Client *tls.Config }
 
-// StatusFile is the path of the file with the status of all objects.
+// StatusFile returns the path of the file with the status of all objects.
 func StatusFile(stateDir string) string { return filepath.Join(stateDir, "status.json") }
 
 func (c Config) translation() translator.Config {

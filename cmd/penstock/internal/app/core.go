@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// core has the parts of every role.
 type core struct {
 	log         *slog.Logger
 	store       *store.Store

@@ -94,7 +94,6 @@ func (h *holder) pickKeys() []string {
 	return h.keys
 }
 
-// security sets which proxies may connect. Settings for peers stay.
 func (h *holder) security(s security) security {
 	s.authenticate = h.authenticate
 	s.ads = []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(h.Files.TLS(true, tls.VersionTLS13), h.log))}
@@ -103,7 +102,7 @@ func (h *holder) security(s security) security {
 	return s
 }
 
-// authenticate implements server.Authenticate. A client of the local socket is this user.
+// authenticate trusts a client of the local socket, because only this user can open the socket.
 func (h *holder) authenticate(ctx context.Context) (server.Proxy, error) {
 	trusted, err := server.TrustNode(ctx)
 	if err != nil {
@@ -125,5 +124,4 @@ type certified struct {
 	permitted func() (time.Time, error)
 }
 
-// Permitted implements server.Proxy.
 func (c certified) Permitted(string) (time.Time, error) { return c.permitted() }

@@ -14,8 +14,8 @@ import (
 )
 
 // documentInterval is how often the file of an EndpointPickerConfig is read again. A ConfigMap's
-// files are replaced through a symbolic link in a parent folder, which no watch of the file
-// reports.
+// files are replaced through a symbolic link in a parent folder, which a watch of the file does not
+// report.
 const documentInterval = time.Second
 
 // Document is an EndpointPickerConfig from a file or a flag. Its strategy applies to all pools.
@@ -39,7 +39,7 @@ func ReadDocument(disk *filesystem.Disk, path, text string, log *slog.Logger) (*
 	return d, d.parse(log)
 }
 
-// parse reads d.last. An invalid text changes nothing.
+// parse changes nothing if d.last is invalid.
 func (d *Document) parse(log *slog.Logger) error {
 	config, problems := endpointpicker.Read(string(d.last))
 	var invalid []error
@@ -63,8 +63,8 @@ func (d *Document) store(s *store.Store) error {
 	return err
 }
 
-// run follows the file until ctx ends. An invalid or unreadable document is logged once, and the
-// last valid one stays.
+// run follows the file until ctx ends. It logs an invalid or unreadable document once, and keeps
+// the last valid one.
 func (d *Document) run(ctx context.Context, s *store.Store, log *slog.Logger) error {
 	if d.path == "" {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// turnAway closes new connections to the listeners until stop is called: clients then try another
-// process while this one still reads its files. It ignores a listener that is nil or has no
+// turnAway closes new connections to the listeners until stop is called, so that clients try
+// another process while this one reads its files. It ignores a listener that is nil or has no
 // deadline.
 func turnAway(listeners ...net.Listener) (stop func()) {
 	var accepting sync.WaitGroup

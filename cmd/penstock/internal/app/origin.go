@@ -25,7 +25,7 @@ func sameOrigin(h http.Handler) http.Handler {
 	})
 }
 
-// fixedHost reports whether the host of a URL is independent of DNS: localhost or an IP address.
+// fixedHost reports whether a host is independent of DNS: localhost or an IP address.
 func fixedHost(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

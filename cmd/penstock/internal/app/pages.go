@@ -29,11 +29,12 @@ import (
 // maxSocketPath is the longest path of a Unix socket that every system allows, in bytes.
 const maxSocketPath = 103
 
-// Socket is the path by which other penstock commands reach the process that serves a state folder.
+// Socket returns the path by which other penstock commands reach the process that serves a state
+// folder.
 func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock") }
 
 // ListenSocket listens on a Unix socket that only this user can open. It replaces a socket that no
-// process serves. A socket in use, and a file of another kind, are errors.
+// process serves. It returns an error for a socket in use, and for a file of another kind.
 func ListenSocket(port ports.Port, path string) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("the path of the socket, %s, is longer than %d bytes: choose a shorter folder with "+
@@ -74,7 +75,6 @@ func unserved(path string) error {
 		filepath.Dir(path))
 }
 
-// servePages starts serving Config.HTTP, Config.Admin, and the socket in the state folder.
 func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	a.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -113,7 +113,6 @@ func ServeSocket(ctx context.Context, l net.Listener, all http.Handler) error {
 	return serveHandler(ctx, ports.Local.Open(l), withProfiles(all))
 }
 
-// listenSocket returns nil for a process without a state folder.
 func (a *App) listenSocket() (net.Listener, error) {
 	if a.cfg.StateDir == "" {
 		return nil, nil
@@ -144,7 +143,7 @@ func withProfiles(handler http.Handler) http.Handler {
 	return mux
 }
 
-// openPages contain no object's content.
+// openPages returns the pages without the content of objects.
 func (a *App) openPages() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", MetricsPage(a.registry))

@@ -20,17 +20,16 @@ const (
 	partTranslation = "translation"
 	partStream      = "stream" // of a proxy or a peer
 	partScrape      = "scrape"
-	partPick        = "pick"   // a stream or call of the picker's port
-	partPage        = "page"   // of HTTP and Admin
-	partStatus      = "status" // of one object
-	partLookup      = "lookup" // of a host name
+	partPick        = "pick" // a stream or call of the picker's port
+	partPage        = "page"
+	partStatus      = "status"
+	partLookup      = "lookup"
 )
 
 const (
 	// maxPanicText and maxPanicStack bound the logged value and stack of a panic, in bytes.
 	maxPanicText, maxPanicStack = 1 << 10, 16 << 10
-	// maxPanicPlaces bounds the remembered places of panics.
-	maxPanicPlaces = 256
+	maxPanicPlaces              = 256
 )
 
 // panics counts the panics that the process survives, and logs the stack of each place once.
@@ -54,7 +53,6 @@ func newPanics(log *slog.Logger) *panics {
 	return p
 }
 
-// of returns the handler of one part's panics. what names the affected object.
 func (p *panics) of(part string) func(what string, value any, stack []byte) {
 	return func(what string, value any, stack []byte) { p.report(part, what, value, stack) }
 }
@@ -94,8 +92,8 @@ func place(stack []byte) string {
 	return b.String()
 }
 
-// calls recovers from panics in handlers of streams and unary calls, and ends these with INTERNAL.
-// To Envoy, the picker seems to have died.
+// calls ends a stream or call whose handler panics with INTERNAL. To Envoy, the picker seems to
+// have died.
 func (p *panics) calls(part string) []grpc.ServerOption {
 	guard := func(method string, err *error) {
 		if v := recover(); v != nil {
@@ -117,7 +115,7 @@ func (p *panics) calls(part string) []grpc.ServerOption {
 	}
 }
 
-// pages recovers from panics in handlers of pages. The answer is 500 unless it has begun.
+// pages answers 500 if the handler of a page panics and has not begun to answer.
 func (p *panics) pages(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
