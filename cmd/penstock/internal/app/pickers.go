@@ -28,8 +28,8 @@ type remotePickers struct {
 
 	mu      sync.Mutex
 	located map[model.ClusterID]model.ExternalPicker
-	answers map[model.ClusterID]probe.Answer // only pickers with something to report
-	pages   map[model.ClusterID]string       // why metrics pages cannot be read
+	answers map[model.ClusterID]probe.Answer
+	pages   map[model.ClusterID]string // why metrics pages cannot be read
 }
 
 func newRemotePickers(b *status.Board, s *store.Store, log *slog.Logger) *remotePickers {
@@ -80,7 +80,7 @@ func (p *remotePickers) answered(id model.ClusterID, answer probe.Answer) {
 	}
 }
 
-// read records why the metrics page of a picker cannot be read; "" removes the record.
+// read records why the metrics page of a picker cannot be read. An empty why removes the record.
 func (p *remotePickers) read(pool objectid.Pool, member, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +122,7 @@ func pageOf(e *model.ExternalPicker) load.Page {
 	return out
 }
 
-// report reports a picker's state on the board. p.mu is held.
+// p.mu is held.
 func (p *remotePickers) report(id model.ClusterID) {
 	answer, at := p.answers[id], p.located[id]
 	if id.Kind == model.PickerKind {
@@ -158,7 +158,7 @@ func (p *remotePickers) report(id model.ClusterID) {
 	p.board.Replace(source, rep)
 }
 
-// reportService reports why the picker behind a port of a Service fails; "" resolves the report.
+// reportService resolves the report if down is "".
 func (p *remotePickers) reportService(id model.ClusterID, down string) {
 	source := status.Instance(status.Pickers, id.String())
 	if down == "" {

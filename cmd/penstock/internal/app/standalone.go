@@ -46,18 +46,16 @@ type StandAlone struct {
 	Source endpointpicker.PageSource
 	// Document is the EndpointPickerConfig; nil: the pool's PoolPolicy has the strategy.
 	Document *Document
-	// Protocol is the protocol between gateways and the picker.
 	Protocol picker.Protocol
-	// TLS is for the picker's port; nil: cleartext.
-	TLS *tls.Config
+	TLS      *tls.Config
 	// Health serves gRPC health checks in cleartext; nil: only the picker's port serves them.
 	Health net.Listener
-	// Drain is how long the picker continues after a request to shut down. Meanwhile health checks
-	// fail, so that gateways leave.
+	// Drain is how long the picker continues after a request to shut down. Health checks fail
+	// meanwhile, so that gateways leave.
 	Drain time.Duration
 }
 
-// noEnvoys implements delivery.EndpointWaiter: no Envoy gets its endpoints from this process.
+// noEnvoys is a delivery.EndpointWaiter: no Envoy gets its endpoints from this process.
 type noEnvoys struct{}
 
 func (noEnvoys) EndpointsKnown(context.Context, ...string) error { return nil }
@@ -113,8 +111,8 @@ func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 
 const maxListed = 8
 
-// unready returns why a stand-alone picker has no pool, and how to fix it; "" if it has a pool, and
-// in other roles.
+// unready returns why a stand-alone picker has no pool, and how to fix that. It returns "" in other
+// roles.
 func (a *App) unready() string {
 	if a.standAlone == nil || a.picker.HasDefault() {
 		return ""
@@ -143,8 +141,8 @@ func (a *App) unready() string {
 	return "there are several InferencePools; write the one to pick from in --pool-name: " + list
 }
 
-// run serves health at once, and serves picks once the objects have been read. After ctx ends, it
-// goes on for up to s.Drain.
+// run serves health at once, and picks after the objects have been read. After ctx ends, it
+// continues for up to s.Drain.
 func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pipeline.Pipeline) error {
 	drained, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -208,7 +206,7 @@ type discovery interface {
 
 type fromFiles struct {
 	files  *file.Reader
-	loaded chan struct{} // closed after read
+	loaded chan struct{}
 }
 
 func (f *fromFiles) read(ctx context.Context) error {
@@ -229,8 +227,8 @@ func (f *fromFiles) fetch(*App) *pipeline.Fetch { return nil }
 
 type clusterSource struct{ source *kube.Source }
 
-// fromCluster reads a pool's namespace. llm-d's EPP may read InferencePools, Pods and objectives.
-// The picker works without other kinds if the API server forbids them.
+// fromCluster reads a pool's namespace. The account of llm-d's EPP may read InferencePools, Pods
+// and objectives. The picker works without other kinds if the API server forbids them.
 func fromCluster(c core, s StandAlone, cfg Config) (discovery, error) {
 	namespace := s.Pool.Namespace
 	kinds := []kube.Kind{{Group: store.Pods.Group(), Kind: store.Pods.Kind(), Required: true}}

@@ -32,9 +32,9 @@ type HoldsConfig struct {
 
 // Holds commits changes, and holds back removals that peers' pickers have not followed. Any Envoy
 // may call any picker, so Envoy keeps an endpoint as long as a picker may name it. A hold covers a
-// pool's cached clusters and endpoints, and removals of resources that these name, such as a hop to
-// spill to. A hold ends when peers name the same endpoints as the picker here, or at its deadline.
-// Later changes of the pool join the hold. Everything else is committed at once.
+// pool's cached clusters and endpoints, and removals of resources that these name. It ends when
+// peers name the same endpoints as the picker here, or at its deadline. Later changes of the pool
+// join the hold. Everything else is committed at once.
 type Holds struct {
 	cfg      HoldsConfig
 	released chan struct{} // has one element when a hold has ended
@@ -57,7 +57,7 @@ type item struct {
 }
 
 type pending struct {
-	pools  map[objectid.Target]bool // the held pools that it waits for
+	pools  map[objectid.Target]bool // the held pools that the resource waits for
 	upsert *resource.Resource       // nil: a removal
 	rev    uint64
 	trace  trace.SpanContext
@@ -72,8 +72,8 @@ func NewHolds(cfg HoldsConfig) *Holds {
 // Steps implements Part.
 func (h *Holds) Steps() []Step { return []Step{{Commit, h.commit}} }
 
-// hold publishes the endpoints that the picker names. It begins a hold for each pool that shrank,
-// unless peers have already followed. It runs before the change is committed.
+// hold begins a hold for each pool that shrank, unless peers have already followed. It runs before
+// the change is committed.
 func (h *Holds) hold(pools map[objectid.Target]naming) {
 	digests := map[objectid.Target]string{}
 	for name, named := range pools {
@@ -112,14 +112,12 @@ func (h *Holds) drop(pool objectid.Target) {
 	}
 }
 
-// held reports whether a pool has uncommitted changes.
 func (h *Holds) held(pool objectid.Target) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.pools[pool] != nil
 }
 
-// wait returns when a pool has no uncommitted changes, or with the context's error.
 func (h *Holds) wait(ctx context.Context, pool objectid.Target) error {
 	for {
 		h.mu.Lock()
@@ -136,7 +134,6 @@ func (h *Holds) wait(ctx context.Context, pool objectid.Target) error {
 	}
 }
 
-// commit commits a change, except held resources.
 func (h *Holds) commit(_ context.Context, c *Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,7 +149,7 @@ func (h *Holds) commit(_ context.Context, c *Change) {
 	h.cfg.Cache.Commit(batches...)
 }
 
-// keep moves held resources out of a batch. mu is held.
+// mu is held.
 func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 	for _, ref := range d.Removes {
 		delete(h.items, item{d.Gateway, ref}) // a held update is outdated

@@ -19,17 +19,18 @@ import (
 
 const (
 	// growTimeout is how long the picker waits until Envoys have a pool's new endpoints. Afterwards
-	// it names these anyway, so a proxy that does not answer cannot keep a pool small.
+	// it names them anyway, so that a proxy that does not answer cannot keep a pool small.
 	growTimeout = time.Second
-	// hopTimeout is the same wait for a new place to spill to, which may be a listener with routes.
+	// hopTimeout replaces growTimeout for a new place to spill to, which may be a listener with
+	// routes.
 	hopTimeout = 5 * time.Second
-	// maxFallbacks bounds how many further endpoints a pick names.
+	// maxFallbacks bounds the endpoints that a pick names after its first.
 	maxFallbacks = 8
-	// youngTime is how long the picks of a pool that has grown name fallbacks. Envoy skips
-	// endpoints of a pick that it lacks. It may lack new ones: it acknowledges before its workers
-	// have them, and ACKs of other processes' Envoys are not published (envoys.go). The Envoys of a
-	// frozen process reconnect elsewhere when their pings fail, within 13 s (bootstrap). Without
-	// fallbacks, a process that was frozen for 4 s cost 3 of 218,000 requests.
+	// youngTime is how long the picks of a pool that has grown name fallbacks. Envoy skips the
+	// endpoints of a pick that it lacks. It may lack new endpoints: it acknowledges before its
+	// workers have them, and ACKs of other processes' Envoys are not published (envoys.go). The
+	// Envoys of a frozen process reconnect elsewhere within 13 s (bootstrap). Without fallbacks, a
+	// process that was frozen for 4 s cost 3 of 218,000 requests.
 	youngTime = 15 * time.Second
 )
 
@@ -41,7 +42,7 @@ type Picker interface {
 
 // EndpointWaiter waits for Envoys. *Envoys implements it.
 type EndpointWaiter interface {
-	// EndpointsKnown returns when every Envoy has the newest endpoints of some clusters.
+	// EndpointsKnown returns when every Envoy has the newest endpoints of these clusters.
 	EndpointsKnown(ctx context.Context, clusters ...string) error
 }
 
@@ -67,13 +68,13 @@ type Pools struct {
 	mu sync.Mutex
 	// updating is true between shrink and grow, while the cache lacks the grown pools.
 	updating bool
-	current  map[objectid.Target]picker.Pool // the pools that the picker has
-	growing  map[objectid.Target]picker.Pool // the pools that it gets after Envoys have their endpoints
+	current  map[objectid.Target]picker.Pool
+	growing  map[objectid.Target]picker.Pool // the pools that the picker gets after Envoys have their endpoints
 	young    map[objectid.Target]time.Time   // pools that have grown, and until when their picks name fallbacks
 	plain    map[objectid.Target]*model.Pool
 	gone     map[objectid.Target]time.Time // removed pools, and until when they are kept
-	// gateways are pools that are reached through gateways, and replace removed pools of the same
-	// name that were not.
+	// gateways are pools that are reached through gateways, and wait for the end of former pools of
+	// the same name that were not.
 	gateways map[objectid.Target]picker.Pool
 }
 
@@ -101,8 +102,8 @@ func (s *Pools) Steps() []Step {
 	}
 }
 
-// before updates the picker before a change is committed. It returns what the picker now names of
-// the changed pools.
+// before updates the picker before a change is committed. It returns the endpoints that the picker
+// now names in the changed pools.
 func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +149,7 @@ func (s *Pools) leave(name objectid.Target) {
 		return
 	}
 	s.gone[name] = time.Now().Add(s.cfg.Keep)
-	pool.Metrics.Off, pool.Gone = true, true // its servers may be gone too
+	pool.Metrics.Off, pool.Gone = true, true // its servers may be gone, too
 	s.set(pool)
 	poke(s.retire)
 }
@@ -196,8 +197,7 @@ func (s *Pools) set(pool picker.Pool) {
 	}
 }
 
-// chooseDefault marks the pool for gateways that name no pool: the configured pool, or else the
-// only pool. s.mu is held.
+// chooseDefault marks the pool for gateways that name no pool. s.mu is held.
 func (s *Pools) chooseDefault() {
 	want := objectid.Target{Pool: s.cfg.DefaultPool}
 	if want.IsZero() {
@@ -223,7 +223,7 @@ func (s *Pools) chooseDefault() {
 			s.set(pool)
 		}
 	}
-	if pool, ok := s.current[want]; ok { // first, so that there always is a default
+	if pool, ok := s.current[want]; ok { // before the old default is unmarked, so that there always is a default
 		mark(pool, true)
 	}
 	for name, pool := range s.current {
@@ -231,7 +231,7 @@ func (s *Pools) chooseDefault() {
 	}
 }
 
-// leavingDefault returns the default pool if it was removed within the drain time. s.mu is held.
+// s.mu is held.
 func (s *Pools) leavingDefault() objectid.Target {
 	for name := range s.gone {
 		if s.current[name].Default {
@@ -241,7 +241,6 @@ func (s *Pools) leavingDefault() objectid.Target {
 	return objectid.Target{}
 }
 
-// after runs after a change is committed.
 func (s *Pools) after() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,7 +265,6 @@ func (s *Pools) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// finish adds the new endpoints of pools once Envoys have them.
 func (s *Pools) finish(ctx context.Context) error {
 	for {
 		select {
@@ -315,7 +313,6 @@ func (s *Pools) finishGrowing(ctx context.Context) {
 	}
 }
 
-// remove removes expired pools, and ends expired fallbacks.
 func (s *Pools) remove(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -363,7 +360,7 @@ func (s *Pools) age() time.Duration {
 
 func sameEndpoint(a, b endpoint.Spec) bool { return a.Addr == b.Addr }
 
-// intersect returns the endpoints of next that Envoys have (the ones in old), and draining ones.
+// intersect returns the endpoints of next that are draining or also in old.
 func intersect(next, old []endpoint.Spec) []endpoint.Spec {
 	known := map[netip.AddrPort]bool{}
 	for _, e := range old {

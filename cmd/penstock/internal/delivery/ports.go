@@ -18,13 +18,12 @@ import (
 
 // Ports gives each port of this machine to one Gateway. Otherwise two Envoys could bind the same
 // port (SO_REUSEPORT), and the kernel would distribute connections between them. The first Gateway
-// keeps a port; later ones wait, and have a report. The Envoy listener's name is the port
-// (model.ListenerName).
+// keeps a port; later Gateways wait, and have a report.
 type Ports struct {
 	board *status.Board
 
 	mu      sync.Mutex
-	owner   map[string]string                        // listener -> gateway
+	owner   map[string]string                        // listener (its name is the port: model.ListenerName) -> gateway
 	waiting map[string]map[string]*resource.Resource // listener -> gateway -> the listener that it would get
 }
 
@@ -41,7 +40,7 @@ func (c *Ports) Steps() []Step {
 	}}}
 }
 
-// isPort reports whether a listener binds a port. A hop's does not: it is internal to Envoy.
+// isPort reports whether a listener binds a port. The listener of a hop is internal to Envoy.
 func isPort(ref resource.Ref) bool {
 	_, ok := model.ParseListenerName(ref.Name)
 	return ok && ref.Type == resource.Listener
@@ -110,7 +109,6 @@ func (c *Ports) claim(r *resource.Resource, gateway string) bool {
 	return false
 }
 
-// reports returns a report with the port's owner for every waiting Gateway.
 func (c *Ports) reports() []report.Report {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,8 +141,7 @@ func (c *Ports) Has(listener, gateway string) bool {
 }
 
 // Served reports whether a gateway's Envoy receives a listener, or the listener of a route
-// configuration. A chain's name has the port after the first slash (model.ChainName); hops have no
-// port.
+// configuration. The listeners of hops have no port.
 func (c *Ports) Served(ref resource.Ref, gateway string) bool {
 	socket, ok := model.ParseListenerName(ref.Name)
 	if !ok {
