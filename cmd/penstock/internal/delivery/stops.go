@@ -8,18 +8,17 @@ import (
 )
 
 const (
-	// stopsInterval is the time between beats; without peers, aloneInterval is the time between
-	// looks for a peer.
+	// Without peers, aloneInterval is the time until the next search for a peer.
 	stopsInterval, aloneInterval = 100 * time.Millisecond, 500 * time.Millisecond
 	// catchUpTime bounds how long a process that resumes after a pause takes to read changes and to
-	// publish the endpoints that its picker names. From then on its peers wait for it again.
+	// publish the endpoints that its picker names.
 	catchUpTime = 250 * time.Millisecond
 )
 
-// Stops detects that the process was paused: by a signal, a debugger or a paused machine. Peers
-// wait holdTimeout for a process to follow a change, and then let Envoys drop endpoints that its
-// picker still names. So picks wait for catchUpTime after a longer pause. Without peers they need
-// not: only this process changes Envoys' endpoints.
+// Stops detects that the process was paused, for example by a signal. Peers wait holdTimeout for a
+// process to follow a change, and then let Envoys drop endpoints that its picker still names. So
+// after a longer pause, picks wait for catchUpTime. They do not wait if there are no peers, because
+// then only this process changes Envoys' endpoints.
 type Stops struct {
 	log   *slog.Logger
 	alone func() bool
@@ -34,7 +33,7 @@ func NewStops(alone func() bool, log *slog.Logger) *Stops {
 }
 
 // Behind returns how long a pick that begins now must wait: 0 unless the process resumed a moment
-// ago. See picker.Config.
+// ago.
 func (s *Stops) Behind(now time.Time) time.Duration {
 	at, beat := now.Sub(s.start), time.Duration(s.beat.Load())
 	wait := max(0, time.Duration(s.until.Load())-at)
@@ -62,7 +61,7 @@ func (s *Stops) Run(ctx context.Context) error {
 	}
 }
 
-// note records a beat, and reports whether there are peers. Without peers it records none.
+// note records a beat, and reports whether there are peers. Without peers it records no beat.
 func (s *Stops) note(now time.Time) (peers bool) {
 	if s.alone() {
 		s.beat.Store(0)

@@ -31,7 +31,7 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// question returns a request for an answer of at most the given tokens; 0: any number.
+// question limits the answer to tokens; 0: no limit.
 func question(model, text string, tokens int) chat {
 	return chat{Model: model, Messages: []message{{Role: "user", Content: text}}, MaxTokens: tokens}
 }
@@ -43,13 +43,13 @@ func long(model, text string, tokens int) chat {
 }
 
 func (c chat) json() string {
-	text, _ := json.Marshal(c) // strings and numbers always marshal
+	text, _ := json.Marshal(c)
 	return string(text)
 }
 
 type answer struct {
 	Status   int
-	By, At   string // the model server's name and address, from the response's headers
+	By, At   string // from the response's headers
 	TokenIDs string // where the server got the prompt's token IDs, from a header
 	Text     string
 	Took     time.Duration
@@ -115,8 +115,8 @@ type stream struct {
 	events *bufio.Scanner
 }
 
-// open returns when the headers of a streamed answer have arrived. The stream closes when the step
-// ends.
+// open returns when the headers of a streamed answer have arrived. The end of the step closes the
+// stream.
 func (d *show) open(base string, c chat) *stream {
 	c.Stream = true
 	a, body := d.post(d.ctx, base, c)
@@ -165,7 +165,7 @@ func (p *page) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// line writes a line. Errors are ignored: a closed terminal ends the demo by a signal.
+// line ignores errors, because a closed terminal ends the demo by a signal.
 func (p *page) line(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
 func (p *page) heading(text string)             { p.line("\n%s", p.paint(bold, text)) }
 
@@ -190,7 +190,7 @@ func (p *page) command(text string) { p.line("   %s %s", p.paint(faint, "$"), te
 func (p *page) curl(prefix string, c chat) {
 	flags := "-s"
 	if c.Stream {
-		flags = "-sN" // without a buffer
+		flags = "-sN"
 	}
 	p.command(fmt.Sprintf("curl %s $GW%s \\\n       -d '%s'", flags, prefix+completions, c.json()))
 }

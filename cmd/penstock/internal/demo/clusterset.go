@@ -120,8 +120,8 @@ func annotated(d *show) []any {
 	return []any{a.By, took.Milliseconds()}
 }
 
-// during sends requests, four at a time, while an action runs. No request may fail. It returns how
-// many each cluster served.
+// during sends requests, four at a time, until action returns. No request may fail. It returns how
+// many requests each cluster served.
 func (d *show) during(action func()) (served map[string]int, sum int) {
 	ctx, stop := context.WithCancel(d.ctx)
 	var group sync.WaitGroup
@@ -204,7 +204,7 @@ func stopped(d *show) []any {
 	return []any{n}
 }
 
-const busyStreams, busyTokens = 40, 20_000 // long answers that keep east busy, and their tokens
+const busyStreams, busyTokens = 40, 20_000
 
 func leastLoaded(d *show) []any {
 	d.save("here/policy.yaml", "here/policy.yaml")

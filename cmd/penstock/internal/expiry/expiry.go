@@ -31,8 +31,8 @@ const (
 )
 
 type certificate struct {
-	entry string // entry of the object
-	place int    // position in the entry
+	entry string
+	place int // position in the entry
 	name  string
 	ends  time.Time
 }
@@ -95,7 +95,7 @@ func (k *Keeper) Follow(r store.Reader, changed []store.Change) {
 	}
 }
 
-// Run reports after each change, and when a certificate ends, until ctx ends.
+// Run reports after each change, and when a certificate ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -171,7 +171,7 @@ func reports(objects map[report.Ref][]certificate, now time.Time) (all []report.
 	return all, ended, soon, next
 }
 
-// of returns the certificates of a changed object; false for other kinds.
+// of returns false for objects of other kinds.
 func of(r store.Reader, table, id string) (ref report.Ref, list []certificate, ok bool) {
 	switch table {
 	case store.Secrets.Kind():

@@ -32,8 +32,8 @@ type Config struct {
 	Store *store.Store
 	Board Board
 	Now   func() time.Time
-	// Drain is how long a Gateway's proxies may ask about a policy after its last route there has
-	// left.
+	// Drain is how long a Gateway's proxies may ask about a policy after the Gateway's last route
+	// with the policy is gone.
 	Drain time.Duration
 }
 
@@ -43,7 +43,7 @@ type Keeper struct {
 	table *authz.Table
 	sub   *store.Subscription
 
-	follow sync.Mutex // applies one change after the other
+	follow sync.Mutex
 
 	mu    sync.Mutex
 	gates map[string][]string // Gateways by policy

@@ -33,7 +33,8 @@ type Asked struct {
 	answered chan struct{}   // closed and replaced after each answer
 }
 
-// NewAsked makes an Asked. picks returns this process's picks, and is called once the channel runs.
+// NewAsked makes an Asked. It calls picks, which returns this process's picks, once the channel
+// runs.
 func NewAsked(c *channel.Channel, picks func(picker.Picks) []*picker.Record) *Asked {
 	a := &Asked{questions: c.Topic("questions"), answers: c.Topic("answers"), picks: picks, open: map[string]bool{},
 		answered: make(chan struct{})}

@@ -40,7 +40,6 @@ func poke(c chan struct{}) {
 	}
 }
 
-// Run publishes until ctx ends.
 func (b *batches) Run(ctx context.Context) error {
 	type batch struct {
 		name  string
@@ -94,7 +93,6 @@ type lists[T any] struct {
 	waiting []T
 }
 
-// newLists makes a lists. receive is called with each batch of a peer.
 func newLists[T any](t *channel.Topic, l batchLimits, most int, receive func([]T) error) *lists[T] {
 	f := &lists[T]{most: most}
 	f.batches = newBatches(t, l, f.take)
@@ -111,7 +109,6 @@ func newLists[T any](t *channel.Topic, l batchLimits, most int, receive func([]T
 	return f
 }
 
-// add publishes a fact in the next batch.
 func (f *lists[T]) add(fact T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,7 +128,6 @@ func (f *lists[T]) take() []byte {
 	return toJSON(list)
 }
 
-// eachItem makes a subscriber that calls f with each item of an update.
 func eachItem(f func(channel.Item) error) func(context.Context, channel.Update) error {
 	return func(_ context.Context, u channel.Update) error {
 		var errs []error

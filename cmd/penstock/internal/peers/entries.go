@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// entriesDelay is how long an entry waits for others. It is short: picks of full pools wait for
-	// ends of requests (picker.Config.EndWait).
+	// entriesDelay is how long an entry waits for other entries. It is short, because picks of full
+	// pools wait for ends of requests (picker.Config.EndWait).
 	entriesDelay = 2 * time.Millisecond
 	// entriesTTL is how long a batch stays published for processes that are slow or just
 	// disconnected.
@@ -20,13 +20,13 @@ const (
 
 // Entries publishes access log entries of requests that another process picked for, because an
 // Envoy's workers log to any process. Without these entries a picker would count requests that have
-// ended, until an idle pool seems full. It would also miss that other requests continue.
+// ended, until an idle pool seems full.
 type Entries struct {
 	*lists[accesslog.Entry]
 	channel *channel.Channel
 }
 
-// NewEntries makes an Entries. log is called with the entries that peers publish.
+// NewEntries makes an Entries. It calls log with the entries that peers publish.
 func NewEntries(c *channel.Channel, log func(accesslog.Entry)) *Entries {
 	limits := batchLimits{delay: entriesDelay, ttl: entriesTTL}
 	return &Entries{newLists(c.Topic("entries"), limits, maxWaiting, func(entries []accesslog.Entry) error {
@@ -37,7 +37,7 @@ func NewEntries(c *channel.Channel, log func(accesslog.Entry)) *Entries {
 	}), c}
 }
 
-// Add publishes an entry in the next batch, if a process can receive it. See picker.Config.Forward.
+// Add publishes an entry in the next batch, if a process can receive it.
 func (e *Entries) Add(entry accesslog.Entry) {
 	if !e.channel.Isolated() {
 		e.add(entry)

@@ -40,8 +40,9 @@ type LoadCounter interface {
 	Loads() *endpoint.Registry
 }
 
-// Loads implements picker.Peers. It publishes which pickers exist and, by endpoint, a process's
-// requests in flight and times to headers. So costs and limits count the requests of all processes.
+// Loads publishes which pickers exist and, by endpoint, a process's requests in flight and times to
+// headers, so that costs and limits count the requests of all processes. It implements
+// picker.Peers.
 type Loads struct {
 	topic   *channel.Topic
 	peers   *channel.Mirror[load]
@@ -56,7 +57,6 @@ type Loads struct {
 	answered chan struct{}        // closed and replaced when answers or peers change
 }
 
-// load is the value of an item, of one of four kinds.
 type load struct {
 	kind    loadKind
 	owner   string
@@ -122,10 +122,9 @@ func (l *Loads) Order() (others int, first bool) {
 	return others, true
 }
 
-// Settle implements picker.Peers. It publishes a claim after this process's counts, and waits for
-// the answers of all peers, which follow their counts. So if several processes take the last slots
-// at once, the last one to count detects it. Acknowledgements do not suffice: they overtake the
-// counts.
+// Settle publishes a claim after this process's counts, and waits for the answers of all peers,
+// which follow their counts. So if several processes take the last slots at once, the last process
+// to count detects it. Acknowledgements do not suffice, because they overtake the counts.
 func (l *Loads) Settle(ctx context.Context) {
 	l.publish()
 	claim := l.publishClaim()

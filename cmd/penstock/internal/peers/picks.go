@@ -46,7 +46,7 @@ type Picks struct {
 	waiting []byte
 }
 
-// NewPicks makes a Picks. caches is called once the channel runs.
+// NewPicks makes a Picks. It calls caches once the channel runs.
 func NewPicks(c *channel.Channel, caches func() Caches) *Picks {
 	p := &Picks{caches: caches}
 	p.batches = newBatches(c.Topic("picks"), batchLimits{batchDelay, picksTTL, maxPublished}, p.take)
@@ -98,7 +98,7 @@ func (p *Picks) receive(it channel.Item) error {
 	return nil
 }
 
-// Add publishes a pick in the next batch. See picker.Config.Publish.
+// Add publishes a pick in the next batch.
 func (p *Picks) Add(s picker.Sent) {
 	if !p.topic.Subscribed() {
 		return
@@ -168,7 +168,7 @@ func appendSent(out []byte, s picker.Sent) []byte {
 	return append(append(out, byte(len(s.Sender))), s.Sender...)
 }
 
-// decodeSent reads a pick, and its chain into memory. rest is the bytes after the pick.
+// decodeSent reads a pick, and stores its chain in memory. rest is the bytes after the pick.
 func decodeSent(in []byte, memory *[prefix.MaxBlocks]uint64) (s picker.Sent, rest []byte, ok bool) {
 	size := int(in[0])
 	if size != 4 && size != 16 || len(in) < sentBytes-16+size {

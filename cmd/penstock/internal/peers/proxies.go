@@ -37,7 +37,7 @@ func NewProxies(c *channel.Channel, changed func(gateway string)) *Proxies {
 	return p
 }
 
-// Count sets the number of a gateway's Envoys connected to this process. See server.Config.Count.
+// Count sets the number of a gateway's Envoys connected to this process.
 func (p *Proxies) Count(gateway string, streams int) {
 	p.mu.Lock()
 	if p.own[gateway] = streams; streams == 0 {

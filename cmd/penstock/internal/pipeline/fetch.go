@@ -37,8 +37,8 @@ type Source interface {
 }
 
 // Fetch makes a Source read the objects that translation begins to read, and translates again. The
-// first translation, after which proxies receive responses, waits for all objects, or proxies would
-// lose resources. Later, only rows that read an object wait for it (graph.Engine.WaitForDemands).
+// first translation waits for all objects, because proxies would otherwise lose resources. Later,
+// only rows that read an object wait for it (graph.Engine.WaitForDemands).
 type Fetch struct {
 	source      Source
 	translation *Translation
@@ -56,7 +56,7 @@ func NewFetch(source Source, t *Translation, log *slog.Logger) *Fetch {
 	return &Fetch{source: source, translation: t, log: log, ready: make(chan struct{}, 1)}
 }
 
-// Ready has an element when a key has arrived that rows wait for. A nil Fetch never has one.
+// Ready has an element when a key has arrived that rows wait for.
 func (f *Fetch) Ready() <-chan struct{} {
 	if f == nil {
 		return nil
@@ -64,7 +64,6 @@ func (f *Fetch) Ready() <-chan struct{} {
 	return f.ready
 }
 
-// take returns the keys that have arrived since the last call. Their objects are in the store.
 func (f *Fetch) take() []graph.Key {
 	if f == nil {
 		return nil
@@ -110,7 +109,6 @@ func (f *Fetch) complete(ctx context.Context, sub *store.Subscription, c *delive
 	return c
 }
 
-// completeFirst waits until the Source has read all objects that the first translation reads.
 func (f *Fetch) completeFirst(ctx context.Context, sub *store.Subscription, c *delivery.Change) *delivery.Change {
 	parked := false
 	for range fetchRounds {
@@ -151,8 +149,7 @@ func (f *Fetch) await(ctx context.Context, d kube.Demand, read <-chan struct{}) 
 	}
 }
 
-// request passes an update's demands to the source. It returns the keys whose objects the source
-// already has; the other keys arrive later.
+// request returns the keys whose objects the source already has; the other keys arrive later.
 func (f *Fetch) request(ctx context.Context, out *translator.Output) (arrived []graph.Key) {
 	keys := out.Wanted
 	if len(keys)+len(out.Unwanted) == 0 {
@@ -185,7 +182,6 @@ func (f *Fetch) expect(ctx context.Context, key graph.Key, read <-chan struct{})
 	f.arrive(key)
 }
 
-// again translates the store's present content, and adds the result to a change.
 func (f *Fetch) again(sub *store.Subscription, c *delivery.Change, arrived []graph.Key) *delivery.Change {
 	revisions, now := sub.Pending()
 	if len(revisions)+len(arrived) == 0 {
@@ -201,7 +197,6 @@ func (f *Fetch) again(sub *store.Subscription, c *delivery.Change, arrived []gra
 	return next
 }
 
-// flush puts the read objects into the store, which rejects only objects without a name.
 func (f *Fetch) flush() {
 	if err := f.source.Flush(); err != nil {
 		f.log.Error("objects that are read cannot be stored", "error", err)
