@@ -88,7 +88,8 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 
 // processName identifies this process in a Lease. The process ID distinguishes processes of one
 // machine. The random text distinguishes two starts of a container, which have the same ID: each
-// leader must be a transition of the Lease, which is an epoch of publications.
+// new leader must be a transition of the Lease, because transitions number the epochs of
+// publications.
 func processName() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {

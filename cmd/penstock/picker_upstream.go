@@ -15,14 +15,13 @@ import (
 )
 
 // upstreamFlags are the flags of llm-d's EPP (v0.8 to v0.10) that have no effect here, or that
-// penstock picker rejects. Manifests for that EPP contain them; a swapped image must keep their
-// meaning or report what differs.
+// penstock picker rejects. Manifests for that EPP contain them.
 type upstreamFlags struct{}
 
 type upstreamFlag struct {
 	name  string
-	value string // the value that asks for penstock's own behaviour, or ""
-	why   string // why it has no effect, or what to write instead
+	value string // the value that requests penstock's behaviour, or ""
+	why   string // why the flag has no effect, or what to write instead
 	// instead makes other values an error.
 	instead bool
 	isBool  bool

@@ -34,7 +34,7 @@ func forwardWithin(ctx context.Context, config *rest.Config, to *rest.Request) (
 	go func() {
 		conn, err := forward(config, to)
 		if err == nil && ctx.Err() != nil {
-			err = errors.Join(ctx.Err(), conn.Close()) // too late: nothing uses it
+			err = errors.Join(ctx.Err(), conn.Close()) // too late: nothing uses conn
 		}
 		done <- result{conn, err}
 	}()
@@ -71,7 +71,7 @@ func forward(config *rest.Config, to *rest.Request) (net.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	_ = problems.Close() // our direction: we write nothing
+	_ = problems.Close() // closes our direction only
 	header.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := conn.CreateStream(header)
 	if err != nil {
@@ -92,7 +92,7 @@ type forwarded struct {
 	problem chan string // receives, once, why the port does not answer; "" if it does
 }
 
-// Read returns the kubelet's explanation if it could not connect to the port.
+// Read returns the kubelet's explanation if the kubelet could not connect to the port.
 func (f *forwarded) Read(into []byte) (n int, err error) {
 	if n, err = f.Stream.Read(into); err == nil || n > 0 {
 		return n, err
@@ -103,7 +103,7 @@ func (f *forwarded) Read(into []byte) (n int, err error) {
 		if text != "" {
 			err = errors.New(text)
 		}
-	case <-time.After(time.Second): // the kubelet sends it without delay
+	case <-time.After(time.Second): // the kubelet sends the explanation without delay
 	}
 	return n, err
 }

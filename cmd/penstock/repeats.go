@@ -12,22 +12,21 @@ import (
 const (
 	// repeatAfter is the shortest interval between two lines of the same warning.
 	repeatAfter = time.Minute
-	// repeatsKept bounds the remembered texts (their hashes). Beyond it, all are dropped.
+	// repeatsKept bounds the remembered hashes of texts. Beyond it, all are dropped.
 	repeatsKept = 4096
 	// maxLogged bounds the text of an attribute, in bytes. Clients or API servers may have sent it.
 	maxLogged = 8 << 10
 )
 
-// repeats is a handler that drops warnings and errors whose text and attributes were logged within
-// the last minute. A denied proxy retries three times a second; the log has one line each minute,
-// with the number of repetitions.
+// repeats drops warnings and errors that were logged, with the same attributes, within the last
+// minute: a denied proxy retries three times a second. The next line has the number of repetitions.
 type repeats struct {
 	slog.Handler
 	prefix string // attributes and groups of WithAttrs and WithGroup
 	seen   *seen
 }
 
-// seen is shared by a handler and all that are derived from it.
+// seen is shared by a handler and all handlers that are derived from it.
 type seen struct {
 	seed  maphash.Seed
 	mu    sync.Mutex
@@ -35,8 +34,8 @@ type seen struct {
 }
 
 type repeated struct {
-	logged  time.Time // time of the last line
-	dropped int       // repetitions since logged
+	logged  time.Time
+	dropped int // repetitions since logged
 }
 
 func newRepeats(h slog.Handler) *repeats {
@@ -65,7 +64,7 @@ func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// bounded is a slog.HandlerOptions.ReplaceAttr that bounds texts.
+// bounded is a slog.HandlerOptions.ReplaceAttr.
 func bounded(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindString, slog.KindAny:

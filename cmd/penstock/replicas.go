@@ -21,13 +21,13 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// inCluster reports whether the command queries a cluster, because the user gave no files, state
-// folder or address.
+// inCluster reports whether the command queries a cluster: the user gave no files, state folder or
+// address.
 func (a *target) inCluster() bool {
 	return a.http == "" && len(a.paths) == 0 && a.state == "" && a.cluster.file() != ""
 }
 
-// replicas returns all processes to query: all replicas of a cluster, and otherwise one process.
+// replicas returns all replicas of a cluster, and otherwise one process.
 func (a *target) replicas(ctx context.Context) ([]running, error) {
 	if a.inCluster() {
 		return a.cluster.pods(ctx)
@@ -36,8 +36,8 @@ func (a *target) replicas(ctx context.Context) ([]running, error) {
 	return []running{at}, err
 }
 
-// running returns one process, for pages that are alike in all replicas. In a cluster it is the
-// first one that can be reached.
+// running returns one process, for pages that are alike in all replicas. In a cluster it returns
+// the first that can be reached.
 func (a *target) running(ctx context.Context) (running, error) {
 	if a.http != "" {
 		return runningAt(a.http), nil
@@ -91,8 +91,8 @@ func fromAll[T any](ctx context.Context, replicas []running, page string) (got [
 	return got, by, missing
 }
 
-// fromSome is like fromAll, but only warns about replicas that do not answer. If no replica
-// answers, it returns the first one's error.
+// fromSome only warns about replicas that do not answer. If no replica answers, it returns the
+// first replica's error.
 func fromSome[T any](cmd *cobra.Command, replicas []running, page string) (got []T, by []running, err error) {
 	got, by, missing := fromAll[T](cmd.Context(), replicas, page)
 	if len(got) == 0 {
@@ -104,7 +104,6 @@ func fromSome[T any](cmd *cobra.Command, replicas []running, page string) (got [
 	return got, by, nil
 }
 
-// joinProxies lists the Envoys of all processes: each is connected to one.
 func joinProxies(all [][]server.ProxyStatus) []server.ProxyStatus {
 	out := slices.Concat(all...)
 	slices.SortStableFunc(out, func(a, b server.ProxyStatus) int {
@@ -181,8 +180,8 @@ func joinTraffic(a, b *set.Traffic) *set.Traffic {
 	return &out
 }
 
-// joinPicks lists the picks of all processes, the newest first, and at most the given number; 0:
-// all. It removes duplicates: each process has also asked its peers.
+// joinPicks lists the picks of all processes, the newest first, and at most last of them; 0: all.
+// It removes duplicates, because each process has also asked its peers.
 func joinPicks(all []app.FoundPicks, last int) app.FoundPicks {
 	type id struct{ time, request, pool, picker, endpoints, lease string }
 	out, seen := all[0], map[id]bool{}
@@ -205,9 +204,8 @@ func joinPicks(all []app.FoundPicks, last int) app.FoundPicks {
 	return out
 }
 
-// watchLines prints the joined content of a page, now and after each change, until ctx ends: as
-// JSON lines for output json, and otherwise by text. A process that ends is left out; the end of
-// the last one is an error.
+// watchLines prints the joined content of a page, now and after each change, until ctx ends. It
+// ignores the end of a process, but returns an error when the last process ends.
 func watchLines[T any](cmd *cobra.Command, replicas []running, page, output string, join func([]T) T,
 	text func(T) error) error {
 	type line struct {
@@ -280,7 +278,7 @@ func printLine[T any](cmd *cobra.Command, content T, output string, first bool, 
 	return text(content)
 }
 
-// follow passes each line of a page to next, as a function that decodes it, until next returns
+// follow passes next a function that decodes a line, for each line of a page, until next returns
 // false. After the process has ended, decoding fails.
 func (r running) follow(ctx context.Context, page string, next func(decode func(any) error) bool) {
 	body, err := r.open(ctx, page)

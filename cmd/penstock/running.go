@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
-// target names the processes that status, explain and debug query: the penstock that runs for
-// files, the one at an address, or the pods of a cluster.
+// target names the processes that a command queries: the penstock that runs for files, the one at
+// an address, or the pods of a cluster.
 type target struct {
 	files
 	cluster cluster
@@ -66,7 +66,6 @@ func (r running) get(ctx context.Context, path string, into any) error {
 	return json.NewDecoder(body).Decode(into)
 }
 
-// open returns the body of a page. The caller must close it.
 func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	transport := &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -104,8 +103,7 @@ func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// noAnswer returns the error of a call to an absent process, with advice. It omits the URL and the
-// address, which the causes repeat.
+// noAnswer omits the URL and the address, which the causes repeat.
 func (r running) noAnswer(err error) error {
 	if call := (*url.Error)(nil); errors.As(err, &call) {
 		err = call.Err

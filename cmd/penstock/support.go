@@ -22,8 +22,7 @@ import (
 	"github.com/penstock-project/penstock/xds/wheel"
 )
 
-// supportPages are the pages of each process in an archive for a bug report. They contain neither
-// bodies of requests nor credentials: /debug/store is left out.
+// supportPages contain neither bodies of requests nor credentials, so /debug/store is left out.
 var supportPages = []struct{ file, page string }{
 	{"status.json", "/status"}, {"proxies.json", "/proxies"}, {"clusters.json", "/clusters"},
 	{"picks.json", "/debug/picks?last=200"}, {"serving.json", "/debug/serving"}, {"suspect.json", "/debug/suspect"},
@@ -129,18 +128,18 @@ func (r running) read(ctx context.Context, page string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(body, maxSupportPage))
 }
 
-// disguise replaces names that users chose. It keeps a value only if its key or label is known to
-// hold words of Penstock.
+// disguise replaces names that users chose. It keeps a value only if its key or label is in
+// keptKeys.
 type disguise struct{ names map[string]string }
 
 func newDisguise() *disguise { return &disguise{names: map[string]string{}} }
 
 var (
-	// keptKeys are keys whose values are words of Penstock, Kubernetes or Envoy, or times.
+	// keptKeys have values that are words of Penstock, Kubernetes or Envoy, or times.
 	keptKeys = wordSet("severity kind group field status type reason version strategy state result outcome protocol " +
 		"level mode stage decision unit typeUrl apiVersion time at since lastTransitionTime started routingMode " +
 		"part le quantile priority code method")
-	// textKeys are keys of sentences. Quoted parts, names and addresses in these are replaced.
+	// textKeys have sentences, in which quoted parts, names and addresses are replaced.
 	textKeys = wordSet("problem fix message error cause note text described page why")
 	// keptWords are no names of users' objects.
 	keptWords = wordSet("default http https penstock true false other")

@@ -25,7 +25,7 @@ import (
 	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
-// exitCode is an error that is already printed. main exits with this status.
+// exitCode is an error that is already printed, and the exit status.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
@@ -123,7 +123,7 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 	}
 	findings := cmd.ErrOrStderr()
 	if o.status {
-		findings = io.Discard // the status has them too
+		findings = io.Discard // the status also has the findings
 	}
 	return printAll(findings, doc.Findings)
 }
@@ -218,8 +218,7 @@ func newGatewayConfig(name string, resources []*resource.Resource) (gatewayConfi
 	return g, nil
 }
 
-// toJSON returns a resource with the field names of Envoy's documentation, its hosts sorted by
-// name, without credentials.
+// toJSON sorts hosts by name, and removes credentials.
 func toJSON(r *resource.Resource) (json.RawMessage, error) {
 	msg, err := debug.Redacted(r)
 	if err != nil {

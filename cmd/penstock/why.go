@@ -44,7 +44,6 @@ func (o *whyOptions) asked(cmd *cobra.Command) bool {
 	return slices.ContainsFunc([]string{"last", "why", "pool"}, cmd.Flags().Changed)
 }
 
-// check returns an error if the arguments cannot select past picks.
 func (o *whyOptions) check(cmd *cobra.Command, args []string) error {
 	set := cmd.Flags().Changed
 	switch {
@@ -92,7 +91,7 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	if err != nil {
 		return err
 	}
-	// Each process asks its peers; a process that has just started has none yet.
+	// Each process asks its peers. A process that has just started has no peers yet.
 	answers, _, err := fromSome[app.FoundPicks](cmd, all, "/debug/picks?"+args.Encode())
 	if err != nil {
 		return err
@@ -157,7 +156,6 @@ func printPicks(w io.Writer, picks []*picker.Record, stages bool) error {
 	return p.err
 }
 
-// picked prints a pick, without its endpoints' verdicts.
 func (p *printer) picked(r *picker.Record) {
 	p.line("pick", "%s", strings.Join(slices.DeleteFunc([]string{
 		r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), whereText(r.Pool),
@@ -272,7 +270,6 @@ func pickerEnded(details string) bool {
 		!strings.Contains(details, "connection_failure")
 }
 
-// detailsText explains why this gateway's Envoy answered itself, from its response details.
 func detailsText(details string) string {
 	if reason, ok := strings.CutPrefix(details, "penstock_"); ok {
 		return reason + ": its picker has answered so"
@@ -302,7 +299,7 @@ func listText(endpoints string) string {
 	return placesText(strings.Split(endpoints, ","), ", ")
 }
 
-// placesText lists endpoints. For a hop, it prints the pool or cluster behind it.
+// placesText lists endpoints. For a hop, it prints the pool or cluster behind the hop.
 func placesText(endpoints []string, separator string) string {
 	list := slices.Clone(endpoints)
 	for i, text := range list {
@@ -372,7 +369,6 @@ func excessText(x schedule.Excess) string {
 	return text
 }
 
-// amount returns a number, with at most three decimals, and its unit.
 func amount(n float64, unit string) string {
 	return strings.TrimSpace(strconv.FormatFloat(math.Round(n*1000)/1000, 'f', -1, 64) + " " + unit)
 }
@@ -450,7 +446,7 @@ func outcomeText(o picker.Outcome) string {
 	return text
 }
 
-// pickedText is verdictText, with the cached part of the prompt. The first endpoint gets the
+// pickedText adds the cached part of the prompt to verdictText. The first endpoint gets the
 // request, which may be a trial of the endpoint.
 func pickedText(v schedule.Verdict, first bool) string {
 	trial := trialTexts[v.Trial]

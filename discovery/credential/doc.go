@@ -3,10 +3,7 @@
 // credential within any text by its form (Text).
 //
 // discovery/store first decides which fields of a type are shown. This package is for shown fields
-// in which a user may have written a credential: a path with a query, a URL with userinfo, a header
-// with a token.
+// in which a user may have written a credential.
 //
 // Every package may import it; it imports nothing of Penstock. Its functions are pure.
-//
-// Tests: go test ./discovery/credential
 package credential
