@@ -66,7 +66,7 @@ func (c *checks) ipOrHost(field, s string) {
 		}
 		return
 	}
-	// Digits and dots alone are meant as an address, although they are a valid host name.
+	// A host name of digits and dots is a mistyped address.
 	if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(s, ".")))) > 0 ||
 		strings.Trim(s, "0123456789.") == "" {
 		c.wrong(field, "must be an IP address or a host name, is "+quote(s),

@@ -100,7 +100,7 @@ func identityOf(info fs.FileInfo) identity {
 type tree struct {
 	*disk
 	file   func(path string, link bool) // called for each configuration file; optional
-	folder func(path string)            // optional
+	folder func(path string)
 	fail   func(path string, err error)
 
 	entered map[identity]bool

@@ -8,13 +8,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// document is one YAML document of a file. Its line numbers are relative: if it only moves in the
-// file, it is not parsed again.
+// document is one YAML document of a file. Its line numbers are relative: if the document only
+// moves in the file, it is not parsed again.
 type document struct {
 	text     string
-	line     int       // the document's first line in the file, from 1
-	objects  []*object // valid and invalid ones
-	mistakes []mistake // not of an object
+	line     int // the document's first line in the file, from 1
+	objects  []*object
+	mistakes []mistake // mistakes that belong to no object
 	// unidentified reports that some part of the document is too broken to identify its object. It
 	// may define any object that the file had before.
 	unidentified bool
@@ -27,7 +27,7 @@ type position struct {
 	field string
 }
 
-// maxLines bounds document.lines, the cache of the lines of fields.
+// maxLines bounds document.lines.
 const maxLines = 1024
 
 type object struct {
@@ -89,7 +89,7 @@ func blank(text string) bool {
 	return true
 }
 
-// decodeText decodes UTF-8, with or without a byte order mark. ok is false for other encodings.
+// decodeText decodes UTF-8, with or without a byte order mark.
 func decodeText(raw []byte) (text string, ok bool) {
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	if !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {

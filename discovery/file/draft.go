@@ -39,7 +39,7 @@ func (g *good) ref() report.Ref {
 		Name: obj.GetName()}
 }
 
-// object returns the object. Restored forms are decoded only now, because few are used.
+// object decodes a restored form only when it is called, because few restored forms are used.
 func (g *good) object() store.Object {
 	if g.obj == nil {
 		g.obj = g.kind.table.New()
@@ -48,8 +48,7 @@ func (g *good) object() store.Object {
 	return g.obj
 }
 
-// read sets a document's objects and mistakes. An error means a bug in Penstock, such as a schema
-// that does not compile.
+// read returns an error for a bug in Penstock, such as a schema that does not compile.
 func (doc *document) read(ctx context.Context, c *catalog) error {
 	node, m := parseNode(doc.text)
 	if m != nil {
@@ -159,7 +158,7 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 	return nil
 }
 
-// identify sets the object's ref and returns its kind, or nil if Penstock does not read the kind.
+// identify returns a nil kind if Penstock does not read the kind.
 func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func(*draft), m *mistake) {
 	apiVersion, _ := obj["apiVersion"].(string)
 	kindName, _ := obj["kind"].(string)
@@ -266,9 +265,9 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	return out, nil
 }
 
-// clusterWrites are metadata fields that an API server writes. creationTimestamp stays: the older
-// of two conflicting objects takes precedence. So does deletionTimestamp of Pods: such Pods receive
-// no new requests.
+// clusterWrites are metadata fields that an API server writes. creationTimestamp stays, because the
+// older of two conflicting objects takes precedence. deletionTimestamp of Pods stays, because such
+// Pods receive no new requests.
 var clusterWrites = []string{"deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
 	"generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 

@@ -256,7 +256,7 @@ func fieldNames(node *structural.Structural) string {
 	return strings.Join(names, ", ")
 }
 
-// valueWords formats a value that a user wrote. Mappings and lists are named by their type.
+// valueWords formats a value that a user wrote. It names mappings and lists by their type.
 func valueWords(v any) string {
 	switch v := v.(type) {
 	case nil:

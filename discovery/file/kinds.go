@@ -18,9 +18,9 @@ import (
 type kind struct {
 	table    store.Kind
 	versions []version // accepted apiVersions; the store's type is of the first
-	crd      string    // the plural name in the kind's CRD in manifests; empty for built-in kinds
+	crd      string    // the plural name in the kind's CRD in manifests; "" for built-in kinds
 	status   bool      // the status is read; otherwise it is dropped
-	// check finds mistakes in a decoded object that its schema cannot find. Optional.
+	// check finds mistakes in a decoded object that the schema cannot find. Optional.
 	check func(store.Object) []mistake
 	// explain replaces some errors of the schema by mistakes, and returns the other errors.
 	// Optional.
@@ -89,7 +89,6 @@ func kinds() []*kind {
 
 var ours = in(v1alpha1.Group, "/"+v1alpha1.Version)
 
-// in lists versions of a group that need no conversion.
 func in(group string, names ...string) (out []version) {
 	if len(names) == 0 {
 		names = []string{""}
@@ -100,7 +99,6 @@ func in(group string, names ...string) (out []version) {
 	return out
 }
 
-// on converts a check of objects of type T to the type of kind.check.
 func on[T store.Object](check func(*checks, T)) func(store.Object) []mistake {
 	return func(o store.Object) []mistake {
 		var c checks
@@ -109,7 +107,7 @@ func on[T store.Object](check func(*checks, T)) func(store.Object) []mistake {
 	}
 }
 
-// catalog finds kinds by name. It compiles each schema once, when first needed.
+// catalog finds kinds by name. It compiles each schema when it is first needed.
 type catalog struct {
 	byName map[string][]*kind // InferencePool is the name of a kind in two groups
 	schema map[*kind]func() (*schema, error)
@@ -125,8 +123,8 @@ var theCatalog = sync.OnceValue(func() *catalog {
 	return c
 })
 
-// find returns a kind by its name. found is nil if Penstock does not read the kind. exact is false
-// if the kind has no such apiVersion. convert may be nil.
+// find returns nil for a kind that Penstock does not read. exact is false if the kind has no such
+// apiVersion. convert may be nil.
 func (c *catalog) find(apiVersion, kindName string) (found *kind, convert func(*draft), exact bool) {
 	for _, k := range c.byName[kindName] {
 		found = k

@@ -108,7 +108,7 @@ func hideValues(errs field.ErrorList) (own []mistake, rest field.ErrorList) {
 	return own, rest
 }
 
-// stringDataToData moves the values of stringData to data, as the API server does.
+// stringDataToData does the same as the API server.
 func stringDataToData(d *draft) {
 	plain, ok := d.obj["stringData"].(map[string]any)
 	if !ok {
@@ -148,8 +148,8 @@ func checkSecret(c *checks, s *corev1.Secret) {
 	if len(c.found) > 0 {
 		return
 	}
-	// If the pair is found invalid here, the last good pair stays in use. Translation checks it
-	// again, because a store may have other writers.
+	// If the pair is found invalid here, the last good pair stays in use. Translation checks the
+	// pair again, because a store may have other writers.
 	if _, err := certificates.ReadPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
 		c.wrong("data", "tls.crt and tls.key are not a certificate with its key: "+err.Error(),
 			"write a PEM certificate chain, leaf first, and the private key of the leaf")

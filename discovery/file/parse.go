@@ -83,7 +83,7 @@ func (p *parser) wrong(n *yaml.Node, path, problem, fix string) {
 		mistake{severity: report.Error, line: n.Line - 1, field: path, problem: problem, fix: fix})
 }
 
-// value returns the value of a node: map[string]any, []any, string, bool, int64, float64 or nil.
+// value returns map[string]any, []any, string, bool, int64, float64 or nil.
 func (p *parser) value(n *yaml.Node, path string, depth int) any {
 	if p.aliases > 0 {
 		p.expanded++
@@ -125,7 +125,7 @@ func (p *parser) mapping(n *yaml.Node, path string, depth int) map[string]any {
 		key := e.key.Value
 		at := join(path, key)
 		if line, twice := first[key]; twice {
-			if !e.merged { // a key that is written in the mapping overrides a merged one
+			if !e.merged { // a key that is written in the mapping overrides a merged key
 				p.wrong(e.key, at, "is a duplicate key", "keep one of them")
 				p.mistakes[len(p.mistakes)-1].first = line
 			}

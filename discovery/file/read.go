@@ -18,8 +18,8 @@ import (
 
 const (
 	maxFile = 64 << 20
-	// emptyGrace is the grace period for which an emptied file keeps its objects: a shell truncates
-	// a file long before its command writes to it.
+	// emptyGrace is how long an emptied file keeps its objects: a shell truncates a file long
+	// before its command writes to it.
 	emptyGrace = 2 * time.Second
 	// maxScans bounds the repeated scans while files change without a pause.
 	maxScans = 50
@@ -59,15 +59,15 @@ func (r *Reader) latest(n changes, path string) *source {
 }
 
 // nextChanges returns the files that have changed since its last call. everything is true if any
-// other file may have changed, too: then all files must be scanned.
+// other file may have changed, too.
 type nextChanges func() (files []string, everything bool)
 
 func scanEverything() (files []string, everything bool) { return nil, true }
 
-// gather returns the new and changed files, whose documents are not parsed yet, and the removed
-// files. All are as of one moment: gather repeats its pass until no file changes during one,
-// because a user may write a backend before its route. It reads the files that next returns
-// regardless of their modification times.
+// gather returns the new and changed files, with documents that are not parsed yet, and the removed
+// files. It repeats its pass until no file changes during a pass, because a user may write a
+// backend before its route. It reads the files that next returns regardless of their modification
+// times.
 func (r *Reader) gather(next nextChanges) (fresh []*source, gone []string, problems []mistake) {
 	n, problems, steady := changes{}, r.problems, false
 	for pass := 0; pass < maxScans && !steady; pass++ {
@@ -91,8 +91,7 @@ func (r *Reader) gather(next nextChanges) (fresh []*source, gone []string, probl
 	return fresh, gone, problems
 }
 
-// scan compares all files with the result of their last read, and adds the files that differ to n.
-// steady is true if no file differs.
+// scan adds the files that differ from their last read to n. steady is true if no file differs.
 func (r *Reader) scan(n changes) (steady bool, problems []mistake) {
 	found, lost, problems := r.list()
 	steady = !r.open(found, false, n)
@@ -168,8 +167,8 @@ func readable(name string) bool {
 	return false
 }
 
-// open reads and splits the files that differ from their last read, or all if forced, and adds them
-// to n. It reports whether it added a file.
+// open adds the files that differ from their last read, or all if forced, to n. It reports whether
+// it added a file.
 func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 	for _, path := range paths {
 		old := r.latest(n, path)

@@ -42,7 +42,7 @@ type Config struct {
 	// OnPanic is called with the place of a document whose read has panicked. Its objects keep
 	// their last good version. Optional.
 	OnPanic func(document string, value any, stack []byte)
-	// Report receives all reports about the files whenever one may have changed, one call at a
+	// Report receives all reports about the files whenever a report may have changed, one call at a
 	// time. A report without an owner has the findings that belong to no object. Optional.
 	Report func([]report.Report)
 	// Debounce is how long no event must arrive before changed files are read. 0: debounceQuiet.
@@ -206,12 +206,12 @@ func (r *Reader) watchdog() (end func()) {
 	return func() { r.reading.Store(false) }
 }
 
-// StuckMessage is the line that /healthz prints for a Reader that is stuck.
+// StuckMessage is the line of /healthz for a Reader that is stuck.
 const StuckMessage = "the configuration files have been read without progress for half a minute, and no edit " +
 	"takes effect: " +
 	"restart this process"
 
-// Stuck reports whether a read has made no progress for stuckAfter. Meanwhile no edit takes effect.
+// Stuck reports whether a read has made no progress for stuckAfter.
 func (r *Reader) Stuck() bool {
 	return r.reading.Load() && time.Since(time.Unix(0, r.disk.moved.Load())) > stuckAfter
 }
@@ -234,7 +234,7 @@ func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bo
 }
 
 // readAll parses and validates new documents on every processor, because this takes most of the
-// time of a cold start. All its goroutines end before it returns.
+// time of a cold start.
 func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -262,8 +262,7 @@ func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	return nil
 }
 
-// readDocument reads one document. After a panic, which is a bug, the previous objects of the file
-// stay in use.
+// readDocument keeps the previous objects of the file in use after a panic.
 func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (err error) {
 	defer func() {
 		v := recover()
@@ -298,7 +297,7 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	}
 	line := c.object.line
 	if c.object.good == nil && kept.good != nil {
-		return place(c.path, c.doc.line+line) // not the form in the file: its fields have no lines
+		return place(c.path, c.doc.line+line) // a converted object's fields have no lines in the file
 	}
 	if field != "" {
 		line = r.fieldLine(c, field)
@@ -306,8 +305,7 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	return place(c.path, c.doc.line+line)
 }
 
-// fieldLine returns the line of a field in its document. It caches results for the next page of
-// findings.
+// fieldLine caches results for the next page of findings.
 func (r *Reader) fieldLine(c claim, field string) int {
 	r.parsing.Lock()
 	defer r.parsing.Unlock()
@@ -323,8 +321,8 @@ func (r *Reader) fieldLine(c claim, field string) int {
 	return line
 }
 
-// findLine computes the result of fieldLine. It keeps the nodes of the last document, for its
-// further findings. r.parsing is held.
+// findLine keeps the nodes of the last document, for the document's further findings. r.parsing is
+// held.
 func (r *Reader) findLine(c claim, field string) int {
 	if r.last.text != c.doc.text || c.doc.text == "" {
 		r.last.text = c.doc.text

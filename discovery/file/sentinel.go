@@ -14,8 +14,7 @@ import (
 
 // sentinel is a folder that only Penstock uses. It is watched together with the configuration.
 // inotify delivers the events of one watcher in order: once the event of a file that Penstock
-// creates here arrives, all earlier events have arrived. The cost is independent of the number of
-// files. (Watchman does the same.)
+// creates here arrives, all earlier events have arrived. (Watchman does the same.)
 type sentinel struct {
 	dir   string
 	n     int
@@ -29,8 +28,8 @@ const (
 	sentinelTimeout = 2 * time.Second
 )
 
-// newSentinel makes a sentinel in the state folder. It returns nil if there is no state folder, or
-// if the system does not deliver events in order.
+// newSentinel returns nil if there is no state folder, or if the system does not deliver events in
+// order.
 func newSentinel(state string, notify *fsnotify.Watcher) *sentinel {
 	if state == "" || runtime.GOOS != "linux" {
 		return nil

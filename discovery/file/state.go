@@ -21,7 +21,7 @@ import (
 // seconds to create thousands. Its mode is 0600, because it contains Secrets.
 const stateFile = "last-good.jsonl"
 
-// maxWaste bounds the outdated lines of the journal, in bytes, beyond four times the valid ones.
+// maxWaste bounds the outdated lines of the journal, in bytes, beyond four times the valid lines.
 const maxWaste = 1 << 20
 
 type record struct {
@@ -37,7 +37,7 @@ type journal struct {
 	outcome statefile.Outcome
 }
 
-// restore reads the last good forms of an earlier process. It drops undecodable ones.
+// restore reads the last good forms of an earlier process. It drops forms that cannot be decoded.
 func (r *Reader) restore() {
 	if r.cfg.StateDir == "" {
 		return
@@ -63,7 +63,7 @@ func (r *Reader) restore() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	decided := map[report.Ref]bool{}
-	for _, rec := range slices.Backward(records) { // newest first: a damaged line gives way to an earlier one
+	for _, rec := range slices.Backward(records) { // newest first: the line before a damaged line applies
 		path, ours := r.asGiven(rec.Path)
 		if decided[rec.Ref] {
 			continue
@@ -106,8 +106,8 @@ func (r *Reader) leave(path string, ref report.Ref) {
 	}
 }
 
-// asGiven returns an absolute path as the user would write it, below the root as given, or false if
-// the path is below no root.
+// asGiven returns an absolute path as the user would write it, below the root as given. It returns
+// false if the path is below no root.
 func (r *Reader) asGiven(abs string) (string, bool) {
 	for _, root := range r.roots {
 		if rel, err := filepath.Rel(root.abs, abs); err == nil && abs != "" && filepath.IsLocal(rel) {
@@ -188,8 +188,8 @@ func (r *Reader) records(refs []report.Ref) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// rewrite replaces the journal by one without outdated lines. Appended lines are not synced: after
-// a power cut, restore drops incomplete ones.
+// rewrite removes outdated lines. Appended lines are not synced: after a power cut, restore drops
+// incomplete lines.
 func (r *Reader) rewrite() error {
 	refs := make([]report.Ref, 0, len(r.kept))
 	for ref := range r.kept {

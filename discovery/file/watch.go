@@ -22,8 +22,8 @@ const (
 	debounceMax   = 200 * time.Millisecond
 )
 
-// Run loads everything, then follows changes until its context ends. It fails for the same reasons
-// as Load, and if the system provides no file events.
+// Run loads everything, then follows changes until ctx ends. It fails for the same reasons as Load,
+// and if the system provides no file events.
 func (r *Reader) Run(ctx context.Context) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -95,7 +95,7 @@ func (w *watch) note(ev fsnotify.Event) {
 }
 
 // classify returns the files to read after events at paths. everything is true after an event of a
-// new name, a folder or a link: then all files must be scanned. r.work is held.
+// new name, a folder or a link. r.work is held.
 func (r *Reader) classify(paths map[string]bool) (changed []string, everything bool) {
 	for path := range paths {
 		switch base := filepath.Base(path); {
@@ -121,7 +121,7 @@ func (r *Reader) plain(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// debounce records events until none has arrived for Config.Debounce.
+// debounce records events until no event has arrived for Config.Debounce.
 func (w *watch) debounce(ctx context.Context) {
 	end := time.NewTimer(debounceMax)
 	defer end.Stop()
@@ -218,7 +218,7 @@ func (w *watch) follow() {
 	}
 }
 
-// enter watches a folder. If the name now belongs to another folder, enter replaces the watch.
+// enter replaces the watch of a folder whose name now belongs to another folder.
 func (w *watch) enter(dir string) {
 	d := w.reader.disk
 	info, err := d.stat(dir)

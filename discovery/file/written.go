@@ -19,14 +19,14 @@ import (
 // Written is an object as written in a file, for commands that edit the file. Change Node, then
 // call Save.
 type Written struct {
-	Path string // of the file
-	Line int    // first line of the object, from 1
-	Name string // metadata.name
+	Path string
+	Line int // first line of the object, from 1
+	Name string
 	// Node is the object's mapping, with comments and styles.
 	Node *yaml.Node
 
 	file          string // the file's content when read
-	before, after string // its text around the object's document
+	before, after string // the text around the object's document
 	doc           *yaml.Node
 }
 

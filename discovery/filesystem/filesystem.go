@@ -22,7 +22,6 @@ const (
 	StuckAfter = 30 * time.Second
 	// MaxFile is the maximum size in bytes of a file that a flag names.
 	MaxFile = 4 << 20
-	// maxHung bounds the abandoned operations.
 	maxHung = 64
 )
 
@@ -181,9 +180,8 @@ func naming(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// ReadRegular reads an ordinary file. It fails if the file has more bytes than the limit. It does
-// not wait for a writer, as a read of a pipe would. An unresponsive file system blocks it: call it
-// in Do.
+// ReadRegular reads an ordinary file of at most most bytes. It does not wait for a writer, as a
+// read of a pipe would. An unresponsive file system blocks it, so callers use Do.
 func ReadRegular(path string, most int) ([]byte, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 
 // Schema is one compiled structural schema.
 type Schema struct {
-	unsupported   bool // the schema uses an unsupported feature
-	unknownFields bool // fields that the schema does not have are kept
+	unsupported   bool
+	unknownFields bool // fields that are not in the schema are kept
 	intOrString   bool
 	nullable      bool
 	typ           string
@@ -165,8 +165,8 @@ func (sc *Schema) validList(list []any) bool {
 	return len(sc.listKeys) == 0 || len(list) < 2 || distinct(list, sc.listKeys)
 }
 
-// distinct reports whether no two items of a list have equal values of all keys, and these values
-// are scalars.
+// distinct reports whether no two items of a list have equal values of all keys. It returns false
+// for values that are not scalars.
 func distinct(list []any, keys []string) bool {
 	seen := make(map[string]bool, len(list))
 	for _, item := range list {
