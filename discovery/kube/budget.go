@@ -43,8 +43,8 @@ func NewBudget(bytes int64) *Budget { return &Budget{bytes: bytes} }
 func (b *Budget) Share() *Share { return &Share{budget: b, readers: map[string]*reader{}} }
 
 // Share is the part of a Budget that one API server may use. Each kind uses at most half of the
-// bytes that the other kinds leave. Objects beyond that bound are left out: they are handled as not
-// existing. Safe for concurrent use.
+// bytes that the other kinds leave. Objects beyond that bound are handled as not existing. Safe for
+// concurrent use.
 type Share struct {
 	budget *Budget
 	page   sync.Mutex // one list response is decoded at a time
@@ -118,7 +118,7 @@ type reader struct {
 	least int64 // bytes of the smallest object that was left out; 0: none was seen
 }
 
-// most returns the bound of the reader. share.budget.mu is held.
+// share.budget.mu is held.
 func (r *reader) most() int64 {
 	s := r.share
 	return ((s.budget.bytes-(s.budget.used-s.used))/2 - (s.used - r.used)) / 2
@@ -141,7 +141,7 @@ func (r *reader) take(id string, bytes int64) bool {
 	return true
 }
 
-// add changes the used bytes. share.budget.mu is held.
+// share.budget.mu is held.
 func (r *reader) add(bytes int64) {
 	r.used += bytes
 	r.share.used += bytes
@@ -184,8 +184,8 @@ type bounded struct {
 	keep   func(runtime.Object) runtime.Object
 }
 
-// IsWatchListSemanticsUnSupported makes reflectors list by pages: a watch that begins with all
-// objects has no bound.
+// IsWatchListSemanticsUnSupported makes reflectors list by pages, because a watch that begins with
+// all objects has no bound.
 func (b *bounded) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (b *bounded) List(o metav1.ListOptions) (runtime.Object, error) {
@@ -196,8 +196,8 @@ func (b *bounded) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return b.WatchWithContext(context.Background(), o)
 }
 
-// ListWithContext returns the objects that fit, as one list. It reads page by page. The first page
-// with an object that does not fit is the last one.
+// ListWithContext returns the objects that fit. The first page with an object that does not fit is
+// the last page that it reads.
 func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	out, have := &internalversion.List{}, map[string]bool{}
 	left, seen, empty, more := 0, 0, 0, false
@@ -277,7 +277,6 @@ func (r *reader) begin() {
 	r.least = 0
 }
 
-// listed records a complete list: objects that are not in the list are gone.
 func (r *reader) listed(have map[string]bool, left int, more bool) {
 	r.share.budget.mu.Lock()
 	defer r.share.budget.mu.Unlock()
@@ -290,8 +289,7 @@ func (r *reader) listed(have map[string]bool, left int, more bool) {
 	r.left, r.more = left, more
 }
 
-// WatchWithContext implements cache.ListerWatcherWithContext. It reports objects beyond the bound
-// as deleted.
+// WatchWithContext reports objects beyond the bound as deleted.
 func (b *bounded) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	w, err := b.lw.WatchWithContext(ctx, o)
 	if err != nil {

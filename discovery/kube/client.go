@@ -85,7 +85,7 @@ type scope struct{ namespace, name string }
 type contact interface {
 	answered(error)        // a request failed, or a watch request succeeded (nil)
 	watching(initial bool) // a watch has begun; initial: it delivers all objects first
-	unwatched()            // the watch has ended
+	unwatched()
 }
 
 func listWatch(r *rest.RESTClient, resource string, s scope, c contact) cache.ListerWatcher {
@@ -116,8 +116,8 @@ func listWatch(r *rest.RESTClient, resource string, s scope, c contact) cache.Li
 	}
 }
 
-// observedWatch reports the end of a watch at once: a reflector first of all stops a watch that has
-// ended.
+// observedWatch reports the end of a watch at once, because a reflector stops the watch as soon as
+// the watch has ended.
 type observedWatch struct {
 	watch.Interface
 	contact contact
@@ -129,8 +129,6 @@ func (w *observedWatch) Stop() {
 	w.Interface.Stop()
 }
 
-// patch merges body into an object, or into its subresource sub, and returns the API server's
-// response.
 func (c *client) patch(ctx context.Context, k *kind, version, id, sub string, body []byte) (store.Object, error) {
 	r, err := c.restFor(schema.GroupVersion{Group: k.table.Group(), Version: version}, k.builtIn)
 	if err != nil {

@@ -16,7 +16,7 @@ const (
 	debounceQuiet = 2 * time.Millisecond
 )
 
-// feed applies operations to the store: a single one at once, a burst together.
+// feed applies a single operation at once, and a burst together.
 type feed struct {
 	store   *store.Store
 	changed chan struct{}

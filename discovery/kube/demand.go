@@ -18,15 +18,14 @@ const (
 	// parked: every object is watched. Objects that translation reads are in the store; others are
 	// kept encoded.
 	parked
-	// namespaces: like parked, but only namespaces from which translation reads an object are
-	// watched.
+	// namespaces: like parked, but only in namespaces from which translation reads an object.
 	namespaces
 	// named: each object that translation reads is watched by its name. No other object is read.
 	named
 )
 
-// namedLinger is how long an object stays watched by name after its last demand: a user often
-// restores a reference soon.
+// namedLinger is how long an object stays watched by name after its last demand, because a user
+// often restores a reference soon.
 const namedLinger = time.Minute
 
 // Demand is one key of an index of an on-demand table that translation reads.
@@ -43,9 +42,8 @@ func OnDemand() (tables []string) {
 	return tables
 }
 
-// Want adds and removes demands for objects of on-demand tables. It does not wait for the API
-// server. For each wanted demand it returns a channel, which closes once the existing objects with
-// that key are read; Flush then puts them into the store.
+// Want adds and removes demands for objects of on-demand tables. The channel of each wanted demand
+// closes once the existing objects with that key are read; Flush then puts them into the store.
 func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	s.occupants.want(occupied(wanted), occupied(unwanted))
 	s.mu.Lock()
@@ -88,7 +86,6 @@ func (s *Source) Park() {
 // Flush puts everything that has been read into the store.
 func (s *Source) Flush() error { return s.feed.flush() }
 
-// alreadyRead is the closed channel of a demand that requires no read.
 var alreadyRead = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -231,8 +228,7 @@ func (g *gate) delete(id string) {
 	}
 }
 
-// park keeps an object outside of the store. It drops an object without a key: such an object can
-// never be wanted.
+// park drops an object without a key, because such an object can never be wanted.
 func (g *gate) park(id string, keys []string, obj store.Object) {
 	raw, err := obj.(packed).Marshal()
 	if err != nil || len(keys) == 0 {
@@ -271,8 +267,8 @@ func (g *gate) forget(id string) (inside bool) {
 	return !outside
 }
 
-// shut ends the phase in which every object is wanted, and removes objects that the first
-// translation did not read. Without that phase, a large cluster would need a second translation.
+// shut ends the phase in which every object is wanted. Without that phase, a large cluster would
+// need a second translation.
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -291,7 +287,7 @@ func (g *gate) shut() {
 	}
 }
 
-// evict moves an unwanted object out of the store. g.mu is held.
+// g.mu is held.
 func (g *gate) evict(id string, obj store.Object) {
 	if keys := g.keys(obj); !g.isWanted(keys) {
 		g.forget(id)
@@ -331,8 +327,7 @@ func (g *gate) eachPacked(f func(store.Object)) {
 	}
 }
 
-// unwant moves the objects with a key out of the store, except objects that also have another
-// wanted key.
+// unwant keeps objects that also have another wanted key.
 func (g *gate) unwant(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

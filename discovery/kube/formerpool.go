@@ -14,7 +14,7 @@ import (
 )
 
 // InferencePools had another group before v1, and releases up to v1.4 of the inference extension
-// still install it. Both groups are read into one table, as in files.
+// still install that group. Both groups are read into one table, as in files.
 
 func pools() (today, former *kind) {
 	today = backend(custom(store.InferencePools, "inferencepools", "v1"))

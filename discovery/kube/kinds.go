@@ -14,8 +14,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
 )
 
-// kind describes how objects of one kind are read from the API server, and the shape of their
-// status.
 type kind struct {
 	table    store.Kind
 	resource string   // plural, in lower case
@@ -46,8 +44,7 @@ const (
 	isBackend
 )
 
-// kinds lists every kind that Penstock reads, in the order of store.Tables. A kind with a CRD needs
-// one line.
+// kinds lists every kind that Penstock reads, in the order of store.Tables.
 func kinds() []*kind {
 	pools, formerPools := pools()
 	rewrites, formerRewrites := bothGroups[llmd.InferenceModelRewrite](store.InferenceModelRewrites,

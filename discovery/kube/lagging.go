@@ -7,9 +7,8 @@ import "context"
 type gap int
 
 const (
-	// unwatched: no watch is established.
 	unwatched gap = iota
-	// listing: the new watch delivers all objects first, and has not delivered all of them yet.
+	// listing: the new watch has not yet delivered all objects that exist.
 	listing
 )
 

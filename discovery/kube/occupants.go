@@ -30,7 +30,7 @@ type occupants struct {
 	at     map[address][]*occupant // objects by wanted address
 }
 
-// address is an IP address in the form of netip.Addr.As16: a number, without a pointer.
+// address is an IP address in the form of netip.Addr.As16.
 type address [16]byte
 
 func parseAddress(text string) (address, bool) {
@@ -53,8 +53,8 @@ func newOccupants(s *Source) *occupants {
 		held: map[objectID][]address{}, at: map[address][]*occupant{}}
 }
 
-// addressesOf returns the addresses of an object. It returns none of an EndpointSlice that
-// Kubernetes did not make: they may belong to other users.
+// addressesOf returns no address of an EndpointSlice that Kubernetes did not make, because the
+// addresses may belong to other users.
 func addressesOf(obj store.Object) (holder occupant, addresses []string) {
 	switch o := obj.(type) {
 	case *corev1.Service:
@@ -95,7 +95,7 @@ func (o *occupants) leave(kind, id string) {
 func (o *occupants) want(wanted, unwanted []Demand) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	look := false // whether a new address is wanted
+	look := false
 	for _, d := range wanted {
 		if d.Index == store.ByAddresses {
 			o.lists[d.Key] = struct{}{}
@@ -143,7 +143,7 @@ func addressesIn(d Demand) func(yield func(address) bool) {
 	}
 }
 
-// put replaces the recorded addresses of an object. mu is held.
+// mu is held.
 func (o *occupants) put(obj store.Object) {
 	holder, texts := addressesOf(obj)
 	var now []address
@@ -167,8 +167,7 @@ func (o *occupants) put(obj store.Object) {
 	}
 }
 
-// occupy records an object at an address. If it is recorded there, the address never seems free in
-// between. mu is held.
+// occupy never lets an address seem free if the object is already recorded there. mu is held.
 func (o *occupants) occupy(a address, holder *occupant) {
 	list := o.at[a]
 	switch i := slices.IndexFunc(list, func(other *occupant) bool { return other.object == holder.object }); {
@@ -182,13 +181,12 @@ func (o *occupants) occupy(a address, holder *occupant) {
 	o.publish(a)
 }
 
-// vacate removes an object from an address. mu is held.
+// mu is held.
 func (o *occupants) vacate(a address, object objectID) {
 	o.at[a] = slices.DeleteFunc(o.at[a], func(other *occupant) bool { return other.object == object })
 	o.publish(a)
 }
 
-// drop removes an object from all addresses. mu is held.
 func (o *occupants) drop(object objectID) {
 	for _, a := range o.held[object] {
 		o.vacate(a, object)
@@ -196,7 +194,7 @@ func (o *occupants) drop(object objectID) {
 	delete(o.held, object)
 }
 
-// publish stores the occupants of a wanted address. mu is held.
+// mu is held.
 func (o *occupants) publish(a address) {
 	list, known := o.at[a]
 	if !known {

@@ -26,8 +26,7 @@ type Config struct {
 	// Store receives the objects. Required.
 	Store *store.Store
 	// Namespaces restricts the namespaces in which objects are read; empty: all. Objects of other
-	// namespaces count as not existing. GatewayClasses, ClusterSets, ClusterProperties and CRDs
-	// have no namespace and are always read.
+	// namespaces count as not existing. Kinds without a namespace are always read.
 	Namespaces []string
 	// Only restricts the kinds to read; empty: all. The listed kinds are assumed to be installed,
 	// and no CustomResourceDefinition is read.
@@ -38,8 +37,8 @@ type Config struct {
 	// Keep selects the objects that are read; nil: all.
 	Share *Share
 	Keep  func(store.Object) bool
-	// Report receives all findings about the cluster itself whenever one of them may have changed,
-	// such as kinds that are not installed or cannot be read. Optional.
+	// Report receives all findings about the cluster itself whenever they may have changed, such as
+	// kinds that are not installed or cannot be read. Optional.
 	Report func([]report.Report)
 	Log    *slog.Logger // nil: slog.Default
 }
@@ -123,8 +122,7 @@ func New(cfg Config) (*Source, error) {
 	return s, nil
 }
 
-// Synced waits until every installed kind was read once and is in the store, or returns its
-// context's error.
+// Synced waits until every installed kind was read once and is in the store.
 func (s *Source) Synced(ctx context.Context) error {
 	select {
 	case <-s.ready:
@@ -135,7 +133,7 @@ func (s *Source) Synced(ctx context.Context) error {
 }
 
 // Lagging reports whether the store may lack existing objects: the last read of some part has
-// failed, or its watch has ended and the next one has not begun.
+// failed, or its watch has ended and the next watch has not begun.
 func (s *Source) Lagging() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +198,7 @@ func (s *Source) notify() {
 // second the API server delivers objects by the old definition, without later events.
 const relistDelay = 3 * time.Second
 
-// defined records the CRD of a kind. A nil CRD means that the kind is not installed.
+// defined records the CRD of a kind; nil: not installed.
 func (s *Source) defined(k *kind, c *crd) {
 	s.mu.Lock()
 	old := s.crds[k]
@@ -351,7 +349,7 @@ func (s *Source) isReady() bool {
 	}
 }
 
-// relistNow reports whether to list the part again now. If a new list is due later, it lowers next.
+// relistNow lowers next if a new list is due later.
 func (f *following) relistNow(next *time.Duration) bool {
 	if f.relist.IsZero() {
 		return false

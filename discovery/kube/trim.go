@@ -16,8 +16,8 @@ import (
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// trim removes fields that are not read, to save memory. It also removes all fields that change
-// with the write of a status, so that such a write does not change the store.
+// trim removes fields that are not read, to save memory, and fields that change with the write of a
+// status, so that such a write does not change the store.
 func trim(k *kind, obj store.Object) {
 	shed(k, obj)
 	obj.SetResourceVersion("")
@@ -28,8 +28,8 @@ func trim(k *kind, obj store.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(k.gvk())
 }
 
-// shed is the part of trim that can run while a list is incomplete, before status and version are
-// recorded. It is idempotent.
+// shed is the idempotent part of trim that can run while a list is incomplete, before status and
+// version are recorded.
 func shed(k *kind, obj store.Object) {
 	obj.SetManagedFields(nil)
 	obj.SetNamespace(unique.Make(obj.GetNamespace()).Value()) // all objects share one string

@@ -33,8 +33,7 @@ func ParsePool(text string) (Pool, bool) {
 func (p Pool) IsZero() bool { return p == Pool{} }
 
 // IsValid reports whether Kubernetes accepts both names, as a DNS label and as a DNS subdomain.
-// Members of a cluster set send names by the thousand, and Kubernetes' own functions match regular
-// expressions, which took 2.5 % of an importer's CPU.
+// Kubernetes' functions match regular expressions, which took 2.5 % of an importer's CPU.
 func (p Pool) IsValid() bool { return isLabel(p.Namespace) && isSubdomain(p.Name) }
 
 func isLabel(s string) bool {

@@ -2,6 +2,6 @@
 
 package statefile
 
-// faulty returns false. In a test build (tag faults) it returns true for a mistake to inject, which
-// the simulation of cluster sets must find.
+// faulty returns true in a test build (tag faults) for a mistake to inject, which the simulation of
+// cluster sets must find.
 func faulty(string) bool { return false }

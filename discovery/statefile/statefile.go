@@ -13,7 +13,7 @@ import (
 // folder skip these files.
 const temporary = ".new-"
 
-// Replace replaces a file on this machine. See ReplaceOn.
+// Replace is ReplaceOn for this machine.
 func Replace(path string, raw []byte) error { return ReplaceOn(Machine{}, path, raw) }
 
 // ReplaceOn replaces a file with mode 0600 and creates its folder if necessary. Once it returns
@@ -55,8 +55,8 @@ func Sweep(folder string) error {
 	return err
 }
 
-// replace writes and syncs a temporary file, renames it, and syncs the folder. Without the syncs, a
-// power cut may leave the file without content, or with the old content.
+// replace syncs, because a power cut may otherwise leave the file without content, or with the old
+// content.
 func replace(d Disk, path string, raw []byte, mode fs.FileMode) error {
 	folder := filepath.Dir(path)
 	if err := makeFolder(d, folder); err != nil {
@@ -89,8 +89,7 @@ func replace(d Disk, path string, raw []byte, mode fs.FileMode) error {
 	return d.Sync(folder)
 }
 
-// makeFolder creates a folder and its parents. It syncs the parent: otherwise a power cut may
-// remove the folder and its files.
+// makeFolder syncs the parent, because a power cut may otherwise remove the folder and its files.
 func makeFolder(d Disk, path string) error {
 	if f, err := d.Open(path); err == nil {
 		return f.Close()
@@ -110,8 +109,8 @@ func makeFolder(d Disk, path string) error {
 	return d.Sync(above)
 }
 
-// Outcome logs the results of writing one file: the first of consecutive errors, and the first
-// success after it. It is not safe for concurrent use.
+// Outcome logs the first of consecutive errors of writing one file, and the first success after it.
+// It is not safe for concurrent use.
 type Outcome struct{ failed bool }
 
 // Failed reports whether the last write failed.

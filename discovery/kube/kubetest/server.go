@@ -93,8 +93,7 @@ func (s *Server) Asked(text string) (out []string) {
 	return out
 }
 
-// Put creates or replaces an object like a user: a changed spec gets a new generation. resource is
-// the plural name of the object's kind.
+// Put creates or replaces an object like a user: a changed spec gets a new generation.
 func (s *Server) Put(resource string, obj Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +169,7 @@ func (s *Server) remove(path string, old Object) {
 	s.publish(path, "DELETED", old)
 }
 
-// store stores an object under a new version and sends it to the watches. mu is held.
+// mu is held.
 func (s *Server) store(path, event string, obj Object) {
 	s.version++
 	obj["metadata"].(Object)["resourceVersion"] = strconv.Itoa(s.version)
@@ -195,7 +194,7 @@ func (w *watch) matches(obj Object) bool {
 }
 
 func line(event string, obj Object) []byte {
-	raw, _ := json.Marshal(Object{"type": event, "object": obj}) // of JSON
+	raw, _ := json.Marshal(Object{"type": event, "object": obj})
 	return append(raw, '\n')
 }
 
@@ -265,7 +264,7 @@ func fail(w http.ResponseWriter, code int, message string) {
 func answer(w http.ResponseWriter, code int, obj Object) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(obj) // fails only if the client is gone
+	_ = json.NewEncoder(w).Encode(obj)
 }
 
 // matching returns the objects that a watch selects, sorted. mu is held.
@@ -469,14 +468,14 @@ func id(obj Object) string {
 }
 
 func clone(obj Object) (out Object) {
-	raw, _ := json.Marshal(obj)   // of JSON
-	_ = json.Unmarshal(raw, &out) // as above
+	raw, _ := json.Marshal(obj)
+	_ = json.Unmarshal(raw, &out)
 	return out
 }
 
 func same(a, b any) bool {
-	x, _ := json.Marshal(a) // of JSON
-	y, _ := json.Marshal(b) // as above
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
 	return string(x) == string(y)
 }
 
