@@ -176,7 +176,7 @@ func (m *maker) conditions(key conditionKey, list []report.Condition) []metav1.C
 }
 
 // Join returns the first document with the findings that only the other documents have: each
-// process reports the NACKs of its connected proxies. It does not change the first document.
+// process reports the NACKs of its connected proxies.
 func Join(all []*Document) *Document {
 	out := *all[0]
 	out.Findings = slices.Clone(out.Findings)

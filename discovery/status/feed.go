@@ -37,8 +37,7 @@ func (f *Feed) Next(ctx context.Context) ([]report.Ref, error) {
 	}
 }
 
-// take returns and removes the unseen objects. If no object is unseen, ws fires when the first one
-// changes.
+// take returns and removes the unseen objects. If no object is unseen, ws fires when one changes.
 func (f *Feed) take(ws WatchSet) (refs []report.Ref) {
 	f.board.write(func(t txn, _ func(report.Ref)) {
 		for _, u := range slices.Collect(rows.Walk[unseen](t, ws, unseenTable, rows.ByID, idKey(f.id))) {

@@ -75,7 +75,6 @@ func newDB() *memdb.MemDB {
 
 func idKey(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
-// appendRef appends a reference in the order of report.Ref.Compare.
 func appendRef(k []byte, ref report.Ref) []byte {
 	for _, part := range []string{ref.Kind, ref.Namespace, ref.Name, ref.Group} {
 		k = append(append(k, part...), 0)
@@ -96,7 +95,7 @@ func (t txn) watch(ws WatchSet) {
 	}
 }
 
-// insert stores an entry without credentials. It returns false if an equal entry exists.
+// insert returns false if an equal entry exists.
 func (t txn) insert(e *entry) bool {
 	e.report = public(e.report)
 	old, err := t.First(reportTable, rows.ByID, entryKey(e.report.Owner, e.source))

@@ -14,8 +14,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// columns are the condition types that have a column, in this order, in the tables of kinds with
-// such conditions.
+// columns are the condition types that have a column, in this order.
 var columns = []string{"Accepted", "ResolvedRefs", "Programmed", "Ready", "Exported"}
 
 // badWhenTrue are the condition types that report a problem when True.
@@ -30,7 +29,7 @@ type row struct {
 
 // Text prints a document for people: one table for each kind, objects with a problem first, then
 // the findings. endpoints, which may be nil, returns a text with the numbers of serving and of all
-// endpoints of an object, or "" for an object without endpoints.
+// endpoints of an object, or "".
 func Text(out io.Writer, doc *Document, endpoints func(report.Ref) string) error {
 	w := &printer{out: out, endpoints: endpoints}
 	for len(doc.Objects) > 0 {
@@ -98,8 +97,8 @@ func (p *printer) table(objects []Object) {
 	}
 }
 
-// tableRows makes the rows of one kind's objects: a row for each parent if the kind has parents,
-// else for each object. second has the headings after the name.
+// tableRows makes a row for each parent if the kind has parents, else for each object. second has
+// the headings after the name.
 func (p *printer) tableRows(objects []Object) (rows []row, second []string) {
 	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.allParents()) > 0 })
 	withListeners := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.Listeners) > 0 })

@@ -25,8 +25,6 @@ func gatewayParents(namespace string, refs []gatewayv1.ParentReference) (keys []
 	return keys
 }
 
-// listenerSetParent returns the keys in ByParent of a ListenerSet. Its parent can only be a
-// Gateway.
 func listenerSetParent(s *gatewayv1.ListenerSet) []string {
 	p := s.Spec.ParentRef
 	if p.Kind != nil && *p.Kind != "Gateway" || p.Group != nil && *p.Group != gatewayv1.GroupName {

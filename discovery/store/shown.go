@@ -33,7 +33,6 @@ const (
 	origin                  // only the scheme and the host of a URL are shown
 )
 
-// part is a decision about fields. Spaces separate their names.
 type part struct {
 	way    way
 	fields string
@@ -53,7 +52,7 @@ type decision struct {
 	fields map[string]way
 }
 
-// decide makes the decision about all fields of a type. A field that no part names is hidden.
+// decide hides a field that no part names.
 func decide[T any](parts ...part) decision {
 	d := decision{reflect.TypeFor[T](), map[string]way{}}
 	for _, p := range parts {
@@ -81,7 +80,7 @@ var values = []reflect.Type{
 
 // Show returns the JSON of an object for pages and commands. It has the fields that the decision
 // about the type shows (decisions.go), without credentials in a form that package credential
-// recognizes. Private keys, tokens, passwords, and fields without a decision are omitted.
+// recognizes.
 func Show(obj Object) (json.RawMessage, error) {
 	out, ok := show(reflect.ValueOf(obj))
 	if !ok {
@@ -99,7 +98,7 @@ func Quotable(k Kind, path string) bool {
 			t = t.Elem()
 		}
 		if t.Kind() != reflect.Struct {
-			return true // the rest is a key of a map that is shown
+			return true
 		}
 		var name string
 		name, path, _ = strings.Cut(path, ".")
@@ -129,7 +128,7 @@ func member(t reflect.Type, name string) (reflect.Type, way) {
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// show returns a value in a form for JSON, or false if the value is hidden.
+// show returns false if the value is hidden.
 func show(v reflect.Value) (any, bool) {
 	t := v.Type()
 	switch {

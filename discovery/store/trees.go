@@ -31,7 +31,7 @@ func newTree() *tree {
 	return btree.NewBTreeGOptions(less, btree.Options{Degree: degree, NoLocks: true})
 }
 
-// trees has the indexes of all tables. It has none for ByAll: the tree of ByID serves it.
+// trees has no index for ByAll, because the tree of ByID serves it.
 type trees map[[2]string]*tree // by table and index
 
 func newTrees() trees {
@@ -65,8 +65,6 @@ func (t trees) get(table, id string) any {
 	return e.obj
 }
 
-// list returns all objects with a key in an index, sorted by primary key. It returns false for an
-// unknown index.
 func (t trees) list(table, index, key string) (out []any, ok bool) {
 	switch index {
 	case ByID:
@@ -107,7 +105,7 @@ func (t trees) each(table string, f func(entry)) {
 	})
 }
 
-// after returns a snapshot for Views. It copies only the tables that have changed since before.
+// after copies only the tables that have changed since before.
 func (t trees) after(before trees, changed map[string]struct{}) trees {
 	now := maps.Clone(before)
 	for name, tree := range t {

@@ -28,7 +28,7 @@ func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, po
 	for _, a := range gatewayAddresses(gw, reported, services, current) {
 		addresses = append(addresses, a.Value)
 	}
-	var own []string // the addresses of the Services
+	var own []string
 	for _, a := range usable(serviceAddresses(services)) {
 		own = append(own, a.Value)
 	}
@@ -59,8 +59,6 @@ func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	return 0
 }
 
-// gatewayAddresses computes a Gateway's addresses from its report, the Services in front of its
-// proxies, and its current status.
 func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []*corev1.Service,
 	current []gatewayv1.GatewayStatusAddress) []gatewayv1.GatewayStatusAddress {
 	known := usable(reported.Addresses)
@@ -91,7 +89,7 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 	return usable(serviceAddresses(services)) // external proxies without such addresses
 }
 
-// requested lists the IP addresses in a Gateway's spec; external proxies support no other type.
+// requested lists only IP addresses: external proxies support no other type.
 func requested(gw *gatewayv1.Gateway) (out []string) {
 	for _, a := range gw.Spec.Addresses {
 		if a.Type == nil || *a.Type == gatewayv1.IPAddressType {
@@ -101,8 +99,7 @@ func requested(gw *gatewayv1.Gateway) (out []string) {
 	return out
 }
 
-// serviceAddresses lists the addresses of Services. For a NodePort it lists the cluster IPs,
-// because the nodes are unknown here.
+// serviceAddresses lists the cluster IPs of a NodePort, because the nodes are unknown here.
 func serviceAddresses(services []*corev1.Service) (out []string) {
 	for _, s := range services {
 		exposed := report.Service{Type: string(s.Spec.Type), ClusterIPs: s.Spec.ClusterIPs,
@@ -121,8 +118,7 @@ func serviceAddresses(services []*corev1.Service) (out []string) {
 	return out
 }
 
-// usable converts the addresses that a status can hold. It omits the unspecified address: proxies
-// may listen on it, but no client can connect to it.
+// usable omits the unspecified address: proxies may listen on it, but no client can connect to it.
 func usable(addresses []string) (out []gatewayv1.GatewayStatusAddress) {
 	for _, a := range addresses {
 		typ := gatewayv1.AddressType(report.AddressType(a))

@@ -41,7 +41,7 @@ func (w *Writer) delivery(in *shape.Input, gateway string, generation int64, old
 }
 
 // absence returns how long a Gateway or ListenerSet has had no connected proxy. When that time
-// begins, it queues the object for after shape.ReconnectGrace.
+// begins, absence queues the object for after shape.ReconnectGrace.
 func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

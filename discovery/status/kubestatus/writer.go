@@ -37,7 +37,7 @@ type Config struct {
 	Features   []gatewayv1.FeatureName // supportedFeatures of GatewayClasses
 	Log        *slog.Logger            // nil: slog.Default
 	Now        func() time.Time        // nil: time.Now
-	// OnPanic receives a panic during the write of one object, and its stack; nil: ignored.
+	// OnPanic receives a panic during the write of one object; nil: ignored.
 	OnPanic func(object string, value any, stack []byte)
 }
 
@@ -101,7 +101,7 @@ func New(cfg Config) (*Writer, error) {
 }
 
 // Observe records that the board's reports describe the objects in view. changes has the changes
-// since the last call. Their reports must be on the board before.
+// since the last call, whose reports must already be on the board.
 func (w *Writer) Observe(view *store.View, changes []store.Change) {
 	var dirty []report.Ref
 	w.mu.Lock()

@@ -80,7 +80,7 @@ func (in Input) routeParent(spec *gatewayv1.CommonRouteSpec, p report.Parent,
 		ParentRef: denormal(p.Ref), ControllerName: gatewayv1.GatewayController(in.Controller),
 		Conditions: in.conditions(old.Conditions, p.Conditions),
 	}
-	// Use the reference as the user wrote it: tools compare it with the spec.
+	// Use the reference as the user wrote it, because tools compare it with the spec.
 	for _, ref := range spec.ParentRefs {
 		if normal(ref, in.Object.GetNamespace()) == p.Ref {
 			out.ParentRef = ref

@@ -36,13 +36,11 @@ type Input struct {
 	Controller string
 	Now        metav1.Time
 
-	// Addresses are a Gateway's addresses.
 	Addresses []gatewayv1.GatewayStatusAddress
 	// Proxies is the input of Programmed, for Gateways and ListenerSets. If it is nil, the
 	// conditions stay as reported.
 	Proxies *Proxies
-	// Features and Supported are for GatewayClasses: the supported features, and the
-	// SupportedVersion condition.
+	// Features and Supported (the SupportedVersion condition) are for GatewayClasses.
 	Features  []gatewayv1.FeatureName
 	Supported *report.Condition
 }
@@ -129,7 +127,7 @@ func Conditions[T store.Object, S any](status func(T) *S, conditions func(*S) *[
 const Stalled = "Stalled"
 
 // Own is the shape of a status of Penstock's kinds: conditions, Stalled, and the observed
-// generation. parts returns the conditions and the observed generation. The latter is -1 before the
+// generation. parts returns the conditions and the observed generation, which is -1 before the
 // first write. It is 0, and stays 0, if the installed CRD lacks the field.
 func Own[T store.Object, S any](status func(T) *S, parts func(*S) (*[]metav1.Condition, *int64)) *Shape {
 	return &Shape{
@@ -151,7 +149,6 @@ func Own[T store.Object, S any](status func(T) *S, parts func(*S) (*[]metav1.Con
 	}
 }
 
-// withStalled adds Stalled if one of the conditions is False.
 func withStalled(conditions []report.Condition) []report.Condition {
 	i := slices.IndexFunc(conditions, func(c report.Condition) bool { return c.Status == report.False })
 	if i < 0 {
