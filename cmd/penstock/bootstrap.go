@@ -106,8 +106,6 @@ func (s *files) bootstrap(out io.Writer, cfg bootstrap.Config, tls bootstrap.TLS
 	return err
 }
 
-// attach completes the addresses of control planes. The default is the socket of penstock serve for
-// these files.
 func (s *files) attach(cfg *bootstrap.Config) error {
 	if len(cfg.ADS) == 0 {
 		dir, err := s.stateDir()

@@ -83,7 +83,7 @@ func (d *document) setMembers() error {
 	list.Content = nil
 	for _, m := range d.set.Spec.Members {
 		n := written[m.Name]
-		if n != nil && m.Peer == nil { // a member of a hub
+		if n != nil && m.Peer == nil {
 			list.Content = append(list.Content, n)
 			continue
 		}
@@ -107,7 +107,7 @@ func (d *document) setMembers() error {
 		}
 		list.Content = append(list.Content, n)
 	}
-	if filepath.Ext(d.Path) != ".json" { // a bundle has several lines
+	if filepath.Ext(d.Path) != ".json" {
 		spec.Style &^= yaml.FlowStyle
 		list.Style &^= yaml.FlowStyle
 	}
@@ -197,7 +197,6 @@ func node(v any) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// ownMember returns "" if this cluster has no certificate yet.
 func (s *files) ownMember() (string, error) {
 	dir, err := s.stateDir()
 	if err != nil {

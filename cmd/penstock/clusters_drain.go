@@ -18,14 +18,13 @@ import (
 )
 
 const (
-	// adoptTimeout bounds the wait until a process has read a changed file.
 	adoptTimeout = 15 * time.Second
 	// drainQuiet is how long no request of another cluster must be in flight before a drain ends.
-	// Members and their Envoys receive the drain with a delay.
+	// Members receive the drain with a delay.
 	drainQuiet = 3 * time.Second
 	drainPoll  = 100 * time.Millisecond
-	// acknowledgeTimeout is how long a drain waits until connected members acknowledge it. A member
-	// with costly updates acknowledges up to 5 s late.
+	// acknowledgeTimeout bounds the wait for members. A member with costly updates acknowledges up
+	// to 5 s late.
 	acknowledgeTimeout = 10 * time.Second
 )
 
@@ -51,14 +50,12 @@ func (d *setChange) flags(cmd *cobra.Command) {
 	exclusive(cmd, "state", "http")
 }
 
-// changeable is a ClusterSet, in files or on Kubernetes, that a command can change.
 type changeable interface {
 	now() *v1alpha1.ClusterSetSpec
 	// place returns the object's name for errors, and the file or object that change writes.
 	place() (object, written string)
 	// check returns an error if another writer would revert the change.
 	check(draining, leave bool) error
-	// change writes spec.draining and, for leave, removes spec.members.
 	change(ctx context.Context, draining, leave bool) error
 }
 
@@ -210,8 +207,7 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 
 var (
 	errNotRunning = errors.New("no penstock runs for these files")
-	// errNotNamed: the ClusterSet is on Kubernetes, and the flags name no process.
-	errNotNamed = errors.New("requests in flight are unknown")
+	errNotNamed   = errors.New("requests in flight are unknown")
 )
 
 func (d *setChange) counted() bool { return d.kubeconfig == "" || len(d.http) > 0 || d.state != "" }
@@ -236,7 +232,6 @@ func (d *setChange) statuses(ctx context.Context) (list []set.Status, err error)
 	return list, nil
 }
 
-// status joins the statuses of the named processes. Requests in flight are summed.
 func (d *setChange) status(ctx context.Context) (all set.Status, err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
@@ -245,10 +240,9 @@ func (d *setChange) status(ctx context.Context) (all set.Status, err error) {
 	return joinSets(list), nil
 }
 
-// setDraining writes spec.draining, and waits until the running penstocks have read it.
 func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, draining bool) (status set.Status,
 	err error) {
-	list, _ := d.statuses(ctx) // no answer is an error below
+	list, _ := d.statuses(ctx)
 	if i := slices.IndexFunc(list, func(status set.Status) bool { return status.Hub }); i >= 0 {
 		object, _ := clusterSet.place()
 		return status, fmt.Errorf("%s: it is a hub's, which takes no requests: run the command for the cluster to "+
@@ -300,15 +294,12 @@ func (d *setChange) adopted(ctx context.Context, has func(set.Status) bool) (sta
 	return list[0], nil
 }
 
-// unconnected is the error of a drain that some members may not have received.
 type unconnected struct {
 	cluster string
 	members []string
 	silent  []string // members that are connected, and have not acknowledged
 }
 
-// awayFrom returns nil if all members are connected and have acknowledged this cluster's
-// publications.
 func awayFrom(status *set.Status) *unconnected {
 	u := &unconnected{cluster: status.Cluster}
 	for _, m := range status.Members {

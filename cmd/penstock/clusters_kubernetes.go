@@ -24,8 +24,7 @@ import (
 
 const (
 	clusterCallTimeout = 15 * time.Second
-	// commandManager is the manager of these commands in managedFields.
-	commandManager = "penstock-clusters"
+	commandManager     = "penstock-clusters"
 )
 
 type clusterObject struct {
@@ -119,8 +118,8 @@ func (c *clusterObject) check(draining, leave bool) error {
 	return nil
 }
 
-// writers are the controllers, such as GitOps tools, that have written a field of spec. kubectl
-// does not count, because its user also runs this command.
+// writers are the controllers, such as GitOps tools, that have written a field of spec. It skips
+// kubectl, whose user also runs this command.
 func (c *clusterObject) writers(field string) (out []string) {
 	for _, w := range c.written {
 		var fields struct {

@@ -15,8 +15,6 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// shortestOverlap gives running processes the time to read the new authority, and proxies the time
-// to receive it.
 const shortestOverlap = time.Minute
 
 func newCredentialsRotate() *cobra.Command {

@@ -46,7 +46,6 @@ The commands query the penstock that runs for the same files (-f), the one whose
 	return cmd
 }
 
-// debugCommand returns a command that queries one running process.
 func debugCommand(use, short, example string, args cobra.PositionalArgs, run func(cmd *cobra.Command, at running,
 	args []string) error, complete ...func(*target) cobra.CompletionFunc) *cobra.Command {
 	return debugAll(use, short, example, args, func(cmd *cobra.Command, all []running, args []string) error {
@@ -57,7 +56,7 @@ func debugCommand(use, short, example string, args cobra.PositionalArgs, run fun
 	}, complete...)
 }
 
-// debugAll returns a command that queries all processes, for pages that each process fills in part.
+// debugAll is for pages that each process fills in part.
 func debugAll(use, short, example string, args cobra.PositionalArgs, run func(cmd *cobra.Command, all []running,
 	args []string) error, complete ...func(*target) cobra.CompletionFunc) *cobra.Command {
 	var a target

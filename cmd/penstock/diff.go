@@ -67,8 +67,7 @@ object.`,
 	return cmd
 }
 
-// trouble prints an error and returns exitTrouble. It returns exitDiffers unchanged, because a
-// difference is a result.
+// trouble returns exitDiffers unchanged, because a difference is a result.
 func trouble(cmd *cobra.Command, err error) error {
 	if err == nil || errors.Is(err, exitDiffers) {
 		return err
@@ -153,7 +152,6 @@ type difference struct {
 	New     json.RawMessage `json:"new,omitempty"`
 }
 
-// compare lists the differences, sorted by Gateway, type and name.
 func compare(older, newer map[place]*resource.Resource) ([]difference, error) {
 	var places []place
 	for p, r := range older {
@@ -169,7 +167,7 @@ func compare(older, newer map[place]*resource.Resource) ([]difference, error) {
 	slices.SortFunc(places, func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.gateway, b.gateway), a.ref.Compare(b.ref))
 	})
-	out := []difference{} // never nil: JSON shows an empty list
+	out := []difference{}
 	for _, p := range places {
 		d := difference{Gateway: p.gateway, Type: p.ref.Type.String(), Name: p.ref.Name, Change: "changed"}
 		var err error

@@ -114,14 +114,11 @@ func newExplain() *cobra.Command {
 			"(default: none)")
 	f.StringVar(&gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: any)")
 	outputFlag(cmd, &output, "text", "json")
-	// their only error is an unknown flag
 	_ = cmd.RegisterFlagCompletionFunc("gateway", first(store.Gateways.Kind())(&s))
 	_ = cmd.RegisterFlagCompletionFunc("pool", s.targets())
 	return cmd
 }
 
-// explain queries the process that runs for these files, or reads the files if none runs. values
-// are the other parameters of the page /explain.
 func (s *target) explain(cmd *cobra.Command, text string, values url.Values) (app.Explained, error) {
 	var e app.Explained
 	address := text
@@ -196,7 +193,7 @@ type printer struct {
 func (p *printer) line(label, format string, args ...any) {
 	if p.err == nil {
 		text := fmt.Sprintf("%-14s %s", label, fmt.Sprintf(format, args...))
-		_, p.err = fmt.Fprintln(p.w, strings.TrimRight(text, " ")) // without a message, text ends in spaces
+		_, p.err = fmt.Fprintln(p.w, strings.TrimRight(text, " "))
 	}
 }
 
@@ -255,8 +252,6 @@ func printExplained(w io.Writer, e app.Explained) error {
 	return p.err
 }
 
-// backend prints one share of a rule's requests or connections. It indents the backends behind the
-// share's hops.
 func (p *printer) backend(indent, what string, b translator.BackendView, e app.Explained) {
 	to := b.Backend
 	if b.Cluster != "" {
@@ -441,7 +436,7 @@ func strategyText(e picker.Explanation) string {
 func verdictText(v schedule.Verdict) string {
 	s := v.State
 	since := ""
-	if s.Queue > 0 && s.Unseen > 0 { // the queue's limit counts both
+	if s.Queue > 0 && s.Unseen > 0 {
 		since = fmt.Sprintf(" and %d picked since", s.Unseen)
 	}
 	load := fmt.Sprintf("queue %.0f%s, running %.0f, KV cache %.0f%%", s.Queue, since, s.Running, s.KV*100)
@@ -477,8 +472,7 @@ func verdictText(v schedule.Verdict) string {
 	return text + costText(v)
 }
 
-// adaptersText describes the LoRA adapters in a server's metrics. Slots is the number of adapters
-// that run at the same time. An adapter whose requests all wait occupies no slot.
+// An adapter whose requests all wait occupies none of the Slots.
 func adaptersText(a *endpoint.Adapters) string {
 	if a == nil {
 		return ""
@@ -493,7 +487,7 @@ func adaptersText(a *endpoint.Adapters) string {
 	return text
 }
 
-// costText describes an endpoint's cost and its parts. With strategy load, they are in seconds.
+// costText is in seconds with strategy load.
 func costText(v schedule.Verdict) (text string) {
 	switch {
 	case v.Cost == nil:
@@ -528,8 +522,6 @@ func costText(v schedule.Verdict) (text string) {
 	return text
 }
 
-// costParts lists the parts of an endpoint's cost, if there are several. It omits parts that print
-// as 0.000.
 func costParts(v schedule.Verdict) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(v.Costs)) {
@@ -551,7 +543,6 @@ func scoreParts(v schedule.Verdict) string {
 	return strings.Join(parts, ", ")
 }
 
-// costCell returns "-" if the strategy has neither scores nor costs.
 func costCell(v schedule.Verdict) string {
 	if len(v.Scores) > 0 {
 		return fmt.Sprintf("score %.3f (%s)", v.Score, scoreParts(v))

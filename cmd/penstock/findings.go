@@ -13,11 +13,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// printedAtOnce bounds the findings that are printed together. A member of the cluster set can
-// cause a finding for each pool that it exports.
 const printedAtOnce = 100
 
-// printFindings prints each error and warning when it appears, and one line when all are resolved.
 func printFindings(ctx context.Context, board *status.Board, out io.Writer) error {
 	printed := map[string]bool{}
 	err := board.StreamFindings(ctx, func(all []report.Finding) error {
@@ -51,9 +48,8 @@ func printFindings(ctx context.Context, board *status.Board, out io.Writer) erro
 
 func reasonPage(reason string) string { return "docs/reference/findings.md#" + strings.ToLower(reason) }
 
-// aboutFields lists the page about each field of each kind. A row matches a finding if it has the
-// kind of the finding's object, and its field is a prefix of the finding's field without indexes.
-// The first match applies.
+// A row of aboutFields matches a finding if it has the kind of the finding's object, and its field
+// is a prefix of the finding's field without indexes. The first match applies.
 var aboutFields = []struct{ kind, field, page string }{
 	{"Gateway", "spec.listeners.tls", "docs/https.md"},
 	{"Gateway", "spec.tls", "docs/https.md"},
@@ -110,8 +106,6 @@ func findingPage(f *report.Finding) string {
 	return "docs/reference/findings.md#findings"
 }
 
-// printPages prints the pages about the reasons of conditions, then the pages about the fields of
-// errors and warnings.
 func printPages(out io.Writer, doc *status.Document) {
 	reasons := status.Reasons(doc)
 	var pages []string

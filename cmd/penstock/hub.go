@@ -130,7 +130,7 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 	group.Go(func() error { return manager.Run(ctx) })
 	err = group.Wait()
 	if cmd.Context().Err() != nil {
-		return nil // a signal ended it
+		return nil
 	}
 	return err
 }
@@ -177,7 +177,6 @@ func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, manage
 	return nil
 }
 
-// serveSocket serves nothing if the hub has no state folder.
 func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all http.Handler, stateDir string,
 	log *slog.Logger) error {
 	if stateDir == "" {

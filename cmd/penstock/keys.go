@@ -39,10 +39,7 @@ routes need one. Only hashes of keys are stored: a key is printed once. A change
 
 type keyPlace interface {
 	list(ctx context.Context) ([]v1alpha1.APIKey, error)
-	// create stores a new key, and returns a text about its place. It fails if a key has the same
-	// name.
 	create(ctx context.Context, key *v1alpha1.APIKey) (string, error)
-	// change fails if the key does not exist.
 	change(ctx context.Context, namespace, name string, change func(*v1alpha1.APIKeySpec) error) error
 }
 

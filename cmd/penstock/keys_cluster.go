@@ -19,7 +19,7 @@ import (
 type keyCluster struct {
 	client    dynamic.NamespaceableResourceInterface
 	host      string
-	namespace string // for list
+	namespace string
 }
 
 func openKeyCluster(k *keyFlags) (*keyCluster, error) {
@@ -73,7 +73,6 @@ func (k *keyCluster) create(ctx context.Context, key *v1alpha1.APIKey) (string, 
 	return k.host, nil
 }
 
-// keysManager is the manager of these commands in managedFields.
 const keysManager = "penstock-keys"
 
 func (k *keyCluster) change(ctx context.Context, namespace, name string,

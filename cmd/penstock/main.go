@@ -23,7 +23,7 @@ func main() {
 	root.SetArgs(withCommand(root, os.Args[1:]))
 	if err := root.ExecuteContext(ctx); err != nil {
 		var code exitCode
-		if errors.As(err, &code) { // the error is already printed
+		if errors.As(err, &code) {
 			os.Exit(int(code))
 		}
 		fmt.Fprintln(os.Stderr, root.DisplayName()+":", err)

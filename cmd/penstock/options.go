@@ -44,8 +44,6 @@ func (s *files) flags(cmd *cobra.Command, required string) {
 		"is given (default: one for the given files, below $XDG_STATE_HOME/penstock)")
 }
 
-// exist returns an error if a named folder or file does not exist, unless --state names the state
-// folder.
 func (s *files) exist() error {
 	if s.state != "" {
 		return nil
@@ -53,7 +51,6 @@ func (s *files) exist() error {
 	return file.Exist(s.paths...)
 }
 
-// stateDir returns the same state folder for every command that names these files.
 func (s *files) stateDir() (string, error) {
 	if len(s.paths) == 0 && s.state == "" {
 		return "", errNoFiles
@@ -79,8 +76,6 @@ func (s *files) stateDir() (string, error) {
 	return filepath.Join(home, fmt.Sprintf("%016x", h.Sum64())[:8]), nil
 }
 
-// openState opens the state folder of these files, for a process that serves it. It appends suffix
-// to the name.
 func (s *files) openState(suffix string) (dir string, err error) {
 	if dir, err = s.stateDir(); err != nil {
 		return "", err
@@ -114,12 +109,12 @@ type service struct {
 	secure          secure
 	members         string
 	membersAddress  string
-	local           bool   // serve the Envoys of this user at a socket, even if xds is a TCP address
-	runtime         string // folder of that socket and of these Envoys' files
+	local           bool // serve the Envoys of this user at a socket, even if xds is a TCP address
+	runtime         string
 	peers           app.Peers
 	addresses       addressFlags
-	cluster         bool // objects come from a cluster and not from files
-	replicas        bool // peers are found behind a Service
+	cluster         bool
+	replicas        bool
 	fleet           bool // fleets run; they make their own credentials
 }
 
@@ -217,9 +212,8 @@ func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, e
 	return p, cfg, func() { t.end(); s.tidy(cfg) }, err
 }
 
-// listenLocal opens the socket for the Envoys of this user: the socket of --xds, or a socket in the
-// state folder. If the state folder is not writable, sockets and the Envoys' files are in a private
-// temporary folder with a random name.
+// listenLocal opens the socket for the Envoys of this user. If the state folder is not writable,
+// sockets and the Envoys' files are in a private temporary folder with a random name.
 func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error) {
 	s.runtime = dir
 	path, given := strings.CutPrefix(s.xds, unixPrefix)
@@ -250,7 +244,6 @@ const (
 	unixPrefix     = "unix:"
 )
 
-// ads returns the listener that serves ADS to Envoys that penstock does not start.
 func ads(cfg app.Config) net.Listener {
 	if cfg.XDS != nil {
 		return cfg.XDS

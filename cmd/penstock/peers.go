@@ -53,8 +53,8 @@ func (o *peerFlags) config(ctx context.Context, disk *filesystem.Disk) (out app.
 	return out, err
 }
 
-// authenticated returns an error if clients other than peers could connect. Without TLS, only Unix
-// sockets are allowed, because every user of a machine reaches its TCP ports.
+// authenticated returns an error for a TCP address without TLS, because every user of a machine
+// reaches its TCP ports.
 func authenticated(p app.Peers) error {
 	const credentials = "--peers-ca, --peers-cert and --peers-key"
 	if p.TLS != nil {
@@ -110,8 +110,7 @@ func (o *peerFlags) mutual(disk *filesystem.Disk) (*app.MutualTLS, error) {
 	}, nil
 }
 
-// serves reports whether a certificate may be a server's. Envoys' certificates, which the same CA
-// may sign, are only for clients.
+// serves returns false for Envoys' certificates, which the same CA may sign.
 func serves(c *x509.Certificate) bool {
 	for _, u := range c.ExtKeyUsage {
 		if u == x509.ExtKeyUsageServerAuth || u == x509.ExtKeyUsageAny {

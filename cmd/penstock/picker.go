@@ -139,7 +139,6 @@ func onlyEmpty(cmd *cobra.Command, args []string) error {
 	return cobra.NoArgs(cmd, slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "" }))
 }
 
-// withCommand adds the command picker if the first non-empty argument is a long flag of picker.
 func withCommand(root *cobra.Command, args []string) []string {
 	first := slices.IndexFunc(args, func(arg string) bool { return arg != "" })
 	if first < 0 || !strings.HasPrefix(args[first], "--") {
@@ -257,7 +256,6 @@ func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone
 	return out, err
 }
 
-// Flags with the names by which a gateway and the picker exchange endpoints.
 const (
 	flagDestination = "destination-endpoint-hint-key"
 	flagNamespace   = "destination-endpoint-hint-metadata-namespace"
@@ -378,8 +376,6 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 	return cfg, nil
 }
 
-// trustPeers returns an error if clients other than peers could publish to this process, or read
-// its publications.
 func (s *standAlone) trustPeers(p app.Peers) error {
 	if len(p.Addresses) > 0 && p.Listener == nil {
 		return errors.New("--peers requires --peers-listen: this process serves no ADS, whose port peers would use")

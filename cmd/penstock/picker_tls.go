@@ -95,7 +95,6 @@ func (t *pickerTLS) config() (*tls.Config, error) {
 	return out, nil
 }
 
-// certificate returns a reader of the current certificate. The first read has succeeded.
 func (t *pickerTLS) certificate() (func() (*tls.Certificate, error), error) {
 	if t.certPath == "" {
 		ca, err := authority.NewPair(time.Now(), selfSigned)

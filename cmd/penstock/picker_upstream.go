@@ -20,8 +20,8 @@ type upstreamFlags struct{}
 
 type upstreamFlag struct {
 	name  string
-	value string // the value that requests penstock's behaviour, or ""
-	why   string // why the flag has no effect, or what to write instead
+	value string
+	why   string
 	// instead makes other values an error.
 	instead bool
 	isBool  bool
@@ -68,7 +68,6 @@ var upstream = []upstreamFlag{
 	{name: "metrics-cert-dir", instead: true, why: "a NetworkPolicy for the metrics port, which has no TLS"},
 }
 
-// pageFlags configure where metrics pages are read, as llm-d's EPP did before 0.10.
 type pageFlags struct {
 	scheme, path string
 	unverified   bool
@@ -112,7 +111,6 @@ func (upstreamFlags) flags(f *pflag.FlagSet) {
 	}
 }
 
-// check logs the flags that have no effect, and returns an error for a flag that is rejected.
 func (upstreamFlags) check(cmd *cobra.Command, log *slog.Logger) error {
 	for _, u := range upstream {
 		f := cmd.Flags().Lookup(u.name)

@@ -50,8 +50,6 @@ func (c *cluster) flags(cmd *cobra.Command) {
 	f.StringVar(&c.namespace, "penstock-namespace", installedIn, "namespace of these pods")
 }
 
-// file returns the path of the kubeconfig: the flag's, or the first existing file of $KUBECONFIG
-// and ~/.kube/config. It returns "" if no file exists.
 func (c *cluster) file() string {
 	if c.kubeconfig != "" {
 		return c.kubeconfig
@@ -114,8 +112,7 @@ func (c *cluster) inline(path *string, data *[]byte) (err error) {
 	return err
 }
 
-// pods returns the ready processes of the cluster, sorted by name. Each call of a process opens a
-// connection to the admin port through the API server, like `kubectl port-forward`, but without a
+// pods connects to admin ports through the API server, like `kubectl port-forward`, but without a
 // local port.
 func (c *cluster) pods(ctx context.Context) ([]running, error) {
 	config, err := c.config()

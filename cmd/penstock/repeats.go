@@ -10,23 +10,20 @@ import (
 )
 
 const (
-	// repeatAfter is the shortest interval between two lines of the same warning.
 	repeatAfter = time.Minute
-	// repeatsKept bounds the remembered hashes of texts. Beyond it, all are dropped.
 	repeatsKept = 4096
-	// maxLogged bounds the text of an attribute, in bytes. Clients or API servers may have sent it.
+	// maxLogged is in bytes. Clients or API servers may have sent the text.
 	maxLogged = 8 << 10
 )
 
-// repeats drops warnings and errors that were logged, with the same attributes, within the last
-// minute: a denied proxy retries three times a second. The next line has the number of repetitions.
+// repeats drops warnings and errors that were logged within the last minute: a denied proxy retries
+// three times a second.
 type repeats struct {
 	slog.Handler
-	prefix string // attributes and groups of WithAttrs and WithGroup
+	prefix string
 	seen   *seen
 }
 
-// seen is shared by a handler and all handlers that are derived from it.
 type seen struct {
 	seed  maphash.Seed
 	mu    sync.Mutex
@@ -64,7 +61,6 @@ func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// bounded is a slog.HandlerOptions.ReplaceAttr.
 func bounded(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindString, slog.KindAny:
@@ -87,7 +83,6 @@ func (h *repeats) WithGroup(name string) slog.Handler {
 	return &repeats{Handler: h.Handler.WithGroup(name), prefix: h.prefix + name + ".", seen: h.seen}
 }
 
-// due reports whether a text is to be logged now, and how many repetitions were dropped before.
 func (s *seen) due(text uint64, now time.Time) (dropped int, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
-// target names the processes that a command queries: the penstock that runs for files, the one at
-// an address, or the pods of a cluster.
 type target struct {
 	files
 	cluster cluster
@@ -36,7 +34,7 @@ func (a *target) flags(cmd *cobra.Command) {
 	}
 }
 
-// running is a running penstock. If dial is set, it is a pod, and address is the pod's name.
+// running is a pod if dial is set. Its address is then the pod's name.
 type running struct {
 	network, address string
 	dial             func(context.Context) (net.Conn, error)

@@ -83,7 +83,6 @@ func watchStatus(cmd *cobra.Command, all []running, output string) error {
 	})
 }
 
-// statusFile returns "" if the queried process is not on this machine.
 func (a *target) statusFile() string {
 	if a.http != "" || a.inCluster() {
 		return ""
@@ -123,8 +122,6 @@ func (s *statusJSON) query(cmd *cobra.Command, all []running) error {
 	return nil
 }
 
-// printStatus prints what the processes report. If no process answers, it prints the last status in
-// file, unless file is "".
 func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	var out statusJSON
 	if manager := all[0].hub(cmd.Context()); manager != nil {
@@ -241,7 +238,7 @@ func endpoints(serving []picker.Serving) func(report.Ref) string {
 	}
 }
 
-// printSuspects prints the suspect model servers, which get no requests or only single trials.
+// Suspect model servers get no requests or only single trials.
 func printSuspects(w io.Writer, all []picker.Suspect) {
 	var lines []string
 	for _, s := range all {
@@ -250,7 +247,6 @@ func printSuspects(w io.Writer, all []picker.Suspect) {
 	printServers(w, lines, "are suspect")
 }
 
-// printOut prints the model servers that do not serve, except suspects.
 func printOut(w io.Writer, serving []picker.Serving, suspects []picker.Suspect) {
 	var lines []string
 	for i := range serving {

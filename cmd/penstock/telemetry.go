@@ -21,12 +21,11 @@ import (
 
 type telemetry struct {
 	provider  trace.TracerProvider
-	collector netip.AddrPort // of Envoy's spans (OTLP over gRPC); invalid: none
+	collector netip.AddrPort // for Envoy's spans (OTLP over gRPC); invalid: none
 	sampling  float64        // percent
 	shutdown  func(context.Context) error
 }
 
-// newTelemetry turns tracing off without OTEL_TRACES_EXPORTER and without an OTLP endpoint.
 func newTelemetry(ctx context.Context) (*telemetry, error) {
 	t := &telemetry{provider: noop.NewTracerProvider(), sampling: 100,
 		shutdown: func(context.Context) error { return nil }}

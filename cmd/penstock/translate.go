@@ -123,12 +123,11 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 	}
 	findings := cmd.ErrOrStderr()
 	if o.status {
-		findings = io.Discard // the status also has the findings
+		findings = io.Discard
 	}
 	return printAll(findings, doc.Findings)
 }
 
-// offline translates files without running anything. The app's board has the findings.
 func offline(ctx context.Context, paths []string, picker string, anyController bool, log *slog.Logger) (*app.Offline,
 	*translator.Translator, error) {
 	addr, err := netip.ParseAddrPort(picker)
@@ -218,7 +217,6 @@ func newGatewayConfig(name string, resources []*resource.Resource) (gatewayConfi
 	return g, nil
 }
 
-// toJSON sorts hosts by name, and removes credentials.
 func toJSON(r *resource.Resource) (json.RawMessage, error) {
 	msg, err := debug.Redacted(r)
 	if err != nil {

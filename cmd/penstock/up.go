@@ -70,7 +70,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	appCtx, stopApp := context.WithCancel(context.WithoutCancel(cmd.Context()))
 	defer stopApp()
 	now := make(chan struct{})
-	ended := make(chan struct{}) // closed when no Envoy is left
+	ended := make(chan struct{})
 	defer s.stop.announce(cmd.Context(), cmd.ErrOrStderr(), func() { close(now); <-ended })()
 	f = supervisor.New(supervisor.Config{
 		Envoy: envoy.Path, Dir: filepath.Join(s.runtime, "proxies"), ADS: "unix:" + cfg.Local.Addr().String(),

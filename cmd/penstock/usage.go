@@ -64,7 +64,6 @@ In a folder whose penstock has ended, it reads the state folder.`,
 	return cmd
 }
 
-// usage reads the state folder if the process has ended.
 func (a *target) usage(cmd *cobra.Command, q usage.Query) (answer usage.Answer, err error) {
 	all, err := a.replicas(cmd.Context())
 	if err != nil {

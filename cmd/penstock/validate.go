@@ -26,11 +26,8 @@ import (
 	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
-// validateTime bounds the wait for Envoy; thousands of routes take less than a second.
 const validateTime = 30 * time.Second
 
-// validate delivers a gateway's configuration to a real Envoy that binds no port, and reports the
-// resources that Envoy rejects.
 func validate(ctx context.Context, binary supervisor.Binary, gateway string, resources []*resource.Resource,
 	log *slog.Logger) ([]report.Report, error) {
 	dir, err := os.MkdirTemp("", "penstock-")
@@ -88,8 +85,6 @@ func validate(ctx context.Context, binary supervisor.Binary, gateway string, res
 	return found.list(), nil
 }
 
-// acceptedAll waits until Envoy has accepted or rejected every listener and cluster, and the route
-// configurations and secrets that these name.
 func acceptedAll(ctx context.Context, xds *server.Server, gateway string, resources []*resource.Resource) error {
 	for _, r := range resources {
 		if r.Type == resource.Endpoints { // Envoy requests no endpoints for unused clusters
@@ -102,8 +97,8 @@ func acceptedAll(ctx context.Context, xds *server.Server, gateway string, resour
 	return nil
 }
 
-// unbound returns a listener that opens none of its ports: they may be in use, even by the Gateway
-// that is validated. A UDP listener, which Envoy always binds, gets another port of this machine.
+// unbound returns a listener that opens none of its ports, which may be in use. A UDP listener,
+// which Envoy always binds, gets another port of this machine.
 func unbound(r *resource.Resource) (*resource.Resource, error) {
 	if r.Type != resource.Listener {
 		return r, nil

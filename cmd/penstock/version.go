@@ -17,8 +17,8 @@ type versions struct {
 	Penstock string `json:"penstock"`         // a release, a pseudo-version of a commit, or "(devel)"
 	Commit   string `json:"commit,omitempty"` // of the source tree; "+changed" follows if it was not clean
 	Go       string `json:"go"`
-	Platform string `json:"platform"`        // GOOS/GOARCH
-	Envoy    string `json:"envoy,omitempty"` // the version that `penstock up` would start
+	Platform string `json:"platform"`
+	Envoy    string `json:"envoy,omitempty"`
 	Path     string `json:"envoyPath,omitempty"`
 	NoEnvoy  string `json:"envoyProblem,omitempty"`
 
@@ -57,7 +57,6 @@ func newVersion() *cobra.Command {
 	return cmd
 }
 
-// commit returns "" for a build outside of a source tree.
 func commit(info *debug.BuildInfo) string {
 	var revision, changed string
 	for _, s := range info.Settings {

@@ -155,8 +155,6 @@ func isUser(s string) bool {
 // digest follows the @ in the name of a container image. That @ does not end a userinfo.
 const digest = "sha256:"
 
-// withoutUserinfo hides the userinfo of a URL, or of a host without a scheme if there is a
-// password.
 func withoutUserinfo(s string) string {
 	var out strings.Builder
 	end := 0

@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// goProps makes a schema from the JSON form of a Go type. The schema finds unknown fields and wrong
-// types in objects of built-in kinds; the kinds' checks find missing fields.
 func goProps(obj any) *apiextensions.JSONSchemaProps {
 	p := typeProps(reflect.TypeOf(obj).Elem())
 	return &p
@@ -54,7 +52,6 @@ func metadataProps() apiextensions.JSONSchemaProps {
 	return p
 }
 
-// specialTypes are types whose JSON form differs from their Go fields.
 var specialTypes = map[reflect.Type]apiextensions.JSONSchemaProps{
 	reflect.TypeFor[metav1.Time]():          {Type: "string", Format: "date-time"},
 	reflect.TypeFor[metav1.MicroTime]():     {Type: "string", Format: "date-time"},

@@ -57,7 +57,6 @@ func (r *Reader) unclaim(path string, affected map[report.Ref]bool) {
 	}
 }
 
-// decide also returns the objects whose last good form changed.
 func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []report.Ref) {
 	for _, ref := range slices.SortedFunc(maps.Keys(affected), report.Ref.Compare) {
 		before, had := r.kept[ref]
@@ -85,7 +84,6 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 	return ops, dirty
 }
 
-// markInvalid records whether an object is invalid and has no last good form.
 func (r *Reader) markInvalid(ref report.Ref, invalid bool) []store.Op {
 	if r.invalid[ref] == invalid {
 		return nil
@@ -101,7 +99,6 @@ func (r *Reader) markInvalid(ref report.Ref, invalid bool) []store.Op {
 	return []store.Op{store.Invalids.Put(mark)}
 }
 
-// currentForm returns the form of an object to use from now on. A zero form removes the object.
 func (r *Reader) currentForm(ref report.Ref, before keptObject) keptObject {
 	list := r.claims[ref]
 	switch {

@@ -20,21 +20,19 @@ type kind struct {
 	versions []version // accepted apiVersions; the store's type is of the first
 	crd      string    // the plural name in the kind's CRD in manifests; "" for built-in kinds
 	status   bool      // the status is read; otherwise it is dropped
-	// check finds mistakes in a decoded object that the schema cannot find. Optional.
-	check func(store.Object) []mistake
-	// explain replaces some errors of the schema by mistakes, and returns the other errors.
-	// Optional.
+	check    func(store.Object) []mistake
+	// explain replaces some errors of the schema by mistakes. Optional.
 	explain func(field.ErrorList) (own []mistake, rest field.ErrorList)
 }
 
 type version struct {
 	apiVersion string
-	convert    func(*draft) // nil: no conversion
+	convert    func(*draft)
 }
 
 func kinds() []*kind {
 	const gatewayAPI, inference = "gateway.networking.k8s.io/", "inference.networking.k8s.io/"
-	same := func(*draft) {} // for an older group with the same fields
+	same := func(*draft) {}
 	return []*kind{
 		{table: store.GatewayClasses, crd: "gatewayclasses", versions: in(gatewayAPI, "v1", "v1beta1")},
 		{table: store.Gateways, crd: "gateways", check: on(checkGateway),
@@ -107,7 +105,6 @@ func on[T store.Object](check func(*checks, T)) func(store.Object) []mistake {
 	}
 }
 
-// catalog finds kinds by name. It compiles each schema when it is first needed.
 type catalog struct {
 	byName map[string][]*kind // InferencePool is the name of a kind in two groups
 	schema map[*kind]func() (*schema, error)
@@ -123,8 +120,6 @@ var theCatalog = sync.OnceValue(func() *catalog {
 	return c
 })
 
-// find returns nil for a kind that Penstock does not read. exact is false if the kind has no such
-// apiVersion. convert may be nil.
 func (c *catalog) find(apiVersion, kindName string) (found *kind, convert func(*draft), exact bool) {
 	for _, k := range c.byName[kindName] {
 		found = k
@@ -144,8 +139,7 @@ func groupOf(apiVersion string) string {
 	return ""
 }
 
-// laterGroups are groups whose kinds affect traffic. If one of these kinds is not read, a finding
-// warns.
+// laterGroups are groups whose kinds affect traffic. A finding warns of a kind that is not read.
 var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io",
 	"inference.networking.x-k8s.io", "llm-d.ai", "multicluster.x-k8s.io"}
 

@@ -95,7 +95,6 @@ func checkPod(c *checks, p *corev1.Pod) {
 	}
 }
 
-// hideValues replaces findings that quote a Secret's values.
 func hideValues(errs field.ErrorList) (own []mistake, rest field.ErrorList) {
 	for _, e := range errs {
 		if top, _, below := strings.Cut(e.Field, "."); below && (top == "data" || top == "stringData") {
@@ -108,11 +107,10 @@ func hideValues(errs field.ErrorList) (own []mistake, rest field.ErrorList) {
 	return own, rest
 }
 
-// stringDataToData does the same as the API server.
 func stringDataToData(d *draft) {
 	plain, ok := d.obj["stringData"].(map[string]any)
 	if !ok {
-		return // absent, or of a type that the schema rejects
+		return
 	}
 	data, ok := d.obj["data"].(map[string]any)
 	if !ok {
@@ -124,7 +122,7 @@ func stringDataToData(d *draft) {
 	for _, k := range sortedKeys(plain) {
 		s, ok := plain[k].(string)
 		if !ok {
-			return // the schema reports it
+			return
 		}
 		data[k] = base64.StdEncoding.EncodeToString([]byte(s))
 		d.move(join("data", k), join("stringData", k))

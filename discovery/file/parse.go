@@ -14,7 +14,7 @@ import (
 // Limits of one document. They stop aliases that expand without bound.
 const (
 	maxDepth    = 100
-	maxExpanded = 100_000 // maximum number of nodes that aliases reach
+	maxExpanded = 100_000
 )
 
 func parseNode(text string) (*yaml.Node, *mistake) {
@@ -61,7 +61,7 @@ func syntaxMistake(err error) *mistake {
 
 type entry struct {
 	key, value *yaml.Node
-	merged     bool // the entry comes from a "<<" key
+	merged     bool
 }
 
 func target(n *yaml.Node) *yaml.Node {
@@ -73,8 +73,8 @@ func target(n *yaml.Node) *yaml.Node {
 
 type parser struct {
 	mistakes []mistake
-	expanded int // nodes that aliases have reached so far
-	aliases  int // depth of aliases
+	expanded int
+	aliases  int
 	tooMuch  bool
 }
 
@@ -137,7 +137,6 @@ func (p *parser) mapping(n *yaml.Node, path string, depth int) map[string]any {
 	return m
 }
 
-// entries lists the keys written in a mapping, then the keys that "<<" merges.
 func (p *parser) entries(n *yaml.Node, path string, depth int) []entry {
 	own := make([]entry, 0, len(n.Content)/2)
 	var merged []entry
@@ -196,7 +195,7 @@ func (p *parser) scalar(n *yaml.Node, path string) any {
 		}
 		return s
 	}
-	return n.Value // strings, timestamps as written, and unknown tags
+	return n.Value
 }
 
 func (p *parser) float(n *yaml.Node, path string) any {

@@ -38,7 +38,7 @@ type Config struct {
 	// StateDir is the folder that persists each object's last good form. Load and Run create it. If
 	// empty, nothing is persisted, and each change scans all files (see sentinel).
 	StateDir string
-	Log      *slog.Logger // nil: slog.Default
+	Log      *slog.Logger
 	// OnPanic is called with the place of a document whose read has panicked. Its objects keep
 	// their last good version. Optional.
 	OnPanic func(document string, value any, stack []byte)
@@ -59,19 +59,19 @@ type Reader struct {
 	synced  chan struct{}
 
 	disk    *disk
-	reading atomic.Bool // see Stuck
+	reading atomic.Bool
 
 	work     sync.Mutex // held while files are read; guards the fields below
 	loaded   bool
-	files    map[string]*source             // by path
+	files    map[string]*source
 	keptBy   map[string]map[report.Ref]bool // the refs in kept, by path
 	journal  journal
-	problems []mistake            // mistakes about the roots
+	problems []mistake
 	emptied  map[string]time.Time // when a file was first seen empty
 
 	mu     sync.Mutex                // guards the fields below; only the holder of work changes them
-	claims map[report.Ref][]claim    // definitions of each object; the first is in use
-	kept   map[report.Ref]keptObject // last good forms, as in the store
+	claims map[report.Ref][]claim    // the first is in use
+	kept   map[report.Ref]keptObject // as in the store
 
 	invalid map[report.Ref]bool // objects that are defined, invalid and not in the store; guarded by work
 
@@ -89,10 +89,10 @@ type keptObject struct {
 }
 
 type source struct {
-	path     string // as the user would write it: the root as given, joined with the relative path
+	path     string // as the user would write it
 	mark     signature
 	docs     []*document
-	unusable *mistake // why the whole file could not be read
+	unusable *mistake
 }
 
 func (s *source) unidentified() bool {
@@ -158,8 +158,6 @@ func Exist(paths ...string) error {
 	return nil
 }
 
-// sync reads the files that next returns, until next returns no more, and applies them in one
-// batch.
 func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	r.work.Lock()
 	defer r.work.Unlock()
@@ -173,7 +171,7 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 		}
 	}
 	fresh, gone, problems := r.gather(next)
-	if ctx.Err() != nil { // after an interruption the result is incomplete
+	if ctx.Err() != nil {
 		return fmt.Errorf("configuration: %w", ctx.Err())
 	}
 	if err := r.readAll(ctx, fresh); err != nil {
@@ -262,7 +260,6 @@ func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	return nil
 }
 
-// readDocument keeps the previous objects of the file in use after a panic.
 func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (err error) {
 	defer func() {
 		v := recover()
@@ -305,7 +302,6 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	return place(c.path, c.doc.line+line)
 }
 
-// fieldLine caches results for the next page of findings.
 func (r *Reader) fieldLine(c claim, field string) int {
 	r.parsing.Lock()
 	defer r.parsing.Unlock()
@@ -321,8 +317,7 @@ func (r *Reader) fieldLine(c claim, field string) int {
 	return line
 }
 
-// findLine keeps the nodes of the last document, for the document's further findings. r.parsing is
-// held.
+// r.parsing is held.
 func (r *Reader) findLine(c claim, field string) int {
 	if r.last.text != c.doc.text || c.doc.text == "" {
 		r.last.text = c.doc.text

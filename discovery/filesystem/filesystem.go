@@ -46,7 +46,7 @@ func (e TooLarge) Error() string {
 // Disk does not remember hanging operations; it is for short-lived commands.
 type Disk struct {
 	mu   sync.Mutex
-	hung map[string]time.Time // abandoned operations: path -> start
+	hung map[string]time.Time // path -> start
 }
 
 // Do runs an operation on a path until Timeout or the end of ctx.

@@ -3,7 +3,6 @@ package hostname
 import "time"
 
 const (
-	// formerNames bounds the unused names whose last addresses are kept, for formerTime.
 	formerNames = 1024
 	formerTime  = time.Hour
 )

@@ -41,7 +41,7 @@ type Config struct {
 	First, Timeout time.Duration
 	// StateDir persists the last good addresses. If empty, nothing is persisted.
 	StateDir string
-	Log      *slog.Logger // nil: slog.Default
+	Log      *slog.Logger
 	// OnPanic receives a panic that ended one lookup, or one turn of the schedule. Optional.
 	OnPanic func(what string, value any, stack []byte)
 }
@@ -54,10 +54,10 @@ type Resolver struct {
 	mu       sync.Mutex // guards the fields below, and is held while Hosts change
 	names    map[string]*name
 	schedule *schedule
-	pending  int           // number of names that have no addresses and no ended lookup
-	progress chan struct{} // closed and replaced when pending decreases
+	pending  int // names that have no addresses and no ended lookup
+	progress chan struct{}
 
-	restored map[string][]string // the last addresses of an earlier process
+	restored map[string][]string
 	onChange func(name string, addresses []string)
 	former   former
 
@@ -174,7 +174,7 @@ func (r *Resolver) Settle(ctx context.Context, quiet, longest time.Duration) err
 	return r.removeUnused()
 }
 
-// settle records that a name has an answer, or is no longer used. mu is held.
+// mu is held.
 func (r *Resolver) settle(n *name) {
 	if !n.pending {
 		return
@@ -244,7 +244,6 @@ func (r *Resolver) turn(ctx context.Context, group *errgroup.Group, answers chan
 	return wait, nil
 }
 
-// sort returns answers without a problem, and adds the others to failures.
 func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good []answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -279,8 +278,7 @@ func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good
 	}
 }
 
-// start returns the time until the next lookup. A negative time means that an answer must arrive
-// first.
+// start returns a negative time if an answer must arrive first.
 func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers chan<- answer) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

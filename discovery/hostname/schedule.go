@@ -17,7 +17,7 @@ type name struct {
 	text     string
 	due      time.Time
 	gone     bool
-	pending  bool // counted in Resolver.pending
+	pending  bool
 	slow     bool // the last lookup exceeded Config.First; the next lookup has Config.Timeout
 	failures int
 	in       *queue
@@ -27,13 +27,13 @@ type name struct {
 func (n *name) failing() bool { return n.slow || n.failures > 0 }
 
 type schedule struct {
-	sound  queue // names that do not fail, by due time
+	sound  queue
 	failed queue
 	// due has the failing names that are due, by number of failures: slow servers come before dead
 	// servers.
 	due     queue
 	running int
-	retries int // lookups of failing names
+	retries int
 }
 
 type queue struct {
@@ -94,8 +94,7 @@ func (s *schedule) remove(n *name) {
 	}
 }
 
-// next returns a name whose lookup must begin now, or the time until a name is due. A negative wait
-// means that a running lookup must end first.
+// next returns a negative wait if a running lookup must end first.
 func (s *schedule) next(now time.Time) (n *name, wait time.Duration) {
 	if s.running >= parallel {
 		return nil, -1

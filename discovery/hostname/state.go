@@ -21,7 +21,7 @@ const stateFile = "hosts.json"
 
 type state struct {
 	outcome   statefile.Outcome
-	path      string // empty: nothing is persisted
+	path      string
 	addresses map[string][]string
 }
 

@@ -18,11 +18,9 @@ import (
 )
 
 const (
-	pageSize = 100
-	// mostListed bounds the objects of a kind in one list of a bounded reader.
+	pageSize   = 100
 	mostListed = 2_000_000
-	// mostEmpty bounds the pages without an object in a list.
-	mostEmpty = 100
+	mostEmpty  = 100
 	// perObject is the overhead of an object in bytes: names, and entries of maps and indexes.
 	perObject = 1 << 10
 )
@@ -112,7 +110,7 @@ func (s *Share) Close() {
 type reader struct {
 	share *Share
 	used  int64
-	kept  map[string]int64 // bytes of each object
+	kept  map[string]int64
 	left  int
 	more  bool
 	least int64 // bytes of the smallest object that was left out; 0: none was seen
@@ -124,8 +122,6 @@ func (r *reader) most() int64 {
 	return ((s.budget.bytes-(s.budget.used-s.used))/2 - (s.used - r.used)) / 2
 }
 
-// take reserves bytes for an object in place of its previous bytes. It returns false if they do not
-// fit.
 func (r *reader) take(id string, bytes int64) bool {
 	r.share.budget.mu.Lock()
 	defer r.share.budget.mu.Unlock()
@@ -171,7 +167,7 @@ func (s *Share) Bound(
 	r := &reader{share: s, kept: map[string]int64{}}
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()
-	if old := s.readers[name]; old != nil { // its reflector has ended
+	if old := s.readers[name]; old != nil {
 		old.add(-old.used)
 	}
 	s.readers[name] = r

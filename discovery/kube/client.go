@@ -18,8 +18,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// client reads and writes objects in the Go types of the store's tables, whatever version the API
-// server serves.
 type client struct {
 	config *rest.Config
 	http   *http.Client
@@ -84,7 +82,7 @@ type scope struct{ namespace, name string }
 
 type contact interface {
 	answered(error)        // a request failed, or a watch request succeeded (nil)
-	watching(initial bool) // a watch has begun; initial: it delivers all objects first
+	watching(initial bool) // initial: the watch delivers all objects first
 	unwatched()
 }
 

@@ -9,11 +9,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// reach determines which objects of a kind are read.
 type reach int
 
 const (
-	// whole: every object is in the store.
 	whole reach = iota
 	// parked: every object is watched. Objects that translation reads are in the store; others are
 	// kept encoded.
@@ -135,7 +133,7 @@ func (s *Source) unwant(d Demand) {
 		if d.Index == k.gate {
 			g.unwant(d.Key)
 		}
-		return // the namespace stays watched: it is likely to be wanted again
+		return
 	}
 	if ns, name := store.ParseID(d.Key); d.Index == store.ByID {
 		s.mu.Lock()
@@ -173,9 +171,9 @@ type gate struct {
 	mu     sync.Mutex
 	open   bool                // until the first translation has ended, every object is wanted
 	wanted map[string]struct{} // keys of the index kind.gate
-	packed map[string][]byte   // encoded objects outside of the store, by id
+	packed map[string][]byte
 	group  map[string][]string // groups (kind.group) by id
-	groups map[string][]string // ids by group
+	groups map[string][]string
 }
 
 func newGate(k *kind, f *feed, s *store.Store) *gate {
@@ -232,7 +230,7 @@ func (g *gate) delete(id string) {
 func (g *gate) park(id string, keys []string, obj store.Object) {
 	raw, err := obj.(packed).Marshal()
 	if err != nil || len(keys) == 0 {
-		return // Marshal does not fail for these types
+		return
 	}
 	g.remember(id, keys)
 	g.packed[id] = raw
@@ -277,7 +275,7 @@ func (g *gate) shut() {
 	}
 	g.open = false
 	if g.feed.flush() != nil {
-		return // see unwant
+		return
 	}
 	view := g.store.View()
 	for id := range g.group {
@@ -315,7 +313,6 @@ func (g *gate) want(key string) {
 	}
 }
 
-// eachPacked calls f with each object outside of the store. f must not keep the object.
 func (g *gate) eachPacked(f func(store.Object)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -327,12 +324,11 @@ func (g *gate) eachPacked(f func(store.Object)) {
 	}
 }
 
-// unwant keeps objects that also have another wanted key.
 func (g *gate) unwant(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.wanted, key)
-	if g.feed.flush() != nil { // so that the store has all arrivals
+	if g.feed.flush() != nil {
 		return // feed.run returns the error; the objects only take memory
 	}
 	view := g.store.View()

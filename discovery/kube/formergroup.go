@@ -7,8 +7,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// bothGroups returns a kind twice: in today's API group and in its former group. Objects of both
-// groups have the same form, and are read into one table.
 func bothGroups[T any, P interface {
 	*T
 	store.Object
@@ -29,7 +27,7 @@ func (formerGroup) Group() string { return inferenceapi.Group }
 type rivals struct {
 	mu     sync.Mutex
 	today  map[string]bool
-	former map[string]rival // by id
+	former map[string]rival
 }
 
 func newRivals() *rivals { return &rivals{today: map[string]bool{}, former: map[string]rival{}} }
@@ -54,8 +52,6 @@ func (r *rivals) arrive(k *kind, obj store.Object, admit func(*kind, store.Objec
 	admit(k, obj)
 }
 
-// leave admits the object of the same name in the former group, if there is one. Otherwise it calls
-// dismiss.
 func (r *rivals) leave(k *kind, id string, admit func(*kind, store.Object), dismiss func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 
 type kind struct {
 	table    store.Kind
-	resource string   // plural, in lower case
+	resource string
 	versions []string // versions that the table's Go type can hold, in order of preference
 	list     func() runtime.Object
 	builtIn  bool // always served; the other kinds have a CRD
@@ -25,7 +25,7 @@ type kind struct {
 	optional bool // assumed, and empty while it is forbidden or not installed
 	plain    bool // its annotations are dropped
 	role     role
-	status   *shape.Shape // nil: the kind gets no status
+	status   *shape.Shape
 	trim     func(store.Object)
 	reach    reach
 	// instead is the kind that objects of a former group become. rivals decides between objects of
@@ -33,7 +33,7 @@ type kind struct {
 	instead *kind
 	rivals  *rivals
 	gate    string                  // for parked and namespaces: the index of wanted keys
-	group   func(key string) string // the group of a key of gate; objects are found by group
+	group   func(key string) string // the group of a key of gate
 }
 
 type role int
@@ -44,7 +44,6 @@ const (
 	isBackend
 )
 
-// kinds lists every kind that Penstock reads, in the order of store.Tables.
 func kinds() []*kind {
 	pools, formerPools := pools()
 	rewrites, formerRewrites := bothGroups[llmd.InferenceModelRewrite](store.InferenceModelRewrites,

@@ -12,7 +12,6 @@ const (
 	listing
 )
 
-// partContact records the results of the requests for a part until ctx ends. It implements contact.
 type partContact struct {
 	ctx    context.Context
 	source *Source

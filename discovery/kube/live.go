@@ -63,14 +63,12 @@ func (s *Source) Patch(ctx context.Context, ref report.Ref, live Live, subresour
 	return nil
 }
 
-// lives holds the newest version of every object whose kind gets a status.
 type lives struct {
 	mu      sync.Mutex
 	all     map[report.Ref]Live
 	changed func(report.Ref)
 }
 
-// put ignores versions that are not newer.
 func (l *lives) put(ref report.Ref, k *kind, obj store.Object, status any) {
 	l.mu.Lock()
 	old, ok := l.all[ref]

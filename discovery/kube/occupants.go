@@ -17,9 +17,8 @@ import (
 // occupants stores which Services have the addresses that translation reads. The store has only the
 // EndpointSlices of Services in use; occupants reads all EndpointSlices.
 //
-// To save memory, an address is a number, and a list of addresses is one demand. With a string, a
-// demand and a set of occupants for each address, 5,000 hand-written EndpointSlices of 10 endpoints
-// took 17 MiB.
+// With a string, a demand and a set of occupants for each address, 5,000 hand-written
+// EndpointSlices of 10 endpoints took 17 MiB.
 type occupants struct {
 	source *Source
 
@@ -30,7 +29,6 @@ type occupants struct {
 	at     map[address][]*occupant // objects by wanted address
 }
 
-// address is an IP address in the form of netip.Addr.As16.
 type address [16]byte
 
 func parseAddress(text string) (address, bool) {
@@ -119,7 +117,7 @@ func (o *occupants) want(wanted, unwanted []Demand) {
 	}
 	// Objects that arrived earlier are in the store or a gate; later objects wait for mu.
 	if !look || o.source.feed.flush() != nil {
-		return // see gate.unwant
+		return
 	}
 	view := o.source.store.View()
 	for _, s := range store.Services.All(view) {

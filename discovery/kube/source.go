@@ -40,7 +40,7 @@ type Config struct {
 	// Report receives all findings about the cluster itself whenever they may have changed, such as
 	// kinds that are not installed or cannot be read. Optional.
 	Report func([]report.Report)
-	Log    *slog.Logger // nil: slog.Default
+	Log    *slog.Logger
 }
 
 // Kind is a kind of Config.Only. Unless it is Required, a kind that is forbidden or not installed
@@ -80,7 +80,7 @@ type following struct {
 	until   time.Time // when to stop following the part; zero: never
 	relist  time.Time // when to list again; zero: never
 
-	running string // version
+	running string
 	stop    context.CancelFunc
 }
 
@@ -198,7 +198,6 @@ func (s *Source) notify() {
 // second the API server delivers objects by the old definition, without later events.
 const relistDelay = 3 * time.Second
 
-// defined records the CRD of a kind; nil: not installed.
 func (s *Source) defined(k *kind, c *crd) {
 	s.mu.Lock()
 	old := s.crds[k]
@@ -240,8 +239,8 @@ func (s *Source) answered(p part, err error) {
 	}
 }
 
-// reconcile starts and stops reflectors, and makes the first commit once everything was read. It
-// returns the longest time until its next call.
+// reconcile makes the first commit once everything was read. It returns the longest time until its
+// next call.
 func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next time.Duration, err error) {
 	s.mu.Lock()
 	next = time.Hour
@@ -304,8 +303,6 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 	return next, nil
 }
 
-// expect follows a part in a version, or ends it if version is "". It returns false until the
-// part's first list has ended.
 func (s *Source) expect(p part, version string) (synced bool) {
 	switch f := s.parts[p]; {
 	case f == nil && version != "":
@@ -349,7 +346,6 @@ func (s *Source) isReady() bool {
 	}
 }
 
-// relistNow lowers next if a new list is due later.
 func (f *following) relistNow(next *time.Duration) bool {
 	if f.relist.IsZero() {
 		return false

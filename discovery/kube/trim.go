@@ -28,8 +28,7 @@ func trim(k *kind, obj store.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(k.gvk())
 }
 
-// shed is the idempotent part of trim that can run while a list is incomplete, before status and
-// version are recorded.
+// shed is the idempotent part of trim that can run while a list is incomplete.
 func shed(k *kind, obj store.Object) {
 	obj.SetManagedFields(nil)
 	obj.SetNamespace(unique.Make(obj.GetNamespace()).Value()) // all objects share one string
@@ -100,13 +99,13 @@ func trimSliceToNodes(obj store.Object) { trimSliceTo(obj, true) }
 func trimSliceTo(obj store.Object, nodes bool) {
 	s := obj.(*discoveryv1.EndpointSlice)
 	if s.Labels != nil && s.UID == "" {
-		return // already trimmed
+		return
 	}
 	service, imported, generated := s.Labels[discoveryv1.LabelServiceName], s.Labels[mcsv1beta1.LabelServiceName],
 		store.Generated(s)
 	s.Labels, s.Generation, s.UID = nil, 0, ""
 	if service != "" {
-		s.Labels = map[string]string{discoveryv1.LabelServiceName: service} // all slices share the key
+		s.Labels = map[string]string{discoveryv1.LabelServiceName: service}
 		if generated {
 			s.Labels[discoveryv1.LabelManagedBy] = store.SliceController
 		}
@@ -117,7 +116,7 @@ func trimSliceTo(obj store.Object, nodes bool) {
 		}
 		s.Labels[mcsv1beta1.LabelServiceName] = imported
 	}
-	yes, no := true, false // shared by all endpoints of the slice
+	yes, no := true, false
 	one := func(b *bool) *bool { return shared(shared(b, &yes), &no) }
 	var endpoints []discoveryv1.Endpoint
 	for _, e := range s.Endpoints {

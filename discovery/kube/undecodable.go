@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// undecodable is the annotation with the reason why only an object's metadata is read.
 const undecodable = "penstock.dev/undecodable"
 
 // Any author of objects can cause the reason and the findings.
@@ -98,8 +97,7 @@ type undecodables struct {
 	reasons map[report.Ref]string
 }
 
-// note records whether the newest version of an object could be decoded. obj is nil for a deleted
-// object. changed is true if the result or the reason is new.
+// obj is nil for a deleted object. changed is true if the result or the reason is new.
 func (u *undecodables) note(ref report.Ref, obj store.Object) (failed, changed bool) {
 	reason := ""
 	if obj != nil {

@@ -27,15 +27,14 @@ type part struct {
 	scope scope
 }
 
-// intake receives the objects of one reflector. It implements cache.TransformingStore.
 type intake struct {
 	source *Source
 	part   part
-	synced chan struct{} // closed after the first complete list
+	synced chan struct{}
 	once   sync.Once
 
 	mu  sync.Mutex
-	ids map[string]struct{} // existing objects that the reflector has received
+	ids map[string]struct{}
 }
 
 func newIntake(s *Source, p part) *intake {
@@ -167,7 +166,6 @@ func (s *Source) followCRD(ctx context.Context, k *kind) error {
 
 func (k *kind) definition() part { return part{kind: k, scope: scope{name: "definition"}} }
 
-// mirror keeps a reflector's store up to date until ctx ends. listWatch reports the errors.
 func mirror(ctx context.Context, lw cache.ListerWatcher, example any, into cache.ReflectorStore) {
 	var quiet klog.Logger // the zero logger discards all lines
 	r := cache.NewReflectorWithOptions(lw, example, into, cache.ReflectorOptions{
@@ -177,7 +175,6 @@ func mirror(ctx context.Context, lw cache.ListerWatcher, example any, into cache
 	r.RunWithContext(klog.NewContext(ctx, quiet))
 }
 
-// definition receives one kind's CRD. It implements cache.ReflectorStore.
 type definition struct {
 	source *Source
 	kind   *kind
@@ -239,7 +236,7 @@ func (s *Source) admit(k *kind, obj store.Object) {
 		}
 		s.occupants.arrive(obj)
 	}
-	if !s.isReady() { // the first commit has all objects
+	if !s.isReady() {
 		apply()
 		return
 	}

@@ -40,13 +40,12 @@ func isLabel(s string) bool {
 	return len(s) <= validation.DNS1123LabelMaxLength && !strings.Contains(s, ".") && isSubdomain(s)
 }
 
-// isSubdomain checks RFC 1123: parts of lower-case letters, digits and '-', with a letter or digit
-// at both ends, and dots between them.
+// isSubdomain checks RFC 1123.
 func isSubdomain(s string) bool {
 	if len(s) > validation.DNS1123SubdomainMaxLength {
 		return false
 	}
-	inner := false // whether '-', '.' or the end may follow the last character
+	inner := false
 	for i := range len(s) {
 		switch c := s[i]; {
 		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':

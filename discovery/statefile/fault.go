@@ -2,6 +2,5 @@
 
 package statefile
 
-// faulty returns true in a test build (tag faults) for a mistake to inject, which the simulation of
-// cluster sets must find.
+// faulty injects mistakes in a test build (tag faults).
 func faulty(string) bool { return false }

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// temporary marks the names of unfinished files. Such names begin with a dot, so that readers of a
-// folder skip these files.
+// Names of unfinished files begin with a dot, so that readers of a folder skip these files.
 const temporary = ".new-"
 
 // Replace is ReplaceOn for this machine.
@@ -55,14 +54,13 @@ func Sweep(folder string) error {
 	return err
 }
 
-// replace syncs, because a power cut may otherwise leave the file without content, or with the old
-// content.
+// Without the syncs, a power cut may leave the file without content, or with the old content.
 func replace(d Disk, path string, raw []byte, mode fs.FileMode) error {
 	folder := filepath.Dir(path)
 	if err := makeFolder(d, folder); err != nil {
 		return err
 	}
-	f, err := d.CreateTemp(folder, "."+filepath.Base(path)+temporary+"*") // mode 0600
+	f, err := d.CreateTemp(folder, "."+filepath.Base(path)+temporary+"*")
 	if err != nil {
 		return err
 	}

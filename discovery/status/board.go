@@ -23,7 +23,6 @@ type WatchSet = memdb.WatchSet
 // NewWatchSet makes an empty WatchSet.
 func NewWatchSet() WatchSet { return memdb.NewWatchSet() }
 
-// streamDebounce is the time without changes before Stream emits a document.
 const streamDebounce = 200 * time.Millisecond
 
 // Board holds the newest report of each source about each object. It is safe for concurrent use. A
@@ -38,7 +37,6 @@ type Board struct {
 // none.
 func NewBoard(locate Locate) *Board { return &Board{locate: locate, db: newDB()} }
 
-// write runs change in a write transaction. changed notifies the feeds of a changed object.
 func (b *Board) write(change func(t txn, changed func(report.Ref))) {
 	t := txn{b.db.Txn(true)}
 	defer t.Commit()

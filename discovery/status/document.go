@@ -80,7 +80,7 @@ func (s Status) allParents() []Parent {
 type maker struct {
 	controller string
 	now        time.Time
-	before     map[conditionKey]metav1.Condition // the conditions of the previous Document
+	before     map[conditionKey]metav1.Condition
 }
 
 type conditionKey struct {

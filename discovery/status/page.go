@@ -21,7 +21,7 @@ func Page(b *Board, controller string) http.Handler {
 		}
 		w.Header().Set("content-type", "application/jsonl")
 		flush := http.NewResponseController(w)
-		_ = b.Stream(r.Context(), controller, func(doc *Document) error { // as above
+		_ = b.Stream(r.Context(), controller, func(doc *Document) error {
 			return errors.Join(lines.Encode(doc), flush.Flush())
 		})
 	})

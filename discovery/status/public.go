@@ -27,7 +27,6 @@ func publicConditions(list []report.Condition) []report.Condition {
 	})
 }
 
-// replaced returns list itself if change changes no element.
 func replaced[T comparable](list []T, change func(T) T) []T {
 	out := list
 	for i, before := range list {

@@ -68,7 +68,7 @@ func newDB() *memdb.MemDB {
 		placeTable: {Name: placeTable, Indexes: unique(rows.ByID, func(any) []byte { return rows.Key("") })},
 	}})
 	if err != nil {
-		panic(fmt.Sprintf("status: the schema of the board: %v", err)) // the schema is constant
+		panic(fmt.Sprintf("status: the schema of the board: %v", err))
 	}
 	return db
 }
@@ -95,7 +95,6 @@ func (t txn) watch(ws WatchSet) {
 	}
 }
 
-// insert returns false if an equal entry exists.
 func (t txn) insert(e *entry) bool {
 	e.report = public(e.report)
 	old, err := t.First(reportTable, rows.ByID, entryKey(e.report.Owner, e.source))

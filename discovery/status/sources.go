@@ -36,7 +36,6 @@ var precedence = []string{Cluster, Files, Translation, Internal, Supervisor, Por
 // Instance names one of several sources of a kind, such as Instance(Proxy, "default/gw node-1").
 func Instance(source, name string) string { return source + " " + name }
 
-// rank ranks a source that is not in precedence last.
 func rank(source string) (place int, instance string) {
 	name, instance, _ := strings.Cut(source, " ")
 	if place = slices.Index(precedence, name); place < 0 {

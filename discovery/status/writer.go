@@ -21,18 +21,18 @@ const FileName = "status.json"
 type WriterConfig struct {
 	Board      *Board
 	Path       string // missing folders are created
-	Controller string // controllerName in parents' statuses
+	Controller string
 	// Delay is the minimum time between two writes; default 100 ms. A large file has a longer
 	// delay.
 	Delay time.Duration
-	Now   func() time.Time // nil: time.Now
-	Log   *slog.Logger     // nil: slog.Default
+	Now   func() time.Time
+	Log   *slog.Logger
 }
 
 // Writer keeps the status file up to date.
 type Writer struct {
 	cfg     WriterConfig
-	last    *Document // the last document, written or found
+	last    *Document
 	outcome statefile.Outcome
 }
 
@@ -109,7 +109,6 @@ func (w *Writer) write(ws WatchSet) error {
 	return nil
 }
 
-// found returns an empty document if the file of an earlier process is unreadable.
 func (w *Writer) found() *Document {
 	doc, err := Read(w.cfg.Path)
 	if err != nil {
@@ -144,7 +143,7 @@ func encodeList[T any](buf *bytes.Buffer, enc *json.Encoder, before string, item
 		if err := enc.Encode(&items[i]); err != nil {
 			return err
 		}
-		buf.Truncate(buf.Len() - 1) // the line break that ends each value
+		buf.Truncate(buf.Len() - 1)
 	}
 	if len(items) > 0 {
 		buf.WriteString("\n  ")

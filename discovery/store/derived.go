@@ -89,7 +89,7 @@ type Failback struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Clusters []string // sorted
+	Clusters []string
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -136,7 +136,7 @@ type Membership struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Set     string // the ClusterSet's name
+	Set     string
 	Cluster string // this cluster's name, which is its trust domain
 	// region and zone of this cluster; "": unknown
 	Region, Zone string
@@ -145,7 +145,7 @@ type Membership struct {
 	Chain, Key []byte
 	// PeerPort is the port of the peer listener; 0: none.
 	PeerPort uint16
-	Members  []Member // sorted by name
+	Members  []Member
 	// Names are the names of all other clusters of the set, with or without certificates, sorted;
 	// nil if a hub may add some.
 	Names []string
@@ -204,8 +204,8 @@ type ProcessorDefault struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	URL   string // "" for none
-	Route bool   // whether the processor chooses endpoints, unless the policy decides that
+	URL   string
+	Route bool // whether the processor chooses endpoints, unless the policy decides that
 }
 
 // OwnProcessor is the name of the one ProcessorDefault.

@@ -22,15 +22,15 @@ import (
 type way int
 
 const (
-	undecided    way = iota // hidden; a test fails
-	whole                   // shown by the decisions about the field's type
-	hidden                  // not shown
-	naming                  // names of objects, shown because they identify objects
-	lengths                 // names and lengths of a map's values, or the length of bytes; certificates as text
-	certificates            // the certificates of a PEM text
-	named                   // shown unless the field Name names a credential
-	annotated               // a map of texts, without credentials and kubectl's copy of the object
-	origin                  // only the scheme and the host of a URL are shown
+	undecided way = iota // hidden; a test fails
+	whole                // shown by the decisions about the field's type
+	hidden
+	naming       // names of objects, shown because they identify objects
+	lengths      // names and lengths of a map's values, or the length of bytes; certificates as text
+	certificates // the certificates of a PEM text
+	named        // shown unless the field Name names a credential
+	annotated    // a map of texts, without credentials and kubectl's copy of the object
+	origin       // only the scheme and the host of a URL are shown
 )
 
 type part struct {
@@ -128,7 +128,6 @@ func member(t reflect.Type, name string) (reflect.Type, way) {
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// show returns false if the value is hidden.
 func show(v reflect.Value) (any, bool) {
 	t := v.Type()
 	switch {
@@ -282,7 +281,7 @@ func showLengths(v reflect.Value) any {
 		return out
 	case v.Kind() == reflect.Pointer && v.IsNil():
 		return nil
-	case v.Kind() == reflect.Pointer: // *runtime.RawExtension
+	case v.Kind() == reflect.Pointer:
 		v = v.Elem()
 	}
 	if v.Kind() == reflect.Struct {
@@ -291,7 +290,6 @@ func showLengths(v reflect.Value) any {
 	return lengthOf(text(v))
 }
 
-// lengthOf returns the text of b if it consists of certificates, and otherwise the length of b.
 func lengthOf(b []byte) string {
 	if chain := Certificates(b); chain != "" && len(bytes.TrimSpace(b)) == len(strings.TrimSpace(chain)) {
 		return chain

@@ -147,7 +147,7 @@ type Kind interface {
 	// Keys returns an object's keys in all indexes, ByID first.
 	Keys(Object) []IndexKey
 
-	indexNames() []string // without ByAll
+	indexNames() []string
 	keys(id string, obj any) []IndexKey
 }
 

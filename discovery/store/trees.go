@@ -26,7 +26,7 @@ type tree = btree.BTreeG[entry]
 // level (BenchmarkIndex).
 const degree = 8
 
-// newTree makes a tree without locks: Store.mu orders the writers, and each reader has a copy.
+// NoLocks, because Store.mu orders the writers, and each reader has a copy.
 func newTree() *tree {
 	return btree.NewBTreeGOptions(less, btree.Options{Degree: degree, NoLocks: true})
 }
@@ -105,7 +105,6 @@ func (t trees) each(table string, f func(entry)) {
 	})
 }
 
-// after copies only the tables that have changed since before.
 func (t trees) after(before trees, changed map[string]struct{}) trees {
 	now := maps.Clone(before)
 	for name, tree := range t {

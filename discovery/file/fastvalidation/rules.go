@@ -39,22 +39,20 @@ func NewCompiler() (*Compiler, error) {
 
 type rule struct {
 	program cel.Program
-	// escaped is the schema of the rule's value if the rule names a field by an escape, such as
-	// __namespace__. holds then renames the value's fields in the same way.
+	// escaped is the schema of a value whose fields the rule names by escapes, such as
+	// __namespace__.
 	escaped *structural.Structural
 }
 
 var (
-	// wholeCompared matches rules that compare self as a whole.
 	wholeCompared = regexp.MustCompile(`(^|[^.\w])self\s*[!=]=|[!=]=\s*self($|[^.\w])`)
-	// escapePattern matches escapes in rules. Only the escapes in reservedWords are supported.
 	escapePattern = regexp.MustCompile(`__[a-z]+__`)
 	reservedWords = map[string]bool{"__namespace__": true, "__if__": true, "__for__": true, "__in__": true,
 		"__import__": true, "__function__": true}
 )
 
-// compileRule returns false for an unsupported rule. It returns a nil rule for a transition rule,
-// which compares with oldSelf and does not apply to new objects.
+// compileRule returns a nil rule for a transition rule, which does not apply to new objects. It
+// returns false for an unsupported rule.
 func (c *Compiler) compileRule(r apiextensionsv1.ValidationRule, s *structural.Structural) (*rule, bool) {
 	if strings.Contains(r.Rule, "oldSelf") {
 		return nil, r.OptionalOldSelf == nil || !*r.OptionalOldSelf

@@ -234,7 +234,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	}
 	s.mu.Unlock()
 	if code == 0 && strings.HasPrefix(hr.URL.Path, "/openapi/") {
-		answer(w, http.StatusOK, Object{"paths": Object{}}) // no kind has a schema
+		answer(w, http.StatusOK, Object{"paths": Object{}})
 		return
 	}
 	r, query := parse(hr.URL.Path), hr.URL.Query()
@@ -346,7 +346,6 @@ func (s *Server) watch(w http.ResponseWriter, hr *http.Request, opened *watch, i
 	}
 }
 
-// kinds are the kinds of bookmarks, by plural.
 var kinds = map[string]string{
 	"customresourcedefinitions": "CustomResourceDefinition", "gatewayclasses": "GatewayClass", "gateways": "Gateway",
 	"httproutes": "HTTPRoute",

@@ -31,8 +31,8 @@ type Config struct {
 	REST      *rest.Config
 	Namespace string
 	Name      string
-	Identity  string       // of this process; unique
-	Log       *slog.Logger // nil: slog.Default
+	Identity  string // unique
+	Log       *slog.Logger
 }
 
 // Elector takes part in the election.

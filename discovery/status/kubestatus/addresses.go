@@ -36,8 +36,7 @@ func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, po
 	return addresses, func(bound uint16) uint16 { return exposed(services, bound, atNodes) }
 }
 
-// exposed returns the port of Services, or of nodes, that leads to the proxies' port bound. It
-// returns 0 if there is no such port, and bound if there is no Service.
+// exposed returns 0 if no port of the Services leads to bound, and bound if there is no Service.
 func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	if len(services) == 0 {
 		return bound
@@ -48,7 +47,7 @@ func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 			switch {
 			case target != int32(bound) || p.Protocol == corev1.ProtocolUDP:
 			case s.Spec.Type == corev1.ServiceTypeNodePort && atNodes:
-				if p.NodePort > 0 { // assigned
+				if p.NodePort > 0 {
 					return uint16(p.NodePort)
 				}
 			default:
@@ -78,15 +77,15 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 		return usable(requested(gw))
 	case !nodePort:
 		return usable(serviceAddresses(services))
-	case len(known) > 0: // addresses of the nodes that run proxies, from xds/fleet
+	case len(known) > 0:
 		return known
 	case len(current) > 0: // a new leader keeps the last addresses until xds/fleet reports
 		return current
 	}
 	if p := condition(gatewayv1.GatewayConditionProgrammed); p != nil && p.Status == report.False {
-		return nil // no node has a proxy yet
+		return nil
 	}
-	return usable(serviceAddresses(services)) // external proxies without such addresses
+	return usable(serviceAddresses(services))
 }
 
 // requested lists only IP addresses: external proxies support no other type.

@@ -17,7 +17,7 @@ type pace struct {
 
 type written struct {
 	at      time.Time
-	delay   time.Duration // the maximum time until the next write
+	delay   time.Duration
 	changed time.Time
 }
 

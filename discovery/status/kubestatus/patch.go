@@ -79,8 +79,6 @@ func statusPatch(live kube.Live, want any) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": version(live), "status": diff})
 }
 
-// version returns metadata for a patch: the API server answers 409 Conflict unless the object still
-// has the version in live.
 func version(live kube.Live) map[string]any {
 	return map[string]any{"uid": live.UID, "resourceVersion": live.ResourceVersion}
 }

@@ -61,8 +61,7 @@ func (s Service) Addresses() (out []string) {
 	return out
 }
 
-// family returns the length of an IP address in bits: a Service has only addresses of the families
-// of its cluster IPs.
+// A Service has only addresses of the families of its cluster IPs.
 func family(address string) int {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {

@@ -194,7 +194,6 @@ func untrue(all []metav1.Condition) (out []metav1.Condition) {
 	return out
 }
 
-// unmirrored returns the clusters that other controllers wrote.
 func unmirrored(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == MultiCluster })
 	if i < 0 {

@@ -47,7 +47,7 @@ func Route[T store.Object](parts func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1
 				}
 			}
 			if len(out.Parents) == 0 && len(old.Parents) == 0 {
-				return old // nil and empty are equal
+				return old
 			}
 			return out
 		},

@@ -56,7 +56,6 @@ type filler struct {
 	texts  []Text
 }
 
-// mark makes the text of a field. hidden makes it secret whatever the decision about the field.
 func (f *filler) mark(path string, hidden bool) string {
 	text := fmt.Sprintf("%s-%s-%04d.", f.prefix, strings.ToLower(f.kind.Kind()), len(f.texts))
 	if len(f.forms) > 0 && !isName(path) {

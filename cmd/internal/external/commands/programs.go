@@ -32,7 +32,7 @@ program can replace each.
 
 Each serves GET /healthz, /version and /metrics beside its own path, and does not use a peer of another minor release.`,
 		SilenceUsage:  true,
-		SilenceErrors: true, // main prints them, once
+		SilenceErrors: true,
 	}
 	root.AddCommand(newProcessor(), newRouter(), newTokens())
 	return root

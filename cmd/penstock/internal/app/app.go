@@ -56,7 +56,7 @@ type App struct {
 	ports       portOwners
 	credentials *holder
 	budget      *admission.Budget
-	drain       time.Duration // how long picks continue after Run's context ends
+	drain       time.Duration
 	stopping    *stopping
 
 	cache         *cache.Cache
@@ -91,12 +91,10 @@ type App struct {
 	standAlone *StandAlone
 }
 
-// wiring holds the parts that differ between roles.
 type wiring struct {
-	security security
-	lagging  func() bool          // objects may be outdated, so nothing may be removed; nil: never
-	proxies  func(gateway string) // called when a gateway has more or fewer Envoys
-	// standAlone is nil in other roles.
+	security   security
+	lagging    func() bool // objects may be outdated, so nothing may be removed; nil: never
+	proxies    func(gateway string)
 	standAlone *StandAlone
 }
 
@@ -256,7 +254,6 @@ func (a *App) Run(ctx context.Context) error {
 	return a.run(ctx)
 }
 
-// serve starts everything that needs the filled store.
 func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.Pipeline) {
 	rested := startTight()
 	start := func(run func(context.Context) error) { group.Go(func() error { return quiet(ctx, run(ctx)) }) }
@@ -348,7 +345,7 @@ func (a *App) probeAnswers(ctx context.Context) {
 	}
 }
 
-// settleNames waits for the addresses of host names, so that a starting process removes no
+// settleNames makes a starting process wait for the addresses of host names, so that it removes no
 // endpoints from proxies. It waits for settleTime at most, and ends when no answer arrives for
 // silentTime.
 const (
@@ -424,8 +421,8 @@ func quiet(ctx context.Context, err error) error {
 // cannot be repeated at another picker.
 const pickDrainTime = time.Second
 
-// serveGRPC serves until ctx ends. Then it completes the calls in flight until drained returns. If
-// drained is nil, it ends the calls at once.
+// serveGRPC completes the calls in flight after ctx ends, until drained returns. If drained is nil,
+// it ends the calls at once.
 func serveGRPC(ctx context.Context, l net.Listener, drained func(), options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {
 	s := grpc.NewServer(options...)

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// authoritySecret holds the authority of certificates for this cluster's processes.
+	// authoritySecret is for certificates of this cluster's processes, and membersSecret for
+	// certificates of other clusters.
 	authoritySecret = "penstock-ca"
-	// membersSecret holds the authority of certificates for other clusters.
-	membersSecret = "penstock-members-ca"
+	membersSecret   = "penstock-members-ca"
 )
 
 // AuthoritySecrets are the names of the Secrets that hold authorities.

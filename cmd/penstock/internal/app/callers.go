@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// callers identifies the Gateways of members that call this cluster's picker, by the certificates
-// that they present to peer listeners. Without a peer listener, it accepts no Gateway.
+// callers identifies the Gateways of members that call this cluster's picker by their certificates.
 func callers(s *store.Store) identity.Callers {
 	m := membersCalls{s}
 	return identity.Callers{Domain: model.PeerDomain, Certificate: m.presented, Verify: m.verify}
@@ -22,7 +21,6 @@ func callers(s *store.Store) identity.Callers {
 
 type membersCalls struct{ store *store.Store }
 
-// own returns an error if this cluster's Gateways have no peer listener.
 func (c membersCalls) own() (*store.Membership, error) {
 	m, ok := store.Memberships.Get(c.store.View(), store.OwnMembership)
 	if !ok || m.PeerPort == 0 {

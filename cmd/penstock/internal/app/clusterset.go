@@ -48,8 +48,7 @@ func (a *App) hasExportingCluster(id objectid.Target) bool {
 		func(c inferenceapi.ImportedCluster) bool { return c.Name == id.Member })
 }
 
-// records returns the picks of this process, newest first. It includes requests that Envoy sent to
-// an exporting cluster without a pick.
+// records includes requests that Envoy sent to an exporting cluster without a pick.
 func (a *App) records(q picker.Picks) []*picker.Record {
 	all := append(a.picker.Picks(q), a.attempts.Records(q)...)
 	slices.SortStableFunc(all, func(a, b *picker.Record) int { return b.Time.Compare(a.Time) })

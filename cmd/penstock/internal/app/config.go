@@ -141,7 +141,6 @@ type Kubernetes struct {
 	Features []gatewayv1.FeatureName
 }
 
-// Names of ports of Kubernetes.Service.
 const (
 	PickerPort = "picker"
 	PeerPort   = "peers"

@@ -34,8 +34,8 @@ type holder struct {
 	log   *slog.Logger
 
 	mu sync.RWMutex
-	// keys are the root keys for calls to the picker. Proxies receive keys made with the first root
-	// key. Keys made with the second root key stay valid.
+	// keys are the root keys for calls to the picker. Proxies receive keys made with the first, and
+	// keys made with the second stay valid.
 	keys []string
 	ca   []byte
 }
@@ -47,7 +47,6 @@ func newHolder(c Credentials, s *store.Store, log *slog.Logger) (*holder, error)
 
 const refreshInterval = 10 * time.Second
 
-// run follows the files until ctx ends. Files that cannot be read keep their last content.
 func (h *holder) run(ctx context.Context) error {
 	tick := time.NewTicker(refreshInterval)
 	defer tick.Stop()
@@ -118,7 +117,6 @@ func (h *holder) authenticate(ctx context.Context) (server.Proxy, error) {
 	return certified{trusted, permitted}, nil
 }
 
-// certified is a proxy with a credential. It may read every Gateway.
 type certified struct {
 	server.Proxy
 	permitted func() (time.Time, error)

@@ -72,7 +72,6 @@ func (a *App) Explain(q translator.Query) Explained {
 	return out
 }
 
-// picks asks our picker about each backend that it picks for, including backends behind hops.
 func (a *App) picks(into map[string]json.RawMessage, backends []translator.BackendView, h http.Header) {
 	for _, b := range backends {
 		if b.Pool != "" {
@@ -119,7 +118,7 @@ func ParseQuery(text, method string, headers []string) (translator.Query, error)
 
 // FoundPicks is the answer of /debug/picks?last=N and /debug/picks?request=ID.
 type FoundPicks struct {
-	Picks []*picker.Record `json:"picks"` // of all processes, the newest first
+	Picks []*picker.Record `json:"picks"`
 	// Silent is how many other processes have not answered: their picks are missing.
 	Silent int `json:"silent,omitempty"`
 	// Unknown means that no process has a pick of the requested pool, and that this process does
@@ -139,8 +138,6 @@ func (f *FoundPicks) find(pool string, pools []string) {
 	f.More = len(pools) - len(f.Pools)
 }
 
-// picksPage serves picks of all processes for ?last=N and ?request=ID. Otherwise it serves picks of
-// this process.
 func (a *App) picksPage(w http.ResponseWriter, r *http.Request) {
 	args := r.URL.Query()
 	if !args.Has("last") && !args.Has("request") {

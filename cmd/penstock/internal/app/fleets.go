@@ -49,7 +49,7 @@ type Fleet struct {
 type fleets struct {
 	cfg       Fleet
 	core      core
-	recheck   func() // makes the server check again which Gateways each proxy may read
+	recheck   func()
 	objects   *apply.Cluster
 	authority *authority.Authority
 	guard     *identity.Guard
@@ -57,7 +57,6 @@ type fleets struct {
 	*fleet.Fleets
 }
 
-// fleetBoard also reports each changed Gateway to fleets.moved.
 type fleetBoard struct {
 	*status.Board
 	fleets *fleets
@@ -106,8 +105,7 @@ func (f *Fleet) translation(out *translator.Config) {
 // pickKeys is the purpose from which the root of the picker's call keys is derived.
 const pickKeys = "picker"
 
-// authorityChanged passes a new authority to fleets, which mount it, and to translation, which
-// writes it into the picker's cluster.
+// authorityChanged passes a new authority to fleets, which mount it, and to translation.
 func (f *fleets) authorityChanged() {
 	f.Refresh()
 	own := &store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: f.authority.Bundle(),
@@ -117,7 +115,6 @@ func (f *fleets) authorityChanged() {
 	}
 }
 
-// security identifies peers by Peers.TLS, or by certificates of the authority if Peers.TLS is nil.
 func (f *fleets) security(p Peers) security {
 	s := security{log: f.core.log, authenticate: f.authenticate,
 		ads:   []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(f.secure(tls.VersionTLS13), f.core.log))},
@@ -164,7 +161,6 @@ func (f *fleets) secure(lowest uint16) *tls.Config {
 	return f.guard.TLS(&tls.Config{MinVersion: lowest, GetCertificate: f.authority.GetCertificate})
 }
 
-// observe follows changes that may affect which Gateways a proxy may read.
 func (f *fleets) observe(ch *delivery.Change) {
 	tables := []string{store.Gateways.Kind(), store.GatewayClasses.Kind(), store.EnvoyFleets.Kind()}
 	if !slices.ContainsFunc(ch.Objects, func(c store.Change) bool { return slices.Contains(tables, c.Table) }) &&

@@ -47,7 +47,7 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 		First: []func(context.Context){set.AwaitCertificate, a.settleNames, a.probeAnswers}}, parts...)
 	a.run = func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
-		if err := a.servePages(ctx, group); err != nil { // serves health from the start
+		if err := a.servePages(ctx, group); err != nil {
 			return err
 		}
 		admit := func() {}

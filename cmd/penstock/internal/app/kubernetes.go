@@ -39,10 +39,8 @@ type cluster struct {
 	proxies    proxyRunner
 }
 
-// proxyRunner is implemented by fleets and externalProxies.
 type proxyRunner interface {
 	security(Peers) security
-	// ready returns when proxies can be served.
 	ready(context.Context) error
 	// run runs in every process, and lead only in the leader.
 	run(context.Context) error
@@ -118,8 +116,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	return a, nil
 }
 
-// lagging reports whether the process may lack changes of objects. Nothing is then removed from
-// proxies.
+// lagging reports whether objects may be outdated, so nothing may be removed from proxies.
 func (c *cluster) lagging() bool {
 	return c.source.Lagging() || c.unreachable()
 }
@@ -223,7 +220,6 @@ func changesListeners(d translator.Delta) bool {
 		slices.ContainsFunc(d.Removes, func(r resource.Ref) bool { return r.Type == resource.Listener })
 }
 
-// processes returns the sorted addresses of the processes behind service, with the named port.
 func processes(r store.Reader, service, port string, unready bool) (out []netip.AddrPort) {
 	for _, slice := range store.EndpointSlices.By(r, store.ByService, service) {
 		for _, p := range slice.Ports {

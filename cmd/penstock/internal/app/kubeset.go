@@ -93,7 +93,6 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 	return m, a.registry.Register(m.set)
 }
 
-// importsTo reports whether a namespace exists, or may be created.
 func (c *cluster) importsTo(r store.Reader, name string) bool {
 	if len(c.cfg.Namespaces) > 0 && !slices.Contains(c.cfg.Namespaces, name) {
 		return false

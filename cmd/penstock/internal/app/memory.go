@@ -13,19 +13,17 @@ import (
 const reclaimEvery = time.Second
 
 const (
-	// restBytes is the most that a process at rest allocates between checks.
 	restBytes = 256 << 10
 	// burstBytes is the least that a process allocates in a burst. A collection marks everything
-	// that is live, so Go's own pace is better for smaller amounts, such as pings of a thousand
-	// proxies.
+	// that is live, which is too costly for less.
 	burstBytes = 8 << 20
 	// startPercent is the growth of the heap between collections, in percent, until the process is
-	// first at rest. Afterwards GOGC applies.
+	// first at rest.
 	startPercent = 50
 )
 
-// room is the percentage of the limit that stays free: the kernel counts memory that Go does not
-// count, such as pages of the program. Go's guide to its collector recommends 5 to 10.
+// room is the percentage of the limit that stays free: the kernel also counts pages of the program.
+// Go's guide to its collector recommends 5 to 10.
 const room = 10
 
 // KeepWithin sets Go's memory limit below bytes, the limit of the process; end resets it.
@@ -46,9 +44,8 @@ func CollectTight() {
 	}
 }
 
-// startTight makes Go collect twice as often as usual until end is called, because at the start
-// many objects that stay are allocated among garbage, and never move. With 5,000 routes this saves
-// 15 MiB, for 0.4 s of CPU. GOGC takes precedence.
+// startTight makes Go collect more often at the start, when objects that stay are allocated among
+// garbage. With 5,000 routes this saves 15 MiB, for 0.4 s of CPU. GOGC takes precedence.
 func startTight() (end func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
@@ -60,8 +57,7 @@ func startTight() (end func()) {
 }
 
 // reclaim returns memory to the system when the process comes to rest after a burst, because Go's
-// collector runs only when the heap has doubled. It leaves a busy process to GOGC and GOMEMLIMIT.
-// It calls rested at each check that finds the process at rest.
+// collector runs only when the heap has doubled.
 func reclaim(ctx context.Context, rested func()) error {
 	tick := time.NewTicker(reclaimEvery)
 	defer tick.Stop()
@@ -83,14 +79,11 @@ func reclaim(ctx context.Context, rested func()) error {
 	}
 }
 
-// burst counts the bytes that were allocated since memory was last returned.
 type burst struct {
-	last  uint64 // bytes allocated until the last call of look
+	last  uint64
 	bytes uint64
 }
 
-// look receives the number of bytes allocated so far. rests reports whether the process is at rest,
-// and after whether a burst came before.
 func (b *burst) look(allocated uint64) (rests, after bool) {
 	since := allocated - b.last
 	b.last = allocated

@@ -21,7 +21,6 @@ func newMetrics(r prometheus.Registerer, board *status.Board) (changes prometheu
 	return changes, register(r, changes, findings{board})
 }
 
-// Every client in a cluster may read /metrics. A page takes milliseconds.
 const (
 	metricsClients = 4
 	metricsTimeout = 10 * time.Second

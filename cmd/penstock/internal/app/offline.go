@@ -45,7 +45,6 @@ func (o *Offline) Names(ctx context.Context, kinds ...string) (out []string, err
 	return out, nil
 }
 
-// nameRounds bounds how often resolved names may lead to further names.
 const nameRounds = 3
 
 // Translate reads all files, resolves the host names in them, and translates. Nothing else may use

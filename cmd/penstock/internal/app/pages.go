@@ -132,8 +132,7 @@ func Local(a net.Addr) bool {
 	return a.Network() == "unix" || isTCP && t.IP.IsLoopback()
 }
 
-// withProfiles adds /debug/pprof. Only the socket has it, because only its owner can open the
-// socket.
+// withProfiles adds /debug/pprof, only to the socket, because only its owner can open the socket.
 func withProfiles(handler http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)
@@ -143,7 +142,6 @@ func withProfiles(handler http.Handler) http.Handler {
 	return mux
 }
 
-// openPages returns the pages without the content of objects.
 func (a *App) openPages() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", MetricsPage(a.registry))
@@ -155,8 +153,8 @@ func (a *App) openPages() *http.ServeMux {
 	return mux
 }
 
-// allPages adds pages about the objects of every namespace. They need no authentication, so only
-// operators may reach them: at the socket, or through sameOrigin.
+// allPages needs no authentication, so only operators may reach these pages: at the socket, or
+// through sameOrigin.
 func (a *App) allPages(open http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for _, page := range []string{"GET /metrics", "GET /healthz", "GET /readyz"} {
@@ -188,7 +186,6 @@ func (a *App) allPages(open http.Handler) http.Handler {
 	return mux
 }
 
-// healthz answers 200 unless translation, a read of a file or the renewal of a credential is stuck.
 func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
 	if a.translation.Stuck() {
 		http.Error(w, fmt.Sprintf("translation has been stuck for %s, behind revision %d: restart this process",
@@ -206,8 +203,6 @@ func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// readyz answers 200 after the configuration is translated, until shutdown begins. A stand-alone
-// picker also needs a pool.
 func (a *App) readyz(w http.ResponseWriter, _ *http.Request) {
 	if a.stopping.leaving.Load() {
 		http.Error(w, "shutting down: requests in flight are completed", http.StatusServiceUnavailable)

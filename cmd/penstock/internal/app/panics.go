@@ -15,30 +15,29 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Values of the label part. A panic there ends only one row, stream, scrape, request or pick.
+// A panic of a part ends only one row, stream, scrape, request or pick.
 const (
 	partTranslation = "translation"
-	partStream      = "stream" // of a proxy or a peer
+	partStream      = "stream"
 	partScrape      = "scrape"
-	partPick        = "pick" // a stream or call of the picker's port
+	partPick        = "pick"
 	partPage        = "page"
 	partStatus      = "status"
 	partLookup      = "lookup"
 )
 
 const (
-	// maxPanicText and maxPanicStack bound the logged value and stack of a panic, in bytes.
+	// maxPanicText and maxPanicStack are in bytes.
 	maxPanicText, maxPanicStack = 1 << 10, 16 << 10
 	maxPanicPlaces              = 256
 )
 
-// panics counts the panics that the process survives, and logs the stack of each place once.
 type panics struct {
 	log   *slog.Logger
 	count *prometheus.CounterVec
 
 	mu     sync.Mutex
-	logged map[string]struct{} // by part and place
+	logged map[string]struct{}
 }
 
 func newPanics(log *slog.Logger) *panics {
@@ -80,7 +79,6 @@ func (p *panics) first(place string) bool {
 	return true
 }
 
-// place returns the files and lines of a stack, without the parts that differ between calls.
 func place(stack []byte) string {
 	var b strings.Builder
 	for line := range strings.Lines(string(stack)) {
@@ -92,8 +90,7 @@ func place(stack []byte) string {
 	return b.String()
 }
 
-// calls ends a stream or call whose handler panics with INTERNAL. To Envoy, the picker seems to
-// have died.
+// calls answers INTERNAL, so that Envoy handles a panic like a picker that has died.
 func (p *panics) calls(part string) []grpc.ServerOption {
 	guard := func(method string, err *error) {
 		if v := recover(); v != nil {
@@ -115,7 +112,6 @@ func (p *panics) calls(part string) []grpc.ServerOption {
 	}
 }
 
-// pages answers 500 if the handler of a page panics and has not begun to answer.
 func (p *panics) pages(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -14,17 +14,15 @@ import (
 )
 
 const (
-	// A difference between the rates of servers that lasts for differFor is reported.
 	compareEvery = 15 * time.Second
 	differFor    = 5 * time.Minute
 	// differBy is the largest quotient of two rates that count as equal.
-	differBy = 1.3
-	// maxDiffering bounds the servers of a pool in a report.
+	differBy     = 1.3
 	maxDiffering = 3
 )
 
-// compareRates reports, until ctx ends, servers whose metrics show another reading rate than the
-// times of their first tokens. Each process reports the servers whose pages it reads.
+// compareRates reports servers whose metrics show another reading rate than the times of their
+// first tokens.
 func compareRates(ctx context.Context, board *status.Board, rates func() []picker.Rate) error {
 	every := time.NewTicker(compareEvery)
 	defer every.Stop()
@@ -47,7 +45,7 @@ type differences map[[2]string]*difference
 
 type difference struct {
 	since time.Time
-	text  string // text is the report's text. It stays while the rates differ.
+	text  string
 }
 
 func (d differences) reports(rates []picker.Rate, now time.Time) (out []report.Report) {

@@ -28,10 +28,10 @@ type security struct {
 	authenticate server.Authenticate // nil: the node ID that a proxy sends is believed
 	ads, peers   []grpc.ServerOption
 	picks        *tls.Config
-	dial         credentials.TransportCredentials // nil: cleartext
-	keyed        bool                             // Gateways call the picker with keys
-	openPicks    bool                             // calls without a key are admitted, too
-	keys         tap.ServerInHandle               // admits calls with a key; nil: all calls
+	dial         credentials.TransportCredentials
+	keyed        bool // Gateways call the picker with keys
+	openPicks    bool
+	keys         tap.ServerInHandle // admits calls with a key; nil: all calls
 }
 
 func openSecurity(p Peers, log *slog.Logger) security {
@@ -47,8 +47,7 @@ func (s *security) peerTLS(t MutualTLS) {
 		[]grpc.ServerOption{grpc.Creds(identity.ServerCredentials(t.Server, s.log)), verifiedByTLS}
 }
 
-// verifiedByTLS marks the client of each stream as authenticated, because the server's handshakes
-// verify clients.
+// verifiedByTLS is for a server whose handshakes verify clients.
 var verifiedByTLS = grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
 	next grpc.StreamHandler) error {
 	admission.Admit(stream.Context())
@@ -59,9 +58,7 @@ var verifiedByTLS = grpc.ChainStreamInterceptor(func(srv any, stream grpc.Server
 // connections with the most such bytes are closed.
 const budget = 64 << 20
 
-// admit limits connections whose clients have not authenticated: their number for each address, and
-// the bytes and the time of each. budget limits the unfinished messages of all connections
-// together.
+// admit limits connections whose clients have not authenticated.
 func (a *App) admit(port ports.Port, l net.Listener, authenticates bool) net.Listener {
 	return port.Limit(l, admission.Config{Trusting: !authenticates, Budget: a.budget, Log: a.log})
 }
@@ -123,7 +120,7 @@ func (s *security) pickCredentials() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(s.picks, s.log))}
 }
 
-// pickOptions also admits members of the cluster set, if the picker's port has TLS.
+// pickOptions lets members of the cluster set call the picker's port, if the port has TLS.
 func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOption) {
 	if a.security.picks == nil || a.set == nil {
 		return a.security.keys, a.security.pickCredentials()

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// portOwners is implemented by *delivery.Ports.
 type portOwners interface {
 	Has(listener, gateway string) bool
 	Served(ref resource.Ref, gateway string) bool
@@ -61,8 +60,6 @@ func (a *App) acked(ctx context.Context, gateway string, refs []resource.Ref) bo
 	return true
 }
 
-// serves lists the URLs of a gateway, and the listeners and route configurations behind these URLs.
-// It omits ports that another Gateway has.
 func (a *App) serves(gateway string) (urls []string, refs []resource.Ref) {
 	a.translation.Read(func(t *translator.Translator) {
 		for _, port := range t.Ports(gateway) {

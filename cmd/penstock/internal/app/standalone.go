@@ -64,7 +64,7 @@ func (noEnvoys) EndpointsKnown(context.Context, ...string) error { return nil }
 // nothing.
 func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 	translation := cfg.translation()
-	translation.Controller, translation.AnyClass = "", false // no Gateway is ours
+	translation.Controller, translation.AnyClass = "", false
 	translation.StandAlone = &inference.StandAlone{Pool: s.Pool, Source: s.Source}
 	cfg.DefaultPool = s.Pool
 	var c core
@@ -111,8 +111,6 @@ func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 
 const maxListed = 8
 
-// unready returns why a stand-alone picker has no pool, and how to fix that. It returns "" in other
-// roles.
 func (a *App) unready() string {
 	if a.standAlone == nil || a.picker.HasDefault() {
 		return ""
@@ -141,8 +139,6 @@ func (a *App) unready() string {
 	return "there are several InferencePools; write the one to pick from in --pool-name: " + list
 }
 
-// run serves health at once, and picks after the objects have been read. After ctx ends, it
-// continues for up to s.Drain.
 func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pipeline.Pipeline) error {
 	drained, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -200,7 +196,6 @@ type discovery interface {
 	// read returns when all objects have been read once. run then follows their changes.
 	read(context.Context) error
 	run(context.Context) error
-	// fetch reads objects on demand; nil if read reads all.
 	fetch(*App) *pipeline.Fetch
 }
 

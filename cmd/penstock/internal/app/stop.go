@@ -16,10 +16,10 @@ import (
 // everything else.
 type stopping struct {
 	leaving  atomic.Bool
-	picks    context.Context // ends when the picker accepts no more calls
+	picks    context.Context
 	endPicks context.CancelFunc
 	servers  sync.WaitGroup
-	calls    atomic.Int64 // picks in flight
+	calls    atomic.Int64
 }
 
 func newStopping() *stopping {

@@ -23,7 +23,7 @@ func OwnerOf(pool objectid.Target) report.Ref {
 	return store.RefOf(store.InferencePools, pool.Pool.String())
 }
 
-// reportUnserved reports that no server of a pool serves; a zero u resolves the report.
+// A zero u resolves the report.
 func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved) {
 	source := status.Instance(status.Servers, pool.String())
 	if u == (picker.Unserved{}) {
@@ -77,7 +77,7 @@ func (a *App) servingOf(cluster string) (picker.Serving, bool) {
 	}
 	pool := objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}}
 	switch id.Kind {
-	case model.PoolKind: // subsets are not watched separately
+	case model.PoolKind:
 	case model.ImportKind, model.ParentKind, model.PeerKind:
 		pool.Member = id.Member
 	default:

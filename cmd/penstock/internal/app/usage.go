@@ -26,11 +26,10 @@ func newUsage(cfg Config, board *status.Board, objects *store.Store) *usage.Keep
 	if cfg.StateDir != "" {
 		out.Folder = usage.Folder(cfg.StateDir)
 	}
-	out.Process, _ = os.Hostname() // may be empty, because Start identifies a process, too
+	out.Process, _ = os.Hostname() // may be empty
 	return usage.New(out)
 }
 
-// usagePlace returns the pool or the Service of an Envoy cluster, for requests without a pick.
 func usagePlace(cluster string) string {
 	id, ok := model.ParseClusterID(cluster)
 	switch {
@@ -44,8 +43,6 @@ func usagePlace(cluster string) string {
 	return objectid.Join(id.Namespace, id.Name)
 }
 
-// reportUsage reports on each AccessPolicy that usage waits for its database. An empty why resolves
-// the reports.
 func reportUsage(board *status.Board, objects *store.Store, age time.Duration, why string) {
 	var reports []report.Report
 	if why != "" {

@@ -37,7 +37,6 @@ func RegisterStore(mux *http.ServeMux, s *store.Store) {
 	mux.HandleFunc("GET /debug/store/{kind}", Config{Store: s}.store)
 }
 
-// table finds a kind by its name or its plural, in any case, like kubectl.
 func table(name string) (store.Kind, bool) {
 	for _, t := range store.Tables() {
 		kind := t.Kind()
@@ -115,7 +114,7 @@ func (c Config) watch(w http.ResponseWriter, r *http.Request, kind string) {
 		if err != nil {
 			return
 		}
-		_ = flusher.SetWriteDeadline(time.Now().Add(watchWrite)) // a recorder in a test has no deadline
+		_ = flusher.SetWriteDeadline(time.Now().Add(watchWrite))
 		for _, rev := range revisions {
 			for _, change := range rev.Changes {
 				if change.Table != kind {
@@ -194,5 +193,5 @@ func WriteJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("content-type", "application/json")
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(v) // the client may be gone
+	_ = e.Encode(v)
 }

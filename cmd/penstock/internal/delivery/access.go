@@ -70,8 +70,6 @@ func (a *Access) leave(c *Change, now time.Time) {
 	}
 }
 
-// pickedIn returns the pool whose endpoints or gateways are in a cluster; false for other
-// resources.
 func pickedIn(ref resource.Ref) (objectid.Target, bool) {
 	if ref.Type != resource.Cluster {
 		return objectid.Target{}, false

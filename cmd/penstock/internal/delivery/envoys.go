@@ -12,8 +12,7 @@ import (
 
 const (
 	// workersDelay is how long Envoy's workers may take to apply endpoints that the main thread has
-	// acknowledged. Without the delay, picks named endpoints that workers lacked (seen with 50
-	// requests at once).
+	// acknowledged. Without it, picks named endpoints that workers lacked.
 	workersDelay = 20 * time.Millisecond
 	// peersDelay is how much longer Envoys of other processes may take to receive the content of
 	// the same files. Their ACKs are not published.
@@ -61,8 +60,7 @@ func (e *Envoys) EndpointsKnown(ctx context.Context, clusters ...string) error {
 	return wait(ctx, peersDelay)
 }
 
-// endpointsAcked waits for the Envoys of this process. If none is connected, it waits for the
-// first.
+// endpointsAcked waits for the first Envoy of this process if none is connected.
 func (e *Envoys) endpointsAcked(ctx context.Context, clusters ...string) error {
 	none := e.cfg.Streams.Connected("") == 0
 	for _, gw := range e.cfg.Cache.Gateways() {

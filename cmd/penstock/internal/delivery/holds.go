@@ -37,17 +37,17 @@ type HoldsConfig struct {
 // join the hold. Everything else is committed at once.
 type Holds struct {
 	cfg      HoldsConfig
-	released chan struct{} // has one element when a hold has ended
-	changed  chan struct{} // has one element when a hold has begun
+	released chan struct{}
+	changed  chan struct{}
 
 	mu    sync.Mutex // held during a commit, so that the later change of a resource wins
 	pools map[objectid.Target]*hold
 	items map[item]*pending
-	ended chan struct{} // closed and replaced when a hold ends
+	ended chan struct{}
 }
 
 type hold struct {
-	digest          string // the digest that peers must publish
+	digest          string
 	begun, deadline time.Time
 }
 
@@ -57,8 +57,8 @@ type item struct {
 }
 
 type pending struct {
-	pools  map[objectid.Target]bool // the held pools that the resource waits for
-	upsert *resource.Resource       // nil: a removal
+	pools  map[objectid.Target]bool
+	upsert *resource.Resource // nil: a removal
 	rev    uint64
 	trace  trace.SpanContext
 }
@@ -72,8 +72,7 @@ func NewHolds(cfg HoldsConfig) *Holds {
 // Steps implements Part.
 func (h *Holds) Steps() []Step { return []Step{{Commit, h.commit}} }
 
-// hold begins a hold for each pool that shrank, unless peers have already followed. It runs before
-// the change is committed.
+// hold runs before the change is committed.
 func (h *Holds) hold(pools map[objectid.Target]naming) {
 	digests := map[objectid.Target]string{}
 	for name, named := range pools {
@@ -152,7 +151,7 @@ func (h *Holds) commit(_ context.Context, c *Change) {
 // mu is held.
 func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 	for _, ref := range d.Removes {
-		delete(h.items, item{d.Gateway, ref}) // a held update is outdated
+		delete(h.items, item{d.Gateway, ref})
 		if ref.Type == resource.Cluster {
 			delete(h.items, item{d.Gateway, resource.Ref{Type: resource.Endpoints, Name: ref.Name}})
 		}
@@ -160,7 +159,6 @@ func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 	b.Upserts = slices.DeleteFunc(slices.Clone(d.Upserts), func(r *resource.Resource) bool {
 		at := item{d.Gateway, r.Ref}
 		pool := poolOf(r.Ref)
-		// Envoy does not have this resource
 		if h.pools[pool] == nil || h.cfg.Cache.cache.Resource(d.Gateway, r.Ref) == nil {
 			delete(h.items, at)
 			return false
@@ -220,7 +218,7 @@ func (h *Holds) needed(gateway string) map[resource.Ref]map[objectid.Target]bool
 	return out
 }
 
-// release ends a hold. It commits changes that wait for no other pool. mu is held.
+// mu is held.
 func (h *Holds) release(pool objectid.Target) {
 	delete(h.pools, pool)
 	batches := map[string]*cache.Batch{}
@@ -270,9 +268,8 @@ func (h *Holds) Run(ctx context.Context) error {
 	}
 }
 
-// check ends the holds that all peers have followed, or whose deadline has passed. It returns the
-// time until its next call. A peer that misses a deadline delays no other pool until it publishes
-// again.
+// check returns the time until its next call. A peer that misses a deadline delays no other pool
+// until it publishes again.
 func (h *Holds) check(now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

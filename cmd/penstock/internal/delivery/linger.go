@@ -34,7 +34,7 @@ type Linger struct {
 	cache   *cache.Cache
 	timeout time.Duration
 	log     *slog.Logger
-	rearm   chan struct{} // Run sets its timer again
+	rearm   chan struct{}
 
 	mu      sync.Mutex // held during a commit: a cluster that returns must not be removed
 	removed map[place]removedCluster
@@ -46,12 +46,12 @@ type place struct{ gateway, cluster string }
 type removedCluster struct {
 	cluster *resource.Resource
 	rev     uint64
-	until   time.Time // when the endpoints are removed, too
+	until   time.Time
 }
 
 type leftEndpoints struct {
-	pods      []netip.AddrPort   // nil for clusters of pickers and of datagrams: the cache has their endpoints
-	endpoints *resource.Resource // the newest, without leaving endpoints
+	pods      []netip.AddrPort // nil for clusters of pickers and of datagrams: the cache has their endpoints
+	endpoints *resource.Resource
 	rev       uint64
 	until     time.Time
 }
@@ -62,7 +62,6 @@ func NewLinger(c *cache.Cache, timeout time.Duration, log *slog.Logger) *Linger 
 		removed: map[place]removedCluster{}, left: map[place]leftEndpoints{}}
 }
 
-// importedPool returns false for clusters whose endpoints are not the pods of an import.
 func importedPool(cluster string) (objectid.Target, bool) {
 	id, _ := model.ParseClusterID(cluster)
 	return id.Imported()
@@ -104,12 +103,9 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	d.cache.Commit(batches...)
 }
 
-// addFormer adds former endpoints of a cluster to its new endpoints. left reports whether any
-// endpoint has left.
+// addFormer adds former endpoints to a cluster's new endpoints. left reports whether one has left.
 type addFormer func(endpoints, before *resource.Resource) (with *resource.Resource, left bool, err error)
 
-// withFormer returns the new endpoints of a cluster. If endpoints left now or within the linger
-// timeout, add keeps former endpoints.
 func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Time, add addFormer) *resource.Resource {
 	at := place{b.Gateway, r.Name}
 	former, ok := d.left[at]
@@ -224,7 +220,6 @@ func (d *Linger) Run(ctx context.Context) error {
 	}
 }
 
-// expire returns the time until its next call.
 func (d *Linger) expire(now time.Time) time.Duration {
 	next := time.Hour
 	d.mu.Lock()

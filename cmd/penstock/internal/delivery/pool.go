@@ -86,7 +86,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		for _, m := range pp.Members[:min(len(pp.Members), picker.MaxServers)] {
 			out.Servers = append(out.Servers, picker.Server{Addr: m.Address, Labels: m.Labels})
 		}
-		return out // the external picker has the endpoints
+		return out
 	}
 	for _, m := range pp.Members {
 		out.Endpoints = append(out.Endpoints, endpoint.Spec{
@@ -197,7 +197,7 @@ func serverProtocol(pp translator.PickerPool) upstream.Protocol {
 	by := upstream.Protocol{HTTP2: pp.Pool.Protocol == model.H2C}
 	if pp.TLS == nil && pp.Pool.Settings.UnverifiedTLS {
 		config, err := dial.TLS{}.Config()
-		if err != nil { // only a client certificate can be invalid
+		if err != nil {
 			return by
 		}
 		by.TLS, by.Key = config, "unverified"
@@ -208,7 +208,7 @@ func serverProtocol(pp translator.PickerPool) upstream.Protocol {
 	}
 	verify := &dial.Verify{Roots: pp.CA, SANs: pp.TLS.SANs, URIs: pp.TLS.URIs}
 	config, err := dial.TLS{ServerName: pp.TLS.SNI, Verify: verify}.Config()
-	if err != nil { // only a client certificate can be invalid
+	if err != nil {
 		return by
 	}
 	by.TLS, by.Key = config, fmt.Sprintf("%q %q %q %x", pp.TLS.SNI, pp.TLS.SANs, pp.TLS.URIs, sha256.Sum256(pp.CA))

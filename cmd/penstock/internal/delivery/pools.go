@@ -18,13 +18,12 @@ import (
 )
 
 const (
-	// growTimeout is how long the picker waits until Envoys have a pool's new endpoints. Afterwards
-	// it names them anyway, so that a proxy that does not answer cannot keep a pool small.
+	// growTimeout bounds the wait for Envoys, so that a proxy that does not answer cannot keep a
+	// pool small.
 	growTimeout = time.Second
 	// hopTimeout replaces growTimeout for a new place to spill to, which may be a listener with
 	// routes.
-	hopTimeout = 5 * time.Second
-	// maxFallbacks bounds the endpoints that a pick names after its first.
+	hopTimeout   = 5 * time.Second
 	maxFallbacks = 8
 	// youngTime is how long the picks of a pool that has grown name fallbacks. Envoy skips the
 	// endpoints of a pick that it lacks. It may lack new endpoints: it acknowledges before its
@@ -63,16 +62,16 @@ type PoolsConfig struct {
 // have it. Picks from a removed pool stay possible as long as an Envoy may request them.
 type Pools struct {
 	cfg          PoolsConfig
-	grow, retire chan struct{} // signals to the two loops of Run
+	grow, retire chan struct{}
 
 	mu sync.Mutex
 	// updating is true between shrink and grow, while the cache lacks the grown pools.
 	updating bool
 	current  map[objectid.Target]picker.Pool
-	growing  map[objectid.Target]picker.Pool // the pools that the picker gets after Envoys have their endpoints
-	young    map[objectid.Target]time.Time   // pools that have grown, and until when their picks name fallbacks
+	growing  map[objectid.Target]picker.Pool
+	young    map[objectid.Target]time.Time
 	plain    map[objectid.Target]*model.Pool
-	gone     map[objectid.Target]time.Time // removed pools, and until when they are kept
+	gone     map[objectid.Target]time.Time
 	// gateways are pools that are reached through gateways, and wait for the end of former pools of
 	// the same name that were not.
 	gateways map[objectid.Target]picker.Pool
@@ -102,8 +101,7 @@ func (s *Pools) Steps() []Step {
 	}
 }
 
-// before updates the picker before a change is committed. It returns the endpoints that the picker
-// now names in the changed pools.
+// before updates the picker before a change is committed.
 func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,13 +121,12 @@ func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 			continue
 		}
 		relays := pp.Pool.External || pp.Pool.Relay != nil
-		// the pool has no picker to relay requests to
 		if relays && (pp.External == nil || len(pp.External.Addresses) == 0) {
 			s.leave(name)
 			continue
 		}
 		if s.plain[name] = pp.Pool; pp.Gateways != nil {
-			delete(s.plain, name) // its requests need no endpoint
+			delete(s.plain, name)
 		}
 		delete(s.gone, name)
 		next := pickerPool(pp)
@@ -149,7 +146,7 @@ func (s *Pools) leave(name objectid.Target) {
 		return
 	}
 	s.gone[name] = time.Now().Add(s.cfg.Keep)
-	pool.Metrics.Off, pool.Gone = true, true // its servers may be gone, too
+	pool.Metrics.Off, pool.Gone = true, true
 	s.set(pool)
 	poke(s.retire)
 }
@@ -197,7 +194,7 @@ func (s *Pools) set(pool picker.Pool) {
 	}
 }
 
-// chooseDefault marks the pool for gateways that name no pool. s.mu is held.
+// s.mu is held.
 func (s *Pools) chooseDefault() {
 	want := objectid.Target{Pool: s.cfg.DefaultPool}
 	if want.IsZero() {
@@ -279,14 +276,14 @@ func (s *Pools) finish(ctx context.Context) error {
 
 func (s *Pools) finishGrowing(ctx context.Context) {
 	s.mu.Lock()
-	if s.updating { // after will start it again
+	if s.updating {
 		s.mu.Unlock()
 		return
 	}
 	var clusters []string
 	want, timeout := map[objectid.Target]picker.Pool{}, growTimeout
 	for name, pool := range s.growing {
-		if s.cfg.Holds.held(name) { // not in the cache yet: the hold's release will start it again
+		if s.cfg.Holds.held(name) { // the hold's release will start it again
 			continue
 		}
 		want[name] = pool
@@ -342,7 +339,7 @@ func (s *Pools) remove(ctx context.Context) error {
 	}
 }
 
-// age ends expired fallbacks, and returns the time until its next call. s.mu is held.
+// age returns the time until its next call. s.mu is held.
 func (s *Pools) age() time.Duration {
 	next := time.Hour
 	for name, until := range s.young {
@@ -360,7 +357,6 @@ func (s *Pools) age() time.Duration {
 
 func sameEndpoint(a, b endpoint.Spec) bool { return a.Addr == b.Addr }
 
-// intersect returns the endpoints of next that are draining or also in old.
 func intersect(next, old []endpoint.Spec) []endpoint.Spec {
 	known := map[netip.AddrPort]bool{}
 	for _, e := range old {

@@ -23,8 +23,8 @@ type Ports struct {
 	board *status.Board
 
 	mu      sync.Mutex
-	owner   map[string]string                        // listener (its name is the port: model.ListenerName) -> gateway
-	waiting map[string]map[string]*resource.Resource // listener -> gateway -> the listener that it would get
+	owner   map[string]string // listener -> gateway
+	waiting map[string]map[string]*resource.Resource
 }
 
 // NewPorts makes a Ports.
@@ -40,14 +40,11 @@ func (c *Ports) Steps() []Step {
 	}}}
 }
 
-// isPort reports whether a listener binds a port. The listener of a hop is internal to Envoy.
 func isPort(ref resource.Ref) bool {
 	_, ok := model.ParseListenerName(ref.Name)
 	return ok && ref.Type == resource.Listener
 }
 
-// filter removes listeners whose port another Gateway has, and adds waiting listeners whose port
-// became free.
 func (c *Ports) filter(deltas []translator.Delta) []translator.Delta {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +92,6 @@ func (c *Ports) filter(deltas []translator.Delta) []translator.Delta {
 	return list
 }
 
-// claim reports whether a gateway has a listener's port. It gives a free port to the gateway.
 func (c *Ports) claim(r *resource.Resource, gateway string) bool {
 	owner := cmp.Or(c.owner[r.Name], gateway)
 	if owner == gateway {

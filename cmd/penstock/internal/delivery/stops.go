@@ -8,10 +8,9 @@ import (
 )
 
 const (
-	// Without peers, aloneInterval is the time until the next search for a peer.
 	stopsInterval, aloneInterval = 100 * time.Millisecond, 500 * time.Millisecond
-	// catchUpTime bounds how long a process that resumes after a pause takes to read changes and to
-	// publish the endpoints that its picker names.
+	// catchUpTime bounds how long a process takes, after a pause, to read changes and to publish
+	// the endpoints that its picker names.
 	catchUpTime = 250 * time.Millisecond
 )
 
@@ -23,7 +22,7 @@ type Stops struct {
 	log   *slog.Logger
 	alone func() bool
 	start time.Time
-	beat  atomic.Int64 // time of the last beat, since start; 0: no beat, or no peers
+	beat  atomic.Int64
 	until atomic.Int64 // picks wait until then, since start
 }
 
@@ -37,7 +36,7 @@ func NewStops(alone func() bool, log *slog.Logger) *Stops {
 func (s *Stops) Behind(now time.Time) time.Duration {
 	at, beat := now.Sub(s.start), time.Duration(s.beat.Load())
 	wait := max(0, time.Duration(s.until.Load())-at)
-	if beat > 0 && at-beat > holdTimeout { // Run has not noted it yet
+	if beat > 0 && at-beat > holdTimeout {
 		wait = catchUpTime
 	}
 	if wait > 0 && s.alone() {
@@ -61,7 +60,6 @@ func (s *Stops) Run(ctx context.Context) error {
 	}
 }
 
-// note records a beat, and reports whether there are peers. Without peers it records no beat.
 func (s *Stops) note(now time.Time) (peers bool) {
 	if s.alone() {
 		s.beat.Store(0)

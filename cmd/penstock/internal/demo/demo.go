@@ -30,14 +30,14 @@ const timeout = 20 * time.Second
 
 // Config configures a demo.
 type Config struct {
-	ClusterSet bool     // shows cluster sets in place of pools
-	Penstock   string   // path of the binary that is run
-	Env        []string // added to its environment
-	Typed      string   // the binary's name in the shown commands
-	Envoy      string   // the version that is shown
-	Keep       bool     // leaves everything running after the last step, until the context ends
+	ClusterSet bool
+	Penstock   string // path of the binary that is run
+	Env        []string
+	Typed      string // the binary's name in the shown commands
+	Envoy      string
+	Keep       bool // leaves everything running after the last step, until the context ends
 	Out        io.Writer
-	Colour     bool // adds ANSI colours
+	Colour     bool
 	// Ask reads JSON from the penstock that serves a state folder.
 	Ask func(ctx context.Context, state, path string, into any) error
 }
@@ -45,12 +45,12 @@ type Config struct {
 type script struct {
 	folder  string
 	sites   []string // the clusters; requests arrive at the first
-	ports   []string // the ports that the demo needs
+	ports   []string
 	later   []string // files that steps save without apply
 	prepare func(d *show)
 	begin   func(d *show) // prints what runs, once all gateways serve
-	// steps print what happens. Each returns its observations for the text of its result. A step
-	// fails by check, must, expect or failf.
+	// A step returns its observations for the text of its result. It fails by check, must, expect
+	// or failf.
 	steps []func(d *show) []any
 }
 
@@ -128,7 +128,6 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return d.group.Wait()
 }
 
-// failure is the panic by which a step ends early.
 type failure struct{ error }
 
 func try(run func()) (err error) {
@@ -248,7 +247,6 @@ func (d *show) perform(run func(*show) []any) {
 
 func (d *show) why(values ...any) { d.because(fmt.Sprintf(d.step.Why, values...)) }
 
-// apply saves the file of the present step, and returns the time until its route answers.
 func (d *show) apply(text string) time.Duration {
 	began := time.Now()
 	d.write(d.step.File, text)

@@ -184,8 +184,7 @@ func checkStreamed(at []time.Duration) {
 	expect(spread >= least, "the chunks one by one, over at least %s; got all %d within %s", least, len(at), spread)
 }
 
-// askEast sends a request that cluster east must answer. passed counts the gateways that the
-// request passed, from X-Forwarded-For. east is the pick of cluster east.
+// passed counts the gateways that the request passed, from X-Forwarded-For.
 func (d *show) askEast() (a answer, passed int, east picker.Record) {
 	began := d.waitRecordable()
 	a = d.exchange(d.step.Prefix, question("llama", "Who are you?", 0), "east-llama-")
@@ -249,7 +248,6 @@ func checkEven(here, east int) {
 		splitRequests, low, here, east)
 }
 
-// Limits of the spill step, as in config/here/spill.yaml.
 const (
 	spillRequests = 10
 	spillTokens   = 100 // so long that all answers are in flight together
@@ -303,8 +301,6 @@ func (r spilled) reason() string {
 	return "picked; now " + strings.Join(loads, ", ")
 }
 
-// overflowed fails unless requests first filled each server of this cluster, and then went to
-// cluster east.
 func overflowed(all []spilled) {
 	local := names("llama")
 	count, room := map[string]int{}, perServer*len(local)
@@ -323,7 +319,6 @@ func overflowed(all []spilled) {
 	}
 }
 
-// The servers of pool gemma cache prompts, and one of two adapters can be active at a time.
 const (
 	prefillRate = 1000 // tokens of a prompt that are read in a second
 	cacheTokens = 4096
@@ -368,7 +363,6 @@ func adapter(d *show) []any {
 			answer := d.open(d.url+gemma, adapterTask(round, name))
 			if round <= 1 {
 				homes[name] = answer.By
-				// wait until the picker has read on the server's page that the adapter is active
 				d.waitState("default/gemma", func(verdicts []schedule.Verdict) bool {
 					return slices.ContainsFunc(verdicts, func(v schedule.Verdict) bool {
 						return before(v.Pod, "/") == answer.By && v.State.Adapters.Has(name)
@@ -390,7 +384,6 @@ func adapter(d *show) []any {
 	return []any{adapters[0], one, adapters[1], other}
 }
 
-// adapterTask returns a task that lasts longer than the time between two reads of a server's page.
 func adapterTask(round int, name string) chat {
 	return long(name, fmt.Sprintf("Task %d of adapter %s", round, name), []int{40, 100, 100, 100}[round])
 }
@@ -406,7 +399,7 @@ func overload(d *show) []any {
 	d.text("Now a request that can wait, and one that cannot:")
 	d.curl(d.step.Prefix, q)
 	var shed answer
-	check(wait(d.ctx, func() bool { // the picker has read a page that shows the cache
+	check(wait(d.ctx, func() bool {
 		shed = d.ask(d.ctx, d.url+d.step.Prefix, q)
 		return shed.Status != http.StatusOK
 	}))

@@ -36,7 +36,7 @@ type cluster struct {
 
 // Run runs the process until ctx ends. If the process ends before ctx, Run returns an error.
 func (c *cluster) Run(ctx context.Context) error {
-	runtime.LockOSThread() // see ProcessAttributes
+	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := c.cmd(ctx)
 	cmd.SysProcAttr = supervisor.ProcessAttributes(syscall.SIGTERM)
@@ -46,7 +46,7 @@ func (c *cluster) Run(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start penstock for cluster %s: %w", c.name, err)
 	}
-	_ = cmd.Wait() // ProcessState has the result
+	_ = cmd.Wait()
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -149,8 +149,8 @@ func render(folder, file string, ports map[string]int) (string, error) {
 // the kinds and names of their objects.
 func excerpt(text string) (out []string) {
 	for document := range strings.SplitSeq(text, "\n---\n") {
-		var kept []string // the last line first
-		above := -1       // the depth of the last kept line; its parent has a smaller depth
+		var kept []string
+		above := -1
 		for _, line := range slices.Backward(strings.Split(document, "\n")) {
 			head := above >= 0 && (strings.HasPrefix(line, "kind: ") || strings.HasPrefix(line, "metadata: "))
 			if d := depth(line); d >= 0 && (d < above || head || strings.Contains(line, " # ")) {
@@ -166,8 +166,7 @@ func excerpt(text string) (out []string) {
 	return out
 }
 
-// depth returns the nesting depth of a line of YAML; -1 without content. A list item is deeper than
-// its key.
+// depth returns -1 for a line without content. A list item is deeper than its key.
 func depth(line string) int {
 	text := strings.TrimLeft(line, " ")
 	switch {

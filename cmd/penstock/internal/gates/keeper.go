@@ -47,7 +47,7 @@ type Keeper struct {
 
 	mu    sync.Mutex
 	gates map[string][]string // Gateways by policy
-	left  map[use]time.Time   // until when a former use stays allowed
+	left  map[use]time.Time
 }
 
 type use struct{ gateway, policy string }
@@ -167,7 +167,7 @@ func PolicyOf(view *store.View, id string) *authz.Policy {
 	if !ok {
 		return nil
 	}
-	selector, namespaces, _ := access.Selector(o) // the policy's report has the error
+	selector, namespaces, _ := access.Selector(o)
 	return &authz.Policy{Namespaces: namespaces, Selector: selector, ByModel: o.Spec.ByModel}
 }
 
@@ -214,7 +214,6 @@ func (k *Keeper) report(view *store.View, id string) {
 	k.cfg.Board.Replace(source, rep)
 }
 
-// use records the Gateways whose routes have a policy, by policy.
 func (k *Keeper) use(changes []translator.PolicyGateways) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

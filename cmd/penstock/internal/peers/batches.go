@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// batchDelay is how long a fact waits for other facts of its batch.
 const batchDelay = 20 * time.Millisecond
 
 type batchLimits struct {
@@ -84,10 +83,9 @@ func (b *batches) Run(ctx context.Context) error {
 	}
 }
 
-// lists publishes facts of one type in batches, as JSON lists.
 type lists[T any] struct {
 	*batches
-	most int // facts of a batch; further facts are dropped
+	most int
 
 	mu      sync.Mutex
 	waiting []T
@@ -143,7 +141,6 @@ func fromJSON[T any](value []byte) (out T, err error) {
 	return out, err
 }
 
-// toJSON encodes plain values, which never fails.
 func toJSON(v any) []byte {
 	value, _ := json.Marshal(v)
 	return value

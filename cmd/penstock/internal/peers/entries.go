@@ -8,13 +8,11 @@ import (
 )
 
 const (
-	// entriesDelay is how long an entry waits for other entries. It is short, because picks of full
-	// pools wait for ends of requests (picker.Config.EndWait).
+	// entriesDelay is short, because picks of full pools wait for ends of requests
+	// (picker.Config.EndWait).
 	entriesDelay = 2 * time.Millisecond
-	// entriesTTL is how long a batch stays published for processes that are slow or just
-	// disconnected.
-	entriesTTL = 5 * time.Second
-	// maxWaiting bounds the entries that wait. The lease of a dropped entry lasts until it expires.
+	entriesTTL   = 5 * time.Second
+	// The lease of an entry beyond maxWaiting lasts until it expires.
 	maxWaiting = 100_000
 )
 

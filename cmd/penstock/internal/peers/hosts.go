@@ -10,10 +10,9 @@ import (
 )
 
 const (
-	// hostsTTL is how long a change of addresses stays published. It is longer than a reconnection,
-	// and shorter than the time between lookups, after which the change may be outdated.
-	hostsTTL = 5 * time.Second
-	// maxHostAddresses bounds a name's addresses, as in discovery/hostname.
+	// hostsTTL is longer than a reconnection, and shorter than the time between lookups, after
+	// which a change may be outdated.
+	hostsTTL         = 5 * time.Second
 	maxHostAddresses = 256
 )
 

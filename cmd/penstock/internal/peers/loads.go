@@ -16,18 +16,16 @@ import (
 )
 
 const (
-	// loadsRetention is how long a peer's requests count after its connection is lost. Within this
-	// time, Envoys report each request to another process, which then counts it.
+	// loadsRetention is how long a peer's requests count after its connection is lost. Meanwhile,
+	// Envoys report each request to another process, which then counts it.
 	loadsRetention = 2 * time.Second
-	// loadsInterval is the minimum time between publications. The first change after it is
-	// published at once.
+	// loadsInterval is the minimum time between publications.
 	loadsInterval = 5 * time.Millisecond
 	ownerKey      = "owner"
-	// claimKey is the key of the number of a process's last claim. answerKey and an owner's name
-	// are the key of that owner's last claim that a process has counted.
+	// answerKey and an owner's name are the key of that owner's last claim that a process has
+	// counted.
 	claimKey, answerKey = "claim", "answer "
-	// headersKey, followed by an address, is the key of the times to headers that a process learned
-	// there.
+	// headersKey and an address are the key of the times to headers that a process learned there.
 	headersKey    = "headers "
 	answerTimeout = 750 * time.Millisecond
 )
@@ -53,8 +51,8 @@ type Loads struct {
 
 	claims   sync.Mutex
 	claim    uint64
-	owed     map[string]time.Time // since when a peer owes an answer
-	answered chan struct{}        // closed and replaced when answers or peers change
+	owed     map[string]time.Time
+	answered chan struct{}
 }
 
 type load struct {
@@ -69,11 +67,11 @@ type load struct {
 type loadKind byte
 
 const (
-	ofOwner loadKind = 'o' // the name of a process's picker
+	ofOwner loadKind = 'o'
 	// ofShare: a process's share of an address: its requests, unread and confirmed tokens, the
 	// milliseconds sent and left, and the rate
 	ofShare loadKind = 's'
-	ofClaim loadKind = 'c' // the number of a claim or an answer
+	ofClaim loadKind = 'c'
 	// ofHeaders: 1 if a server's headers come first, else 0, and the milliseconds that they may
 	// take for each class of prompts.
 	ofHeaders loadKind = 'h'
@@ -202,8 +200,7 @@ func (l *Loads) settle(changes []channel.Change[load]) {
 	}
 }
 
-// changed sums peers' counts by address. It then publishes this process's counts, and after these
-// its answers to claims.
+// changed publishes this process's counts before its answers to claims.
 func (l *Loads) changed(changes []channel.Change[load]) {
 	defer l.settle(changes)
 	defer l.publish()
@@ -337,7 +334,6 @@ func decodeHeaders(text string) (*endpoint.HeaderLimits, error) {
 
 var errLoad = errors.New("it is no name of a picker, share, claim or header limits")
 
-// Bounds of one process's figures for one address.
 const (
 	maxInFlight = math.MaxInt32 / 64
 	maxTokens   = 1 << 40

@@ -12,10 +12,8 @@ import (
 )
 
 const (
-	// pagesTTL is how long a batch of pages stays published. A slower process reads the pages
-	// itself.
 	pagesTTL = 200 * time.Millisecond
-	// maxPages bounds the pages of a batch. Each process reads further pages itself.
+	// Each process reads pages beyond maxPages itself.
 	maxPages = 1024
 )
 
@@ -32,7 +30,7 @@ type PageReader interface {
 type Pages struct {
 	*lists[page]
 	reader func() PageReader
-	seen   atomic.Int64 // number of processes
+	seen   atomic.Int64
 }
 
 type page struct {

@@ -17,14 +17,11 @@ import (
 )
 
 const (
-	// picksTTL is how long a batch stays published for slow processes. A process that was
-	// disconnected receives a snapshot.
 	picksTTL = time.Second
 	// maxBatch bounds the picks of a batch, and maxPublished all published picks, in bytes. Picks
-	// reach maxPublished at 12 MiB a second. Further picks count as cached only in this process.
+	// reach maxPublished at 12 MiB a second.
 	maxBatch, maxPublished = 256 << 10, 4 << 20
-	// maxSnapshot bounds the prefixes that a starting process receives, in bytes.
-	maxSnapshot = 8 << 20
+	maxSnapshot            = 8 << 20
 )
 
 // Caches are the contents of model servers' caches, as inferred from picks. *picker.Picker
@@ -168,7 +165,6 @@ func appendSent(out []byte, s picker.Sent) []byte {
 	return append(append(out, byte(len(s.Sender))), s.Sender...)
 }
 
-// decodeSent reads a pick, and stores its chain in memory. rest is the bytes after the pick.
 func decodeSent(in []byte, memory *[prefix.MaxBlocks]uint64) (s picker.Sent, rest []byte, ok bool) {
 	size := int(in[0])
 	if size != 4 && size != 16 || len(in) < sentBytes-16+size {
@@ -188,7 +184,7 @@ func decodeSent(in []byte, memory *[prefix.MaxBlocks]uint64) (s picker.Sent, res
 	}
 	s.Chain = memory[:blocks]
 	for i := range s.Chain {
-		if s.Chain[i] = binary.LittleEndian.Uint64(in[8*i:]); s.Chain[i] == 0 { // 0 is no hash
+		if s.Chain[i] = binary.LittleEndian.Uint64(in[8*i:]); s.Chain[i] == 0 {
 			return s, nil, false
 		}
 	}

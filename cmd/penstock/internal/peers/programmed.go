@@ -33,8 +33,7 @@ type ProgrammedConfig struct {
 	Log     *slog.Logger
 }
 
-// state is a Gateway's generation and a digest of its listeners, equal in every process. A
-// ListenerSet changes only the listeners.
+// state is equal in every process. A ListenerSet changes only the listeners.
 type state struct {
 	generation int64
 	listeners  string
@@ -157,8 +156,6 @@ func (p *Programmed) wait(ctx context.Context, gateway string, newest state) {
 	p.cfg.Changed(gateway)
 }
 
-// ack records that the Envoys have acknowledged a gateway's newest state. It returns false if they
-// already had, or if ctx has ended.
 func (p *Programmed) ack(ctx context.Context, gateway string, newest state) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

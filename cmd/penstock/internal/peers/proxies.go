@@ -15,8 +15,8 @@ type Proxies struct {
 	observe   func(gateway string)
 
 	mu      sync.Mutex
-	own     map[string]int // streams by gateway
-	changed chan struct{}  // closed and replaced with each change
+	own     map[string]int
+	changed chan struct{}
 }
 
 // NewProxies makes a Proxies. While the channel runs, changed is called when a gateway's number of

@@ -8,11 +8,8 @@ import (
 )
 
 const (
-	// sessionsTTL is how long a batch stays published. A process that was disconnected receives a
-	// snapshot.
 	sessionsTTL = time.Second
-	// maxSessions bounds the sessions of a batch, and the last used ones in a snapshot. For further
-	// sessions, other processes may pick other endpoints.
+	// For sessions beyond maxSessions, other processes may pick other endpoints.
 	maxSessions = 1 << 14
 )
 

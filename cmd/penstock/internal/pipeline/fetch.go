@@ -14,11 +14,10 @@ import (
 )
 
 const (
-	// fetchTimeout is how long rows wait for an object that they are the first to read, such as a
-	// listener for its certificate. Then they are translated without the object.
+	// fetchTimeout is how long rows wait for an object that they are the first to read. Then they
+	// are translated without the object.
 	fetchTimeout = 3 * time.Second
-	// fetchRounds bounds how often one change is translated again because the Source has further
-	// objects for it.
+	// fetchRounds bounds how often one change is translated again for further objects.
 	fetchRounds = 5
 )
 
@@ -48,7 +47,7 @@ type Fetch struct {
 
 	mu      sync.Mutex
 	arrived []graph.Key
-	ready   chan struct{} // has one element when a key has arrived
+	ready   chan struct{}
 }
 
 // NewFetch makes a Fetch.
@@ -88,8 +87,6 @@ func (f *Fetch) arrive(keys ...graph.Key) {
 	}
 }
 
-// complete requests the objects that an update has begun to read, and translates again while the
-// Source has objects. It returns the whole change.
 func (f *Fetch) complete(ctx context.Context, sub *store.Subscription, c *delivery.Change) *delivery.Change {
 	if f == nil {
 		return c
@@ -168,7 +165,6 @@ func (f *Fetch) request(ctx context.Context, out *translator.Output) (arrived []
 	return arrived
 }
 
-// expect reports a key as arrived when its objects are read, or after fetchTimeout.
 func (f *Fetch) expect(ctx context.Context, key graph.Key, read <-chan struct{}) {
 	timeout := time.NewTimer(fetchTimeout)
 	defer timeout.Stop()

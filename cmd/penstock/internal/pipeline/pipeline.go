@@ -48,7 +48,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	sub := p.cfg.Store.Subscribe()
 	defer sub.Close()
 	first := true
-	if view := p.cfg.Store.View(); view.Revision() == 0 { // the store is empty: there is nothing to wait for
+	if view := p.cfg.Store.View(); view.Revision() == 0 { // the store is empty
 		p.follow(ctx, sub, nil, view)
 		p.cfg.Cache.SetReady()
 		first = false
@@ -86,7 +86,7 @@ func (p *Pipeline) follow(ctx context.Context, sub *store.Subscription, revision
 	for _, r := range revisions {
 		c.Objects = append(c.Objects, r.Changes...)
 	}
-	run := ctx // the context of Run, which outlives the change
+	run := ctx // outlives the change
 	ctx, span := p.cfg.Tracer.Start(ctx, "change", trace.WithNewRoot(), trace.WithAttributes(
 		attribute.Int64("rev", int64(view.Revision())), attribute.Int("changes", len(c.Objects))))
 	defer span.End()

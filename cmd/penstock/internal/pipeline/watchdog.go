@@ -11,7 +11,7 @@ import (
 const StuckAfter = 30 * time.Second
 
 type watchdog struct {
-	rows  func() uint64 // counts up while the work goes on
+	rows  func() uint64
 	stuck atomic.Bool
 }
 

@@ -55,8 +55,7 @@ func Open(dir string) error {
 	return restrict(dir, info.Mode().Perm())
 }
 
-// restrict gives an empty folder mode 0700. A folder with files may have another use, so restrict
-// returns an error.
+// restrict rejects a folder with files, which may have another use.
 func restrict(dir string, mode fs.FileMode) error {
 	// Chmod precedes the check, so another user cannot add a file after it.
 	if err := os.Chmod(dir, 0o700); err != nil {
