@@ -118,8 +118,8 @@ func (c *credentialFiles) authority(now time.Time) (p authority.Pair, err error)
 	return p, c.save("ca", p)
 }
 
-// save replaces each file as a whole, and the key before its certificate. A process that reads
-// between the two writes reports a mismatch, and keeps its connections.
+// save replaces the key before its certificate. A process that reads between the two writes reports
+// a mismatch, and keeps its connections.
 func (c *credentialFiles) save(name string, p authority.Pair) error {
 	for _, f := range []struct {
 		ext     string

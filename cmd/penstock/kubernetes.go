@@ -86,9 +86,9 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	return out, nil
 }
 
-// processName identifies this process in a Lease. The random text distinguishes two starts of a
-// container, which have the same process ID: each new leader must be a transition of the Lease,
-// because transitions number the epochs of publications.
+// processName adds a random text, which distinguishes two starts of a container with the same
+// process ID: each new leader must be a transition of the Lease, because transitions number the
+// epochs of publications.
 func processName() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {

@@ -1,12 +1,10 @@
-// Package file reads folders of YAML and JSON into the store: Penstock without Kubernetes. cmd
-// makes a Reader and calls Load (offline use) or Run (Load, then following changes). User mistakes
-// in files go to Config.Report as findings, and are never errors of this package.
+// Package file reads folders of YAML and JSON into the store: Penstock without Kubernetes. User
+// mistakes in files go to Config.Report as findings, and are never errors of this package.
 //
 // The stages of one file: read.go finds it, document.go splits it, parse.go parses values, draft.go
 // runs each object through conversion, schema.go validates (fastvalidation for valid objects,
 // explain.go for the others), claims.go chooses among several definitions of an object, and
-// state.go persists the definition in use. watch.go follows changes. sentinel.go detects changes
-// made while files are read. Each kind is a row of kinds.go.
+// state.go persists the definition in use. Each kind is a row of kinds.go.
 //
 // Invariants:
 //   - An invalid document never delays another document.

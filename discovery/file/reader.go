@@ -39,8 +39,7 @@ type Config struct {
 	// empty, nothing is persisted, and each change scans all files (see sentinel).
 	StateDir string
 	Log      *slog.Logger
-	// OnPanic is called with the place of a document whose read has panicked. Its objects keep
-	// their last good version. Optional.
+	// OnPanic is called with the place of a document whose read has panicked. Optional.
 	OnPanic func(document string, value any, stack []byte)
 	// Report receives all reports about the files whenever a report may have changed, one call at a
 	// time. A report without an owner has the findings that belong to no object. Optional.
@@ -278,9 +277,8 @@ func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (
 	return doc.read(ctx, r.catalog)
 }
 
-// Locate returns the place of an object, or of one of its fields, as "file:line". For an absent
-// field it returns the place of the innermost existing field. It returns "" for an object in no
-// file.
+// Locate returns the place of an object, or of a field or its innermost existing parent, as
+// "file:line". It returns "" for an object in no file.
 func (r *Reader) Locate(ref report.Ref, field string) string {
 	r.mu.Lock()
 	var c claim

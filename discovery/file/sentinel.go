@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// inotify delivers the events of one watcher in order: once the event of a file that Penstock
-// creates in the sentinel arrives, all earlier events have arrived. (Watchman does the same.)
+// sentinel is a folder that only Penstock uses, and that is watched together with the
+// configuration. inotify delivers the events of one watcher in order: once the event of a file that
+// Penstock creates here arrives, all earlier events have arrived. (Watchman does the same.)
 type sentinel struct {
 	dir   string
 	n     int

@@ -31,8 +31,8 @@ type Written struct {
 }
 
 // FindWritten returns the objects of a kind in the files at or below paths, sorted by name, then by
-// file. It skips documents that are not YAML. It fails if a path or file cannot be read, or if it
-// finds no object but a broken document that names the kind.
+// file. It fails if a path or file cannot be read, or if it finds no object and a document that
+// names the kind is not YAML.
 func FindWritten(paths []string, group, kind string) (found []*Written, err error) {
 	if err := Exist(paths...); err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 // Package filesystem reads files and folders that users name, bounded in time and bytes. An
 // unresponsive mount, an endless FIFO or a file of /proc that waits for events does not block the
-// process. A test in cmd/penstock finds every other place that opens a file. The state folder
-// belongs to the process, so it is read without this package.
+// process.
 //
 // Invariants: a caller waits for no operation longer than Timeout. Then the operation is abandoned
 // with its goroutine. Until the operation returns, every operation at or below its path fails at

@@ -12,7 +12,7 @@ import (
 )
 
 // reportEvery is the interval between commits of failed lookups, and between writes of the state
-// file: thousands of names may fail at once.
+// file, because thousands of names may fail at once.
 const reportEvery = time.Second
 
 const mostLogged = 8

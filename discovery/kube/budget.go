@@ -80,8 +80,8 @@ func (s *Share) LeftOut() (out []LeftOut) {
 	return out
 }
 
-// Roomy reports whether a new list would leave out fewer objects: each kind with left-out objects
-// would use at most half of its bound, together with the smallest of these objects.
+// Roomy reports whether a new list would leave out fewer objects. For each kind with objects that
+// are left out, the used bytes and the smallest of these objects must fit into half of the bound.
 func (s *Share) Roomy() bool {
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()

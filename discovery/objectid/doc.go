@@ -5,9 +5,8 @@
 //	Member  a pool and a member of the cluster set     "MEMBER/NAMESPACE/NAME"
 //	Target  a set to pick from (package picker)  "NAMESPACE/NAME", "NAMESPACE/NAME@MEMBER", "NAMESPACE/NAME@"
 //
-// A text is parsed when it enters the process. Within the process, the identity is a comparable
-// value. Two places keep the text on purpose: the picker finds a pool, and the pool of a lease, by
-// the text that a gateway sends; the store and the rows of translation use such texts as keys.
+// Only the picker, the store and the rows of translation use such texts as keys; all other code
+// uses the identities.
 //
 // Invariants: a text that parses equals the String of the result. Only this package splits such
 // texts (TestLayout_OnlyOnePackageSplitsNames). It imports no other package of Penstock. Identities

@@ -16,8 +16,7 @@ const temporary = ".new-"
 func Replace(path string, raw []byte) error { return ReplaceOn(Machine{}, path, raw) }
 
 // ReplaceOn replaces a file with mode 0600 and creates its folder if necessary. Once it returns
-// nil, the new content survives a power cut. After an error the file has its old or its new
-// content, never a part.
+// nil, the new content survives a power cut.
 func ReplaceOn(d Disk, path string, raw []byte) error { return replace(d, path, raw, 0o600) }
 
 // Rewrite replaces an existing file on this machine and keeps its mode. It removes unfinished files

@@ -53,11 +53,9 @@ func LearnedName(importName, cluster string) string { return importName + "." + 
 func (l *Learned) DeepCopyObject() runtime.Object { return deepcopy.Of(l) }
 
 // Offer is an export of one cluster of the set: the cluster's entry in the import of the same name.
-// multicluster/imports writes it. Its name is OfferName.
-//
-// An Offer needs no InferencePoolImport: a route may name it before the import is written, and
-// after another project's CRD has pruned the import's clusters[]. An Offer overrides the import's
-// entry of the same cluster.
+// multicluster/imports writes it. Its name is OfferName. An Offer needs no InferencePoolImport: a
+// route may name it before the import is written. An Offer overrides the import's entry of the same
+// cluster.
 type Offer struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`

@@ -5,14 +5,13 @@
 //
 // Writers (discovery/file, discovery/kube) call Apply with all objects that arrived together: one
 // transaction, one revision. Readers take a View, a consistent snapshot. A Subscription receives
-// the changes of every revision. Each change has the keys of the old and the new object in all
-// indexes, so a reader that has recorded its reads as (table, index, key) can find the reads that
-// are out of date.
+// the changes of every revision, so a reader that has recorded its reads as (table, index, key) can
+// find the reads that are out of date.
 //
 // Invariants: a primary key is "namespace/name", or "name" for cluster-scoped kinds. Rows are
 // sorted by primary key. Revision numbers grow by one. If an applied object equals the stored
 // object, nothing changes.
 //
-// go-memdb takes 457 bytes for each key of each index. A copy-on-write B-tree (tidwall/btree) takes
-// 90 bytes and inserts twice as fast (BenchmarkIndex).
+// The indexes are copy-on-write B-trees: go-memdb takes 457 bytes for each key, a B-tree
+// (tidwall/btree) 90 (BenchmarkIndex).
 package store

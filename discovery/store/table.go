@@ -157,8 +157,8 @@ type IndexKey struct{ Index, Key string }
 // Keys implements Kind.
 func (t *Table[T]) Keys(obj Object) []IndexKey { return t.keys(ID(obj), obj) }
 
-// keys lets keys that equal the primary key share its string, to save memory: translation keeps a
-// key while rows depend on it.
+// keys reuses the string of the primary key for equal keys, to save memory: translation keeps a key
+// while rows depend on it.
 func (t *Table[T]) keys(id string, obj any) []IndexKey {
 	o := obj.(T)
 	keys := []IndexKey{{ByID, id}, {ByAll, ""}}

@@ -1,10 +1,7 @@
 // Package fastvalidation decides quickly whether a value is certainly valid by a structural schema
 // and its CEL rules. discovery/file calls the API server's validation libraries, which describe
-// errors, only if Valid returns false.
-//
-// For a typical route the libraries take 0.88 ms and 5,868 allocations; Schema.Valid takes 0.12 ms
-// and 270. A folder of 1,000 routes loads in 0.6 s instead of 4.3 s (discovery/file's
-// BenchmarkValidateRoute and BenchmarkLoad1000Routes, on two cores).
+// errors, only if Valid returns false. A folder of 1,000 routes loads in 0.6 s instead of 4.3 s
+// (discovery/file's BenchmarkLoad1000Routes, on two cores).
 //
 // Invariants: if Valid returns true, the libraries accept the value. If it returns false, they may
 // still accept the value: Valid returns false for everything unsupported (embedded resources, most

@@ -14,8 +14,7 @@ import (
 )
 
 // Compiler compiles schemas with their CEL rules. Its CEL environment evaluates plain values, does
-// not count costs, and has only the functions that rules of our CRDs use. A rule with another
-// function is unsupported.
+// not count costs, and has only the functions that rules of our CRDs use.
 type Compiler struct{ env *cel.Env }
 
 // NewCompiler makes a Compiler. It fails only if cel-go rejects the environment.

@@ -69,7 +69,7 @@ func New(cfg Config) (*Elector, error) {
 func (l *Elector) Leading() bool { return l.leading.Load() }
 
 // LastContact returns when the API server last answered: at most two seconds ago in a connected
-// process, while Run runs. It is the zero time before the first response.
+// process, while Run runs.
 func (l *Elector) LastContact() time.Time {
 	if at := l.lock.contact.Load(); at != nil {
 		return *at

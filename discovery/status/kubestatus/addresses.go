@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Reached returns the addresses that a Gateway's status has or will get. port returns the port
-// there that leads to a port of its proxies, or 0 while no Service has one.
+// Reached returns the addresses that a Gateway's status has or will get. port maps a port of the
+// Gateway's proxies to the port at these addresses; 0 while no Service has such a port.
 func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, port func(bound uint16) uint16) {
 	gw, ok := store.Gateways.Get(r, ref.Key())
 	if !ok {

@@ -1,12 +1,9 @@
 // Package kubestatus writes the status of Kubernetes objects: it compares the board's report about
 // an object with the status on the API server and sends the difference. cmd/penstock/internal/app
-// constructs a Writer, calls Observe after each translation and runs Lead on the process that
-// discovery/kube/leader elects.
+// runs Lead on the process that discovery/kube/leader elects.
 //
 // Invariants: only Lead writes. An object is written only if its status differs. The write is one
 // merge patch of the fields that differ; it fails if the object has changed since the comparison. A
 // status describes the translated generation, never a newer one. Writing a status changes nothing
 // in the store.
-//
-// Tests against a real API server: cd conformance && go test -tags lab ./promises/apiserver.
 package kubestatus

@@ -38,9 +38,8 @@ type Service struct {
 	Nodes        []string // addresses of the nodes that run ready pods of a NodePort Service
 }
 
-// Addresses returns the addresses of a Service for clients; no other function computes them. A
-// NodePort Service has the addresses of the nodes that run its pods: these nodes answer with any
-// externalTrafficPolicy.
+// Addresses returns the addresses of a Service for clients. A NodePort Service has the addresses of
+// the nodes that run its pods: these nodes answer with any externalTrafficPolicy.
 func (s Service) Addresses() (out []string) {
 	var candidates []string
 	switch s.Type {

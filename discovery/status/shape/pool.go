@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// MultiCluster is the controllerName of Penstock's multi-cluster controller. It writes a pool's
+// MultiCluster is the controllerName of Penstock's multi-cluster controller, which writes a pool's
 // parent for the import in other clusters, and an import's clusters.
 const MultiCluster = v1alpha1.Group + "/multicluster-controller"
 
@@ -104,10 +104,10 @@ func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.P
 }
 
 // InferencePoolImport is the shape of an import's status. Make writes only the gateway controller's
-// entry in status.controllers (ImportController.Name), with a parent for each Gateway. For
-// translation, Take leaves the conditions that are False and the clusters of other controllers.
-// Translation reads the clusters of Penstock's controller from Offers, because the status is stale
-// while no process leads.
+// entry in status.controllers (ImportController.Name), with a parent for each Gateway. Take keeps
+// in the object, for translation, the conditions that are False and the clusters of other
+// controllers. Translation reads the clusters of Penstock's controller from Offers, because the
+// status is stale while no process leads.
 func InferencePoolImport() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
@@ -161,8 +161,8 @@ func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.Importe
 	return inferenceapi.Carried(s.Controllers[i].Conditions)
 }
 
-// withheld returns the conditions that are False. Conditions that Penstock has written have no
-// effect, because each cluster has conditions, too.
+// withheld returns the conditions that are False. It returns none if Penstock has written the
+// status, because each cluster then has conditions, too.
 func withheld(s *inferenceapi.InferencePoolImportStatus) []metav1.Condition {
 	if slices.ContainsFunc(s.Controllers, func(c upstream.ImportController) bool {
 		return v1alpha1.OfPenstock(string(c.Name))

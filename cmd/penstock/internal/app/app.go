@@ -248,7 +248,6 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 }
 
 // Run reads, translates and serves until ctx ends. While the API server does not answer, Run waits.
-// It returns an error if the paths cannot be read or a listener fails.
 func (a *App) Run(ctx context.Context) error {
 	defer KeepWithin(a.cfg.Memory)()
 	return a.run(ctx)
@@ -322,8 +321,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 
 const syncTimeout = 500 * time.Millisecond
 
-// syncPeers waits for the publications of peers, for syncTimeout at most: a frozen peer must not
-// keep this process from serving.
+// syncPeers waits for syncTimeout at most: a frozen peer must not keep this process from serving.
 func (a *App) syncPeers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -334,9 +332,8 @@ func (a *App) syncPeers(ctx context.Context) {
 
 const probeTimeout = time.Second
 
-// probeAnswers waits until all external pickers have been probed, for probeTimeout at most. Without
-// the probes, an Envoy that another process served before would receive a filter with the wrong
-// dialect, and lose requests.
+// probeAnswers waits for probeTimeout at most. Without the probes, an Envoy that another process
+// served before would receive a filter with the wrong dialect, and lose requests.
 func (a *App) probeAnswers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -345,7 +342,7 @@ func (a *App) probeAnswers(ctx context.Context) {
 	}
 }
 
-// settleNames makes a starting process wait for the addresses of host names, so that it removes no
+// settleNames waits for the addresses of host names, so that a starting process removes no
 // endpoints from proxies. It waits for settleTime at most, and ends when no answer arrives for
 // silentTime.
 const (
@@ -417,8 +414,7 @@ func quiet(ctx context.Context, err error) error {
 	return err
 }
 
-// pickDrainTime is the default of Config.StopTimeout. A pick that waits for its request's body
-// cannot be repeated at another picker.
+// pickDrainTime is the default of Config.StopTimeout.
 const pickDrainTime = time.Second
 
 // serveGRPC completes the calls in flight after ctx ends, until drained returns. If drained is nil,

@@ -45,9 +45,8 @@ type Config struct {
 	// address of Picker.
 	PickerAddresses []netip.AddrPort
 	PickerSockets   []string
-	// HTTP serves metrics and health. On a loopback address it also serves the admin pages, which
-	// show the status and the explanations of all objects. Admin serves all of these pages. Both
-	// may be nil. The socket in StateDir always serves all pages.
+	// HTTP serves metrics and health, and on a loopback address also the admin pages. Admin serves
+	// all of these pages, and so does the socket in StateDir. Both may be nil.
 	HTTP, Admin net.Listener
 	Addresses   Addresses
 	// Processor is for pools whose policy names no processor.
@@ -125,8 +124,8 @@ type OfflineConfig struct {
 // Kubernetes configures the role of a Kubernetes cluster.
 type Kubernetes struct {
 	REST *rest.Config
-	// Namespace holds the Lease that elects the process which writes statuses. Identity is this
-	// process's name in the election.
+	// Namespace holds the Lease that elects the process which writes statuses. Identity is the name
+	// of this process.
 	Namespace, Identity string
 	// Namespaces limits where objects are read and fleets run. It includes Namespace. Empty: all.
 	Namespaces []string

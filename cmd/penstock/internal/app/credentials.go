@@ -34,8 +34,8 @@ type holder struct {
 	log   *slog.Logger
 
 	mu sync.RWMutex
-	// keys are the root keys for calls to the picker. Proxies receive keys made with the first, and
-	// keys made with the second stay valid.
+	// keys are the root keys for calls to the picker. Proxies receive keys made with the first root
+	// key. Keys made with the second root key stay valid.
 	keys []string
 	ca   []byte
 }

@@ -26,7 +26,7 @@ type Document struct {
 }
 
 // ReadDocument reads an EndpointPickerConfig from a file, or from text if path is "". It logs
-// fields without effect. An error names the first invalid field.
+// fields without effect.
 func ReadDocument(disk *filesystem.Disk, path, text string, log *slog.Logger) (*Document, error) {
 	d := &Document{path: path, disk: disk, last: []byte(text)}
 	if path != "" {

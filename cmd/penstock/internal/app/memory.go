@@ -14,8 +14,8 @@ const reclaimEvery = time.Second
 
 const (
 	restBytes = 256 << 10
-	// burstBytes is the least that a process allocates in a burst. A collection marks everything
-	// that is live, which is too costly for less.
+	// burstBytes is the least that a process allocates in a burst. A smaller burst does not justify
+	// a collection, which marks everything that is live.
 	burstBytes = 8 << 20
 	// startPercent is the growth of the heap between collections, in percent, until the process is
 	// first at rest.
@@ -36,8 +36,7 @@ func KeepWithin(bytes int64) (end func()) {
 	return func() { debug.SetMemoryLimit(before) }
 }
 
-// CollectTight makes Go collect when the heap has grown by half, for a process with bounded live
-// memory. GOGC takes precedence.
+// CollectTight makes Go collect when the heap has grown by half. GOGC takes precedence.
 func CollectTight() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(startPercent)

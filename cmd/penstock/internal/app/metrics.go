@@ -27,7 +27,7 @@ const (
 )
 
 // MetricsPage serves /metrics. A slow client occupies one of metricsClients places for two timeouts
-// at most. While all places are occupied, other clients get 503, and no page is made.
+// at most. While all places are occupied, other clients get 503.
 func MetricsPage(g prometheus.Gatherer) http.Handler {
 	// promhttp's own limit also counts pages that are still collected after their timeout.
 	page := promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: metricsClients, Timeout: metricsTimeout})

@@ -34,7 +34,7 @@ const maxSocketPath = 103
 func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock") }
 
 // ListenSocket listens on a Unix socket that only this user can open. It replaces a socket that no
-// process serves. It returns an error for a socket in use, and for a file of another kind.
+// process serves.
 func ListenSocket(port ports.Port, path string) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("the path of the socket, %s, is longer than %d bytes: choose a shorter folder with "+
@@ -99,8 +99,8 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// ServePages serves pages until ctx ends: all pages at an address that only this machine reaches,
-// and otherwise only the open pages.
+// ServePages serves all pages at an address that only this machine reaches, and otherwise only the
+// open pages.
 func ServePages(ctx context.Context, l net.Listener, open, all http.Handler) error {
 	if Local(l.Addr()) {
 		open = sameOrigin(all)

@@ -93,8 +93,7 @@ func countMessages(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next 
 }
 
 // guardPicks requires, for each call of the picker except health checks, a Gateway's key that was
-// made with one of the root keys. An open picker also accepts calls without a key, which belong to
-// no Gateway.
+// made with one of the root keys. An open picker also accepts calls without a key.
 func (s *security) guardPicks(roots func() []string, open bool) {
 	s.keyed, s.openPicks = true, open
 	exempt := []string{grpc_health_v1.Health_ServiceDesc.ServiceName}

@@ -24,8 +24,7 @@ func (everyPort) Has(string, string) bool          { return true }
 func (everyPort) Served(resource.Ref, string) bool { return true }
 
 // Serving returns when at least one Envoy is connected and every Envoy of the gateway has
-// acknowledged or rejected all current listeners and route configurations. It returns their
-// revision. The NACKs are on the board.
+// acknowledged or rejected all current listeners and route configurations.
 func (a *App) Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error) {
 	for {
 		rev = a.progress.Revision()

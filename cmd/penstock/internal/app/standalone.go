@@ -222,8 +222,8 @@ func (f *fromFiles) fetch(*App) *pipeline.Fetch { return nil }
 
 type clusterSource struct{ source *kube.Source }
 
-// fromCluster reads a pool's namespace. The account of llm-d's EPP may read InferencePools, Pods
-// and objectives. The picker works without other kinds if the API server forbids them.
+// fromCluster requires only the kinds that the account of llm-d's EPP may read: InferencePools,
+// Pods and objectives. The picker works without other kinds if the API server forbids them.
 func fromCluster(c core, s StandAlone, cfg Config) (discovery, error) {
 	namespace := s.Pool.Namespace
 	kinds := []kube.Kind{{Group: store.Pods.Group(), Kind: store.Pods.Kind(), Required: true}}

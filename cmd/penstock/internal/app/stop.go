@@ -40,8 +40,8 @@ func (a *App) EndPicks() {
 	a.stopping.servers.Wait()
 }
 
-// servePicks serves until ctx ends or EndPicks is called, and then completes the picks in flight.
-// Then it ends the other streams, such as access logs, which last as long as their Envoy.
+// servePicks completes the picks in flight after ctx ends or EndPicks is called. Then it ends the
+// other streams, such as access logs, which last as long as their Envoy.
 func (a *App) servePicks(ctx context.Context, l net.Listener, options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {
 	s := a.stopping

@@ -8,7 +8,6 @@
 // Only operators may reach these pages: internal/app serves them on the state folder's socket and
 // on --admin.
 //
-// Invariants: no page contains a private key, a password or a token. Pages show the fields of
-// objects that store.Show permits; Redact removes credentials from Envoy's resources. A page never
-// blocks translation for longer than one read.
+// Invariants: no page contains a private key, a password or a token. A page never blocks
+// translation for longer than one read.
 package debug

@@ -1,6 +1,5 @@
 // Package delivery owns the order in which a change reaches the board, the picker, peers, the cache
-// and the other parts. The table stages in delivery.go has the order. Package app passes the parts
-// of a role to New.
+// and the other parts. Package app passes the parts of a role to New.
 //
 //	report   reports.go           the board
 //	claim    ports.go             each port of this machine has one Gateway
@@ -11,10 +10,8 @@
 //	observe  package app          status, fleets, supervisors
 //	reach    progress.go          waits for the revision end
 //
-// After a pause of a process that has peers (stops.go), its picks wait until it has caught up.
-//
 // Invariants: a picker drops an endpoint before Envoy drops it, and names a new endpoint after
 // Envoy has it, so a pick never names an endpoint that its cluster lacks. No step waits: holds.go
-// holds back, by pool, the removals that peers have not followed; everything else is committed. One
-// goroutine delivers changes, in the order of their revisions.
+// holds back, by pool, the removals that peers have not followed. One goroutine delivers changes,
+// in the order of their revisions.
 package delivery

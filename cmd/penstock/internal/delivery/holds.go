@@ -32,9 +32,8 @@ type HoldsConfig struct {
 
 // Holds commits changes, and holds back removals that peers' pickers have not followed. Any Envoy
 // may call any picker, so Envoy keeps an endpoint as long as a picker may name it. A hold covers a
-// pool's cached clusters and endpoints, and removals of resources that these name. It ends when
-// peers name the same endpoints as the picker here, or at its deadline. Later changes of the pool
-// join the hold. Everything else is committed at once.
+// pool's cached clusters and endpoints, and removals of resources that these name. A hold ends when
+// peers name the same endpoints as the picker here, or at its deadline.
 type Holds struct {
 	cfg      HoldsConfig
 	released chan struct{}

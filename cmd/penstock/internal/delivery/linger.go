@@ -25,8 +25,8 @@ const LingerTimeout = 5 * time.Second
 //   - The pods and hops of an import's removed clusters: a request that has chosen such a cluster
 //     may still wait for its pick, and the picked address must be in the cluster. Envoy keeps the
 //     cluster equally long (publish.Config.Linger).
-//   - Pods of an import that all leave a cluster at once: an import that stops declaring endpoints
-//     has learned none yet.
+//   - The pods of an import that all leave a cluster at once. This happens when the import stops
+//     declaring endpoints, before its remote picker has named any.
 //   - External pickers that are all replaced. Envoy calls the new pickers only after a health
 //     check, and would answer 503 meanwhile.
 //   - Endpoints of datagrams while they drain, for the answers in flight.

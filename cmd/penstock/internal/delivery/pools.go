@@ -28,8 +28,7 @@ const (
 	// youngTime is how long the picks of a pool that has grown name fallbacks. Envoy skips the
 	// endpoints of a pick that it lacks. It may lack new endpoints: it acknowledges before its
 	// workers have them, and ACKs of other processes' Envoys are not published (envoys.go). The
-	// Envoys of a frozen process reconnect elsewhere within 13 s (bootstrap). Without fallbacks, a
-	// process that was frozen for 4 s cost 3 of 218,000 requests.
+	// Envoys of a frozen process reconnect elsewhere within 13 s (bootstrap).
 	youngTime = 15 * time.Second
 )
 
@@ -57,9 +56,9 @@ type PoolsConfig struct {
 	Log  *slog.Logger
 }
 
-// Pools updates the picker in steps, because Envoys always lag a little. The picker drops an
-// endpoint before Envoys drop it. It names a new endpoint, or a new place to spill to, after Envoys
-// have it. Picks from a removed pool stay possible as long as an Envoy may request them.
+// Pools updates the picker in steps. The picker drops an endpoint before Envoys drop it. It names a
+// new endpoint, or a new place to spill to, after Envoys have it. Picks from a removed pool stay
+// possible as long as an Envoy may request them.
 type Pools struct {
 	cfg          PoolsConfig
 	grow, retire chan struct{}
@@ -72,8 +71,8 @@ type Pools struct {
 	young    map[objectid.Target]time.Time
 	plain    map[objectid.Target]*model.Pool
 	gone     map[objectid.Target]time.Time
-	// gateways are pools that are reached through gateways, and wait for the end of former pools of
-	// the same name that were not.
+	// gateways are pools that requests reach through gateways. Each waits for the removal of a pool
+	// of the same name whose servers requests reached directly.
 	gateways map[objectid.Target]picker.Pool
 }
 

@@ -14,10 +14,9 @@ const (
 	catchUpTime = 250 * time.Millisecond
 )
 
-// Stops detects that the process was paused, for example by a signal. Peers wait holdTimeout for a
-// process to follow a change, and then let Envoys drop endpoints that its picker still names. So
-// after a longer pause, picks wait for catchUpTime. They do not wait if there are no peers, because
-// then only this process changes Envoys' endpoints.
+// Stops detects that the process was paused. Peers wait holdTimeout for a process to follow a
+// change, and then let Envoys drop endpoints that its picker still names. So after a longer pause,
+// picks wait for catchUpTime.
 type Stops struct {
 	log   *slog.Logger
 	alone func() bool

@@ -1,8 +1,6 @@
 // Package demo demonstrates Penstock on one machine: "clusters", each a penstock process with its
-// own Envoy and simulated model servers, and steps that check themselves.
-//
-// Only `penstock demo` calls it. It runs the penstock binary as a user would, and reads the reasons
-// of decisions from `penstock explain` and from recorded picks.
+// own Envoy and simulated model servers, and steps that check themselves. It runs the penstock
+// binary as a user would.
 //
 //	steps.yaml     the texts of all steps
 //	config/, set/  the YAML of the demos; most steps begin by saving a file that penstock watches

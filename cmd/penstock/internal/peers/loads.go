@@ -121,8 +121,8 @@ func (l *Loads) Order() (others int, first bool) {
 }
 
 // Settle publishes a claim after this process's counts, and waits for the answers of all peers,
-// which follow their counts. So if several processes take the last slots at once, the last process
-// to count detects it. Acknowledgements do not suffice, because they overtake the counts.
+// which follow their counts. So if several processes take the last slots at once, the process that
+// counts last detects this. Acknowledgements do not suffice, because they overtake the counts.
 func (l *Loads) Settle(ctx context.Context) {
 	l.publish()
 	claim := l.publishClaim()

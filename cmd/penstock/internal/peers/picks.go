@@ -33,7 +33,7 @@ type Caches interface {
 }
 
 // Picks publishes the prompts and adapters sent to servers, so all processes pick with the same
-// knowledge. A starting process receives a snapshot.
+// knowledge.
 type Picks struct {
 	*batches
 	caches func() Caches
