@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Exit codes of diff, as in diff(1).
+// diff has the exit codes of diff(1).
 const (
 	exitDiffers exitCode = 1
 	exitTrouble exitCode = 2

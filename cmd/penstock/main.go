@@ -38,7 +38,7 @@ func newRoot() *cobra.Command {
 		Long: `Penstock turns Gateway API routes to InferencePools into the configuration of running Envoys, and picks
 the model server for every request.`,
 		SilenceUsage:  true,
-		SilenceErrors: true, // main prints them, once
+		SilenceErrors: true, // main prints errors
 	}
 	root.AddCommand(
 		newDemo(),

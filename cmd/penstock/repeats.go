@@ -12,7 +12,8 @@ import (
 const (
 	repeatAfter = time.Minute
 	repeatsKept = 4096
-	// maxLogged is in bytes. Clients or API servers may have sent the text.
+	// maxLogged bounds the text of an attribute, in bytes. Clients or API servers may have sent the
+	// text.
 	maxLogged = 8 << 10
 )
 

@@ -76,7 +76,7 @@ func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	host := "penstock"
 	switch {
 	case r.dial != nil:
-		host = "localhost" // the admin port denies other names, against DNS rebinding
+		host = "localhost" // the admin port denies other host names, because of DNS rebinding
 		transport.ResponseHeaderTimeout = podsTimeout
 	case r.network == "tcp":
 		host = r.address

@@ -197,7 +197,7 @@ func (d *disguise) sentence(text string) string {
 	})
 }
 
-// learn runs on all pages first, so that sentences of every page are searched for their names.
+// learn runs on all pages first, so that every sentence is searched for the names of all pages.
 func (d *disguise) learn(name string, text []byte) { _, _ = d.page(name, text) }
 
 func (d *disguise) page(name string, text []byte) ([]byte, error) {

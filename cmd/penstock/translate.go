@@ -25,7 +25,7 @@ import (
 	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
-// exitCode is an error that is already printed, and the exit status.
+// exitCode is the exit status after an error that is already printed.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }

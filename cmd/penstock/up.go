@@ -66,7 +66,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		return err
 	}
 	defer shutdown()
-	// The app outlives the Envoys, because it serves them while they drain.
+	// The app outlives the Envoys, because it serves ADS while they drain.
 	appCtx, stopApp := context.WithCancel(context.WithoutCancel(cmd.Context()))
 	defer stopApp()
 	now := make(chan struct{})

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Limits of one document. They stop aliases that expand without bound.
+// These limits of a document stop aliases that expand without bound.
 const (
 	maxDepth    = 100
 	maxExpanded = 100_000

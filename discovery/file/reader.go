@@ -277,8 +277,8 @@ func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (
 	return doc.read(ctx, r.catalog)
 }
 
-// Locate returns the place of an object, or of a field or its innermost existing parent, as
-// "file:line". It returns "" for an object in no file.
+// Locate returns the place of an object or of a field, as "file:line". For an absent field it
+// returns the place of the innermost existing parent. It returns "" for an object in no file.
 func (r *Reader) Locate(ref report.Ref, field string) string {
 	r.mu.Lock()
 	var c claim

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// Changed files are read once no event has arrived for debounceQuiet, and at the latest debounceMax
-// after the first event.
+// Changed files are read after debounceQuiet without an event, and at the latest debounceMax after
+// the first event.
 const (
 	debounceQuiet = 5 * time.Millisecond
 	debounceMax   = 200 * time.Millisecond

@@ -135,7 +135,7 @@ func StuckMessage(path string) string {
 		"repair the mount, and restart this process"
 }
 
-// Stat is os.Stat.
+// Stat is os.Stat, bounded by Timeout.
 func (d *Disk) Stat(path string) (fs.FileInfo, error) {
 	info, err := Do(context.Background(), d, path, func() (fs.FileInfo, error) { return os.Stat(path) })
 	return info, naming(path, err)

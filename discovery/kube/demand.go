@@ -13,12 +13,13 @@ type reach int
 
 const (
 	whole reach = iota
-	// parked: every object is watched. Objects that translation reads are in the store; others are
-	// kept encoded.
+	// With parked, every object is watched. Objects that translation reads are in the store; others
+	// are kept encoded.
 	parked
-	// namespaces: like parked, but only in namespaces from which translation reads an object.
+	// namespaces is like parked, but only for namespaces from which translation reads an object.
 	namespaces
-	// named: each object that translation reads is watched by its name. No other object is read.
+	// With named, each object that translation reads is watched by its name, and no other object is
+	// read.
 	named
 )
 

@@ -8,7 +8,7 @@ type gap int
 
 const (
 	unwatched gap = iota
-	// listing: the new watch has not yet delivered all objects that exist.
+	// In the gap listing, the new watch has not yet delivered all objects that exist.
 	listing
 )
 

@@ -127,7 +127,8 @@ func trimSliceTo(obj store.Object, nodes bool) {
 		if nodes {
 			now.NodeName = e.NodeName
 		}
-		// Endpoints with equal conditions and nodes are merged: no object is as numerous.
+		// Endpoints with equal conditions and nodes are merged, because no other objects are as
+		// numerous.
 		i := slices.IndexFunc(endpoints, func(o discoveryv1.Endpoint) bool {
 			return o.Conditions == now.Conditions && ptr.Equal(o.NodeName, now.NodeName)
 		})

@@ -18,7 +18,7 @@ import (
 
 const undecodable = "penstock.dev/undecodable"
 
-// Any author of objects can cause the reason and the findings.
+// These constants bound the reason and the findings, because any author of objects can cause them.
 const (
 	maxReason       = 300
 	mostUndecodable = 50

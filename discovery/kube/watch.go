@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Bounds of the backoff of failing lists and watches. An overloaded API server sets another backoff
-// with Retry-After.
+// These constants bound the backoff of failing lists and watches. An overloaded API server sets
+// another backoff with Retry-After.
 const (
 	firstRetry  = 200 * time.Millisecond
 	slowestRead = 10 * time.Second

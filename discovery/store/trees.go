@@ -26,7 +26,7 @@ type tree = btree.BTreeG[entry]
 // level (BenchmarkIndex).
 const degree = 8
 
-// NoLocks, because Store.mu orders the writers, and each reader has a copy.
+// The tree needs no locks: Store.mu orders the writers, and each reader has a copy.
 func newTree() *tree {
 	return btree.NewBTreeGOptions(less, btree.Options{Degree: degree, NoLocks: true})
 }

@@ -38,7 +38,7 @@ func (w *Writer) delivery(in *shape.Input, gateway string, generation int64, old
 		Before: programmedGeneration(old)}
 }
 
-// absence queues the object for after shape.ReconnectGrace when its proxies have just disconnected.
+// absence queues the object again after shape.ReconnectGrace, when its last proxy has disconnected.
 func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

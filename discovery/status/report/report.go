@@ -138,8 +138,7 @@ func Set(list []Condition, c Condition) []Condition {
 // Programmed is the type of the condition that reports whether proxies have the configuration.
 const Programmed = "Programmed"
 
-// NotProgrammed returns the condition of a source for which an object is not programmed.
-// discovery/status/shape.Programmed decides for Kubernetes.
+// NotProgrammed returns the condition by which a source reports that an object is not programmed.
 func NotProgrammed(reason, message string) Condition {
 	return Condition{Type: Programmed, Status: False, Reason: reason, Message: message}
 }

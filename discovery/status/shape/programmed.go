@@ -24,8 +24,8 @@ type Proxies struct {
 }
 
 // Programmed decides whether a Gateway, a ListenerSet or one of their listeners is programmed, and
-// for which generation; 0 means the current one. reported is the board's condition. If it is True,
-// the proxies also need an address, a connection, and an acknowledgement of all listeners. A
+// for which generation; 0 means the current generation. reported is the board's condition. If it is
+// True, the proxies also need an address, a connection, and an acknowledgement of all listeners. A
 // programmed generation stays programmed until the next generation is programmed.
 func Programmed(reported report.Condition, p Proxies) (c report.Condition, generation int64) {
 	pending := func(reason gatewayv1.GatewayConditionReason, message string) (report.Condition, int64) {

@@ -130,8 +130,8 @@ type Kubernetes struct {
 	// Namespaces limits where objects are read and fleets run. It includes Namespace. Empty: all.
 	Namespaces []string
 	// Service is the Service in front of all penstock processes, "namespace/name". Envoys call
-	// pickers at its endpoints' port PickerPort; the processes find each other at PeerPort. Empty:
-	// this process is the only one, and its picker is at Config.PickerAddresses.
+	// pickers at the port PickerPort of its endpoints; the processes find each other at PeerPort.
+	// Empty: this process is the only one, and its picker is at Config.PickerAddresses.
 	Service string
 	// Fleet runs the proxies of Gateways and serves ADS over TLS; nil: all proxies run elsewhere.
 	// It needs Service and Config.Peers.Listener.

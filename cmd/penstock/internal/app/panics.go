@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A panic of a part ends only one row, stream, scrape, request or pick.
+// A panic in one of these parts ends only one row, stream, scrape, pick, page, status or lookup.
 const (
 	partTranslation = "translation"
 	partStream      = "stream"

@@ -93,7 +93,7 @@ func (a *Access) Allowed(gateway string, id objectid.Target) (allowed bool, chan
 	}
 	a.mu.Lock()
 	changed, until := a.changed, a.left[use{gateway, id}]
-	a.mu.Unlock() // changed must be older than the answer
+	a.mu.Unlock() // changed was read before the answer, so that the caller misses no change
 	kinds, cluster := []model.ClusterKind{model.PoolKind}, model.PoolCluster(id.Namespace, id.Name)
 	switch {
 	case id.Import:

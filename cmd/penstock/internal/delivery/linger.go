@@ -103,7 +103,8 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	d.cache.Commit(batches...)
 }
 
-// addFormer adds former endpoints to a cluster's new endpoints. left reports whether one has left.
+// addFormer adds former endpoints to a cluster's new endpoints. left reports whether an endpoint
+// has left.
 type addFormer func(endpoints, before *resource.Resource) (with *resource.Resource, left bool, err error)
 
 func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Time, add addFormer) *resource.Resource {

@@ -282,7 +282,7 @@ func (s *Pools) finishGrowing(ctx context.Context) {
 	var clusters []string
 	want, timeout := map[objectid.Target]picker.Pool{}, growTimeout
 	for name, pool := range s.growing {
-		if s.cfg.Holds.held(name) { // the hold's release will start it again
+		if s.cfg.Holds.held(name) { // the release of the hold starts this again
 			continue
 		}
 		want[name] = pool

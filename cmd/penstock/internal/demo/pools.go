@@ -251,7 +251,7 @@ func checkEven(here, east int) {
 const (
 	spillRequests = 10
 	spillTokens   = 100 // so long that all answers are in flight together
-	perServer     = 2   // full.inFlight
+	perServer     = 2   // full.inFlight in config/here/spill.yaml
 )
 
 type spilled struct {

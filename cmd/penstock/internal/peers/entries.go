@@ -12,7 +12,7 @@ const (
 	// (picker.Config.EndWait).
 	entriesDelay = 2 * time.Millisecond
 	entriesTTL   = 5 * time.Second
-	// The lease of an entry beyond maxWaiting lasts until it expires.
+	// An entry beyond maxWaiting is dropped, and its lease ends only when it expires.
 	maxWaiting = 100_000
 )
 

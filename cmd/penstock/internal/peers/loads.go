@@ -22,10 +22,11 @@ const (
 	// loadsInterval is the minimum time between publications.
 	loadsInterval = 5 * time.Millisecond
 	ownerKey      = "owner"
-	// answerKey and an owner's name are the key of that owner's last claim that a process has
-	// counted.
+	// answerKey, followed by an owner's name, is the key of the owner's last claim that this
+	// process has counted.
 	claimKey, answerKey = "claim", "answer "
-	// headersKey and an address are the key of the times to headers that a process learned there.
+	// headersKey, followed by an address, is the key of the times to headers that a process learned
+	// there.
 	headersKey    = "headers "
 	answerTimeout = 750 * time.Millisecond
 )
@@ -68,12 +69,12 @@ type loadKind byte
 
 const (
 	ofOwner loadKind = 'o'
-	// ofShare: a process's share of an address: its requests, unread and confirmed tokens, the
-	// milliseconds sent and left, and the rate
+	// An item of ofShare has a process's share of an address: its requests, unread and confirmed
+	// tokens, the milliseconds sent and left, and the rate.
 	ofShare loadKind = 's'
 	ofClaim loadKind = 'c'
-	// ofHeaders: 1 if a server's headers come first, else 0, and the milliseconds that they may
-	// take for each class of prompts.
+	// An item of ofHeaders has 1 if a server's headers come first, else 0, and the milliseconds
+	// that they may take for each class of prompts.
 	ofHeaders loadKind = 'h'
 )
 
