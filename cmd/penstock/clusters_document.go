@@ -59,7 +59,6 @@ func (d *document) spec() (*yaml.Node, error) {
 	return spec, nil
 }
 
-// setMembers writes d.set's members to the document. Unchanged members keep the user's text.
 func (d *document) setMembers() error {
 	spec, err := d.spec()
 	if err != nil {

@@ -52,9 +52,7 @@ func (d *setChange) flags(cmd *cobra.Command) {
 
 type changeable interface {
 	now() *v1alpha1.ClusterSetSpec
-	// place returns the object's name for errors, and the file or object that change writes.
 	place() (object, written string)
-	// check returns an error if another writer would revert the change.
 	check(draining, leave bool) error
 	change(ctx context.Context, draining, leave bool) error
 }

@@ -27,7 +27,6 @@ import (
 )
 
 const (
-	// installedIn is the namespace in which the docs install the chart penstock.
 	installedIn = "penstock-system"
 	podLabels   = "app.kubernetes.io/name=penstock"
 	// adminPort is the port of the admin pages, which only the pod itself can reach.

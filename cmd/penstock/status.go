@@ -168,7 +168,6 @@ func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	return printAll(io.Discard, out.Findings)
 }
 
-// syncState does not count clusters that linger after their last route.
 func syncState(p server.ProxyStatus) string {
 	var parts []string
 	behind := false

@@ -29,7 +29,6 @@ func (c *checks) port(field string, n int32) {
 	}
 }
 
-// withoutZone is the fix for an address such as fe80::1%eth0.
 const withoutZone = "write an address that all machines know, without % and what follows: Envoy connects to no other"
 
 func (c *checks) ip(field, s string) {

@@ -79,7 +79,6 @@ func kinds() []*kind {
 		// of a Gateway must resolve.
 		{table: store.EnvoyFleets, crd: "envoyfleets", versions: ours},
 		{table: store.ClusterSets, crd: "clustersets", versions: ours, check: on(checkClusterSet)},
-		// the fields that are read have the same shape in both versions
 		{table: store.ClusterProperties, crd: "clusterproperties", check: on(checkClusterProperty),
 			versions: in(about.Group, "/"+about.Version, "/v1beta1")},
 	}

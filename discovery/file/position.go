@@ -32,8 +32,6 @@ func segments(path string) []string {
 	return out
 }
 
-// lineOf returns a line from 0. For an absent field it returns the line of the innermost existing
-// field.
 func lineOf(n *yaml.Node, path string) int {
 	line := n.Line
 	for _, seg := range segments(path) {

@@ -21,8 +21,7 @@ const (
 	// emptyGrace is how long an emptied file keeps its objects: a shell truncates a file long
 	// before its command writes to it.
 	emptyGrace = 2 * time.Second
-	// maxScans bounds the repeated scans while files change without a pause.
-	maxScans = 50
+	maxScans   = 50
 )
 
 type root struct {

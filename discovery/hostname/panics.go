@@ -18,7 +18,6 @@ func (r *Resolver) guardedLookup(ctx context.Context, text string, timeout time.
 	return r.lookup(ctx, text, timeout)
 }
 
-// guardedTurn schedules the next turn within Config.Retry after a panic.
 func (r *Resolver) guardedTurn(turn func() (time.Duration, error)) (wait time.Duration, err error) {
 	defer func() {
 		if v := recover(); v != nil {

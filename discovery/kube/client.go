@@ -81,7 +81,7 @@ func (c *client) restFor(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient
 type scope struct{ namespace, name string }
 
 type contact interface {
-	answered(error)        // a request failed, or a watch request succeeded (nil)
+	answered(error)
 	watching(initial bool) // initial: the watch delivers all objects first
 	unwatched()
 }

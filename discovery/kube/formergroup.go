@@ -22,8 +22,8 @@ type formerGroup struct{ table }
 
 func (formerGroup) Group() string { return inferenceapi.Group }
 
-// rivals tracks the objects of both groups. During a migration both groups may have an object of
-// the same name. Then the object of today's group is used.
+// During a migration both groups may have an object of the same name. Then the object of today's
+// group is used.
 type rivals struct {
 	mu     sync.Mutex
 	today  map[string]bool

@@ -23,10 +23,10 @@ type occupants struct {
 	source *Source
 
 	mu     sync.Mutex
-	wanted map[address]int32       // number of demands; empty in most clusters
-	lists  map[string]struct{}     // demanded keys of store.ByAddresses
-	held   map[objectID][]address  // wanted addresses by object
-	at     map[address][]*occupant // objects by wanted address
+	wanted map[address]int32   // number of demands; empty in most clusters
+	lists  map[string]struct{} // demanded keys of store.ByAddresses
+	held   map[objectID][]address
+	at     map[address][]*occupant
 }
 
 type address [16]byte

@@ -62,8 +62,6 @@ var (
 	pathPrefix, root          = gatewayv1.PathMatchPathPrefix, "/"
 )
 
-// trimHTTPRoute makes routes share common values, because they are the most numerous objects with a
-// CRD.
 func trimHTTPRoute(obj store.Object) {
 	r := obj.(*gatewayv1.HTTPRoute)
 	for i := range r.Spec.ParentRefs {

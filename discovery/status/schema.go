@@ -31,7 +31,6 @@ type entry struct {
 
 type follower struct{ id uint64 }
 
-// unseen is an object with a report that has changed since a follower's last call of Next.
 type unseen struct {
 	follower uint64
 	owner    report.Ref

@@ -55,8 +55,7 @@ func (b *backendKeys) add(ref gatewayv1.BackendRef) {
 	}
 }
 
-// rewrittenModels returns a ModelKey for each model that a rule matches. The key of a rule for all
-// models has the model "".
+// The key of a rule for all models has the model "".
 func rewrittenModels(m *llmd.InferenceModelRewrite) (keys []string) {
 	if m.Spec.PoolRef == nil {
 		return nil

@@ -295,8 +295,8 @@ func Tables() []Kind {
 	}
 }
 
-// Generated reports whether an EndpointSlice is one that Kubernetes makes for a Service with a
-// selector. The controller in Kubernetes soon overwrites a user's changes of such a slice.
+// Generated reports whether Kubernetes made an EndpointSlice, for a Service with a selector. Its
+// controller soon overwrites a user's changes.
 func Generated(s *discoveryv1.EndpointSlice) bool {
 	return s.Labels[discoveryv1.LabelManagedBy] == SliceController
 }

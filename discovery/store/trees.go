@@ -18,8 +18,7 @@ func less(a, b entry) bool {
 	return a.id < b.id
 }
 
-// tree is one index of one table. A copy shares the nodes that neither side has modified since. So
-// a View is cheap, and later writes do not change it.
+// A copy of a tree shares the nodes that neither side has modified since. So a View is cheap.
 type tree = btree.BTreeG[entry]
 
 // degree is the degree of the trees: a write copies a node of up to 2*degree-1 entries on each

@@ -165,7 +165,6 @@ func (sc *Schema) validList(list []any) bool {
 	return len(sc.listKeys) == 0 || len(list) < 2 || distinct(list, sc.listKeys)
 }
 
-// distinct returns false for values that are not scalars.
 func distinct(list []any, keys []string) bool {
 	seen := make(map[string]bool, len(list))
 	for _, item := range list {

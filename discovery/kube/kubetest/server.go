@@ -300,8 +300,8 @@ func (s *Server) list(w http.ResponseWriter, selection *watch) {
 			"metadata": Object{"resourceVersion": strconv.Itoa(s.version)}})
 }
 
-// watch serves events from now on. The server keeps no history: a client that names an older
-// version receives 410 Gone, and lists again.
+// The server keeps no history: a client that names an older version receives 410 Gone, and lists
+// again.
 func (s *Server) watch(w http.ResponseWriter, hr *http.Request, opened *watch, initial bool) {
 	w.Header().Set("Content-Type", "application/json")
 	flush := w.(http.Flusher)

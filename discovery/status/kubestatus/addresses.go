@@ -36,7 +36,7 @@ func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, po
 	return addresses, func(bound uint16) uint16 { return exposed(services, bound, atNodes) }
 }
 
-// exposed returns 0 if no port of the Services leads to bound, and bound if there is no Service.
+// exposed returns bound if there is no Service.
 func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	if len(services) == 0 {
 		return bound

@@ -62,8 +62,6 @@ func (w *Writer) firstWarning(ref report.Ref) bool {
 	return first
 }
 
-// supportedVersion returns the SupportedVersion condition of a GatewayClass
-// (GatewayClassConditionStatusSupportedVersion).
 func supportedVersion(releases map[string]string) *report.Condition {
 	var unsupported []string
 	for crd, release := range releases {

@@ -41,7 +41,7 @@ const (
 // Condition is metav1.Condition without generation and transition time, which a writer adds.
 type Condition struct {
 	Type   string `json:"type"`
-	Status string `json:"status"` // True, False or Unknown
+	Status string `json:"status"`
 	// Reason is from the specification if possible.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`

@@ -26,11 +26,9 @@ type Shape struct {
 type Input struct {
 	// Report is the board's report about the object. Without conditions, parents and listeners the
 	// object is not Penstock's.
-	Report report.Report
-	// Object is the object without its status.
-	Object store.Object
-	Old    any
-	// Generation is the generation that the report describes.
+	Report     report.Report
+	Object     store.Object
+	Old        any
 	Generation int64
 	// Controller is Penstock's controllerName. Now is the time, in whole seconds.
 	Controller string

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/translator/envoy"
 )
 
-// Controller is the controllerName of our GatewayClasses and of the statuses that we write.
+// Controller is the controllerName of our GatewayClasses and statuses.
 const Controller = "penstock.dev/gateway-controller"
 
 // Config configures every role that serves.
@@ -79,8 +79,7 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Offer is an exported pool for gateways that are outside the cluster set, or that name no pool to
-// a picker.
+// Offer is an exported pool for gateways that are outside the cluster set, or that name no pool.
 type Offer struct {
 	Pool objectid.Pool
 	// Picker accepts picks for Pool only; the App closes it. nil: none.

@@ -122,7 +122,7 @@ type FoundPicks struct {
 	// Silent is how many other processes have not answered: their picks are missing.
 	Silent int `json:"silent,omitempty"`
 	// Unknown means that no process has a pick of the requested pool, and that this process does
-	// not know the pool. Pools then lists the first pools of this process; More counts the others.
+	// not know the pool. Pools lists the first pools of this process; More counts the others.
 	Unknown bool     `json:"unknown,omitempty"`
 	Pools   []string `json:"pools,omitempty"`
 	More    int      `json:"more,omitempty"`

@@ -51,7 +51,7 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 			return err
 		}
 		admit := func() {}
-		if len(cfg.Peers.Addresses) > 0 { // without peers, Envoys can only wait for this process
+		if len(cfg.Peers.Addresses) > 0 { // without peers, Envoys can only wait
 			admit = turnAway(cfg.XDS, cfg.Local, cfg.Picker)
 		}
 		err := errors.Join(a.hosts.Restore(), files.Load(ctx))

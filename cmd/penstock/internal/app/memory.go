@@ -50,7 +50,7 @@ func startTight() (end func()) {
 		return func() {}
 	}
 	before := debug.SetGCPercent(startPercent)
-	// Translation would otherwise allocate its objects among the garbage of reading.
+	// Translation would otherwise allocate its objects among garbage.
 	runtime.GC()
 	return sync.OnceFunc(func() { debug.SetGCPercent(before) })
 }

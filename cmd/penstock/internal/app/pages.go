@@ -60,8 +60,7 @@ func ListenSocket(port ports.Port, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// Unserved returns an error if another process serves a state folder. A starting process checks
-// this before it writes there.
+// Unserved returns an error if another process serves a state folder.
 func Unserved(stateDir string) error { return unserved(Socket(stateDir)) }
 
 func unserved(path string) error {

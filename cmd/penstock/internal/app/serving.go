@@ -17,7 +17,6 @@ type portOwners interface {
 	Served(ref resource.Ref, gateway string) bool
 }
 
-// everyPort is for Envoys that do not share a machine.
 type everyPort struct{}
 
 func (everyPort) Has(string, string) bool          { return true }

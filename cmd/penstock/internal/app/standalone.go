@@ -55,7 +55,6 @@ type StandAlone struct {
 	Drain time.Duration
 }
 
-// noEnvoys is a delivery.EndpointWaiter: no Envoy gets its endpoints from this process.
 type noEnvoys struct{}
 
 func (noEnvoys) EndpointsKnown(context.Context, ...string) error { return nil }
@@ -236,7 +235,7 @@ func fromCluster(c core, s StandAlone, cfg Config) (discovery, error) {
 	for _, k := range []store.Kind{
 		store.PoolPolicies, store.ModelServers, store.InferenceModels, store.InferenceModelRewrites,
 		store.InferenceObjectives, store.ConfigMaps,
-		// needed for scorers in other processes, and for TLS of model servers
+		// scorers in other processes and TLS of model servers need these kinds
 		store.Services, store.EndpointSlices, store.BackendTLSPolicies,
 	} {
 		kinds = append(kinds, kube.Kind{Group: k.Group(), Kind: k.Kind()})

@@ -100,7 +100,6 @@ func (s *Pools) Steps() []Step {
 	}
 }
 
-// before updates the picker before a change is committed.
 func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +204,7 @@ func (s *Pools) chooseDefault() {
 			}
 		}
 		switch local {
-		case 0: // a removed pool stays the default for the drain time
+		case 0:
 			want = s.leavingDefault()
 		case 1:
 		default:

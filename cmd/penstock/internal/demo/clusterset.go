@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
-const epp = "west-epp" // west's picker, a separate process
+const epp = "west-epp"
 
 func setScript() script {
 	return script{
@@ -78,7 +78,7 @@ func joined(d *show) []any {
 		for _, way := range [][2]string{{other, "here"}, {"here", other}} {
 			text := d.call(way[0], " |", "", "clusters", "show")
 			join := []string{"clusters", "join", "-"}
-			if way[1] == "here" { // here: the other clusters export nothing yet
+			if way[1] == "here" {
 				join = append(join, "--allow-namespaces", "default")
 			}
 			d.call(way[1], "", text, join...)

@@ -44,9 +44,9 @@ type Config struct {
 
 type script struct {
 	folder  string
-	sites   []string // the clusters; requests arrive at the first
+	sites   []string
 	ports   []string
-	later   []string // files that steps save without apply
+	later   []string
 	prepare func(d *show)
 	begin   func(d *show) // prints what runs, once all gateways serve
 	// A step returns its observations for the text of its result. It fails by check, must, expect

@@ -98,8 +98,7 @@ func (d *show) pause(t time.Duration) {
 	}
 }
 
-// waitRecordable waits until the picker can record another pick: it records a pool's picks at most
-// every 20 ms.
+// waitRecordable waits, because the picker records a pool's picks at most every 20 ms.
 func (d *show) waitRecordable() time.Time {
 	d.pause(25 * time.Millisecond)
 	return time.Now()
@@ -184,7 +183,6 @@ func checkStreamed(at []time.Duration) {
 	expect(spread >= least, "the chunks one by one, over at least %s; got all %d within %s", least, len(at), spread)
 }
 
-// passed counts the gateways that the request passed, from X-Forwarded-For.
 func (d *show) askEast() (a answer, passed int, east picker.Record) {
 	began := d.waitRecordable()
 	a = d.exchange(d.step.Prefix, question("llama", "Who are you?", 0), "east-llama-")

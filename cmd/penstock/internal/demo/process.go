@@ -166,7 +166,6 @@ func excerpt(text string) (out []string) {
 	return out
 }
 
-// depth returns -1 for a line without content. A list item is deeper than its key.
 func depth(line string) int {
 	text := strings.TrimLeft(line, " ")
 	switch {

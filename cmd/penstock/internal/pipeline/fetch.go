@@ -128,7 +128,6 @@ func (f *Fetch) completeFirst(ctx context.Context, sub *store.Subscription, c *d
 	return c
 }
 
-// await returns when a demand is met, or when the API server forbids the read.
 func (f *Fetch) await(ctx context.Context, d kube.Demand, read <-chan struct{}) {
 	for {
 		select {

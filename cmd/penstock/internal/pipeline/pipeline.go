@@ -48,7 +48,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	sub := p.cfg.Store.Subscribe()
 	defer sub.Close()
 	first := true
-	if view := p.cfg.Store.View(); view.Revision() == 0 { // the store is empty
+	if view := p.cfg.Store.View(); view.Revision() == 0 {
 		p.follow(ctx, sub, nil, view)
 		p.cfg.Cache.SetReady()
 		first = false
