@@ -14,7 +14,7 @@ const KeyMark = "PRIVATE KEY-----"
 
 const hidden = "redacted"
 
-// Redacted replaces a value of n bytes.
+// Redacted returns the text in place of a value of n bytes.
 func Redacted(n int) string { return fmt.Sprintf("redacted: %d bytes", n) }
 
 // Named reports whether a header, query parameter or annotation of this name holds a credential. It

@@ -74,8 +74,8 @@ func (s *Source) Keep(demands []Demand) (read []<-chan struct{}) {
 	return s.Want(demands, nil)
 }
 
-// Park moves the objects of parked kinds for which there is no demand out of the store, now and
-// later. Before Park, every object of these kinds is in the store.
+// Park moves objects of parked kinds out of the store, now and later, unless there is a demand for
+// them. Before Park, every object of these kinds is in the store.
 func (s *Source) Park() {
 	for _, g := range s.gates {
 		g.shut()

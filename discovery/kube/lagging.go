@@ -8,7 +8,7 @@ type gap int
 
 const (
 	unwatched gap = iota
-	// In the gap listing, the new watch has not yet delivered all objects that exist.
+	// listing means that the new watch has not yet delivered all objects that exist.
 	listing
 )
 

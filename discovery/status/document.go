@@ -175,7 +175,7 @@ func (m *maker) conditions(key conditionKey, list []report.Condition) []metav1.C
 	return out
 }
 
-// Join returns the first document with the findings that only the other documents have: each
+// Join returns the first document, and adds the findings that only the other documents have: each
 // process reports the NACKs of its connected proxies.
 func Join(all []*Document) *Document {
 	out := *all[0]

@@ -101,7 +101,7 @@ func New(cfg Config) (*Writer, error) {
 }
 
 // Observe records that the board's reports describe the objects in view. changes has the changes
-// since the last call, whose reports must already be on the board.
+// since the last call; their reports must already be on the board.
 func (w *Writer) Observe(view *store.View, changes []store.Change) {
 	var dirty []report.Ref
 	w.mu.Lock()

@@ -40,7 +40,7 @@ type StandAlone struct {
 	Pool objectid.Pool
 	// Group is the API group of InferencePools on Kubernetes.
 	Group string
-	// Own is used instead of an InferencePool that is read; may be nil.
+	// Own replaces the InferencePool that would be read; may be nil.
 	Own *inferencev1.InferencePool
 	// Source is the source of metrics pages, unless the PoolPolicy or the Document sets one.
 	Source endpointpicker.PageSource

@@ -45,7 +45,7 @@ type EnvoysConfig struct {
 	NoPeers  func() bool
 }
 
-// Envoys waits until Envoys have endpoints. It implements learned.Delivery.
+// Envoys waits until the proxies have endpoints. It implements learned.Delivery.
 type Envoys struct{ cfg EnvoysConfig }
 
 // NewEnvoys makes an Envoys.

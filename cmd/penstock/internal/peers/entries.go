@@ -12,7 +12,7 @@ const (
 	// (picker.Config.EndWait).
 	entriesDelay = 2 * time.Millisecond
 	entriesTTL   = 5 * time.Second
-	// An entry beyond maxWaiting is dropped, and its lease ends only when it expires.
+	// An entry beyond maxWaiting is dropped. Its lease then ends only by expiry.
 	maxWaiting = 100_000
 )
 

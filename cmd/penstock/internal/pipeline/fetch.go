@@ -28,7 +28,7 @@ type Source interface {
 	Want(wanted, unwanted []kube.Demand) []<-chan struct{}
 	// Flush puts the read objects into the store.
 	Flush() error
-	// Park moves objects that no demand wants out of the store. It is called after the first
+	// Park moves objects without a demand out of the store. It is called after the first
 	// translation.
 	Park()
 	// Forbidden reports whether the API server forbids a read.

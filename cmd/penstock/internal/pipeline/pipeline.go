@@ -25,8 +25,8 @@ type Config struct {
 	// Names is called with the host names that a translation begins and ceases to use. It must not
 	// block, and may be nil.
 	Names func(names, gone []string)
-	// Before runs before the first translation. First runs after it, before any proxy receives a
-	// response.
+	// Before runs before the first translation. First runs after the first translation,
+	// before any proxy receives a response.
 	Before, First []func(context.Context)
 	// Observe is called with the seconds that a change took.
 	Observe func(seconds float64)
